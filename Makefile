@@ -5,7 +5,7 @@ READY := .venv/.ready
 # Modules are compiled once and kept, whatever the shell says: the tests start a hundred processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test test-fast fuzz stress service lab bench notebooks lock clean
+.PHONY: demo test test-fast fuzz stress service lab mlflow bench notebooks lock clean
 
 demo: $(READY)  ## documents and questions -> trace -> study -> report
 	$(BIN)/raglab demo
@@ -32,8 +32,11 @@ service:  ## what requirements-service.txt installs, in an environment of its ow
 	out/service/bin/pip uninstall --quiet --disable-pip-version-check --yes pip setuptools
 	cd out/service && bin/python ../../experiments/service/decide.py
 
-lab: $(READY)  ## JupyterLab on the notebooks, on this machine only
-	$(BIN)/jupyter lab --ip=127.0.0.1 --notebook-dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
+lab: $(READY)  ## JupyterLab on the project, at the first notebook, on this machine only
+	$(BIN)/jupyter lab --ip=127.0.0.1 --notebook-dir=. notebooks/01_quickstart.ipynb $(if $(filter 0,$(shell id -u)),--allow-root)
+
+mlflow: $(READY)  ## the runs of studies in MLflow, on this machine only, at http://127.0.0.1:5000
+	$(BIN)/python -c "from raglab.lab.tracking import serve; raise SystemExit(serve())"
 
 bench: $(READY)  ## speeds, as ratios within one run
 	$(BIN)/python experiments/bench.py
@@ -45,7 +48,8 @@ bench: $(READY)  ## speeds, as ratios within one run
 	$(BIN)/python experiments/bench_audit.py
 
 notebooks: $(READY)  ## run every notebook again and keep its outputs
-	cd notebooks && ../$(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False *.ipynb
+	cd notebooks && RAGLAB_PROGRESS=0 PYTHONPATH=../.ci ../$(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
+	  --ExecutePreprocessor.store_widget_state=False --NotebookExporter.preprocessors=static_outputs.StaticOutputs *.ipynb
 
 lock: constraints.txt  ## hashes and licences of what constraints.txt pins, as pip reports them
 	$(PYTHON) -m venv .venv/lock

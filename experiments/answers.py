@@ -217,7 +217,7 @@ def trace_of(data: Path, path: Path | None) -> Trace:
     """Trace of a set from its file, where that exists, else built, and kept there if there is a path."""
     if path is not None and path.is_file():
         return Trace.load(path)
-    return build_trace(load_corpus(data), load_cases(data), out=path, arms=("hybrid",), progress=True)
+    return build_trace(load_corpus(data), load_cases(data), out=path, arms=("hybrid",))
 
 
 if __name__ == "__main__":

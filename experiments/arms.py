@@ -26,7 +26,7 @@ def trace_of(out: Path, arms: tuple[str, ...], max_depth: int) -> raglab.Trace:
     """Arms and depths of the bundled questions."""
     policy = raglab.Policy.load("datasets/broker/policy.yaml")
     corpus, cases = raglab.load_corpus("datasets/broker"), raglab.load_cases("datasets/broker")
-    return raglab.build_trace(corpus, cases, out=out, policy=policy, arms=arms, max_depth=max_depth, progress=True)
+    return raglab.build_trace(corpus, cases, out=out, policy=policy, arms=arms, max_depth=max_depth)
 
 
 def at_rate(trace: raglab.Trace, arm: str) -> tuple[Decisions, float]:

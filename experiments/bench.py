@@ -52,7 +52,13 @@ N_SIGNATURES = 24
 UNTAGGED = (3, 11, 19)
 MAX_GROUPS = 8
 N_RERANKED = 20
-TARGETS = {"numpy": 5e6, "numba": 10e6, "costs": 20e6, "times": 100.0, "memory": 1000.0, "study": 4.0}
+TARGETS = {"numpy": 5e6, "numba": 10e6, "costs": 20e6, "times": 100.0, "memory": 1000.0, "study": 4.0, "frame": 10.0}
+STEP_TARGETS = {
+    "all": 100.0,
+    "one": 15.0,
+    "large": 60.0,
+}  # milliseconds: of all thresholds, of one, of one at ten times
+TIMES_LARGER = 10
 OWN_SIGNALS = 5  # of the user, each gated by every policy
 OWN_TARGETS = {"numpy": 8e6, "numba": 15e6}
 MODEL = ("confidence", "top1_cosine", "gap", "keyword_share", "groups", "words")  # signals of the decision by cost
@@ -327,6 +333,38 @@ def linearity(trace: TraceData, policies: Sequence[PolicyData], sizes: Sizes, en
         line(f"{engine}: {len(trace):,} cases x {n:,} policies", f"{1e9 / speed:,.1f} ns/decision")
 
 
+def exact_steps(
+    trace: TraceData, policies: Sequence[tuple[str, TraceData, PolicyData]], sizes: Sizes, against: Callable[..., None]
+) -> None:
+    """Print the time of exact steps: of all thresholds at once, of each alone, and of each over ten times the cases."""
+
+    def taken(run: Callable[[], Any]) -> float:
+        run()
+        return 1e3 * seconds(run, sizes.repeats)
+
+    for what, judged, policy in policies:
+        found = measured_tables(judged, policy).evidence
+        n_paths = len(replay.all_step_cells(found, policy))
+        whole = taken(lambda judged=judged, policy=policy: replay.steps(judged, policy))  # type: ignore[misc]
+        cells = taken(lambda found=found, policy=policy: replay.all_step_cells(found, policy))  # type: ignore[misc]
+        shown, most = f"{whole:,.0f} ms ({cells:,.0f} counting)", STEP_TARGETS["all"]
+        against(f"steps of {n_paths} thresholds, {what}", shown, f"< {most:,.0f} ms", met=whole < most)
+    _, judged, policy = policies[0]
+    found = measured_tables(judged, policy).evidence
+    larger = replay.case_rows(found, np.tile(np.arange(len(trace)), TIMES_LARGER))
+    for evidence, target in ((found, "one"), (larger, "large")):
+        alone = {
+            path: taken(lambda evidence=evidence, path=path: replay.step_cells(evidence, policy, path))  # type: ignore[misc]
+            for path in replay.all_step_cells(evidence, policy)
+        }
+        slowest, most, n = max(alone, key=alone.__getitem__), STEP_TARGETS[target], len(evidence.label)
+        shown = f"{statistics.median(alone.values()):,.1f} ms, {alone[slowest]:,.1f} {slowest}"
+        against(f"one threshold, {n:,} cases: median, slowest", shown, f"< {most:,.0f} ms", met=alone[slowest] < most)
+        if evidence is found:
+            at_once = taken(lambda: replay.all_step_cells(found, policy))
+            line("all at once against one after the other", f"{sum(alone.values()) / at_once:,.1f} x")
+
+
 def study(trace: TraceData, trials: int, cases: int) -> float:
     """Processor milliseconds a configuration of a whole study: Optuna, replay, line search, MLflow.
 
@@ -348,6 +386,12 @@ def study(trace: TraceData, trials: int, cases: int) -> float:
             folder,
         )
         return (time.process_time() - began) / trials * 1000.0
+
+
+def frame_milliseconds(trace: TraceData, policy: PolicyData, repeats: int) -> float:
+    """Milliseconds of a frame of decisions that were just made."""
+    fresh = iter([replay.decide(trace, policy) for _ in range(repeats)])
+    return 1e3 * seconds(lambda: next(fresh).frame(), repeats)
 
 
 def main() -> None:
@@ -386,8 +430,15 @@ def main() -> None:
         reached, least = rates(trace, by_cost, sizes, engine), TARGETS["costs"]
         shown = f"{reached / 1e6:,.2f} M decisions/s"
         against(f"{engine}: sweep of costs", shown, f">= {least / 1e6:,.0f} M", met=reached >= least)
+    taken = frame_milliseconds(trace, policies[1], 3 * sizes.repeats)
+    against("frame of decisions", f"{taken:,.1f} ms", f"< {TARGETS['frame']:,.0f} ms", met=taken < TARGETS["frame"])
     most, held = TARGETS["memory"], peak_megabytes()
     against("peak memory so far", f"{held:,.0f} MB", f"< {most:,.0f} MB", met=held < most)
+    published = PolicyData.from_mapping({"patterns": PATTERNS})
+    judged, gated = own_signals(trace, [published])
+    kinds = [("published", trace, published), ("own signals", judged, gated[0]), ("at random", trace, policies[0])]
+    kinds.append(("expected cost", trace, by_cost[0]))
+    exact_steps(trace, kinds, sizes, against)
     n_cases, n_policies = sizes.single
     rows = range(0, sizes.cases, max(1, sizes.cases // n_cases))
     single = one_by_one(found, policies[:n_policies], rows, sizes.repeats)

@@ -28,7 +28,7 @@ import numpy as np
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog, DefaultUse
 from raglab.bandit import Bandit
-from raglab.decision.decisions import Check
+from raglab.decision.checks import Check
 from raglab.default_learner import gate
 from raglab.live.clarification_requests import applied_default
 from raglab.live.online_bandit import FEATURES, Online

@@ -27,7 +27,7 @@ def by_case(encoder: str | None, lang: str) -> Rows:
     corpus = raglab.load_corpus("datasets/broker")
     cases = [case for case in raglab.load_cases("datasets/broker") if case.extra.get("lang") == lang]
     asked = [case for case in cases if case.expect_sources or case.expect_sources_any]
-    trace = raglab.build_trace(corpus, asked, arms=ARMS, encoder=encoder, progress=True)
+    trace = raglab.build_trace(corpus, asked, arms=ARMS, encoder=encoder)
     tables = [raglab.ranking(trace.subset([row])).set_index(["arm", "order"])[MEASURES] for row in range(len(asked))]
     return {key: np.array([table.loc[key].to_numpy(float) for table in tables]).T for key in tables[0].index}
 

@@ -92,7 +92,7 @@ def read_set(text: str) -> Set:
         trace,
         name,
         int(halves),
-        case_features(trace, rows, progress=True),
+        case_features(trace, rows),
         y,
         case_groups(trace, rows, None),
         keys,
@@ -223,7 +223,7 @@ def print_tuned(one: Set, seed: int, trials: int) -> None:
     rows, _ = labelled_rows(one.trace, "answerable")
     whole = one.trace.subset(rows)
     plain = with_splits(whole, ["tune" if name in learned_names else "report" for name in one.names])
-    signal_column = raglab.learn_signal(plain, seed=seed, progress=True).with_signal(plain, progress=True)
+    signal_column = raglab.learn_signal(plain, seed=seed).with_signal(plain)
     print("\n| tuned | pass | hallucination | false refusal | coverage |\n|---|---|---|---|---|")
     for title, trace in (("without the learned signal", plain), ("with it", signal_column)):
         found = raglab.tune(trace, policy=limit_depth(Policy.load(), trace), trials=trials, seed=seed)

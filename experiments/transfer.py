@@ -47,7 +47,7 @@ def main() -> None:
     first, tuned = Trace.load(given.demo / "trace.parquet"), Policy.load(given.demo / "tuned.yaml")
     second = build_trace(
         load_corpus(DATA), load_cases(DATA), out=given.out / "trace.parquet", policy=tuned,
-        encoder=str(shortened(given.out / "model")), progress=True,
+        encoder=str(shortened(given.out / "model")),
     )  # fmt: skip
     start = certify_policy(first, tuned, targets=TARGETS)
     print(start.certificate.reason, start.certificate.promises, sep="\n")

@@ -19,6 +19,9 @@ from .lab.bandit_study import tune_bandit as tune_bandit
 from .lab.certification import certify_policy as certify_policy
 from .lab.certification import check_policy as check_policy
 from .lab.clarify_study import tune_clarification as tune_clarification
+from .lab.cockpit.display import Cockpit as Cockpit
+from .lab.cockpit.display import cockpit as cockpit
+from .lab.comparison import compare as compare
 from .lab.decision_fitting import fit_decision as fit_decision
 from .lab.field_fitting import FieldLabel as FieldLabel
 from .lab.field_fitting import fit_field_model as fit_field_model

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.html_display import Cell, Fold, display, short
 from raglab.metrics import binomial_p, check_delta, risk_coverage, upper_bound
 from raglab.text import decimals
 from raglab.values import Floats, Ints
@@ -257,7 +258,7 @@ class Promise(NamedTuple):
     bound: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Certificate:
     """Outcome of a certification; `chosen` None where nothing could be certified, and `reason` says why.
 
@@ -289,6 +290,38 @@ class Certificate:
     spent: float | None = None
     over_ask: float = 0.0
     free: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        promises = ", ".join(f"{one.name} <= {one.alpha:g}" for one in self.promises)
+        told = f"{self.chosen} of {self.tested} tested" if self.chosen is not None else f"none: {self.binding} binds"
+        return f"Certificate({short(promises, 120)} at confidence {1.0 - self.delta:g}: {told}; {self.cases:,} cases)"
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: what is promised, and what was seen of it."""
+        return display("Certificate" if self.chosen is not None else "No certificate", *self.display_parts())
+
+    def display_parts(self) -> tuple[list[tuple[Cell | str, ...]], list[Fold]]:
+        """Facts and folds of its display."""
+        kept = self.chosen is not None
+        promises = [
+            (
+                one.name,
+                f"{one.alpha:g}",
+                f"{decimals(one.k)} of {one.n:,}",
+                Cell("none" if one.n == 0 else f"{one.bound:.4f}", mark="good" if kept else ""),
+            )
+            for one in self.promises
+        ]
+        facts: list[tuple[Cell | str, ...]] = [
+            ("chosen", Cell(str(self.chosen) if kept else "none", mark="good" if kept else "bad")),
+            ("reason", self.reason),
+            ("confidence", f"{1.0 - self.delta:g}, by {self.method}"),
+            ("coverage", f"{self.coverage:.3f}, over-ask {self.over_ask:.3f}"),
+            ("cases", f"{self.cases:,}, looked at {self.looks} time{'' if self.looks == 1 else 's'}"),
+            ("tested", f"{self.tested:,} of {self.candidates:,}, {len(self.certified):,} passed"),
+        ]
+        head = ("rate", "at most", "seen", "upper bound")
+        return facts, [Fold("promises", promises, None, head, open=True)]
 
     @property
     def rests_on_asking(self) -> bool:

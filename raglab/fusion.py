@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.html_display import Fold, display, short
 from raglab.signals import SIGNALS
 
 KNOTS = 33
@@ -25,12 +26,37 @@ class Part(NamedTuple):
     x: tuple[float, ...]
     y: tuple[float, ...]
 
+    def __repr__(self) -> str:
+        return f"Part({self.signal}, {len(self.x)} knots, adds {min(self.y):.3g} to {max(self.y):.3g})"
+
 
 class Model(NamedTuple):
     """Additive model of being right, in logits."""
 
     bias: float
     parts: tuple[Part, ...]
+
+    def __repr__(self) -> str:
+        names = short(", ".join(part.signal for part in self.parts), 120)
+        return f"Model(bias {self.bias:.3g}, {len(self.parts)} parts: {names})"
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: what each signal adds at least and at most, the widest first."""
+        widest = sorted(self.parts, key=lambda part: min(part.y) - max(part.y))
+        rows = [
+            (
+                one.signal,
+                f"{min(one.y):+.3g}",
+                f"{max(one.y):+.3g}",
+                f"{one.x[0]:.4g} to {one.x[-1]:.4g}",
+                f"{len(one.x)}",
+            )
+            for one in widest
+        ]
+        head = ("signal", "adds at least", "at most", "over", "knots")
+        return display(
+            "Fused gate, in logits", [("bias", f"{self.bias:.3g}")], [Fold("parts", rows, None, head, open=True)]
+        )
 
 
 def logit_contributions(

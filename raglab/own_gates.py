@@ -23,6 +23,7 @@ from raglab.values import Floats
 OF_QUESTION = ("words", "denied", "allowed", "explicit")
 OF_HITS = ("n_hits", "best_l2", "top1", "n_groups", "n_options_all", "fused")
 OF_CHOSEN = ("missing", "share")
+WIDER, WIDEST = 16, 2**58  # growth of the steps of a search over bit patterns, and where it ends
 Margin = Callable[[Callable[[str], Any], Any], Floats]
 
 
@@ -201,8 +202,7 @@ def critical_values(
 ) -> NDArray[np.float64]:
     """Value of a threshold up to which a floor passes, or from which a ceiling does, [...]; NaN where none decides.
 
-    Headroom falls as a floor rises, so there is one such number, found by halving between the ends of the range over
-    the ordered bit patterns of floats.
+    Headroom falls as a floor rises, so there is one such number, found by `last_passing` between the ends of the range.
 
     Args:
       limits: the other thresholds, of one policy. shape: of the cases.
@@ -210,20 +210,71 @@ def critical_values(
     Source: rule S2.18.
     """
     row = next(one for one in gate.thresholds if one.key == key)
-    floor = row.side == "floor"
+    near, far = (row.low, row.high) if row.side == "floor" else (row.high, row.low)
 
-    def passes(value: NDArray[np.float64]) -> NDArray[np.bool_]:
-        margin = gate.margins(read, limits.values._replace(**{key: value}))
-        return np.broadcast_to(meets_threshold(margin), shape)
+    def margin(value: Any, measured: Callable[[str], Any]) -> Any:  # noqa: ANN401 - floats
+        return gate.margins(measured, limits.values._replace(**{key: value}))
 
-    low, high = (np.full(shape, _ordered(end), dtype=np.int64) for end in (row.low, row.high))
-    # `near` passes and `far` does not, where the range holds a change at all.
-    near, far = (low, high) if floor else (high, low)
-    changes = passes(_float(near)) & ~passes(_float(far))
-    while np.any(((middle := _middle(near, far)) != near) & (middle != far)):
-        still = passes(_float(middle))
-        near, far = np.where(still, middle, near), np.where(still, far, middle)
-    return np.where(changes, _float(near), np.nan)
+    passing, failing = (np.broadcast_to(margin(np.full(shape, end), read), shape) for end in (near, far))
+    changing = np.nonzero(meets_threshold(passing) & ~meets_threshold(failing))
+
+    def passes(value: NDArray[np.float64], cases: NDArray[np.intp]) -> NDArray[np.bool_]:
+        places = tuple(axis[cases] for axis in changing)
+
+        def measured(name: str) -> Any:  # noqa: ANN401 - an array or a bool
+            every = read(name)
+            return np.broadcast_to(every, shape)[places] if np.ndim(every) else every
+
+        still: NDArray[np.bool_] = np.broadcast_to(meets_threshold(margin(value, measured)), (1, len(value)))[0]
+        return still
+
+    found = np.full(shape, np.nan)
+    found[changing] = last_passing(passes, near, far, crossing(near, far, passing[changing], failing[changing]))
+    return found
+
+
+def crossing(near: float, far: float, passing: NDArray[np.float64], failing: NDArray[np.float64]) -> Any:  # noqa: ANN401
+    """Where a straight line between the headroom at two values of a threshold is 0, [N]; NaN where none is."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        return near + (far - near) * (passing / (passing - failing))
+
+
+def last_passing(
+    passes: Callable[[NDArray[np.float64], NDArray[np.intp]], NDArray[np.bool_]],
+    near: float,
+    far: float,
+    guess: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Last value on the way from one end of a range to the other at which each case still passes, [N].
+
+    All pass at `near`, none at `far`, and once each in between changes. The search walks from a guess, in steps over
+    the ordered bit patterns of floats, each wider than the last, until it has passed the change, and then halves; a
+    case that is found is asked no more.
+
+    Args:
+      passes: of values [M] at positions of cases [M], whether each passes. guess: [N]; NaN where nobody knows.
+
+    Example:
+      >>> last_passing(lambda value, _: value * 3.0 <= 1.0, 0.0, 1.0, np.array([0.3])).item() * 3.0
+      1.0
+    """
+    toward = 1 if far > near else -1
+    known, cases = np.full(len(guess), near), np.arange(len(guess))
+    first, last = (_ordered(np.full(len(guess), end)) for end in (near, far))
+    at = _ordered(np.where(np.isnan(guess), 0.0, guess))
+    between = (at > np.minimum(first, last)) & (at < np.maximum(first, last)) & ~np.isnan(guess)
+    at, step = np.where(between, at, _middle(first, last)), 1
+    while len(cases):
+        still = passes(_float(at), cases)
+        first, last = np.where(still, at, first), np.where(still, last, at)
+        known[cases] = _float(first)
+        open_ = first + toward != last
+        cases, first, last, still = cases[open_], first[open_], last[open_], still[open_]
+        middle = _middle(first, last)
+        onward = first + toward * np.minimum(np.abs(middle - first), step)
+        back = last - toward * np.minimum(np.abs(last - middle), step)
+        at, step = np.where(still, onward, back), min(step * WIDER, WIDEST)
+    return known
 
 
 def _middle(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -231,10 +282,10 @@ def _middle(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int6
     return (one >> 1) + (other >> 1) + (one & other & 1)
 
 
-def _ordered(value: float) -> int:
-    """Bits of a float as an integer that orders as the float does."""
-    bits = int(np.float64(value).view(np.int64))
-    return bits if bits >= 0 else -(bits & 0x7FFF_FFFF_FFFF_FFFF)
+def _ordered(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Bits of floats as integers that order as the floats do."""
+    bits = values.view(np.int64)
+    return np.where(bits >= 0, bits, -(bits & np.int64(2**63 - 1)))
 
 
 def _float(ordered: NDArray[np.int64]) -> NDArray[np.float64]:

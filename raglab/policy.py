@@ -3,447 +3,55 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache, cached_property, partial
+from collections.abc import Callable, Container, Iterable, Mapping
+from functools import cache, partial
 from importlib.resources import files
-from itertools import pairwise
-from math import isfinite
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Annotated, Any, NamedTuple, Self
 
-import numpy as np
 import yaml
-from numpy.typing import NDArray
 from pydantic import (
-    AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
-    StrictBool,
-    StrictStr,
     TypeAdapter,
     ValidationError,
     create_model,
     field_validator,
-    model_validator,
 )
 
 from raglab import gates
-from raglab.arms import ARMS, CHOOSERS
 from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
-from raglab.expected_cost import DecisionModel, SignalPart
+from raglab.expected_cost import DecisionModel
 from raglab.fusion import Model, Part
-from raglab.gate_order import check_order
-from raglab.metrics.costs import LABELS, OUTCOMES
-from raglab.own_gates import REGISTERED, check_section
-from raglab.patterns import Pattern, Patterns, matches, patterns_hash
+from raglab.html_display import Cell, Fold, display
+from raglab.own_gates import REGISTERED
+from raglab.patterns import Patterns
+from raglab.policy_sections import (
+    EXPECTED_COST,
+    SHOWN,
+    UNSTATED,
+    Confidence,
+    ContextSection,
+    Coverage,
+    DecisionSection,
+    FusionSection,
+    Gap,
+    GateSections,
+    GenerationSection,
+    PatternLists,
+    Refine,
+    Resolver,
+    SignalSection,
+    SignalSections,
+    StrategySection,
+    cut_value,
+    in_order,
+    section_of,
+)
 from raglab.signal_gates import OWN
 from raglab.signals import (
-    COSINE,
-    COST,
-    COUNT,
-    LEAD,
-    NAMES,
-    POINTS,
-    RATIO,
-    SHARE,
-    SQUARED_L2,
-    Unit,
     is_name,
-    signal,
 )
-
-EXPECTED_COST = "expected_cost"
-
-
-def _unit_field(unit: Unit) -> Any:  # noqa: ANN401 - a field of pydantic
-    """Range of a unit, and what a message says of it."""
-    return Field(ge=unit.low, le=unit.high, allow_inf_nan=None if unit.whole else False, description=unit.described)
-
-
-SquaredL2 = Annotated[float, _unit_field(SQUARED_L2)]
-Cosine = Annotated[float, _unit_field(COSINE)]
-Lead = Annotated[float, _unit_field(LEAD)]
-Points = Annotated[float, _unit_field(POINTS)]
-Share = Annotated[float, _unit_field(SHARE)]
-Count = Annotated[int, _unit_field(COUNT)]
-if TYPE_CHECKING:
-    ArmName: TypeAlias = str
-else:  # pydantic checks against the table's names and lists them where none of them came
-    ArmName = Literal[(*ARMS, *CHOOSERS)]
-
-Scale = Annotated[float, Field(gt=0.0, le=1_000.0, description="a count that brings others near [0, 1]")]
-
-Stated = StrictStr | tuple[StrictStr, ...]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class ContextSection(_Section):
-    """Which hits go to the answer (rules S1.2, S1.3)."""
-
-    final_k: Count
-    order: Literal["rank", "l2"]
-
-
-def _section_of(gate: gates.Gate) -> Any:  # noqa: ANN401 - a model
-    """Section of a gate: its switch, and a number a threshold within the range of its unit."""
-    fields: dict[str, Any] = {"enabled": (bool, ...)}
-    for one in gate.thresholds:
-        kind: Any = Annotated[int if one.whole else float, _unit_field(one.unit)]
-        fields[one.key] = (kind | None if one.nullable else kind, ...)
-    return create_model(gate.name.title(), __base__=_Section, __doc__=f"Rule {gate.rule}.", **fields)
-
-
-class Gap(_section_of(gates.gate_by_name("gap"))):  # type: ignore[misc]
-    """Rule S2.4."""
-
-    near_pages: Annotated[int, Field(ge=0, le=1_000)]
-
-
-class Coverage(_section_of(gates.gate_by_name("coverage"))):  # type: ignore[misc]
-    """Rule S2.5. min_hits: chosen hits that must hold each entity."""
-
-    min_hits: Annotated[int, Field(ge=1, le=100)]
-
-
-class Polyline(_Section):
-    """A signal's share of the logit: knots ascending, values never falling."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
-
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-
-    @model_validator(mode="after")
-    def _monotone(self) -> Self:
-        if not self.x or len(self.x) != len(self.y) or not all(map(isfinite, (*self.x, *self.y))):
-            msg = "x and y must be as many finite numbers, at least one; fit the gate again"
-            raise ValueError(msg)
-        if any(one >= two for one, two in pairwise(self.x)) or any(one > two for one, two in pairwise(self.y)):
-            msg = "x must ascend and y must not fall, a surer signal never lowers the probability; fit the gate again"
-            raise ValueError(msg)
-        return self
-
-
-class FusionSection(_section_of(gates.gate_by_name("fused"))):  # type: ignore[misc]
-    """Rule S2.14."""
-
-    bias: Annotated[float, Field(allow_inf_nan=False)]
-    fitted_on: StrictStr | None
-    parts: dict[StrictStr, Polyline]
-
-    @model_validator(mode="after")
-    def _usable(self) -> Self:
-        _check_names(self.parts, "parts must name signals")
-        if self.enabled and not self.parts:
-            msg = "a fused gate without parts refuses everything; fit one (raglab.fuse) or switch it off"
-            raise ValueError(msg)
-        return self
-
-
-class Refine(_Section):
-    """Rule S2.9."""
-
-    max_depth: Annotated[int, Field(ge=0, le=100)]
-    epsilon: Points
-    refine_on_refusal: bool
-
-
-class Calibration(Polyline):
-    """What a number is worth: probability of being right, through knots, flat beyond its ends."""
-
-    fitted_on: StrictStr | None = None
-
-    @model_validator(mode="after")
-    def _probability(self) -> Self:
-        if not all(0.0 <= value <= 1.0 for value in self.y):
-            msg = "y must lie in [0, 1], it is a probability; fit the calibration again"
-            raise ValueError(msg)
-        return self
-
-
-class Confidence(_section_of(gates.gate_by_name("confidence"))):  # type: ignore[misc]
-    """Rule S2.8."""
-
-    blend: Share
-    min_texts: Count
-    fallback: Literal["hybrid", "cosine"]
-    calibration: Calibration
-
-
-class StrategySection(_Section):
-    """Rules S4.1, S4.5, S4.7: the arm that answers live, or what chooses it; and what makes arms available."""
-
-    arm: ArmName
-    min_graph: Share
-    min_table: Share
-    min_complexity: Share
-    words_scale: Scale
-    entities_scale: Scale
-
-
-class GenerationSection(_section_of(gates.gate_by_name("generation"))):  # type: ignore[misc]
-    """Rule S2.10."""
-
-    calibration: Calibration | None
-
-
-class Resolver(_Section):
-    """Rules S3.1 to S3.5."""
-
-    strict: bool
-    overview: bool
-    overview_entities_lift: bool
-    entity_extractor: bool
-    entities: bool
-    require_full_entity_coverage: bool
-    min_group_gap: SquaredL2 | None
-    signature: bool
-    min_sig_sim: Cosine | None
-    min_sig_sim_gap: Lead | None
-    anchor: bool
-    min_anchor_sim: Cosine | None
-    min_anchor_sim_gap: Lead | None
-    max_options: Count
-
-
-class SignalSection(_Section):
-    """Rule S2.15: bounds of any signal; a value at its bound passes."""
-
-    min: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    max: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    on_fire: Literal["refuse", "ask", "warn"] = "refuse"
-    enabled: bool = True
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.min is not None and self.max is not None and self.min > self.max:
-            msg = f"min must not be above max, {self.max}; no value would pass"
-            raise ValueError(msg)
-        return self
-
-
-UNSTATED = SignalSection(enabled=False)  # of a signal that a policy does not gate
-
-
-def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Names of signals, the built-in ones in their order, then those of the user by name."""
-    named = set(names)
-    return (*(name for name in NAMES if name in named), *sorted(named.difference(NAMES)))
-
-
-def _check_names(names: Iterable[str], rule: str) -> None:
-    """Stop where a text can name no signal; whether there is one of that name, the trace or the machine knows."""
-    for name in names:
-        if not is_name(name):
-            what = "small letters, digits and underscores, at most 40, a letter first"
-            msg = f"{rule} ({what}), got {_cut(repr(name))}; correct the name"
-            raise ValueError(msg)
-
-
-def _known_signals(signals: dict[str, SignalSection]) -> dict[str, SignalSection]:
-    """Gates on signals, bounds of the built-in ones within the range of their unit."""
-    _check_names(signals, "signals must be named")
-    for name, section in signals.items():
-        if name not in NAMES:
-            continue
-        unit = signal(name).unit
-        for key in ("min", "max"):
-            bound = getattr(section, key)
-            if bound is not None and not unit.low <= bound <= unit.high:
-                within = f"[{unit.low:g}, {unit.high:g}]"
-                msg = f"{name}.{key} must lie in {within}, {bound:g} does not; it is {unit.described}"
-                raise ValueError(msg)
-    return signals
-
-
-SignalSections = Annotated[dict[StrictStr, SignalSection], AfterValidator(_known_signals)]
-
-
-def _known_gates(stated: dict[str, dict[str, bool | float]]) -> dict[str, dict[str, bool | float]]:
-    """Gates of the user, checked against their registration as far as this process has it (rule S2.18)."""
-    for name, section in stated.items():
-        if not is_name(name):
-            what = "small letters, digits and underscores, at most 40, a letter first"
-            msg = f"gates must be named ({what}), got {_cut(repr(name))}; correct the name"
-            raise ValueError(msg)
-        for key, value in section.items():
-            if (key == "enabled") is not isinstance(value, bool) or not isfinite(value):
-                msg = f"{name}.{_cut(key)} must be a finite number, of enabled true or false, got {value!r}; correct it"
-                raise ValueError(msg)
-        if wrong := check_section(name, section):
-            raise ValueError(wrong)
-    return stated
-
-
-GateSections = Annotated[
-    dict[StrictStr, dict[StrictStr, StrictBool | float]], AfterValidator(_known_gates)
-]  # of the user, by name: `enabled` and thresholds
-Cost = Annotated[float, _unit_field(COST)]
-
-
-class LabelCosts(_Section):
-    """What the outcomes of cases of one label cost (rule S6.7)."""
-
-    answered_right: Cost
-    answered_wrong: Cost
-    refused: Cost
-    asked_right: Cost
-    asked_wrong: Cost
-
-
-class CostsSection(_Section):
-    """Costs by label and outcome (rule S6.7)."""
-
-    ok: LabelCosts
-    refuse: LabelCosts
-    ambiguous: LabelCosts
-
-    @property
-    def matrix(self) -> NDArray[np.float64]:
-        """Cost by label and outcome, [3, 5]."""
-        return np.array([[getattr(getattr(self, label), name) for name in OUTCOMES] for label in LABELS])
-
-
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class PartSection(_Section):
-    """What one signal adds to the logits of the classes (rule S2.17)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
-
-    center: Finite
-    scale: Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-    missing: Finite
-    weights: tuple[Finite, Finite, Finite, Finite]
-
-
-class ModelSection(_Section):
-    """Rule S2.17: the multinomial logistic that `raglab.fit_decision` fits."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
-
-    parts: dict[StrictStr, PartSection]
-    bias: tuple[Finite, Finite, Finite, Finite]
-    asked_right: Share
-    structure: Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
-    fitted_on: StrictStr | None = None
-
-    @field_validator("parts")
-    @classmethod
-    def _known(cls, parts: dict[str, PartSection]) -> dict[str, PartSection]:
-        _check_names(parts, "parts must name signals")
-        return parts
-
-    @cached_property
-    def model(self) -> DecisionModel:
-        """The model as the algebra takes it."""
-        parts = (SignalPart(name, p.center, p.scale, p.missing, p.weights) for name, p in sorted(self.parts.items()))
-        return DecisionModel(tuple(parts), self.bias, self.asked_right, self.structure)
-
-
-class DecisionSection(_Section):
-    """Rules S2.16, S2.17: what decides; the costs that `expected_cost` minimises; ratio: factor of wrong answers'.
-
-    order: of the gates (rules S2.12, S2.16), those left out are off; None for the published one.
-    """
-
-    rule: Literal["chain", "expected_cost"]
-    ratio: Annotated[float, _unit_field(RATIO)]
-    costs: CostsSection
-    model: ModelSection | None
-    order: tuple[StrictStr, ...] | None
-
-    @field_validator("order", mode="before")
-    @classmethod
-    def _ordered(cls, order: Any) -> Any:  # noqa: ANN401 - a list of YAML, or anything
-        return tuple(order) if isinstance(order, list) else order
-
-    @field_validator("order")
-    @classmethod
-    def _possible(cls, order: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        if order is not None:
-            check_order(order)
-        return order
-
-    @model_validator(mode="after")
-    def _decides(self) -> Self:
-        if self.rule == EXPECTED_COST and self.model is None:
-            msg = "rule expected_cost needs a model; fit one with raglab.fit_decision"
-            raise ValueError(msg)
-        return self
-
-
-MOST_PATTERNS = 5_000  # of a list, and of all entities with their aliases: each is looked for in every chunk
-LONGEST_PATTERN = 2_000  # characters
-LONGEST_NAME = 200  # characters of an entity's name
-
-
-class PatternLists(_Section):
-    """Case-insensitive linear-time regular expressions (rules S2.1, S2.5, S3.3)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
-
-    deny: tuple[Stated, ...]
-    allow: tuple[Stated, ...]
-    generic: tuple[Stated, ...]
-    facet: tuple[Stated, ...]
-    compare: tuple[Stated, ...]
-    coverage_generic: tuple[Stated, ...]
-    entities: dict[StrictStr, tuple[Stated, ...]]
-    document_entities: dict[StrictStr, tuple[Stated, ...]]
-
-    @cached_property
-    def digest(self) -> str:
-        """Hash of the patterns (rule S0.6); a section is replaced as a whole, so that it never goes stale."""
-        return patterns_hash(self)
-
-    @field_validator("deny", "allow", "generic", "facet", "compare", "coverage_generic")
-    @classmethod
-    def _compile(cls, patterns: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
-        if len(patterns) > MOST_PATTERNS:
-            msg = f"a list must hold at most {MOST_PATTERNS} patterns, {len(patterns)} are more; join some by |"
-            raise ValueError(msg)
-        for pattern in patterns:
-            parts = (pattern,) if isinstance(pattern, str) else pattern
-            if not parts or not all(parts):
-                msg = "a pattern must not be empty, it would match every text; remove it"
-                raise ValueError(msg)
-            for part in parts:
-                if len(part) > LONGEST_PATTERN:
-                    msg = f"a pattern must have at most {LONGEST_PATTERN} characters, {len(part)} are more; split it"
-                    raise ValueError(msg)
-                matches(part, "")
-        return patterns
-
-    @field_validator("entities", "document_entities")
-    @classmethod
-    def _compile_entities(cls, entities: dict[str, tuple[Pattern, ...]]) -> dict[str, tuple[Pattern, ...]]:
-        n_aliases = sum(map(len, entities.values()))
-        if max(n_aliases, len(entities)) > MOST_PATTERNS:
-            msg = (
-                f"entities must be at most {MOST_PATTERNS} with all their aliases, {max(n_aliases, len(entities))} are "
-                "more; state those of documents in their metadata"
-            )
-            raise ValueError(msg)
-        for name, aliases in entities.items():
-            if len(name) > LONGEST_NAME:
-                msg = f"an entity's name must have at most {LONGEST_NAME} characters, {len(name)} are more; shorten it"
-                raise ValueError(msg)
-            cls._compile(aliases)
-        return entities
-
-    @model_validator(mode="after")
-    def _known_entities(self) -> Self:
-        unknown = next((name for name in self.document_entities if name not in self.entities), None)
-        if unknown is not None:
-            msg = f"document_entities must be among entities, {unknown!r} is not; add it there, or correct the name"
-            raise ValueError(msg)
-        return self
 
 
 class Structure(NamedTuple):
@@ -481,6 +89,13 @@ def _published_defaults() -> Mapping[str, Any]:
 
 GENERIC = "generic"  # the pack of no trade
 _NOT_HASHED = {"certificate", "notes", "pack", "pack_hash"}  # no threshold, switch or pattern
+
+USER_SECTIONS = ("signals", OWN)  # of gates of the user, by name
+# Lists of patterns, fitted curves and models: a difference in them is one difference.
+WHOLE = frozenset({
+    *(f"patterns.{name}" for name in PatternLists.model_fields),
+    "fused.parts", "decision.model", "generation.calibration", "confidence.calibration",
+})  # fmt: skip
 
 # Keys that came after version 1. Where one stands at its default it is left out of the canonical JSON, so that adding
 # a key changes the id of no policy (rule S0.8). A key never leaves this list.
@@ -525,7 +140,7 @@ _MORE = {
     "fused": FusionSection,
     "generation": GenerationSection,
 }  # gates with keys that are no thresholds
-_SECTIONS = {gate.name: _MORE.get(gate.name) or _section_of(gate) for gate in gates.GATES if gate.switch}
+_SECTIONS = {gate.name: _MORE.get(gate.name) or section_of(gate) for gate in gates.GATES if gate.switch}
 # Sections stand in a written policy as they do in `defaults.yaml`; what they hold is stated below or by the gates.
 _fields: dict[str, Any] = {name: (_SECTIONS.get(name, Any), ...) for name in _published_defaults()}
 _Sections = create_model("_Sections", **_fields)
@@ -613,6 +228,84 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             for name, rows in touched.items()
         }
         return self.model_copy(update=sections | certificate)
+
+    def diff(self, other: PolicyData | None = None) -> dict[str, tuple[Any, Any]]:
+        """What differs from another policy: path -> (value here, value there); nothing where the ids are the same.
+
+        A list of patterns, a fitted curve or model is one value. None also stands for a gate that one does not state.
+
+        Args:
+          other: the published policy where not given.
+
+        Example:
+          >>> PolicyData.from_mapping({"l2": {"max_l2": 0.7}}).diff()
+          {'l2.max_l2': (0.7, 0.8)}
+        """
+        here, there = self.settings, (_published() if other is None else other).settings
+        pairs = {path: (here.get(path), there.get(path)) for path in (here | there)}
+        return {
+            path: (_plain(one), _plain(two)) for path, (one, two) in pairs.items() if _ordered(one) != _ordered(two)
+        }
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Path -> value of all that the policy_id hangs on; a list of patterns, a curve or a model is one value."""
+        rows = self.model_dump(exclude=_NOT_HASHED)
+        return {path: value for path, value in _leaves(rows, whole=WHOLE) if value or path not in USER_SECTIONS}
+
+    def __repr__(self) -> str:
+        changes = [f"{path} {told_value(value)}" for path, (value, _) in self.diff().items()]
+        told, left = "", len(changes)
+        for change in changes:
+            if len(told) + len(change) > _LONGEST_DIFF:
+                break
+            told, left = f"{told}, {change}", left - 1
+        more = f", … {left} more" if left else ""
+        what = (
+            f"{len(changes)} change{'' if len(changes) == 1 else 's'}: {(told + more)[2:]}" if changes else "published"
+        )
+        return f"{type(self).__name__.removesuffix('Data')}({self.policy_id}, {what})"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: gates in their order, then the rest; what differs from the published is marked."""
+        changed = self.diff()
+        rows: dict[str, list[Cell]] = {}
+        settings = self.settings
+        for path, value in settings.items():
+            section, _, key = path.partition(".")
+            if section in (*USER_SECTIONS, "patterns") and "." in key:
+                section, _, key = f"{section}.{key}".rpartition(".")
+            rows.setdefault(section, []).append(_shown(path, key, value, changed))
+        for path in changed.keys() - settings.keys():  # a gate of the other that is not stated here
+            rows.setdefault(path.rpartition(".")[0], []).append(_shown(path, path.rpartition(".")[2], None, changed))
+        order = [name for name in self.gates_in_order() if name in rows]
+        others = [name for name in rows if name not in order]
+        facts = [
+            ("policy_id", self.policy_id),
+            ("changes", f"{len(changed)} of the published"),
+            ("decides by", self.decision.rule),
+            ("pack", self.pack),
+            ("certificate", "none" if self.certificate is None else "held"),
+        ]
+        folds = (
+            Fold("gates in order", [(name, *rows[name]) for name in order], open=True),
+            Fold("other settings", [(name, *rows[name]) for name in others]),
+        )
+        return display(type(self).__name__.removesuffix("Data"), facts, folds)
+
+    def gates_in_order(self) -> list[str]:
+        """Sections of the gates in the order in which they decide: `l2`, …, `signals.<name>`, `gates.<name>`."""
+        user = (
+            *(f"signals.{name}" for name in in_order(self.signals)),
+            *(f"{OWN}.{name}" for name in sorted(self.gates)),
+        )
+        stated = self.decision.order or tuple(gate.name for gate in gates.GATES)
+        names: list[str] = []
+        for name in (*stated, *(gate.name for gate in gates.GATES if gate.switch)):
+            names += [one for one in user if one not in stated] if name == "signals" else [name]
+        return list(dict.fromkeys((*names, *user)))
 
     def value(self, path: str) -> Any:  # noqa: ANN401 - values of any field
         """Value at a path such as `l2.max_l2`."""
@@ -743,25 +436,68 @@ def _section_validator(name: str) -> Callable[[Any], Any]:
     return TypeAdapter(kind).validate_python
 
 
-def _leaves(rows: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
-    """Path and value of everything in nested sections."""
+def _leaves(
+    rows: Mapping[str, Any], before: str = "", whole: Container[str] = frozenset()
+) -> Iterable[tuple[str, Any]]:
+    """Path and value of everything in nested sections; what stands at a path of `whole` is one value."""
     for key, value in rows.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{before}{key}.")
+        path = f"{before}{key}"
+        if isinstance(value, Mapping) and value and path not in whole:
+            yield from _leaves(value, f"{path}.", whole)
         else:
-            yield f"{before}{key}", value
+            yield path, value
+
+
+@cache
+def _published() -> PolicyData:
+    return PolicyData.from_mapping()
+
+
+def _ordered(value: Any) -> Any:  # noqa: ANN401 - a value of any field
+    """Value as two are compared: the order of entities is that of reasons."""
+    return list(value.items()) if isinstance(value, Mapping) else value
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a value of any field
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def told_value(value: Any) -> str:  # noqa: ANN401 - a value of any field
+    """Value of a policy in a few words: numbers to the digits that they have, of a list or curve its length.
+
+    Example:
+      >>> told_value(0.1 + 0.2), told_value(("a", "b")), told_value(None), told_value(False)
+      ('0.30000000000000004', '2 entries', 'none', 'off')
+    """
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping | tuple | list):
+        if set(value) == {"x", "y", "fitted_on"}:
+            return f"{len(value['x'])} knots"  # type: ignore[call-overload]
+        return f"{len(value)} entr{'y' if len(value) == 1 else 'ies'}"
+    return cut_value(str(value), 60)
+
+
+def _shown(path: str, key: str, value: Any, changed: Mapping[str, tuple[Any, Any]]) -> Cell:  # noqa: ANN401 - any value
+    """Cell of one setting, marked where it is not the published one."""
+    text = told_value(value) if key == "enabled" else f"{key} {told_value(value)}"
+    if path not in changed:
+        return Cell(text, mark="off" if value is False or value is None else "")
+    return Cell(text, f"published {told_value(changed[path][1])}", "changed")
 
 
 def _no_such_path(path: str) -> str:
     section, _, name = path.partition(".")
     if section == OWN and name:
-        return f"{_cut(path)!r} is no threshold of a gate; write gates.<name>.<threshold>, as it is registered."
+        return f"{cut_value(path)!r} is no threshold of a gate; write gates.<name>.<threshold>, as it is registered."
     if section == "signals" and name:
         keys = ", ".join(SignalSection.model_fields)
         if is_name(name.partition(".")[0]):
             return f"{path!r} is no field of a signal's gate; write signals.<name>.<key> with one of {keys}."
         named = f"small letters, digits and underscores for the name, and one of {keys}"
-        return f"{_cut(path)!r} names no signal; write signals.<name>.<key> with {named}."
+        return f"{cut_value(path)!r} names no signal; write signals.<name>.<key> with {named}."
     return f"{path!r} is no field of a policy; write section.key, as in l2.max_l2 (all of them: `Policy.manifest`)."
 
 
@@ -775,11 +511,11 @@ def _validate_section(make: Callable[[], Any], where: str, section: str | None =
 def _message(error: ValidationError, where: str, section: str | None = None) -> str:
     def line(problem: Mapping[str, Any]) -> str:
         place = problem["loc"] if section is None else (section, *problem["loc"])
-        path = _cut(".".join(str(part) for part in place))
+        path = cut_value(".".join(str(part) for part in place))
         if problem["type"] == "extra_forbidden":
             return f"{path}: unknown key; write one of defaults.yaml's keys."
-        rule = _cut(str(problem["msg"]).removeprefix("Value error, "), 4 * _SHOWN)
-        return f"{path}: {rule[0].lower() + rule[1:]}, got {_cut(repr(problem['input']))}{_threshold_unit(place)}."
+        rule = cut_value(str(problem["msg"]).removeprefix("Value error, "), 4 * SHOWN)
+        return f"{path}: {rule[0].lower() + rule[1:]}, got {cut_value(repr(problem['input']))}{_threshold_unit(place)}."
 
     problems = error.errors()
     more = f" And {len(problems) - _PROBLEMS} more." if len(problems) > _PROBLEMS else ""
@@ -797,11 +533,8 @@ def _is_json(value: object) -> bool:
     return value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))
 
 
-_PROBLEMS, _SHOWN = 5, 120  # problems that a message names; characters of a key or a value
-
-
-def _cut(text: str, most: int = _SHOWN) -> str:
-    return text if len(text) <= most else f"{text[:most]}..."
+_PROBLEMS = 5  # that a message names
+_LONGEST_DIFF = 120  # characters of the changes that the short form tells
 
 
 def _threshold_unit(location: Iterable[Any]) -> str:

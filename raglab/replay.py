@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import gates, metrics
+from raglab import metrics
 from raglab._numba import kernel_of
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.simulation import Run, log, run
-from raglab.decision import chain
+from raglab.breakpoints import SWEPT, acting_paths, live_breakpoints, swept_paths, swept_threshold, user_gates
 from raglab.decision.chain import (
-    STAGE,
-    STAGE_OF_COST,
     STAGES,
     STATUS_OF,
     Outcome,
@@ -28,16 +26,14 @@ from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.recorded_answers import select_answers
 from raglab.decision.signal_values import check_signals, check_stored
-from raglab.expected_cost import PATHS, class_probabilities
+from raglab.expected_cost import class_probabilities
 from raglab.gate_order import Order
 from raglab.gates import Threshold
 from raglab.metrics import CELLS
-from raglab.own_gates import REGISTERED, OwnGate, critical_values, own_gate
 from raglab.policy import PolicyData
-from raglab.resolver import RULES, Contest
-from raglab.signal_gates import OWN, OwnLimits
-from raglab.signals import BUILT_IN_SET, COST, NAMES, RATIO, SignalSet, is_name, own_signal
-from raglab.thresholds import Thresholds, policy_thresholds
+from raglab.progress import progress
+from raglab.signal_gates import OwnLimits
+from raglab.thresholds import Thresholds, policy_thresholds, stacked
 from raglab.values import Status, TraceData, check_labelled, label_codes, map_fields
 
 if TYPE_CHECKING:
@@ -45,6 +41,8 @@ if TYPE_CHECKING:
 
 CASES = 4_096  # cases of a part, whose measurements stay in the cache of one core while all policies pass
 BLOCK = 65_536  # decisions of a part that are made at once
+MANY_PIECES = 0.05  # share of the cases, those with most pieces, that are decided apart
+ROWS_AT_ONCE = 1 << 19  # decisions made at once where parts of the cases would cost more than they save
 
 
 class Tally(NamedTuple):
@@ -66,18 +64,21 @@ class Tally(NamedTuple):
 
 
 # Cell (decision, label, expected sources found) of each code (what decided, label, expected sources found), [codes].
-CELL_OF_CODE = metrics.DISTINCT_CELL[(STATUS_OF.astype(np.int64)[:, None] * CELLS + np.arange(CELLS)).ravel()]
+CELL_OF_CODE = metrics.DISTINCT_CELL[(STATUS_OF.astype(np.int64)[:, None] * CELLS + np.arange(CELLS)).ravel()].astype(
+    np.int8
+)
 _CELLS_OF_CODES = (CELL_OF_CODE[:, None] == np.arange(metrics.N_CELLS)).astype(np.int64)
 
 
-def outcome_codes(found: Evidence, said: Outcome) -> NDArray[np.int64]:
+def outcome_codes(found: Evidence, said: Outcome) -> NDArray[np.int16]:
     """Number of (what decided, label, expected sources found), [P, Q]."""
     if found.right.shape[0] == 1:
         right = values_at_slot(found.right[0], said.slot)
     else:
         depth, slot = said.depth.astype(np.int64), said.slot.astype(np.int64)
         right = found.right[depth, slot, np.arange(slot.shape[1])]
-    return said.stage.astype(np.int64) * CELLS + found.label * 2 + right
+    codes: NDArray[np.int16] = said.stage.astype(np.int16) * np.int16(CELLS) + found.label * np.int8(2) + right
+    return codes
 
 
 def vectorised_codes(found: Evidence, limits: Thresholds, n_policies: int) -> NDArray[np.int64]:
@@ -85,10 +86,10 @@ def vectorised_codes(found: Evidence, limits: Thresholds, n_policies: int) -> ND
     width = len(STAGES) * CELLS
     seen = np.zeros((n_policies, width), dtype=np.int64)
     found, limits = narrow_evidence(found, limits)
-    for cases in _spans(len(found.label), CASES):
+    for cases in progress(list(_spans(len(found.label), CASES)), "replay", "part"):
         part = case_rows(found, cases)
         n_cases = len(part.label)
-        for rows in _spans(n_policies, max(1, BLOCK // n_cases)):
+        for rows in progress(list(_spans(n_policies, max(1, BLOCK // n_cases))), "replay", "part"):
             some = _policy_slice(limits, rows)
             codes = outcome_codes(part, decide_cases(part, some, (rows.stop - rows.start, n_cases)))
             seen[rows] += [np.bincount(of_policy, minlength=width) for of_policy in codes]
@@ -123,183 +124,66 @@ def _policy_slice(limits: Any, rows: slice) -> Any:  # noqa: ANN401 - thresholds
     return type(limits)(*map(partial(_policy_slice, rows=rows), limits)) if isinstance(limits, tuple) else limits[rows]
 
 
-# What a decision by expected cost hangs on (rule S2.17). Each belongs to one action, which is chosen up to some value.
-COST_THRESHOLDS = (
-    Threshold("decision.ratio", "floor", RATIO, "ratio"),
-    *(Threshold(f"decision.costs.{path}", "floor", COST, name) for name, path in PATHS.items()),
-)
+Pieces = tuple[NDArray[np.float64], NDArray[np.int16]]  # breakpoints [B, Q] and codes [B + 1, Q] between them
 
 
-@cache
-def swept_paths(known: SignalSet = BUILT_IN_SET, own: tuple[OwnGate, ...] = ()) -> Mapping[str, Threshold]:
-    """Thresholds that can be swept, by path: of gates that decide, in their order, of the resolver's rules, of costs.
-
-    Args:
-      known: signals that there are, as `Evidence.known` has those of a trace. own: gates of the user.
-    """
-    rules = (one for rule in RULES for one in rule.thresholds)
-    of_user = (one for gate in own if gate.firing != "warn" for one in gate.thresholds)
-    return {one.path: one for one in (*gates.swept_thresholds(known.rows), *of_user, *rules, *COST_THRESHOLDS)}
-
-
-def user_gates(limits: Thresholds) -> tuple[OwnGate, ...]:
-    """Gates of the user that some policy has."""
-    return tuple(own_gate(name) for name in limits.own)
-
-
-SWEPT = swept_paths()  # those of the built-in signals
-
-
-def threshold_at(path: str) -> Threshold | None:
-    """Threshold of a path that can be swept, None where it is none.
-
-    Of a user's own signal it has no unit and the widest range, since its trace alone knows them: see `swept_threshold`.
-    """
-    if path in SWEPT:
-        return SWEPT[path]
-    section, _, rest = path.partition(".")
-    name, _, bound = rest.partition(".")
-    if section == OWN and name in REGISTERED:
-        return next((one for one in REGISTERED[name].thresholds if one.key == bound), None)
-    if section != "signals" or bound not in ("min", "max") or not is_name(name) or name in NAMES:
-        return None
-    return swept_paths(SignalSet((own_signal(name, higher="surer", unit="number"),)))[path]
-
-
-CodesOf = Callable[[Thresholds, tuple[int, int]], NDArray[np.int64]]
-
-
-def breakpoints(found: Evidence, limits: Thresholds, path: str) -> NDArray[np.float64]:
-    """Values of a threshold at which each case may change, [B, Q], ascending, NaN at the end; all within its range."""
-    swept = swept_threshold(found.known, limits, path)
-    flat = np.concatenate([threshold_values(found, limits, path, depth) for depth in range(found.l2.shape[0])])
-    values = np.where((flat >= swept.low) & (flat <= swept.high), flat, np.nan)
-    ordered: NDArray[np.float64] = np.sort(values, axis=0)
-    return ordered[: int(np.max(np.sum(~np.isnan(ordered), axis=0), initial=0))]
-
-
-def swept_threshold(known: SignalSet, limits: Thresholds, path: str) -> Threshold:
-    """A threshold with its range as far as one policy lets it move: a signal's min no further than its max (S2.15).
-
-    Args:
-      known: signals that there are.
-
-    Raises:
-      ValueError: the path cannot be swept.
-    """
-    paths = swept_paths(known, user_gates(limits))
-    if path not in paths:
-        named = [*(one for one, swept in SWEPT.items() if not swept.signal), "signals.<name>.min", "signals.<name>.max"]
-        msg = f"path must be one of {', '.join(named)}, got {path!r}; names of signals: {', '.join(known.names)}."
-        raise ValueError(msg)
-    swept = paths[path]
-    gate = limits.signals.get(swept.signal)
-    if gate is None:
-        return swept
-    floor = swept.side == "floor"
-    other = np.asarray(gate.max if floor else gate.min).item()
-    if np.isnan(other):
-        return swept
-    low, high = (swept.low, min(swept.high, other)) if floor else (max(swept.low, other), swept.high)
-    return swept._replace(unit=swept.unit._replace(low=low, high=high))
-
-
-def threshold_values(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
-    """What a threshold meets at a depth, [B, Q]; the nearest hit first where there are several."""
-    by_search = {"decision": _dearest, OWN: _critical}.get(path.partition(".")[0])
-    if by_search is not None:
-        return by_search(found, limits, path, depth)
-    meets = swept_paths(found.known)[path].meets
-    if meets == "l2":  # of every hit, since the bound also says which are relevant
-        return found.l2[depth]
-    if meets == "n_relevant":
-        counts = np.arange(1.0, found.l2.shape[1] + 1.0)
-        return np.broadcast_to(counts[:, None], found.l2.shape[1:])
-    if meets in Contest._fields:  # of all groups, or of those that tie on entities
-        return np.stack([getattr(found.all, meets)[depth], getattr(found.tied, meets)[depth]])
-    if meets in chain.BY_SLOT:
-        return _distinct_breakpoints(chain.measurement(found, meets)[depth])
-    computed = {"confidence": chain.depth_confidence(found, limits, depth)[0]} if meets == "confidence" else {}
-    one: NDArray[np.float64] = np.asarray(
-        chain.GateMeasurements(found, depth, computed=computed)(meets), dtype=np.float64
-    )[None]
-    return one
-
-
-def _dearest(found: Evidence, limits: Thresholds, path: str, _: int) -> NDArray[np.float64]:
-    """Greatest value of a cost at which its action is still chosen, [1, Q]; NaN where it is at none or at all.
-
-    Floating-point sums of products rise with each factor, so there is one such number, found by halving the ordered
-    bit patterns between the ends of the range.
-    """
-    size, swept = len(found.label), swept_paths(found.known)[path]
-    if limits.costs is None:
-        return np.full((1, size), np.nan)
-    action = STAGE_OF_COST[swept.meets]
-    # Where an answer is refused as unfit, answering was chosen all the same.
-    counts_as = [action, *(STAGE[name] for name in chain.ON_ANSWER if STATUS_OF[action] == Status.ok)]
-
-    def chosen(value: NDArray[np.float64]) -> NDArray[np.bool_]:
-        said = decide_cases(found, limits.with_value(path, value[None]), (1, size))
-        return np.isin(said.stage[0], counts_as)
-
-    low, high = (np.full(size, end).view(np.int64) for end in (swept.low, swept.high))
-    changes = chosen(low.view(np.float64)) & ~chosen(high.view(np.float64))
-    while np.any(high - low > 1):
-        middle = low + (high - low) // 2
-        still = chosen(middle.view(np.float64))
-        low, high = np.where(still, middle, low), np.where(still, high, middle)
-    return np.where(changes, low.view(np.float64), np.nan)[None]
-
-
-def _critical(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
-    """Value of a threshold of the user's gate at which each case changes at a depth, [B, Q]; by slot where it reads it.
-
-    Source: rule S2.18.
-    """
-    name, _, key = path.removeprefix(f"{OWN}.").partition(".")
-    gate, size = own_gate(name), len(found.label)
-    if not chain.BY_SLOT.intersection(gate.reads):
-        read = chain.GateMeasurements(found, depth)
-        return critical_values(gate, key, limits.own[name], read, (1, size))
-    n_slots = found.missing.shape[1]
-
-    def of_slots(measured: str) -> Any:  # noqa: ANN401 - an array
-        table = chain.measurement(found, measured)
-        return table[depth] if getattr(table, "ndim", 0) > 1 else table
-
-    return _distinct_breakpoints(critical_values(gate, key, limits.own[name], of_slots, (n_slots, size)))
-
-
-def _distinct_breakpoints(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each column's values once, ascending, NaN at the end, [most, Q]."""
-    ordered = np.sort(values, axis=0)
-    repeated = np.zeros(ordered.shape, dtype=bool)
-    repeated[1:] = ordered[1:] == ordered[:-1]
-    found: NDArray[np.float64] = np.sort(np.where(repeated, np.nan, ordered), axis=0)
-    return found[: int(np.max(np.sum(~np.isnan(found), axis=0), initial=0))]
-
-
-def piece_codes(
-    found: Evidence, limits: Thresholds, path: str, codes_of: CodesOf
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Breakpoints [B, Q] of each case and its codes on the pieces between them, [B + 1, Q].
+def piece_codes(found: Evidence, limits: Thresholds, paths: Sequence[str]) -> dict[str, Pieces]:
+    """Breakpoints [B, Q] of each case and its codes on the pieces between them, [B + 1, Q], of some thresholds.
 
     Piece i of a ceiling is [b(i-1), b(i)), of a floor (b(i-1), b(i)]; the first begins at the low end of the
     range, the last ends at its high end.
     """
-    swept = swept_threshold(found.known, limits, path)
-    values = breakpoints(found, limits, path)
+    swept = {path: swept_threshold(found.known, limits, path) for path in paths}
+    points = {path: live_breakpoints(found, limits, path) for path in paths}
+    # A case that changes once is one thing at the low end and another at the high one, so that the ends of many
+    # thresholds are as many policies, which are decided together.
+    ends = _end_codes(found, limits, [swept[path] for path in paths if len(points[path]) < 2])
+    return {
+        path: (points[path], ends[path] if path in ends else _between_codes(found, limits, swept[path], points[path]))
+        for path in paths
+    }
+
+
+def _end_codes(found: Evidence, limits: Thresholds, swept: Sequence[Threshold]) -> dict[str, NDArray[np.int16]]:
+    """Codes at the low and the high end of the range of each threshold, [2, Q], by path."""
     size = len(found.label)
-    low, high = np.full((1, size), swept.low), np.full((1, size), swept.high)
+    codes: dict[str, NDArray[np.int16]] = {}
+    for some in _spans(len(swept), max(1, ROWS_AT_ONCE // max(1, 2 * size))):
+        moved = [limits.with_value(one.path, np.array([[one.low], [one.high]])) for one in swept[some]]
+        shape = (2 * len(moved), size)
+        both = outcome_codes(found, decide_cases(found, stacked(moved, 2), shape))
+        codes |= {one.path: both[2 * place : 2 * place + 2] for place, one in enumerate(swept[some])}
+    return codes
+
+
+def _between_codes(
+    found: Evidence, limits: Thresholds, swept: Threshold, values: NDArray[np.float64]
+) -> NDArray[np.int16]:
+    """Codes on the pieces between several breakpoints of each case, [B + 1, Q]."""
+    # Most cases have far fewer pieces than the one that has most: the few that have many are decided apart.
+    n_points = np.count_nonzero(~np.isnan(values), axis=0)
+    enough = int(np.searchsorted(np.bincount(n_points).cumsum(), (1.0 - MANY_PIECES) * len(n_points)))
+    if enough == len(values):
+        return _piecewise_codes(found, limits, swept, values)
+    few = _piecewise_codes(found, limits, swept, values[:enough])
+    codes = np.concatenate([few, np.broadcast_to(few[-1], (len(values) - enough, len(n_points)))])
+    many = np.flatnonzero(n_points > enough)
+    codes[:, many] = _piecewise_codes(case_rows(found, many), limits, swept, values[:, many])
+    return codes
+
+
+def _piecewise_codes(
+    found: Evidence, limits: Thresholds, swept: Threshold, values: NDArray[np.float64]
+) -> NDArray[np.int16]:
+    """Codes at one value within each piece, [B + 1, Q]: at its closed end, where it has one."""
+    low, high = np.full((1, values.shape[1]), swept.low), np.full((1, values.shape[1]), swept.high)
     if swept.side == "ceiling":
         below = np.nextafter(values[:1], -np.inf) if len(values) else low
-        trial = np.concatenate(
-            [np.where(np.isnan(below), low, np.maximum(below, swept.low)), np.where(np.isnan(values), high, values)]
-        )
+        first = np.where(np.isnan(below), low, np.maximum(below, swept.low))
+        trial = np.concatenate([first, np.where(np.isnan(values), high, values)])
     else:
         trial = np.concatenate([np.where(np.isnan(values), high, values), high])
-    return values, codes_of(limits.with_value(path, trial), (len(trial), size))
+    return outcome_codes(found, decide_cases(found, limits.with_value(swept.path, trial), trial.shape))
 
 
 class Steps(NamedTuple):
@@ -310,23 +194,25 @@ class Steps(NamedTuple):
     cells: NDArray[np.int64]
 
 
-def sum_steps(values: NDArray[np.float64], codes: NDArray[np.int64], swept: Threshold) -> Steps:
+NOTHING = Steps(np.empty(0), np.empty(0), np.empty((0, metrics.N_CELLS), dtype=np.int64))
+
+
+def sum_steps(values: NDArray[np.float64], codes: NDArray[np.int16], swept: Threshold) -> Steps:
     """Step function over all cases, from the code of each case on each of its pieces.
 
     Args:
       values: [B, Q] breakpoints. codes: [B + 1, Q].
     """
-    cell = CELL_OF_CODE[codes]
+    cell = CELL_OF_CODE.take(codes)
     moved = (cell[1:] != cell[:-1]) & ~np.isnan(values)
-    at, where = np.unique(values[moved], return_inverse=True)
-    delta = np.zeros((len(at) + 1, metrics.N_CELLS), dtype=np.int64)
+    at, row = np.unique(values[moved], return_inverse=True)
+    after, before = ((row + 1) * metrics.N_CELLS + one[moved] for one in (cell[1:], cell[:-1]))
+    width = (len(at) + 1) * metrics.N_CELLS
+    delta = (np.bincount(after, minlength=width) - np.bincount(before, minlength=width)).reshape(-1, metrics.N_CELLS)
     delta[0] = np.bincount(cell[0], minlength=metrics.N_CELLS)
-    np.add.at(delta, (where + 1, cell[1:][moved]), 1)
-    np.subtract.at(delta, (where + 1, cell[:-1][moved]), 1)
     total = delta.cumsum(axis=0)
     edges = np.concatenate([[swept.low], at, [swept.high]])
-    keep = np.concatenate([[True], (delta[1:] != 0).any(axis=1)])
-    starts = np.nonzero(keep)[0]
+    starts = np.flatnonzero(np.concatenate([[True], (delta[1:] != 0).any(axis=1)]))
     ends = np.append(starts[1:], len(edges) - 1)
     return Steps(edges[:-1][starts], edges[ends], total[starts])
 
@@ -440,7 +326,7 @@ def case_cells(found: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.in
     """Cell of every case under policies of one structure, [P, Q], over cases that are measured already."""
     cells = np.empty((len(policies), len(found.label)), dtype=np.int8)
     limits = policy_thresholds(policies)
-    for rows in _spans(len(policies), max(1, BLOCK // max(1, len(found.label)))):
+    for rows in progress(list(_spans(len(policies), max(1, BLOCK // max(1, len(found.label))))), "replay", "part"):
         shape = (rows.stop - rows.start, len(found.label))
         cells[rows] = CELL_OF_CODE[outcome_codes(found, decide_cases(found, _policy_slice(limits, rows), shape))]
     return cells
@@ -511,28 +397,37 @@ def _rate_columns(cells: NDArray[np.int64], level: float, costs: metrics.Costs |
 def steps(
     trace: TraceData,
     policy: PolicyData,
-    path: str,
+    path: str | None = None,
     arm: str | None = None,
     *,
     level: float = 0.95,
     costs: metrics.Costs | None = None,
 ) -> pd.DataFrame:
-    """Rates as an exact step function of one threshold, all others as in the policy.
+    """Rates as an exact step function of one threshold, or of each, all others as in the policy.
 
     Args:
-      path: one of `SWEPT`, such as `l2.max_l2`. costs: of `expected_cost`, see `metrics.cost_matrix`.
+      path: one of `SWEPT`, such as `l2.max_l2`; where not given, all that the policy sets and that decide anything.
+      costs: of `expected_cost`, see `metrics.cost_matrix`.
 
-    Returns: a row a step, ascending: `low`, `high`, and the columns of rates as in `sweep`. A step of an upper
-      threshold holds on [low, high), of a lower one on (low, high]; the outermost end at the threshold's range.
+    Returns: a row a step, ascending: `low`, `high`, and the columns of rates as in `sweep`; of all thresholds one
+      after the other, with `path` as the first column. A step of an upper threshold holds on [low, high), of a lower
+      one on (low, high]; the outermost end at the threshold's range.
 
     Raises:
       ValueError: the path cannot be swept.
+
+    Example: `steps(trace, policy).groupby("path")["pass_rate"].max()` is the best that each threshold alone can do.
     """
     import pandas as pd
 
-    found = step_cells(_path_tables(trace, policy, path, arm).evidence, policy, path)
-    columns = _rate_columns(found.cells, level, costs)
-    return pd.DataFrame({"low": found.low, "high": found.high, **columns})
+    if path is not None:
+        found = step_cells(_path_tables(trace, policy, path, arm).evidence, policy, path)
+        return pd.DataFrame({"low": found.low, "high": found.high, **_rate_columns(found.cells, level, costs)})
+    curves = all_step_cells(measured_tables(trace, policy, arm).evidence, policy)
+    names = np.repeat(np.array(list(curves), dtype=str), [len(curve.low) for curve in curves.values()])
+    low, high, cells = (np.concatenate(parts) for parts in zip(*(NOTHING, *curves.values()), strict=True))
+    columns = _rate_columns(cells, level, costs)  # of all at once: counts recur from one threshold to the next
+    return pd.DataFrame({"path": names, "low": low, "high": high, **columns})
 
 
 def evidence_with_model(found: Evidence, policy: PolicyData) -> Evidence:
@@ -546,11 +441,22 @@ def evidence_with_model(found: Evidence, policy: PolicyData) -> Evidence:
 
 
 def step_cells(found: Evidence, policy: PolicyData, path: str) -> Steps:
-    """Cells behind `steps`, of cases that are measured already."""
+    """Cells behind `steps` of one threshold, of cases that are measured already."""
+    return _steps_of_paths(found, policy, [path])[path]
+
+
+def all_step_cells(found: Evidence, policy: PolicyData) -> dict[str, Steps]:
+    """Cells behind `steps` of all thresholds, by path in their order, of cases that are measured already.
+
+    Left out are thresholds that the policy does not set and those that decide nothing, such as of a gate that is off.
+    """
+    return _steps_of_paths(found, policy, acting_paths(found, policy))
+
+
+def _steps_of_paths(found: Evidence, policy: PolicyData, paths: Sequence[str]) -> dict[str, Steps]:
     limits = policy_thresholds([policy])
-    swept = swept_threshold(found.known, limits, path)
-    values, codes = piece_codes(found, limits, path, _codes_function(found))
-    return sum_steps(values, codes, swept)
+    pieces = piece_codes(found, limits, paths)
+    return {path: sum_steps(*pieces[path], swept_threshold(found.known, limits, path)) for path in paths}
 
 
 def _path_tables(trace: TraceData, policy: PolicyData, path: str, arm: str | None) -> Tables:
@@ -576,11 +482,8 @@ def flips(trace: TraceData, policy: PolicyData, case_id: str, arm: str | None = 
     limits = policy_thresholds([policy])
     current = Status(int(said.status[row]))
     rows = []
-    for path, swept in swept_paths(found.known, user_gates(limits)).items():
-        value = policy.value(path)
-        if value is None or (limits.costs is None and path.startswith("decision.")):
-            continue
-        points, codes = piece_codes(found, limits, path, _codes_function(found))
+    for path, (points, codes) in piece_codes(found, limits, acting_paths(found, policy)).items():
+        value, swept = policy.value(path), swept_paths(found.known, user_gates(limits))[path]
         width = float(found.l2.shape[1]) if swept.whole else swept.high - swept.low
         if path.startswith("decision."):  # a cost has no greatest value: its change counts beside itself
             width = max(float(value), 1.0)
@@ -635,10 +538,6 @@ def _single_case(trace: TraceData, row: int) -> TraceData:
         answers=answers,
         columns=columns,
     )
-
-
-def _codes_function(found: Evidence) -> CodesOf:
-    return lambda limits, shape: outcome_codes(found, decide_cases(found, limits, shape))
 
 
 __all__ = ["SWEPT", "Bernoulli", "Run", "Table", "Tally", "decide", "flips", "log", "run", "steps", "sweep", "tally"]

@@ -183,7 +183,7 @@ def judge(
 
     Example:
       >>> signal = judge("small", "http://127.0.0.1:8000/v1", budget=Budget(tokens=1_000_000))  # doctest: +SKIP
-      >>> trace = add_signals(trace, signal, progress=True)  # doctest: +SKIP
+      >>> trace = add_signals(trace, signal)  # doctest: +SKIP
       >>> signal.fn.counts.missing  # doctest: +SKIP
       Counter()
     """

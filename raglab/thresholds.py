@@ -15,7 +15,8 @@ from raglab.expected_cost import PATHS, ActionCosts
 from raglab.gate_order import ON_CHOSEN, Order, policy_order, published_order, user_names
 from raglab.gates import IntentThresholds, RefineThresholds
 from raglab.own_gates import own_gate, own_limits
-from raglab.policy import EXPECTED_COST, UNSTATED, PolicyData, SignalSection, in_order
+from raglab.policy import PolicyData
+from raglab.policy_sections import EXPECTED_COST, UNSTATED, SignalSection, in_order
 from raglab.resolver import RuleThresholds
 from raglab.signal_gates import OWN, SIGNALS, OwnLimits, SignalThresholds, UserLimits
 from raglab.values import Bools, Floats
@@ -73,6 +74,21 @@ class Thresholds(NamedTuple):
         if section == "resolver":
             return self._replace(rules=self.rules._replace(**{key: values}))
         return self._replace(gates={**self.gates, section: self.gates[section]._replace(**{key: values})})
+
+
+def stacked(limits: Sequence[Any], n: int) -> Any:  # noqa: ANN401 - thresholds, a part of them, or an array
+    """Thresholds of n policies each, [n, 1] or [1, 1], one below the other; what all share as one object stays so."""
+    first = limits[0]
+    if all(one is first for one in limits):
+        return first
+    if isinstance(first, OwnLimits):
+        parts = {name: stacked([getattr(one, name) for one in limits], n) for name in ("values", "on")}
+        return replace(first, **parts)
+    if isinstance(first, dict):
+        return {name: stacked([one[name] for one in limits], n) for name in first}
+    if isinstance(first, tuple):
+        return type(first)(*(stacked(fields, n) for fields in zip(*limits, strict=True)))
+    return np.concatenate([np.broadcast_to(one, (n, 1)) for one in limits])
 
 
 UNSET, ON = np.full((1, 1), np.nan), np.full((1, 1), fill_value=True)  # of one policy

@@ -7,14 +7,18 @@ measurement is NaN, a missing index is -1, and neither ever passes a gate.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import wraps
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from raglab.html_display import Cell, Fold, display, short
 
 Floats = NDArray[np.float64] | float
 Ints = NDArray[np.integer[Any]] | int
@@ -33,6 +37,86 @@ class Status(IntEnum):
     ambiguous = 2
 
 
+class FieldRule(NamedTuple):
+    """What a field of a case or a chunk must be.
+
+    good: whether a value is. rule, remedy: in words, for messages. exact: a type of which every value is good.
+    """
+
+    good: Callable[[Any], bool]
+    rule: str
+    remedy: str
+    exact: type | None = None
+
+
+def _are_texts(value: object) -> bool:
+    if not isinstance(value, tuple):
+        return False
+    return set(map(type, value)) <= {str} or all(isinstance(text, str) for text in value)  # the first is the quicker
+
+
+def _whole_from(least: int) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and value >= least
+
+
+STATUS_NAMES = tuple(Status.__members__)
+_TEXT = FieldRule(lambda value: isinstance(value, str), "a text", "write it as a text", str)
+_OPTIONAL_TEXT = FieldRule(_TEXT.good, "a text or None", "write None where there is none, else str(…)", str)
+_TEXTS = FieldRule(_are_texts, "a tuple of texts", 'write ("one",) for one and ("one", "two") for two')
+_PAGE = FieldRule(_whole_from(1), "an integer from 1, or None", "count from 1; what is printed goes to page_label")
+_OPTION = FieldRule(_whole_from(1), "an integer from 1, or None", "count the options from 1")
+_COUNT = FieldRule(_whole_from(0), "an integer from 0", "write int(…), 0 where any number will do")
+_LABEL = FieldRule(
+    lambda value: isinstance(value, str) and value in STATUS_NAMES,
+    f"one of {', '.join(STATUS_NAMES)}, or None",
+    "correct the label; None is for a case that nobody labelled",
+)
+_MAPPING = FieldRule(lambda value: isinstance(value, Mapping), "a mapping", 'write {"name": value}', dict)
+Kind = TypeVar("Kind")
+_SHOWN = 80  # characters of a value in a message
+
+
+def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
+    """Named tuple whose fields are checked when a value is made: by a call, by `_make` or by `_replace`.
+
+    A field that is its default costs one comparison and is not looked at. What hangs on other cases or on a corpus is
+    checked where a set is loaded or a trace is built.
+
+    Args:
+      rules: of every field.
+    """
+
+    def decorate(kind: Any) -> Any:  # noqa: ANN401 - the methods of a NamedTuple cannot be written in its body
+        call, make = kind.__new__, kind._make.__func__
+        none = object()  # the default of a field that has none
+        tests = [(kind._field_defaults.get(name, none), rules[name].exact, rules[name].good) for name in kind._fields]
+
+        def check(value: Any) -> Any:  # noqa: ANN401 - of the kind
+            for item, (default, exact, good) in zip(value, tests):  # noqa: B905 - a tuple of all fields; strict costs
+                if item is not default and type(item) is not exact and not good(item):
+                    refuse(value)
+            return value
+
+        def refuse(value: Any) -> None:  # noqa: ANN401 - of the kind
+            wrong = ((name, item) for name, item in zip(kind._fields, value, strict=True) if not fits(name, item))
+            name, item = next(wrong)
+            of, came = repr(value[0])[:_SHOWN], repr(item)[:_SHOWN]
+            msg = f"{kind.__name__} {of}: {name} must be {rules[name].rule}, got {came}; {rules[name].remedy}."
+            raise ValueError(msg)
+
+        def fits(name: str, item: object) -> bool:
+            return item is kind._field_defaults.get(name, none) or rules[name].good(item)
+
+        kind.__new__ = wraps(call)(lambda cls, *values, **fields: check(call(cls, *values, **fields)))
+        kind._make = classmethod(wraps(make)(lambda cls, values: check(make(cls, values))))
+        return kind
+
+    return decorate
+
+
+@checked(
+    chunk_id=_TEXT, text=_TEXT, source=_TEXT, page=_PAGE, page_label=_OPTIONAL_TEXT, tags=_MAPPING, entities=_TEXTS
+)
 class Chunk(NamedTuple):
     """One retrievable passage.
 
@@ -49,6 +133,9 @@ class Chunk(NamedTuple):
     page_label: str | None = None
     tags: Mapping[str, str] = {}
     entities: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Chunk({short(self.chunk_id)}, {short(self.shown)}, {short(self.text)})"
 
     @property
     def file_name(self) -> str:
@@ -77,6 +164,26 @@ class Corpus(NamedTuple):
     chunks: tuple[Chunk, ...]
     pictures: Mapping[str, str] = {}
 
+    def __repr__(self) -> str:
+        documents = len({chunk.source for chunk in self.chunks})
+        return f"Corpus({short(self.name)}, {len(self.chunks):,} chunks of {documents:,} documents)"
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: documents with their chunks, then the first chunks."""
+        of = Counter(chunk.source for chunk in self.chunks)
+        facts = [
+            ("chunks", f"{len(self.chunks):,}"),
+            ("documents", f"{len(of):,}"),
+            ("pictures", f"{len(self.pictures):,}"),
+        ]
+        documents = ((source, f"{n:,}") for source, n in of.items())
+        chunks = ((chunk.chunk_id, chunk.shown, chunk.text) for chunk in self.chunks)
+        folds = (
+            Fold("documents", documents, len(of), ("source", "chunks")),
+            Fold("chunks", chunks, len(self.chunks), ("chunk", "shown as", "text")),
+        )
+        return display(f"Corpus {self.name}", facts, folds)
+
 
 class Curve(NamedTuple):
     """Bins or steps of a rate, in order: k of n cases, y = k / n, at x.
@@ -91,6 +198,22 @@ class Curve(NamedTuple):
     at: NDArray[np.float64]
 
 
+@checked(
+    id=_TEXT,
+    query=_TEXT,
+    expect_status=_LABEL,
+    expect_sources=_TEXTS,
+    expect_sources_any=_TEXTS,
+    min_sources=_COUNT,
+    selected_sources=_TEXTS,
+    expect_option=_OPTION,
+    answer=_OPTIONAL_TEXT,
+    intent=_OPTIONAL_TEXT,
+    doctype=_OPTIONAL_TEXT,
+    split=_OPTIONAL_TEXT,
+    notes=_OPTIONAL_TEXT,
+    extra=_MAPPING,
+)
 class Case(NamedTuple):
     """A question with its label (rule S6.1).
 
@@ -114,6 +237,19 @@ class Case(NamedTuple):
     split: str | None = None
     notes: str | None = None
     extra: Mapping[str, Any] = {}
+
+    def __repr__(self) -> str:
+        label = "" if self.expect_status is None else f", expect_status={self.expect_status!r}"
+        return f"Case({short(self.id)}, {short(self.query)}{label})"
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: the fields that are stated."""
+        fields, usual = self._asdict(), self._field_defaults
+        stated = [(name, value) for name, value in fields.items() if name != "id" and value != usual.get(name)]
+        texts = [
+            (name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) for name, value in stated
+        ]
+        return display(f"Case {self.id}", texts)
 
 
 UNLABELLED = -1  # code of a case without a label
@@ -170,6 +306,9 @@ class Hits(NamedTuple):
     sig_sim_strict: NDArray[np.float64]
     n_reranked: NDArray[np.int32]
 
+    def __repr__(self) -> str:
+        return f"Hits({' × '.join(f'{size:,}' for size in self.chunk.shape)} of cases, arms, depths, hits)"
+
 
 def map_fields(hits: Hits, change: Callable[[NDArray[Any]], Any]) -> Hits:
     """Hits with every field changed alike, such as `map_fields(hits, lambda field: field[rows])`."""
@@ -225,6 +364,10 @@ class PatternHits(NamedTuple):
     query_entities: tuple[tuple[str, ...], ...]
     chunk_entities: tuple[tuple[str, ...], ...]
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self.query_entities):,} queries, {len(self.chunk_entities):,} chunks"
+        return f"PatternHits({self.patterns_hash}: {sizes})"
+
 
 class Answers(NamedTuple):
     """What a generator said to N sets of hits that a decision may rest on, each scored against those hits.
@@ -248,6 +391,10 @@ class Answers(NamedTuple):
     cited: tuple[tuple[int, ...], ...]
     refused: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        refused = sum(map(bool, self.refused))
+        return f"Answers({len(self.text):,} of {short(self.generator)} by {short(self.scorer)}, {refused:,} refused)"
+
 
 class Latency(NamedTuple):
     """Milliseconds by stage of retrieval, [Q, A, D, stages]; NaN where a stage did not run. No part of any hash."""
@@ -256,7 +403,7 @@ class Latency(NamedTuple):
     ms: NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, repr=False)
 class TraceData:
     """Everything retrieval measured for a set of cases, stored once and replayed ever after.
 
@@ -300,3 +447,49 @@ class TraceData:
             msg = f"arm must be one of {', '.join(self.arms)}, got {name!r}; build the trace with it to replay it."
             raise ValueError(msg)
         return self.arms.index(name)
+
+    def __repr__(self) -> str:
+        arms, signals = short(", ".join(self.arms)), ", ".join(self.signals)
+        own = f", signals {short(signals)}" if signals else ""
+        sizes = f"{len(self):,} cases, {self.hits.chunk.shape[-1]} hits each by {arms}, {len(self.chunks):,} chunks"
+        return f"{type(self).__name__}({short(str(self.meta.get('fingerprint', '')), 20)}: {sizes}{own})"
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: what was retrieved, by what, and the first cases."""
+        labels = Counter(case.expect_status or "none" for case in self.cases)
+        splits = Counter(case.split or "none" for case in self.cases)
+        depths = self.hits.chunk.shape[2]
+        facts = [
+            ("fingerprint", str(self.meta.get("fingerprint", "none"))),
+            ("corpus", str(self.meta.get("corpus", "not stated"))),
+            ("cases", f"{len(self):,}"),
+            ("labels", counted(labels)),
+            ("splits", counted(splits)),
+            ("arms", ", ".join(self.arms)),
+            ("hits", f"{self.hits.chunk.shape[-1]} a case, {depths} depth{'' if depths == 1 else 's'}"),
+            ("chunks", f"{len(self.chunks):,} that were hit"),
+            ("answers", "none recorded" if self.answers is None else repr(self.answers)),
+            ("own signals", ", ".join(self.signals) or "none"),
+        ]
+        rows = (
+            (
+                case.id,
+                case.query,
+                Cell(case.expect_status or "none", mark="" if case.expect_status else "off"),
+                case.split or "",
+            )
+            for case in self.cases
+        )
+        meta = [(str(name), str(value)) for name, value in self.meta.items() if name != "fingerprint"]
+        folds = (Fold("cases", rows, len(self), ("case", "query", "label", "split")), Fold("made with", meta))
+        return display(type(self).__name__, facts, folds)
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """Counts by name in a line, the most first.
+
+    Example:
+      >>> counted({"refuse": 1, "ok": 1_200})
+      '1,200 ok, 1 refuse'
+    """
+    return ", ".join(f"{n:,} {name}" for name, n in sorted(counts.items(), key=lambda one: -one[1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +32,25 @@ def postgresql() -> Iterator[Server]:
         pytest.skip(reason)
     with server() as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def empty_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a database of MLflow without a run, whose tables take seconds to make."""
+    import mlflow
+
+    database = tmp_path_factory.mktemp("runs") / "mlflow.db"
+    mlflow.MlflowClient(tracking_uri=f"sqlite:///{database}").search_experiments()
+    return database
+
+
+@pytest.fixture
+def mlruns(tmp_path: Path, empty_runs: Path) -> Path:
+    """Return a folder for runs of this test alone."""
+    folder = tmp_path / "mlruns"
+    folder.mkdir()
+    shutil.copy(empty_runs, folder)
+    return folder
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import zip_longest
 
-RELATIVE = 1e-4  # measurements differ in the fifth digit (rule S0.7)
+RELATIVE = 3e-4  # measurements differ in the fifth digit (rule S0.7), what is made of them in the fourth
 NOISE = 1e-6  # what float32 leaves of a difference of two equal numbers
 LEAST_UNIT = 1e-4  # of a number shown to four decimals; more decimals are given no more than their own last one
 MOST_OF_A_VALUE = 0.005  # what one unit of the last shown decimal may make of the value, where that is coarser
@@ -18,8 +18,8 @@ _GAPS = re.compile(r"[ \t]+|(?<=-)-+")  # columns and rules are as wide as their
 def difference(one: str, other: str) -> str:
     """First place where two texts say something else, in words; '' where they say the same.
 
-    Numbers with decimals may differ by a ten-thousandth of themselves, and by one unit in the last decimal shown, so
-    that a value on the edge of two roundings is the same on either side: where that unit is at most 0.0001, or half
+    Numbers with decimals may differ by three ten-thousandths of themselves, and by one unit in the last decimal shown,
+    so that a value on the edge of two roundings is the same on either side: where that unit is at most 0.0001, or half
     a percent of the value. All else must be equal but for the blanks between columns.
     """
     for here, there in zip_longest(one.splitlines(), other.splitlines(), fillvalue="(no line)"):

@@ -26,7 +26,7 @@ TABLE = "# Excesses\n\nAll amounts are in GBP.\n\n| Peril | Excess |\n|---|---|\
 
 def chunk(number: int, text: str) -> Chunk:
     """Passage with everything that must come through."""
-    return Chunk(f"a.md#{number}", text, "docs/a.md", number, str(number), {"domain": "home"}, ("fleet",))
+    return Chunk(f"a.md#{number}", text, "docs/a.md", number + 1, str(number + 1), {"domain": "home"}, ("fleet",))
 
 
 def texts(question: str, *passages: str, **more: object) -> list[str]:

@@ -18,7 +18,8 @@ from generators import Drawn, Weighed
 from hostile_texts import assert_inert
 from raglab.audit.explanation import decide_by_checks, explain_request, margins, problems
 from raglab.audit.log import AuditLog, DefaultUse, check_from_json, check_to_json
-from raglab.decision.decisions import Check, Decisions
+from raglab.decision.checks import Check
+from raglab.decision.decisions import Decisions
 from raglab.default_learner import ClarificationRequest, Learner, asks, gate, lookup
 from raglab.live.clarification_requests import applied_default
 from raglab.live.response import record_answers

@@ -20,7 +20,7 @@ from raglab.audit.label_samples import LabelCounts, draw_sample, record_labels, 
 from raglab.audit.live_rates import live_rates
 from raglab.audit.log import AuditLog
 from raglab.cli import app
-from raglab.decision.decisions import Check
+from raglab.decision.checks import Check
 from raglab.default_learner import ClarificationRequest
 from raglab.lab.report.log_displays import LiveRatesDisplay
 from raglab.live.prometheus import metrics_text
@@ -381,6 +381,8 @@ def test_the_display(made: Callable[..., AuditLog], tmp_path: Path) -> None:
     display = LiveRatesDisplay.from_rates(table)
     assert len(display.axes_) == 2
     assert len(display.lines_) == 4
+    legend = [text.get_text() for text in display.figure_.legends[0].get_texts()]
+    assert legend == ["feedback of users", "labelled sample", "95 % interval"]
     assert display.to_frame().equals(table)
     assert "95 % interval, of the newest window" in display._repr_html_()
     for wrong, told in ((table[:0], "got no row"), (table.drop(columns="low"), "low missing")):

@@ -26,7 +26,7 @@ from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog, check_from_json, check_to_json
 from raglab.audit.silence import SilenceRule, jaccard
 from raglab.canonical import canonical_json, digest, utc_text
-from raglab.decision.decisions import Check
+from raglab.decision.checks import Check
 from raglab.default_learner import SIGNALS, ClarificationDefault, ClarificationRequest, Learner, init, met, update
 from raglab.policy import PolicyData
 from raglab.store.database import Database

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from raglab.bandit import LEARNERS, POLICIES, Bandit, Bernoulli, Table, choose, environments, init, simulate, update
@@ -36,6 +37,72 @@ def everything(world: Bernoulli | Table) -> list[Any]:
     others: list[dict[str, Any]] = [{}, {"discount": 0.9}, {"window": 4}, {"floor": 0.2, "ties": "random"}]
     policies = POLICIES if isinstance(world, Table) else [name for name in POLICIES if not LEARNERS[name].linear]
     return [Bandit(policy)._replace(**change) for policy in policies for change in others]
+
+
+class TestTableFromFrame:
+    """Stored rewards in a DataFrame: a row a round, a column an arm."""
+
+    FRAME = pd.DataFrame({"bm25": [1.0, 0.0, 0.5], "length": [3, 9, 6], "hybrid": [0, 1, None]}, index=["x", "y", "z"])
+
+    def test_by_head(self) -> None:
+        """A missing reward is an arm that was not available; other columns are features; costs move what is seen."""
+        plain = Table.from_frame(self.FRAME, features=["length"])
+        assert (plain.arms, plain.feature_names) == (("bm25", "hybrid"), ("length",))
+        assert plain.features.tolist() == [[3.0], [9.0], [6.0]]
+        assert plain.mask.tolist() == [[True, True], [True, True], [True, False]]
+        np.testing.assert_array_equal(plain.value, [[1.0, 0.0], [0.0, 1.0], [0.5, np.nan]])
+        np.testing.assert_array_equal(plain.reward, plain.value)
+        dear = Table.from_frame(self.FRAME, features=["length"], costs=pd.Series({"hybrid": 0.5, "bm25": 0.25}))
+        np.testing.assert_array_equal(dear.value, [[0.75, -0.5], [-0.25, 0.5], [0.25, np.nan]])
+        np.testing.assert_array_equal(dear.reward, (dear.value + 0.5) / 1.25)
+
+    def test_what_it_makes_can_be_played(self) -> None:
+        """Costs keep the order of the arms, and the best of a round has no regret."""
+        for costs in (None, {"bm25": 0.0, "hybrid": 0.4}):
+            world = Table.from_frame(self.FRAME, features=["length"], costs=costs)
+            done = run(Bandit("lin_ucb"), world, rounds=30, replications=3, seed=0)
+            assert done.regret.min() >= 0.0
+            shown = np.where(world.mask, world.value, -1.0).argmax(axis=1)
+            assert (np.where(world.mask, world.reward, -1.0).argmax(axis=1) == shown).all()
+
+    @pytest.mark.parametrize(
+        ("change", "more", "rule"),
+        [
+            (
+                {"hybrid": [0, 7, 9]},
+                {},
+                r"a reward must be .* 0 to 1, got 7 in row 1 \(index 'y'\), column hybrid, one of 2",
+            ),
+            ({"hybrid": [0, "x", 1]}, {}, "got 'x' in row 1 .*column hybrid, one of 1 such cells; normalise it"),
+            ({"hybrid": np.inf}, {}, "got inf in row 0"),
+            (
+                {"bm25": np.nan, "hybrid": np.nan},
+                {},
+                r"must have a reward of some arm, got none in row 0 \(index 'x'\); drop",
+            ),
+            ({"length": [3, None, 4]}, {}, "a feature must not be missing, got none in row 1 .*, column length"),
+            ({"length": ["a", "b", "c"]}, {}, "a feature must be a number, got 'a' in row 0"),
+            ({}, {"features": "length"}, "features must be a list of columns among"),
+            ({}, {"features": ["size"]}, "features must be a list .*, got size; correct"),
+            ({}, {"costs": {"bm25": 0.1}}, "costs must name each arm once, bm25, hybrid, got hybrid in one of the two"),
+            ({}, {"costs": {"bm25": 0.1, "hybrid": -1}}, "the cost of hybrid must be a number from 0, got -1"),
+            ({}, {"costs": 0.1}, "costs must be a mapping or a Series by arm, got float"),
+            ({}, {"features": ["bm25", "length", "hybrid"]}, "must have a row and an arm"),
+        ],
+    )
+    def test_what_is_no_table_is_told(self, change: dict[str, Any], more: dict[str, Any], rule: str) -> None:
+        """Row, index label and column, rule and remedy; bad cells are counted."""
+        with pytest.raises(ValueError, match=rule):
+            Table.from_frame(self.FRAME.assign(**change), **{"features": ["length"]} | more)
+
+    def test_frames_that_are_none(self) -> None:
+        """Lists, no row, two columns of one name."""
+        with pytest.raises(ValueError, match="rewards must be a pandas DataFrame, got list"):
+            Table.from_frame([[1.0]])  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="must have a row and an arm"):
+            Table.from_frame(self.FRAME.iloc[:0])
+        with pytest.raises(ValueError, match="arms must have different names, got 'bm25' twice"):
+            Table.from_frame(pd.concat([self.FRAME, self.FRAME], axis=1))
 
 
 @pytest.mark.parametrize("late", [{}, {"delay": 3}, {"delay": (0, 4), "missing": 0.3}], ids=["now", "3", "late"])

@@ -13,6 +13,7 @@ from scipy.stats import norm
 from decided import by_cost
 from laws_of_cost import PATHS_OF_COST, check_case, check_flip, check_steps
 from raglab.audit.explanation import decide_by_checks
+from raglab.breakpoints import SWEPT, breakpoints, threshold_values
 from raglab.decision.chain import STAGES, decide_cases
 from raglab.decision.decisions import GATE_OF, Decisions
 from raglab.decision.measurement import measured_tables
@@ -20,7 +21,7 @@ from raglab.expected_cost import PATHS
 from raglab.lab.search_space import Goal, SearchRange, always_answer, full_space, set_values
 from raglab.lab.study import tune
 from raglab.live.trace_building import build_trace
-from raglab.replay import SWEPT, breakpoints, decide, steps, sweep, tally, threshold_values
+from raglab.replay import decide, steps, sweep, tally
 from raglab.signals import NAMES
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy

@@ -65,6 +65,25 @@ def test_no_command_shows_the_help() -> None:
     assert "Exit codes" in CliRunner().invoke(app, []).output
 
 
+def test_tables_are_read_by_their_columns(tmp_path: Path) -> None:
+    """`trace` takes CSV and TSV with `ours=theirs`; a wrong cell is named with its own column before any retrieval."""
+    chunks, cases = tmp_path / "chunks.tsv", tmp_path / "cases.csv"
+    chunks.write_text("key\tbody\n1\tGlass is covered.\n", encoding="utf-8")
+    cases.write_text("question,gold\nIs glass covered?,yes\n", encoding="utf-8")
+    command = ["trace", str(chunks), "--cases", str(cases), "--out", str(tmp_path / "t.parquet"), "--quiet"]
+    whole = ["--corpus-columns", "id=key", "--corpus-columns", "text=body", "--columns", "expect_status=gold"]
+    done = CliRunner().invoke(app, [*command, *whole])
+    assert done.exit_code == 1
+    assert "cases.csv, row 0 (line 2), column gold: expect_status must be one of ok, refuse, ambiguous" in done.output
+    for more, told in (
+        ([], "the columns id, text are required"),
+        ([*whole, "--columns", "gold"], "must be ours=theirs"),
+    ):
+        done = CliRunner().invoke(app, [*command, *more])
+        assert done.exit_code == 1
+        assert told in done.output
+
+
 def test_the_published_policy_is_printed_with_its_id() -> None:
     """`raglab policy` is a policy file that can be edited."""
     shown = json.loads(CliRunner().invoke(app, ["policy", "--json"]).output)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import typer
 from typer.testing import CliRunner
 
+import raglab.progress
 from labelled import labelled
 from raglab.cli import app
-from raglab.cli.common import parse_costs, parse_goal, parse_target, parse_targets, write_csv
+from raglab.cli.common import AsJson, Quiet, parse_costs, parse_goal, parse_target, parse_targets, write_csv
 from raglab.lab.search_space import Goal
 from raglab.metrics import TARGETS
+from raglab.progress import progress
 from raglab.replay import sweep
 from raglab.store.policies import Policy
 
@@ -92,3 +96,20 @@ def test_a_table_is_compressed_where_its_name_says_so(tmp_path: Path) -> None:
     for name in ("t.csv", "t.csv.gz"):
         write_csv(table, tmp_path / name)
         pd.testing.assert_frame_equal(pd.read_csv(tmp_path / name), table)
+
+
+@pytest.mark.parametrize(("options", "shown"), [([], True), (["--json"], False), (["-q"], False)])
+def test_no_bar_stands_beside_json(monkeypatch: pytest.MonkeyPatch, options: list[str], shown: bool) -> None:  # noqa: FBT001
+    """Nor where it is asked for; after the command bars are as they were."""
+    monkeypatch.setattr(raglab.progress, "DELAY", 0.0)
+    command = typer.Typer()
+
+    @command.command()
+    def count(quiet: Quiet = False, as_json: AsJson = False) -> None:  # noqa: ARG001 - read by their callbacks
+        """Count to three on a standard error that is looked at."""
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        list(progress(range(3), "count"))
+
+    for given, seen in ((options, shown), ([], True)):
+        done = CliRunner().invoke(command, given)
+        assert (done.exit_code, "count: 100%" in done.stderr) == (0, seen)

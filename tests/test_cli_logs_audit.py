@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from raglab.audit.log import AuditLog
 from raglab.cli import app
-from raglab.decision.decisions import Check
+from raglab.decision.checks import Check
 from raglab.policy import PolicyData
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)

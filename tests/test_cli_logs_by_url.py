@@ -15,7 +15,7 @@ from databases import Server
 from raglab.audit.log import AuditLog
 from raglab.bandit import Bandit
 from raglab.cli import app
-from raglab.decision.decisions import Check
+from raglab.decision.checks import Check
 from raglab.live.online_bandit import Online
 from raglab.policy import PolicyData
 from raglab.reward import RewardWeights

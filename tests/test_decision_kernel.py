@@ -46,7 +46,7 @@ def random_trace(rng: np.random.Generator, width: int, grid: tuple[float, ...]) 
             chunk_id=str(i),
             text=f"the text {i % 5}",
             source="d/9.md" if i >= ALONE else f"d/{i % 4}.md",
-            page=None if i % 7 == 0 else 4 * i if i >= ALONE else i % 6,
+            page=None if i % 7 == 0 else 4 * i if i >= ALONE else i % 6 + 1,
             tags={} if i % 5 == 0 or i >= ALONE else {"domain": f"d{i % 3}", "product": f"p{i % 2}"},
             entities=tuple(name for name in names if rng.random() < 0.3),
         )

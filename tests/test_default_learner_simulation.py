@@ -380,6 +380,9 @@ def test_displays_draw_what_was_found() -> None:
     curves = ClarifyDisplay.from_simulation(table, name="tastes")
     assert [on.get_title(loc="left") for on in curves.axes_][:2] == ["questions", "silent errors"]
     assert curves.axes_[1].get_yscale() == "symlog"
+    bands = [path.vertices[:, 1] for one in curves.axes_[1].collections for path in one.get_paths()]
+    assert (table["errors_low"] < 0.0).any()
+    assert min(float(band.min(initial=0.0)) for band in bands) == 0.0  # no count is below 0, whatever its interval
     assert all("(" in on.get_ylabel() and "count" in on.get_xlabel() for on in curves.axes_)
     assert [line.get_label() for line in curves.lines_] == ["published", "oracle"]
     pd.testing.assert_frame_equal(curves.to_frame(), table)

@@ -28,7 +28,7 @@ from raglab.lab.bandit_study import (
     tune_bandit,
 )
 from raglab.lab.search_space import SearchRange, always_answer
-from raglab.lab.study import TrialOutcome, maximise
+from raglab.lab.trial_search import TrialOutcome, maximise
 from raglab.live.arm_choice import components, router, table
 from raglab.live.settings import BanditSettings
 from raglab.metrics.intervals import mean_interval
@@ -360,10 +360,10 @@ def test_a_study_finds_a_misleading_margin() -> None:
 
 
 @pytest.mark.slow
-def test_a_study_is_one_run_of_mlflow(tmp_path: Path) -> None:
+def test_a_study_is_one_run_of_mlflow(mlruns: Path) -> None:
     """Settings, values found, metrics, both tables and the .env; no nested run."""
     mlflow = pytest.importorskip("mlflow")
-    kept = study().track(tmp_path / "mlruns")
+    kept = study().track(mlruns)
     client = mlflow.MlflowClient(tracking_uri=kept.tracking_uri)
     runs = client.search_runs([kept.experiment_id])
     assert [one.info.run_id for one in runs] == [kept.run_id]
@@ -372,7 +372,7 @@ def test_a_study_is_one_run_of_mlflow(tmp_path: Path) -> None:
     assert float(data.params["tuned.margin"]) == study().weights.margin
     assert data.metrics["tuned.right"] == rows(study().comparison).loc["tuned", "right"]
     assert data.metrics["best_value"] == study().trials.loc[study().trials["feasible"], "value"].max()
-    files = {path.name for path in (tmp_path / "mlruns" / "artifacts").rglob("*") if path.is_file()}
+    files = {path.name for path in (mlruns / "artifacts").rglob("*") if path.is_file()}
     assert files == {"trials.parquet", "comparison.parquet", "bandit.env", "notes.txt"}
-    stored = pd.read_parquet(next((tmp_path / "mlruns").rglob("trials.parquet")))
+    stored = pd.read_parquet(next(mlruns.rglob("trials.parquet")))
     pd.testing.assert_frame_equal(stored, study().trials)

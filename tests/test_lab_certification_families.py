@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from labelled import free_policy, labelled
+from raglab.breakpoints import breakpoints
 from raglab.cli import app
 from raglab.decision.measurement import measured_tables, structure_hash
 from raglab.lab.certification import (
@@ -24,7 +25,7 @@ from raglab.lab.certified_losses import RISK, count_rates, unseen_counts
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
 from raglab.lab.looks import queries_hash
 from raglab.lab.search_space import always_answer
-from raglab.replay import breakpoints, decide
+from raglab.replay import decide
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.thresholds import policy_thresholds

@@ -150,11 +150,11 @@ def test_a_study_that_breaks_a_rule_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_a_study_is_one_run_of_mlflow(tmp_path: Path) -> None:
+def test_a_study_is_one_run_of_mlflow(tmp_path: Path, mlruns: Path) -> None:
     """Settings, metrics of every policy, tables and the lines for a `.env` are logged."""
     import mlflow
 
-    run = study().track(tmp_path / "mlruns")
+    run = study().track(mlruns)
     client = mlflow.MlflowClient(tracking_uri=run.tracking_uri)
     logged = client.get_run(run.run_id).data
     assert logged.params["most_errors"] == "0.02"

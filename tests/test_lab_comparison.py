@@ -8,6 +8,8 @@ import pytest
 
 from raglab import metrics
 from raglab.lab.comparison import (
+    compare,
+    compare_policies,
     contest_record,
     contest_sentence,
     contests,
@@ -98,3 +100,41 @@ def test_references_are_the_best_held_out() -> None:
         "best single threshold"
         not in reference_roles(costs.drop(index=["gap at least", "confidence at least"])).values()
     )
+
+
+def test_two_policies_differ_by_what_their_sweep_says() -> None:
+    """Of 6 cases to answer and 4 to refuse, answering all has the 6 right, refusing all the 4: it costs 0.2 more."""
+    trace = cases(6, 4)
+    found = compare(trace, ANSWERS, REFUSES)
+    rows = found.table.set_index("measure")
+    assert rows.loc["expected_cost", ["a", "b", "difference"]].tolist() == pytest.approx([0.4, 0.6, 0.2])
+    assert rows.loc["pass_rate", ["a_k", "a_n", "b_k", "b_n", "only_a", "only_b"]].tolist() == [6, 10, 4, 10, 6, 4]
+    assert rows.loc["pass_rate", "p"] == compare_policies(trace, ANSWERS, REFUSES)["pass"].p
+    assert rows.loc["coverage", "difference"] == -1.0
+    assert np.isnan(rows.loc["hallucination_rate", "difference"])  # refusing all answers nothing
+    swept = sweep(trace, [ANSWERS, REFUSES])
+    for name in metrics.RATES:
+        assert rows.loc[name, ["a_k", "b_k"]].tolist() == swept[f"{name}_k"].tolist()
+        assert rows.loc[name, ["a_n", "b_n"]].tolist() == swept[f"{name}_n"].tolist()
+    assert found.changed["change"].value_counts().to_dict() == {"lost": 6, "gained": 4}
+    assert "10 of 10 cases changed, 6 lost, 4 gained, 0 other" in repr(found)
+
+
+def test_a_policy_beside_itself_differs_in_nothing_that_the_cases_show() -> None:
+    """Every difference is 0; its interval says how often a case that would show one may come."""
+    found = compare(cases(6, 4), ANSWERS, ANSWERS)
+    known = found.table.dropna(subset="difference")
+    assert (known["difference"] == 0.0).all()
+    assert (known["low"] < 0.0).all()
+    assert (known["high"] > 0.0).all()
+    assert len(found.changed) == 0
+
+
+def test_the_other_way_round_a_difference_changes_its_sign() -> None:
+    """So do the ends of its interval."""
+    trace = cases(7, 5)
+    first, second = Policy.load(), ANSWERS
+    there, back = (compare(trace, *pair).table for pair in ((first, second), (second, first)))
+    np.testing.assert_allclose(there["difference"], -back["difference"])
+    np.testing.assert_allclose(there["low"], -back["high"])
+    assert there["only_a"].tolist()[1:] == back["only_b"].tolist()[1:]

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from raglab.lab.comparison import compare_policies
 from raglab.lab.decision_fitting import stratified_folds
 from raglab.lab.nested_selection import (
     _centre_on_estimate,
@@ -23,7 +24,6 @@ from raglab.lab.nested_selection import (
     stratified_resamples,
 )
 from raglab.lab.search_space import Goal
-from raglab.lab.study import compare_policies
 from raglab.metrics import DISTINCT_CELL, RATES, clopper_pearson, rate_counts
 from raglab.replay import sweep, tally
 from raglab.values import Status, TraceData, map_fields

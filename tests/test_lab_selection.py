@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from labelled import free_policy, labelled
 from raglab.decision.measurement import measured_tables
+from raglab.lab import selection
 from raglab.lab.decision_fitting import LEAST, decision_cases
 from raglab.lab.search_space import Goal, always_answer, always_refuse, full_space, published_policy
 from raglab.lab.selection import (
@@ -294,8 +295,9 @@ def test_where_no_case_is_ambiguous_no_candidate_asks() -> None:
 
 
 @pytest.mark.slow
-def test_a_study_selects_the_same_twice() -> None:
-    """Costs, advantage and policy."""
+def test_a_study_selects_the_same_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Costs, advantage and policy, over more than one repeat of the folds."""
+    monkeypatch.setattr(selection, "REPEATS", 2)
     trace = _separable(60, seed=5)
     one, two = (tune(trace, trials=8, batch_size=4, seed=2) for _ in range(2))
     assert one.costs.equals(two.costs)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pandas as pd
 import pytest
 
 from raglab.lab import selection
+from raglab.lab.comparison import compare_policies
 from raglab.lab.search_space import (
     INFEASIBLE,
     Goal,
@@ -16,14 +16,15 @@ from raglab.lab.search_space import (
     always_answer,
     always_refuse,
     full_space,
+    manual_loop,
     own_trial,
     polish,
     published_policy,
     search_ranges,
     step_thresholds,
 )
-from raglab.lab.study import OBJECTIVES, compare_policies, manual_loop, tune
-from raglab.metrics import RATES
+from raglab.lab.study import tune
+from raglab.lab.trial_search import OBJECTIVES
 from raglab.replay import SWEPT, sweep, tally
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -71,7 +72,7 @@ def _world(size: int = 60, seed: int = 0) -> Trace:
 def _same(one: Any, other: Any) -> None:
     assert one.policy.policy_id == other.policy.policy_id
     pd.testing.assert_frame_equal(one.trials, other.trials)
-    pd.testing.assert_frame_equal(one.comparison, other.comparison)
+    pd.testing.assert_frame_equal(one.rates(), other.rates())
     pd.testing.assert_frame_equal(one.costs, other.costs)
     assert one.advantage == other.advantage
 
@@ -228,46 +229,18 @@ def test_every_sampler_gives_the_same_twice(sampler: Any) -> None:
     assert first.advantage.low <= first.advantage.estimate <= first.advantage.high
 
 
-class _Killed(Exception):  # noqa: N818 - what happens to it
-    pass
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", ["nsga2", "tpe", "random"])
-@pytest.mark.parametrize("after", [1, 3])
-def test_a_study_killed_in_the_middle_ends_with_the_same_result(tmp_path: Path, sampler: Any, after: int) -> None:
-    """Finished batches are read, not asked again, and the sampler goes on as if nothing had happened."""
+def test_a_stored_study_ends_with_the_same_result(tmp_path: Path) -> None:
+    """With and without a storage, stopped and gone on with: the same policy, costs and trials."""
     trace = _world()
-    whole = tune(trace, trials=50, batch_size=10, sampler=sampler)
-    done: list[int] = []
-
-    def stop(count: int, _: Any) -> None:
-        done.append(count)
-        if len(done) == after:
-            raise _Killed
-
-    with pytest.raises(_Killed):
-        tune(trace, trials=50, batch_size=10, sampler=sampler, resume=tmp_path, on_batch=stop)
-    kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
-    assert len(kept) == after
-    resumed = tune(trace, trials=50, batch_size=10, sampler=sampler, resume=tmp_path)
+    whole = tune(trace, trials=30, batch_size=10)
+    stopped = tune(trace, trials=30, batch_size=10, storage=tmp_path, on_trials=lambda _: False)
+    assert len(stopped.trials) == 10
+    assert "Stopped after 10 of 30 trials." in stopped.notes
+    resumed = tune(trace, trials=30, batch_size=10, storage=tmp_path)
     _same(whole, resumed)
-    assert all(path.stat().st_mtime_ns == kept[path.name] for path in tmp_path.rglob("*.json") if path.name in kept)
-
-
-@pytest.mark.slow
-def test_another_study_does_not_read_the_batches(tmp_path: Path) -> None:
-    """Batches belong to the settings they were made with."""
-    trace = _world()
-    tune(trace, trials=16, batch_size=8, resume=tmp_path)
-    other = tune(trace, trials=16, batch_size=8, seed=1, resume=tmp_path)
-    plain = tune(trace, trials=16, batch_size=8, seed=1)
-    _same(other, plain)
-    for path in tmp_path.rglob("*.json"):  # nor those that were altered, whatever they say now
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        stored["records"][0]["row"]["expected_cost"] = stored["records"][0]["values"][0] = -1.0
-        path.write_text(json.dumps(stored), encoding="utf-8")
-    _same(plain, tune(trace, trials=16, batch_size=8, seed=1, resume=tmp_path))
+    assert whole.best.params == resumed.best.params
+    assert len(resumed.study.trials) == 30
 
 
 @pytest.mark.slow
@@ -344,28 +317,3 @@ def test_settings_that_make_no_study_are_refused(settings: dict[str, Any]) -> No
     """The message says what must hold."""
     with pytest.raises(ValueError, match=r"trials|batch_size|sampler"):
         tune(_world(), **settings)
-
-
-@pytest.mark.slow
-def test_a_study_is_one_run_with_nested_ones_for_the_front_only(tmp_path: Path) -> None:
-    """MLflow holds parameters, rates, tags, the trial table and the policy; its artifacts lie under the folder."""
-    import mlflow
-
-    from raglab.lab.tracking import track
-
-    result = tune(_world(), trials=24, batch_size=8)
-    run = track(result, tmp_path / "mlruns", report=result.report(tmp_path / "report.html"))
-    client = mlflow.MlflowClient(tracking_uri=run.tracking_uri)
-    seen = client.search_runs([run.experiment_id])
-    parent = next(one for one in seen if one.info.run_id == run.run_id)
-    nested = [one for one in seen if one.data.tags.get("mlflow.parentRunId") == run.run_id]
-    assert len(seen) == 1 + len(nested)
-    assert len(nested) == min(20, len(result.pareto))
-    assert parent.data.tags["policy_id"] == result.policy.policy_id
-    assert parent.data.tags["trace_fingerprint"] == result.tuned_on.fingerprint
-    assert parent.data.metrics["tuned.coverage"] == pytest.approx(result.comparison["coverage"][1])
-    names = {path.name for path in (tmp_path / "mlruns" / "artifacts").rglob("*") if path.is_file()}
-    assert {"trials.parquet", "tuned.yaml", "defaults.yaml", "report.html", "comparison.csv"} <= names
-    stored = next((tmp_path / "mlruns").rglob("trials.parquet"))
-    assert len(pd.read_parquet(stored)) == 24
-    assert set(RATES) <= set(pd.read_parquet(stored).columns)

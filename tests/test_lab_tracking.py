@@ -1,45 +1,139 @@
-"""What a study leaves with the tracker: names that MLflow takes, and the costs of what was selected."""
+"""What a study leaves with the tracker: one run, its data, its curve, its policies; a folder that stays itself."""
 
 from __future__ import annotations
 
-import re
+import os
+import shlex
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
+import pytest
 
+from raglab.lab import selection
 from raglab.lab.selection import paired_advantage
-from raglab.lab.tracking import _metrics
+from raglab.lab.study import TuneResult, tune
+from raglab.lab.tracking import TrackedRun, _policy_metrics, _study_metrics, track, track_run
 from raglab.metrics import RATES
+from raglab.replay import sweep
+from test_lab_study import _world
 
 
-def result(**more: Any) -> Any:
-    """What the tracker reads of a study whose best threshold asks back."""
-    rates = dict.fromkeys(RATES, 0.5) | {"expected_cost": 0.25}
-    costs = {"in_sample": [0.2], "cross_validated": [0.3], "report": [0.25]}
+def test_the_curve_holds_the_best_cost_by_trial_to_the_last() -> None:
+    """One that keeps the targets is better than one that does not, whatever it costs; at most some 500 steps."""
     parts = {
-        "comparison": pd.DataFrame([{"policy": name, **rates} for name in ("tuned", "gaps at most, else ask")]),
-        "costs": pd.DataFrame(costs, index=["gaps at most, else ask"]),
-        "selected": "gaps at most, else ask",
+        "costs": pd.DataFrame({"in_sample": [0.2], "cross_validated": [0.3]}, index=["chain"]),
+        "selected": "chain",
         "advantage": paired_advantage(pd.Series([1.0, 0.0, 1.0, 0.0]).to_numpy(), "always-answer", "4 cases"),
-        "trials": pd.DataFrame({"feasible": [True, True, True], "expected_cost": [0.4, 0.3, 0.35]}),
+        "trials": pd.DataFrame({"feasible": [False, True, True, True], "expected_cost": [0.1, 0.4, 0.3, 0.35]}),
     }
-    return SimpleNamespace(**(parts | more))
-
-
-def test_metrics_have_names_that_the_tracker_takes() -> None:
-    """A candidate's comma is left out; costs of the selected, its advantage and the best cost by trial are there."""
-    series = _metrics(result())
-    assert all(re.fullmatch(r"[\w\-./ :]+", name) for name, _, _ in series)
-    first = {name: value for name, value, step in series if step == 0}
-    assert first["gaps at most else ask.expected_cost"] == 0.25
-    assert (first["selected.cross_validated"], first["selected.report"]) == (0.3, 0.25)
-    assert first["advantage.estimate"] == 0.5
-    assert [value for name, value, _ in series if name == "best_expected_cost"] == [0.4, 0.3, 0.3]
+    series = _study_metrics(SimpleNamespace(**parts))  # type: ignore[arg-type]
+    assert [(value, step) for name, value, step in series if name == "best_cost"] == [
+        (0.1, 0),
+        (0.4, 1),
+        (0.3, 2),
+        (0.3, 3),
+    ]
+    assert ("advantage/estimate", 0.5, 0) in series
+    long = pd.DataFrame({"feasible": True, "expected_cost": range(2000, 0, -1)})
+    steps = [
+        step for name, _, step in _study_metrics(SimpleNamespace(**parts | {"trials": long})) if name == "best_cost"
+    ]  # type: ignore[arg-type]
+    assert steps == [*range(0, 2000, 4), 1999]
 
 
 def test_what_is_not_finite_is_left_out() -> None:
     """A rate of no cases is no metric."""
-    rates = dict.fromkeys(RATES, float("nan")) | {"expected_cost": 0.25}
-    series = _metrics(result(comparison=pd.DataFrame([{"policy": "tuned", **rates}])))
-    assert [name for name, _, _ in series if name.startswith("tuned.")] == ["tuned.expected_cost"]
+    row = {f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")}
+    names = [name for name, _, _ in _policy_metrics(row | {"coverage": float("nan")})]
+    assert names[:3] == ["cost", "cost_low", "cost_high"]
+    assert "judged/coverage_low" in names
+    assert "judged/coverage" not in names
+
+
+def test_a_run_says_how_it_is_opened() -> None:
+    """By a program that is there, on this machine only; a server is open already."""
+    *settings, program, verb, host, here = shlex.split(TrackedRun("r", "7", "sqlite:///a b/mlflow.db").command)[:6]
+    assert dict(one.split("=") for one in settings)["MLFLOW_DISABLE_TELEMETRY"] == "true"
+    assert shutil.which(program)
+    assert (verb, host, here) == ("ui", "--host", "127.0.0.1")
+    served = TrackedRun("r", "7", "https://runs.example/")
+    assert (served.command, served.link) == ("", "https://runs.example/#/experiments/7/runs")
+
+
+@pytest.fixture(scope="module")
+def result() -> TuneResult:
+    """A small study over the splits of a trace."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(selection, "REPEATS", 1)
+        return tune(_world(), trials=8, batch_size=8)
+
+
+def client_of(run: TrackedRun) -> Any:
+    """MLflow's client of the store of a run."""
+    import mlflow
+
+    return mlflow.MlflowClient(tracking_uri=run.tracking_uri)
+
+
+@pytest.mark.slow
+def test_a_study_is_one_run_over_one_trace(result: TuneResult, mlruns: Path, tmp_path: Path) -> None:
+    """The same id of the trace stands in tag, parameter, dataset and report; each policy is a nested run."""
+    (tmp_path / "more.txt").write_text("more", encoding="utf-8")
+    page = result.report(tmp_path / "report.html")
+    run = track(result, mlruns, report=page, files=[tmp_path / "more.txt"])
+    client = client_of(run)
+    parent = client.get_run(run.run_id)
+    (data,) = parent.inputs.dataset_inputs
+    whole = "world-0"
+    assert parent.data.tags["trace_fingerprint"] == parent.data.params["trace"] == data.dataset.digest == whole
+    assert whole in page.read_text(encoding="utf-8")
+    assert result.judged_on.fingerprint not in page.read_text(encoding="utf-8")
+    assert data.dataset.profile == f'{{"cases":60,"report":{len(result.judged_on)},"tune":{len(result.tuned_on)}}}'
+    goal = "false_refusal_rate 0.1, hallucination_rate 0.01"
+    assert parent.info.run_name == f"world: {goal}: {result.policy.policy_id}"
+    judged = sweep(result.judged_on, list(result.policies.values()))
+    assert parent.data.metrics["cost_high"] == judged["expected_cost_high"][1]
+    assert [one.step for one in client.get_metric_history(run.run_id, "best_cost")] == list(range(8))
+    nested = client.search_runs([run.experiment_id], f"tags.mlflow.parentRunId = '{run.run_id}'")
+    assert {one.info.run_name for one in nested} == set(result.policies)
+    seen = {one.info.run_name: one.data.metrics["cost"] for one in nested}
+    assert seen == dict(zip(result.policies, judged["expected_cost"], strict=True))
+    assert seen["tuned"] == parent.data.metrics["cost"]
+    names = {path.name for path in (mlruns / "artifacts").rglob("*") if path.is_file()}
+    assert {"trials.parquet", "tuned.yaml", "defaults.yaml", "report.html", "comparison.csv", "more.txt"} <= names
+    assert len(pd.read_parquet(next(mlruns.rglob("trials.parquet")))) == 8
+
+
+@pytest.mark.slow
+def test_a_folder_that_was_copied_or_moved_is_its_own(mlruns: Path, tmp_path: Path) -> None:
+    """A copy writes to itself and never into the original; of one that was moved the artifacts are found."""
+    first = track_run("a", "an experiment", {}, [], {}, mlruns, texts={"a.txt": "a"})
+    before = sorted(mlruns.rglob("*.txt"))
+    copy = Path(shutil.copytree(mlruns, tmp_path / "another place" / "runs"))
+    second = track_run("b", "an experiment", {}, [], {}, copy, texts={"b.txt": "b"})
+    assert sorted(mlruns.rglob("*.txt")) == before
+    assert [path.name for path in sorted(copy.rglob("*.txt"))] in (["a.txt", "b.txt"], ["b.txt", "a.txt"])
+    shutil.rmtree(mlruns)
+    client = client_of(second)
+    for run, name in ((first, "a.txt"), (second, "b.txt")):
+        assert [one.path for one in client.list_artifacts(run.run_id)] == [name]
+        assert copy.as_uri() in client.get_run(run.run_id).info.artifact_uri
+    assert not mlruns.exists()
+
+
+@pytest.mark.slow
+def test_a_store_by_the_variable_of_mlflow(mlruns: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLFLOW_TRACKING_URI says where runs go unless a folder is given."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    other = Path(shutil.copytree(mlruns, tmp_path / "other"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other / 'mlflow.db'}")
+    stated = track_run("a", "b", {"c": 1}, [("d", 1.0, 0)], {})
+    assert stated.tracking_uri == os.environ["MLFLOW_TRACKING_URI"]
+    assert client_of(stated).get_run(stated.run_id).data.params == {"c": "1"}
+    given = track_run("a", "b", {"c": 1}, [], {}, mlruns)
+    assert given.tracking_uri == f"sqlite:///{mlruns / 'mlflow.db'}"
+    assert "MLFLOW_TRACKING_URI" in os.environ

@@ -102,8 +102,8 @@ def test_a_decision_is_the_same_in_french(seed: int, monkeypatch: pytest.MonkeyP
             assert len(french.warnings(row)) == len(english.warnings(row))
             assert french.reason(row)
         assert (
-            english.frame()
+            english.frame(reasons=True)
             .drop(columns=["reason", "warnings"])
-            .equals(french.frame().drop(columns=["reason", "warnings"]))
+            .equals(french.frame(reasons=True).drop(columns=["reason", "warnings"]))
         )
     assert {text for text, count in asked.items() if count} == set()

@@ -151,7 +151,7 @@ def test_a_policy_decides_alone_as_among_many(seed: int) -> None:
     for q in range(5):
         alone = decide(_rows(trace, [q]), policies[0])
         together = decide(trace, policies[0])
-        assert alone.frame().iloc[0].equals(together.frame().iloc[q])
+        assert alone.frame(reasons=True).iloc[0].equals(together.frame(reasons=True).iloc[q])
 
 
 @CHAIN
@@ -203,7 +203,7 @@ def test_nothing_is_written_into_a_trace_or_its_tables(seed: int) -> None:
         if isinstance(field, np.ndarray):
             field.setflags(write=False)
     again = decide(trace, chosen)
-    assert first.frame().equals(again.frame())
+    assert first.frame(reasons=True).equals(again.frame(reasons=True))
     for case in trace.cases:
         again.explain(case.id)
     assert sweep(trace, [chosen]).equals(sweep(trace, [chosen]))

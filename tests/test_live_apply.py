@@ -103,7 +103,7 @@ def test_it_decides_as_a_trace_does(labels: bool) -> None:  # noqa: FBT001 - a c
     frame = frame.assign(label="ok") if labels else frame
     policy = Policy.load(ROOT / "datasets" / "broker" / "policy.yaml")
     said, trace = apply(policy, frame), trace_from_frame(frame)
-    table = decide(trace, policy).frame()
+    table = decide(trace, policy).frame(reasons=True)
     assert {"ok", "refuse"} <= set(said["status"])
     for mine, theirs in (("status", "status"), ("decided_by", "gate"), ("reason", "reason"), ("warnings", "warnings")):
         assert said[mine].tolist() == table[theirs].tolist(), mine

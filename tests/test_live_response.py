@@ -89,7 +89,7 @@ class TestByHead:
     ) -> None:
         """The first gate that refuses is named with its numbers."""
         said = decide(recorded(confidence, text), one(**sections))
-        row = said.frame().iloc[0]
+        row = said.frame(reasons=True).iloc[0]
         assert (row["status"], row["stage"], row["answer"]) == ("refuse", stage, None)
         assert reason in row["reason"] or stage == "hygiene"
         assert [check.passes for check in said.explain("q") if check.gate == stage] == [False]
@@ -97,13 +97,13 @@ class TestByHead:
     def test_the_weakest_claim_is_named(self) -> None:
         """The weakest claim is named."""
         said = decide(recorded(0.9, "It is covered."), one(support={"min_support": 0.75}))
-        assert "'It is covered.'" in said.frame().loc[0, "reason"]
+        assert "'It is covered.'" in said.frame(reasons=True).loc[0, "reason"]
 
     def test_a_calibration_moves_the_confidence(self) -> None:
         """0.9 stands for 0.45 on a line from (0, 0) to (1, 0.5)."""
         knots = {"x": [0.0, 1.0], "y": [0.0, 0.5]}
         said = decide(recorded(0.9), one(generation={"calibration": knots}))
-        assert said.frame().loc[0, "reason"].startswith("generation confidence 0.45 is below")
+        assert said.frame(reasons=True).loc[0, "reason"].startswith("generation confidence 0.45 is below")
 
     def test_without_answers_the_chain_ends_at_confidence(self) -> None:
         """Without answers the chain ends at confidence."""
@@ -118,7 +118,7 @@ class TestByHead:
         made = record_answers(two, chosen, Fixed(), Full(), decided_only=True)
         assert decide(made, chosen).frame().loc[0, "status"] == "ok"
         wider = decide(made, one(chosen={"final_k": 2, "order": "l2"}, gap={"enabled": False}))
-        assert "no answer was recorded for these hits" in wider.frame().loc[0, "reason"]
+        assert "no answer was recorded for these hits" in wider.frame(reasons=True).loc[0, "reason"]
 
     def test_a_flip_of_the_gates_on_answers_is_found(self) -> None:
         """A flip of the gates on answers is found."""
@@ -190,14 +190,14 @@ def test_answers_come_back_from_the_disk(tmp_path: Path) -> None:
     assert trace.answers is not None
     assert back.answers.text == trace.answers.text
     np.testing.assert_array_equal(back.answers.support, trace.answers.support)
-    assert decide(back, one()).frame().equals(decide(trace, one()).frame())
+    assert decide(back, one()).frame(reasons=True).equals(decide(trace, one()).frame(reasons=True))
 
 
 def test_a_part_keeps_its_answers() -> None:
     """A part keeps its answers."""
     trace = record_answers(random_trace(3, n_cases=6), one(), Drawn(), Weighed())
-    whole = decide(trace, one()).frame()
-    part = decide(trace.subset([4, 1]), one()).frame()
+    whole = decide(trace, one()).frame(reasons=True)
+    part = decide(trace.subset([4, 1]), one()).frame(reasons=True)
     assert part["reason"].tolist() == whole["reason"].iloc[[4, 1]].tolist()
 
 

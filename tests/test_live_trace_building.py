@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -266,6 +267,60 @@ class TestTrace:
             assert found[5] == {"home.md#5", "home.md#6", "faq.txt#10", "faq.txt#11", "faq.txt#12"}
         keyword = {trace.chunks[n].file_name for n in trace.hits.chunk[4, 2, 0] if n >= 0}
         assert keyword == {"home.md"}
+
+    @pytest.mark.parametrize(
+        ("wrong", "rule"),
+        [
+            (
+                (Case("z", "Why?", "ok"), Case("z", "How?", "ok")),
+                "different ids, got 'z' at position 8 again .first at 7",
+            ),
+            (
+                (Case("z", "Why?", "ok", (), tuple(f"{n}.md" for n in range(65))),),
+                "at most 64 sources, got 65 in case 'z'",
+            ),
+        ],
+    )
+    def test_cases_that_nothing_could_make_right(
+        self, made: Callable[..., Trace], encoder: WordEncoder, wrong: tuple[Case, ...], rule: str
+    ) -> None:
+        """They stop with the case before anything is encoded."""
+        with pytest.raises(ValueError, match=rule):
+            made(cases=(*CASES, *wrong))
+        assert encoder.seen == []
+
+    @pytest.mark.parametrize(
+        ("wrong", "rule"),
+        [
+            (
+                (Case("z", "Why?", "ok", ("home.md", "boat.md")),),
+                "must be in the corpus, .* got 'boat.md' in case 'z', one",
+            ),
+            (
+                (Case("z", "Why?", "ambiguous", ("home.md#9",)),),
+                "got 'home.md#9' in case 'z', one of 1 such cases",
+            ),
+            ((Case("z", "Why?", "ok", (), ("x.md", "y.md")), Case("y", "Why?", "ok", ("x.md",))), "'x.md' .* one of 2"),
+        ],
+    )
+    def test_cases_of_another_corpus(
+        self, made: Callable[..., Trace], encoder: WordEncoder, wrong: tuple[Case, ...], rule: str
+    ) -> None:
+        """Where no case could be right the corpus is another one; of a part of it some are counted in a warning."""
+        with pytest.raises(ValueError, match=rule):
+            made(cases=wrong)
+        assert encoder.seen == []
+        with pytest.warns(UserWarning, match=rule):
+            made(cases=(*CASES, *wrong))
+
+    def test_sources_of_which_one_is_there(self, made: Callable[..., Trace]) -> None:
+        """One is enough, a warning names the others; a refusal has no sources to be right about."""
+        some = Case("z", "Why?", "ok", (), ("home.md", "boat.md"))
+        with pytest.warns(UserWarning, match="1 of 8 cases name sources .* the first 'boat.md' in case 'z'"):
+            made(cases=(*CASES, some))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            made(cases=(*CASES, Case("y", "Why?", "refuse", ("boat.md",))))
 
     @pytest.mark.parametrize("source", ["boat.md", "home.md#9", "faq.txt#None", "docs/home.md"])
     def test_a_document_there_is_none_of(self, made: Callable[..., Trace], encoder: WordEncoder, source: str) -> None:
@@ -577,6 +632,7 @@ from raglab.store.loaders import load_cases, load_corpus
 corpus = load_corpus(sys.argv[1])
 corpus = corpus._replace(chunks=corpus.chunks[::24])
 cases = [case for case in load_cases(sys.argv[2]) if not case.selected_sources]
+cases = [case._replace(expect_sources=(), expect_sources_any=()) for case in cases]
 build_trace(corpus, cases[::80], out=sys.argv[3], arms=("hybrid", "dense"))
 """
 

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from raglab.metrics import binomial_p, upper_bound
-from raglab.metrics.intervals import check_level, mean_interval, percentile_interval
+from raglab.metrics.intervals import check_level, clopper_pearson, mean_interval, percentile_interval
 
 N = np.array([1, 2, 10, 22, 59, 230, 1000])[:, None]
 K = np.minimum(np.array([0, 1, 2, 5, 9, 40, 1000]), N)
@@ -102,3 +104,17 @@ def test_a_level_is_checked_once() -> None:
     for wrong in (0.0, 1.0, 95.0, float("nan")):
         with pytest.raises(ValueError, match=r"level must be in \(0, 1\), got .*; 0.95 is usual"):
             check_level(wrong)
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(
+    counts=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=40),
+    of_one_size=st.booleans(),
+)
+def test_intervals_of_many_are_those_of_each(counts: list[tuple[int, int]], of_one_size: bool) -> None:  # noqa: FBT001 - drawn
+    """To the bit, whether counts repeat or not, and in any shape: 0 of 0 among them."""
+    k = np.array([min(pair) for pair in counts])
+    n = np.full(len(k), 6) if of_one_size else np.array([max(pair) for pair in counts])
+    alone = [clopper_pearson(int(one), int(of)) for one, of in zip(k, n, strict=True)]
+    for end, each in zip(clopper_pearson(k[None], n[None]), zip(*alone, strict=True), strict=True):
+        np.testing.assert_array_equal(end, np.array(each, dtype=np.float64)[None])

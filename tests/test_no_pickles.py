@@ -18,6 +18,7 @@ from hostile import diskcache_rows, pickles
 from raglab.lab import selection
 from raglab.lab.study import tune
 from raglab.lab.tracking import track_run
+from raglab.lab.trial_search import STUDY_FILE
 from raglab.live.ask import ask
 from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import build_trace
@@ -213,22 +214,21 @@ def test_a_trace_and_its_parts(tmp_path: Path, marker: Path, monkeypatch: pytest
         assert said == InputError or (said == wanted and path != place)
 
 
-@pytest.mark.slow
 def test_a_study(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Damaged batches are made again, to the same policy; a damaged policy is refused."""
+    """A damaged study is refused, and so is a damaged policy."""
     monkeypatch.setattr(selection, "REPEATS", 1)
     trace = _world(40)
 
     def study() -> str:
-        return tune(trace, trials=8, batch_size=4, resume=tmp_path / "study").policy.policy_id
+        return tune(trace, trials=8, batch_size=4, storage=tmp_path / "study").policy.policy_id
 
-    wanted = study()
-    batches = sorted((tmp_path / "study").rglob("*.json"))
-    assert len(batches) == 2
-    for number, bomb in enumerate(pickles(marker)):
-        batches[number % 2].write_bytes(bomb)
-        if number % 3 == 2:
-            assert study() == wanted
+    wanted, journal = study(), tmp_path / "study" / STUDY_FILE
+    whole = journal.read_bytes()
+    for bomb in pickles(marker):
+        journal.write_bytes(bomb + b"\n" + whole)
+        assert outcome(study) is InputError
+    journal.write_bytes(whole)
+    assert study() == wanted
     for bomb in pickles(marker):
         (tmp_path / "tuned.yaml").write_bytes(bomb)
         assert outcome(lambda: Policy.load(tmp_path / "tuned.yaml")) is InputError

@@ -377,7 +377,10 @@ def test_merged_parts_decide_as_the_whole(seed: int) -> None:
     assert [case.id for case in merged.cases] == [case.id for part in parts for case in part.cases]
     chosen = with_signals(random_policies(seed, 4), seed, BOUNDS)
     for one in chosen:
-        told, again = decide(whole, one).frame().set_index("case_id"), decide(merged, one).frame().set_index("case_id")
+        told, again = (
+            decide(whole, one).frame(reasons=True).set_index("case_id"),
+            decide(merged, one).frame(reasons=True).set_index("case_id"),
+        )
         assert again.loc[told.index].equals(told)
     assert merged.signal("judge").loc[whole.signal("judge").index].equals(whole.signal("judge"))
 

@@ -64,7 +64,7 @@ def test_a_refusal_names_its_gate_and_numbers(
     hits: list[Hit], case: Case, sections: dict[str, Any], stage: str, reason: str
 ) -> None:
     """Rule S0.2: the first gate that refuses decides, and says with which numbers."""
-    row = _decide(hits, case, **sections).frame().iloc[0]
+    row = _decide(hits, case, **sections).frame(reasons=True).iloc[0]
     assert (row["status"], row["stage"], row["sources"]) == ("refuse", stage, [])
     assert reason in row["reason"]
 
@@ -115,7 +115,7 @@ def test_an_entity_may_have_to_stand_in_several_hits(min_hits: int, stage: str) 
     said = _decide(hits, ask("explain hull"), patterns=PATTERNS, coverage={"min_hits": min_hits})
     assert _stage(said) == stage
     if stage == "coverage":
-        assert said.frame()["reason"][0] == "missing document coverage in 3 hits for: hull"
+        assert said.frame(reasons=True)["reason"][0] == "missing document coverage in 3 hits for: hull"
         assert said.lacking(0) == ["hull"]
 
 

@@ -191,6 +191,7 @@ def test_one_replication_has_a_line_and_no_band() -> None:
     shown = RegretDisplay.from_runs({"one": one})
     assert shown.to_frame()["low"].isna().all()
     assert re.fullmatch(r"one: [\d.]+", str(shown.lines_[0].get_label()))
+    assert len(shown.ax_.get_legend_handles_labels()[1]) == 1
     assert "–" in shown._repr_html_()
 
 

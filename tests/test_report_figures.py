@@ -140,6 +140,7 @@ def test_threshold_draws_its_steps() -> None:
     low, high = on.get_xlim()
     assert low < min(STEPS["high"])
     assert max(STEPS["low"]) < high
+    assert curve(on, "target: hallucination ≤ 1 %").get_ydata()[0] == 0.01
     for name, value in PANEL.marks.items():
         assert curve(on, name).get_xdata()[0] == value
         assert low < value < high
@@ -233,6 +234,7 @@ def test_pareto_draws_trials_and_front() -> None:
     on = figures.pareto(refused, wrong, np.array([True, True, False]), TARGETS)
     assert curve(on, "trial").get_xdata().tolist() == [0.5]
     assert curve(on, "no other trial is better in both").get_xdata().tolist() == [0.0, 0.4]
+    assert on.get_legend_handles_labels()[1][-1] == "targets: 10 % along, 1 % up"
 
 
 def test_names_are_drawn_as_they_stand() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Sequence
 from html.parser import HTMLParser
@@ -19,7 +20,10 @@ from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fuse
 from raglab.lab.report import blocks as changes
 from raglab.lab.report import blocks as wording
+from raglab.lab.report import first_screen as first
 from raglab.lab.report import page as report_page
+from raglab.lab.report import promise_sections as promises
+from raglab.lab.report import rendering
 from raglab.lab.report import sections as believed
 from raglab.lab.report import sections as parts
 from raglab.lab.report import winner_sections as winner
@@ -29,7 +33,6 @@ from raglab.lab.report.verdicts import (
     BOUGHT,
     UNREACHABLE,
     AnswerSignals,
-    Reachable,
     confusion_counts,
     flipped_cases,
     front,
@@ -46,7 +49,7 @@ from raglab.store.traces import Trace as StoredTrace
 from raglab.values import Case, Chunk, Hits, Status, TraceData
 
 EVIL = "<script>alert('1')</script>"
-VOID = {"meta", "img", "br", "link", "input", "hr"}
+VOID = {"meta", "img", "br", "link", "input", "hr", "wbr"}
 CHUNKS = (
     Chunk("a", "the flood excess is 400", "docs/a.md", 1, tags={"product": "home"}),
     Chunk("b", "the theft excess is 250", "docs/b.md", 1, tags={"product": "fleet"}),
@@ -130,6 +133,15 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
+def without_own_script(page: str) -> str:
+    """Page without the one script that it runs, which is the project's own and named by its hash."""
+    own = Path(rendering.__file__).with_name("tables.js").read_text(encoding="utf-8").strip()
+    assert page.count(f"<script>{own}</script>") == 1
+    policy = re.findall(r'Content-Security-Policy" content="([^"]+)"', page)[0]
+    assert f"script-src {rendering.script_hash(own)};" in html.unescape(policy)
+    return page.replace(f"<script>{own}</script>", "")
+
+
 def written(folder: Path, trace: TraceData, these: dict[str, Policy] | None = None, **more: Any) -> str:
     """Text of a report."""
     return write_report(folder / "page.html", trace, these or policies(), **more).read_text(encoding="utf-8")
@@ -189,10 +201,10 @@ def test_nearest_equals_trying_every_threshold() -> None:
 def test_a_rate_over_nothing_meets_nothing() -> None:
     """Refusing everything is 0 wrong of 0 answered, and no target is met."""
     row = replay.sweep(some_trace(ROWS), [always_refuse(Policy.load())]).iloc[0]
-    found, nothing = verdicts(dict(row), can=True), Reachable(None, None, 0.25, 0.1)
+    found = verdicts(dict(row), can=True)
     assert [one.says for one in found] == ["not met", "not met", "not met", "met"]
-    assert "A rate over 0 cases meets nothing." in wording.verdict_sentence("x", found, nothing)
-    assert "at coverage 0.0 % and over-ask 0.0 %" in wording.verdict_sentence("x", found, nothing)
+    assert "A rate over 0 cases meets nothing." in wording.verdict_sentence("x", found)
+    assert "at coverage 0.0 % and over-ask 0.0 %" in wording.verdict_sentence("x", found)
     assert [one.says for one in verdicts(dict(row), can=False)][:2] == [UNREACHABLE] * 2
 
 
@@ -218,8 +230,7 @@ def test_a_target_that_asking_back_earns_is_not_met() -> None:
     assert says["all"] == says["allowed"] == ["met"] * 4
     assert says["asks"] == [BOUGHT, BOUGHT, "met", "not met"]
     assert says["refuses"] == says["wanted"] == [BOUGHT, BOUGHT, "not met", "met"]
-    found, nothing = verdicts(_row(over_ask_rate=(40, 80)), can=False), Reachable(None, None, 0.2, 0.1)
-    text = wording.verdict_sentence("tuned", found, nothing)
+    text = wording.verdict_sentence("tuned", verdicts(_row(over_ask_rate=(40, 80)), can=False))
     assert text.startswith("tuned meets 0 of 2 targets, at coverage 50.0 % and over-ask 50.0 %.")
     assert "only by asking back or refusing" in text
     for wrong in ({"min_coverage": 1.5}, {"max_over_ask": -0.1}):
@@ -275,11 +286,11 @@ def test_size_limits_what_can_be_certified() -> None:
     """47 answerable cases without an error certify 4.8 %; none answerable certify nothing."""
     ok, refuse = Status.ok, Status.refuse
     here = seen([*range(47), -1.0], [True] * 46 + [False, False], [ok] * 47 + [refuse])
-    text = report_page.best_signal_sentence(here)
+    text = promises.best_signal_sentence(here)
     assert "47 answerable cases" in text
     assert "would certify 4.8 %" in text
     assert "s at or above 0 answers 47 cases, 1 wrongly" in text
-    assert "nothing can be certified" in report_page.best_signal_sentence(seen([1.0], [False], [refuse]))
+    assert "nothing can be certified" in promises.best_signal_sentence(seen([1.0], [False], [refuse]))
 
 
 def test_tables_sum_to_the_cases() -> None:
@@ -369,20 +380,24 @@ def test_words_of_numbers() -> None:
 
 def test_nothing_from_outside_is_markup(page: str) -> None:
     """A script in a query, corpus, policy name, note, frame or test stands as text only."""
-    tags = Tags(page)
+    rest = without_own_script(page)
+    tags = Tags(rest)
     assert "script" not in {tag for tag, _ in tags.tags}
-    assert "<script" not in page
+    assert "<script" not in rest
     assert page.count("&lt;script&gt;") >= 6
     assert not [name for _, attributes in tags.tags for name in attributes if name.startswith("on")]
 
 
 def test_page_needs_nothing_else(page: str) -> None:
     """Every image is inline, every link stays on the page, nothing is fetched."""
+    page = without_own_script(page)
     tags = Tags(page).tags
     images = [attributes for tag, attributes in tags if tag == "img"]
     assert len(images) == 7
     assert all(str(image["src"]).startswith("data:image/png;base64,") and image["alt"] for image in images)
-    assert all(str(attributes["href"]).startswith("#s") for tag, attributes in tags if tag == "a")
+    places = {attributes.get("id") for _, attributes in tags}
+    assert all(str(attributes["href"])[:1] == "#" for tag, attributes in tags if tag == "a")
+    assert {str(attributes["href"])[1:] for tag, attributes in tags if tag == "a"} <= places
     assert not {"link", "iframe", "object", "script"} & {tag for tag, _ in tags}
     assert not re.search(r"https?://|url\(|@import", page)
 
@@ -400,7 +415,7 @@ def test_a_hostile_corpus_stays_text(tmp_path: Path) -> None:
     these = policies() | {f"{MARKUP} {one}": policies()["tuned"] for one in ("a", "b")}
     tuned = f"{MARKUP} a"
     text = written(tmp_path, hostile, these, tuned=tuned, notes=[MARKUP], paired={MARKUP: metrics.Paired(1, 2, 1.0)})
-    assert_inert(text)
+    assert_inert(without_own_script(text))
     assert "form-action 'none'" in text
     assert "base-uri 'none'" in text
     assert "{{7*7}}" in text  # and nothing of it is a template
@@ -411,11 +426,37 @@ def test_a_hostile_corpus_stays_text(tmp_path: Path) -> None:
     assert "tex2jax_ignore" in display._repr_html_()
 
 
+def test_rules_lead_to_their_first_sentence(page: str) -> None:
+    """A rule that is cited is a link to its first sentence at the end; a number that is no rule stays text."""
+    assert rendering.rule_sentences()["S0.1"] == "A decision is ok, refuse or ambiguous."
+    assert rendering.rule_sentences()["S3.7"].startswith("Selection: With options pending, a known id is ok")
+    rules = (Path(report_page.__file__).parents[2] / "RULES.md").read_text(encoding="utf-8")
+    assert len(rendering.rule_sentences()) == rules.count("\n- **S")
+    assert all(text.endswith((".", "…")) for text in rendering.rule_sentences().values())
+    assert '(rule <a href="#rule-S1.4"' in page
+    assert page.count('<dt id="rule-S1.4">') == 1
+    assert "S9.9" not in rendering.rule_sentences()
+
+
+def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path: Path) -> None:
+    """Byte for byte in a sandboxed frame; its scripts, and no others, are named in the page's policy."""
+    frozen = '<p title="&amp;">\u202e"</p><script type="application/json">{}</script><script>go(1 < 2)</script>'
+    shown = written(tmp_path, some_trace(ROWS), cockpit=frozen)
+    (frame,) = [attributes for tag, attributes in Tags(shown).tags if tag == "iframe"]
+    assert frame["sandbox"] == "allow-scripts"
+    assert frame["srcdoc"] == frozen
+    assert rendering.script_hash("go(1 < 2)") in html.unescape(shown.partition("<body>")[0])
+    assert rendering.inline_scripts("<script>one\r\ntwo\r</script>") == ["one\ntwo\n"]  # as a browser reads it
+    assert "unsafe-inline'; script-src" in html.unescape(shown)
+    assert "script-src 'unsafe-inline'" not in html.unescape(shown).partition("<body>")[0]
+    assert "Move the thresholds yourself" in shown
+
+
 def test_sections_stand_in_order(page: str) -> None:
     """Seventeen headings, numbered."""
     heads = re.findall(r"<h2>(\d+)\. ([^<]+)</h2>", page)
     assert [int(number) for number, _ in heads] == list(range(1, 18))
-    assert [title for _, title in heads[:2]] == ["Verdict", "What was judged"]
+    assert [title for _, title in heads[:2]] == ["Targets", "What was judged"]
     assert heads[-1][1] == "Ranking of the expected sources"
 
 
@@ -458,9 +499,9 @@ def test_late_interaction_is_rank_only() -> None:
 def test_incumbent_alone(tmp_path: Path) -> None:
     """Without a tuned policy there is no comparison, and the rest stands."""
     page = written(tmp_path, some_trace(ROWS), {"mine": Policy.load()}, incumbent="mine")
-    assert "McNemar" not in page
+    assert "no other policy was given to hold it against" in page
     assert "What changed" not in page
-    assert "mine meets" in page
+    assert "Here mine meets" in page
     Tags(page)
 
 
@@ -519,32 +560,71 @@ def test_the_page_begins_with_what_was_selected(decided_by_cost: Decided, tmp_pa
     trace, these, candidates = decided_by_cost
     notes = ["Selected: expected cost.", "Another note."]
     shown = written(tmp_path, trace, these, notes=notes, candidates=candidates)
-    first, _, rest = shown.partition('<section id="s2">')
-    assert first.partition("1. Verdict</h2>")[2].lstrip().startswith("<p>Selected: expected cost.</p>")
+    opening, _, rest = shown.partition("<nav")
+    assert f"What wins</dt><dd>tuned = expected cost, policy {these['tuned'].policy_id}" in opening
+    assert "<small>Selected: expected cost.</small>" in opening
     assert "Selected: expected cost." not in rest
     assert "Another note." in rest
-    assert "<td>tuned = expected cost" in first
-    assert "tuned is better than always-answer" in first
-    assert "Tuned against each of them" in first
+    assert "<td>tuned = expected cost" in rest
+    assert opening.count("tuned is better") == 1
+    assert "120 cases of split report" in opening
+    assert "<code>policy = raglab.Policy.load(&#34;tuned.yaml&#34;)</code>" in opening
+    assert "only tuned right" not in rest
     Tags(shown)
     assert {path.stem for path in (tmp_path / "page_figures").iterdir()} >= {"candidates", "probability_by_label"}
 
 
-def test_a_tuned_policy_that_is_worse_is_warned_of(decided_by_cost: Decided) -> None:
-    """Where refusing all was selected and answering all is better, a warning says so; where nothing wins, the note."""
+def facts(here: parts.ReportData, candidates: pd.DataFrame | None, notes: Sequence[str] = ()) -> dict[str, first.Fact]:
+    """Lines of the first screen by what they tell."""
+    return {one.head: one for one in first.first_screen(here, candidates, notes, None).facts}
+
+
+def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost: Decided) -> None:
+    """Where refusing all was selected and answering all is better, that one wins, and the advice says why."""
     trace, these, candidates = decided_by_cost
     swapped = these | {"tuned": always_refuse(Policy.load())}
     here = report_page._report_data(trace, swapped, None, "tuned", "defaults", "report")
-    note, warning, table, against = winner.winner_blocks(here, candidates, ["Nothing beats x."], None)
-    assert isinstance(note, wording.Text)
-    assert isinstance(warning, wording.Text)
-    assert isinstance(table, wording.ReportTable)
-    assert isinstance(against, wording.ReportTable)
-    assert (note.text, note.warning, warning.warning) == ("Nothing beats x.", True, True)
-    assert "tuned is worse than always-answer" in warning.text
-    assert [row[0].text for row in table.rows] == ["tuned", "always-answer", "expected cost", "defaults"]
-    assert against.rows[0][1] == wording.ReportCell("tuned is worse than always-answer", mark="bad")
-    assert winner.winner_blocks(here, None, ["x"], None) == []
+    screen = first.first_screen(here, candidates, ["Nothing beats x."], None)
+    told = {one.head: one for one in screen.facts}
+    assert told["What wins"].mark == "bad"
+    assert told["What wins"].small == "Nothing beats x."
+    assert told["What wins"].text.endswith("; tuned does worse.")
+    assert told["What to do next"].text.startswith("Do not use tuned: it is worse than always-answer")
+    assert not told["What to do next"].code
+    assert screen.against is not None
+    by_name = {row[0].text: row for row in screen.against.rows}
+    assert list(by_name) == ["always-answer", "defaults"]
+    assert by_name["always-answer"][-1] == wording.ReportCell("tuned is worse", mark="bad")
+
+
+def test_the_first_screen_says_what_is_not_shown() -> None:
+    """Two policies that are one, and cases that are too few, are no reason to use anything; tuned cases are said."""
+    trace = some_trace(ROWS, split="tune")
+    these = policies() | {"tuned": always_answer(Policy.load())}
+    told = facts(report_page._report_data(trace, these, None, "tuned", "defaults", "report"), None)
+    assert told["What wins"].text.startswith("Nothing that is shown: tuned = always-answer, policy ")
+    assert told["What to do next"].text.startswith(
+        "Do not use tuned yet: nothing shows that it does better than always-"
+    )
+    assert told["On which cases"].mark == "bad"
+    assert "not all of split report: 2 ok, 1 refuse, 1 ambiguous." in told["On which cases"].text
+    assert told["What is promised"].text.startswith("Nothing: tuned holds no certificate")
+    assert told["What is promised"].small.startswith("Here tuned meets 1 of 2 targets, at coverage 100.0 %")
+
+
+def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost: Decided) -> None:
+    """Cost, saved cost and counts on the first screen are those of `replay.sweep` and of the paired comparison."""
+    trace, these, candidates = decided_by_cost
+    here = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
+    screen = first.first_screen(here, candidates, (), None)
+    row = here.table.loc["tuned"]
+    lead = f"{row.expected_cost:.3f} of expected cost a case ({row.expected_cost_low:.3f} to"
+    assert screen.facts[1].text.startswith(lead)
+    assert screen.against is not None
+    for cells in screen.against.rows:
+        one, two = (replay.decide(trace, these[name]).right for name in ("tuned", cells[0].text))
+        assert cells[1].text == f"{one.mean() - two.mean():+.3f}"
+        assert [cells[2].text, cells[3].text] == [str((one & ~two).sum()), str((two & ~one).sum())]
 
 
 def test_candidates_stand_side_by_side(decided_by_cost: Decided) -> None:
@@ -617,9 +697,8 @@ def judged(trace: TraceData) -> parts.ReportData:
 
 def test_unsplit_cases_are_flagged() -> None:
     """Tuned thresholds judged on cases that are no report split bring a warning."""
-    for split, flagged in (("report", False), ("tune", True), (None, True)):
-        warned = [block for block in parts.head(judged(some_trace(ROWS, split=split)), ()) if block.kind == "text"]
-        assert bool(warned) == flagged
+    for split, mark in (("report", ""), ("tune", "bad"), (None, "bad")):
+        assert facts(judged(some_trace(ROWS, split=split)), None)["On which cases"].mark == mark
 
 
 def test_many_flips_are_counted_not_all_shown() -> None:
@@ -681,12 +760,17 @@ def whole(trace: TraceData, subject: Policy) -> parts.ReportData:
 def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Path) -> None:
     """Promises as certified and, on other cases, the table of the check; the page holds every new section."""
     trace = wide_trace(300, "report", seed=3)
-    text, table, verdict = report_page.certificate_blocks(whole(trace, certified))
+    text, table, verdict = promises.certificate_blocks(whole(trace, certified))
     assert isinstance(text, wording.Text)
     assert isinstance(table, wording.ReportTable)
     assert isinstance(verdict, wording.Text)
     found = check_policy(certified, trace)
-    assert text.text.startswith("mine is certified: with 90 % confidence")
+    assert text.text.startswith("Certified on 300 cases: ")
+    line, mark = promises.promise_line(whole(trace, certified))
+    assert line.startswith("hallucination_rate ≤ 5 % and false_refusal_rate ≤ 10 %, all together, with 90 % confidence")
+    assert "(delta 0.1, look 1)" in line
+    assert line.endswith("Re-tested on the cases of this page: upheld.")
+    assert mark == "good"
     assert [row[0].text for row in table.rows] == ["hallucination_rate ≤ 5 %", "false_refusal_rate ≤ 10 %"]
     assert [row[3].small for row in table.rows] == [
         f"{k}/{n}" for k, n in zip(found.table.k, found.table.n, strict=True)
@@ -709,7 +793,7 @@ def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Pa
 
 def test_cases_that_made_a_certificate_do_not_test_it(certified: Policy) -> None:
     """On the split that it was certified on the promises stand without a re-test."""
-    table, text = report_page.certificate_blocks(whole(wide_trace(300, "certify", seed=2), certified))[1:]
+    table, text = promises.certificate_blocks(whole(wide_trace(300, "certify", seed=2), certified))[1:]
     assert isinstance(table, wording.ReportTable)
     assert isinstance(text, wording.Text)
     assert table.head[-1] == "upper bound, 90 %"
@@ -721,16 +805,16 @@ def test_a_certificate_of_something_else_is_said(certified: Policy) -> None:
     trace = wide_trace(60, "report", seed=3)
     own = dict(certified.certificate or {})
     for wrong in ({"hello": 1}, own | {"policy_id": "000000000000"}):
-        (only,) = report_page.certificate_blocks(whole(trace, certified.replace("certificate", wrong)))
-        assert isinstance(only, wording.Text)
-        assert only.warning
-        assert "not its own" in only.text
+        told = facts(whole(trace, certified.replace("certificate", wrong)), None)
+        assert told["What is promised"].mark == "bad"
+        assert "Nothing: mine holds a certificate that is not its own" in told["What is promised"].text
+        assert told["What to do next"].text == "Do not use mine before it is certified again."
     unsummed = {name: value for name, value in own.items() if name != "spent"}
     for looks, risk in ((own | {"looks": 2, "spent": 0.15}, "15.0 %"), (unsummed | {"looks": 2}, "20.0 %")):
-        second = report_page.certificate_blocks(whole(trace, certified.replace("certificate", looks)))[1]
+        second = promises.certificate_blocks(whole(trace, certified.replace("certificate", looks)))[1]
         assert isinstance(second, wording.Text)
         assert f"break with probability {risk}" in second.text
-    other = report_page.certificate_blocks(whole(trace, certified.replace("certificate", own | {"arm": "graph"})))[-1]
+    other = promises.certificate_blocks(whole(trace, certified.replace("certificate", own | {"arm": "graph"})))[-1]
     assert isinstance(other, wording.Text)
     assert other.warning
     assert "arm must be one of hybrid" in other.text
@@ -739,12 +823,12 @@ def test_a_certificate_of_something_else_is_said(certified: Policy) -> None:
 def test_a_certificate_that_is_bought_is_shown_as_such(certified: Policy) -> None:
     """Coverage and over-ask stand in its first sentence; where it rests on asking a warning follows."""
     own, trace = dict(certified.certificate or {}), wide_trace(300, "report", seed=3)
-    (first, second, *_) = report_page.certificate_blocks(whole(trace, certified))
+    (first, second, *_) = promises.certificate_blocks(whole(trace, certified))
     assert isinstance(first, wording.Text)
     assert f"It answers {wording.percent(own['coverage'])} of those cases and asks back 0.0 %" in first.text
     assert not isinstance(second, wording.Text)
     bought = own | {"rests_on_asking": True, "over_ask_rate": 0.4, "also_kept_by": ["always-ask"]}
-    second = report_page.certificate_blocks(whole(trace, certified.replace("certificate", bought)))[1]
+    second = promises.certificate_blocks(whole(trace, certified.replace("certificate", bought)))[1]
     assert isinstance(second, wording.Text)
     assert second.warning
     assert "40.0 % of the unambiguous are asked back; always-ask would keep every target too" in second.text
@@ -755,7 +839,7 @@ def test_a_certified_cost_is_shown_in_its_own_units(certified: Policy) -> None:
     trace = wide_trace(300, "report", seed=3)
     promise = {"name": "expected_cost", "alpha": 1.5, "k": 300.5, "n": 300, "bound": 1.25}
     own = dict(certified.certificate or {}) | {"promises": [promise], "costs": {"refuse": {"answered_wrong": 4.0}}}
-    table = report_page.certificate_blocks(whole(trace, certified.replace("certificate", own)))[1]
+    table = promises.certificate_blocks(whole(trace, certified.replace("certificate", own)))[1]
     assert isinstance(table, wording.ReportTable)
     assert [cell.text for cell in table.rows[0][:3]] == ["expected_cost ≤ 1.5", "1.0017", "1.25"]
     assert table.rows[0][1].small.startswith("300.5/300")
@@ -763,11 +847,11 @@ def test_a_certified_cost_is_shown_in_its_own_units(certified: Policy) -> None:
 
 def test_without_a_certificate_the_data_it_needs_are_named() -> None:
     """One sentence, a line a target, the best there is, and what each signal could carry at a target within reach."""
-    blocks = report_page.certificate_blocks(whole(wide_trace(300, "report", seed=3), Policy.load()))
+    blocks = promises.certificate_blocks(whole(wide_trace(300, "report", seed=3), Policy.load()))
     texts = [block.text for block in blocks if isinstance(block, wording.Text)]
     table = blocks[-1]
     assert isinstance(table, wording.ReportTable)
-    assert "mine holds no certificate" in texts[0]
+    assert texts[0].startswith("The command raglab certify looks for thresholds")
     assert texts[1].startswith("false_refusal_rate ≤ 10.0 % needs 22 answerable cases without an error")
     assert texts[2].startswith("hallucination_rate ≤ 1.0 % needs 230 answered cases without an error, 388 with one")
     assert {row[0].text for row in table.rows} == {"confidence", "top-1 cosine", "-best l2", "gap"}

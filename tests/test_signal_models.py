@@ -233,7 +233,7 @@ url, folder = sys.argv[1], Path(sys.argv[2])
 logging.basicConfig(filename=folder / "debug.log", level=logging.DEBUG)
 trace = trace_from_frame(pd.read_csv(folder / "hits.csv"))
 judge = signal_models.judge("tiny", url, timeout=3.0, sleep=lambda seconds: time.sleep(seconds / 100))
-trace = add_signals(trace, judge, cache=folder / "judge.sqlite", progress=True)
+trace = add_signals(trace, judge, cache=folder / "judge.sqlite")
 trace.save(folder / "trace.parquet")
 print(judge.fn.counts)
 """

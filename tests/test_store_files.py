@@ -29,7 +29,6 @@ from raglab.audit.log import export_tables
 from raglab.lab.looks import recorded_looks, take_look
 from raglab.lab.report import page
 from raglab.lab.report.blocks import Picture
-from raglab.lab.study import _Batches
 from raglab.lab.tracking import track_run
 from raglab.live.prometheus import METRICS, write_metrics
 from raglab.live.trace_building import VECTORS, _keep
@@ -80,15 +79,6 @@ def report(number: int, path: Path) -> object:
         return page.write_report(path, labelled(1, {"": 5}), {"defaults": Policy.load().replace("refine.max_depth", 0)})
 
 
-def batch(number: int, path: Path) -> None:
-    """A finished batch of a study; its folder is of its settings."""
-    study = SimpleNamespace(values=[0.0, 0.0], params={}, distributions={}, system_attrs={"grown": big(number)})
-    kept = _Batches(None, {})
-    kept.folder = make_folder(path.parent)
-    assert path.name == "0000000.json"
-    kept.write(0, [study], [{}])  # type: ignore[list-item]
-
-
 def exported(number: int, path: Path) -> None:
     """Tables of a log that holds one request, in memory."""
     names = {table.name: ["seq", "at", *(column.name for column in table.columns)] for table in REQUEST_TABLES}
@@ -122,7 +112,6 @@ WRITERS = (
     Writer("trace", lambda number, path: trace(number).save(path), "trace.parquet"),
     Writer("part of a trace", lambda number, path: _keep(path, lambda file: file.write(big(number).encode())), VECTORS),
     Writer("report", report, "report.html"),
-    Writer("batch of a study", batch, "0000000.json"),
     Writer("tables of an audit log", exported, f"{REQUESTS}.parquet"),
     Writer("metrics", prometheus, "raglab.prom"),
 )

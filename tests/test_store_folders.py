@@ -210,7 +210,8 @@ def test_the_command_line_follows_links_when_asked(corpus: Path, monkeypatch: py
     """`raglab trace`, `index` and `check` hand `--follow-links` on to the loaders."""
     asked: list[bool] = []
 
-    def noted(_: object, *, follow_links: bool = False) -> None:
+    def noted(_: object, *, follow_links: bool = False, **more: object) -> None:
+        del more
         asked.append(follow_links)
         raise typer.Exit(3)
 

@@ -21,8 +21,9 @@ from raglab.lab.signal_audit import audit_signals
 from raglab.lab.slices import slices
 from raglab.lab.study import tune
 from raglab.replay import decide, flips, steps, sweep, tally
+from raglab.store.cells import MAX_ROWS
 from raglab.store.files import InputError
-from raglab.store.frames import MAX_ROWS, trace_from_frame
+from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import save_cases
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace, answers_from_rows
@@ -85,7 +86,7 @@ class TestByHand:
         assert said["status"].tolist() == ["ok", "ok", "refuse", "refuse"]
         assert said["gate"].tolist() == ["gap", "gap", "signals.node_score", "l2"]
         assert said["sources"].tolist() == [["x#n/a"], ["x#n/a"], [], []]
-        assert said["passes"].tolist() == [True, False, False, False]
+        assert said["met"].tolist() == [True, False, False, False]
         assert said["confidence"].isna().all()
         row = sweep(trace, [HALF]).iloc[0]
         assert [(row[f"{name}_k"], row[f"{name}_n"]) for name in metrics.RATES] == [
@@ -158,7 +159,7 @@ class TestWithoutLabels:
         trace = scored(drawn(1, labels=False))
         said = decide(trace, HALF).frame()
         assert set(said["status"]) == {"ok", "refuse"}
-        assert said["passes"].isna().all()
+        assert said["met"].isna().all()
         assert said["expect_status"].isna().all()
         trace.save(tmp_path / "t.parquet")
         again = Trace.load(tmp_path / "t.parquet")
@@ -350,7 +351,8 @@ class TestHostile:
     def test_a_missing_score_fires(self) -> None:
         """NaN is a missing value: its gate refuses and says so, unless the signal states that it passes."""
         frame = hits(("a?", "x", float("nan"), "ok"))
-        assert decide(scored(frame), HALF).frame()["reason"].tolist() == ["signal node_score is missing, min 0.5"]
+        said = decide(scored(frame), HALF).frame(reasons=True)
+        assert said["reason"].tolist() == ["signal node_score is missing, min 0.5"]
         passes = scored(frame, {"node_score": {**SCORE, "missing": "passes"}})
         assert decide(passes, HALF).frame()["status"].tolist() == ["ok"]
 

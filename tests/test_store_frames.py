@@ -74,7 +74,7 @@ class TestByHead:
         assert said["status"].tolist() == ["ok", "refuse"]
         assert said["stage"].tolist() == ["gap", "l2"]
         assert said["sources"].tolist() == [["a#n/a", "b#n/a"], []]
-        assert said["passes"].tolist() == [True, True]
+        assert said["met"].tolist() == [True, True]
 
     def test_without_a_probability_confidence_is_zero(self) -> None:
         """A frame of cosines alone says nothing about confidence, and missing never passes."""
@@ -109,7 +109,7 @@ class TestByHead:
             trace = trace_from_frame(frame_of(*rows), score="probability")
         assert np.isnan([row_of(trace, "l2"), row_of(trace, "cosine")]).all()
         assert trace.meta["gates_off"] == ["l2", "density", "gap", "similarity"]
-        said = decide(trace, PolicyData.from_mapping()).frame()
+        said = decide(trace, PolicyData.from_mapping()).frame(reasons=True)
         assert said["stage"].tolist() == ["gap", "confidence"]
         assert said["sources"].tolist() == [["b#n/a", "a#n/a"], []]
         assert said["reason"].tolist() == [
@@ -237,7 +237,7 @@ class TestByHead:
         assert eager.pattern_hits is not None
         assert eager.pattern_hits.counts[:, 0].tolist() == [0, 1]
         assert eager.pattern_hits.chunk_entities == (("fleet",), ())
-        assert decide(eager, policy).frame().equals(decide(late, policy).frame())
+        assert decide(eager, policy).frame(reasons=True).equals(decide(late, policy).frame(reasons=True))
 
 
 class TestValues:
@@ -332,7 +332,7 @@ def test_a_round_trip_decides_alike(tmp_path: Path, seed: int) -> None:
     assert again.fingerprint == trace.fingerprint
     policy = UNSURE.replace("patterns.entities", ENTITIES, "similarity.min_similarity", 0.5)
     for arm in trace.arms:
-        assert decide(again, policy, arm).frame().equals(decide(trace, policy, arm).frame())
+        assert decide(again, policy, arm).frame(reasons=True).equals(decide(trace, policy, arm).frame(reasons=True))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -341,7 +341,10 @@ def test_the_order_of_the_cases_is_irrelevant(seed: int) -> None:
     frame = as_frame(random_trace(seed, n_cases=8)).drop(columns="min_sources")
     frame["score"] += pd.to_numeric(frame["hit_id"]) / 1000
     other = frame.sort_values("case_id", ascending=False, kind="stable")
-    said = [decide(trace_from_frame(one, score="l2"), UNSURE).frame().set_index("case_id") for one in (frame, other)]
+    said = [
+        decide(trace_from_frame(one, score="l2"), UNSURE).frame(reasons=True).set_index("case_id")
+        for one in (frame, other)
+    ]
     assert said[0]["status"].to_dict() == said[1]["status"].to_dict()
 
 

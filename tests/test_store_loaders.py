@@ -129,7 +129,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
     """What would not load again is not written: the target keeps its bytes and no other file stays."""
     path = write(tmp_path / "c.jsonl", "old")
     wrong: tuple[tuple[Case, str], ...] = (
-        (FULL._replace(expect_status="maybe"), "expect_status must be one of"),
+        (FULL._replace(expect_status=None), "expect_status must be"),
         (FULL._replace(extra={"query": "x"}), "extra must not hold the name of a field, got 'query'; rename"),
         (FULL._replace(extra={"x": float("nan")}), "a record must hold JSON values only"),
         (FULL._replace(extra={"x": {1, 2}}), "a record must hold JSON values only"),

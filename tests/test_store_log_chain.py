@@ -22,7 +22,7 @@ from raglab.audit.live_rates import live_rates
 from raglab.audit.log import AuditLog, DefaultUse
 from raglab.bandit import Bandit, dumps
 from raglab.cli import app
-from raglab.decision.decisions import Check
+from raglab.decision.checks import Check
 from raglab.default_learner import ClarificationRequest, gate
 from raglab.live.clarification_requests import applied_default
 from raglab.live.online_bandit import FEATURES, Online

@@ -154,7 +154,7 @@ class TestRoundTrip:
         trace, policy = world(seed), PolicyData.from_mapping({"confidence": {"enabled": False}})
         again = Trace.load(saved(trace, tmp_path))
         for arm in trace.arms:
-            assert decide(trace, policy, arm).frame().equals(decide(again, policy, arm).frame())
+            assert decide(trace, policy, arm).frame(reasons=True).equals(decide(again, policy, arm).frame(reasons=True))
 
 
 class TestDamage:
@@ -262,7 +262,6 @@ class TestFailingSave:
         ("case", "rule"),
         [
             (ask(expect_sources=("folder/a.md",)), "file names without folder"),
-            (ask(expect_status="maybe"), "expect_status must be one of"),
             (ask(id=" "), "id must not be blank"),
             (ask(query="half a pair \ud800"), "text must be Unicode"),
         ],
@@ -301,8 +300,8 @@ class TestParts:
         """A case of a part is decided as it is in the whole."""
         trace, policy = world(3), PolicyData.from_mapping({"confidence": {"enabled": False}})
         rows = [5, 1, 4]
-        whole = decide(trace, policy).frame().iloc[rows].reset_index(drop=True)
-        assert decide(trace.subset(np.array(rows)), policy).frame().equals(whole)
+        whole = decide(trace, policy).frame(reasons=True).iloc[rows].reset_index(drop=True)
+        assert decide(trace.subset(np.array(rows)), policy).frame(reasons=True).equals(whole)
 
     def test_a_part_is_saved_and_comes_back(self, tmp_path: Path) -> None:
         """Chunks that no case of the part hits come back too, so corpus positions hold."""
@@ -563,3 +562,30 @@ def test_a_chunk_or_a_declaration_of_two_kinds_is_refused() -> None:
     first = first.with_signal("judge", [0.5], higher="surer", unit="share")
     with pytest.raises(InputError, match="the same signals in their meta"):
         first.merge(second.with_signal("judge", [0.5], higher="ask", unit="share"))
+
+
+def test_hits_of_a_case_stand_in_the_order_of_the_arm() -> None:
+    """The nearest hit was ranked second: the table goes by rank and says both."""
+    near, far = Hit(0.25, "docs/a.md", 3, rank=1, s_rerank=0.2), Hit(0.75, "b.md", 1, rank=0, s_rerank=0.9)
+    trace = stored(trace_of((ask(), [[near, far]])))
+    table = trace.hits_of("q")
+    assert table["rank"].tolist() == [1, 2]
+    assert table["source"].tolist() == ["b.md#1", "a.md#3"]
+    assert table["l2"].tolist() == [0.75, 0.25]
+    assert table["similarity"].tolist() == [0.625, 0.875]
+    assert table["score"].tolist() == [0.9, 0.2]
+    assert table.columns.tolist() == ["rank", "chunk", "source", "score", "s_hybrid", "l2", "similarity", "text"]
+    with pytest.raises(KeyError, match="case must be one of the trace's 1 cases, got"):
+        trace.hits_of("none")
+    with pytest.raises(ValueError, match="arm must be one of hybrid"):
+        trace.hits_of("q", "graph")
+
+
+def test_hits_of_every_case_are_those_of_its_arm() -> None:
+    """As many as the arm found, each once."""
+    trace = world()
+    for row, case in enumerate(trace.cases):
+        for arm in trace.arms:
+            found = trace.hits.chunk[row, trace.arm(arm), 0]
+            wanted = {trace.chunks[number].chunk_id for number in found[found >= 0]}
+            assert set(trace.hits_of(case.id, arm)["chunk"]) == wanted

@@ -23,6 +23,7 @@ from raglab.default_learner import (
     stratify,
     update,
 )
+from raglab.html_display import Fold, display, short
 from raglab.store.log_chain import Finding, as_written
 from raglab.store.log_entries import Entries
 from raglab.store.log_tables import (
@@ -227,7 +228,34 @@ def current(log: Entries, row_id: str) -> ClarificationDefault | None:
     return None if found is None else parse_row(found["body"])
 
 
-def current_rows(log: Entries, **where: Any) -> tuple[ClarificationDefault, ...]:  # noqa: ANN401 - values of columns
+class DefaultRows(tuple[ClarificationDefault, ...]):
+    """Rows of the default table, a tuple that shows itself."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        votes = sum(row.sample_size for row in self)
+        fields = ", ".join(dict.fromkeys(row.target_field for row in self))
+        return f"DefaultRows({len(self):,} rows, {votes:,} signals; of {short(fields)})"
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: what each row would fill in, and how sure it is."""
+        rows = (
+            (
+                row.target_field,
+                row.doctype,
+                ", ".join(f"{name} {value}" for name, value in row.sub_conditions.items()) or "any",
+                max(row.candidate_votes, key=lambda value: row.candidate_votes[value], default="none"),
+                f"{row.confidence:.2f}",
+                f"{row.sample_size:,}",
+            )
+            for row in self
+        )
+        head = ("field", "doctype", "where", "leads", "confidence", "signals")
+        return display("Default table", [("rows", f"{len(self):,}")], [Fold("rows", rows, len(self), head, open=True)])
+
+
+def current_rows(log: Entries, **where: Any) -> DefaultRows:  # noqa: ANN401 - values of columns
     """Latest versions of the rows that have these values, in a fixed order."""
     return sort_rows(parse_row(found["body"]) for found in log.rows(CURRENT, **where))
 
@@ -244,13 +272,13 @@ def current_findings(log: Entries) -> Iterator[Finding]:
             yield Finding(CURRENT, None, f"row {row_id} differs from what the events make")
 
 
-def sort_rows(rows: Iterable[ClarificationDefault]) -> tuple[ClarificationDefault, ...]:
+def sort_rows(rows: Iterable[ClarificationDefault]) -> DefaultRows:
     """Rows by field and doctype, the general before the specific."""
 
     def place(row: ClarificationDefault) -> tuple[str, str, int, str]:
         return (row.target_field, row.doctype, len(row.sub_conditions), canonical_json(row.sub_conditions))
 
-    return tuple(sorted(rows, key=place))
+    return DefaultRows(sorted(rows, key=place))
 
 
 def row_body(row: ClarificationDefault) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from raglab import gates
 from raglab.audit.log import check_from_json, finite_or_none
 from raglab.audit.replayed_defaults import ReplayedDefault, ReplayedRows, RequestEvents, replay_defaults, signal_changes
 from raglab.canonical import digest
-from raglab.decision.decisions import ASK_RULES, COST_RULES, SIGNAL_RULES, WARN_RULES, Check
+from raglab.decision.checks import ASK_RULES, SIGNAL_RULES, WARN_RULES, Check
+from raglab.decision.decisions import COST_RULES
 from raglab.default_learner import gate
 from raglab.languages import TEXTS, sentence
 from raglab.policy import PolicyData

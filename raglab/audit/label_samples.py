@@ -20,7 +20,7 @@ import numpy as np
 from raglab.audit.explanation import decide_by_checks
 from raglab.audit.log import NOW, check_from_json
 from raglab.canonical import canonical_json, digest, utc_text
-from raglab.decision.decisions import Check
+from raglab.decision.checks import Check
 from raglab.store.files import Where, csv_text, input_error, json_lines, read_text, shown_value, write_lines, write_text
 from raglab.store.log_chain import as_written
 from raglab.store.log_entries import Entries

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from raglab.audit.default_rows import (
     Application,
+    DefaultRows,
     Key,
     Pending,
     RowKey,
@@ -35,11 +36,12 @@ from raglab.audit.default_rows import (
 )
 from raglab.audit.silence import SilenceRule, open_findings, record_application, remember, settle
 from raglab.canonical import digest, utc_text
-from raglab.decision.decisions import Check
+from raglab.decision.checks import Check
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner, gate
+from raglab.html_display import Fold, display, short
 from raglab.policy import PolicyData
 from raglab.store.database import Database, Rebuild
-from raglab.store.files import make_folder, replacing
+from raglab.store.files import InputError, make_folder, replacing
 from raglab.store.log_chain import CHAIN, Finding, Head, Verification, as_written
 from raglab.store.log_entries import Entries
 from raglab.store.log_rows import EventTable
@@ -440,7 +442,7 @@ class AuditLog:
             last = log.one(REQUESTS)
             return None if last is None else last["models"].get("pack")
 
-    def rows(self, target_field: str | None = None, doctype: str | None = None) -> tuple[ClarificationDefault, ...]:
+    def rows(self, target_field: str | None = None, doctype: str | None = None) -> DefaultRows:
         """Latest versions of the default table's rows, of a field or doctype where given."""
         where = {"target_field": target_field, "doctype": doctype}
         with self.log.reading() as log, as_written():
@@ -656,7 +658,28 @@ class AuditLog:
         self.log.close()
 
     def __repr__(self) -> str:
-        return f"AuditLog({self.log.shown!r}, query={self.query!r}, keep_days={self.keep_days:g}, {self.learner})"
+        learner = f"learner {self.learner.rule} {self.digest[:12]}"
+        return f"AuditLog({short(self.log.shown)}, query={self.query!r}, keep_days={self.keep_days:g}, {learner})"
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: how far the log goes, and what it keeps; a log that is not there is not made."""
+        try:
+            head = self.log.head()
+            end = "none yet" if head is None else f"{head.seq:,}, last digest {head.digest[:12]}"
+        except InputError as error:
+            end = f"cannot be read: {error}"
+        facts = [
+            ("log", self.log.shown),
+            ("events", end),
+            ("questions are kept as", self.query),
+            ("texts are kept for", f"{self.keep_days:g} days" if self.keep_days else "ever"),
+            ("learner", self.digest),
+        ]
+        settings = [(name, str(value)) for name, value in self.learner._asdict().items()]
+        silence = [(name, str(value)) for name, value in self.silence._asdict().items()]
+        return display(
+            "Audit log", facts, [Fold("learner's settings", settings), Fold("what silence confirms", silence)]
+        )
 
     def _at(self, now: datetime | None) -> str:
         return utc_text(self._clock() if now is None else now)

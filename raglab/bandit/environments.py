@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab.bandit.learner import check_count, refuse
+from raglab.characters import visible
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Array = NDArray[np.float64]
 
 
 class Table(NamedTuple):
@@ -25,6 +33,156 @@ class Table(NamedTuple):
     def n_arms(self) -> int:
         """How many arms it has."""
         return len(self.arms)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        costs: Mapping[str, float] | pd.Series[float] | None = None,
+        features: Sequence[str] = (),
+    ) -> Self:
+        """Table of stored rewards: a row a round, a column an arm.
+
+        A reward that is missing says that the arm was not available in that round. With costs what counts is reward
+        minus cost, and the learner sees the same moved into [0, 1]: (reward - cost + highest) / (1 + highest - lowest),
+        over the arms' costs.
+
+        Args:
+          frame: rewards in [0, 1], [Q, A], beside the features; arms in the order of their columns.
+          costs: of one choice of each arm, in the unit of the reward, at least 0; every arm has one.
+          features: columns that are the context, finite numbers; no arms.
+
+        Raises:
+          ValueError: a column or cell breaks a rule; the message names row and column, and counts the bad cells.
+
+        Example:
+          >>> import pandas as pd
+          >>> frame = pd.DataFrame({"bm25": [1.0, 0.0], "hybrid": [1.0, None]})
+          >>> Table.from_frame(frame, costs={"bm25": 0.0, "hybrid": 0.25}).value.tolist()
+          [[1.0, 0.75], [0.0, nan]]
+        """
+        heads = _frame_heads(frame, features)
+        arms = tuple(head for head in heads if head not in features)
+        reward = _frame_numbers(
+            frame,
+            arms,
+            heads,
+            "a reward",
+            (0.0, 1.0),
+            "normalise it (rule S4.4), or name a column that is no arm in features or drop it",
+        )
+        context = _frame_numbers(frame, features, heads, "a feature", (-np.inf, np.inf), "fill or drop it")
+        mask = ~np.isnan(reward)
+        if not mask.any(axis=1).all():
+            row = _frame_place(frame, int(np.flatnonzero(~mask.any(axis=1))[0]))
+            _refuse_frame("a round must have a reward of some arm", f"none in {row}", "drop the row")
+        if np.isnan(context).any():
+            at, number = (int(place[0]) for place in np.nonzero(np.isnan(context)))
+            came = f"none in {_frame_place(frame, at)}, column {features[number]}"
+            _refuse_frame("a feature must not be missing", came, "fill or drop it")
+        value, seen = reward, reward
+        if costs is not None:
+            price = _costs_of_arms(costs, arms)
+            value = reward - price
+            seen = np.clip((value + price.max()) / (1.0 + price.max() - price.min()), 0.0, 1.0)
+        made = cls(arms, value, seen, mask, context, tuple(features), np.full(mask.shape, np.nan))
+        _check_table(made)
+        return made
+
+
+def _frame_heads(frame: pd.DataFrame, features: Sequence[str]) -> list[str]:
+    """Names of the columns of a frame of rewards."""
+    import pandas as pd
+
+    if not isinstance(frame, pd.DataFrame):
+        _refuse_frame("rewards must be a pandas DataFrame", type(frame).__name__, "wrap them in one, a column an arm")
+    heads = [str(head) for head in frame.columns]
+    if len(set(heads)) < len(heads):
+        twice = next(head for place, head in enumerate(heads) if head in heads[:place])
+        _refuse_frame("arms must have different names", f"{twice!r} twice", "rename or drop a column")
+    missing = [str(name) for name in features if name not in heads] if not isinstance(features, str) else [features]
+    if missing:
+        rule = f"features must be a list of columns among {', '.join(heads)[:300]}"
+        _refuse_frame(rule, ", ".join(missing)[:80], "correct the name")
+    if not len(frame) or len(heads) == len(features):
+        _refuse_frame("a frame must have a row and an arm", frame.shape, "write a row a round and a column an arm")
+    return heads
+
+
+def _frame_place(frame: pd.DataFrame, row: int) -> str:
+    """Position of a row, and its label where that is another."""
+    label = frame.index[row]
+    same = isinstance(label, int | np.integer) and int(label) == row
+    return f"row {row}" if same else f"row {row} (index {_shown(label)})"
+
+
+def _frame_numbers(
+    frame: pd.DataFrame,
+    columns: Sequence[str],
+    heads: Sequence[str],
+    what: str,
+    allowed: tuple[float, float],
+    remedy: str,
+) -> Array:
+    """Numbers of some columns, float64 [rows, columns], NaN where missing; infinity is none."""
+    out = np.full((len(frame), len(columns)), np.nan)
+    wrong: list[tuple[int, str, Any]] = []
+    for place, column in enumerate(columns):
+        cells = frame.iloc[:, heads.index(column)]
+        for row, (cell, gone) in enumerate(zip(cells.tolist(), cells.isna().tolist(), strict=True)):
+            if gone:
+                continue
+            number: float = float(cell) if isinstance(cell, _NUMBERS) and -MOST <= cell <= MOST else np.nan
+            if allowed[0] <= number <= allowed[1]:
+                out[row, place] = number
+            else:
+                wrong.append((row, column, cell))
+    if wrong:
+        row, column, cell = min(wrong, key=lambda one: one[0])
+        came = f"{_shown(cell)} in {_frame_place(frame, row)}, column {column}, one of {len(wrong)} such cells"
+        rule = f"{what} must be a number" + (f" from {allowed[0]:g} to {allowed[1]:g}" if allowed[1] == 1.0 else "")
+        _refuse_frame(rule, came, remedy)
+    return out
+
+
+def _costs_of_arms(costs: Mapping[str, float] | pd.Series[float], arms: Sequence[str]) -> Array:
+    """Cost of each arm, [A]."""
+    if not hasattr(costs, "items"):
+        _refuse_frame(
+            "costs must be a mapping or a Series by arm", type(costs).__name__, 'write {"bm25": 0.0, "hybrid": 0.1}'
+        )
+    given: dict[str, Any] = {str(arm): cost for arm, cost in costs.items()}
+    if set(given) != set(arms):
+        came = ", ".join(sorted(set(given) ^ set(arms)))[:200]
+        _refuse_frame(
+            f"costs must name each arm once, {', '.join(arms)[:300]}",
+            f"{came} in one of the two alone",
+            "complete them",
+        )
+    for arm, cost in given.items():
+        if not isinstance(cost, _NUMBERS) or not 0.0 <= cost <= MOST:
+            _refuse_frame(
+                f"the cost of {arm} must be a number from 0", _shown(cost), "state it in the unit of the reward"
+            )
+    return np.array([float(given[arm]) for arm in arms])
+
+
+def _refuse_frame(rule: str, came: object, remedy: str) -> NoReturn:
+    """Refuse what a frame holds, in one line whatever its columns and cells are called."""
+    refuse(visible(rule), visible(str(came)), remedy)
+
+
+def _shown(cell: object) -> str:
+    """A cell as a message shows it; Python writes no whole number of more than 4,300 digits."""
+    try:
+        return repr(cell)[:80]
+    except ValueError:
+        return f"a {type(cell).__name__} too long to show"
+
+
+_NUMBERS = (int, float, np.integer, np.floating)
+MOST = 1e9  # of a feature or a cost; far more leaves the floats
 
 
 class Bernoulli(NamedTuple):
@@ -101,7 +259,6 @@ def _check_mask(mask: NDArray[np.bool_]) -> None:
         refuse("mask must leave an arm in every round", "all false", "let one arm be available always")
 
 
-Array = NDArray[np.float64]
 Arms = NDArray[np.int8]
 BLOCK = 200  # replications that share one spawned stream; fixed, so that the bits are; of 100 half as fast
 REWARDS, DELAYS, LOST, POLICY = range(4)  # streams of a block

@@ -37,6 +37,8 @@ from raglab.bandit.learner import (
     update,
 )
 from raglab.bandit.propensity import propensities, sample
+from raglab.html_display import Fold, display
+from raglab.progress import progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +51,32 @@ class Simulation(NamedTuple):
 
     regret: Array  # [R, T]
     pulls: NDArray[np.int64]  # [R, A]
+
+    def __repr__(self) -> str:
+        return f"Simulation({_size_text(self.regret, self.pulls)}; {_end_text(self.regret)})"
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: regret at the end and the share of pulls of every arm."""
+        return _played("Simulation", self.regret, self.pulls)
+
+
+def _size_text(regret: Array, pulls: NDArray[np.int64]) -> str:
+    replications, rounds = regret.shape
+    return f"{replications:,} replications of {rounds:,} rounds on {pulls.shape[1]} arms"
+
+
+def _end_text(regret: Array) -> str:
+    """Regret at the end, over the replications."""
+    low, middle, high = np.quantile(regret[:, -1], (0.05, 0.5, 0.95)).tolist()
+    return f"regret at the end {middle:.4g}, 5 % to 95 % of replications {low:.4g} to {high:.4g}"
+
+
+def _played(title: str, regret: Array, pulls: NDArray[np.int64]) -> str:
+    """Display of what was played."""
+    share = pulls.sum(axis=0) / max(1, int(pulls.sum()))
+    rows = ((str(arm), f"{one:.1%}") for arm, one in enumerate(share.tolist()))
+    facts = [("size", _size_text(regret, pulls)), ("regret", _end_text(regret))]
+    return display(title, facts, [Fold("share of pulls", rows, len(share), ("arm", "pulls"), open=True)])
 
 
 def stepwise_arms(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
@@ -174,7 +202,7 @@ def simulate(
     world = check_world(Bernoulli(np.asarray(means), None if mask is None else np.asarray(mask)), rounds)
     check_simulation(bandit, world, rounds, replications, "auto")
     work = float(rounds * replications)
-    sizes = enumerate(replication_blocks(replications))
+    sizes = progress(list(enumerate(replication_blocks(replications))), "simulate", "block")
     done = [play_block(bandit, world, rounds, size, seed, number, work=work) for number, size in sizes]
     return Simulation(np.concatenate([each.regret for each in done]), np.concatenate([each.pulls for each in done]))
 
@@ -187,6 +215,13 @@ class Run(NamedTuple):
     pulls: NDArray[np.int64]  # [R, A]
     arm: Arms  # [R, T]
     case: NDArray[np.int32] | None  # [R, T] which case of a table
+
+    def __repr__(self) -> str:
+        return f"Run({_size_text(self.regret, self.pulls)}; {_end_text(self.regret)})"
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: regret at the end and the share of pulls of every arm."""
+        return _played("Run", self.regret, self.pulls)
 
 
 def run(
@@ -246,11 +281,12 @@ def run(
 
     work = list(enumerate(replication_blocks(replications)))
     if n_jobs == 1 or len(work) == 1:
-        done = [one(number, size) for number, size in work]
+        done = [one(number, size) for number, size in progress(work, "simulate", "block")]
     else:
         from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
 
-        done = Parallel(n_jobs=n_jobs)(delayed(one)(number, size) for number, size in work)
+        played = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(one)(number, size) for number, size in work)
+        done = list(progress(played, "simulate", "block", total=len(work)))
     return Run(*done[0]) if len(done) == 1 else Run(*(_join_blocks(part) for part in zip(*done, strict=True)))
 
 
@@ -316,7 +352,7 @@ def log(bandit: Bandit, world: World, *, rounds: int, seed: int = 0) -> pd.DataF
     state = init(met.n_arms, bandit=bandit, n_features=met.features.shape[1] if bandit.linear else 0)
     chance = stream(seed, 0, POLICY).random(rounds)
     share, actions, rewards = np.empty((rounds, met.n_arms)), np.empty(rounds, np.int64), np.empty(rounds)
-    for t in range(rounds):
+    for t in progress(range(rounds), "log", "round"):
         # row of the tables: the case that came, or the round where means drift
         row = int(np.ravel(met.row(t))[0])
         context = met.features[row] if bandit.linear else None

@@ -14,13 +14,16 @@ from raglab.cli.common import (
     TUNED,
     Arm,
     AsJson,
+    CorpusColumns,
     CostOptions,
     DenseWeight,
     Download,
     Encoder,
     FollowLinks,
     PolicyPath,
+    Quiet,
     Reranker,
+    Runs,
     Sampler,
     Seed,
     Split,
@@ -31,6 +34,7 @@ from raglab.cli.common import (
     keep_inputs,
     load_policy,
     load_trace,
+    parse_columns,
     parse_costs,
     parse_goal,
     say,
@@ -88,12 +92,19 @@ def trace(
     ctx: typer.Context,
     corpus: Annotated[
         Path,
-        typer.Argument(help="Folder of Markdown, text, CSV, PDF or pictures; JSONL; SQuAD 2.0; BEIR or MT-RAG folder."),
+        typer.Argument(
+            help="Folder of Markdown, text, CSV, PDF or pictures; JSONL; CSV; SQuAD 2.0; BEIR or MT-RAG folder."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Trace to write; resumed where it was interrupted.")],
     cases: Annotated[
         Path | None, typer.Option("--cases", "-c", help="Labelled questions; CORPUS where not given.")
     ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(help="ours=theirs, such as expect_status=label, where --cases is a CSV or TSV; repeat."),
+    ] = None,
+    corpus_columns: CorpusColumns = None,
     policy: PolicyPath = None,
     arm: Annotated[list[str] | None, typer.Option(help=f"Arm: {', '.join(ARMS)}; repeat.")] = None,
     encoder: Encoder = None,
@@ -108,7 +119,7 @@ def trace(
         int, typer.Option(min=0, help="Earlier turns of a conversation whose words are added to its last question.")
     ] = 0,
     follow_links: FollowLinks = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
+    quiet: Quiet = False,  # noqa: ARG001 - read by its callback
     as_json: AsJson = False,
 ) -> None:
     """Retrieve once for every question and store every measurement."""
@@ -118,11 +129,10 @@ def trace(
 
     keep_inputs(out, corpus, cases, policy)
     made = build_trace(
-        load_corpus(corpus, follow_links=follow_links),
-        load_cases(cases or corpus, follow_links=follow_links, turns=turns),
+        load_corpus(corpus, columns=parse_columns(corpus_columns), follow_links=follow_links),
+        load_cases(cases or corpus, columns=parse_columns(columns), follow_links=follow_links, turns=turns),
         out=out,
         policy=load_policy(policy),
-        progress=not quiet,
         command=ctx.obj,
         arms=tuple(arm or ["hybrid"]),
         encoder=encoder,
@@ -173,7 +183,7 @@ def decide(
     chosen, of = load_policy(policy), load_trace(path, split)
     said = decided(of, chosen, arm)
     if case is None:
-        table = said.frame()
+        table = said.frame(reasons=True)
         write_csv(table, out)
         show(
             table if as_json else table[["case_id", "expect_status", "status", "gate", "confidence", "reason"]],
@@ -185,19 +195,24 @@ def decide(
     if strict:
         msg = "--strict must judge all cases, got --case with it; leave one of the two out."
         raise ValueError(msg)
-    row = said.frame().iloc[said.row_of(case)]
+    place = said.row_of(case)
+    table = said.frame().iloc[[place]].assign(reason=said.reason(place))
+    row = table.iloc[0]
     checks = pd.DataFrame(said.explain(case))
     near = flips(of, chosen, case, arm)
     if as_json:
         parts = {
-            "decision": json_records(said.frame().iloc[[said.row_of(case)]])[0],
+            "decision": json_records(table)[0] | {"warnings": said.warnings(place)},
             "checks": json_records(checks),
             "flips": json_records(near),
         }
         say_json(parts, indent=2)
         return
     label = row["expect_status"] or "none"
-    say(f"{row['query']}\nlabel {label}, decided {row['status']} by {row['gate']}: {row['reason']}\n")
+    say(f"{row['query']}\nlabel {label}, decided {row['status']} by {row['gate']}: {row['reason']}")
+    if row["met"] is not None:
+        say(f"contract {'met' if row['met'] else 'not met'}: {row['why']}")
+    say("")
     say(table_text(checks[["gate", "rule", "margin", "passes", "text"]]))
     say("\nthe smallest change of one threshold that would flip it:\n" + table_text(near))
 
@@ -259,7 +274,7 @@ def tune(
     path: TracePath,
     policy: PolicyPath = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for policy, report and the batches to resume from.")
+        Path, typer.Option("--out", "-o", help="Folder for policy, report and the study, which goes on there.")
     ] = Path("out/tune"),
     trials: Trials = 2000,
     cost: CostOptions = None,
@@ -267,9 +282,9 @@ def tune(
     sampler: Annotated[Sampler, typer.Option(help="Of Optuna.")] = "nsga2",
     seed: Seed = 0,
     arm: Arm = None,
-    mlruns: Annotated[Path, typer.Option(help="MLflow folder.")] = Path("mlruns"),
+    mlruns: Runs = None,
     track: Annotated[bool, typer.Option(help="Log the study to MLflow.")] = True,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
+    quiet: Quiet = False,  # noqa: ARG001 - read by its callback
     as_json: AsJson = False,
 ) -> None:
     """Search for the thresholds of least expected cost on split tune, judge them on split report."""
@@ -285,10 +300,9 @@ def tune(
         trials=trials,
         sampler=sampler,
         seed=seed,
-        resume=out / "study",
-        progress=not quiet,
+        storage=out / "study",
     )
-    write_study(result, out, mlruns if track else None, as_json=as_json)
+    write_study(result, out, mlruns, track=track, as_json=as_json)
 
 
 @app.command(
@@ -344,7 +358,7 @@ def demo(
     data: Annotated[Path, typer.Option(help="The bundled set.")] = Path("datasets/broker"),
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for trace, policy and report.")] = Path("out/broker"),
     trials: Trials = 2000,
-    mlruns: Annotated[Path, typer.Option(help="MLflow folder.")] = Path("mlruns"),
+    mlruns: Runs = None,
 ) -> None:
     """Documents and questions to tuned policy and report, on the bundled set."""
     from raglab.lab.study import tune as tuned
@@ -358,13 +372,12 @@ def demo(
         load_cases(data),
         out=out / "trace.parquet",
         policy=start,
-        progress=True,
         command="raglab demo",
     )
     say(f"2/3 study: {trials} configurations replayed over {len(made)} cases, then an exact line search")
-    result = tuned(made, policy=start, trials=trials, progress=True)
+    result = tuned(made, policy=start, trials=trials)
     say("3/3 report")
-    write_study(result, out, mlruns, as_json=False)
+    write_study(result, out, mlruns, track=True, as_json=False)
     say("JupyterLab:  make lab")
 
 

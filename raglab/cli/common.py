@@ -14,6 +14,7 @@ import typer
 
 from raglab.characters import visible
 from raglab.cli.door import echo, json_escapes
+from raglab.progress import silence
 from raglab.store.files import Where, csv_text, input_error, map_texts, write_bytes
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ TargetOptions = Annotated[
 Download = Annotated[
     bool, typer.Option("--download", help="Fetch models from the hub where they are not on this machine.")
 ]
+Runs = Annotated[Path | None, typer.Option(help="MLflow folder; where none, MLFLOW_TRACKING_URI, else mlruns.")]
 TUNED = "tuned.yaml"  # of a study, in its folder
 MOST_COST = 1e9  # of a case; sums of far more leave the floats
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same result.")]
@@ -68,7 +70,23 @@ Trials = Annotated[int, typer.Option(min=1, max=1_000_000, help="Configurations 
 FollowLinks = Annotated[
     bool, typer.Option("--follow-links", help="Follow links inside the folders of documents and questions.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+CorpusColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--corpus-columns", help="ours=theirs, such as text=body, where CORPUS is a CSV or TSV, a row a chunk; repeat."
+    ),
+]
+
+
+def _no_bars(ctx: typer.Context, *, value: bool) -> bool:
+    """No progress bar in the rest of a command where this option is given."""
+    if value:
+        ctx.with_resource(silence())
+    return value
+
+
+AsJson = Annotated[bool, typer.Option("--json", callback=_no_bars, help="Print JSON for programs.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", callback=_no_bars, help="No progress bars.")]
 
 
 def parse_target(text: str) -> tuple[str, float]:
@@ -116,6 +134,26 @@ def parse_costs(texts: Sequence[str] | None) -> dict[str, dict[str, float]] | No
         costs.setdefault(label, {})[outcome] = cost
     cost_matrix(costs)  # refuses names and numbers that mean nothing
     return costs or None
+
+
+def parse_columns(texts: Sequence[str] | None) -> dict[str, str] | None:
+    """Columns of `ours=theirs`, each of ours once; None where none is given.
+
+    Raises:
+      ValueError: a text of another form, or one of ours twice.
+
+    Example:
+      >>> parse_columns(["query=question", "expect_status=label"])
+      {'query': 'question', 'expect_status': 'label'}
+    """
+    columns: dict[str, str] = {}
+    for text in texts or ():
+        ours, _, theirs = (part.strip() for part in text.partition("="))
+        if not ours or not theirs or ours in columns:
+            msg = f"columns must be ours=theirs, such as query=question, each of ours once, got {text!r}; correct it."
+            raise ValueError(msg)
+        columns[ours] = theirs
+    return columns or None
 
 
 def parse_goal(costs: Sequence[str] | None, targets: Sequence[str] | None) -> Goal:
@@ -245,7 +283,7 @@ def write_csv(table: pd.DataFrame, out: Path | None) -> None:
         say(f"wrote {out}", err=True)
 
 
-def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: bool) -> None:
+def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, track: bool, as_json: bool) -> None:
     """Write policy, report and run of a study; print what was selected, what it beats, and where everything is."""
     from raglab.lab.comparison import (
         contest_record,
@@ -256,7 +294,7 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: 
         standings_text,
         worse_sentence,
     )
-    from raglab.lab.tracking import track
+    from raglab.lab.tracking import track as track_study
 
     out.mkdir(parents=True, exist_ok=True)
     result.policy.save(out / TUNED)
@@ -274,11 +312,11 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: 
             "costs": json_records(result.costs.reset_index()),
             "advantage": result.advantage._asdict(),
             "against": [contest_record(one) for one in found],
-            "comparison": json_records(result.comparison),
+            "comparison": json_records(result.rates()),
         }
         say_json(parts, indent=2)
-        if mlruns is not None:
-            track(result, mlruns, report=page)
+        if track:
+            track_study(result, mlruns, report=page)
         return
     say(result.notes[0])
     if worse := worse_sentence(found, len(result.judged_on)):
@@ -291,6 +329,10 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: 
     for note in result.notes[1:]:
         say(f"note: {note}")
     say(f"\nreport:      {page}\npolicy:      {out / TUNED}  (policy_id {result.policy.policy_id})")
-    if mlruns is not None:  # last: what a tracker cannot write costs nothing of the study
-        run = track(result, mlruns, report=page)
-        say(f"MLflow:      {run.command}\n             then open {run.link}")
+    if track:  # last: what a tracker cannot write costs nothing of the study
+        run = track_study(result, mlruns, report=page)
+        say(
+            f"MLflow:      {run.command}\n             then open {run.link}"
+            if run.command
+            else f"MLflow:      {run.link}"
+        )

@@ -229,6 +229,7 @@ def check_environment() -> None:
         DEBUG_VARIABLE,
         "RAGLAB_CACHE",
         "RAGLAB_DOWNLOAD",
+        "RAGLAB_PROGRESS",
     }:
         from raglab.live.settings import stated_variables
 

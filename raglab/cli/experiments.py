@@ -329,7 +329,7 @@ def clarify_sim(
             say(f"\n{env}", end="")
     if study is not None and mlruns is not None:  # last: what a tracker cannot write costs nothing of the study
         run = study.track(mlruns)
-        say(f"MLflow: {run.command}; then open {run.link}", err=True)
+        say(f"MLflow: {run.command}; then open {run.link}" if run.command else f"MLflow: {run.link}", err=True)
 
 
 def _tune_learner(

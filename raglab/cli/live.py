@@ -13,17 +13,20 @@ from raglab.arms import LIVE_ARMS
 from raglab.characters import visible
 from raglab.cli.common import (
     AsJson,
+    CorpusColumns,
     DenseWeight,
     Download,
     Encoder,
     FollowLinks,
     PolicyPath,
+    Quiet,
     Reranker,
     TracePath,
     json_records,
     keep_inputs,
     load_policy,
     load_trace,
+    parse_columns,
     say,
     say_json,
     say_json_text,
@@ -68,8 +71,9 @@ def index(
     policy: Annotated[
         Path | None, typer.Option("--policy", "-p", help="Policy file whose pack the index is for; any where none.")
     ] = None,
+    corpus_columns: CorpusColumns = None,
     follow_links: FollowLinks = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
+    quiet: Quiet = False,  # noqa: ARG001 - read by its callback
     as_json: AsJson = False,
 ) -> None:
     """Index a corpus into a folder that `raglab ask` answers from."""
@@ -78,7 +82,7 @@ def index(
     from raglab.store.policies import Policy
 
     _keep_corpus(out, corpus, policy)
-    loaded = load_corpus(corpus, follow_links=follow_links)
+    loaded = load_corpus(corpus, columns=parse_columns(corpus_columns), follow_links=follow_links)
     arms = tuple(arm or LIVE_ARMS)
     more: dict[str, Any] = {
         "arms": arms,
@@ -86,7 +90,6 @@ def index(
         "reranker": reranker,
         "dense_weight": dense_weight,
         "download": download,
-        "progress": not quiet,
     }
     made = build_index(loaded, out, policy=None if policy is None else Policy.load(policy), **more)
     show({"index": str(out), "chunks": len(loaded.chunks), "fingerprint": made}, as_json=as_json)
@@ -99,13 +102,13 @@ def add(
         bool, typer.Option("--replace", help="Put a document in the place of one of the same source.")
     ] = False,
     follow_links: FollowLinks = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
+    quiet: Quiet = False,  # noqa: ARG001 - read by its callback
     as_json: AsJson = False,
 ) -> None:
     """Add documents to an index, encoding what is new; whoever has it open goes on with the version they opened."""
     from raglab.live.index_growth import add_documents
 
-    made = add_documents(folder, documents, replace=replace, follow_links=follow_links, progress=not quiet)
+    made = add_documents(folder, documents, replace=replace, follow_links=follow_links)
     _show_change(folder, made, as_json=as_json)
 
 
@@ -239,14 +242,14 @@ def signals(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Trace to write, with the new columns.")],
     policy: PolicyPath = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
+    quiet: Quiet = False,  # noqa: ARG001 - read by its callback
     as_json: AsJson = False,
 ) -> None:
     """Measure signal functions over a trace, and keep them as its columns; resumed where it was interrupted."""
     from raglab.live.measured_signals import add_signals
 
     keep_inputs(out, path, policy)
-    made = add_signals(load_trace(path), signal, policy=load_policy(policy), progress=not quiet)
+    made = add_signals(load_trace(path), signal, policy=load_policy(policy))
     made.save(out)
     show({"trace": str(out), "signals": list(made.signals), "fingerprint": made.fingerprint}, as_json=as_json)
 

@@ -238,6 +238,12 @@ def entities_rule_applies(found: Evidence, limits: Thresholds, depth: int) -> An
     )
 
 
+def ties_on_entities(found: Evidence, limits: Thresholds, depth: int) -> Any:  # noqa: ANN401 - an array of bools
+    """Whether rule `entities` leaves the groups that tie on entities, among which the rules after it then choose."""
+    before = (found.n_groups[depth] == 1) | is_overview(found, limits)
+    return entities_rule_applies(found, limits, depth) & ~before
+
+
 def depth_confidence(found: Evidence, limits: Thresholds, depth: int) -> NDArray[np.float64]:
     """Confidence of every case at a depth, [P, Q] or [1, Q]."""
     blends = np.unique(limits.blend)
@@ -253,8 +259,7 @@ def _resolver_stage(
 ) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
     """Stage and slot if the case goes to the resolver, [P, Q]: the first rule that decides wins."""
     single, overview = found.n_groups[depth] == 1, is_overview(found, limits)
-    # Where rule `entities` speaks, it leaves the groups that tie on entities, and the rules after it choose among them.
-    tied = entities_rule_applies(found, limits, depth) & ~(single | overview)
+    tied = ties_on_entities(found, limits, depth)
     wins_all = resolver.rule_margins(_contest_at(found.all, depth), limits.rules)
     wins_tied = resolver.rule_margins(_contest_at(found.tied, depth), limits.rules)
     first = np.full(shape, RULE["options"], dtype=np.int8)  # the last rule decides where no other does
@@ -292,21 +297,36 @@ def values_at_slot(table: NDArray[Any], slot: NDArray[np.int16]) -> NDArray[Any]
     return table.ravel().take(place)
 
 
-def gate_depth(found: Evidence, limits: Thresholds, depth: int, shape: tuple[int, ...]) -> Pass:
-    """Gates from L2 to confidence on the hits of one depth."""
-    # How many hits are relevant, and whether the two nearest part well enough to answer without the resolver.
-    cut = np.broadcast_to(gates.l2_cut(found.best_l2[depth], limits.gates["l2"]), shape)
-    count = gates.n_relevant(found.l2[depth][: hits_needed(found, limits)], cut)
+def relevant_counts(found: Evidence, limits: Thresholds, depth: int) -> NDArray[np.int16]:
+    """How many hits are relevant, as far as anything hangs on it, [P, Q], or [1, Q] where all policies cut alike."""
+    cut: Any = np.atleast_2d(gates.l2_cut(found.best_l2[depth], limits.gates["l2"]))
+    return gates.n_relevant(found.l2[depth][: hits_needed(found, limits)], cut)
+
+
+def choose_hits(
+    found: Evidence, limits: Thresholds, depth: int, shape: tuple[int, ...]
+) -> tuple[NDArray[np.int8], NDArray[np.int16], GateMeasurements]:
+    """Stage and slot before any gate on hits refuses, [P, Q], and what such gates read.
+
+    What retrieval would answer from: the relevant hits where the two nearest part well enough to answer without the
+    resolver, else what that picks or asks.
+    """
+    count = relevant_counts(found, limits, depth)
     confidence = depth_confidence(found, limits, depth)
     read = GateMeasurements(found, depth, computed={"n_relevant": count, "confidence": confidence})
     confident = ~gates.fires(gates.margins_of(GAP, read, limits.gates["gap"]))
-    # What retrieval would answer from: the relevant hits where it is confident, else what the resolver picks or asks.
     stage, slot = _resolver_stage(found, limits, depth, shape)
     _write_where(stage, FIRST_OK, confident)
     _write_where(slot, count if found.rank_order else np.minimum(count, found.final_k), confident)
+    return stage, slot, replace(read, slot=slot)
+
+
+def gate_depth(found: Evidence, limits: Thresholds, depth: int, shape: tuple[int, ...]) -> Pass:
+    """Gates from L2 to confidence on the hits of one depth."""
+    stage, slot, read = choose_hits(found, limits, depth, shape)
     # Gates behind the gap gate judge only what would be answered; those before it judge also what would be asked.
     on_hits = first_refusal(limits.order.before, read, limits, shape)
-    on_chosen = first_refusal(limits.order.after, replace(read, slot=slot), limits, shape)
+    on_chosen = first_refusal(limits.order.after, read, limits, shape)
     _lower_where(stage, on_chosen, stage >= FIRST_OK)
     if limits.order.published:
         np.minimum(stage, on_hits, out=stage)
@@ -314,12 +334,12 @@ def gate_depth(found: Evidence, limits: Thresholds, depth: int, shape: tuple[int
         np.copyto(stage, on_hits, where=on_hits != NONE)
     if limits.signals or limits.own:  # one that asks back offers the options of all groups, whatever the gap says
         _write_where(slot, ASKED_SLOT + np.int16(found.n_slots_relevant), stage == STAGE[SIGNALS_ASK])
-    return Pass(stage, slot, confidence)
+    return Pass(stage, slot, read("confidence"))
 
 
 def refines(seen: Pass, limits: Thresholds) -> Any:  # noqa: ANN401 - an array of bools
     """Whether another try is made after a depth: its confidence is too low, or it refuses and that counts as such."""
-    return (STATUS_OF[seen.stage] == Status.refuse) & (
+    return (STATUS_OF.take(seen.stage) == Status.refuse) & (
         np.equal(seen.stage, STAGE["confidence"]) | limits.refine.on_refusal
     )
 
@@ -378,10 +398,19 @@ def action_costs_of(found: Evidence, limits: Thresholds) -> tuple[Any, Any, Any]
     return expected_costs(found.probability[:, 0], found.asked_right, limits.costs)
 
 
+def can_ask(found: Evidence) -> NDArray[np.bool_]:
+    """Whether there are options to ask back with at the first depth, [Q]."""
+    return found.n_options_all[0] >= LEAST_OPTIONS
+
+
+def cheapest_action(found: Evidence, limits: Thresholds) -> NDArray[np.int8]:
+    """Status of the action that costs least, [P, Q] or [1, Q] (rule S2.17)."""
+    return least_cost(*action_costs_of(found, limits), can_ask(found))
+
+
 def _least_cost(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> Outcome:
     """What the expected costs say of every case at the first depth, after what retrieved nothing (rule S2.17)."""
-    can_ask = found.n_options_all[0] >= LEAST_OPTIONS
-    status = np.broadcast_to(least_cost(*action_costs_of(found, limits), can_ask), shape)
+    status = np.broadcast_to(cheapest_action(found, limits), shape)
     stage = _BY_STATUS.take(status)
     _lower(stage, STAGE["no_hits"], found.n_hits[0] >= 1)
     if limits.signals or limits.own:  # what the user adds is hard: it fires before any cost is compared

@@ -21,7 +21,7 @@ class Keys(NamedTuple):
 
     hit: chunk. file: file name. page: (file name, page), numbered in the order of `sources`. page_only: page.
     core, sign: signature, without and (where asked for) with vendor and version. tagged: whether it has a tag, bool.
-    text: text.
+    text: text. sources: file name and page by number; source_of: number of each chunk's, [C].
     """
 
     hit: NDArray[np.int64]
@@ -33,6 +33,7 @@ class Keys(NamedTuple):
     tagged: NDArray[np.bool_]
     text: NDArray[np.int64]
     sources: list[tuple[str, str]]
+    source_of: NDArray[np.int64]
 
 
 def hit_keys(chunks: Sequence[Chunk], chunk: NDArray[np.integer[Any]], *, strict: bool) -> Keys:
@@ -49,6 +50,7 @@ def hit_keys(chunks: Sequence[Chunk], chunk: NDArray[np.integer[Any]], *, strict
     keys = [(one.file_name, one.page_shown) for one in chunks]
     sources = sorted(set(keys))
     place = {key: number for number, key in enumerate(sources)}
+    source_of = np.array([place[key] for key in keys], dtype=np.int64)
     signatures = [resolver.signature(one.tags, one.file_name, strict=False) for one in chunks]
     core = by_hit(_value_numbers(signatures))
     tagged = np.array([not resolver.is_fallback(one) for one in signatures] + [False])[hit]
@@ -58,13 +60,14 @@ def hit_keys(chunks: Sequence[Chunk], chunk: NDArray[np.integer[Any]], *, strict
     return Keys(
         hit=hit,
         file=by_hit(_value_numbers([key[0] for key in keys])),
-        page=by_hit(np.array([place[key] for key in keys], dtype=np.int64)),
+        page=by_hit(source_of),
         page_only=by_hit(_value_numbers([key[1] for key in keys])),
         core=core,
         sign=sign,
         tagged=tagged,
         text=by_hit(_value_numbers([one.text for one in chunks])),
         sources=sources,
+        source_of=source_of,
     )
 
 

@@ -302,12 +302,16 @@ class Evidence(NamedTuple):
 
 
 class ChosenHits(NamedTuple):
-    """Places of the chosen hits by slot, [D·Q, S, k], -1 where there are fewer; options; sources by number."""
+    """Places of the chosen hits by slot, [D·Q, S, k], -1 where there are fewer; options; sources by number.
+
+    source_of: number of each chunk's source, [C].
+    """
 
     places: NDArray[np.int64]
     options_all: list[tuple[resolver.Option, ...]]
     options_tied: list[tuple[resolver.Option, ...]]
     sources: list[tuple[str, str]]
+    source_of: NDArray[np.int64]
 
 
 class Tables(NamedTuple):
@@ -473,7 +477,7 @@ def _chosen_hits(batch: CaseBatch, entities: Entities, contests: Contests, struc
     of_tied = row_options(groups, rule.candidates, rule.order, batch.keys, l2, size, of_all)
     by_count = first_k_by_count(batch.order, batch.keys.hit, k)
     places = pad_sets([by_count, *by_winner, option_places(of_all), option_places(of_tied)])
-    return ChosenHits(places, of_all, of_tied, batch.keys.sources)
+    return ChosenHits(places, of_all, of_tied, batch.keys.sources, batch.keys.source_of)
 
 
 def _question_fields(

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from raglab.decision.intent import intent
 from raglab.own_gates import own_gate
-from raglab.policy import EXPECTED_COST, PolicyData, in_order
+from raglab.policy import PolicyData
+from raglab.policy_sections import EXPECTED_COST, in_order
 from raglab.signals import (
     BUILT_IN,
     BUILT_IN_SET,

@@ -38,6 +38,7 @@ from raglab.default_learner.confidence import check_learner as settled
 from raglab.default_learner.default_updates import SHARE
 from raglab.default_learner.stratification import doubts, evidence
 from raglab.metrics.intervals import check_level, clopper_pearson, mean_interval
+from raglab.progress import progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -520,11 +521,12 @@ def asked(
 
     work = list(enumerate(user_blocks(users)))
     if n_jobs == 1 or len(work) == 1:
-        done = [one(block, size) for block, size in work]
+        done = [one(block, size) for block, size in progress(work, "simulate", "block")]
     else:
         from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
 
-        done = Parallel(n_jobs=n_jobs)(delayed(one)(block, size) for block, size in work)
+        played = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(one)(block, size) for block, size in work)
+        done = list(progress(played, "simulate", "block", total=len(work)))
     return RequestOutcomes(*(np.concatenate(parts) for parts in zip(*done, strict=True)))
 
 

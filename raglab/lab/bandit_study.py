@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.learner import LEARNERS, Bandit, check_bandit
 from raglab.bandit.simulation import Run, run
+from raglab.canonical import digest
 from raglab.lab import reward_audit as audit
 from raglab.lab.search_space import DIGITS, SearchRange, round_value
-from raglab.lab.study import TrialOutcome, maximise
+from raglab.lab.trial_search import TrialOutcome, maximise
 from raglab.live.arm_choice import components, router, table
 from raglab.metrics.intervals import mean_interval, percentile_interval
 from raglab.policy import PolicyData
+from raglab.progress import progress
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights, reward
 from raglab.store.traces import Trace
 
@@ -119,7 +121,7 @@ def compare_learners(
     import pandas as pd
 
     runs: dict[str, Run] = {}
-    for name, given in learners.items():
+    for name, given in progress(learners.items(), "simulate", "learner"):
         bandit, reward = (given, world.reward) if isinstance(given, Bandit) else given
         met = world._replace(reward=reward)
         runs[name] = run(bandit, met, rounds=rounds, replications=replications, seed=seed, engine=engine, n_jobs=n_jobs)
@@ -162,7 +164,8 @@ def compare_on_arms(
 
     world = Bernoulli(np.asarray(means, dtype=np.float64))
     sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed, "n_jobs": n_jobs}
-    runs = {name: run(bandit, world, engine=engine, **sizes) for name, bandit in learners.items()}
+    given = progress(learners.items(), "simulate", "learner")
+    runs = {name: run(bandit, world, engine=engine, **sizes) for name, bandit in given}
     runs[UNIFORM] = run(np.full(world.n_arms, 1.0 / world.n_arms), world, **sizes)
     rows = []
     for name, one in runs.items():
@@ -307,9 +310,13 @@ class BanditStudy:
         }
         return "".join(f"RAGLAB_BANDIT_{name}={value}\n" for name, value in rows.items())
 
-    def track(self, folder: str | Path = "mlruns") -> TrackedRun:
-        """Log the study as one MLflow run: settings and values found, metrics, tables of trials and comparison."""
-        from raglab.lab.tracking import track_run
+    def track(self, folder: str | Path | None = None) -> TrackedRun:
+        """Log the study as one MLflow run: settings and values found, metrics, tables of trials and comparison.
+
+        Args:
+          folder: as for `raglab.track`.
+        """
+        from raglab.lab.tracking import TrackedData, track_run
 
         rows = self.comparison.to_dict("records")
         names = ("right", "right_low", "right_high", "regret", "ms")
@@ -318,8 +325,9 @@ class BanditStudy:
         series += [("best_value", float(value), int(number)) for number, value in enumerate(best)]
         found = {f"tuned.{name}": value for name, value in self.weights._asdict().items()}
         found |= {f"tuned.{name}": value for name, value in self.bandit._asdict().items() if name != "history"}
+        splits = {name: int(self.settings[f"{name}_cases"]) for name in ("tune", "report")}
         return track_run(
-            f"{self.settings['bandit']} {self.settings['sampler']} {self.settings['trials']}",
+            f"{self.settings['bandit']}: {self.settings['trials']} trials: {digest(self.env(), 12)}",
             "bandit",
             {**self.settings, **found},
             series,
@@ -327,6 +335,7 @@ class BanditStudy:
             folder,
             tags={"trace_fingerprint": str(self.settings["trace"]), "policy_id": str(self.settings["policy_id"])},
             texts={"bandit.env": self.env(), "notes.txt": "\n".join(self.notes) + "\n"},
+            data=TrackedData("trace", str(self.settings["trace"]), splits),
         )
 
 
@@ -356,7 +365,6 @@ def tune_bandit(
     level: float = 0.95,
     n_boot: int = 2000,
     engine: str = "auto",
-    progress: bool = False,
 ) -> BanditStudy:
     """Search reward weights and settings of a bandit on split `tune`, judge what is found on split `report`.
 
@@ -398,7 +406,7 @@ def tune_bandit(
         return TrialOutcome(right, {"mean_ms": over}, {"ms": ms, "threshold": learner.threshold})
 
     first = [_published_values(base, tune, space)]
-    study, seen = maximise(judged, space, trials=trials, sampler=sampler, seed=seed, first=first, progress=progress)
+    study, seen = maximise(judged, space, trials=trials, sampler=sampler, seed=seed, first=first)
     weights, learner = _best_finalist(seen, space, base, tune, seed, sizes)
     names = {TUNED: (learner, judge.rewards(weights)), PUBLISHED_WEIGHTS: (base, judge.rewards(PUBLISHED))}
     plans = baselines(judge.world, judge.router, fixed=best_fixed_arm(tune.world))

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from raglab import certify as tests
 from raglab import metrics
+from raglab.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise
 from raglab.decision.measurement import gates_off, measured_tables
 from raglab.gates import GATES
+from raglab.html_display import Fold, display
 from raglab.lab.certified_losses import (
     COST,
     RISK,
@@ -35,8 +37,7 @@ from raglab.lab.report.blocks import percent
 from raglab.lab.search_space import always_answer, limit_depth
 from raglab.live.trace_building import build_trace
 from raglab.metrics import OBJECTIVES, TARGETS
-from raglab.policy import EXPECTED_COST
-from raglab.replay import SWEPT, breakpoints, threshold_at
+from raglab.policy_sections import EXPECTED_COST
 from raglab.signal_gates import SIGNALS, signal_path
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
@@ -179,6 +180,17 @@ class Certification(NamedTuple):
     nearest: float
     notes: tuple[str, ...]
     chance: float = float("nan")
+
+    def __repr__(self) -> str:
+        return f"Certification({self.certificate!r}, {len(self.table):,} candidates)"
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: the certificate, what it needs and what a reader must know."""
+        facts, folds = self.certificate.display_parts()
+        needs = [(name, str(need)) for name, need in self.needs.items()]
+        notes = [(f"{place + 1}", note) for place, note in enumerate(self.notes)]
+        more = [Fold("what each target needs", needs), Fold("notes", notes, open=True)]
+        return display("Certified" if self.policy is not None else "Not certified", facts, [*folds, *more])
 
 
 def certify_policy(
@@ -545,6 +557,9 @@ class Retest(NamedTuple):
     notes: tuple[str, ...]
     coverage: float
     over_ask: float
+
+    def __repr__(self) -> str:
+        return f"Retest({self.verdict}, {len(self.table)} targets, coverage {self.coverage:.3f})"
 
 
 def check_policy(policy: Policy, trace: TraceData, *, again: bool = False) -> Retest:

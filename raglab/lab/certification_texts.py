@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import certify, metrics
+from raglab.breakpoints import threshold_at
 from raglab.certify import DataNeed, Promise, cases_needed
 from raglab.lab.certified_losses import COST, EVEN
 from raglab.lab.report.blocks import percent
-from raglab.replay import threshold_at
 from raglab.text import decimals
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from raglab.lab.looks import queries_hash
 from raglab.lab.report.blocks import percent
 from raglab.lab.search_space import always_answer
 from raglab.metrics import binomial_p, clopper_pearson, upper_bound
-from raglab.policy import EXPECTED_COST, PolicyData
+from raglab.policy import PolicyData
+from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import tally
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace

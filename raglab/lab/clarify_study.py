@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from raglab.bandit.learner import check_count, refuse
+from raglab.canonical import digest
 from raglab.default_learner.confidence import Learner
 from raglab.default_learner.simulation import ALWAYS, NEVER, ORACLE, Policy, World, asked, request_costs
 from raglab.lab.search_space import SearchRange, round_value
-from raglab.lab.study import TrialOutcome, maximise
+from raglab.lab.trial_search import TrialOutcome, maximise
 from raglab.metrics.intervals import percentile_interval
+from raglab.progress import progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,11 +71,12 @@ def seed_rates(
         ]
 
     if n_jobs == 1:
-        rows = [one(number) for number in range(seeds)]
+        rows = [one(number) for number in progress(range(seeds), "simulate", "seed")]
     else:
         from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
 
-        rows = Parallel(n_jobs=n_jobs)(delayed(one)(number) for number in range(seeds))
+        played = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(one)(number) for number in range(seeds))
+        rows = list(progress(played, "simulate", "seed", total=seeds))
     return pd.DataFrame([row for part in rows for row in part])
 
 
@@ -138,8 +141,12 @@ class ClarifyStudy:
         """Lines for a `.env` that put what was found to work."""
         return env_text(self.learner, self.settings["question_cost"], self.settings["error_cost"])
 
-    def track(self, folder: str | Path = "mlruns") -> TrackedRun:
-        """Log the study as one MLflow run: settings and values found, metrics, tables of trials and comparison."""
+    def track(self, folder: str | Path | None = None) -> TrackedRun:
+        """Log the study as one MLflow run: settings and values found, metrics, tables of trials and comparison.
+
+        Args:
+          folder: as for `raglab.track`.
+        """
         from raglab.lab.tracking import track_run
 
         rows = self.comparison.to_dict("records")
@@ -152,7 +159,7 @@ class ClarifyStudy:
         best = self.trials["value"].where(self.trials["feasible"]).cummax()
         series += [("best_value", float(value), int(number)) for number, value in enumerate(best)]
         return track_run(
-            f"{self.settings['world']} {self.settings['sampler']} {self.settings['trials']}",
+            f"{self.settings['world']}: least {self.settings['objective']}: {digest(self.env(), 12)}",
             "clarify",
             {**self.settings, **{f"tuned.{name}": value for name, value in self.learner._asdict().items()}},
             series,
@@ -197,7 +204,6 @@ def tune_clarification(
     level: float = 0.95,
     base: Learner = PUBLISHED,
     n_jobs: int = 1,
-    progress: bool = False,
 ) -> ClarifyStudy:
     """Search thresholds, rule, schedule, stratification and forgetting on `tune`, judge what is found on `held_out`.
 
@@ -230,7 +236,7 @@ def tune_clarification(
         return TrialOutcome(-rates[objective], {"errors": rates["errors"] / HUNDRED - most_errors}, rates)
 
     first = [_learner_values(base, space)]
-    study, table = maximise(judged, space, trials=trials, sampler=sampler, seed=seed, first=first, progress=progress)
+    study, table = maximise(judged, space, trials=trials, sampler=sampler, seed=seed, first=first)
     # The best of many trials is partly lucky: other users, and more of them, choose among the first few.
     again = {"users": AGAIN * users, "seed": seed + 1, **sizes, **costs}
     learner, within = _best_learner(table, space, base, tune, objective, most_errors, again)

@@ -10,19 +10,118 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.measurement import measured_tables
+from raglab.html_display import Cell, Fold, display
 from raglab.lab.selection import DEFAULTS, FREE, NOT_THRESHOLDS, Advantage, best_of, count_cells, paired_advantage
 from raglab.metrics import Paired
-from raglab.replay import case_cells
+from raglab.replay import case_cells, decide
 from raglab.store.policies import Policy
-from raglab.values import TraceData
+from raglab.values import Status, TraceData, counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TUNED, BY_HAND = "tuned", "manual-loop"
+TUNED, BY_HAND, COST = "tuned", "manual-loop", "expected_cost"
 LEVEL = 0.95  # of intervals, and what a difference must pass to be called one
 SHOWN = ("pass_rate", "expected_cost", "coverage", "over_ask_rate", "hallucination_rate", "false_refusal_rate")
 Verdict = Literal["better", "worse", "same", "open"]
+
+
+class Comparison(NamedTuple):
+    """Two policies on the same cases.
+
+    table: a row a measure, expected cost first: `measure`, `a`, `b`, `difference` (b less a) with `low`, `high`, then
+    of a rate `a_k`, `a_n`, `b_k`, `b_n`, the cases that count in it under one policy alone, `only_a`, `only_b`, and
+    McNemar's exact `p` of these. changed: cases decided otherwise, see `Decisions.changed`. a, b: their ids.
+    """
+
+    a: str
+    b: str
+    cases: int
+    table: pd.DataFrame
+    changed: pd.DataFrame
+
+    def __repr__(self) -> str:
+        cost: Any = self.table.iloc[0]
+        told = f"cost {cost['difference']:+.3f} [{cost['low']:+.3f}, {cost['high']:+.3f}]"
+        sizes = f"{len(self.changed):,} of {self.cases:,} cases changed"
+        return f"Comparison({self.a} to {self.b}: {told}; {sizes}, {counted(self._changes())})"
+
+    def _changes(self) -> dict[str, int]:
+        changes = list(self.changed["change"])
+        return {name: changes.count(name) for name in ("gained", "lost", "other")}
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: the differences with their intervals, then the changed cases."""
+        rows = []
+        for row in self.table.to_dict("records"):
+            counts = ["", ""] if row["measure"] == COST else [f"{row[f'{one}_k']}/{row[f'{one}_n']}" for one in "ab"]
+            of = (Cell(f"{row[one]:.3f}", count) for one, count in zip("ab", counts, strict=True))
+            clear = row["low"] > 0.0 or row["high"] < 0.0
+            ends = f"[{row['low']:+.3f}, {row['high']:+.3f}]"
+            p = "" if row["measure"] == COST else f"{row['p']:.3g}"
+            rows.append((row["measure"], *of, Cell(f"{row['difference']:+.3f}", ends, "changed" if clear else ""), p))
+        cases = (
+            (row["case_id"], row["query"], row["expect_status"] or "", f"{row['was']} to {row['now']}", row["change"])
+            for row in self.changed.to_dict("records")
+        )
+        facts = [("a", self.a), ("b", self.b), ("cases", f"{self.cases:,}"), ("changed", counted(self._changes()))]
+        folds = (
+            Fold("b less a", rows, None, ("measure", "a", "b", "difference", "p"), open=True),
+            Fold("changed cases", cases, len(self.changed), ("case", "query", "label", "decision", "change")),
+        )
+        return display("Two policies on the same cases", facts, folds)
+
+
+def compare(
+    trace: TraceData, a: Policy, b: Policy, *, arm: str | None = None, costs: metrics.Costs | None = None
+) -> Comparison:
+    """What changes from policy `a` to policy `b` on labelled cases: rates and expected cost paired, and the cases.
+
+    Args:
+      arm: of the trace; the first where not given. costs: see `metrics.cost_matrix`.
+
+    Raises:
+      ValueError: a case without a label, an unknown arm, or costs that mean nothing.
+
+    Source: rules S6.2, S6.7; intervals of differences as in `metrics.paired_rates`, of the cost Student's t, paired.
+
+    Example: `raglab.compare(trace, policy, policy.replace("l2.max_l2", 0.7)).changed` names the cases.
+    """
+    import pandas as pd
+
+    first, second = decide(trace, a, arm), decide(trace, b, arm)
+    cells = policy_case_cells(trace, a, arm), policy_case_cells(trace, b, arm)
+    rates = metrics.paired_rates(cells[0], cells[1], LEVEL)
+    spent = [float(metrics.expected_cost(count_cells(one[None])[0], costs)) for one in cells]
+    paid = metrics.paired_cost(cells[0], cells[1], costs, LEVEL)
+    rows: list[dict[str, Any]] = [{"measure": COST, "a": spent[0], "b": spent[1], **paid._asdict()}]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = rates.k / rates.n
+    for place, name in enumerate(metrics.RATES):
+        counts = (*rates.k[0], *rates.n[0], *rates.k[1], *rates.n[1])[place :: len(metrics.RATES)]
+        counts += (rates.only_first[place], rates.only_second[place])
+        ends = {"difference": rates.difference[place], "low": rates.low[place], "high": rates.high[place]}
+        row = {"measure": name, "a": share[0, place], "b": share[1, place], **ends}
+        rows.append(row | dict(zip(_COUNTS, map(int, counts), strict=True)) | {"p": float(rates.p[place])})
+    table = pd.DataFrame(rows).astype(dict.fromkeys(_COUNTS, "Int64"))
+    return Comparison(a.policy_id, b.policy_id, len(trace), table, first.changed(second))
+
+
+_COUNTS = ("a_k", "a_n", "b_k", "b_n", "only_a", "only_b")  # of a rate, missing of the cost
+
+
+def compare_policies(trace: TraceData, first: Policy, second: Policy, arm: str | None = None) -> dict[str, Paired]:
+    """Paired tests of two policies on the same cases: contract passed, and questions answered that are labelled ok."""
+    one, two = decide(trace, first, arm), decide(trace, second, arm)
+    label = one.tables.evidence.label
+    ok = label == Status.ok
+    return {
+        "pass": metrics.paired(one.right, two.right),
+        "not falsely refused": metrics.paired((one.status != Status.refuse)[ok], (two.status != Status.refuse)[ok]),
+        "not hallucinated": metrics.paired(
+            one.right | (one.status != Status.ok), two.right | (two.status != Status.ok)
+        ),
+    }
 
 
 class Contest(NamedTuple):

@@ -16,7 +16,7 @@ from raglab.decision.chain import ASKED_SLOT, answer_slots
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
 from raglab.expected_cost import CLASSES, LIMIT
 from raglab.lab.looks import queries_hash
-from raglab.policy import EXPECTED_COST
+from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import case_cells, case_rows, evidence_with_model
 from raglab.signal_gates import LEAST_OPTIONS
 from raglab.signals import BUILT_IN_SET, Direction, SignalSet

@@ -10,14 +10,17 @@ from numpy.typing import NDArray
 
 from raglab import calibration, fusion, metrics, replay
 from raglab.answering.extractive import FITTED_DIGITS, KNOTS, fit_answer_confidence
+from raglab.breakpoints import swept_paths, threshold_values
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import arm_order, first_by_rank
 from raglab.fusion import Model, Part
 from raglab.gates import GATES
+from raglab.html_display import Fold, display
 from raglab.lab.looks import queries_hash
 from raglab.lab.search_space import always_answer, published_policy
 from raglab.metrics import Difference
-from raglab.replay import decide, swept_paths, threshold_values
+from raglab.progress import progress
+from raglab.replay import decide
 from raglab.robustness import quantile_map
 from raglab.signals import NAMES, SIGNALS
 from raglab.store.loaders import hash_cases
@@ -55,6 +58,28 @@ class FittedGate(NamedTuple):
     p: NDArray[np.float64]
     quality: pd.DataFrame
     fitted_on: Trace
+
+    def __repr__(self) -> str:
+        return f"FittedGate({self.policy.policy_id}: {self.model!r} on {len(self.fitted_on):,} cases)"
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: calibration in sample and cross-fitted, and what each signal adds."""
+        names = [name for name in self.quality.columns if name != "probabilities"]
+        quality = [
+            (str(row["probabilities"]), *(f"{row[name]:.4f}" for name in names))
+            for row in self.quality.to_dict("records")
+        ]
+        rows = [(part.signal, f"{min(part.y):+.3g} to {max(part.y):+.3g}") for part in self.model.parts]
+        facts = [
+            ("policy", self.policy.policy_id),
+            ("answers at", f"{self.policy.fused.min_fused:g} or more"),
+            ("fitted on", f"{len(self.fitted_on):,} cases"),
+        ]
+        folds = (
+            Fold("calibration", quality, None, ("probabilities", *names), open=True),
+            Fold("what each signal adds to the logit", rows),
+        )
+        return display("Fused gate", facts, folds)
 
 
 def case_signals(trace: Trace, policy: Policy, arm: str | None = None) -> Signals:
@@ -111,7 +136,7 @@ def fuse(
     fold = np.empty(len(order), dtype=np.int64)  # not stratified: see `calibration.folds_of`
     fold[order] = np.random.default_rng(seed).permutation(np.resize(np.arange(folds), len(order)))
     held_out = np.full(len(order), np.nan)
-    for number in range(folds):
+    for number in progress(range(folds), "fit", "fold"):
         of = fold == number
         part = fit(seen.score[:, ~of], seen.right[~of], seen.names)
         held_out[of] = fusion.logit(seen.score[:, of], part, seen.names)

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.canonical import digest
+from raglab.store.cells import is_unicode, whole_number
 from raglab.store.files import Where, input_error, shown_value
-from raglab.store.frames import OF_CASE, Score, frame_trace, is_unicode, signal_columns, warn_of_gates_off, whole_number
+from raglab.store.frames import OF_CASE, Score, frame_trace, signal_columns, warn_of_gates_off
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import LONGEST_QUESTION, TAG_KEYS, Case, Chunk

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from raglab import metrics
 from raglab.answering.evidence_features import (
@@ -46,6 +45,7 @@ from raglab.live.measured_signals import add_signals, signal_rows
 from raglab.live.signal_functions import SignalFunction
 from raglab.model_files import BUNDLED
 from raglab.models import Encoder, identifier_of, load_encoder
+from raglab.progress import progress
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
 from raglab.signals import check_name
 from raglab.store.files import Where, input_error, read_json, write_text
@@ -193,13 +193,13 @@ class LearnedSignal:
             batch=BATCH,
         )  # fmt: skip
 
-    def with_signal(self, trace: Trace, *, cache: str | Path | None = None, progress: bool = False) -> Trace:
+    def with_signal(self, trace: Trace, *, cache: str | Path | None = None) -> Trace:
         """Trace with the column; see `raglab.add_signals`.
 
         Args:
           cache: file of finished values.
         """
-        return add_signals(trace, self.signal_function(), cache=cache, progress=progress)
+        return add_signals(trace, self.signal_function(), cache=cache)
 
     def column(self, trace: Trace, *, cache: str | Path | None = None) -> pd.Series[float]:
         """The signal of a trace's cases, first arm and search, by case id."""
@@ -382,7 +382,6 @@ def case_features(
     arm: str | None = None,
     encoder: str | Encoder | None = None,
     cache: EmbeddingCache | Literal["default"] | None = "default",
-    progress: bool = False,
 ) -> NDArray[np.float64]:
     """Features of some cases at the first search, [R, F] in the order of `FEATURES`.
 
@@ -396,14 +395,12 @@ def case_features(
     places = {key: [place[0] for place in at if place[2] == 0] for key, at in found.places.items()}
     keys = [key for key, cases in places.items() if cases]
     x = np.full((len(rows), len(FEATURES)), np.nan)
-    with tqdm(total=len(keys), desc="read", unit="case", disable=not progress) as bar:
-        for start in range(0, len(keys), BATCH):
-            some = keys[start : start + BATCH]
-            cells = zip(*(found.cells[key] for key in some), strict=True)
-            table = pd.DataFrame(dict(zip(NEEDS, map(list, cells), strict=True)))
-            for key, values in zip(some, reader.features(table), strict=True):
-                x[places[key]] = values
-            bar.update(len(some))
+    batches = [keys[start : start + BATCH] for start in range(0, len(keys), BATCH)]
+    for some in progress(batches, "read", "case", size=len, total=len(keys)):
+        cells = zip(*(found.cells[key] for key in some), strict=True)
+        table = pd.DataFrame(dict(zip(NEEDS, map(list, cells), strict=True)))
+        for key, values in zip(some, reader.features(table), strict=True):
+            x[places[key]] = values
     return x
 
 
@@ -432,13 +429,12 @@ def cross_fit(
     *,
     folds: int = FOLDS,
     seed: int = 0,
-    progress: bool = False,
 ) -> CrossFit:
     """Fit on all cases, and without each fold in turn; each time the recipe is chosen by cross-validation inside.
 
     Args:
       x: features, [Q, F] in the order of `FEATURES`. y: whether each case should be answered, [Q]. groups: number of
-        its group, [Q]. recipes, folds, seed, progress: as for `learn_signal`.
+        its group, [Q]. recipes, folds, seed: as for `learn_signal`.
 
     Raises:
       ValueError: fewer than 10 cases to answer or 10 others, or too few groups.
@@ -450,7 +446,7 @@ def cross_fit(
     seeds = np.random.SeedSequence(seed).spawn(2)
     fold = grouped_folds(y, groups, folds, np.random.default_rng(seeds[0]))
     models, held_out = [], np.zeros(len(y))
-    for one in tqdm(range(int(fold.max()) + 2), desc="fit", unit="fold", disable=not progress):
+    for one in progress(range(int(fold.max()) + 2), "fit", "fold"):
         seen = fold != one  # one beyond the last fold: all cases
         numbers = np.unique(groups[seen], return_inverse=True)[1]
         inner = grouped_folds(y[seen], numbers, folds, np.random.default_rng(seeds[1]))
@@ -473,7 +469,6 @@ def learn_signal(
     folds: int = FOLDS,
     seed: int = 0,
     cache: EmbeddingCache | Literal["default"] | None = "default",
-    progress: bool = False,
 ) -> LearnedSignal:
     """Signal that tells the cases to answer from the others, learned on split `tune` where there is one, else on all.
 
@@ -486,8 +481,7 @@ def learn_signal(
       groups: what keeps cases in one fold: a key of `Case.extra`, or one value a case; by default the article, document
         or conversation that a case names. Cases of the same question are always together.
       recipes: to choose from, the simpler first. encoder: where the trace's encoder lies, if it is no bundled one nor
-        in the local model cache. folds: at least 2. seed: of the folds. cache: of embeddings. progress: whether bars
-        count cases and folds.
+        in the local model cache. folds: at least 2. seed: of the folds. cache: of embeddings.
 
     Raises:
       ValueError: fewer than 10 cases to answer or 10 others, or fewer than two groups of them.
@@ -500,10 +494,10 @@ def learn_signal(
         groups = [one for one, case in zip(groups, trace.cases, strict=True) if case.split == "tune"]
     rows, y = labelled_rows(here, target, policy, arm)
     identifier = trace_encoder(here, encoder)
-    x = case_features(here, rows, arm=arm, encoder=encoder, cache=cache, progress=progress)
+    x = case_features(here, rows, arm=arm, encoder=encoder, cache=cache)
     there = ~np.isnan(x).all(axis=1)
     rows, y, x = rows[there], y[there], x[there]
-    fit = cross_fit(x, y, case_groups(here, rows, groups), recipes, folds=folds, seed=seed, progress=progress)
+    fit = cross_fit(x, y, case_groups(here, rows, groups), recipes, folds=folds, seed=seed)
     fold_of = {query_key(here.cases[row].query): int(one) for row, one in zip(rows, fit.fold, strict=True)}
     report = signal_report(y, fit.held_out)
     return LearnedSignal(name, target, identifier, fit.model, fit.fold_models, fold_of, report, encoder, cache)

@@ -23,6 +23,7 @@ from raglab.metrics import CELLS, COUNTS, DISTINCT_CELL, N_CELLS, RATES, Paired
 from raglab.metrics.costs import LABEL_OF_CELL
 from raglab.metrics.intervals import check_level, percentile_interval
 from raglab.policy import PolicyData
+from raglab.progress import progress
 from raglab.replay import BLOCK, group_by_structure, outcome_codes
 from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
@@ -71,7 +72,7 @@ def stratified_resamples(
     label: NDArray[np.int8], resamples: int, block: int, rng: np.random.Generator
 ) -> Iterator[NDArray[np.int64]]:
     """How often every case is drawn, [block, Q] at a time; as many cases of each label as there are."""
-    for start in range(0, resamples, block):
+    for start in progress(range(0, resamples, block), "resample", "block"):
         size = min(block, resamples - start)
         weights = np.zeros((size, len(label)), dtype=np.int64)
         for status in Status:
@@ -286,7 +287,8 @@ def outcomes(trace: TraceData, policies: Sequence[PolicyData], arm: str | None =
     size = max(1, BLOCK // max(1, len(trace)))
     for places in group_by_structure(policies):
         found = measured_tables(trace, policies[places[0]], arm).evidence
-        for block in (places[start : start + size] for start in range(0, len(places), size)):
+        for start in progress(range(0, len(places), size), "replay", "part"):
+            block = places[start : start + size]
             seen, limits = narrow_evidence(found, policy_thresholds([policies[place] for place in block]))
             stage, rest = np.divmod(outcome_codes(seen, decide_cases(seen, limits, (len(block), len(trace)))), CELLS)
             codes[block] = DISTINCT_CELL[STATUS_OF[stage].astype(np.int64) * CELLS + rest]

@@ -13,6 +13,7 @@ from raglab.live.arm_choice import components, router, table
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import percentile_interval
 from raglab.policy import PolicyData
+from raglab.progress import progress
 from raglab.reward import (
     BUDGET_MS,
     COMPONENT_TABLE,
@@ -198,7 +199,7 @@ def resamples(n_cases: int, n_boot: int, width: int, seed: int) -> Iterator[Arra
     rng = np.random.default_rng(seed)
     size = max(1, BLOCK // max(1, width))
     share = np.full(n_cases, 1.0 / n_cases)
-    for start in range(0, n_boot, size):
+    for start in progress(range(0, n_boot, size), "resample", "block"):
         yield rng.multinomial(n_cases, share, size=min(size, n_boot - start)).astype(np.float64)
 
 

@@ -11,21 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.breakpoints import SWEPT, breakpoints, swept_paths, swept_threshold, threshold_at, user_gates
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.measurement import Evidence, measured_tables
 from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
-from raglab.replay import (
-    SWEPT,
-    Steps,
-    breakpoints,
-    policy_cells,
-    step_cells,
-    swept_paths,
-    swept_threshold,
-    threshold_at,
-    user_gates,
-)
+from raglab.replay import Steps, policy_cells, step_cells, tally
 from raglab.store.policies import Policy
 from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
@@ -188,13 +179,39 @@ def step_thresholds(policy: Policy, direction: int) -> Policy:
     return policy.replace(*changes)
 
 
+MANUAL_STEPS = 40
+
+
+def manual_loop(trace: TraceData, policy: Policy, goal: Goal, arm: str | None = None) -> Policy:
+    """Policy that the source's loop ends with, one step of all thresholds at a time.
+
+    Looser while false refusals do not meet their target, else tighter while hallucinations do not meet theirs; a rate
+    of no cases meets none. It ends when both are met, when it returns to where it was, or after 40 steps.
+
+    Source: rules S6.2, S6.4.
+    """
+    limits = goal.targets
+    path = [policy]
+    for _ in range(MANUAL_STEPS):
+        counted = tally(trace, [path[-1]], arm, engine="numpy")
+        rate = dict(zip(metrics.RATES, metrics.rates(counted.counts[0], counted.labels), strict=True))
+        unmet = {name for name, limit in limits.items() if not rate[name] <= limit}  # 0 of 0 is NaN and meets none
+        if not unmet & {"false_refusal_rate", "hallucination_rate"}:
+            return path[-1]
+        following = step_thresholds(path[-1], 1 if "false_refusal_rate" in unmet else -1)
+        if following in path:
+            return following
+        path.append(following)
+    return path[-1]
+
+
 def published_policy(policy: Policy) -> Policy:
     """Published thresholds with a policy's own patterns: what a study has to beat."""
     base = Policy.load()
     return base.replace("patterns", policy.patterns.model_dump(), "refusal_message", policy.refusal_message)
 
 
-HONEST = ("coverage", "over_ask_rate")
+HONEST = ("min_coverage", "max_over_ask")  # constraints of every goal that has targets
 INFEASIBLE = 1e6  # added to the cost where a target is missed: greater than any cost that a study compares
 
 
@@ -367,7 +384,8 @@ def plateau(found: Evidence, policy: Policy, path: str, score: Score, published:
     """Interval around a threshold's value on which the score is no worse, with the value to take in it."""
     steps = step_cells(found, policy, path)
     scores = score(steps.cells)
-    here = _step_index(steps.low, steps.high, float(policy.value(path)), path)
+    side = _swept(path).side
+    here = step_index(steps.low, steps.high, float(policy.value(path)), side)
     good = scores <= scores[here] + LEAST_GAIN
     first = last = here
     while first > 0 and good[first - 1]:
@@ -375,7 +393,7 @@ def plateau(found: Evidence, policy: Policy, path: str, score: Score, published:
     while last < len(good) - 1 and good[last + 1]:
         last += 1
     low, high = float(steps.low[first]), float(steps.high[last])
-    if published is not None and first <= _step_index(steps.low, steps.high, float(published), path) <= last:
+    if published is not None and first <= step_index(steps.low, steps.high, float(published), side) <= last:
         return Plateau(path, float(published), low, high)
     return Plateau(path, _inside(path, *_observed_plateau(steps, low, high)), low, high)
 
@@ -389,9 +407,9 @@ def _observed_plateau(found: Steps, low: float, high: float) -> tuple[float, flo
     return max(low, min(first, high) - margin), min(high, max(last, low) + margin)
 
 
-def _step_index(low: NDArray[np.float64], high: NDArray[np.float64], value: float, path: str) -> int:
-    """Step that holds a value: closed below for an upper threshold, above for a lower one."""
-    if _swept(path).side == "ceiling":
+def step_index(low: NDArray[np.float64], high: NDArray[np.float64], value: float, side: str) -> int:
+    """Step that holds a value: closed below for an upper threshold (`ceiling`), above for a lower one (`floor`)."""
+    if side == "ceiling":
         return int(np.clip(np.searchsorted(low, value, side="right") - 1, 0, len(low) - 1))
     return int(np.clip(np.searchsorted(high, value, side="left"), 0, len(high) - 1))
 
@@ -409,12 +427,43 @@ def _inside(path: str, low: float, high: float) -> float:
     swept = _swept(path)
     if swept.whole:
         return float(min(np.floor(high), max(KEEP_AT_MOST, np.floor(low) + 1)))
-    middle = (low + high) / 2.0
+    return float(round_between(np.array([low]), np.array([high]), swept)[0])
+
+
+def round_between(low: NDArray[np.float64], high: NDArray[np.float64], swept: Threshold) -> NDArray[np.float64]:
+    """The middle of each step in the fewest digits that stay inside, [N].
+
+    Where nothing lies between, it is the end that belongs to the step: the lower of a ceiling, the upper of a floor.
+    The outermost steps reach no further than twice what lies between all others; of integers the nearest is taken.
+
+    Args:
+      low, high: ends of the steps, ascending, [N] each.
+
+    Example:
+      >>> round_between(np.array([0.1, 0.25]), np.array([0.25, 0.2501]), SWEPT["l2.max_l2"]).tolist()
+      [0.2, 0.25005]
+    """
+    first, last, inner = low.copy(), high.copy(), low[1:]
+    if len(inner):
+        reach = 2.0 * (float(np.ptp(inner)) or max(float(abs(inner[0])), 1.0))
+        first[0], last[-1] = max(first[0], inner[0] - reach), min(last[-1], inner[-1] + reach)
+    ceiling = swept.side == "ceiling"
+    if swept.whole:  # the ends are integers: of a ceiling the lower one belongs to the step, of a floor the upper one
+        whole = np.round((first + last) / 2.0)
+        least, most = (first, np.maximum(first, last - 1.0)) if ceiling else (np.minimum(last, first + 1.0), last)
+        least = np.where(low <= swept.low, first, least)
+        return np.clip(whole, least, most)
+    middle = (first + last) / 2.0
+    found = np.where(ceiling, first, last)
+    left = np.arange(len(middle))
     for digits in range(1, 17):
-        value = round(middle, digits)
-        if low < value < high:
-            return value
-    return low if swept.side == "ceiling" else high
+        if not len(left):
+            break
+        value = np.array([round(one, digits) for one in middle[left].tolist()])  # np.round errs in the last digit
+        inside = (first[left] < value) & (value < last[left])
+        found[left[inside]] = value[inside]
+        left = left[~inside]
+    return found
 
 
 DIGITS = 4  # of a number that a study writes to settings: more than any study tells apart

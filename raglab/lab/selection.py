@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
-from tqdm import tqdm
 
 from raglab import metrics
 from raglab.decision.measurement import Evidence, measured_tables
@@ -31,7 +30,8 @@ from raglab.lab.search_space import (
     plateau,
     set_values,
 )
-from raglab.policy import EXPECTED_COST
+from raglab.policy_sections import EXPECTED_COST
+from raglab.progress import progress
 from raglab.replay import case_cells, case_rows, evidence_with_model
 from raglab.signal_gates import LEAST_OPTIONS
 from raglab.store.policies import Policy
@@ -280,11 +280,11 @@ def fold_numbers(label: NDArray[np.int8], seed: int) -> NDArray[np.int64]:
     return np.stack([stratified_folds(label, min(FOLDS, len(label)), rng) for _ in range(REPEATS)])
 
 
-def held_out_cells(recipes: Sequence[Recipe], fold: NDArray[np.int64], *, progress: bool = False) -> NDArray[np.int8]:
+def held_out_cells(recipes: Sequence[Recipe], fold: NDArray[np.int64]) -> NDArray[np.int8]:
     """Cell of every case where the recipe was carried out without its fold, [recipes, repeats, Q]."""
     cells = np.empty((len(recipes), *fold.shape), dtype=np.int8)
     every = [(repeat, one) for repeat in range(len(fold)) for one in range(int(fold.max()) + 1)]
-    for repeat, one in tqdm(every, desc="cross-validation", unit="fold", disable=not progress):
+    for repeat, one in progress(every, "cross-validation", "fold"):
         rows, held = np.flatnonzero(fold[repeat] != one), np.flatnonzero(fold[repeat] == one)
         for place, recipe in enumerate(recipes):
             cells[place, repeat, held] = recipe.carry_out(rows, held)
@@ -308,7 +308,7 @@ class Selection:
     expected: float
 
 
-def select_recipe(recipes: Sequence[Recipe], cases: Cases, *, progress: bool = False) -> Selection:
+def select_recipe(recipes: Sequence[Recipe], cases: Cases) -> Selection:
     """Choose the simplest recipe within one standard error of the best, by cross-validation.
 
     Where some candidate meets all targets of the goal when held out, only such are chosen among; one that costs more
@@ -320,9 +320,9 @@ def select_recipe(recipes: Sequence[Recipe], cases: Cases, *, progress: bool = F
 
     fold = fold_numbers(cases.found.label, cases.seed)
     with threadpool_limits(1):  # thousands of small products, over which threads would only wait for each other
-        cells = held_out_cells(recipes, fold, progress=progress)
+        cells = held_out_cells(recipes, fold)
     loss = metrics.cell_costs(cases.goal.matrix)[cells].mean(axis=1)
-    policies = {recipe.name: recipe.refit() for recipe in recipes}
+    policies = {recipe.name: recipe.refit() for recipe in progress(recipes, "refit", "candidate")}
     pooled = count_cells(cells).sum(axis=1)
     feasible = cases.goal.meets(pooled)
     allowed = feasible if feasible.any() else np.ones(len(recipes), dtype=bool)

@@ -28,6 +28,7 @@ from raglab.lab.decision_fitting import (
 from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.metrics.costs import OUTCOME_OF_CELL, Costs, cost_matrix
 from raglab.metrics.intervals import check_level, mean_interval
+from raglab.progress import progress
 from raglab.signals import Signal, SignalSet
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -239,7 +240,7 @@ class Fold(NamedTuple):
 def audit_folds(seen: LabelledSignals, names: Sequence[str], folds: int, repeats: int, seed: int) -> list[Fold]:
     """Stratified folds, all repeats one after the other; the penalty is chosen once a fold, by the model of all."""
     found = []
-    for repeat in range(repeats):
+    for repeat in progress(range(repeats), "fold", "repeat"):
         number = stratified_folds(seen.cases.classes, folds, np.random.default_rng([seed, repeat]))
         for fold in range(folds):
             rest, held = np.flatnonzero(number != fold), np.flatnonzero(number == fold)
@@ -321,7 +322,7 @@ def _costed(
 
     every, none = paid(frozenset()), crossed_costs(seen, (), matrix, folds, seed)
     rows = {}
-    for name, same in doubles.items():
+    for name, same in progress(doubles.items(), "audit", "signal"):
         without, alone = paid(frozenset({name})), crossed_costs(seen, [name], matrix, folds, seed)
         row = {"cost": float(every.mean()), "cost_without": float(without.mean())}
         row |= _difference("worth", without - every, level)

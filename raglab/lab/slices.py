@@ -85,7 +85,7 @@ def slices(
     # Each slice is tested against the cases outside it, not against all: those would hold the slice itself.
     all_k, all_n, _ = share(np.ones(len(said), dtype=bool))
     found = []
-    for column, told in _case_columns(said, by or {}).items():
+    for column, told in case_columns(said, by or {}).items():
         values = np.array(told, dtype=object)
         for value in sorted(set(told)):
             k, n, cost = share(values == value)
@@ -138,7 +138,7 @@ def _source_file(source: str) -> str:
     return file if mark and page.isdigit() else source
 
 
-def _case_columns(said: Decisions, by: Mapping[str, Sequence[Any] | NDArray[Any]]) -> dict[str, list[str]]:
+def case_columns(said: Decisions, by: Mapping[str, Sequence[Any] | NDArray[Any]]) -> dict[str, list[str]]:
     """Column -> value of every case; columns that say nothing of any case are left out."""
     cases = said.trace.cases
     own: dict[str, list[str]] = {

@@ -5,16 +5,22 @@ from __future__ import annotations
 import logging
 import math
 import os
-import re
 import shlex
+import shutil
+import sqlite3
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, unquote
 
+from raglab.canonical import canonical_json
 from raglab.metrics import RATES
+from raglab.replay import sweep
 from raglab.store.files import Where, csv_text, input_error, make_folder, shown_value, write_text
 
 if TYPE_CHECKING:
@@ -23,12 +29,19 @@ if TYPE_CHECKING:
     from raglab.lab.study import TuneResult
 
 COST = "expected_cost"
+FOLDER = "mlruns"
 DATABASE = "mlflow.db"
-MOST_NESTED = 20
+ARTIFACTS = "artifacts"
+VARIABLE = "MLFLOW_TRACKING_URI"
+PORT = 5000
+QUIET = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}  # two processes, not nine
 _SQLITE = b"SQLite format 3\x00"  # how such a file begins
 _PARAMETER_LENGTH = 500
-_METRIC_NAME = re.compile(r"[^\w\-./ :]")  # what MLflow does not allow in one
+_NAME_LENGTH = 60  # of the corpus and of the goal in a run's name
+_STEPS = 500  # of a curve
 _STORES = ("mlflow", "sqlalchemy", "alembic", "sqlite3")
+_PLACES = (("experiments", "artifact_location"), ("runs", "artifact_uri"), ("logged_models", "artifact_location"))
+_ENDS = ("", "_low", "_high")
 _ADVANTAGE = ("estimate", "low", "high", "probability")
 
 
@@ -41,56 +54,77 @@ class TrackedRun(NamedTuple):
 
     @property
     def command(self) -> str:
-        """Shell command that serves the store on this machine only."""
-        return (
-            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_DISABLE_TELEMETRY=true "
-            f"mlflow ui --host 127.0.0.1 --port 5000 --backend-store-uri {shlex.quote(self.tracking_uri)}"
-        )
+        """Shell command that serves the store on this machine only; empty where a server has it."""
+        if _is_server(self.tracking_uri):
+            return ""
+        program = "mlflow" if shutil.which("mlflow") else Path(sys.executable).with_name("mlflow").as_posix()
+        settings = (f"{name}={value}" for name, value in QUIET.items())
+        return shlex.join([*settings, program, *_served(self.tracking_uri, PORT)])
 
     @property
     def link(self) -> str:
         """Page of the runs, once it is served."""
-        return f"http://127.0.0.1:5000/#/experiments/{self.experiment_id}/runs"
+        server = self.tracking_uri.rstrip("/") if _is_server(self.tracking_uri) else f"http://127.0.0.1:{PORT}"
+        return f"{server}/#/experiments/{self.experiment_id}/runs"
 
 
-def track(result: TuneResult, folder: str | Path = "mlruns", *, report: str | Path | None = None) -> TrackedRun:
+class TrackedData(NamedTuple):
+    """What a study was made of: name of the corpus, id of the whole trace, cases by split."""
+
+    name: str
+    trace: str
+    splits: Mapping[str, int]
+
+
+def track(
+    result: TuneResult,
+    folder: str | Path | None = None,
+    *,
+    report: str | Path | None = None,
+    files: Sequence[str | Path] = (),
+) -> TrackedRun:
     """Log a study as one MLflow run.
 
-    Parameters (settings, what was selected, the tuned policy), metrics (rates and expected cost of every policy, cost
-    of what was selected in sample, cross-validated and judged, its advantage over the best free policy, lowest
-    expected cost by trial), tags (policy_id, trace fingerprint, selected), tables (trials as Parquet; candidates and
-    comparison as CSV), the policies as YAML, and the report with its figures where there is one. The best of the
-    Pareto front become nested runs, at most twenty.
+    Its dataset is the trace, by id and splits. Metrics: `best_cost` by trial, expected cost, rates and advantage of the
+    tuned policy on the judged cases, with their intervals. Parameters, tags (policy_id, trace_fingerprint, selected),
+    tables (trials as Parquet; candidates and comparison as CSV), policies as YAML, and the report with its figures
+    where there is one. Each policy of the comparison is a nested run with the same metrics.
 
     Args:
-      folder: holds the database and the artifacts; made where it is not there. Artifacts are found by absolute path:
-        a moved folder loses them.
-      report: HTML file whose page and figures are logged too.
+      folder: holds the database and the artifacts; made where it is not there. A folder that was moved or copied is
+        its own: artifacts go into it and are found in it. Where not given: the store that MLFLOW_TRACKING_URI names,
+        such as a server, else `mlruns`.
+      report: HTML file whose page and figures are logged too. files: more to be logged.
     """
+    corpus, trace = str(result.tuned_on.meta.get("corpus")), str(result.settings["trace"])
     tags = {
         "policy_id": result.policy.policy_id,
         "incumbent_id": result.incumbent.policy_id,
-        "trace_fingerprint": result.tuned_on.fingerprint,
-        "corpus": str(result.tuned_on.meta.get("corpus")),
+        "trace_fingerprint": trace,
+        "corpus": corpus,
         "selected": result.selected,
+        "mlflow.note.content": result.notes[0],
     }
-    name = f"{result.tuned_on.meta.get('corpus')} {result.settings['sampler']} {result.settings['trials']}"
     parameters = {
         **_plain_settings(result.settings),
         "selected": result.selected,
         **{f"tuned.{path}": value for path, value in result.policy.manifest.items()},
     }
-    series = _metrics(result)
-    with _open_run(name, "tune", folder, tags) as run:
-        run.log(parameters, series)
+    judged = _judged_rows(result)
+    of = {"all": len(result.judged_on)}
+    if result.judged_on is not result.tuned_on:
+        of = {"tune": len(result.tuned_on), "report": len(result.judged_on)}
+    limits = ", ".join(f"{name} {limit:g}" for name, limit in result.goal.targets.items())
+    name = f"{corpus[:_NAME_LENGTH]}: {limits[:_NAME_LENGTH] or 'least cost'}: {result.policy.policy_id}"
+    with _open_run(name, "tune", folder, tags, TrackedData(corpus, trace, of)) as run:
+        run.log(parameters, [*_policy_metrics(judged["tuned"]), *_study_metrics(result)])
         with tempfile.TemporaryDirectory() as scratch:
             _log_files(result, Path(scratch))
             run.client.log_artifacts(run.id, scratch)
-        if report is not None:
-            _report(run.client, run.id, Path(report))
-        front = result.pareto.sort_values(["feasible", COST], ascending=[False, True], kind="stable").head(MOST_NESTED)
-        for row in front.to_dict("records"):
-            _log_child_run(run.client, run.experiment_id, run.id, row)
+        for file in (*([report] if report is not None else []), *files):
+            _log_page(run.client, run.id, Path(file))
+        for policy, row in judged.items():
+            run.log_nested(policy, _policy_metrics(row), {"policy_id": row["policy_id"]})
     return TrackedRun(run.id, run.experiment_id, run.uri)
 
 
@@ -100,18 +134,19 @@ def track_run(
     params: Mapping[str, Any],
     metrics: Sequence[tuple[str, float, int]],
     tables: Mapping[str, pd.DataFrame],
-    folder: str | Path = "mlruns",
+    folder: str | Path | None = None,
     *,
     tags: Mapping[str, str] | None = None,
     texts: Mapping[str, str] | None = None,
+    data: TrackedData | None = None,
 ) -> TrackedRun:
     """Log one MLflow run of any kind.
 
     Args:
       metrics: name, value and step of each; one that is not finite is left out. tables: name -> frame, logged as
-        Parquet. texts: file name -> its text.
+        Parquet. folder: as for `track`. texts: file name -> its text. data: what it was made of.
     """
-    with _open_run(name, experiment, folder, dict(tags or {})) as run:
+    with _open_run(name, experiment, folder, dict(tags or {}), data) as run:
         run.log(params, [one for one in metrics if math.isfinite(one[1])])
         with tempfile.TemporaryDirectory() as scratch:
             for table, frame in tables.items():
@@ -140,45 +175,140 @@ class _OpenRun(NamedTuple):
             part = [Metric(key, value, 0, step) for key, value, step in series[start : start + 1000]]
             self.client.log_batch(self.id, metrics=part)
 
+    def log_nested(self, name: str, metrics: Sequence[tuple[str, float, int]], tags: Mapping[str, str]) -> None:
+        """Log a finished run below this one."""
+        from mlflow.entities import Metric
+
+        run = self.client.create_run(self.experiment_id, tags={"mlflow.parentRunId": self.id, **tags}, run_name=name)
+        self.client.log_batch(run.info.run_id, metrics=[Metric(key, value, 0, step) for key, value, step in metrics])
+        self.client.set_terminated(run.info.run_id)
+
+    def log_data(self, data: TrackedData) -> None:
+        """Log what the run was made of as its dataset."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        whole = Dataset(
+            name=data.name,
+            digest=data.trace,
+            source_type="raglab trace",
+            source=canonical_json({"trace": data.trace}),
+            profile=canonical_json({"cases": sum(data.splits.values()), **data.splits}),
+        )
+        context = InputTag("mlflow.data.context", ", ".join(data.splits))
+        self.client.log_inputs(self.id, [DatasetInput(whole, [context])])
+
 
 @contextmanager
-def _open_run(name: str, experiment: str, folder: str | Path, tags: Mapping[str, str]) -> Iterator[_OpenRun]:
-    """A run of an experiment in a folder, both made where they are not there; failed unless its block ends well.
+def _open_run(
+    name: str, experiment: str, folder: str | Path | None, tags: Mapping[str, str], data: TrackedData | None
+) -> Iterator[_OpenRun]:
+    """A run of an experiment in a store, both made where they are not there; failed unless its block ends well.
 
     Raises:
-      InputError: the folder cannot be written, or the database in it is damaged.
+      InputError: the store cannot be written, or the database in it is damaged.
     """
-    with _refusals(Path(folder)):
-        yield from _run(name, experiment, folder, tags)
+    stated = None if folder is not None else os.environ.get(VARIABLE)
+    with _refusals(stated or str(folder or FOLDER)):
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # beside the JSON of a command
+        yield from _run(name, experiment, _store(folder), tags, data)
 
 
-def _run(name: str, experiment: str, folder: str | Path, tags: Mapping[str, str]) -> Iterator[_OpenRun]:
-    database = Path(folder).resolve() / DATABASE
+class _Store(NamedTuple):
+    """Where runs are kept: URI, and the folder of database and artifacts where it is one of ours."""
+
+    uri: str
+    root: Path | None
+
+
+def _store(folder: str | Path | None) -> _Store:
+    """The folder that is given, else what MLFLOW_TRACKING_URI names, else `mlruns`; its artifacts its own."""
+    if folder is None and (stated := os.environ.get(VARIABLE)):
+        return _Store(stated, None)
+    root = Path(FOLDER if folder is None else folder).resolve()
+    database = root / DATABASE
     if database.exists() and not (database.is_file() and _begins(database) == _SQLITE):
         rule = "the tracking database must be one of SQLite's, as MLflow makes it"
         raise input_error(Where(str(database)), rule, "move it away, or name another folder")
+    make_folder(root)
+    if database.exists():
+        _take_artifacts_home(database)
+    return _Store(f"sqlite:///{database.as_posix()}", root)
+
+
+def _take_artifacts_home(database: Path) -> None:
+    """Name the folder of a database wherever it names the one that it was made in.
+
+    MLflow keeps absolute places: without this a copied folder would write into the original, and a moved one lose all.
+    """
+    here = database.parent.as_uri()
+    with closing(sqlite3.connect(database)) as connection, connection:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if "experiments" not in tables:
+            return
+        rows = connection.execute("SELECT name, artifact_location FROM experiments").fetchall()
+        tails = ((str(place), f"/{ARTIFACTS}/{quote(name)}") for name, place in rows)
+        there = {
+            place.removesuffix(tail) for place, tail in tails if place.startswith("file:") and place.endswith(tail)
+        }
+        # What MLflow makes by itself is named by path, what we make by URI.
+        moved = [(before, here) for before in there - {here}]
+        moved += [(unquote(before.removeprefix("file://")), database.parent.as_posix()) for before, _ in moved]
+        for table, column in ((table, column) for table, column in _PLACES if table in tables):
+            change = f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?"  # noqa: S608 - of `_PLACES`
+            for before, now in moved:
+                connection.execute(change, (now, len(before) + 1, len(before) + 1, f"{before}/"))
+
+
+def _run(
+    name: str, experiment: str, store: _Store, tags: Mapping[str, str], data: TrackedData | None
+) -> Iterator[_OpenRun]:
     import mlflow
 
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    root = make_folder(Path(folder).resolve())
-    uri = f"sqlite:///{(root / DATABASE).as_posix()}"
-    client = mlflow.MlflowClient(tracking_uri=uri)
+    client = mlflow.MlflowClient(tracking_uri=store.uri)
     known = client.get_experiment_by_name(experiment)
-    place = (root / "artifacts" / experiment).as_uri()
+    place = None if store.root is None else (store.root / ARTIFACTS / experiment).as_uri()
     experiment_id = (
         known.experiment_id if known is not None else client.create_experiment(experiment, artifact_location=place)
     )
     run = client.create_run(experiment_id, tags=dict(tags), run_name=name)
+    opened = _OpenRun(client, run.info.run_id, experiment_id, store.uri)
     ended = "FAILED"
     try:
-        yield _OpenRun(client, run.info.run_id, experiment_id, uri)
+        if data is not None:
+            opened.log_data(data)
+        yield opened
         ended = "FINISHED"
     finally:
         client.set_terminated(run.info.run_id, ended)
 
 
+def serve(folder: str | Path | None = None, port: int = PORT) -> int:
+    """Show the runs of a store in MLflow's page on this machine only, until it is interrupted; exit code of MLflow.
+
+    Args:
+      folder: as for `track`. A server that MLFLOW_TRACKING_URI names is shown already: nothing is started.
+    """
+    store = _store(folder)
+    if _is_server(store.uri):
+        return 0
+    command = [sys.executable, "-m", "mlflow", *_served(store.uri, port)]
+    with suppress(KeyboardInterrupt):  # how it is ended
+        return subprocess.run(command, env=os.environ | QUIET, check=False).returncode  # noqa: S603 - MLflow itself
+    return 0
+
+
+def _served(uri: str, port: int) -> list[str]:
+    """Arguments of `mlflow` that serve a store on this machine only."""
+    return ["ui", "--host", "127.0.0.1", "--port", str(port), "--workers", "1", "--backend-store-uri", uri]
+
+
+def _is_server(uri: str) -> bool:
+    return uri.startswith(("http://", "https://"))
+
+
 @contextmanager
-def _refusals(folder: Path) -> Iterator[None]:
+def _refusals(place: str) -> Iterator[None]:
     """What the store of the runs says, each library in types of its own, as one line; its own log stays still."""
     import mlflow.tracking  # noqa: F401 - which sets the level of its log
 
@@ -193,9 +323,9 @@ def _refusals(folder: Path) -> Iterator[None]:
             cause = cause.__cause__
         if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in _STORES:
             raise
-        rule = "the folder of the runs must be writable and its database whole"
+        rule = "the store of the runs must be there and writable, its database whole"
         remedy = f"make room, take a damaged {DATABASE} away, or choose another folder; the result itself is not lost"
-        raise input_error(Where(str(folder)), rule, remedy, shown_value(str(cause))) from error
+        raise input_error(Where(place), rule, remedy, shown_value(str(cause))) from error
     finally:
         log.setLevel(level)
 
@@ -209,22 +339,32 @@ def _plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key != "space"}
 
 
-def _metrics(result: TuneResult) -> list[tuple[str, float, int]]:
-    series = [
-        (f"{_METRIC_NAME.sub('', row['policy'])}.{name}", float(row[name]), 0)
-        for row in result.comparison.to_dict("records")
-        for name in (*RATES, COST)
-        if row[name] == row[name]
-    ]
+def _judged_rows(result: TuneResult) -> dict[str, dict[str, Any]]:
+    """Rates and expected cost of every policy of a study on the judged cases, by the policy's name."""
+    table = sweep(result.judged_on, list(result.policies.values()), result.settings["arm"], costs=result.goal.costs)
+    rows = ({str(key): value for key, value in row.items()} for row in table.to_dict("records"))
+    return dict(zip(result.policies, rows, strict=True))
+
+
+def _policy_metrics(row: Mapping[str, Any]) -> list[tuple[str, float, int]]:
+    """Expected cost and rates of a policy with their intervals; what is not finite is left out.
+
+    Rates stand in a group of their own, which MLflow folds, so that its charts begin with the cost and the curve.
+    """
+    names = {COST: "cost", **{name: f"judged/{name}" for name in RATES}}
+    found = ((f"{short}{end}", float(row[f"{name}{end}"]), 0) for name, short in names.items() for end in _ENDS)
+    return [one for one in found if math.isfinite(one[1])]
+
+
+def _study_metrics(result: TuneResult) -> list[tuple[str, float, int]]:
+    """Held-out cost of what was selected, its advantage, and the lowest expected cost by trial."""
     chosen: Any = result.costs.loc[result.selected]
-    series += [(f"selected.{name}", float(chosen[name]), 0) for name in ("in_sample", "cross_validated", "report")]
-    gain = result.advantage
-    series += [(f"advantage.{name}", float(getattr(gain, name)), 0) for name in _ADVANTAGE]
-    series = [one for one in series if math.isfinite(one[1])]
+    series = [(f"selected/{name}_cost", float(chosen[name]), 0) for name in ("in_sample", "cross_validated")]
+    series += [(f"advantage/{name}", float(getattr(result.advantage, name)), 0) for name in _ADVANTAGE]
     best = _best_costs(result.trials)
-    step = max(1, len(best) // 500)
-    series += [(f"best_{COST}", value, number) for number, value in list(enumerate(best))[::step]]
-    return series
+    last, step = len(best) - 1, max(1, len(best) // _STEPS)
+    series += [("best_cost", value, at) for at, value in enumerate(best) if at % step == 0 or at == last]
+    return [one for one in series if math.isfinite(one[1])]
 
 
 def _best_costs(trials: pd.DataFrame) -> list[float]:
@@ -236,33 +376,20 @@ def _best_costs(trials: pd.DataFrame) -> list[float]:
 def _log_files(result: TuneResult, folder: Path) -> None:
     result.trials.to_parquet(folder / "trials.parquet", index=False)
     result.pareto.to_parquet(folder / "pareto.parquet", index=False)
-    tables = {"plateaus": result.plateaus, "comparison": result.comparison, "candidates": result.costs.reset_index()}
+    tables = {"plateaus": result.plateaus, "comparison": result.judged, "candidates": result.costs.reset_index()}
     for name, table in tables.items():
         write_text(csv_text(table), folder / f"{name}.csv")
     for name, policy in (("tuned", result.policy), ("defaults", result.incumbent)):
         policy.save(folder / f"{name}.yaml")
+    write_text(result.cockpit(), folder / "cockpit.html")
 
 
-def _report(client: Any, run_id: str, page: Path) -> None:  # noqa: ANN401 - an MLflow client
+def _log_page(client: Any, run_id: str, page: Path) -> None:  # noqa: ANN401 - an MLflow client
+    """Log a file, and the figures beside it where it is a report."""
     client.log_artifact(run_id, str(page))
     figures = page.with_name(f"{page.stem}_figures")
     if figures.is_dir():
         client.log_artifacts(run_id, str(figures), "figures")
-
-
-def _log_child_run(client: Any, experiment_id: str, parent: str, row: Mapping[Any, Any]) -> None:  # noqa: ANN401 - an MLflow client
-    from mlflow.entities import Metric, Param, RunTag
-
-    run = client.create_run(experiment_id, tags={"mlflow.parentRunId": parent}, run_name=f"trial {row['number']}")
-    values = {key: value for key, value in row.items() if "." in key}
-    scores = {key: float(row[key]) for key in (*RATES, COST) if row[key] == row[key]}
-    client.log_batch(
-        run.info.run_id,
-        metrics=[Metric(key, value, 0, 0) for key, value in scores.items()],
-        params=[Param(key, str(value)) for key, value in values.items()],
-        tags=[RunTag("policy_id", row["policy_id"])],
-    )
-    client.set_terminated(run.info.run_id)
 
 
 def rate_table(result: TuneResult) -> pd.DataFrame:
@@ -275,7 +402,7 @@ def rate_table(result: TuneResult) -> pd.DataFrame:
             return "- (0 of 0)"
         return f"{row[name]:.3f} [{row[f'{name}_low']:.2f}, {row[f'{name}_high']:.2f}] {k}/{n}"
 
-    rows = result.comparison.to_dict("records")
+    rows = result.judged.to_dict("records")
     return pd.DataFrame(
         [
             {

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from raglab.decision.decisions import Check, Decisions, checks, decision_reason
+from raglab.decision.checks import Check
+from raglab.decision.decisions import Decisions, checks, decision_reason
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.store.frames import Score, frame_trace, warn_of_gates_off

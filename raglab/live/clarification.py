@@ -29,7 +29,7 @@ from raglab.audit.explanation import Explanation
 from raglab.audit.explanation import explain_request as explained
 from raglab.audit.log import DefaultUse
 from raglab.canonical import digest
-from raglab.decision.decisions import Check
+from raglab.decision.checks import Check
 from raglab.default_learner import (
     ClarificationDefault,
     ClarificationRequest,

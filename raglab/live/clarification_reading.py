@@ -16,7 +16,7 @@ from raglab.answering.narrowed_questions import NarrowedRequest, narrow_request,
 from raglab.answering.question_parsing import asks_for
 from raglab.answering.question_vocabulary import Failure, ParsedQuestion, first_entry
 from raglab.answering.quoted_replies import quote_reply
-from raglab.decision.decisions import Check, answer_checks
+from raglab.decision.checks import Check, answer_checks
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import STORED, used_signals
 from raglab.default_learner import document_roles

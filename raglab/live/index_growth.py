@@ -61,7 +61,6 @@ def add_documents(
     replace: bool = False,
     follow_links: bool = False,
     cache: EmbeddingCache | Literal["default"] | None = "default",
-    progress: bool = False,
 ) -> IndexChange:
     """Add documents to the index in a folder; those that it holds as they are change nothing.
 
@@ -72,7 +71,7 @@ def add_documents(
     Args:
       place: folder of the index. documents: what `load_documents` takes. replace: whether a document with the source of
         one that is there takes its place. follow_links: whether links inside a folder of documents are followed. cache:
-        from which embeddings are copied where it has them. progress: whether a bar counts the texts that are encoded.
+        from which embeddings are copied where it has them.
 
     Raises:
       InputError: no index there, one that cannot be written, or documents that cannot be read.
@@ -84,7 +83,7 @@ def add_documents(
     def embed_some(sources: Collection[str], index: Index) -> None:
         chunks = tuple(chunk for chunk in new.chunks if chunk.source in sources)
         some = Corpus(index.corpus.name, chunks, new.pictures)
-        embed_corpus(some, Path(place), index.settings, behind, progress=progress)
+        embed_corpus(some, Path(place), index.settings, behind)
 
     return _change_index(Path(place), lambda index: _with_documents(index, new, replace=replace), embed_some)
 
@@ -103,11 +102,9 @@ def remove_documents(place: str | Path, names: str | Sequence[str]) -> IndexChan
     return _change_index(Path(place), lambda index: _without_documents(index, named))
 
 
-def embed_corpus(
-    corpus: Corpus, place: Path, wanted: RetrievalSettings, behind: EmbeddingCache | None, *, progress: bool
-) -> None:
+def embed_corpus(corpus: Corpus, place: Path, wanted: RetrievalSettings, behind: EmbeddingCache | None) -> None:
     """Fill the embeddings of a folder with those of a corpus, and say what of it is in none."""
-    ready = retriever(corpus, wanted, EmbeddingCache(place / EMBEDDINGS, behind), progress=progress)
+    ready = retriever(corpus, wanted, EmbeddingCache(place / EMBEDDINGS, behind))
     warn_of_cut_chunks(ready)
     warn_of_pictures(ready, wanted)
 

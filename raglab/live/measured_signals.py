@@ -22,7 +22,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from raglab.blobs import Blobs, cache_folder, own_secret
 from raglab.canonical import canonical_json, digest
@@ -31,6 +30,7 @@ from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
 from raglab.live.signal_functions import ANSWER_COLUMNS, HIT_COLUMNS, SignalFunction, signal_function
 from raglab.policy import PolicyData, Structure
+from raglab.progress import progress
 from raglab.signals import LONGEST_TEXT, NAMES, declaration
 from raglab.store.traces import Trace
 from raglab.values import Answers, Latency, TraceData
@@ -222,7 +222,6 @@ def add_signals(
     arms: Sequence[str] | None = None,
     policy: PolicyData | None = None,
     cache: str | Path | None = None,
-    progress: bool = False,
 ) -> Trace:
     """Trace with the columns of signal functions: of every case, arm and depth, NaN where there is nothing to measure.
 
@@ -237,13 +236,12 @@ def add_signals(
       arms: those that are measured; all. The others are NaN.
       policy: whose `chosen` section says which answer is the one to all hits of a case; the published defaults.
       cache: file of the finished values; `signals.sqlite` of the user's cache folder.
-      progress: whether a bar counts the rows.
 
     Raises:
       ValueError: no such signal or arm, one twice, answers that the trace lacks; a function that raised, or a value
         that is none: names signal and case. Nothing is added then.
 
-    Example: `raglab.add_signals(trace, ["judge"], progress=True).signal("judge")`
+    Example: `raglab.add_signals(trace, ["judge"]).signal("judge")`
     """
     given = [signals] if isinstance(signals, str | SignalFunction) else signals
     functions = [signal_function(one) for one in given]
@@ -257,7 +255,7 @@ def add_signals(
             rows = signal_rows(trace, function, numbers, structure, trace.answers)
             _check_rows(function, rows)
             whose = [f"case {trace.cases[places[0][0]].id!r}" for places in rows.places.values()]
-            known = _fill(function, rows, whose, store, progress=progress)
+            known = _fill(function, rows, whose, store)
             out = _with_column(out, function, rows, known)
     return out
 
@@ -287,26 +285,21 @@ def _check_rows(function: SignalFunction, rows: SignalRows) -> None:
         raise ValueError(msg)
 
 
-def _fill(
-    function: SignalFunction, rows: SignalRows, whose: Sequence[str], store: Blobs, *, progress: bool
-) -> dict[str, Measured]:
+def _fill(function: SignalFunction, rows: SignalRows, whose: Sequence[str], store: Blobs) -> dict[str, Measured]:
     """Values of all rows by key: from the store, else measured batch by batch and kept there."""
     stored = store.get(list(rows.cells))
     known = {key: Measured(*_PACKED.unpack(raw)) for key, raw in stored.items() if len(raw) == _PACKED.size}
     names = dict(zip(rows.cells, whose, strict=True))
     left = [key for key in rows.cells if key not in known]
-    bar = tqdm(total=len(rows.cells), initial=len(known), desc=function.name, unit="row", disable=not progress)
-    with bar:
-        for start in range(0, len(left), function.batch):
-            keys = left[start : start + function.batch]
-            begin = perf_counter()
-            found = measure(function, [rows.cells[key] for key in keys], [names[key] for key in keys])
-            ms = 1e3 * (perf_counter() - begin) / len(keys)
-            fresh = {key: Measured(float(value), ms) for key, value in zip(keys, found, strict=True)}
-            # What is missing is asked for again the next time: a server may have been down, or a budget spent.
-            store.put({key: _PACKED.pack(*one) for key, one in fresh.items() if not isnan(one.value)})
-            known |= fresh
-            bar.update(len(keys))
+    batches = [left[start : start + function.batch] for start in range(0, len(left), function.batch)]
+    for keys in progress(batches, function.name, "row", size=len, total=len(rows.cells), done=len(known)):
+        begin = perf_counter()
+        found = measure(function, [rows.cells[key] for key in keys], [names[key] for key in keys])
+        ms = 1e3 * (perf_counter() - begin) / len(keys)
+        fresh = {key: Measured(float(value), ms) for key, value in zip(keys, found, strict=True)}
+        # What is missing is asked for again the next time: a server may have been down, or a budget spent.
+        store.put({key: _PACKED.pack(*one) for key, one in fresh.items() if not isnan(one.value)})
+        known |= fresh
     return known
 
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from raglab.answering.task_answers import TaskAnswers
 from raglab.audit.log import check_from_json, check_to_json
 from raglab.decision import chain
-from raglab.decision.decisions import Decisions, answer_checks
+from raglab.decision.checks import answer_checks
+from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import add_answers, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, calibrate_confidence
 from raglab.decision.signal_values import ANSWERED, STORED, Columns, used_signals

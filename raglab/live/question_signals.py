@@ -14,13 +14,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
 from raglab.answering.missing_fields import failures
 from raglab.answering.question_parsing import parse
 from raglab.answering.question_vocabulary import BY_RULES, ParsedQuestion, Vocabulary, build_vocabulary
 from raglab.decision.signal_values import STORED, Columns, arm_order
 from raglab.packs import Pack
+from raglab.progress import progress
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, TraceData
 
@@ -72,18 +72,17 @@ class DocumentReader:
         return Gaps(len(lacking), len(lacking[0].candidates) if lacking else 0)
 
 
-def parsed_signals(trace: TraceData, reader: DocumentReader, *, progress: bool = False) -> Columns:
+def parsed_signals(trace: TraceData, reader: DocumentReader) -> Columns:
     """Signals of `signals.PARSED` for every case, arm and depth, by name, [Q, A, D]; NaN of the hits where none are.
 
     Args:
-      trace: cases and hits, with the chunks that its hits number. reader: of the corpus they were found in. progress:
-        whether a bar counts the cases.
+      trace: cases and hits, with the chunks that its hits number. reader: of the corpus they were found in.
 
     Source: rules S2.15, S5.1.
     """
     first = _first_sources(trace)
     columns = {name: np.full(trace.hits.chunk.shape[:3], np.nan) for name in STORED}
-    for row, case in enumerate(tqdm(trace.cases, desc="parse", unit="case", disable=not progress)):
+    for row, case in enumerate(progress(trace.cases, "parse", "case")):
         parsed = reader.parsed(case)
         columns["empty_slots"][row] = len(parsed.missing())
         known: dict[tuple[str, ...], Gaps] = {}  # arms and depths mostly find the same documents
@@ -117,12 +116,12 @@ def origin(pack: Pack) -> dict[str, dict[str, str | None]]:
     return {name: {"by": PARSER, "pack": pack.stored} for name in STORED}
 
 
-def with_parsed_signals(trace: Trace, reader: DocumentReader, *, progress: bool = False) -> Trace:
+def with_parsed_signals(trace: Trace, reader: DocumentReader) -> Trace:
     """The trace with the signals of the parser; the very same where it holds those of this parser and pack."""
     wanted: dict[str, Any] = origin(reader.pack)
     there = trace.meta.get("signals", {})
     if all(name in trace.signals and there.get(name) == wanted[name] for name in STORED):
         return trace
-    columns = parsed_signals(trace, reader, progress=progress)
+    columns = parsed_signals(trace, reader)
     meta = {**trace.meta, "signals": {**there, **wanted}}
     return dataclasses.replace(trace, columns={**trace.columns, **columns}, meta=meta)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from raglab import values
 from raglab.answering.hygiene import clean
@@ -18,10 +17,11 @@ from raglab.answering.support import Support
 from raglab.audit.log import DefaultUse
 from raglab.canonical import digest
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
-from raglab.decision.decisions import Check
+from raglab.decision.checks import Check
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, slot_sets
 from raglab.policy import PolicyData
+from raglab.progress import progress
 from raglab.replay import decide
 from raglab.retrieval.tables import TableIndex
 from raglab.store.traces import Trace
@@ -221,7 +221,6 @@ def record_answers(
     *,
     arms: Sequence[str] | None = None,
     decided_only: bool = False,
-    progress: bool = False,
 ) -> Trace:
     """Trace with an answer for every set of hits that a policy of this structure may choose, whatever its thresholds.
 
@@ -231,7 +230,6 @@ def record_answers(
     Args:
       policy: whose final_k, order and patterns say which sets there are. arms: those that are answered; all.
       decided_only: only the sets that this very policy chooses; for a generator that costs.
-      progress: whether a bar counts the answers.
 
     Raises:
       ValueError: an arm that the trace lacks.
@@ -241,7 +239,7 @@ def record_answers(
     keys = [key for arm in named for key in sets_of(trace, policy, arm)]
     # By question and hits alone: arms and depths that choose alike share an answer.
     known: dict[tuple[int, tuple[int, ...]], CheckedAnswer] = {}
-    for key in tqdm(keys, desc="answer", unit="set", disable=not progress):
+    for key in progress(keys, "answer", "set"):
         if (key.case, key.chunks) not in known:
             passages = [trace.chunks[number] for number in key.chunks]
             known[key.case, key.chunks] = check_answer(trace.cases[key.case].query, passages, generator, scorer)

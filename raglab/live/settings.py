@@ -384,6 +384,7 @@ def open_audit(place: str | Path | None = None) -> AuditLog:
 PROCESS_VARIABLES = {
     "RAGLAB_CACHE": "folder of the embeddings of every index, `raglab.retrieval.dense`",
     "RAGLAB_DOWNLOAD": "whether models may be fetched from the hub, `raglab.model_files`",
+    "RAGLAB_PROGRESS": "whether long loops are counted on the screen, `raglab.progress`",
     "RAGLAB_DEBUG": "the stack of what ends a command, `raglab.cli.door`",
 }
 _OURS = "RAGLAB_"

@@ -615,7 +615,6 @@ def build_index(
     *,
     arms: Sequence[str] = LIVE_ARMS,
     cache: EmbeddingCache | Literal["default"] | None = "default",
-    progress: bool = False,
     policy: Policy | None = None,
     download: bool = False,
     **settings: Any,  # noqa: ANN401 - fields of Settings
@@ -643,7 +642,7 @@ def build_index(
     behind = default_cache() if cache == "default" else cache
 
     def embed_stored(stored: Corpus) -> None:
-        embed_corpus(stored._replace(pictures=corpus.pictures), place, wanted, behind, progress=progress)
+        embed_corpus(stored._replace(pictures=corpus.pictures), place, wanted, behind)
 
     pack = None if policy is None else load_pack(policy.pack).stored
     return write_index(corpus, place, wanted, pack, embed_stored)

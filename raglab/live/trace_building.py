@@ -16,7 +16,6 @@ from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from raglab import policy as policies
 from raglab import resolver
@@ -27,6 +26,7 @@ from raglab.model_files import find_model, pinned_name, reads_pictures
 from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
 from raglab.packs import GENERIC, Pack
 from raglab.patterns import Patterns, pattern_hits
+from raglab.progress import progress
 from raglab.retrieval.arms import STAGES, DepthHits, Rewriter, Sizes, Strategy, depths, rm3
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed, embed_pictures
 from raglab.retrieval.entity_graph import entity_graph
@@ -38,6 +38,7 @@ from raglab.store.loaders import hash_cases, hash_corpus
 from raglab.store.pictures import picture_digest, stored_pixels
 from raglab.store.policies import load_pack
 from raglab.store.traces import Trace, TraceError
+from raglab.text import BITS
 from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency
 
 LATE_INTERACTION = "late-interaction"
@@ -178,7 +179,6 @@ def retriever(
     cache: EmbeddingCache | None,
     *,
     rewriter: Rewriter | None = None,
-    progress: bool = False,
     pack: Pack = GENERIC,
     like: Retriever | None = None,
 ) -> Retriever:
@@ -201,10 +201,9 @@ def retriever(
         strict,
         kind=wanted.index,
         tokens=wanted.needs_tokens,
-        progress=progress,
         graph=entity_graph(corpus.chunks) if wanted.needs("graph") else None,
         tables=tables,
-        pictures=_picture_vectors(corpus, encoder, cache, progress=progress),
+        pictures=_picture_vectors(corpus, encoder, cache),
     )
     # Only what an arm asks for is made: RM3 reads the whole corpus, a cross-encoder is a model of its own.
     if wanted.rewrites and rewriter is None:
@@ -228,9 +227,7 @@ def retriever(
     )
 
 
-def _picture_vectors(
-    corpus: Corpus, encoder: Encoder, cache: EmbeddingCache | None, *, progress: bool
-) -> PictureVectors | None:
+def _picture_vectors(corpus: Corpus, encoder: Encoder, cache: EmbeddingCache | None) -> PictureVectors | None:
     """Embeddings of the chunks that are pictures; None where there are none, or the encoder reads none."""
     digests = {i: digest for i, chunk in enumerate(corpus.chunks) if (digest := picture_digest(chunk)) is not None}
     if not digests or not encoder.reads_pictures:
@@ -244,7 +241,7 @@ def _picture_vectors(
             raise input_error(Where(chunk.source), rule, remedy, "its words alone")
         return stored_pixels(Path(corpus.pictures[chunk.chunk_id]), digest)
 
-    vectors = embed_pictures(encoder, list(digests.values()), read, cache, progress=progress)
+    vectors = embed_pictures(encoder, list(digests.values()), read, cache)
     return PictureVectors(np.array(list(digests), dtype=np.int64), vectors)
 
 
@@ -342,7 +339,6 @@ def build_trace(
     policy: policies.PolicyData | None = None,
     cache: EmbeddingCache | Literal["default"] | None = "default",
     batch_size: int = 256,
-    progress: bool = False,
     command: str | None = None,
     rewriter: Rewriter | None = None,
     download: bool = False,
@@ -362,21 +358,24 @@ def build_trace(
         tables: its hash is stored, and a policy of another is refused.
       cache: of embeddings, by content.
       batch_size: cases a batch, at least 1.
-      progress: whether bars count batches and texts.
       command: named in errors as the way to build it.
       rewriter: of questions, for the arm `iterative` and for depths after the first; None is RM3.
       download: whether models that are not on this machine may be fetched from the hub; see `raglab.model_files`.
       settings: fields of `RetrievalSettings`.
 
     Raises:
-      ValueError: an unknown setting or arm, batch_size below 1, no cases, no chunks, or a case that names a document
-        there is none of.
+      ValueError: an unknown setting or arm, batch_size below 1, no cases, no chunks; or a case whose id another has,
+        that names a document or expects a source there is none of, or that expects more than 64 sources.
+
+    Warns:
+      UserWarning: among the sources of which a case needs one are some that the corpus has not.
 
     Source: rules S0.6, S1.1 to S1.4, S2.9, S3.6.
     """
     wanted = check_settings(settings)
     _check(corpus, cases, batch_size)
     # A document that is not there stops the build before anything is encoded.
+    check_expected_sources(corpus.chunks, cases)
     names = [f"case {case.id!r}" for case in cases]
     allowed = question_scopes(corpus.chunks, [case.selected_sources for case in cases], names)
     wanted = wanted.pinned(download=download)
@@ -388,14 +387,14 @@ def build_trace(
     reader = DocumentReader(tuple(corpus.chunks), pack)
     known = _existing(place, meta)
     if known is not None:
-        return _completed(known, reader, place, progress=progress)
+        return _completed(known, reader, place)
     store = default_cache() if cache == "default" else cache
     parts = None if place is None else place.with_name(f"{place.name}.{meta['fingerprint']}.parts")
 
     @functools.cache
     def made_ready() -> Retriever:
         """Return models and indexes; loaded by the first batch that is not there yet, or not at all."""
-        ready = retriever(corpus, wanted, store, rewriter=rewriter, progress=progress, pack=pack)
+        ready = retriever(corpus, wanted, store, rewriter=rewriter, pack=pack)
         warn_of_cut_chunks(ready)
         warn_of_pictures(ready, wanted)
         _write_vectors(parts, ready.indexes.vectors)
@@ -405,14 +404,14 @@ def build_trace(
         return _batch(made_ready(), wanted, [case.query for case in cases[rows]], allowed[rows])
 
     # One case after the other within a batch, so that its size changes no bit of what is measured.
-    starts = tqdm(range(0, len(cases), batch_size), desc="retrieve", unit="batch", disable=not progress)
+    starts = progress(range(0, len(cases), batch_size), "retrieve", "batch")
     slices = (slice(start, min(start + batch_size, len(cases))) for start in starts)
     whole = _join_batches([_resume_batch(parts, rows, functools.partial(one_batch, rows)) for rows in slices])
     vectors = _read_vectors(parts)
     vectors = made_ready().indexes.vectors if vectors is None else vectors
     patterns = (policy or policies.PolicyData.from_mapping()).pattern_lists
     bare = _trace_of_hits(universe(corpus, wanted), vectors, cases, wanted, whole, patterns, meta)
-    trace = with_parsed_signals(bare, reader, progress=progress)
+    trace = with_parsed_signals(bare, reader)
     # The parts go only after the trace stands whole in their place.
     if place is not None:
         trace.save(place)
@@ -429,6 +428,58 @@ def _check(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
     if batch_size < 1:
         msg = f"batch_size must be at least 1, got {batch_size}; 256 suits most machines."
         raise ValueError(msg)
+    seen: dict[str, int] = {}
+    for number, case in enumerate(cases):
+        if seen.setdefault(case.id, number) != number:
+            came = f"{case.id!r} at position {number} again (first at {seen[case.id]})"
+            msg = f"cases must have different ids, got {came}; rename or remove one."
+            raise ValueError(msg)
+
+
+def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> None:
+    """Tell of cases that no hits can make right, since the corpus has not what they expect (rules S6.1, S6.3).
+
+    Of a part of a corpus that is so of some, which a warning counts; where it is so of all, the corpus is another one.
+    A case labelled `refuse` has no sources to be right about.
+
+    Raises:
+      ValueError: a case expects more than 64 sources, or of every case that expects any the corpus has not one that
+        must be there, or none of those of which one is enough.
+    """
+    there = {name for chunk in chunks for name in (chunk.file_name, chunk.shown)}
+    wrong: list[tuple[Case, str]] = []
+    partly: list[tuple[Case, str]] = []
+    n_expecting = 0
+    for case in cases:
+        n = len({*case.expect_sources, *case.expect_sources_any})
+        if n > BITS:  # they become the bits of one number when a trace is judged
+            msg = f"a case may expect at most {BITS} sources, got {n} in case {case.id!r}; keep those that decide."
+            raise ValueError(msg)
+        if case.expect_status == "refuse":
+            continue
+        n_expecting += n > 0
+        missing = [source for source in case.expect_sources if source not in there]
+        absent = [source for source in case.expect_sources_any if source not in there]
+        if missing or (absent and len(absent) == len(case.expect_sources_any)):
+            wrong.append((case, [*missing, *absent][0]))
+        elif absent:
+            partly.append((case, absent[0]))
+    if wrong:
+        case, source = wrong[0]
+        which = f"got {source[:80]!r} in case {case.id!r}, one of {len(wrong)} such cases"
+        remedy = "correct the name, or load the corpus that the cases were written for"
+        told = f"expected sources must be in the corpus, as file or file#page, {which}"
+        if len(wrong) == n_expecting:
+            msg = f"{told}; {remedy}."
+            raise ValueError(msg)
+        warnings.warn(f"{told}: no hits can make them right; {remedy}.", stacklevel=3)
+    if partly:
+        case, source = partly[0]
+        warnings.warn(
+            f"{len(partly)} of {len(cases)} cases name sources that the corpus has not among those of which one is "
+            f"enough, the first {source[:80]!r} in case {case.id!r}: they count as not found.",
+            stacklevel=3,
+        )
 
 
 def _batch(
@@ -500,9 +551,9 @@ def _existing(place: Path | None, meta: Mapping[str, Any]) -> Trace | None:
     return known if there else None
 
 
-def _completed(known: Trace, reader: DocumentReader, place: Path | None, *, progress: bool) -> Trace:
+def _completed(known: Trace, reader: DocumentReader, place: Path | None) -> Trace:
     """A trace of an earlier version with the signals of the parser, which need no retrieval; kept in its place."""
-    trace = with_parsed_signals(known, reader, progress=progress)
+    trace = with_parsed_signals(known, reader)
     if place is not None and trace is not known:
         trace.save(place)
     return trace

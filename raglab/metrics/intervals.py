@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from raglab.values import Floats, Ints
 
+AT_MOST = 2**26  # of two counts up to it, one number holds both exactly
+
 
 class Interval(NamedTuple):
     """Ends of a confidence interval, each with the shape of its rate."""
@@ -57,10 +59,34 @@ def clopper_pearson(k: Ints, n: Ints, level: float = 0.95) -> Interval:
     if np.any((hit < 0) | (hit > size)):
         msg = "k must be between 0 and n; check that both count the same cases."
         raise ValueError(msg)
+    # Counts of a sweep repeat, and an inverse costs a hundred times a look-up: each pair is computed once.
+    if (found := _distinct_pairs(hit, size)) is not None:
+        pairs, place = found
+        once = clopper_pearson(*pairs, level)
+        return Interval(np.take(once.low, place), np.take(once.high, place))
     tail = (1.0 - level) / 2.0
     low = np.where(hit > 0, betaincinv(np.maximum(hit, 1), size - hit + 1, tail), 0.0)
     high = np.where(hit < size, betaincinv(hit + 1, np.maximum(size - hit, 1), 1.0 - tail), 1.0)
     return Interval(np.where(size > 0, low, np.nan), np.where(size > 0, high, np.nan))
+
+
+def _distinct_pairs(
+    hit: NDArray[np.float64], size: NDArray[np.float64]
+) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], NDArray[np.intp]] | None:
+    """Pairs of counts that differ, and which of them each one is, [...]; None where none repeats."""
+    most = size.max(initial=0.0)
+    key = hit * (AT_MOST + 1) + size
+    if hit.size < 2 or not most <= AT_MOST or (key != np.trunc(key)).any():
+        return None
+    if size.min() == most and most < 4 * hit.size:  # of one size, a mark at each count costs less than sorting them
+        there = np.zeros(int(most) + 1, dtype=bool)
+        there[hit.astype(np.intp)] = True
+        counts = np.flatnonzero(there)
+        pairs, place = (counts, np.full(len(counts), int(most))), (there.cumsum() - 1)[hit.astype(np.intp)]
+    else:
+        keys, place = np.unique(key, return_inverse=True)
+        pairs = np.divmod(keys.astype(np.int64), AT_MOST + 1)
+    return (pairs, place) if len(pairs[0]) < hit.size else None
 
 
 class Stratum(NamedTuple):

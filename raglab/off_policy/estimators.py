@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from raglab.off_policy.logs import EvaluationRows, Floats, Log
+from raglab.progress import progress
 
 ESTIMATORS = ("replay", "ips", "clipped_ips", "snips", "dm", "dr", "switch_dr")
 NORMALISED = ("replay", "snips")  # divided by the sum of their weights
@@ -165,7 +166,9 @@ def bootstrap_values(
     table, rng = _poisson(), np.random.default_rng(seed)
     used = [estimator_weight(rows, name, settings) for name in names]
     total: Floats | float = 0.0
-    for part in _summands(rows, names, used, max(1, COUNTS_AT_ONCE // n_boot)):
+    size = max(1, COUNTS_AT_ONCE // n_boot)
+    counted = len(rows.weight) if rows.log.session is None else rows.log.sessions
+    for part in progress(_summands(rows, names, used, size), "resample", "round", size=len, total=counted):
         counts = table[rng.integers(0, 2**16, size=(n_boot, len(part)), dtype=np.uint16)]
         total = total + counts @ part
     values, first = [], 0

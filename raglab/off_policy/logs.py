@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.html_display import Fold, display, short
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -31,6 +33,31 @@ class Log(NamedTuple):
     names: tuple[str, ...]
     session: NDArray[np.int64] | None
     sessions: int
+
+    def __repr__(self) -> str:
+        sessions = "" if self.session is None else f" in {self.sessions:,} sessions"
+        rewards = f"mean reward {self.reward.mean():.4g}, least propensity {self.propensity.min():.3g}"
+        arms = f"{len(self.names)} arms: {short(', '.join(self.names))}"
+        return f"Log({len(self.arm):,} rounds{sessions}, {arms}; {rewards})"
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: rounds, mean reward and least propensity of every arm."""
+        n = np.bincount(self.arm, minlength=len(self.names))
+        summed = np.bincount(self.arm, weights=self.reward, minlength=len(self.names))
+        least = np.full(len(self.names), np.inf)
+        np.minimum.at(least, self.arm, self.propensity)
+        rows = (
+            (name, f"{k:,}", f"{total / k:.4g}" if k else "none", f"{low:.3g}" if k else "none")
+            for name, k, total, low in zip(self.names, n.tolist(), summed.tolist(), least.tolist(), strict=True)
+        )
+        facts = [
+            ("rounds", f"{len(self.arm):,}"),
+            ("sessions", "not stated" if self.session is None else f"{self.sessions:,}"),
+            ("mean reward", f"{self.reward.mean():.4g}"),
+            ("reward model", "from outside" if self.model else "none"),
+        ]
+        arms = Fold("arms", rows, len(self.names), ("arm", "rounds", "mean reward", "least propensity"), open=True)
+        return display("Log of rounds", facts, [arms])
 
 
 class EvaluationRows(NamedTuple):

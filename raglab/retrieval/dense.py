@@ -12,11 +12,11 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 import faiss
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from raglab.blobs import Blobs, cache_folder
 from raglab.canonical import digest
 from raglab.models import Encoding, Tokens
+from raglab.progress import progress
 
 Kind = Literal["flat", "hnsw", "ivf"]
 Vectors = NDArray[np.float32]
@@ -313,7 +313,6 @@ def embed(
     cache: EmbeddingCache | None,
     *,
     tokens: bool = False,
-    progress: bool = False,
 ) -> TextEmbeddings:
     """Embeddings of passages, from the cache where they are there.
 
@@ -325,24 +324,19 @@ def embed(
       texts: N texts; the same text may occur several times.
       cache: None encodes everything and keeps nothing.
       tokens: whether token embeddings are wanted too.
-      progress: whether a bar counts the texts that are encoded.
     """
     distinct = list(dict.fromkeys(texts))
     vectors = _read_cached(encoder, SENTENCE, distinct, cache)
     by_token = _read_cached(encoder, TOKENS, distinct, cache) if tokens else {}
     missing = [text for text in distinct if text not in vectors or (tokens and text not in by_token)]
     missing.sort(key=lambda text: (len(text), text))  # alike in length, so that little of a batch is padding
-    with tqdm(total=len(missing), desc="embed", unit="text", disable=not progress) as bar:
-        for some in _chunks(missing, CHUNK):
-            new_vectors, new_tokens = _encode_texts(encoder, some, tokens=tokens)
-            if cache is not None:
-                cache.put(
-                    _cache_keys(encoder.name, SENTENCE, new_vectors) | _cache_keys(encoder.name, TOKENS, new_tokens)
-                )
-            # What the cache held before stays: a text encoded anew for its tokens keeps its vector to the last bit.
-            for known, new in ((vectors, new_vectors), (by_token, new_tokens)):
-                known.update((text, array) for text, array in new.items() if text not in known)
-            bar.update(len(some))
+    for some in progress(_chunks(missing, CHUNK), "embed", "text", size=len, total=len(missing)):
+        new_vectors, new_tokens = _encode_texts(encoder, some, tokens=tokens)
+        if cache is not None:
+            cache.put(_cache_keys(encoder.name, SENTENCE, new_vectors) | _cache_keys(encoder.name, TOKENS, new_tokens))
+        # What the cache held before stays: a text encoded anew for its tokens keeps its vector to the last bit.
+        for known, new in ((vectors, new_vectors), (by_token, new_tokens)):
+            known.update((text, array) for text, array in new.items() if text not in known)
     stacked = np.concatenate([vectors[text] for text in texts]) if texts else np.empty((0, encoder.dim), np.float32)
     return TextEmbeddings(stacked, [by_token[text] for text in texts] if tokens else None)
 
@@ -352,8 +346,6 @@ def embed_pictures(
     digests: Sequence[str],
     read: Callable[[str], Any],
     cache: EmbeddingCache | None,
-    *,
-    progress: bool = False,
 ) -> NDArray[np.float32]:
     """Embeddings of pictures, [N, dim], L2-normalised, from the cache where they are there; see `embed`.
 
@@ -362,18 +354,15 @@ def embed_pictures(
       digests: SHA-256 of the N files.
       read: image of Pillow of a file, by its digest; asked for those alone that are encoded.
       cache: None encodes everything and keeps nothing.
-      progress: whether a bar counts the pictures that are encoded.
     """
     distinct = list(dict.fromkeys(digests))
     vectors = _read_cached(encoder, PICTURE, distinct, cache)
     missing = [digest for digest in distinct if digest not in vectors]
-    with tqdm(total=len(missing), desc="embed", unit="picture", disable=not progress) as bar:
-        for some in _chunks(missing, PICTURES):
-            new = dict(zip(some, encoder.pictures([read(digest) for digest in some])[:, None, :], strict=True))
-            if cache is not None:
-                cache.put(_cache_keys(encoder.name, PICTURE, new))
-            vectors |= new
-            bar.update(len(some))
+    for some in progress(_chunks(missing, PICTURES), "embed", "picture", size=len, total=len(missing)):
+        new = dict(zip(some, encoder.pictures([read(digest) for digest in some])[:, None, :], strict=True))
+        if cache is not None:
+            cache.put(_cache_keys(encoder.name, PICTURE, new))
+        vectors |= new
     return np.concatenate([np.empty((0, encoder.dim), np.float32), *(vectors[digest] for digest in digests)])
 
 

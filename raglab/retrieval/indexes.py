@@ -205,7 +205,6 @@ def build_indexes(
     *,
     kind: Kind = "flat",
     tokens: bool = True,
-    progress: bool = False,
     graph: EntityGraph | None = None,
     tables: TableIndex | None = None,
     pictures: PictureVectors | None = None,
@@ -220,7 +219,6 @@ def build_indexes(
       strict_signatures: with vendor and version.
       kind: of the dense index.
       tokens: whether token embeddings are kept, as late interaction needs them.
-      progress: whether bars count the texts that are encoded.
       graph: of entities and chunks.
       tables: of the chunks.
       pictures: embeddings of chunks that are found by their pixels and not by their text.
@@ -238,7 +236,7 @@ def build_indexes(
     shown = np.empty(0, np.int64) if pictures is None else pictures.at
     worded = np.setdiff1d(np.arange(len(texts)), shown).tolist()
     read = [texts[i] for i in worded]
-    whole = embed(encoder, read, cache, tokens=tokens, progress=progress)
+    whole = embed(encoder, read, cache, tokens=tokens)
     vectors = np.empty((len(texts), encoder.dim), np.float32)
     vectors[worded] = whole.vectors
     if pictures is not None:
@@ -246,7 +244,7 @@ def build_indexes(
     # The anchor of a short text is the text itself, whose embedding is there.
     long = [i for i in worded if len(texts[i]) > ANCHOR]
     anchors = vectors.copy()
-    anchors[long] = embed(encoder, [texts[i][:ANCHOR] for i in long], cache, progress=progress).vectors
+    anchors[long] = embed(encoder, [texts[i][:ANCHOR] for i in long], cache).vectors
     by_text = dict(zip(read, whole.tokens, strict=True)) if whole.tokens is not None else {}
     dense = dense_index(vectors[:n_chunks], kind)
     parts = (np.setdiff1d(np.arange(n_chunks), shown), shown)

@@ -374,7 +374,7 @@ MAX_HEADS = 20_000  # characters
 _DELIMITERS = (",", ";", "\t", "|")
 
 
-class _Record(NamedTuple):
+class CsvRecord(NamedTuple):
     """A record and the number of the line it ends on."""
 
     line: int
@@ -399,30 +399,24 @@ def csv_passages(text: str, path: Path, max_words: int) -> tuple[Passage, ...]:
       >>> csv_passages("cause;excess\nstorm;1,50\n", Path("home_excesses.csv"), 220)[0].text
       'home excesses\n| cause | excess |\n|---|---|\n| storm | 1,50 |'
     """
-    heads, *rows = _csv_records(text, str(path))
-    size = sum(map(len, heads.cells)) + len(heads.cells)
-    if size > MAX_HEADS:  # every table repeats them
-        rule, remedy = (
-            f"the heads of a table must be at most {MAX_HEADS} characters",
-            "shorten them, or split the table",
-        )
-        raise input_error(Where(str(path), heads.line), rule, remedy, str(size))
-    for line, cells in rows:
-        if len(cells) != len(heads.cells):
-            rule, remedy = "a row must have as many cells as there are heads", "quote a cell that holds the delimiter"
-            came = f"{len(cells)} instead of {len(heads.cells)}"
-            raise input_error(Where(str(path), line), rule, remedy, came)
+    heads, *rows = csv_records(text, path)
     name = " ".join(path.stem.replace("_", " ").replace("-", " ").split())
     top = f"{_table_line(heads.cells)}\n|{'---|' * len(heads.cells)}"
     blocks = _line_blocks([_table_line(cells) for _, cells in rows], max_words - count_words(top))
     return tuple(Passage(number, None, "\n".join((name, top, *block))) for number, block in enumerate(blocks, 1))
 
 
-def _csv_records(text: str, file: str) -> list[_Record]:
-    """Records that are not blank: the heads and at least one row."""
-    reader = csv.reader(StringIO(text), delimiter=_delimiter(text, file), strict=True)
+def csv_records(text: str, path: Path) -> list[CsvRecord]:
+    """Records that are not blank: the heads and at least one row, as long each; tabs part the cells of a .tsv file.
+
+    Raises:
+      InputError: the file is no CSV, a row has not as many cells as there are heads, or there is no row.
+    """
+    file = str(path)
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(text, file)
+    reader = csv.reader(StringIO(text), delimiter=delimiter, strict=True)
     with _reading(reader, file):
-        filled = (_Record(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells))
+        filled = (CsvRecord(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells))
         found = list(islice(filled, MAX_TABLE_ROWS + 2))
     if len(found) > MAX_TABLE_ROWS + 1:
         rule = f"a table must have at most {MAX_TABLE_ROWS} rows"
@@ -430,6 +424,15 @@ def _csv_records(text: str, file: str) -> list[_Record]:
     if len(found) < 2:
         came = "none" if not found else "heads alone"
         raise input_error(Where(file), "a table must have heads and a row", "add them or take the file away", came)
+    line, heads = found[0]
+    size, width = sum(map(len, heads)) + len(heads), len(heads)
+    if size > MAX_HEADS:  # every table of a document repeats them
+        rule = f"the heads of a table must be at most {MAX_HEADS} characters"
+        raise input_error(Where(file, line), rule, "shorten them, or split the table", str(size))
+    for line, cells in found[1:]:
+        if len(cells) != width:
+            rule, remedy = "a row must have as many cells as there are heads", "quote a cell that holds the delimiter"
+            raise input_error(Where(file, line), rule, remedy, f"{len(cells)} instead of {width}")
     return found
 
 
@@ -450,7 +453,10 @@ def _reading(reader: Any, file: str) -> Iterator[None]:  # noqa: ANN401 - the ty
     try:
         yield
     except csv.Error as error:
-        rule, remedy = "a .csv file must be valid CSV", "close each quote and double those inside"
+        rule, remedy = (
+            f"a {Path(file).suffix.lower()} file must be valid CSV",
+            "close each quote and double those inside",
+        )
         raise input_error(Where(file, reader.line_num), rule, remedy, str(error)) from error
 
 

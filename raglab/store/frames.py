@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -17,196 +16,30 @@ from raglab.decision.measurement import CAN_BE_OFF
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData
 from raglab.signals import DECLARED, Signal, declaration, own_signal
-from raglab.store.files import MAX_INTEGER, InputError, Where, flat_name, input_error, shown_value
-from raglab.store.loaders import STATUS_NAMES, hash_cases, hash_corpus, parse_case
+from raglab.store.cells import (
+    AllowedRange,
+    Cells,
+    cell_text,
+    filled_text,
+    frame_cells,
+    names,
+    number_keys,
+    numbers,
+    required_values,
+    texts,
+    whole_at_least,
+)
+from raglab.store.files import Where, flat_name, input_error, shown_value
+from raglab.store.loaders import hash_cases, hash_corpus, parse_case
 from raglab.store.traces import Trace, content_hash
-from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, TAG_KEYS, Case, Chunk, Corpus, Hits
+from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, STATUS_NAMES, TAG_KEYS, Case, Chunk, Corpus, Hits
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class Cells(NamedTuple):
-    """Columns of a frame as Python values, None where a cell is missing.
-
-    name: of the frame, in errors. size: rows. columns: column -> one value a row.
-    """
-
-    name: str
-    size: int
-    columns: Mapping[str, Sequence[Any]]
-
-    def has(self, column: str) -> bool:
-        """Whether the frame has the column."""
-        return column in self.columns
-
-    def of(self, column: str) -> Sequence[Any]:
-        """Values of a column, all None where the frame has none."""
-        return self.columns[column] if column in self.columns else [None] * self.size
-
-    def error(self, row: int, column: str, rule: str, remedy: str, came: str | None = None) -> InputError:
-        """Error about one cell; rows count from 0, as `frame.iloc` does."""
-        return input_error(Where(f"{self.name}, row {row}, column {column}"), rule, remedy, came)
-
-    def typed(self, column: str, of: Callable[[Any], Any], rule: str, remedy: str) -> list[Any]:
-        """Values of a column as `of` turns them, None where missing; `of` gives None for what breaks the rule."""
-        if not self.has(column):
-            return [None] * self.size
-        out = []
-        for row, value in enumerate(self.of(column)):
-            found = None if value is None else of(value)
-            if found is None and value is not None:
-                raise self.error(row, column, f"{column} must be {rule}", remedy, shown_value(value))
-            if not is_unicode(found):
-                came = f"half a surrogate pair in {shown_value(found)}"
-                raise self.error(row, column, "text must be Unicode", "correct the text", came)
-            out.append(found)
-        return out
-
-    def same(self, column: str, values: Sequence[Any], first: Sequence[int], of_what: str, remedy: str) -> None:
-        """Stop where a row differs in a column from the first row of its group, `first`."""
-        if not self.has(column):
-            return
-        for row, (start, value) in enumerate(zip(first, values, strict=True)):
-            if values[start] != value:
-                came = f"{shown_value(value)} after {shown_value(values[start])} in row {start}"
-                raise self.error(row, column, f"{of_what} must have one {column}", remedy, came)
-
-
-MAX_ROWS = 2_000_000  # of a frame: twenty seconds and a gigabyte as a trace
 MAX_CELLS = 20_000_000  # cases by arms by depths by hits of the longest case: what an array of a trace holds
 MAX_PAIRS = 2_000_000_000  # the same by pairs of hits: what grouping the hits takes, in bytes
-
-
-def frame_cells(frame: pd.DataFrame, name: str) -> Cells:
-    """Cells of a frame.
-
-    Raises:
-      InputError: no DataFrame, no row, more than `MAX_ROWS`, or two columns of one name.
-    """
-    import pandas as pd
-
-    where = Where(name)
-    if not isinstance(frame, pd.DataFrame):
-        raise input_error(where, "the hits must be a pandas DataFrame", "wrap them in one", type(frame).__name__)
-    if not len(frame):
-        raise input_error(where, "a frame must have at least one row", "add one row a hit", "none")
-    if len(frame) > MAX_ROWS:
-        rule = f"a frame must have at most {MAX_ROWS:,} rows"
-        raise input_error(where, rule, "keep the first hits of each case, or make a trace a part", f"{len(frame):,}")
-    if not frame.columns.is_unique:
-        twice = frame.columns[frame.columns.duplicated()][0]
-        raise input_error(
-            where, "columns must have different names", "rename or drop one", f"{shown_value(twice)} twice"
-        )
-    return Cells(name, len(frame), {str(column): _values(frame[column]) for column in frame.columns})
-
-
-_HALF = re.compile("[\ud800-\udfff]")
-
-
-def is_unicode(value: object) -> bool:
-    """Whether a text, or every one of several, can be written: no half of a surrogate pair."""
-    if isinstance(value, str):
-        return value.isascii() or _HALF.search(value) is None
-    return not isinstance(value, tuple) or all(map(is_unicode, value))
-
-
-def _values(series: pd.Series[Any]) -> list[Any]:
-    values = zip(series.tolist(), series.isna().tolist(), strict=True)
-    plain = (None if gone else value for value, gone in values)
-    return [value.item() if isinstance(value, np.generic) else value for value in plain]
-
-
-def whole_number(value: object) -> int | None:
-    """Integer of a cell; a whole float counts, since pandas keeps integers beside missing ones as floats."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    return int(value) if isinstance(value, float) and value.is_integer() else None
-
-
-def whole_at_least(least: int) -> Callable[[Any], int | None]:
-    """`whole_number`, from a least value to `MAX_INTEGER`."""
-
-    def bounded(value: object) -> int | None:
-        found = whole_number(value)
-        return found if found is not None and least <= found <= MAX_INTEGER else None
-
-    return bounded
-
-
-def cell_text(value: object) -> str | None:
-    """String of a cell."""
-    return value if isinstance(value, str) else None
-
-
-def filled_text(value: object) -> str | None:
-    """String of a cell that is not blank."""
-    return value if isinstance(value, str) and value.strip() else None
-
-
-def texts(value: object) -> tuple[str, ...] | None:
-    """Strings of a cell that holds a list, tuple or array of them, none blank."""
-    items = value.tolist() if isinstance(value, np.ndarray) else value
-    if not isinstance(items, list | tuple) or any(filled_text(item) is None for item in items):
-        return None
-    return tuple(items)
-
-
-def names(cells: Cells, column: str) -> list[str | None]:
-    """Names in a column as strings: all strings, or all integers."""
-    values = cells.typed(
-        column,
-        lambda value: filled_text(value) or whole_number(value),
-        "a string that is not blank, or an integer",
-        "give each one a name",
-    )
-    kinds = dict.fromkeys(type(value) for value in values if value is not None)
-    if len(kinds) > 1:
-        row = next(row for row, value in enumerate(values) if type(value) is list(kinds)[1])
-        remedy = f'write frame["{column}"].astype(str)'
-        raise cells.error(
-            row, column, f"{column} must be all strings or all integers", remedy, shown_value(values[row])
-        )
-    return [None if value is None else str(value) for value in values]
-
-
-class AllowedRange(NamedTuple):
-    """Allowed values of a measurement, and what to do about others."""
-
-    low: float
-    high: float
-    what: str
-    remedy: str
-
-
-def numbers(cells: Cells, column: str, allowed: AllowedRange) -> NDArray[np.float64]:
-    """Measurements of a column as float64, [rows], NaN where missing."""
-    rule = f"{allowed.what}, from {allowed.low:g} to {allowed.high:g}"
-    found = cells.typed(column, _finite_cell, rule, "write a number without quotes")
-    out = np.array([np.nan if value is None else value for value in found], dtype=np.float64)
-    wrong = np.flatnonzero((out < allowed.low) | (out > allowed.high))
-    if len(wrong):
-        row = int(wrong[0])
-        near = min(abs(out[row] - allowed.low), abs(out[row] - allowed.high)) < _ROUNDING
-        clip = f'it is rounding: write frame["{column}"].clip({allowed.low:g}, {allowed.high:g})'
-        raise cells.error(
-            row, column, f"{column} must be {rule}", clip if near else allowed.remedy, shown_value(float(out[row]))
-        )
-    return out
-
-
-_ROUNDING = 1e-5
-
-
-def _finite_cell(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return None
-
 
 LISTS = ("expect_sources", "expect_sources_any", "selected_sources")
 COUNTS = {"min_sources": 0, "expect_option": 1}
@@ -216,21 +49,6 @@ OF_CHUNK = ("text", "source", "page", "page_label", *TAG_KEYS, "entities")
 
 
 _AS_TEXT = "convert it with .astype(str)"
-
-
-def required_values(cells: Cells, column: str, found: Sequence[Any]) -> list[Any]:
-    """Values of a column of which none is missing."""
-    for row, value in enumerate(found):
-        if value is None:
-            raise cells.error(row, column, f"{column} must not be missing", f"fill {column}")
-    return list(found)
-
-
-def number_keys(keys: Sequence[str | None], cells: Cells, column: str) -> tuple[tuple[str, ...], list[int]]:
-    """Distinct keys in the order of their first rows, and the number of each row's."""
-    number: dict[str, int] = {}
-    rows = [number.setdefault(key, len(number)) for key in required_values(cells, column, keys)]
-    return tuple(number), rows
 
 
 def frame_cases(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:

@@ -1,4 +1,4 @@
-"""Loaders (shore): corpora and cases from files (S6.1).
+"""Loaders (shore): corpora and cases from files and DataFrames (S6.1); tables are read by `store.case_frames`.
 
 A corpus as JSON lines has two forms of ours. One chunk a line, what `save_corpus` writes, after an optional first line
 `{"corpus": "name"}`::
@@ -27,9 +27,10 @@ from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from raglab.characters import visible
+from raglab.store import case_frames as tables
 from raglab.store.benchmarks import (
     beir_cases,
     beir_chunk,
@@ -84,7 +85,10 @@ from raglab.store.html import decode_html, html_document
 from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
 from raglab.store.pictures import SUFFIXES, caption_file, picture_chunk
 from raglab.text import BITS
-from raglab.values import LONGEST_QUESTION, Case, Chunk, Corpus, Status
+from raglab.values import LONGEST_QUESTION, STATUS_NAMES, Case, Chunk, Corpus
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MAX_WORDS = 220
 MAX_ENTITIES = 1000  # of a chunk
@@ -142,15 +146,16 @@ class Format(NamedTuple):
 
 
 def load_corpus(
-    path: str | Path,
+    source: str | Path | pd.DataFrame,
     *,
+    columns: Mapping[str, str] | None = None,
     max_words: int = MAX_WORDS,
     max_line_bytes: int = MAX_LINE_BYTES,
     max_file_bytes: int = MAX_FILE_BYTES,
     pdf: PdfLimits = PDF_LIMITS,
     follow_links: bool = False,
 ) -> Corpus:
-    """Chunks of a collection, by what the path is.
+    """Chunks of a collection, by what the source is.
 
     A folder with `documents/`: the documents in there. A folder with `corpus.jsonl`: that file. A folder with MT-RAG's
     `reference*.jsonl`: the passages of all its tasks. Any other folder: its Markdown, HTML, text, PDF, CSV, PNG and
@@ -162,8 +167,13 @@ def load_corpus(
     `picture.png.txt` or else `picture.txt`, which then is no document of its own. Pages that were scanned must be given
     as pictures, one a page: a PDF is read for its text alone.
 
+    A DataFrame, a TSV file, or a CSV file with `columns` or with the heads `id` and `text`: a row a chunk. Required are
+    `id` and `text`; `source` (without it each chunk is a document of its own), `page`, `page_label`, `entities` and
+    `tags` (a mapping) may be there; any other column is a tag. How cells are read: `raglab.store.case_frames`.
+
     Args:
-      path: folder or file.
+      source: folder, file or DataFrame.
+      columns: of a table, our names to its own, such as {"text": "body"}; columns that have our names need none.
       max_words: a chunk's length without its first line of headings; a table may be longer.
       max_line_bytes: longest line of JSON lines, of which no more is read, and longest Markdown, text or CSV file.
       max_file_bytes: longest file that is read as a whole.
@@ -175,13 +185,23 @@ def load_corpus(
       The corpus; its name is the folder's, or the file's without its ending, or what the first line states.
 
     Raises:
-      InputError: something breaks a rule; the message names file, line, rule and remedy.
+      InputError: something breaks a rule; the message names file and line, or row and column, rule and remedy.
       ValueError: max_words is below 1.
+
+    Example:
+      >>> import pandas as pd
+      >>> frame = pd.DataFrame({"id": ["a#1"], "body": ["Glass is covered."], "product": ["Home"]})
+      >>> dict(load_corpus(frame, columns={"text": "body"}).chunks[0].tags)
+      {'product': 'Home'}
     """
     if max_words < 1:
         msg = f"max_words must be at least 1, got {max_words}; 150 to 250 suit most encoders."
         raise ValueError(msg)
-    place = Path(path)
+    place = Path(source) if isinstance(source, str | Path) else None
+    if place is None or tables.is_chunk_table(place, columns, max_file_bytes):
+        records = tables.chunk_records(source, columns, max_file_bytes)
+        return _unique_chunks(tables.FRAME if place is None else place.stem, map(_chunk, records), str(place))
+    tables.check_no_columns(columns, place)
     inside = is_folder(place)
     limits = Limits(max_words, max_line_bytes, max_file_bytes, pdf, follow_links or not inside)
     name = place.resolve().name if inside else place.stem
@@ -511,26 +531,29 @@ def _unique_chunks(name: str, placed: Iterable[tuple[Where, Chunk]], file: str) 
 
 _FIELDS = tuple(name for name in Case._fields if name != "extra")
 _KNOWN = frozenset((*_FIELDS, "question"))
-STATUS_NAMES = tuple(status.name for status in Status)
 
 
 def load_cases(
-    path: str | Path,
+    source: str | Path | pd.DataFrame,
     *,
+    columns: Mapping[str, str] | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
     max_file_bytes: int = MAX_FILE_BYTES,
     follow_links: bool = False,
     turns: int = 0,
 ) -> tuple[Case, ...]:
-    """Cases of a labelled set, in the order of the file, by what the path is.
+    """Cases of a labelled set, in the order of the file, by what the source is.
 
     A folder: `cases.jsonl` (ours), `queries.jsonl` with `qrels/` (BEIR), `data_full.json` (CLINC150), or
     `reference*.jsonl` (MT-RAG), whichever is there first. A file: JSON lines are MT-RAG by the keys of the first, else
     ours; JSON is SQuAD 2.0 or CLINC150 by its keys. `FORMATS` lists them all; how the foreign sets are labelled and
-    split stands at the head of `raglab.store.benchmarks`.
+    split stands at the head of `raglab.store.benchmarks`. A DataFrame, a CSV or a TSV file: a row a case, with the
+    fields of `Case` as columns. Required are `query` (or `question`) and `expect_status` (or `label`); without `id`
+    they are q1, q2, …; any other column goes to `extra`. `raglab.store.case_frames` says how cells are read.
 
     Args:
-      path: folder or file.
+      source: folder, file or DataFrame.
+      columns: of a table, our names to its own; columns that have our names need none.
       max_line_bytes: longest line of JSON lines; no more of it is read.
       max_file_bytes: longest file that is read as a whole.
       follow_links: whether links inside the folder are followed; else one stops the load. The path itself may be one.
@@ -538,12 +561,22 @@ def load_cases(
         `raglab.store.benchmarks.with_earlier_turns`.
 
     Raises:
-      InputError: something breaks a rule; the message names file, line, id, rule and remedy.
+      InputError: something breaks a rule; the message names file, line and id, or row and column, rule and remedy.
       ValueError: turns below 0.
 
     Source: rule S6.1.
+
+    Example:
+      >>> import pandas as pd
+      >>> frame = pd.DataFrame({"question": ["Who pays?"], "gold": ["ok"], "expect_sources": ["a.md;b.md#2"]})
+      >>> load_cases(frame, columns={"expect_status": "gold"})[0].expect_sources
+      ('a.md', 'b.md#2')
     """
-    place = Path(path)
+    place = Path(source) if isinstance(source, str | Path) else None
+    if place is None or tables.is_table(place):
+        records = tables.case_records(source, columns, max_file_bytes)
+        return with_earlier_turns(_unique_cases(map(_case, records), str(place)), turns)
+    tables.check_no_columns(columns, place)
     follow = not is_folder(place) or follow_links
     limits = Limits(max_line_bytes=max_line_bytes, max_file_bytes=max_file_bytes, follow_links=follow)
     return with_earlier_turns(_cases_of(place, limits), turns)
@@ -563,7 +596,7 @@ def _cases_of(place: Path, limits: Limits) -> tuple[Case, ...]:
         return _unique_cases(_cases_from_json(place, limits), str(place))
     fixed = [form.cases_file for form in FORMATS.values() if form.cases_file]
     known = _or([*fixed, *(form.pattern for form in FORMATS.values() if form.pattern)])
-    rule = f"cases must be a .jsonl or .json file, or a folder with {known}"
+    rule = f"cases must be a .jsonl, .json, .csv or .tsv file, a DataFrame, or a folder with {known}"
     came = shown_value(place.name) if place.exists() else "a path that does not exist"
     raise input_error(Where(str(place)), rule, "check the path", came)
 
@@ -660,13 +693,9 @@ def _case(line: JsonLine, *, labelled: bool = True) -> tuple[Where, Case]:
 def _case_sources(record: Record, key: str, where: Where) -> tuple[str, ...]:
     sources = optional_texts(record, key, where)
     for source in sources:
-        file, mark, page = source.rpartition("#")
-        if mark and not (file and page.isascii() and page.isdigit() and int(page) > 0):
-            remedy = "give the page's number from 1, not its printed label"
-            raise input_error(where, f"{key} must be file or file#page, page an integer", remedy, shown_value(source))
-        if "/" in source or "\\" in source:
-            remedy = "leave the folder out"
-            raise input_error(where, f"{key} must be file names without folder", remedy, shown_value(source))
+        broken = tables.source_rule(source)
+        if broken is not None:
+            raise input_error(where, f"{key} must be {broken[0]}", broken[1], shown_value(source))
     return sources
 
 

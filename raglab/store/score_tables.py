@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from raglab.signals import NAMES
+from raglab.store.cells import frame_cells
 from raglab.store.files import MAX_FILE_BYTES, Where, decode_utf8, input_error, parse_json, read_bytes, shown_value
-from raglab.store.frames import frame_cells
 from raglab.values import TraceData
 
 if TYPE_CHECKING:

@@ -22,6 +22,8 @@ _VALUED = (
     "--rerank-k",
     "--dense-weight",
     "--turns",
+    "--columns",
+    "--corpus-columns",
 )
 TRACE_OPTIONS = frozenset({*_VALUED, "--max-depth", "--out", "-o"})
 TRACE_FLAGS = frozenset({"--download", "--follow-links", "--quiet", "-q", "--json"})

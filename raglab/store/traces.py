@@ -607,6 +607,43 @@ class Trace(values.TraceData):
         index = pd.Index([case.id for case in self.cases], name="case_id")
         return pd.Series(self.columns[name][:, place, depth].copy(), index=index, name=name)
 
+    def hits_of(self, case_id: str, arm: str | None = None) -> pd.DataFrame:
+        """Hits of one case by the first search, in the arm's final order, a row a hit.
+
+        Columns: `rank` from 1; `chunk`, its id; `source` as answers name it; `score`, the reranker's, `s_hybrid`, the
+        fused one, both in [0, 1]; `l2`, squared; `similarity`, the cosine; NaN where not measured; `text`.
+
+        Args:
+          arm: the first where not given.
+
+        Raises:
+          KeyError: the trace holds no such case.
+          ValueError: no such arm.
+        """
+        import pandas as pd
+
+        row = next((place for place, case in enumerate(self.cases) if case.id == case_id), None)
+        if row is None:
+            came = shown_value(case_id)
+            msg = (
+                f"case must be one of the trace's {len(self)} cases, got {came}; see [case.id for case in trace.cases]."
+            )
+            raise KeyError(msg)
+        at = (row, 0 if arm is None else self.arm(arm), 0)
+        there = np.flatnonzero(self.hits.chunk[at] >= 0)
+        order = there[np.argsort(self.hits.rank[at][there], kind="stable")]
+        chunks = [self.chunks[number] for number in self.hits.chunk[at][order].tolist()]
+        columns = {"score": "s_rerank", "s_hybrid": "s_hybrid", "l2": "l2", "similarity": "cosine"}
+        return pd.DataFrame(
+            {
+                "rank": self.hits.rank[at][order].astype(np.int64) + 1,
+                "chunk": [chunk.chunk_id for chunk in chunks],
+                "source": [chunk.shown for chunk in chunks],
+                **{name: getattr(self.hits, field)[at][order] for name, field in columns.items()},
+                "text": [chunk.text for chunk in chunks],
+            }
+        )
+
     def merge(self, *others: values.TraceData) -> Self:
         """Trace of the cases of this one, then of the others; each is decided as before.
 

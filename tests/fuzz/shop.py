@@ -67,7 +67,8 @@ def shop(folder: Path) -> None:
     (folder / "documents").mkdir(parents=True)
     (folder / "documents" / "home.md").write_text("---\ntitle: home\n---\nThe excess under the home policy is 350.\n")
     (folder / "documents" / "cargo.md").write_text("# Cargo\n\nCargo is insured from warehouse to warehouse.\n")
-    save_cases(CASES[:2], folder / "documents" / "cases.jsonl")
+    asked = [case._replace(expect_sources=("home.md",), expect_sources_any=()) for case in CASES[:2]]
+    save_cases(asked, folder / "documents" / "cases.jsonl")
     save_corpus(CORPUS, folder / "corpus.jsonl")
     sizes = {"tune": 60, "report": 20, "certify": 60}
     latency = Latency(("embed", "search"), np.full((sum(sizes.values()), 1, 1, 2), 1.5))

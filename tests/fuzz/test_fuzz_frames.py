@@ -15,8 +15,10 @@ import pytest
 from fuzz.mutation import WORDS, hostile_value, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
 from fuzz.roundtrip import trace_problem
+from raglab.bandit import Table
 from raglab.off_policy import estimate
 from raglab.store.frames import trace_from_frame
+from raglab.store.loaders import load_cases, load_corpus, save_cases, save_corpus
 
 pytestmark = pytest.mark.slow
 
@@ -154,6 +156,89 @@ def test_a_mutated_frame_is_a_trace_or_is_told(tmp_path: Path) -> None:
 def test_the_sample_is_a_trace(tmp_path: Path) -> None:
     """Without a change it is accepted."""
     assert not trace_problem(trace_from_frame(sample()), tmp_path)
+
+
+def cases_frame() -> pd.DataFrame:
+    """Three cases with most columns that a table of them may have."""
+    rows = [
+        {"id": "w1", "question": "who pays", "label": "ok", "expect_sources": ["a.md", "b.md#2"], "min_sources": 1},
+        {"id": "w2", "question": "who won", "label": "refuse", "expect_sources_any": "c.md;d.md#3", "split": "tune"},
+        {"id": "w3", "question": "which", "label": "ambiguous", "expect_option": 2, "selected_sources": '["a.md"]'},
+    ]
+    return pd.DataFrame(rows).assign(answer="none", lang="en", weight=[0.5, 1.0, None])
+
+
+def chunks_frame() -> pd.DataFrame:
+    """Three chunks with most columns that a table of them may have."""
+    rows = {
+        "id": ["a", "b", "c"],
+        "text": ["one", "two", "three"],
+        "source": ["d/a.md", None, "b.md"],
+        "page": [1, 2, 3],
+    }
+    more = {"tags": [{"domain": "x"}, None, '{"product": "y"}'], "entities": [["fleet"], "hull;fleet", None]}
+    return pd.DataFrame(rows | more).assign(page_label="i", year=2020)
+
+
+COLUMNS: tuple[Any, ...] = (
+    {}, {"query": "question"}, {"text": "text"}, {"id": "lang"}, {"id": 3}, {"x": "id"}, {"id": "x"},
+    "id", ["id"], {"source": "id", "id": "id"}, {"case_id": "id", "id": "id"}, {None: "id"},
+)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["cases", "chunks"])
+def test_a_mutated_table_loads_whole_or_is_told(kind: str, tmp_path: Path) -> None:
+    """Cases and chunks of frames come back equal from JSON lines; all else is told."""
+    whole = cases_frame() if kind == "cases" else chunks_frame()
+    doors: Any = (load_cases, save_cases) if kind == "cases" else (load_corpus, save_corpus)
+    path = tmp_path / "again.jsonl"
+
+    def wrong(value: Any) -> str:
+        doors[1](value, path)
+        return "" if doors[0](path) == value else f"another one when saved and read again: {shown(value)}"
+
+    def draw(rng: np.random.Generator) -> Trial:
+        changed, what = mutated_frame(rng, whole)
+        columns = pick(rng, COLUMNS) if rng.random() < 0.3 else None
+        return Trial(f"columns {columns}: {what}", partial(doors[0], changed, columns=columns), wrong)
+
+    failures = fuzz(f"frames: {kind}", draw, tmp_path, -(-CASES // 2))
+    assert not failures, report(failures)
+
+
+def test_the_samples_of_tables_load() -> None:
+    """Without a change they are accepted."""
+    assert [case.expect_status for case in load_cases(cases_frame())] == ["ok", "refuse", "ambiguous"]
+    assert [chunk.source for chunk in load_corpus(chunks_frame()).chunks] == ["d/a.md", "b", "b.md"]
+
+
+COSTS: tuple[Any, ...] = (
+    None, {"a": 0.1, "b": 0.2}, pd.Series({"a": 0.1, "b": 0.2}), {"a": 1}, {"a": np.nan, "b": 1}, 3, "ab",
+    {"a": "x", "b": 0}, {"a": 1e300, "b": 0}, {"a": -1, "b": 0}, {0: 1}, {"a": 10**400, "b": 1},
+)  # fmt: skip
+
+
+def test_a_mutated_frame_of_rewards_is_a_table_or_is_told() -> None:
+    """What the learner sees is in [0, 1] where an arm is available, and each round has an arm."""
+    whole = pd.DataFrame({"a": [1.0, 0.0, 0.5, 0.25], "b": [0.0, 1.0, None, 0.75], "length": [3, 9, 6, 1]})
+
+    def wrong(made: Table) -> str:
+        seen = made.reward[made.mask]
+        fine = (
+            ((seen >= 0.0) & (seen <= 1.0)).all() and made.mask.any(axis=1).all() and np.isfinite(made.features).all()
+        )
+        return "" if fine else f"no table: {made}"
+
+    def draw(rng: np.random.Generator) -> Trial:
+        changed, what = mutated_frame(rng, whole)
+        features: Any = ("length",) if rng.random() < 0.8 else pick(rng, ((), "length", ["x"]))
+        costs = pick(rng, COSTS) if rng.random() < 0.3 else None
+        told = f"features {features!r}, costs {costs!r}: {what}"
+        return Trial(told, lambda: Table.from_frame(changed, features=features, costs=costs), wrong)
+
+    failures = fuzz("frames: rewards", draw, None, -(-CASES // 5))
+    assert not failures, report(failures)
 
 
 TARGETS = ([0.5], [0.5, 0.6], [-1.0, 2.0], [np.nan, 1.0], [[0.5, 0.5]] * 3, "ab", None, [], [1.0, 0.0])

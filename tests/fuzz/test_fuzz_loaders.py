@@ -140,6 +140,18 @@ SAMPLES: dict[str, Sample] = {
             "domains.json": {"a": ["travel"], "b": ["bank"]},
         },
     ),
+    "table of cases": Sample(
+        load_cases,
+        {
+            "mine.csv": "id,question,label,expect_sources,min_sources,lang\n"
+            'w1,"who pays, and when",ok,a.md;b.md#2,1,en\nw2,who won,refuse,,,fr\n'
+            'w3,which,ambiguous,"[""c.md""]",2.0,\n'
+        },
+    ),
+    "table of chunks": Sample(
+        load_corpus,
+        {"mine.tsv": "id\ttext\tsource\tpage\tentities\tproduct\n1\tone\ta.md\t1\tfleet;hull\tx\n2\ttwo\t\t\t\t\n"},
+    ),
     "cases": Sample(
         load_cases,
         {
@@ -199,7 +211,7 @@ def trial(rng: np.random.Generator, sample: Sample, folder: Path) -> Trial:
         path.write_bytes(changed if name == target else sample_bytes(held))
     single = len(sample.files) == 1 and not target.startswith("reference") and rng.random() < 0.5
     door = place / target if single else place
-    if sample.door is load_cases and target == "squad.json":
+    if (sample.door is load_cases and target == "squad.json") or target.startswith("mine."):
         door = place / target
     return Trial(f"{target}: {shown(changed, 400)}", lambda: sample.door(door), lambda value: problem(folder, value))
 
@@ -254,5 +266,6 @@ def test_the_samples_load(tmp_path: Path) -> None:
         for file, held in sample.files.items():
             (place / file).parent.mkdir(parents=True, exist_ok=True)
             (place / file).write_bytes(sample_bytes(held))
-        value = sample.door(place / "squad.json" if name == "SQuAD" else place)
+        single = name == "SQuAD" or name.startswith("table")
+        value = sample.door(place / next(iter(sample.files)) if single else place)
         assert not problem(tmp_path, value), json.dumps(name)

@@ -150,7 +150,8 @@ class RegretDisplay:
         self.ax_.set_xlabel(f"rounds (count{', logarithmic' if self.log_x else ''})", fontsize=9)
         self.ax_.set_ylabel(f"cumulative regret ({ink.literal_text(self.unit)})", fontsize=9)
         canvas.tidy(self.ax_)
-        self.ax_.fill_between([], [], [], color=ink.GREY, label=self._band_is, **ink.BAND)
+        if any((self.high[name] > self.low[name]).any() for name in self.mean):  # of one replication there is no band
+            self.ax_.fill_between([], [], [], color=ink.GREY, label=self._band_is, **ink.BAND)
         canvas.legend_above(self.ax_, 2 if len(self.mean) > 3 else 1)
         return self
 
@@ -295,7 +296,8 @@ class ArmShareDisplay:
             self.lines_ += self.ax_.plot(self.at, self.share[:, arm], label=label, **look)
             ends = (self.low[:, arm], self.high[:, arm])
             self.ax_.fill_between(self.at, *ends, color=look["color"], **ink.BAND)
-        self.ax_.fill_between([], [], [], color=ink.GREY, label=self._band_is, **ink.BAND)
+        if (self.high > self.low).any():  # of one replication there is no band
+            self.ax_.fill_between([], [], [], color=ink.GREY, label=self._band_is, **ink.BAND)
         self.ax_.set_xlabel(f"round (count, windows of {self.window})", fontsize=9)
         self.ax_.set_xlim(0, self.at[-1] + self.window / 2.0)
         canvas.shares_up(self.ax_, "pulls (share of the window, %)")

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from raglab import metrics, replay
+from raglab import metrics
+from raglab.breakpoints import threshold_at
 from raglab.decision.decisions import Decisions
 from raglab.lab.report.verdicts import BOUGHT, Reach, Reachable, TargetVerdict, flipped_cases
 from raglab.metrics import Paired
-from raglab.policy import PolicyData
+from raglab.policy import WHOLE, PolicyData
 from raglab.signals import BUILT_IN_SET, SignalSet
 from raglab.text import decimals
 from raglab.values import Status
@@ -61,7 +62,15 @@ class Picture(NamedTuple):
     kind: str = "picture"
 
 
-Block = ReportTable | Text | Picture
+class Frame(NamedTuple):
+    """Block of a report: a whole page that runs by itself inside this one, and what it is."""
+
+    caption: str
+    html: str
+    kind: str = "frame"
+
+
+Block = ReportTable | Text | Picture | Frame
 
 
 class Section(NamedTuple):
@@ -111,17 +120,18 @@ def estimate_cell(value: float, low: float, high: float, sign: str = "") -> Repo
 
 
 def rates_table(table: pd.DataFrame) -> ReportTable:
-    """Policies × rates.
+    """Policies × rates, those that are one and the same in one row.
 
     Args:
       table: of `replay.sweep`, the policies' names as index.
     """
     rows = []
-    for name, row in table.iterrows():
+    for _, same in table.groupby("policy_id", sort=False):
+        name, row = " = ".join(map(str, same.index)), same.iloc[0]
         cells = [share_cell(int(row[f"{rate}_k"]), int(row[f"{rate}_n"])) for rate in metrics.RATES]
         paid, low, high = (float(row[f"expected_cost{end}"]) for end in ("", "_low", "_high"))
         cost = estimate_cell(paid, low, high)
-        rows.append([ReportCell(cut_text(str(name)), str(row["policy_id"])), cost, *cells])
+        rows.append([ReportCell(cut_text(name), str(row["policy_id"])), cost, *cells])
     return ReportTable(
         "Expected cost of a case (by default the share of failed contracts) and rates of every policy: value, count of "
         "cases, exact 95 % interval. A dash is 0 of 0: it meets no target.",
@@ -163,7 +173,7 @@ def _wanted_high(one: TargetVerdict) -> bool:
     return metrics.RATE_TABLE[one.name].better == "high"
 
 
-def verdict_sentence(name: str, found: Sequence[TargetVerdict], reach: Reachable) -> str:
+def verdict_sentence(name: str, found: Sequence[TargetVerdict]) -> str:
     """What the verdicts come to, in words, with coverage and over-ask."""
     targets = [one for one in found if one.name in metrics.TARGETS]
     missed = [one for one in targets if one.says != "met"]
@@ -176,9 +186,7 @@ def verdict_sentence(name: str, found: Sequence[TargetVerdict], reach: Reachable
     bought = [one.name for one in missed if one.says == BOUGHT]
     if bought:
         lead += f" {' and '.join(bought)} would be within its target, but only by asking back or refusing."
-    if not missed:
-        return f"{lead} The intervals say how far that can be trusted on so few cases."
-    return f"{lead} {reach_sentence(reach)}"
+    return lead
 
 
 def _beside(found: Sequence[TargetVerdict]) -> str:
@@ -232,7 +240,7 @@ def _reach(one: Reach, *, refusal: bool) -> list[ReportCell]:
 @cache
 def threshold_unit(path: str, known: SignalSet = BUILT_IN_SET) -> str:
     """Unit of a threshold, in words; known: signals of the trace, which has the units of its own."""
-    swept = replay.threshold_at(path)
+    swept = threshold_at(path)
     if swept is None:
         return ""
     return known.signal(swept.signal).unit.name if swept.signal in known.names else swept.unit.name
@@ -261,13 +269,10 @@ def _setting(value: Any, other: Any) -> str:  # noqa: ANN401 - thresholds and sw
 
 def changes_table(first: str, second: str, incumbent: PolicyData, tuned: PolicyData) -> Block:
     """Thresholds and switches that differ."""
-    # A manifest leaves out what was added since the first version and stands at its default.
-    paths = dict.fromkeys((*incumbent.manifest, *tuned.manifest))
-    pairs = {path: (incumbent.value(path), tuned.value(path)) for path in paths}
     rows = [
         [ReportCell(path), *(ReportCell(_setting(*pair), mark="number") for pair in ((one, two), (two, one)))]
-        for path, (one, two) in pairs.items()
-        if one != two
+        for path, (one, two) in incumbent.diff(tuned).items()
+        if path not in WHOLE
     ]
     if not rows:
         return Text("Both policies hold the same thresholds and switches.")

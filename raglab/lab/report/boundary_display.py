@@ -16,7 +16,7 @@ from raglab.lab.report.blocks import interval, percent
 from raglab.lab.report.canvas import html, rate_cells, text_summary
 from raglab.lab.search_space import always_answer
 from raglab.metrics import Interval
-from raglab.policy import EXPECTED_COST
+from raglab.policy_sections import EXPECTED_COST
 from raglab.store.policies import Policy
 from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData

@@ -167,6 +167,20 @@ def is_pyplot_figure(drawn: Figure) -> bool:
     return pyplot is not None and manager is not None and bool(pyplot.fignum_exists(manager.num))
 
 
+def interval_arms(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> NDArray[np.float64]:
+    """Lengths of an interval's arms below and above its value, [2, N]; NaN where there is no interval to be drawn.
+
+    One that is as narrow as a point is none: it would be read as a certainty.
+
+    Example:
+      >>> interval_arms([0.5, 0.0], [0.4, 0.0], [0.7, 0.0]).round(1).tolist()
+      [[0.1, nan], [0.2, nan]]
+    """
+    middle, bottom, top = (np.asarray(one, dtype=np.float64) for one in (value, low, high))
+    arms = np.maximum(np.stack([middle - bottom, top - middle]), 0.0)
+    return np.where(top > bottom, arms, np.nan)
+
+
 def line(**style: Any) -> Line2D:  # noqa: ANN401 - a style
     """Line for a legend."""
     return Line2D([], [], **style)

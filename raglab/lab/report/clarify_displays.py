@@ -89,10 +89,12 @@ class ConfidenceDisplay:
         for place, (learner, rows) in enumerate(part.groupby("learner", sort=False)):
             look = ink.line_style(place) | style
             label = f"{ink.literal_text(str(learner))}: ends at {rows['confidence'].iloc[-1]:.3f}"
-            label += f", {int(rows['question'].sum())} questions" if gated else ""
+            asked = int(rows["question"].sum())
+            label += f", {asked} question{'' if asked == 1 else 's'}" if gated else ""
             self.lines_ += on.plot(rows["request"], rows["confidence"], label=label, **look)
             at = rows[rows["question"]]
             mark = {"marker": ink.MARKERS[place], "color": look["color"], "linestyle": "none", "markersize": 4}
+            mark |= {"clip_on": False, "zorder": 3}
             on.plot(at["request"], at["confidence"], **mark)
 
     def _draw_thresholds(self, on: Axes) -> None:
@@ -277,9 +279,10 @@ class ClarifyDisplay:
             look = ink.line_style(place) | kwargs
             for on, measure in zip(self.axes_, PANELS, strict=True):
                 (line,) = on.plot(rows["last"], rows[measure], label=ink.literal_text(str(policy)), **look)
-                on.fill_between(
-                    rows["last"], rows[f"{measure}_low"], rows[f"{measure}_high"], color=look["color"], **ink.BAND
-                )
+                ends = [rows[f"{measure}_{end}"].to_numpy(np.float64) for end in ("low", "high")]
+                # An interval of a mean may reach below 0, a count cannot.
+                low, high = ends if measure == "regret" else (np.maximum(end, 0.0) for end in ends)
+                on.fill_between(rows["last"], low, high, color=look["color"], **ink.BAND)
                 if on is self.ax_:
                     self.lines_.append(line)
         for on, (title, label) in zip(self.axes_, PANELS.values(), strict=True):
@@ -370,10 +373,8 @@ class SilenceDisplay:
             self.lines_ += self.ax_.plot(part["requests"], part["share"], label=label, **look)
         canvas.shares_up(self.ax_, "rows that ask no more (share, %)")
         self.ax_.set_xlabel("requests of the row up to its last question (count)", fontsize=9)
-        self.ax_.set_title(
-            ink.literal_text(self.name or "time until silent", ink.LONGEST_TITLE), fontsize=9, loc="left", y=1.0, pad=4
-        )
-        self.ax_.legend(fontsize=8, frameon=False, loc="upper left")
+        self.ax_.set_xlim(left=0)
+        canvas.legend_above(self.ax_)  # inside it would lie on a line that rises early
         return self
 
     def _shares(self) -> pd.DataFrame:

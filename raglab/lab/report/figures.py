@@ -45,8 +45,8 @@ def draw_reliability(on: Axes, curve: Curve, interval: Interval, spread: Curve, 
     if DIAGONAL not in labels:
         on.plot([0, 1], [0, 1], label=DIAGONAL, **ink.IDEAL)
     drawn = ink.bin_style(len(on.containers)) | style
-    reach = np.abs(np.stack([curve.y - interval.low, interval.high - curve.y]))
-    made = on.errorbar(curve.x, curve.y, yerr=reach, label=label, **drawn)
+    arms = canvas.interval_arms(curve.y, interval.low, interval.high)
+    made = on.errorbar(curve.x, curve.y, yerr=arms, label=label, **drawn)
     _draw_case_strip(on, spread, drawn["color"], filled=len(on.containers) == 1)
     on.set_xlim(-ink.SHARE_MARGIN, 1 + ink.SHARE_MARGIN)
     on.set_xlabel("score (as a probability, 0 to 1)", fontsize=9)
@@ -104,6 +104,11 @@ def risk_top(curve: Curve, most: Floats, *others: float) -> float:
     return max(float(np.max(np.asarray(most)[settled], initial=0.0)), *others, 0.01)
 
 
+def target_label(rate: str, value: float) -> str:
+    """Target of a rate in a legend."""
+    return f"target: {ink.rate_label(rate)} ≤ {100 * value:g} %"
+
+
 def target_line(on: Axes, value: float, label: str, **style: Any) -> None:  # noqa: ANN401 - a style
     """Dashed line at a target, once."""
     if label not in on.get_legend_handles_labels()[1]:
@@ -147,8 +152,7 @@ def sweep_axes(on: Axes, steps: pd.DataFrame, marks: Sequence[float], unit: str,
     changes = steps["low"].to_numpy(dtype=np.float64)[1:]
     on.set_xlim(*ink.visible_range(changes, list(marks)))
     for name, value in targets.items():
-        label = f"target: {ink.rate_label(name)} ≤ {100 * value:g} %"
-        target_line(on, value, label, color=ink.SWEEP_INKS[name])
+        target_line(on, value, target_label(name, value), color=ink.SWEEP_INKS[name])
     on.set_xlabel(f"threshold ({unit})", fontsize=9)
     canvas.limit_ticks(on)
     canvas.shares_up(on, "rate (%)")
@@ -226,7 +230,7 @@ def threshold(
     for name, colour in ink.RATE_INKS.items():
         on.stairs(steps[name].to_numpy(), edges, baseline=None, color=colour, linewidth=1.5, label=ink.rate_label(name))
         if name in targets:
-            on.axhline(targets[name], **ink.TARGET | {"color": colour})
+            target_line(on, targets[name], target_label(name, targets[name]), color=colour)
     order = list(dict.fromkeys((*names, *panel.marks)))
     for name, value in panel.marks.items():
         place = order.index(name)
@@ -269,8 +273,7 @@ def threshold_panels(panels: Sequence[Panel], targets: Mapping[str, float]) -> F
         if place % columns:
             on.set_ylabel("")
         known = {label: line for line, label in zip(*on.get_legend_handles_labels(), strict=True)} | known
-    known["targets"] = canvas.line(**ink.TARGET | {"color": ink.GREY})
-    canvas.legend_over(drawn, list(known.values()), list(known), columns=7)
+    canvas.legend_over(drawn, list(known.values()), list(known), columns=4)
     return drawn
 
 
@@ -442,8 +445,9 @@ def pareto(
     order = np.argsort(false_refusal[front], kind="stable")
     line = (false_refusal[front][order], hallucination[front][order])
     on.plot(*line, "o-", label="no other trial is better in both", **ink.FRONT)
-    on.axvline(targets["false_refusal_rate"], label="targets", **ink.TARGET)
-    on.axhline(targets["hallucination_rate"], **ink.TARGET)
+    refused, wrong = (targets[name] for name in ("false_refusal_rate", "hallucination_rate"))
+    on.axvline(refused, label=f"targets: {100 * refused:g} % along, {100 * wrong:g} % up", **ink.TARGET)
+    on.axhline(wrong, **ink.TARGET)
     canvas.shares_along(on, share_words("false_refusal_rate"))
     canvas.shares_up(on, share_words("hallucination_rate"))
     canvas.legend_above(on, 3)

@@ -96,11 +96,10 @@ class ForestDisplay:
             at = np.flatnonzero((rows["status"] == status).to_numpy())
             if len(at):
                 value, low, high = (rows[name].to_numpy(dtype=np.float64)[at] for name in ("value", "low", "high"))
-                reach = np.stack([value - low, high - value])
                 look: dict[str, Any] = (
                     {"linestyle": "none", "elinewidth": 1.4, "capsize": 3, "label": SAID[status]} | mark | kwargs
                 )
-                self.ax_.errorbar(value, height[at], xerr=np.abs(reach), **look)
+                self.ax_.errorbar(value, height[at], xerr=canvas.interval_arms(value, low, high), **look)
         if self.truth is not None:
             self.ax_.axvline(self.truth, label=f"true value {self.truth:.3f}", **ink.TARGET)
         self._write(height)
@@ -160,7 +159,8 @@ class ForestDisplay:
 
 APART = 0.17  # of a row, between the marks of two measures
 TRIED = ink.BLUE, ink.VERMILLION
-CENTRED: dict[str, Any] = {"ha": "center", "va": "center", "color": ink.GREY}
+CLEAR: dict[str, Any] = {"facecolor": "white", "edgecolor": "none"}  # of text on the line of a reference
+CENTRED: dict[str, Any] = {"ha": "center", "va": "center", "color": ink.GREY, "bbox": CLEAR | {"pad": 1.5}}
 
 
 @dataclass(eq=False, repr=False)
@@ -296,7 +296,6 @@ def _marks(on: Axes, table: pd.DataFrame, measures: Sequence[str], names: Sequen
     for place, measure in enumerate(measures):
         height = -np.arange(len(table)) - APART * (2 * place - len(measures) + 1)
         value, low, high = (table[f"{measure}{end}"].to_numpy(dtype=np.float64) for end in ("", "_low", "_high"))
-        reach = np.stack([value - low, high - value])
         look: dict[str, Any] = {
             "linestyle": "none",
             "marker": ink.MARKERS[place],
@@ -306,7 +305,7 @@ def _marks(on: Axes, table: pd.DataFrame, measures: Sequence[str], names: Sequen
             "capsize": 2.5,
             "label": measure.capitalize(),
         } | style
-        on.errorbar(value, height, xerr=np.abs(reach), **look)
+        on.errorbar(value, height, xerr=canvas.interval_arms(value, low, high), **look)
     for at in np.flatnonzero(table[list(measures)].isna().all(axis=1)):
         on.annotate("the same everywhere", (0.5, -at), xycoords=on.get_yaxis_transform(), fontsize=8, **CENTRED)
     several = len(measures) > 1
@@ -314,7 +313,7 @@ def _marks(on: Axes, table: pd.DataFrame, measures: Sequence[str], names: Sequen
     on.set_ylim(-len(table) + 0.5 - 1.1 * several, 0.5)
     canvas.tidy(on)
     if several:
-        on.legend(fontsize=8, frameon=False, loc="lower center", ncols=len(measures))
+        on.legend(fontsize=8, framealpha=1.0, loc="lower center", ncols=len(measures), **CLEAR)
 
 
 RATE_TITLES = {
@@ -378,7 +377,13 @@ class LiveRatesDisplay:
             on.set_title(RATE_TITLES.get(rate, ink.literal_text(rate)), fontsize=9, loc="left")
             canvas.shares_up(on, "requests (share, %)")
             canvas.tidy(on)
-            on.legend(fontsize=8, frameon=False, loc="upper left", ncols=2)
+        # One legend for all panels, above them: inside it would lie on a rate that is high.
+        entries = {
+            label: line for on in self.axes_ for line, label in zip(*on.get_legend_handles_labels(), strict=True)
+        }
+        level = f"{100 * float(self.rates['level'].iloc[0]):g} % interval"
+        entries[level] = self.ax_.fill_between([], [], [], color=ink.GREY, **ink.BAND)
+        canvas.legend_over(self.figure_, list(entries.values()), list(entries), 3)
         self.axes_[-1].set_xlabel("last request of the window", fontsize=9)
         self.figure_.autofmt_xdate()
         return self

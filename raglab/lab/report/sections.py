@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,7 +40,7 @@ from raglab.lab.report.verdicts import (
 from raglab.lab.signal_audit import EVERYWHERE, audit_signals
 from raglab.lab.slices import DEPTHS_OF_LIST, ranking
 from raglab.metrics import TARGETS, Paired
-from raglab.policy import EXPECTED_COST
+from raglab.policy_sections import EXPECTED_COST
 from raglab.store.policies import Policy
 from raglab.values import Status, TraceData
 
@@ -82,33 +81,22 @@ STAGE_WORDS = {  # what a decision by expected cost comes to; gates and rules ke
 }
 
 
-def head(judged: ReportData, notes: Sequence[str]) -> list[Block]:
-    """Corpus, cases, fingerprint, models and policies; then what a reader must know."""
+def head(judged: ReportData, notes: Sequence[str], trace_id: str | None = None) -> list[Block]:
+    """Corpus, id of the trace or of the whole that it is of, models; then what a reader must know."""
     trace, meta = judged.trace, judged.trace.meta
     known = {name: meta.get(name, wording.DASH) for name in ("corpus", "n_documents", "n_chunks", "fingerprint")}
     parameters = meta.get("parameters", {})
-    labels = Counter(case.expect_status for case in trace.cases)
-    splits = {case.split for case in trace.cases}
-    of_split = f" of split {judged.split}" if splits == {judged.split} else ""
     facts = {
         "corpus": f"{known['corpus']} ({known['n_documents']} documents, {known['n_chunks']} passages)",
-        "cases": f"{len(trace)}{of_split}: " + ", ".join(f"{labels[status.name]} {status.name}" for status in Status),
-        "trace": str(known["fingerprint"]),
+        "trace": trace_id or str(known["fingerprint"]),
         "encoder": str(parameters.get("encoder", wording.DASH)),
         "reranker": str(parameters.get("reranker", wording.DASH)),
         "arm": f"{judged.arm} (of {', '.join(trace.arms)})",
         **({"gates off": f"{', '.join(meta['gates_off'])}: not measured"} if meta.get("gates_off") else {}),
-        **{f"policy {name}": policy.policy_id for name, policy in judged.policies.items()},
     }
     rows = [[ReportCell(wording.cut_text(name)), ReportCell(wording.cut_text(value))] for name, value in facts.items()]
-    blocks: list[Block] = [ReportTable("What the numbers of this page were computed from.", ["what", "which"], rows)]
-    if not of_split and len(judged.names) > 1:
-        text = (
-            f"Not all cases are of the split {wording.cut_text(judged.split)}: if thresholds were tuned on some of "
-            "them, the tuned rates flatter (rule S6.5)."
-        )
-        blocks.append(Text(text, warning=True))
-    return blocks + [Text(note, warning=True) for note in notes]
+    table = ReportTable("What the numbers of this page were computed from.", ["what", "which"], rows)
+    return [table, *(Text(note, warning=True) for note in notes)]
 
 
 def verdict(
@@ -123,8 +111,10 @@ def verdict(
     reach = reachable(judged.seen, judged.table, trials, **limits)
     found = verdicts(row, can=reach.together, **limits)
     pairs = [nearest_reaches(judged.seen, signal) for signal in judged.seen.score]
+    kept = all(one.says == "met" for one in found if one.name in TARGETS)
+    trust = "The intervals say how far it can be trusted on so few cases that every target is met."
     return [
-        Text(wording.verdict_sentence(judged.subject, found, reach)),
+        Text(trust if kept else wording.reach_sentence(reach)),
         wording.verdict_table(found),
         wording.nearest_reach_table(pairs, TARGETS),
     ]
@@ -135,8 +125,9 @@ def rates_section(judged: ReportData, paired: Mapping[str, Paired] | None) -> li
     blocks: list[Block] = [wording.rates_table(judged.table)]
     if len(judged.names) > 1:
         first, second = judged.names
-        tests = paired or {"pass": metrics.paired(judged.said[first].right, judged.said[second].right)}
-        blocks.append(changes.paired_table(first, second, tests))
+        tests = {name: one for name, one in (paired or {}).items() if name != "pass"}  # that is on the first screen
+        if tests:
+            blocks.append(changes.paired_table(first, second, tests))
         blocks.append(changes.changes_table(first, second, judged.policies[first], judged.policies[second]))
     return blocks
 

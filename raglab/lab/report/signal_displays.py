@@ -164,6 +164,5 @@ def _marks(
     for place, (measure, label) in enumerate(measures.items()):
         height = -np.arange(len(rows)) - HEIGHT * (place / (len(measures) - 1) - 0.5)
         value, low, high = (rows[f"{measure}{end}"].to_numpy(dtype=np.float64) for end in ("", "_low", "_high"))
-        reach = np.stack([value - low, high - value])
         look: dict[str, Any] = {"linestyle": "none", "markersize": 5, "elinewidth": 1.2, "capsize": 2.5, "label": label}
-        on.errorbar(value, height, xerr=np.maximum(reach, 0.0), **look | looks[place] | style)
+        on.errorbar(value, height, xerr=canvas.interval_arms(value, low, high), **look | looks[place] | style)

@@ -15,7 +15,7 @@ from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import measured_tables
 from raglab.lab.search_space import always_answer
 from raglab.metrics import TARGETS
-from raglab.policy import EXPECTED_COST
+from raglab.policy_sections import EXPECTED_COST
 from raglab.store.policies import Policy
 from raglab.text import decimals
 from raglab.values import Curve, Status, TraceData

@@ -1,83 +1,22 @@
-"""Sections of the report on what was selected (shore): beside what it must beat, its candidates, its model (S6.8)."""
+"""Sections of the report on what was selected (shore): its candidates, its model (S6.8)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from raglab import metrics
 from raglab.decision.signal_values import trace_signals
 from raglab.expected_cost import CLASSES
-from raglab.lab.comparison import SHOWN, TUNED, Contest, Verdict, contests, reference_roles, standings, worse_sentence
 from raglab.lab.report import blocks as wording
 from raglab.lab.report import figures
-from raglab.lab.report.blocks import Block, Mark, ReportCell, ReportTable, Text
+from raglab.lab.report.blocks import Block, ReportCell, ReportTable
 from raglab.lab.report.sections import ReportData, picture
 from raglab.metrics import LABELS, OUTCOMES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-VERDICT_MARKS: Mapping[Verdict, Mark] = {"better": "good", "worse": "bad", "same": "", "open": ""}
 CLASS_WORDS = dict(zip(CLASSES, ("right", "ok, but would miss", "to be refused", "to be asked"), strict=True))
-
-
-def winner_blocks(
-    judged: ReportData, candidates: pd.DataFrame | None, notes: Sequence[str], costs: metrics.Costs | None
-) -> list[Block]:
-    """What was selected, beside the policies that cost no tuning, and who wins case by case.
-
-    Args:
-      candidates: `TuneResult.costs`; nothing is said where there are none. notes: the first says what was selected.
-    """
-    if candidates is None or TUNED not in judged.policies:
-        return []
-    found = contests(judged.trace, judged.policies, reference_roles(candidates), judged.arm, costs)
-    worse = worse_sentence(found, len(judged.trace))
-    blocks: list[Block] = [Text(note, warning=note.startswith("Nothing")) for note in notes[:1]]
-    if worse:
-        blocks.append(Text(wording.cut_text(worse), warning=True))
-    return [*blocks, _standings_table(judged, costs), _contest_table(found)]
-
-
-def _standings_table(judged: ReportData, costs: metrics.Costs | None) -> ReportTable:
-    rows = []
-    for one in standings(judged.trace, judged.policies, judged.arm, costs).to_dict("records"):
-        cells = [_standing(one, name) for name in SHOWN]
-        rows.append([ReportCell(wording.cut_text(str(one["policy"]))), *cells])
-    stated = "1 - pass rate, since a failed contract costs 1" if costs is None else "mean by the stated costs"
-    caption = (
-        f"Tuned beside the policies that it must beat, on the {len(judged.trace)} cases of this page, 95 % intervals. "
-        f"Expected cost: {stated}. Always-answer and always-refuse need no tuning; policies that are one and the same "
-        "share a row."
-    )
-    return ReportTable(caption, ["policy", *(name.removesuffix("_rate").replace("_", " ") for name in SHOWN)], rows)
-
-
-def _standing(row: Mapping[Any, Any], name: str) -> ReportCell:
-    if f"{name}_n" in row:
-        return wording.share_cell(int(row[f"{name}_k"]), int(row[f"{name}_n"]))
-    return wording.estimate_cell(row[name], row[f"{name}_low"], row[f"{name}_high"])
-
-
-def _contest_table(found: Sequence[Contest]) -> ReportTable:
-    rows = [
-        [
-            ReportCell(wording.cut_text(one.other), one.role),
-            ReportCell(one.says, mark=VERDICT_MARKS[one.verdict]),
-            ReportCell(str(one.paired.only_first), mark="number"),
-            ReportCell(str(one.paired.only_second), mark="number"),
-            wording.estimate_cell(one.gain.estimate, one.gain.low, one.gain.high, sign="+"),
-            ReportCell(f"{one.p:.3g}", mark="number"),
-        ]
-        for one in found
-    ]
-    caption = (
-        "Tuned against each of them on the same cases. Saved: expected cost of the other less that of tuned, a case "
-        "(Student's t, paired); p is exact (McNemar) where every case gains a whole cost. Below 0.05 one of them wins."
-    )
-    head = ["against", "says", "only tuned right", "only the other right", "saved", "p"]
-    return ReportTable(caption, head, rows)
 
 
 def candidates_section(judged: ReportData, candidates: pd.DataFrame | None) -> list[Block]:

@@ -1,0 +1,78 @@
+"""Tuning what is not locked (shore): the study's search and exact line search, on the cases that a cockpit shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.lab.search_space import SWITCHES, Goal, SearchRange, full_space, own_trial, polish
+from raglab.lab.trial_search import Problem, run_search, trial_policies
+from raglab.policy_sections import EXPECTED_COST
+from raglab.replay import tally
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BATCH, BEST = 50, 6  # trials replayed together; of which the line search starts
+
+
+OnBatch = Callable[[NDArray[np.float32]], bool]
+
+
+class SearchJob(NamedTuple):
+    """What is searched: the cases, the policy that it starts from and what it is compared with, the goal, the locks."""
+
+    trace: Trace
+    start: Policy
+    baseline: Policy
+    goal: Goal
+    arm: str
+    locked: frozenset[str]
+
+
+def search(job: SearchJob, on_batch: OnBatch, *, trials: int, seed: int) -> Policy:
+    """The best policy that differs from the start in what is not locked.
+
+    Args:
+      on_batch: takes coverage and expected cost of each batch, [B, 2]; where it gives False the search ends with what
+        it has. trials: configurations tried before the exact line search.
+
+    Raises:
+      ValueError: everything is locked, or the policy decides by expected cost.
+    """
+    space = _free_space(job)
+
+    def told(rows: pd.DataFrame) -> bool:
+        return on_batch(rows[["coverage", "expected_cost"]].to_numpy(np.float32))
+
+    settings = {"arm": job.arm, "trials": trials, "sampler": "nsga2", "batch_size": BATCH, "seed": seed}
+    first = [own_trial(job.start, space)]
+    problem = Problem(job.trace, job.start, space, job.goal, first, settings)
+    found = run_search(problem, storage=None, study_name=None, on_trials=told)
+    policies = [job.start, *trial_policies(job.start, found.trials)]
+    cells = tally(job.trace, policies, job.arm).cells
+    order = np.argsort(job.goal.score(cells), kind="stable")
+    _, distinct = np.unique(cells[order], axis=0, return_index=True)
+    best = [policies[place] for place in order[np.sort(distinct)[:BEST]]]
+    paths = [path for path in space if path in SWITCHES or job.start.value(path) is not None]
+    policy, _ = polish(job.trace, best, paths, job.goal.score, job.baseline, job.arm)
+    return policy
+
+
+def _free_space(job: SearchJob) -> dict[str, SearchRange]:
+    """Ranges of what is not locked."""
+    if job.start.decision.rule == EXPECTED_COST:
+        rule = "a search moves the gates of the chain"
+        msg = f"{rule}, got a policy that decides by expected cost; fit that with raglab.tune."
+        raise ValueError(msg)
+    space = full_space(job.trace, job.start, job.arm)
+    kept = {path for path in space if path in job.locked or path.rpartition(".")[0] in job.locked}
+    if kept == space.keys():
+        msg = f"a search must have something that may move, got {len(kept)} locked; unlock a threshold."
+        raise ValueError(msg)
+    return {path: extent for path, extent in space.items() if path not in kept}

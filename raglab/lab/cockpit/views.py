@@ -1,0 +1,574 @@
+"""What the cockpit shows (shore): gates, rates, cases and axes of one policy as plain values for a page.
+
+Everything here is a look at what `replay` decided: no threshold meets a number in this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import gates, metrics
+from raglab.breakpoints import COST_THRESHOLDS, swept_paths, swept_threshold, threshold_values
+from raglab.decision import chain
+from raglab.decision.checks import Check
+from raglab.decision.decisions import GATE_OF, Decisions
+from raglab.decision.measurement import Evidence
+from raglab.gates import Gate, Threshold
+from raglab.lab.search_space import Goal, round_between, step_index
+from raglab.own_gates import own_gate
+from raglab.policy_sections import EXPECTED_COST
+from raglab.replay import (
+    CELL_OF_CODE,
+    Steps,
+    flips,
+    outcome_codes,
+    step_cells,
+)
+from raglab.resolver import RULES, Contest
+from raglab.signal_gates import OWN, SIGNALS, signal_path
+from raglab.store.policies import Policy
+from raglab.text import decimals
+from raglab.thresholds import Thresholds, policy_thresholds
+from raglab.values import Status
+
+BINS = 40  # of a histogram
+MOST_ROWS = 100  # cases that a page lists; the rest are counted
+HITS_SHOWN, TEXT_SHOWN = 12, 1_200  # hits of a case, characters of each
+STATUSES = tuple(status.name for status in Status)
+# Switch of each rule of the resolver that has one.
+RULE_SWITCHES = {
+    "overview": "resolver.overview",
+    "entities": "resolver.entities",
+    "signature_similarity": "resolver.signature",
+    "anchor_similarity": "resolver.anchor",
+}
+
+
+class Shown(NamedTuple):
+    """A policy decided on the cases: its decisions, and the cell of every case, [Q]."""
+
+    said: Decisions
+    cells: NDArray[np.int64]
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that decided."""
+        return cast("Policy", self.said.policy)
+
+    @property
+    def found(self) -> Evidence:
+        """What was measured of the cases."""
+        return self.said.tables.evidence
+
+    @property
+    def limits(self) -> Thresholds:
+        """Thresholds of the policy."""
+        return self.said.limits
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Cases by cell, [18]."""
+        return np.bincount(self.cells, minlength=metrics.N_CELLS)
+
+    @property
+    def passes(self) -> NDArray[np.bool_]:
+        """Whether each case passes its contract, [Q] (rule S6.3)."""
+        return metrics.cell_costs()[self.cells] == 0.0
+
+
+def shown(said: Decisions) -> Shown:
+    """Decisions with the cell of every case."""
+    stage, slot, depth = said.outcome
+    every = chain.Outcome(stage[None], slot[None], depth[None])
+    return Shown(said, CELL_OF_CODE[outcome_codes(said.tables.evidence, every)[0]])
+
+
+class Row(NamedTuple):
+    """A gate, a rule of the resolver or the expected cost, as the cockpit lists it.
+
+    switch: path of its switch, '' where it has none. stages: names under which it decides.
+    """
+
+    name: str
+    rule: str
+    firing: str
+    switch: str
+    thresholds: tuple[Threshold, ...]
+    stages: tuple[str, ...]
+
+
+def gate_rows(here: Shown) -> Iterator[Row]:
+    """What may decide under a policy, in its order: gates, those on signals and of the user, rules, costs."""
+    limits, policy = here.limits, here.policy
+    order, by_cost = limits.order, policy.decision.rule == EXPECTED_COST
+    for step in order.query:
+        yield _gate_row(step.gate)
+    if by_cost:
+        stages = (chain.COST_REFUSES, chain.COST_ASKS, chain.COST_ANSWERS)
+        yield Row(EXPECTED_COST, "S2.17", "decides", "", COST_THRESHOLDS, stages)
+    for steps in (order.before, order.after):
+        for step in steps:
+            if step.gate.name == SIGNALS:
+                yield from _user_rows(here, step.names)
+            elif not by_cost:
+                yield _gate_row(step.gate)
+        if steps is order.before and not by_cost:
+            yield _gate_row(chain.GAP)
+            yield from _rule_rows()
+    if here.found.answered and not by_cost:
+        for step in order.answer:
+            yield _gate_row(step.gate)
+
+
+def _gate_row(gate: Gate) -> Row:
+    swept = () if gate.firing == "warn" else gate.thresholds
+    return Row(gate.name, gate.rule, gate.firing, f"{gate.name}.enabled" if gate.switch else "", swept, gate.decides)
+
+
+def _rule_rows() -> Iterator[Row]:
+    for rule in RULES:
+        fires = "ask" if rule.status == Status.ambiguous else "answer"
+        yield Row(
+            f"resolver: {rule.name}", "S3.3", fires, RULE_SWITCHES.get(rule.name, ""), rule.thresholds, (rule.name,)
+        )
+
+
+def _user_rows(here: Shown, names: Sequence[str] | None) -> Iterator[Row]:
+    """Gates on signals that the policy has or that the trace holds a column of, then those of the user."""
+    stages = (SIGNALS, "signals_ask")
+    known = here.found.known.names
+    held = [name for name in known if name in here.policy.signals or name in here.said.trace.columns]
+    for name in held:
+        path = signal_path(name)
+        if names is None or path in names:
+            section = here.policy.value(f"{path}.on_fire")
+            swept = [one for one in swept_paths(here.found.known).values() if one.signal == name]
+            yield Row(path, "S2.15", section, f"{path}.enabled", tuple(swept), stages)
+    for name in here.policy.gates:
+        if names is None or f"{OWN}.{name}" in names:
+            own = own_gate(name)
+            yield Row(f"{OWN}.{name}", "S2.18", own.firing, f"{OWN}.{name}.enabled", own.thresholds, stages)
+
+
+def decided_counts(here: Shown) -> dict[str, int]:
+    """Cases by the name of what decided them."""
+    counted = np.bincount(here.said.outcome.stage, minlength=len(chain.STAGES))
+    return {name: int(n) for (name, _), n in zip(chain.STAGES, counted, strict=True)}
+
+
+def gate_views(here: Shown, before: Shown, locked: frozenset[str], axes: Mapping[str, Axis]) -> list[dict[str, Any]]:
+    """Gates as the page lists them.
+
+    Args:
+      locked: paths and gates that the user keeps. axes: those that were worked out for this policy, by path.
+    """
+    now, then = decided_counts(here), decided_counts(before)
+    rows, views = list(gate_rows(here)), []
+    n_user = sum(row.stages[:1] == (SIGNALS,) for row in rows)
+    for row in rows:
+        several = row.stages[:1] == (SIGNALS,) and n_user > 1  # counted together: the first that fires decides
+        view = {
+            "name": row.name,
+            "title": row.name.replace("_", " "),
+            "rule": row.rule,
+            "firing": row.firing,
+            "switch": row.switch or None,
+            "on": bool(here.policy.value(row.switch)) if row.switch else True,
+            "decided": None if several else sum(now[stage] for stage in row.stages),
+            "decided_before": None if several else sum(then[stage] for stage in row.stages),
+            "off_reason": _off_reason(here, row),
+            "locked": row.name in locked,
+            "thresholds": [_threshold_view(here, before, one, locked, axes) for one in row.thresholds],
+        }
+        views.append(view)
+    return views
+
+
+def _off_reason(here: Shown, row: Row) -> str | None:
+    """Why a gate decides nothing whatever its thresholds are."""
+    if row.name in here.found.off:
+        return "the trace lacks what it measures"
+    if row.name in here.limits.order.off:
+        return "decision.order leaves it out"
+    return None
+
+
+def _threshold_view(
+    here: Shown, before: Shown, swept: Threshold, locked: frozenset[str], axes: Mapping[str, Axis]
+) -> dict[str, Any]:
+    value, base = here.policy.value(swept.path), before.policy.value(swept.path)
+    bounded = swept_threshold(here.found.known, here.limits, swept.path)
+    low, high = value_range(here, swept, (value, base))
+    axis = axes.get(swept.path)
+    return {
+        "path": swept.path,
+        "key": swept.key,
+        "side": swept.side,
+        "unit": swept.unit.described,
+        "value": value,
+        "text": "off" if value is None else decimals(float(value)),
+        "baseline": base,
+        "nullable": swept.nullable,
+        "whole": swept.whole,
+        "low": _finite(bounded.low),
+        "high": _finite(bounded.high),
+        "view_low": low,
+        "view_high": high,
+        "locked": swept.path in locked,
+        "plateau": None if axis is None or axis.at < 0 else [_finite(axis.low[axis.at]), _finite(axis.high[axis.at])],
+    }
+
+
+def _finite(value: float) -> float | None:
+    """A number as JSON has it; what has no end is null."""
+    return float(value) if np.isfinite(value) else None
+
+
+def met_values(here: Shown, swept: Threshold) -> NDArray[np.float64]:
+    """What a threshold meets in every case under a policy, [Q]; NaN where there is nothing."""
+    found, meets = here.found, swept.meets
+    if swept.path.startswith("decision."):
+        return np.full(len(here.said), np.nan)
+    if swept.path.startswith(f"{OWN}."):
+        return np.asarray(threshold_values(found, here.limits, swept.path, 0)[0], dtype=np.float64)
+    if meets == "l2":
+        values: Any = found.best_l2[0]
+    elif meets == "n_relevant":
+        cut = np.atleast_2d(gates.l2_cut(found.best_l2[:1], here.limits.gates["l2"]))
+        values = gates.n_relevant(found.l2[0], cut)[0]
+    elif meets == "confidence":
+        values = chain.depth_confidence(found, here.limits, 0)[0]
+    elif meets in Contest._fields:
+        values = getattr(found.all, meets)[0]
+    elif meets in chain.BY_SLOT:
+        values = chain.values_at_slot(chain.measurement(found, meets)[0], here.said.outcome.slot[None])[0]
+    else:
+        values = chain.GateMeasurements(found, 0)(meets)
+    return np.broadcast_to(np.asarray(values, dtype=np.float64), len(here.said))
+
+
+def value_range(here: Shown, swept: Threshold, marks: Sequence[float | None]) -> tuple[float, float]:
+    """Part of a threshold's axis that is shown: what the cases have, and the marks.
+
+    Args:
+      marks: values that must be seen; None is none.
+    """
+    values = met_values(here, swept)
+    kept = values[np.isfinite(values)]
+    ends = [float(mark) for mark in marks if mark is not None]
+    ends += [float(kept.min()), float(kept.max())] if len(kept) else []
+    if not ends:
+        low, high = swept.low, swept.high
+        return (low, high) if np.isfinite(low) and np.isfinite(high) else (0.0, 1.0)
+    low, high = min(ends), max(ends)
+    margin = 0.04 * (high - low) or max(0.04 * abs(low), 0.5 if swept.whole else 0.02)
+    return float(max(low - margin, swept.low)), float(min(high + margin, swept.high))
+
+
+def histogram(here: Shown, swept: Threshold, low: float, high: float) -> dict[str, Any] | None:
+    """Cases by label over what a threshold meets, in equal bins; None where nothing is measured."""
+    values, label = met_values(here, swept), here.found.label
+    inside = np.isfinite(values) & (values >= low) & (values <= high)
+    if not inside.any() or not low < high:
+        return None
+    counts = {
+        name: np.histogram(values[inside & (label == code)], BINS, (low, high))[0].tolist()
+        for code, name in enumerate(STATUSES)
+    }
+    return {"low": low, "high": high, "counts": counts}
+
+
+class Axis(NamedTuple):
+    """Steps of one threshold, all else as in a policy: on [low, high) of a ceiling, (low, high] of a floor.
+
+    value: what a drag to a step sets, [N]. cells: cases by cell, [N, 18]. at: the step of the policy's own value, -1
+    where it has none.
+    """
+
+    path: str
+    side: str
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    value: NDArray[np.float64]
+    cells: NDArray[np.int64]
+    at: int
+
+
+def axis_of(here: Shown, path: str) -> Axis:
+    """Exact steps of a threshold under a policy.
+
+    Raises:
+      ValueError: the path cannot be swept.
+    """
+    policy, value = here.policy, here.policy.value(path)
+    swept = swept_threshold(here.found.known, here.limits, path)
+    if value is None:  # a bound that is not set may switch its gate off: the steps are those of a policy that sets it
+        policy = policy.replace(path, int(swept.low) if swept.whole else _any_value(swept))
+        swept = swept_threshold(here.found.known, policy_thresholds([policy]), path)
+    steps: Steps = step_cells(here.found, policy, path)
+    at = -1 if value is None else step_index(steps.low, steps.high, float(value), swept.side)
+    inner = round_between(steps.low, steps.high, swept)
+    return Axis(path, swept.side, steps.low, steps.high, inner, steps.cells, at)
+
+
+def _any_value(swept: Threshold) -> float:
+    ends = [end for end in (swept.low, swept.high) if np.isfinite(end)]
+    return ends[0] if ends else 0.0
+
+
+AXIS_RATES = tuple(metrics.RATES)
+
+
+def axis_buffer(axis: Axis, goal: Goal) -> bytes:
+    """Steps for the browser: float64 low, high, value, cost [N]; int32 k, n [N, rates] and label × decision [N, 9]."""
+    counts, labels = metrics.rate_counts(axis.cells), metrics.label_counts(axis.cells)
+    cost = np.asarray(goal.cost(axis.cells), dtype=np.float64)
+    whole = (counts, metrics.denominators(counts, labels), outcome_tables(axis.cells).reshape(len(axis.low), -1))
+    floats = b"".join(
+        np.ascontiguousarray(one, dtype="<f8").tobytes() for one in (axis.low, axis.high, axis.value, cost)
+    )
+    return floats + b"".join(np.ascontiguousarray(one, dtype="<i4").tobytes() for one in whole)
+
+
+def outcome_tables(cells: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Cases by label (rows) and decision (columns), [..., 3, 3], of cells [..., 18]."""
+    table = cells.reshape(*cells.shape[:-1], len(Status), len(Status), 2).sum(axis=-1)
+    return np.swapaxes(table, -1, -2)
+
+
+def rate_views(here: Shown, before: Shown, goal: Goal) -> list[dict[str, Any]]:
+    """Each rate: k of n, exact interval, difference to the baseline on the same cases, and what comes of its target."""
+    columns, base = (_rates(one) for one in (here, before))
+    apart = metrics.paired_rates(before.cells, here.cells)
+    told = here.policy.policy_id != before.policy.policy_id  # of one and the same policy there is no difference to tell
+    views = []
+    for place, name in enumerate(metrics.RATES):
+        k, n = columns[f"{name}_k"], columns[f"{name}_n"]
+        low, high, target = columns[f"{name}_low"], columns[f"{name}_high"], goal.targets.get(name)
+        verdict, text = target_verdict(name, k, n, (low, high), target)
+        view = {
+            "name": name,
+            "k": k,
+            "n": n,
+            "value": _finite(columns[name]),
+            "low": _finite(low),
+            "high": _finite(high),
+        }
+        difference = {
+            "baseline": _finite(base[name]),
+            "difference": _finite(apart.difference[place]) if told else None,
+            "difference_low": _finite(apart.low[place]) if told else None,
+            "difference_high": _finite(apart.high[place]) if told else None,
+        }
+        views.append(view | difference | {"target": target, "verdict": verdict, "text": text})
+    return views
+
+
+def _rates(one: Shown) -> dict[str, Any]:
+    counts = one.counts[None]
+    columns = metrics.rate_columns(metrics.rate_counts(counts), metrics.label_counts(counts))
+    return {name: column[0].item() for name, column in columns.items()}
+
+
+def target_verdict(name: str, k: int, n: int, interval: tuple[float, float], target: float | None) -> tuple[str, str]:
+    """What k of n say of a target: a word for the page, and a sentence.
+
+    `shown`: the whole interval keeps it; `met`: these cases keep it; `open`: no k of so few cases could show it;
+    `missed`; `none`: there is no target, or no case.
+    """
+    if target is None:
+        return "none", ""
+    if not n:
+        return "none", "0 of 0 meets no target"
+    low = metrics.RATE_TABLE[name].better == "low"
+    kept, whole = (k / n <= target, interval[1] <= target) if low else (k / n >= target, interval[0] >= target)
+    if whole:
+        return "shown", "met, the whole interval"
+    if not kept:
+        return "missed", "not met"
+    best = metrics.clopper_pearson(0 if low else n, n)
+    if (best.high > target) if low else (best.low < target):
+        return "open", f"cannot be shown with {n} cases"
+    return "met", "met on these cases, not the whole interval"
+
+
+def cost_view(here: Shown, before: Shown, goal: Goal) -> dict[str, Any]:
+    """Expected cost of a case with its interval, and the difference to the baseline on the same cases."""
+    counts = here.counts
+    low, high = metrics.cost_interval(counts, goal.matrix)
+    told = here.policy.policy_id != before.policy.policy_id
+    apart = metrics.paired_cost(before.cells, here.cells, goal.matrix) if told else None
+    return {
+        "value": _finite(float(goal.cost(counts))),
+        "low": _finite(float(low)),
+        "high": _finite(float(high)),
+        "baseline": _finite(float(goal.cost(before.counts))),
+        "difference": None if apart is None else apart.difference,
+        "difference_low": None if apart is None else apart.low,
+        "difference_high": None if apart is None else apart.high,
+    }
+
+
+def plane_point(counts: NDArray[np.int64], goal: Goal) -> tuple[float, float]:
+    """Coverage and expected cost, of cases by cell [18]."""
+    n = int(counts.sum())
+    answered = int(outcome_tables(counts)[:, Status.ok].sum())
+    return answered / n, float(goal.cost(counts))
+
+
+class Filter(NamedTuple):
+    """Which cases are listed; None is any. kind: gained, lost or other. slice: column and value."""
+
+    kind: str | None = None
+    label: str | None = None
+    decision: str | None = None
+    gate: str | None = None
+    slice: tuple[str, str] | None = None
+    search: str = ""
+
+
+def case_kinds(here: Shown, before: Shown) -> NDArray[np.str_]:
+    """Of each case whether it was gained, lost, changed otherwise or stayed the same, [Q]."""
+    now, then = here.passes, before.passes
+    changed = (here.said.status != before.said.status) | (now != then)
+    return np.select([now & ~then, then & ~now, changed], ["gained", "lost", "other"], "same")
+
+
+def case_views(
+    here: Shown,
+    before: Shown,
+    wanted: Filter,
+    texts: Sequence[str],
+    columns: Mapping[str, Sequence[str]],
+    *,
+    labelled: bool,
+) -> dict[str, Any]:
+    """Cases as the page lists them, those that changed first; at most `MOST_ROWS` of them.
+
+    Args:
+      texts: id and query of every case in small letters. columns: slices, by column, of every case.
+      labelled: whether the labels are of the user; without them a change is neither gain nor loss.
+    """
+    kinds = case_kinds(here, before)
+    if not labelled:
+        kinds = np.where(here.said.status != before.said.status, "other", "same")
+    deciders = np.array([GATE_OF[name] for name, _ in chain.STAGES])[here.said.outcome.stage]
+    keep = np.ones(len(kinds), dtype=bool) if wanted.kind is None else kinds == wanted.kind
+    for name, codes in (("label", here.found.label), ("decision", here.said.status)):
+        if getattr(wanted, name):
+            keep &= codes == Status[getattr(wanted, name)]
+    if wanted.gate:
+        keep &= deciders == wanted.gate
+    if wanted.slice is not None:
+        column, value = wanted.slice
+        keep &= np.array([one == value for one in columns.get(column, [""] * len(keep))])
+    rows = np.flatnonzero(keep)
+    rows = rows[np.argsort(kinds[rows] == "same", kind="stable")]
+    if wanted.search:
+        sought = wanted.search.casefold()
+        rows = np.array([row for row in rows.tolist() if sought in texts[row]], dtype=np.int64)
+    cases = here.said.trace.cases
+    views = [
+        {
+            "id": cases[row].id,
+            "query": cases[row].query[:300],
+            "label": (cases[row].expect_status or "") if labelled else "",
+            "before": STATUSES[before.said.status[row]],
+            "after": STATUSES[here.said.status[row]],
+            "gate": str(deciders[row]),
+            "kind": str(kinds[row]),
+        }
+        for row in rows[:MOST_ROWS].tolist()
+    ]
+    counts = {name: int((kinds == name).sum()) for name in ("gained", "lost", "other")}
+    return {**counts, "total": len(rows), "shown": len(views), "rows": views}
+
+
+def case_view(here: Shown, case_id: str, *, labelled: bool) -> dict[str, Any]:
+    """One case: what was asked, what each gate made of it, and its hits; `flip_views` takes longer and comes behind.
+
+    Raises:
+      KeyError: no such case is shown.
+    """
+    said = here.said
+    row = said.row_of(case_id)
+    case = said.trace.cases[row]
+    rows = said.explain(case_id)
+    return {
+        "id": case.id,
+        "query": case.query,
+        "label": (case.expect_status or "") if labelled else "",
+        "decision": STATUSES[said.status[row]],
+        "gate": said.gate_name(row),
+        "reason": said.reason(row),
+        "notes": case.notes or "",
+        "checks": [_check_view(check) for check in rows],
+        "hits": hit_views(said, row),
+        "flips": None,
+    }
+
+
+def _check_view(check: Check) -> dict[str, Any]:
+    """A check with its margin as a share of what it compares, for a bar."""
+    size = max(abs(check.value), abs(check.threshold)) if np.isfinite([check.value, check.threshold]).all() else np.nan
+    share = float(np.clip(check.margin / size, -1.0, 1.0)) if np.isfinite(check.margin) and size > 0.0 else None
+    fields = {name: _finite(getattr(check, name)) for name in ("value", "threshold", "margin")}
+    return {
+        "gate": check.gate,
+        "rule": check.rule,
+        **fields,
+        "passes": bool(check.passes),
+        "text": check.text,
+        "share": share,
+    }
+
+
+def hit_views(said: Decisions, row: int) -> list[dict[str, Any]]:
+    """First hits of a case at the depth that decided, nearest first, with their scores and text."""
+    trace = said.trace
+    place, depth = trace.arm(said.tables.arm), int(said.outcome.depth[row])
+    found = trace.hits
+    chosen = set(said.in_slot(row))
+    views = []
+    for at, number in enumerate(found.chunk[row, place, depth][:HITS_SHOWN].tolist()):
+        if number < 0:
+            break
+        chunk = trace.chunks[number]
+        fields = {"squared L2": found.l2, "cosine": found.cosine, "hybrid": found.s_hybrid, "rerank": found.s_rerank}
+        scores = {name: _finite(field[row, place, depth, at]) for name, field in fields.items()}
+        views.append(
+            {
+                "rank": int(found.rank[row, place, depth, at]) + 1,
+                "source": chunk.file_name,
+                "page": chunk.page_shown,
+                "text": chunk.text[:TEXT_SHOWN],
+                "chosen": number in chosen,
+                "scores": {name: score for name, score in scores.items() if score is not None},
+            }
+        )
+    return views
+
+
+def flip_views(here: Shown, case_id: str) -> list[dict[str, Any]]:
+    """Smallest change of each threshold that flips the status of a case, nearest first."""
+    rows = flips(here.said.trace, here.policy, case_id, here.said.tables.arm).head(8).to_dict("records")
+    return [
+        {
+            "path": row["path"],
+            "current": row["current"],
+            "at": row["flips_at"],
+            "text": f"{decimals(row['current'])} → {decimals(row['flips_at'], row['current'])}",
+            "becomes": row["becomes"],
+        }
+        for row in rows
+    ]
+
+
+def swept_rows(here: Shown) -> Iterator[Threshold]:
+    """Thresholds that the page lists, in its order."""
+    for row in gate_rows(here):
+        yield from row.thresholds

@@ -1,0 +1,235 @@
+"""Sections of the report on what is promised (shore): a certificate and its re-test, or what one would need (S6.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from raglab import metrics
+from raglab.certify import data_need
+from raglab.lab.certification import SPLITS, Retest, check_policy
+from raglab.lab.certification_texts import diagnosis, need_line
+from raglab.lab.certified_losses import COST, asking_note
+from raglab.lab.looks import queries_hash
+from raglab.lab.report.blocks import (
+    DASH,
+    Block,
+    Mark,
+    ReportCell,
+    ReportTable,
+    Text,
+    cut_text,
+    estimate_cell,
+    number_text,
+    percent,
+    share_cell,
+)
+from raglab.lab.report.sections import ReportData
+from raglab.lab.report.verdicts import DELTA, AnswerSignals, best_bound, certifiable
+from raglab.metrics import TARGETS
+from raglab.text import decimals
+from raglab.values import Status
+
+MARKS: Mapping[str, Mark] = {"upheld": "good", "broken": "bad"}
+
+
+def own_certificate(judged: ReportData) -> Mapping[str, Any] | None:
+    """Certificate of the subject; None where it has none, or one that was made for another policy."""
+    policy = judged.policies[judged.subject]
+    made = policy.certificate
+    whole = made is not None and {"promises", "delta", "cases_hash"} <= set(made)
+    return made if made is not None and whole and made.get("policy_id") == policy.policy_id else None
+
+
+def promise_line(judged: ReportData) -> tuple[str, Mark]:
+    """What is promised of the subject, in a line: rates, confidence, look, re-test; or that nothing is, and why."""
+    subject, made = cut_text(judged.subject), own_certificate(judged)
+    if made is None and judged.policies[judged.subject].certificate is not None:
+        return f"Nothing: {subject} holds a certificate that is not its own as it stands: certify it again.", "bad"
+    if made is None:
+        return f"Nothing: {subject} holds no certificate, so its rates are those of these cases and of no others.", ""
+    rates = " and ".join(_promise(one) for one in made["promises"])
+    together = ", all together," if len(made["promises"]) > 1 else ""
+    delta = float(made["delta"])
+    found, _ = _retest_blocks(judged, made)
+    again = "" if found is None else f" Re-tested on the cases of this page: {found.verdict}."
+    text = (
+        f"{rates}{together} with {_confidence(delta)} confidence (delta {delta:g}, look {int(made.get('looks', 1))}) "
+        f"on traffic like the {made.get('cases', DASH)} cases that it was certified on.{again}"
+    )
+    return text, "" if found is None else MARKS.get(found.verdict, "")
+
+
+def _promise(one: Mapping[str, Any]) -> str:
+    """Rate and its highest value; a cost has units of its own: it is no share."""
+    alpha = float(one["alpha"])
+    return f"{one['name']} ≤ {f'{alpha:g}' if one['name'] == COST else f'{100 * alpha:g} %'}"
+
+
+def _confidence(delta: float) -> str:
+    return f"{100 * (1 - delta):g} %"
+
+
+def certificate_blocks(judged: ReportData) -> list[Block]:
+    """How the subject's certificate was made and what the cases of this page say of it, or what one would need."""
+    made = own_certificate(judged)
+    if made is None:
+        return _requirement_blocks(judged)
+    text = (
+        f"Certified on {made.get('cases', DASH)} cases: {made.get('tested', DASH)} of {made.get('candidates', DASH)} "
+        f"candidates tested, ordered on {made.get('pilot', 0)} other cases; {made.get('binding', DASH)} binds."
+    )
+    if "over_ask_rate" in made:
+        text += (
+            f" It answers {percent(float(made['coverage']))} of those cases and asks back "
+            f"{percent(float(made['over_ask_rate']))} of the unambiguous."
+        )
+    blocks: list[Block] = [Text(text)]
+    if made.get("rests_on_asking"):
+        told = asking_note(float(made["over_ask_rate"]), made.get("also_kept_by", ()))
+        blocks.append(Text(told, warning=True))
+    looks = int(made.get("looks", 1))
+    if looks > 1:
+        worst = percent(min(1.0, float(made.get("spent", looks * float(made["delta"])))))  # deltas of all looks add up
+        again = f"It is look {looks} on those cases: some promise among the {looks} may break with probability {worst}."
+        blocks.append(Text(again, warning=True))
+    found, notes = _retest_blocks(judged, made)
+    return [*blocks, _promises(made, found, _confidence(float(made["delta"]))), *notes]
+
+
+def _retest_blocks(judged: ReportData, made: Mapping[str, Any]) -> tuple[Retest | None, list[Text]]:
+    """Re-test on the cases of this page, and what to say of it; none where the certificate saw these cases."""
+    used = {case.split for case in judged.trace.cases} & set(SPLITS)
+    if used or queries_hash(judged.trace.cases) == made["cases_hash"]:
+        return None, [
+            Text("No re-test: a certificate is re-tested on cases it was not made with, such as split report.")
+        ]
+    try:
+        found = check_policy(judged.policies[judged.subject], judged.trace)
+    except ValueError as error:  # another arm
+        return None, [Text(f"No re-test: {cut_text(str(error))}", warning=True)]
+    says = {
+        "upheld": "Re-test upheld: every target is certified again on the cases of this page.",
+        "open": "Re-test open: the cases of this page do not certify every target again, and break none.",
+        "broken": "Re-test broken: on the cases of this page a rate is above its target even at its lower bound.",
+    }
+    beside = (
+        f" It answers {percent(found.coverage)} of them and asks back {percent(found.over_ask)} of the unambiguous."
+    )
+    text = Text(says[found.verdict] + beside, warning=found.verdict == "broken")
+    return found, [text, *(Text(note, warning=True) for note in found.notes)]
+
+
+def _promises(made: Mapping[str, Any], found: Retest | None, sure: str) -> ReportTable:
+    """A row a promise: as certified, and as re-tested."""
+    rows = []
+    for place, one in enumerate(made["promises"]):
+        k, n = float(one["k"]), int(one["n"])
+        shown = decimals if one["name"] == COST else percent
+        row = [
+            ReportCell(_promise(one)),
+            ReportCell(shown(k / n if n else float("nan")), f"{k:g}/{n}", "number"),
+            ReportCell(shown(float(one["bound"])), mark="number"),
+        ]
+        if found is not None:
+            seen = found.table.iloc[place]
+            low, high = shown(seen["lower_bound"]), shown(seen["upper_bound"])
+            row += [
+                ReportCell(shown(seen["rate"]), f"{seen['k']:g}/{seen['n']}", "number"),
+                ReportCell(f"{low} and {high}", mark="number"),
+                ReportCell(str(seen["verdict"]), mark=MARKS.get(seen["verdict"], "")),
+            ]
+        rows.append(row)
+    head = ["promise", "when certified", f"upper bound, {sure}"]
+    head += [] if found is None else ["on this page", f"lower bound, together, and upper bound, {sure}", "re-test"]
+    return ReportTable("Promises. Bounds are one-sided; of rates they are exact.", head, rows)
+
+
+def _requirement_blocks(judged: ReportData) -> list[Block]:
+    """What a certificate would need, and which signal could carry one."""
+    seen = judged.seen
+    sure = bound_confidence()
+    lead = f"The command raglab certify looks for thresholds that keep the targets with {sure} confidence."
+    needs = [
+        need_line(name, data_need(alpha, n, k, DELTA))
+        for (name, alpha), (k, n) in zip(TARGETS.items(), (rate_counts(judged, name) for name in TARGETS), strict=True)
+    ]
+    return [*(Text(one) for one in (lead, *needs, best_signal_sentence(seen))), _diagnosis(seen)]
+
+
+def _diagnosis(seen: AnswerSignals) -> ReportTable:
+    """What each signal alone could carry."""
+    wanted, alpha = TARGETS["hallucination_rate"], _alpha(len(seen.right))
+    rows = [
+        [
+            ReportCell(str(one["signal"])),
+            estimate_cell(one["AUROC"], one["AUROC_low"], one["AUROC_high"]),
+            *_smallest(one),
+            ReportCell(percent(one["lowest_risk"]), mark="number"),
+            ReportCell(percent(one["chance"]), mark="number"),
+            ReportCell(str(one["verdict"])),
+        ]
+        for one in diagnosis(seen.right, seen.score, alpha, DELTA).to_dict("records")
+    ]
+    beyond = f" ({100 * wanted:g} % is beyond so few cases)" if alpha > wanted else ""
+    caption = (
+        f"What each signal alone could carry, for a risk of {100 * alpha:g} %{beyond}. AUROC: right against wrong if "
+        "answered, 95 % interval. Then the smallest coverage at which so many are answered that they could certify it "
+        "without an error, the risk there, the lowest risk at any larger one, and the probability that as many other "
+        "cases would certify the signal's best threshold (chosen here, so it flatters)."
+    )
+    head = ["signal", "AUROC", "smallest usable coverage", "risk there", "lowest risk", "chance", "verdict"]
+    return ReportTable(caption, head, rows)
+
+
+def _alpha(n: int) -> float:
+    """Target that the diagnosis is made for: the wanted one, or the lowest that so many cases could certify."""
+    wanted = TARGETS["hallucination_rate"]
+    lowest = certifiable(n)
+    return wanted if np.isnan(lowest) or lowest <= wanted else lowest
+
+
+def _smallest(one: Mapping[Any, Any]) -> list[ReportCell]:
+    if np.isnan(one["coverage"]):
+        return [ReportCell(DASH, mark="number")] * 2
+    return [
+        ReportCell(percent(one["coverage"]), mark="number"),
+        share_cell(int(one["wrong"]), int(one["answered"])),
+    ]
+
+
+def best_signal_sentence(seen: AnswerSignals) -> str:
+    """The best that cases and signals could certify at all, in words."""
+    n_ok = int((seen.label == Status.ok).sum())
+    if not n_ok:
+        return "No case here is labelled ok, so nothing can be certified."
+    reach, bound = best_bound(seen)
+    text = (
+        f"Were the {n_ok} answerable cases all answered rightly and nothing else answered, they would certify "
+        f"{percent(float(metrics.upper_bound(0, n_ok, DELTA)))}."
+    )
+    if np.isnan(bound):
+        return text
+    can = ~np.isnan(seen.score[reach.signal])
+    wrong, answered = int((can & ~seen.right).sum()), int(can.sum())
+    free = float(metrics.upper_bound(wrong, answered, DELTA))
+    if bound >= free:
+        return f"{text} No threshold on one signal comes lower than always answering, {percent(free)}."
+    return (
+        f"{text} One threshold on one signal comes to {percent(bound)} at best, always answering to {percent(free)}: "
+        f"{reach.signal} at or above {number_text(reach.threshold)} answers {reach.answered} cases, "
+        f"{reach.wrong} wrongly (chosen on these cases, so it flatters)."
+    )
+
+
+def rate_counts(judged: ReportData, rate: str) -> tuple[int, int]:
+    """Counts of a rate of the subject: k of n cases."""
+    row: dict[Any, Any] = judged.table.loc[[judged.subject]].to_dict("records")[0]
+    return int(row[f"{rate}_k"]), int(row[f"{rate}_n"])
+
+
+def bound_confidence() -> str:
+    """Confidence of bounds that no certificate names."""
+    return _confidence(DELTA)

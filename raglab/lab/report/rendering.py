@@ -1,0 +1,141 @@
+"""Rendering of the report (shore): its blocks as one HTML page that needs nothing else, and asks nothing of a network.
+
+Everything from outside is escaped. The page runs one script of its own, by which tables sort, and those of a frozen
+cockpit inside it; all are named by their hash in the page's content security policy, so that no other can run.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import sha256
+from html.parser import HTMLParser
+from importlib.resources import files
+
+from jinja2 import Environment, StrictUndefined
+
+from raglab.characters import visible
+from raglab.lab.report.blocks import Frame, Section
+from raglab.lab.report.first_screen import FirstScreen
+
+RULE = re.compile(r"\b(S\d{1,2}\.\d{1,2})\b")
+UNBROKEN = "\u00a0"
+LONGEST_RULE = 400  # characters of a rule that the page cites
+_STATED = re.compile(r"^- \*\*(S\d{1,2}\.\d{1,2})(?: ([^*\n]{1,60}))?\*\* (?:\[[^\]\n]{1,80}\] )?", re.MULTILINE)
+_SENTENCE_END = re.compile(r"\.(?= [A-Z*`]|$)")
+_MARKS = re.compile(r"`|\*(?=\S)|(?<=\S)\*|\[(?=[^\]\n]{1,80}\]\()|(?<=\w)\]\([^)\n]{1,200}\)")
+
+
+def render_page(title: str, first: FirstScreen, sections: Sequence[Section]) -> str:
+    """HTML of the page: the first screen, the contents, the sections, and the first sentence of every rule cited."""
+    here = files("raglab.lab.report")
+    script = here.joinpath("tables.js").read_text(encoding="utf-8").strip()
+    frames = [block.html for section in sections for block in section.blocks if isinstance(block, Frame)]
+    runs = sorted({script_hash(one) for one in (script, *(one for page in frames for one in inline_scripts(page)))})
+    rules = rule_sentences()
+    cited: set[str] = set()
+
+    def pieces(text: str, *, tight: bool = False) -> list[tuple[str, str]]:
+        """Text with unbroken percentages in pieces, each with the rule that it cites, or "" where it is none.
+
+        Args:
+          tight: broken after a semicolon only, as counts and interval of a number are.
+        """
+        whole = str(text).replace(" %", f"{UNBROKEN}%")
+        if tight:
+            whole = whole.replace(" ", UNBROKEN).replace(f";{UNBROKEN}", "; ")
+        found = [(one, one if one in rules else "") for one in RULE.split(whole)]
+        cited.update(rule for _, rule in found if rule)
+        return found
+
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        # Only text is shown so: a script and a frozen page, marked as what they are, must stay themselves to the byte.
+        finalize=lambda value: visible(value, lines=True) if type(value) is str else value,
+    )
+    environment.filters["pieces"] = pieces
+    return environment.from_string(here.joinpath("report.html.j2").read_text(encoding="utf-8")).render(
+        title=title,
+        first=first,
+        sections=sections,
+        script=script,
+        runs=" ".join(runs),
+        rules=rules,
+        # Asked for below everything else, when all that is cited is known.
+        cited=lambda: sorted(cited, key=_place),
+    )
+
+
+def _place(rule: str) -> list[int]:
+    """Place of a rule among all: S2.9 stands before S2.10."""
+    return [int(part) for part in rule[1:].split(".")]
+
+
+def rule_sentences() -> dict[str, str]:
+    """Name, where it has one, and first sentence of every rule of RULES.md, by number, without its marks.
+
+    Example:
+      >>> rule_sentences()["S0.1"]
+      'A decision is ok, refuse or ambiguous.'
+    """
+    text = files("raglab").joinpath("RULES.md").read_text(encoding="utf-8")
+    stated = list(_STATED.finditer(text))
+    ends = [*(one.start() for one in stated[1:]), len(text)]
+    return {
+        one[1]: (f"{one[2]}: " if one[2] else "") + _first_sentence(text[one.end() : end])
+        for one, end in zip(stated, ends, strict=True)
+    }
+
+
+def _first_sentence(text: str) -> str:
+    line = " ".join(text.partition("\n\n")[0].split())
+    end = _SENTENCE_END.search(line)
+    plain = _MARKS.sub("", line[: end.end()] if end else line)
+    return plain if len(plain) <= LONGEST_RULE else f"{plain[: LONGEST_RULE - 1]}…"
+
+
+def script_hash(script: str) -> str:
+    """A script as a content security policy names it.
+
+    Example:
+      >>> script_hash("")
+      "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
+    """
+    return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode('ascii')}'"
+
+
+class _Scripts(HTMLParser):
+    """Texts of the scripts that stand in a page and run, data blocks left out."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.runs = False
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        kind = (dict(attrs).get("type") or "").lower()
+        self.runs = tag == "script" and "json" not in kind
+        if self.runs:
+            self.texts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.runs:
+            self.texts[-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        self.runs = self.runs and tag != "script"
+
+
+def inline_scripts(page: str) -> list[str]:
+    """Scripts that stand in a page and run, as a browser reads them.
+
+    Example:
+      >>> inline_scripts('<script type="application/json">{}</script><script type="module">go()</script>')
+      ['go()']
+    """
+    # A browser reads every end of a line as one sign before it hashes.
+    return _Scripts(page.replace("\r\n", "\n").replace("\r", "\n")).texts

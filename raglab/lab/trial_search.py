@@ -1,0 +1,514 @@
+"""Search (shore): Optuna's samplers, trials judged in batches by replay, the storage they are kept in (S6.4, S6.5)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import optuna
+
+from raglab import metrics
+from raglab.canonical import canonical_json, digest
+from raglab.lab.search_space import Goal, SearchRange, own_trial, set_values
+from raglab.progress import progress
+from raglab.replay import tally
+from raglab.store.files import Where, input_error, make_folder, shown_value, write_bytes
+from raglab.store.policies import Policy
+from raglab.values import TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+OBJECTIVES = {"expected_cost": "minimize", "coverage": "maximize"}  # of a study, and which way each is wanted
+STUDY_FILE = "study.journal"  # in a folder that is the storage of studies
+PLACE = "place"  # attribute of a trial that was proposed here: its place in the search, from 0
+ABOUT = "raglab"  # attribute of a study: what its trials were judged on, and by
+LONGEST = 80  # characters of a setting that are kept as they are; of a longer one its digest
+Space = dict[str, optuna.distributions.BaseDistribution]
+Trials = list[optuna.trial.FrozenTrial]
+OnTrials = Callable[["pd.DataFrame"], bool | None]
+
+
+class Problem(NamedTuple):
+    """What is searched, from where, and what each trial is judged on.
+
+    start: policy that the tried values are put into. space: ranges by path. first: values that are tried before the
+    sampler proposes any. settings: `trials`, `batch_size`, `sampler`, `seed`, `arm`, and what else tells one study from
+    another.
+    """
+
+    trace: TraceData
+    start: Policy
+    space: Mapping[str, SearchRange]
+    goal: Goal
+    first: Sequence[Mapping[str, Any]]
+    settings: Mapping[str, Any]
+
+    @property
+    def distributions(self) -> Space:
+        """The space as Optuna has it."""
+        return _distributions(self.space)
+
+    @property
+    def name(self) -> str:
+        """Name of the study where it is given none: corpus, and digest of all that tells it from another."""
+        return f"{self.trace.meta.get('corpus', 'study')}-{digest(canonical_json(_about(self.settings)), 8)}"
+
+
+class Search(NamedTuple):
+    """Outcome of a search.
+
+    study: Optuna's, of the storage where there is one. trials: a row a trial, those that were proposed here before
+    those of the user. proposed: how many were. best: the feasible trial of least expected cost; where none is feasible,
+    the one that misses the targets by least in sum.
+    """
+
+    study: optuna.Study
+    trials: pd.DataFrame
+    proposed: int
+    best: optuna.trial.FrozenTrial
+
+
+class JudgedTrials(NamedTuple):
+    """Trials as Optuna keeps them, and a row each."""
+
+    trials: Trials
+    rows: list[dict[str, Any]]
+
+
+def run_search(
+    problem: Problem, *, storage: str | Path | None, study_name: str | None, on_trials: OnTrials | None
+) -> Search:
+    """Search the space.
+
+    Proposals are drawn beside the storage, from trials of the search alone, so that they are the same with and without
+    one; finished trials go into it batch by batch, and are proposed no more when the search goes on.
+
+    Args:
+      storage, study_name, on_trials: see `raglab.tune`.
+    """
+    import pandas as pd
+
+    trials, size = int(problem.settings["trials"]), int(problem.settings["batch_size"])
+    if trials < 1 or size < 1:
+        msg = f"trials and batch_size must be at least 1, got {trials} and {size}."
+        raise ValueError(msg)
+    name, memory = study_name or problem.name, optuna.storages.InMemoryStorage()
+    rows: list[dict[str, Any]] = []
+    with _quiet_optuna():
+        study = _new_study(memory, name)
+        stored = None if storage is None else open_study(storage, name, problem.settings)
+        kept = {} if stored is None else _kept_trials(stored, problem)
+        before: tuple[Trials, Trials] = ([], [])
+        for begin in progress(range(0, trials, size), "study", "batch"):
+            places = range(begin, min(begin + size, trials))
+            # A sampler of its own for every batch, with a stream of its own: a study that goes on skips the batches
+            # that are kept and still draws what it would have drawn. A study of its own as well, for Optuna's caches.
+            sampler = _sampler(problem, begin, before)
+            study = optuna.load_study(study_name=name, storage=memory, sampler=sampler)
+            if isinstance(sampler, _Batchwise) and begin:
+                sampler.parents = sampler.select_parent(study, sampler.generation)
+            known = [kept[place] for place in places if place in kept]
+            batch = _judged_batch(study, problem, places, known)
+            if stored is not None:
+                stored.add_trials(one for one in batch.trials if kept.get(one.user_attrs[PLACE]) != one.params)
+            rows += batch.rows
+            before = (_trials_at(study, places), sampler.parents if isinstance(sampler, _Batchwise) else [])
+            if on_trials is not None and on_trials(pd.DataFrame(batch.rows)) is False:
+                break
+        table = pd.DataFrame(rows)
+        if stored is not None:
+            study, table = stored, _with_users_trials(stored, problem, table)
+    nearest = table.sort_values(["violation", "expected_cost", "number"], kind="stable")["number"].iloc[0]
+    return Search(study, table, len(rows), study.get_trials(deepcopy=False)[int(nearest)])
+
+
+def _judged_batch(
+    study: optuna.Study, problem: Problem, places: Sequence[int], known: Sequence[Mapping[str, Any]]
+) -> JudgedTrials:
+    """The trials of a batch, judged and in the study; proposed by its sampler where their values are not all known."""
+    whole = len(known) == len(places)
+    if whole or not isinstance(study.sampler, optuna.samplers.TPESampler):
+        batch = judge_trials(problem, known if whole else _proposals(study, problem, places), places)
+        study.add_trials(batch.trials)
+        return batch
+    # TPE keeps away from what is tried at the time, so that its trials are under way until the batch is judged.
+    for values in problem.first[places[0] : places[-1] + 1]:
+        study.enqueue_trial(dict(values))
+    asked = [study.ask(problem.distributions) for _ in places]
+    batch = judge_trials(problem, [trial.params for trial in asked], places)
+    for trial, judged in zip(asked, batch.trials, strict=True):
+        _tell(study, trial, judged)
+    return batch
+
+
+def _tell(study: optuna.Study, trial: optuna.Trial, judged: optuna.trial.FrozenTrial) -> None:
+    """Tell a trial that was asked for what it came to."""
+    for key, value in judged.user_attrs.items():
+        trial.set_user_attr(key, value)
+    # Constraints are set before the trial is told, or a sampler takes it for feasible.
+    for key, value in judged.constraints.items():
+        trial.set_constraint(key, value)
+    study.tell(trial, judged.values)
+
+
+def _proposals(study: optuna.Study, problem: Problem, places: Sequence[int]) -> list[dict[str, Any]]:
+    """Values of the trials of a batch, by its sampler; the study is told nothing, which takes most of Optuna's time."""
+    sampler, space = study.sampler, problem.distributions
+    found = []
+    for place in places:
+        if place < len(problem.first):
+            found.append(dict(problem.first[place]))
+            continue
+        trial = optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING)
+        trial.number = place
+        together = sampler.sample_relative(study, trial, sampler.infer_relative_search_space(study, trial))
+        alone = (path for path in space if path not in together)
+        values = together | {path: _alone(study, trial, path, space[path]) for path in alone}
+        found.append({path: values[path] for path in space})
+    return found
+
+
+def _alone(
+    study: optuna.Study, trial: optuna.trial.FrozenTrial, path: str, extent: optuna.distributions.BaseDistribution
+) -> Any:  # noqa: ANN401 - a value of the range
+    if extent.single():  # nothing to draw
+        return extent.to_external_repr(extent.choices[0] if hasattr(extent, "choices") else extent.low)
+    return study.sampler.sample_independent(study, trial, path, extent)
+
+
+def judge_trials(problem: Problem, values: Sequence[Mapping[str, Any]], places: Sequence[int]) -> JudgedTrials:
+    """Trials of some values, judged by replay.
+
+    Args:
+      places: of the trials in the search; none of those that were not proposed here.
+    """
+    goal, space = problem.goal, problem.distributions
+    policies = [set_values(problem.start, one) for one in values]
+    # All policies share one pass over the trace, which is what a batch is for.
+    counted = tally(problem.trace, policies, problem.settings["arm"])
+    counts, n = counted.counts, metrics.denominators(counted.counts, counted.labels)
+    parts = (policies, values, counts, n, goal.cost(counted.cells), goal.excess(counted.cells))
+    rates = metrics.rates(counts, counted.labels)
+    trials, rows = [], []
+    for at, (policy, tried, k, of, cost, over) in enumerate(zip(*parts, strict=True)):
+        row = {name: float(value) for name, value in zip(metrics.RATES, rates[at], strict=True)}
+        row |= {"expected_cost": float(cost), "feasible": bool((over <= 0.0).all())}
+        row |= {"violation": float(np.maximum(over, 0.0).sum())}
+        stated = {"policy_id": policy.policy_id}
+        whole = {"counts": {name: pair for name, *pair in zip(metrics.RATES, k.tolist(), of.tolist(), strict=True)}}
+        trial = optuna.trial.create_trial(
+            values=[row[name] for name in OBJECTIVES],
+            params=dict(tried),
+            distributions=space,
+            user_attrs={**({PLACE: places[at]} if places else {}), **stated, **whole},
+            constraints={name: float(value) for name, value in zip(goal.constraints, over, strict=True)},
+        )
+        trials.append(trial)
+        rows.append({"number": places[at] if places else -1, **stated, **row, **tried})
+    return JudgedTrials(trials, rows)
+
+
+def _trials_at(study: optuna.Study, places: range) -> Trials:
+    trials: Trials = study.get_trials(deepcopy=False)[places.start : places.stop]
+    return trials
+
+
+def _new_study(storage: optuna.storages.BaseStorage, name: str) -> optuna.Study:
+    """The study of a storage, made where it is not there, its objectives named."""
+    study = optuna.create_study(
+        storage=storage, study_name=name, directions=list(OBJECTIVES.values()), load_if_exists=True
+    )
+    if [one.name.lower() for one in study.directions] == list(OBJECTIVES.values()) and not study.metric_names:
+        study.set_metric_names(list(OBJECTIVES))
+    return study
+
+
+def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> optuna.Study:
+    """The stored study of a name, made where it is not there.
+
+    Args:
+      storage: URL of a database, or a folder, where it is a file that processes of one machine may share: a journal of
+        Optuna's, ten times as fast as SQLite. settings: of the search.
+
+    Raises:
+      InputError: no storage, a damaged one, or a study of another trace, space or setting.
+    """
+    shown = str(storage)
+    where, remedy = Where(shown), "take a damaged one away, or choose another storage"
+    try:
+        if "://" in shown:
+            place: Any = optuna.storages.get_storage(shown)
+        else:
+            file = make_folder(Path(storage)) / STUDY_FILE
+            _drop_broken_line(file)
+            place = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
+        study = _new_study(place, name)
+        about, ours = study.user_attrs.get(ABOUT), _about(settings)
+    except Exception as error:  # each database has errors of its own
+        rule = "a storage must be a folder, or the URL of a database, that Optuna can open"
+        raise input_error(where, rule, remedy, shown_value(f"{type(error).__name__}: {error}")) from error
+    if [one.name.lower() for one in study.directions] != list(OBJECTIVES.values()):
+        rule = f"study {name!r} must have the objectives {', '.join(f'{way} {one}' for one, way in OBJECTIVES.items())}"
+        came = ", ".join(one.name.lower() for one in study.directions)
+        raise input_error(where, rule, "choose another study_name", came)
+    if about is None:
+        study.set_user_attr(ABOUT, ours)
+    elif about != ours:
+        differ = [key for key in ours if not isinstance(about, Mapping) or about.get(key) != ours[key]]
+        here, there = (
+            ", ".join(f"{key} {shown_value(one.get(key))}" for key in differ) if isinstance(one, Mapping) else "none"
+            for one in (ours, about)
+        )
+        rule = f"study {name!r} must be of this search ({here or 'without more'})"
+        raise input_error(where, rule, "choose another study_name, or none", there or "more settings")
+    return study
+
+
+def _drop_broken_line(file: Path) -> None:
+    """Take away the last line of a journal that a kill or a full disk cut off: what is appended to it is lost."""
+    content = file.read_bytes() if file.is_file() else b""
+    end = content.rfind(b"\n") + 1
+    if content[end:].startswith(b'{"op_code":'):
+        lock = optuna.storages.journal.JournalFileSymlinkLock(str(file))
+        lock.acquire()
+        try:
+            write_bytes(file.read_bytes()[:end], file)
+        finally:
+            lock.release()
+
+
+def _about(settings: Mapping[str, Any]) -> dict[str, str]:
+    """What tells one search from another: all settings but the number of trials, long ones by their digest."""
+    texts = {key: canonical_json(value, default=float) for key, value in settings.items() if key != "trials"}
+    return {key: text if len(text) <= LONGEST else digest(text, 16) for key, text in texts.items()}
+
+
+def _kept_trials(study: optuna.Study, problem: Problem) -> dict[int, dict[str, Any]]:
+    """Values of the trials that the search proposed before, by place; what was altered since is left out.
+
+    A storage is believed in what was tried, never in what came of it: that is replayed again.
+    """
+    kept: dict[int, dict[str, Any]] = {}
+    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
+        place, values = trial.user_attrs.get(PLACE), trial.params
+        if isinstance(place, int) and place not in kept and values.keys() == problem.space.keys():
+            policy = _policy(problem, values)
+            if policy is not None and policy.policy_id == trial.user_attrs.get("policy_id"):
+                kept[place] = {path: values[path] for path in problem.space}
+    return kept
+
+
+def _policy(problem: Problem, values: Mapping[str, Any]) -> Policy | None:
+    """Policy of the values of a trial; None where they make none, or lie outside the space."""
+    for path, extent in problem.space.items():
+        if not (isinstance(values[path], bool) if extent.is_switch else extent.low <= values[path] <= extent.high):
+            return None
+    try:
+        return set_values(problem.start, values)
+    except ValueError:
+        return None
+
+
+class _Stated(optuna.samplers.RandomSampler):  # type: ignore[misc] # Optuna is not followed
+    """What a trial that the user queued leaves open is as in the policy that the search starts from."""
+
+    def __init__(self, own: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.own = own
+
+    def sample_independent(self, _study: Any, _trial: Any, param_name: str, _distribution: Any) -> Any:  # noqa: ANN401
+        """Return the value of the policy."""
+        return self.own[param_name]
+
+
+def _with_users_trials(study: optuna.Study, problem: Problem, table: pd.DataFrame) -> pd.DataFrame:
+    """Table of the trials numbered as in the stored study, and below it the trials that the user ran or queued there.
+
+    Queued ones are run: judged by replay and told. Values outside the space, and trials of other parameters, stay in
+    the study and are not counted.
+    """
+    import pandas as pd
+
+    own = own_trial(problem.start, problem.space)
+    study.sampler = _Stated(own)
+    for _ in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.WAITING,)):
+        trial = study.ask(problem.distributions)
+        if _policy(problem, trial.params) is None:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            continue
+        (done,) = judge_trials(problem, [trial.params], ()).trials
+        _tell(study, trial, done)
+    numbers: dict[int, int] = {}
+    users: dict[int, dict[str, Any]] = {}
+    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
+        if PLACE in trial.user_attrs:
+            numbers |= {place: trial.number for place in [trial.user_attrs[PLACE]] if isinstance(place, int)}
+        elif trial.params and trial.params.keys() <= problem.space.keys():
+            values = own | trial.params
+            if _policy(problem, values) is not None:
+                users[trial.number] = {path: values[path] for path in problem.space}
+    table = table.assign(number=table["number"].map(numbers))
+    if not users:
+        return table
+    theirs = pd.DataFrame(judge_trials(problem, list(users.values()), ()).rows).assign(number=list(users))
+    return pd.concat([table, theirs], ignore_index=True)
+
+
+@contextmanager
+def _quiet_optuna() -> Iterator[None]:
+    """Optuna without a line a trial or a word on what is new in it; the caller's level is back afterwards."""
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+
+
+class TrialOutcome(NamedTuple):
+    """What a trial came to: its value, by how much it exceeds each limit (at most 0 keeps it), and what to keep too."""
+
+    value: float
+    excess: Mapping[str, float]
+    seen: Mapping[str, Any]
+
+
+def maximise(
+    judge: Callable[[Mapping[str, Any]], TrialOutcome],
+    space: Mapping[str, SearchRange],
+    *,
+    trials: int,
+    sampler: str,
+    seed: int,
+    first: Sequence[Mapping[str, Any]] = (),
+) -> tuple[optuna.Study, pd.DataFrame]:
+    """Search one value trial by trial; a row a trial: `number`, `value`, `feasible`, what was seen, what was tried.
+
+    Args:
+      first: values that are tried before the sampler proposes any.
+    """
+    import pandas as pd
+
+    if trials < 1:
+        msg = f"trials must be at least 1, got {trials}."
+        raise ValueError(msg)
+    rows: list[dict[str, Any]] = []
+    with _quiet_optuna():
+        study = optuna.create_study(direction="maximize", sampler=_sequential_sampler(sampler, seed))
+        distributions = _distributions(space)
+        for values in first[:trials]:
+            study.enqueue_trial(dict(values))
+        for _ in progress(range(trials), "study", "trial"):
+            trial = study.ask(distributions)
+            judged = judge(trial.params)
+            # Constraints are set before the trial is told, or the sampler takes it for feasible.
+            for name, over in judged.excess.items():
+                trial.set_constraint(name, float(over))
+            study.tell(trial, judged.value)
+            feasible = all(over <= 0.0 for over in judged.excess.values())
+            row = {"number": trial.number, "value": judged.value, "feasible": feasible}
+            rows.append(row | dict(judged.seen) | trial.params)
+    return study, pd.DataFrame(rows)
+
+
+def _sequential_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
+    make: dict[str, Callable[[], optuna.samplers.BaseSampler]] = {
+        "tpe": lambda: optuna.samplers.TPESampler(seed=seed),
+        "nsga2": lambda: optuna.samplers.NSGAIISampler(seed=seed),
+        "random": lambda: optuna.samplers.RandomSampler(seed=seed),
+    }
+    return _sampler_by_name(make, name)
+
+
+class _Batchwise(optuna.samplers.NSGAIISampler):  # type: ignore[misc] # Optuna is not followed
+    """NSGA-II whose generations are the batches: parents are chosen once a batch, not looked up for every trial.
+
+    It remembers nothing between batches, so a resumed study goes on as the first run would have.
+    """
+
+    def __init__(self, size: int, seed: int, space: Space, generation: int, before: Sequence[Trials]) -> None:
+        super().__init__(population_size=max(2, size), seed=seed)
+        self.space, self.generation = space, generation
+        self.last, self.parents_of_last = before
+        self.parents: Trials = []
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> Space:
+        """Space of every trial, told and not inferred from thousands of trials again."""
+        del study, trial
+        return self.space
+
+    def get_trial_generation(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> int:
+        """Number of the batch."""
+        del study, trial
+        return self.generation
+
+    def get_population(self, study: optuna.Study, generation: int) -> Trials:
+        """Trials of the last batch."""
+        del study, generation
+        return list(self.last)
+
+    def get_parent_population(self, study: optuna.Study, generation: int) -> Trials:
+        """Parents of this batch, or those of the last one."""
+        del study
+        return list(self.parents if generation == self.generation else self.parents_of_last)
+
+
+def pareto_front(trials: pd.DataFrame) -> pd.DataFrame:
+    """Trials that no other beats in expected cost and coverage; those that meet the targets only, where any does."""
+    pool = trials[trials["feasible"]] if trials["feasible"].any() else trials
+    values = np.column_stack([pool["expected_cost"], -pool["coverage"]])
+    distinct, first = np.unique(values, axis=0, return_index=True)
+    beaten = np.array([bool(((distinct <= row).all(axis=1) & (distinct < row).any(axis=1)).any()) for row in distinct])
+    return pool.iloc[np.sort(first[~beaten])].reset_index(drop=True)
+
+
+def _distributions(space: Mapping[str, SearchRange]) -> Space:
+    return {path: _distribution(extent) for path, extent in space.items()}
+
+
+def _distribution(extent: SearchRange) -> optuna.distributions.BaseDistribution:
+    if extent.is_switch:
+        return optuna.distributions.CategoricalDistribution([False, True])
+    if extent.whole:
+        return optuna.distributions.IntDistribution(int(extent.low), int(extent.high))
+    return optuna.distributions.FloatDistribution(extent.low, extent.high, log=extent.log)
+
+
+def _sampler(problem: Problem, begin: int, before: Sequence[Trials]) -> optuna.samplers.BaseSampler:
+    """Sampler of one batch, with a stream of its own."""
+    settings, space = problem.settings, problem.distributions
+    name, size = str(settings["sampler"]), int(settings["batch_size"])
+    stream = int(np.random.SeedSequence([int(settings["seed"]), begin]).generate_state(1)[0])
+    make: dict[str, Callable[[], optuna.samplers.BaseSampler]] = {
+        "nsga2": lambda: _Batchwise(size=size, seed=stream, space=space, generation=begin // size, before=before),
+        "tpe": lambda: optuna.samplers.TPESampler(seed=stream),
+        "random": lambda: optuna.samplers.RandomSampler(seed=stream),
+    }
+    return _sampler_by_name(make, name)
+
+
+def _sampler_by_name(
+    make: Mapping[str, Callable[[], optuna.samplers.BaseSampler]], name: str
+) -> optuna.samplers.BaseSampler:
+    if name not in make:
+        msg = f"sampler must be one of {', '.join(make)}, got {name!r}."
+        raise ValueError(msg)
+    return make[name]()
+
+
+def trial_policies(start: Policy, trials: pd.DataFrame) -> list[Policy]:
+    """Policies of the trials of a search, in their order."""
+    paths = [column for column in trials.columns if "." in column]
+    rows = trials[paths].to_dict("records")
+    return [set_values(start, {path: _python_scalar(row[path]) for path in paths}) for row in rows]
+
+
+def _python_scalar(value: Any) -> Any:  # noqa: ANN401 - numpy or Python scalar
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,197 @@
+"""The search of a study: the same with and without a storage, which Optuna and its users share with it."""
+
+# ruff: noqa: PD011 - the values of a trial of Optuna
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pandas as pd
+import pytest
+
+from raglab.lab.search_space import Goal, always_answer, full_space, own_trial
+from raglab.lab.trial_search import OBJECTIVES, STUDY_FILE, Problem, Search, run_search
+from raglab.replay import sweep
+from raglab.store.files import InputError
+from raglab.store.policies import Policy
+from test_lab_study import _world
+
+START = Policy.load()
+WORLD = _world()
+SPACE = full_space(WORLD, START)
+SAMPLERS = ("nsga2", "tpe", "random")
+
+
+def problem(trials: int = 30, goal: Goal | None = None, **settings: Any) -> Problem:
+    """A search over 60 cases, ten trials a batch, that starts with two policies."""
+    first = [own_trial(one, SPACE) for one in (START, always_answer(START))]
+    given = {"arm": None, "trials": trials, "batch_size": 10, "seed": 0, "sampler": "nsga2", "trace": "t"}
+    return Problem(WORLD, START, SPACE, goal or Goal(), first, given | settings)
+
+
+def search(asked: Problem, storage: str | Path | None = None, **more: Any) -> Search:
+    """The search of a problem."""
+    return run_search(asked, **{"storage": storage, "study_name": None, "on_trials": None} | more)
+
+
+def stored(folder: Path) -> optuna.Study:
+    """The only study of a folder, opened as any user of Optuna opens it."""
+    backend = optuna.storages.journal.JournalFileBackend(str(folder / STUDY_FILE))
+    return optuna.load_study(study_name=None, storage=optuna.storages.JournalStorage(backend))
+
+
+class _Killed(Exception):  # noqa: N818 - what happens to it
+    pass
+
+
+def _kill(_: pd.DataFrame) -> bool:
+    raise _Killed
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_search_killed_in_the_middle_goes_on_as_if_nothing_had_happened(tmp_path: Path, sampler: str) -> None:
+    """Kept trials are not proposed again; what was cut off in the middle of a batch or of a line is made anew."""
+    asked = problem(sampler=sampler)
+    whole = search(asked)
+    with pytest.raises(_Killed):
+        search(asked, tmp_path, on_trials=_kill)
+    journal = tmp_path / STUDY_FILE
+    lines = journal.read_bytes().splitlines(keepends=True)
+    assert len(stored(tmp_path).trials) == 10
+    journal.write_bytes(b"".join(lines[:-3]) + lines[-3][:100])  # a kill, or a full disk
+    again = search(asked, tmp_path)
+    pd.testing.assert_frame_equal(again.trials, whole.trials)
+    assert [one.values for one in stored(tmp_path).trials] == [one.values for one in whole.study.trials]
+    more = search(problem(40, sampler=sampler), tmp_path)
+    pd.testing.assert_frame_equal(more.trials.head(30), whole.trials)
+    assert len(stored(tmp_path).trials) == 40
+
+
+def test_trials_are_told_by_path_and_name(tmp_path: Path) -> None:
+    """Parameters are paths of the policy, objectives and constraints have names, attributes say policy and counts."""
+    found = search(problem(12), tmp_path)
+    study, row = stored(tmp_path), found.trials.iloc[7]
+    assert study.metric_names == list(OBJECTIVES)
+    trial = study.trials[7]
+    policy = START.replace(*(part for pair in trial.params.items() for part in pair))
+    seen = sweep(WORLD, [policy]).iloc[0]
+    assert trial.user_attrs["policy_id"] == policy.policy_id == row["policy_id"]
+    assert trial.user_attrs["counts"]["coverage"] == [seen["coverage_k"], seen["coverage_n"]]
+    assert trial.values == [seen["expected_cost"], seen["coverage"]]
+    assert list(trial.constraints) == [*Goal().targets, "min_coverage", "max_over_ask"]
+    assert row["violation"] == pytest.approx(sum(max(over, 0.0) for over in trial.constraints.values()))
+    feasible = {one.number for one in study.trials if all(over <= 0.0 for over in one.constraints.values())}
+    assert feasible == set(found.trials.loc[found.trials["feasible"], "number"])
+
+
+def test_the_best_trial_is_there_where_none_meets_the_targets() -> None:
+    """Optuna's `best_trials` are none then; the nearest to the targets is the best, of equals the cheapest."""
+    out_of_reach = search(problem(goal=Goal(targets={"hallucination_rate": 0.0, "coverage": 1.0})))
+    assert out_of_reach.study.best_trials == []
+    table = out_of_reach.trials
+    nearest = table[table["violation"] == table["violation"].min()]
+    assert out_of_reach.best.values[0] == nearest["expected_cost"].min()
+    easy = search(problem(goal=Goal(targets={"over_ask_rate": 1.0}, min_coverage=0.0)))
+    assert easy.best.values[0] == easy.trials.loc[easy.trials["feasible"], "expected_cost"].min()
+
+
+def test_trials_of_the_user_are_kept_and_counted(tmp_path: Path) -> None:
+    """What was run with Optuna beside the search, or queued, is judged by replay; the search itself draws the same."""
+    plain = search(problem(20))
+    search(problem(10), tmp_path)
+    study = stored(tmp_path)
+    study.optimize(lambda trial: (trial.suggest_float("l2.max_l2", 0.5, 1.0), 0.0), n_trials=1)
+    study.optimize(lambda trial: (trial.suggest_float("mine", 0.0, 1.0), 0.0), n_trials=1)
+    study.optimize(lambda trial: (trial.suggest_float("l2.max_l2", 1.9, 2.0), 0.0), n_trials=1)
+    study.enqueue_trial({"similarity.min_similarity": 0.6})
+    study.enqueue_trial({"similarity.min_similarity": 0.99})
+    found = search(problem(20), tmp_path)
+    assert found.proposed == 20
+    assert len(found.trials) == 22, "those of another parameter and outside the space are not counted"
+    pd.testing.assert_frame_equal(found.trials.head(20).drop(columns="number"), plain.trials.drop(columns="number"))
+    run, queued = (found.study.trials[int(number)] for number in found.trials["number"].tail(2))
+    assert list(run.params) == ["l2.max_l2"]
+    assert queued.state.name == "COMPLETE"
+    assert found.trials["similarity.min_similarity"].iloc[-1] == 0.6
+    own = START.replace("similarity.min_similarity", 0.6)
+    assert queued.values == sweep(WORLD, [own])[list(OBJECTIVES)].iloc[0].tolist()
+    assert len(found.study.trials) == 25
+    again = search(problem(20), tmp_path)
+    pd.testing.assert_frame_equal(again.trials, found.trials)
+
+
+def test_a_storage_is_believed_in_what_was_tried_alone(tmp_path: Path) -> None:
+    """Values that were altered are judged anew, and a trial whose parameters were altered is made again."""
+    whole = search(problem())
+    search(problem(), tmp_path)
+    journal = tmp_path / STUDY_FILE
+    lines = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
+    for line in lines[5:]:
+        line["values"] = [-1.0, 1.0]
+    lines[-1]["params"]["l2.max_l2"] = 0.45
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    found = search(problem(), tmp_path)
+    pd.testing.assert_frame_equal(found.trials.drop(columns="number"), whole.trials.drop(columns="number"))
+
+
+def test_a_study_of_another_search_is_refused_by_its_name(tmp_path: Path) -> None:
+    """Without a name no study meets another; with one the message says what differs."""
+    search(problem(10), tmp_path)
+    search(problem(10, seed=1), tmp_path)
+    backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / STUDY_FILE))
+    assert len(optuna.get_all_study_names(optuna.storages.JournalStorage(backend))) == 2
+    search(problem(10), tmp_path, study_name="mine")
+    words = (
+        r"study 'mine' must be of this search \(trace .*u.*\), got trace .*t.*; choose another study_name, or none\."
+    )
+    with pytest.raises(InputError, match=words):
+        search(problem(10, trace="u"), tmp_path, study_name="mine")
+    storage = optuna.storages.JournalStorage(backend)
+    optuna.create_study(study_name="other", storage=storage, direction="maximize")
+    with pytest.raises(InputError, match="must have the objectives minimize expected_cost, maximize coverage, got max"):
+        search(problem(10), tmp_path, study_name="other")
+
+
+def test_a_storage_by_url(tmp_path: Path) -> None:
+    """A database takes the trials as a folder does; what is none is refused without its password."""
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    asked = problem(4, batch_size=4)
+    found = search(asked, url, study_name="mine")
+    pd.testing.assert_frame_equal(found.trials, search(asked).trials)
+    assert optuna.load_study(study_name="mine", storage=url).trials[3].params == found.study.trials[3].params
+    with pytest.raises(InputError, match="a storage must be a folder, or the URL of a database") as refused:
+        search(asked, "nothing://ann:secret@host/db")
+    assert "secret" not in str(refused.value)
+
+
+def test_each_batch_is_told_and_may_be_the_last() -> None:
+    """Rows as in the result; only False ends the search."""
+    told: list[pd.DataFrame] = []
+    found = search(problem(), on_trials=told.append)
+    pd.testing.assert_frame_equal(pd.concat(told, ignore_index=True), found.trials)
+    ended = search(problem(), on_trials=lambda rows: len(rows) == 0)
+    pd.testing.assert_frame_equal(ended.trials, found.trials.head(10))
+    assert ended.proposed == 10
+
+
+@pytest.mark.slow
+def test_plots_of_optuna_open_the_study() -> None:
+    """Its history, importances and front, with the names of objectives and thresholds."""
+    from matplotlib import pyplot as plt
+    from optuna.visualization import matplotlib as plots
+
+    study = search(problem()).study
+    cost = {"target": lambda trial: trial.values[0], "target_name": "expected_cost"}
+    assert plots.plot_optimization_history(study, **cost).get_ylabel() == "expected_cost"
+    drawn = plots.plot_pareto_front(study)
+    assert [drawn.get_xlabel(), drawn.get_ylabel()] == list(OBJECTIVES)
+    quick = optuna.importance.PedAnovaImportanceEvaluator()
+    names = {text.get_text() for text in plots.plot_param_importances(study, evaluator=quick, **cost).get_yticklabels()}
+    assert names
+    assert names <= set(SPACE)
+    assert np.isfinite([trial.values for trial in study.trials]).all()
+    plt.close("all")  # Optuna draws by pyplot

@@ -1,0 +1,118 @@
+"""Progress of long loops: the same items, and a bar only where somebody looks at a loop that lasts."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from contextvars import ContextVar
+
+import pytest
+
+import raglab.progress
+from raglab.progress import progress, silence
+
+
+class Terminal(io.StringIO):
+    """A standard error that somebody looks at."""
+
+    def isatty(self) -> bool:
+        """Return that it is a terminal."""
+        return True
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests of this process left silent is theirs."""
+    for name in ("_silent", "_counted"):
+        monkeypatch.setattr(raglab.progress, name, ContextVar(name, default=0))
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], str]:
+    """What a function shows on a terminal where a loop lasts long from its first item on."""
+
+    def of(run: Callable[[], object], delay: float = 0.0, *, looked_at: bool = True) -> str:
+        screen = Terminal() if looked_at else io.StringIO()
+        with monkeypatch.context() as patch:
+            patch.setattr(raglab.progress, "DELAY", delay)
+            patch.setattr(sys, "stderr", screen)
+            run()
+        return screen.getvalue()
+
+    return of
+
+
+def test_a_long_loop_is_counted_to_its_end(shown: Callable[..., str]) -> None:
+    """By items, or by what each of them counts."""
+    assert "read: 100%" in shown(lambda: list(progress(range(3), "read", "case")))
+    by_size = shown(lambda: list(progress(["ab", "c"], "read", "letter", size=len, total=5, done=2)))
+    assert "5/5" in by_size
+    assert "3/5" not in by_size, "two of them were done before, and two come with the first"
+
+
+def test_a_short_loop_shows_nothing(shown: Callable[..., str]) -> None:
+    """Nor does one where no terminal is, nor one that is told to be silent."""
+    loop = lambda: list(progress(range(3), "read"))  # noqa: E731
+    assert shown(loop, 60.0) == ""
+    assert shown(loop, looked_at=False) == ""
+    with silence():
+        assert shown(loop) == ""
+    assert shown(loop) != ""
+
+
+@pytest.mark.parametrize(("stated", "seen"), [("0", False), ("off", False), ("1", True), ("", True)])
+def test_a_variable_turns_it_off(
+    shown: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    stated: str,
+    seen: bool,  # noqa: FBT001
+) -> None:
+    """RAGLAB_PROGRESS=0 shows nothing anywhere."""
+    monkeypatch.setenv("RAGLAB_PROGRESS", stated)
+    assert bool(shown(lambda: list(progress(range(3), "read")))) == seen
+
+
+def test_of_loops_in_each_other_the_outermost_is_counted(shown: Callable[..., str]) -> None:
+    """Unless it has one item only; after it, and after one that was left, others are counted again."""
+
+    def nested(n: int) -> None:
+        for _ in progress(range(n), "outer"):
+            list(progress(range(2), "inner"))
+
+    said = shown(lambda: nested(2))
+    assert ("outer" in said, "inner" in said) == (True, False)
+    assert "inner" in shown(lambda: nested(1))
+
+    def left() -> None:
+        for _ in progress(range(9), "left"):
+            break
+
+    shown(left)
+    assert "outer" in shown(lambda: nested(2))
+
+
+def test_a_loop_that_failed_does_not_silence_the_next(shown: Callable[..., str]) -> None:
+    """Though its traceback is kept, as a notebook keeps the last one."""
+
+    def failed() -> None:
+        for _ in progress(range(9), "failed"):
+            raise KeyError
+
+    with pytest.raises(KeyError) as kept:
+        failed()
+    assert "outer" in shown(lambda: list(progress(range(3), "outer")))
+    assert kept.tb is not None
+
+
+def test_what_a_loop_raises_is_raised() -> None:
+    """The items before it came."""
+
+    def broken() -> object:
+        yield 1
+        raise KeyError
+
+    seen: list[int] = []
+    with pytest.raises(KeyError):
+        seen.extend(progress(broken(), "read"))  # type: ignore[arg-type]
+    assert seen == [1]
