@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterable, Mapping
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from importlib.resources import files
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -221,13 +221,19 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         keeps = "certificate" in whole or touched.keys() | whole.keys() <= {"notes"}
         certificate = {} if keeps else {"certificate": None}  # it is for what it was earned with
         if whole:
-            rows = dict(self) | whole | touched | certificate
+            rows = {name: getattr(self, name) for name in type(self).model_fields} | whole | touched | certificate
             return _validate_section(lambda: type(self).model_validate(rows), "replace")
         sections = {
             name: _validate_section(partial(_section_validator(name), rows), "replace", name)
             for name, rows in touched.items()
         }
         return self.model_copy(update=sections | certificate)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Copy with an id of its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("policy_id", None)  # what was worked out for this one
+        return copied
 
     def diff(self, other: PolicyData | None = None) -> dict[str, tuple[Any, Any]]:
         """What differs from another policy: path -> (value here, value there); nothing where the ids are the same.
@@ -334,7 +340,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         rows = {one.key: one.default for one in REGISTERED[name].thresholds} if name in REGISTERED else {}
         return (stated or {}).get(key, rows.get(key))
 
-    @property
+    @cached_property  # a policy is frozen, and a page or a study asks for its id again and again
     def policy_id(self) -> str:
         """First 12 hex digits of the SHA-256 of the canonical JSON without certificate, notes, pack (rules S0.5, S0.8).
 

@@ -521,22 +521,35 @@ def _closest_flip(
 
 
 def _single_case(trace: TraceData, row: int) -> TraceData:
-    """Trace of one case, labelled in any case: what flips is its status, whatever its label."""
-    found = trace.pattern_hits
-    if found is not None:
-        found = found._replace(counts=found.counts[[row]], query_entities=(found.query_entities[row],))
+    """Trace of one case with its own chunks, labelled in any case: what flips is its status, whatever its label."""
     hits = map_fields(trace.hits, lambda field: field[[row]])
     answers = select_answers(trace.answers, [row])
-    columns = {name: column[[row]] for name, column in trace.columns.items()}
+    held = [hits.chunk.ravel(), *([] if answers is None else [answers.chunks.ravel()])]
+    used = np.unique(np.concatenate([np.asarray(one, dtype=np.int64) for one in held]))
+    used = used[used >= 0]  # in corpus order, which decides ties
+
+    def numbered(chunk: NDArray[np.integer[Any]]) -> NDArray[Any]:
+        return np.where(chunk >= 0, np.searchsorted(used, chunk), -1).astype(chunk.dtype)
+
+    found = trace.pattern_hits
+    if found is not None:
+        found = found._replace(
+            counts=found.counts[[row]],
+            query_entities=(found.query_entities[row],),
+            chunk_entities=tuple(found.chunk_entities[number] for number in used),
+        )
+    if answers is not None:
+        cited = tuple(tuple(numbered(np.array(one, dtype=np.int64)).tolist()) for one in answers.cited)
+        answers = answers._replace(chunks=numbered(answers.chunks), cited=cited)
     return TraceData(
         cases=(trace.cases[row]._replace(expect_status=trace.cases[row].expect_status or Status.refuse.name),),
-        chunks=trace.chunks,
+        chunks=tuple(trace.chunks[number] for number in used),
         arms=trace.arms,
-        hits=hits,
+        hits=hits._replace(chunk=numbered(hits.chunk)),
         pattern_hits=found,
         meta=trace.meta,
         answers=answers,
-        columns=columns,
+        columns={name: column[[row]] for name, column in trace.columns.items()},
     )
 
 

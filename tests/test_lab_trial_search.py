@@ -184,14 +184,17 @@ def test_plots_of_optuna_open_the_study() -> None:
     from matplotlib import pyplot as plt
     from optuna.visualization import matplotlib as plots
 
-    study = search(problem()).study
-    cost = {"target": lambda trial: trial.values[0], "target_name": "expected_cost"}
-    assert plots.plot_optimization_history(study, **cost).get_ylabel() == "expected_cost"
-    drawn = plots.plot_pareto_front(study)
-    assert [drawn.get_xlabel(), drawn.get_ylabel()] == list(OBJECTIVES)
-    quick = optuna.importance.PedAnovaImportanceEvaluator()
-    names = {text.get_text() for text in plots.plot_param_importances(study, evaluator=quick, **cost).get_yticklabels()}
-    assert names
-    assert names <= set(SPACE)
-    assert np.isfinite([trial.values for trial in study.trials]).all()
-    plt.close("all")  # Optuna draws by pyplot
+    with plt.rc_context():  # Optuna sets a style for the whole process
+        study = search(problem()).study
+        cost = {"target": lambda trial: trial.values[0], "target_name": "expected_cost"}
+        assert plots.plot_optimization_history(study, **cost).get_ylabel() == "expected_cost"
+        drawn = plots.plot_pareto_front(study)
+        assert [drawn.get_xlabel(), drawn.get_ylabel()] == list(OBJECTIVES)
+        quick = optuna.importance.PedAnovaImportanceEvaluator()
+        names = {
+            text.get_text() for text in plots.plot_param_importances(study, evaluator=quick, **cost).get_yticklabels()
+        }
+        assert names
+        assert names <= set(SPACE)
+        assert np.isfinite([trial.values for trial in study.trials]).all()
+        plt.close("all")  # Optuna draws by pyplot

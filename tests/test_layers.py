@@ -27,6 +27,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "text",
             "arms",
             "_numba",
+            "rules",
             "html_display",
             "progress",
         }
@@ -62,8 +63,8 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"cli", "testing"}),
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
-# A bar on the screen is of the world; nothing that is computed hangs on it, so that any loop may be counted.
-ALGEBRA = frozenset().union(*LAYERS[:4]) - {"progress"}
+# A bar on the screen and where RULES.md stands are of the world; nothing that is computed hangs on them.
+ALGEBRA = frozenset().union(*LAYERS[:4]) - {"progress", "rules"}
 SHORE_PEERS = {("retrieval", "models"), ("answering", "models"), ("store", "models")}  # the only ones of their layer
 HEAVY = (
     "faiss",

@@ -23,7 +23,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other tests of this process left silent is theirs."""
+    """A command refused after its `--json` leaves its process silent, which ends with it but not with a test."""
     for name in ("_silent", "_counted"):
         monkeypatch.setattr(raglab.progress, name, ContextVar(name, default=0))
 

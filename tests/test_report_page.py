@@ -44,6 +44,7 @@ from raglab.lab.report.verdicts import (
 )
 from raglab.lab.search_space import always_answer, always_refuse
 from raglab.lab.slices import ranking, slices
+from raglab.rules import rule_sentences
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace as StoredTrace
 from raglab.values import Case, Chunk, Hits, Status, TraceData
@@ -428,14 +429,14 @@ def test_a_hostile_corpus_stays_text(tmp_path: Path) -> None:
 
 def test_rules_lead_to_their_first_sentence(page: str) -> None:
     """A rule that is cited is a link to its first sentence at the end; a number that is no rule stays text."""
-    assert rendering.rule_sentences()["S0.1"] == "A decision is ok, refuse or ambiguous."
-    assert rendering.rule_sentences()["S3.7"].startswith("Selection: With options pending, a known id is ok")
+    assert rule_sentences()["S0.1"] == "A decision is ok, refuse or ambiguous."
+    assert rule_sentences()["S3.7"].startswith("Selection: With options pending, a known id is ok")
     rules = (Path(report_page.__file__).parents[2] / "RULES.md").read_text(encoding="utf-8")
-    assert len(rendering.rule_sentences()) == rules.count("\n- **S")
-    assert all(text.endswith((".", "…")) for text in rendering.rule_sentences().values())
+    assert len(rule_sentences()) == rules.count("\n- **S")
+    assert all(text.endswith((".", "…")) for text in rule_sentences().values())
     assert '(rule <a href="#rule-S1.4"' in page
     assert page.count('<dt id="rule-S1.4">') == 1
-    assert "S9.9" not in rendering.rule_sentences()
+    assert "S9.9" not in rule_sentences()
 
 
 def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from math import isnan
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from raglab import fusion, gates, resolver
 from raglab.decision import chain
 from raglab.decision.measurement import Tables
 from raglab.gate_order import Step
+from raglab.html_display import Cell, Fold, display
 from raglab.languages import retold, sentence
 from raglab.own_gates import own_gate
 from raglab.policy import PolicyData
@@ -33,6 +35,27 @@ class Check(NamedTuple):
     margin: float
     passes: bool
     text: str
+
+
+class Checks(list[Check]):
+    """Checks of one case in the order of the chain; in a notebook a table, with the rules by number."""
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{'passes' if one.passes else 'fires '} {one.rule:10} {one.text}" for one in self)
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (
+                one.gate.replace("_", " "),
+                one.rule,
+                Cell("passes", mark="good") if one.passes else Cell("fires", mark="bad"),
+                one.text,
+                "" if isnan(one.margin) else decimals(one.margin),
+            )
+            for one in self
+        )
+        head = ("gate", "rule", "", "what was measured", "headroom")
+        return display(f"{len(self)} checks", (), [Fold("in the order of the chain", rows, head=head, open=True)])
 
 
 class Judged(Protocol):

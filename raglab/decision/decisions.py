@@ -19,6 +19,7 @@ from raglab.decision.checks import (
     RELATIONS,
     WARN_RULES,
     Check,
+    Checks,
     answer_checks,
     count_text,
     decides_by_signal,
@@ -716,9 +717,9 @@ class Decisions:
         named = ", ".join(name for name in off if getattr(self.policy, name).enabled)
         return [self.say("gates off, since the trace measured nothing for them: {named}", named=named)] if named else []
 
-    def explain(self, case_id: str) -> list[Check]:
+    def explain(self, case_id: str) -> Checks:
         """Every gate and rule of one case in the order of the chain, with the numbers that decided."""
-        return checks(self, self.row_of(case_id))
+        return Checks(checks(self, self.row_of(case_id)))
 
     def reason(self, row: int) -> str:
         """Why the case came out as it did, in one line with the numbers."""

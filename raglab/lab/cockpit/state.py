@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
+from collections.abc import Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from threading import RLock
@@ -136,7 +137,10 @@ class CockpitState:
 
     def code(self) -> str:
         """Python that makes this policy of the baseline."""
-        changes = [(path, after) for path, (_, after) in self._changes().items() if not path.startswith("(")]
+        return self._code(self._changes())
+
+    def _code(self, changed: Mapping[str, tuple[Any, Any]]) -> str:
+        changes = [(path, after) for path, (_, after) in changed.items() if not path.startswith("(")]
         begins = "raglab.Policy.load()" if self.baseline.policy_id == published_id() else "policy"
         if not changes:
             return f"policy = {begins}"
@@ -339,7 +343,7 @@ class CockpitState:
 
     def page(self) -> dict[str, Any]:
         """What a page shows of the policy as it stands."""
-        here, before = self.here, self._before
+        here, before, changed = self.here, self._before, self._changes()
         axes = {path: axis for (of, path), axis in self._axes.items() if of == self.policy.policy_id}
         judged: dict[str, Any] = {"rates": None, "cost": None, "plane": None}
         if self.labelled:
@@ -354,10 +358,10 @@ class CockpitState:
         return {
             "policy_id": self.policy.policy_id,
             "baseline_id": self.baseline.policy_id,
-            "changes": [{"path": path, "from": was, "to": now} for path, (was, now) in self._changes().items()],
+            "changes": [{"path": path, "from": was, "to": now} for path, (was, now) in changed.items()],
             "undo": self._at > 0,
             "redo": self._at < len(self._history) - 1,
-            "code": self.code(),
+            "code": self._code(changed),
             "gates": views.gate_views(here, before, self._locked, axes),
             **judged,
             "table": tables[0].tolist(),

@@ -6,7 +6,6 @@ cockpit inside it; all are named by their hash in the page's content security po
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Sequence
 from hashlib import sha256
@@ -18,13 +17,9 @@ from jinja2 import Environment, StrictUndefined
 from raglab.characters import visible
 from raglab.lab.report.blocks import Frame, Section
 from raglab.lab.report.first_screen import FirstScreen
+from raglab.rules import NUMBER, rule_sentences
 
-RULE = re.compile(r"\b(S\d{1,2}\.\d{1,2})\b")
 UNBROKEN = "\u00a0"
-LONGEST_RULE = 400  # characters of a rule that the page cites
-_STATED = re.compile(r"^- \*\*(S\d{1,2}\.\d{1,2})(?: ([^*\n]{1,60}))?\*\* (?:\[[^\]\n]{1,80}\] )?", re.MULTILINE)
-_SENTENCE_END = re.compile(r"\.(?= [A-Z*`]|$)")
-_MARKS = re.compile(r"`|\*(?=\S)|(?<=\S)\*|\[(?=[^\]\n]{1,80}\]\()|(?<=\w)\]\([^)\n]{1,200}\)")
 
 
 def render_page(title: str, first: FirstScreen, sections: Sequence[Section]) -> str:
@@ -45,7 +40,7 @@ def render_page(title: str, first: FirstScreen, sections: Sequence[Section]) -> 
         whole = str(text).replace(" %", f"{UNBROKEN}%")
         if tight:
             whole = whole.replace(" ", UNBROKEN).replace(f";{UNBROKEN}", "; ")
-        found = [(one, one if one in rules else "") for one in RULE.split(whole)]
+        found = [(one, one if one in rules else "") for one in NUMBER.split(whole)]
         cited.update(rule for _, rule in found if rule)
         return found
 
@@ -71,29 +66,6 @@ def render_page(title: str, first: FirstScreen, sections: Sequence[Section]) -> 
 def _place(rule: str) -> list[int]:
     """Place of a rule among all: S2.9 stands before S2.10."""
     return [int(part) for part in rule[1:].split(".")]
-
-
-def rule_sentences() -> dict[str, str]:
-    """Name, where it has one, and first sentence of every rule of RULES.md, by number, without its marks.
-
-    Example:
-      >>> rule_sentences()["S0.1"]
-      'A decision is ok, refuse or ambiguous.'
-    """
-    text = files("raglab").joinpath("RULES.md").read_text(encoding="utf-8")
-    stated = list(_STATED.finditer(text))
-    ends = [*(one.start() for one in stated[1:]), len(text)]
-    return {
-        one[1]: (f"{one[2]}: " if one[2] else "") + _first_sentence(text[one.end() : end])
-        for one, end in zip(stated, ends, strict=True)
-    }
-
-
-def _first_sentence(text: str) -> str:
-    line = " ".join(text.partition("\n\n")[0].split())
-    end = _SENTENCE_END.search(line)
-    plain = _MARKS.sub("", line[: end.end()] if end else line)
-    return plain if len(plain) <= LONGEST_RULE else f"{plain[: LONGEST_RULE - 1]}…"
 
 
 def script_hash(script: str) -> str:
