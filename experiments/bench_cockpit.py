@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from browser import SECONDS, browser, jupyter_lab, only_this_machine, run_all
+from browser import SECONDS, browser, jupyter_lab, only_this_machine, run_all, show_pane
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -98,6 +98,7 @@ def main() -> None:
                 switch.click()
                 wait_for(page, "switch", count)
                 page.wait_for_timeout(300)
+            show_pane(page, "cases")
             for count in range(1, 21):
                 page.locator(".rows > *").nth(count % 6).click()
                 wait_for(page, "case", count)

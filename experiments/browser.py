@@ -115,3 +115,10 @@ def run_all(page: Page, address: str) -> None:
     page.wait_for_selector("text=| Idle", timeout=SECONDS * 1e3)  # before, JupyterLab would ask which kernel to take
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+
+
+def show_pane(page: Page, name: str) -> None:
+    """Show the numbers or the cases of a cockpit that has room for one of the two."""
+    button = page.locator(".raglab-cockpit .panes button", has_text=name).first
+    if button.is_visible():
+        button.click()

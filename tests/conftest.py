@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,17 @@ def postgresql() -> Iterator[Server]:
         pytest.skip(reason)
     with server() as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the trace of the bundled questions is kept once a notebook has built it, for all workers of the suite.
+
+    Most of them build that trace by the same call, half a minute each; its fingerprint has it built anew wherever a
+    call differs.
+    """
+    own = tmp_path_factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "trace.parquet"
 
 
 @pytest.fixture(scope="session")

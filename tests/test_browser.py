@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from experiments.browser import SECONDS, browser, chromium_path, jupyter_lab, only_this_machine, run_all
+from experiments.browser import SECONDS, browser, chromium_path, jupyter_lab, only_this_machine, run_all, show_pane
 from raglab.store.policies import Policy
 
 if TYPE_CHECKING:
@@ -157,6 +157,7 @@ class TestCockpit:
         """A changed case shows its gates and the smallest changes that flip it."""
         slide(fresh, PATH, 0.95)
         fresh.mouse.up()
+        show_pane(fresh, "cases")
         row = cockpit_of(fresh).locator(".rows > *").first
         row.wait_for()
         row.click()
@@ -164,6 +165,7 @@ class TestCockpit:
         told = cockpit_of(fresh).locator(".case").inner_text()
         assert "similarity" in told
         fresh.keyboard.press("Escape")
+        show_pane(fresh, "numbers")
 
     def test_a_switch_and_the_keyboard(self, fresh: Page) -> None:
         """A gate goes off and on; an arrow moves a slider by one exact step."""

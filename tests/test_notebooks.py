@@ -87,21 +87,11 @@ def executed_in(path: Path, root: Path) -> Any:
     return client.execute(env=env)
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the trace of the bundled questions is kept once a notebook has built it."""
-    return tmp_path_factory.mktemp("built") / "trace.parquet"
-
-
 @pytest.fixture(scope="module", params=PATHS, ids=lambda path: path.stem)
 def fresh(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, built: Path
 ) -> Iterator[tuple[Any, Executed]]:
-    """The committed notebook and the same executed afresh, apart from every other one but for one trace.
-
-    Four of them build that trace by the same call, half a minute each, so the next finds the first one's; its
-    fingerprint has it built anew wherever a call differs.
-    """
+    """The committed notebook and the same executed afresh, apart from every other one but for one trace."""
     root, committed = tmp_path_factory.mktemp("project"), read(request.param)
     place = root / "out" / "broker" / built.name
     if built.exists() and any(f'{built.name}"' in cell.source for cell in code_of(committed)):
@@ -109,7 +99,8 @@ def fresh(
         shutil.copyfile(built, place)
     executed = executed_in(request.param, root)
     if place.exists() and not built.exists():
-        shutil.copyfile(place, built)
+        shutil.copyfile(place, root / built.name)
+        (root / built.name).replace(built)  # whole or not at all: another worker may look
     yield committed, Executed(executed, root)
     shutil.rmtree(root, ignore_errors=True)
 

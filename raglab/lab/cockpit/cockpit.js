@@ -667,6 +667,25 @@ function tableCell(cockpit, label, decision) {
   };
 }
 
+/** Buttons that choose between numbers and cases; seen where both do not fit beside each other. */
+function panesView(cockpit) {
+  const names = ["numbers", "cases"];
+  const size = span("difference");
+  const buttons = names.map((name) => h("button", {
+    type: "button", onclick: () => cockpit.show(name), "aria-pressed": String(name === "numbers"),
+  }, name, name === "cases" ? size : ""));
+  const el = h("div", { class: "panes", role: "group", "aria-label": "what is shown" }, ...buttons);
+  return {
+    el,
+    update(page) {
+      const { gained, lost, other } = page.cases;
+      const changed = gained + lost + other;
+      put(size, changed ? ` ${changed} changed` : "");
+    },
+    pane: (pane) => buttons.forEach((button, i) => attribute(button, "aria-pressed", String(names[i] === pane))),
+  };
+}
+
 /** Exact steps of the threshold touched last: cost above, one rate below, over the same values. */
 function curveView(cockpit) {
   const rates = cockpit.setup.rates.map((rate) => h("option", { value: rate.name, text: rate.label }));
@@ -1282,13 +1301,16 @@ class Cockpit {
     // The attribute keeps JupyterLab's shortcuts away: it listens before any handler of ours.
     this.el = h("div", { class: "raglab-cockpit", role: "region", "aria-label": "cockpit" });
     this.el.setAttribute("data-lm-suppress-shortcuts", "true");
+    this.el.dataset.pane = "numbers";
     this.footer = footerView(this);
     const centre = [ratesView(this), tableView(this), curveView(this), planeView(this)];
     const [header, gates, cases] = [headerView(this), gatesView(this), casesView(this)];
     this.cases = cases;
     this.views = [header, gates, ...centre, cases, this.footer];
     const middle = h("section", { class: "centre", "aria-label": "numbers" }, ...centre.map((view) => view.el));
-    this.el.append(header.el, h("div", { class: "body" }, gates.el, middle, cases.el), this.footer.el);
+    const panes = panesView(this);
+    this.views.push(panes);
+    this.el.append(header.el, h("div", { class: "body" }, gates.el, panes.el, middle, cases.el), this.footer.el);
     this.parent.append(this.el);
     this.listen();
     this.refresh();
@@ -1406,12 +1428,20 @@ class Cockpit {
     this.act({ do: "drop", path: axis.path, number: axis.number, step }, "release");
   }
 
+  /** Pane beside the gates where there is room for one of the two: "numbers" or "cases". */
+  show(pane) {
+    this.el.dataset.pane = pane;
+    this.each("pane", pane);
+  }
+
   filter(change) {
+    if ("decision" in change) this.show("cases");
     this.act({ do: "filter", filter: { ...this.page.filter, ...change } });
   }
 
   openCase(id) {
     if (!this.can("case")) return;
+    this.show("cases");
     this.open = id;
     this.casing = performance.now();
     this.send({ do: "case", id });
