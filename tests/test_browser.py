@@ -69,7 +69,7 @@ def page(opened: Browser, place: Path, tmp_path_factory: pytest.TempPathFactory)
     """The notebook with its cells run, in a JupyterLab that may ask no other machine."""
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     with jupyter_lab(place, tmp_path_factory.mktemp("settings")) as address:
-        found = opened.new_page(viewport={"width": 1280, "height": 1000})
+        found = opened.new_context(viewport={"width": 1280, "height": 1000}).new_page()
         errors: list[str] = []
         found.on("pageerror", lambda error: errors.append(str(error)))
         asked = only_this_machine(found)
@@ -205,6 +205,25 @@ class TestFrozen:
 
 class TestKernel:
     """What becomes of a page whose kernel is not there."""
+
+    def test_a_tab_opened_again_shows_the_same(self, fresh: Page) -> None:
+        """The kernel has the state: another tab of the saved notebook goes on with it, and both show its moves."""
+        first = policy_id(fresh)
+        slide(fresh, PATH, 0.95)
+        fresh.mouse.up()
+        turned(fresh, first)
+        moved, shown = policy_id(fresh), figure(fresh, "coverage")
+        fresh.locator('jp-button[data-command="docmanager:save"]').first.click()
+        fresh.wait_for_timeout(2_000)
+        again = fresh.context.new_page()
+        again.goto(fresh.url)
+        again.wait_for_selector(".raglab-cockpit", timeout=SECONDS * 1e3)
+        turned(again, moved, back=True)
+        assert figure(again, "coverage") == shown
+        cockpit_of(again).get_by_role("button", name="undo").click()
+        turned(again, first, back=True)
+        turned(fresh, first, back=True)
+        again.close()
 
     def test_a_restarted_kernel_is_told(self, fresh: Page) -> None:
         """Nothing that is shown is lost, and the page says what to do."""
