@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isnan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -58,7 +59,7 @@ class Comparison(NamedTuple):
             of = (Cell(f"{row[one]:.3f}", count) for one, count in zip("ab", counts, strict=True))
             clear = row["low"] > 0.0 or row["high"] < 0.0
             ends = f"[{row['low']:+.3f}, {row['high']:+.3f}]"
-            p = "" if row["measure"] == COST else f"{row['p']:.3g}"
+            p = "" if row["measure"] == COST or isnan(row["p"]) else f"{row['p']:.3g}"
             rows.append((row["measure"], *of, Cell(f"{row['difference']:+.3f}", ends, "changed" if clear else ""), p))
         cases = (
             (row["case_id"], row["query"], row["expect_status"] or "", f"{row['was']} to {row['now']}", row["change"])

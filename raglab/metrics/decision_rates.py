@@ -340,7 +340,8 @@ class PairedRates(NamedTuple):
     """Rates of two policies on the same cases, [rates] each, in the order of `RATES`.
 
     k, n: of each policy, [2, rates]. difference: second less first, with its interval. only_first, only_second: cases
-    that count in k of one alone. p: McNemar's exact test of these.
+    that count in k of one alone. p: McNemar's exact test of these; NaN where a case is in the n of one policy alone,
+    since the test is of the same cases.
     """
 
     k: NDArray[np.int64]
@@ -398,6 +399,7 @@ def paired_rates(first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any
     unseen = 1.0 - ((1.0 - level) / 2.0) ** (1.0 / np.maximum(sizes.min(axis=0), 1))
     below, above = (np.where(same & ~np.isnan(difference), unseen, one) for one in (below, above))
     p = np.array([mcnemar(int(a), int(b)) for a, b in zip(only_first, only_second, strict=True)])
+    p[np.einsum("ab,abr->r", joint, pairs[1] != 0) > 0] = np.nan
     return PairedRates(
         k=sums,
         n=sizes,
