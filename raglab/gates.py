@@ -447,7 +447,7 @@ def hygiene_margins(unfit: Bools) -> HygieneMargins:
 
     Source: rule S2.13.
     """
-    return HygieneMargins(hygiene=np.negative(np.asarray(unfit, dtype=np.float64)))
+    return HygieneMargins(hygiene=0.0 - np.asarray(unfit, dtype=np.float64))
 
 
 GateInputs = Literal["query", "hits", "chosen", "answer"]

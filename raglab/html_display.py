@@ -37,8 +37,8 @@ color:var(--fg);font-size:13px;line-height:1.45;max-width:100%;overflow-x:auto}
 div.raglab-value summary{cursor:pointer;padding:1px 0}
 .raglab-value details{border-top:1px solid var(--line);padding:2px 0}
 div.raglab-value table{border-collapse:collapse;margin:2px 0 6px 1.1em;background:none;color:inherit;font-size:inherit}
-div.raglab-value td,div.raglab-value th{text-align:left;vertical-align:top;padding:1px 10px 1px 0;border:0;background:none;
-color:inherit;white-space:pre-wrap;overflow-wrap:anywhere}
+div.raglab-value td,div.raglab-value th{text-align:left;vertical-align:top;padding:1px 10px 1px 0;border:0;
+background:none;color:inherit;white-space:pre-wrap;overflow-wrap:anywhere}
 div.raglab-value th{color:var(--dim);font-weight:normal;white-space:nowrap}
 div.raglab-value td span{display:inline-block;margin-right:1.2em;padding:0 2px}
 .raglab-value .changed{background:var(--mark)}.raglab-value .good{color:var(--good)}

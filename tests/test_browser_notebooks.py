@@ -183,7 +183,8 @@ def _wait(address: str, server: subprocess.Popen[bytes]) -> None:
 def test_a_click_answers_the_clarification(opened: Browser, lab: str) -> None:
     """The buttons of the sixth notebook go, and the answer stands in their place."""
     page = opened.new_page(viewport={"width": 1280, "height": 1600})
-    ran(page, lab.format(f"notebooks/{CLARIFICATION}"))
+    # A workspace of its own: the one of the other page would open its notebook too.
+    ran(page, lab.replace("/lab/tree/", "/lab/workspaces/buttons/tree/").format(f"notebooks/{CLARIFICATION}"))
     buttons = page.locator(".jp-OutputArea-output .widget-button")
     buttons.first.wait_for(timeout=SECONDS * 1e3)
     buttons.first.scroll_into_view_if_needed()

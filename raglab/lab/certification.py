@@ -187,10 +187,21 @@ class Certification(NamedTuple):
     def _repr_html_(self) -> str:
         """Display for a notebook: the certificate, what it needs and what a reader must know."""
         facts, folds = self.certificate.display_parts()
-        needs = [(name, str(need)) for name, need in self.needs.items()]
+        needs = [(name, need_line(name, need)) for name, need in self.needs.items()]
         notes = [(f"{place + 1}", note) for place, note in enumerate(self.notes)]
         more = [Fold("what each target needs", needs), Fold("notes", notes, open=True)]
         return display("Certified" if self.policy is not None else "Not certified", facts, [*folds, *more])
+
+
+def need_line(name: str, need: DataNeed) -> str:
+    """What a target needs, how many cases there are, and the best target they certify."""
+    none, one, two = need.needed
+    what = f"{metrics.RATE_TABLE[name].share_of} cases"
+    best = f"these certify {percent(need.best)}" if need.answered else "these certify nothing"
+    return (
+        f"{name} ≤ {percent(need.alpha)} needs {none} {what} without an error, {one} with one, {two} with two; "
+        f"there are {need.answered} with {need.wrong}: {best}."
+    )
 
 
 def certify_policy(

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from raglab import certify, metrics
 from raglab.breakpoints import threshold_at
-from raglab.certify import DataNeed, Promise, cases_needed
+from raglab.certify import Promise, cases_needed
+from raglab.lab.certification import need_line
 from raglab.lab.certified_losses import COST, EVEN
 from raglab.lab.report.blocks import percent
 from raglab.text import decimals
@@ -55,17 +56,6 @@ def _cost_line(one: Promise, delta: float) -> str:
     return (
         f"{COST} ≤ {one.alpha:g}: {one.n} cases cost {one.k:g} together, {decimals(one.k / max(1, one.n), one.alpha)} "
         f"each; these certify {decimals(one.bound, one.alpha)} with confidence {1.0 - delta:g}."
-    )
-
-
-def need_line(name: str, need: DataNeed) -> str:
-    """What a target needs, how many cases there are, and the best target they certify."""
-    none, one, two = need.needed
-    what = f"{metrics.RATE_TABLE[name].share_of} cases"
-    best = f"these certify {percent(need.best)}" if need.answered else "these certify nothing"
-    return (
-        f"{name} ≤ {percent(need.alpha)} needs {none} {what} without an error, {one} with one, {two} with two; "
-        f"there are {need.answered} with {need.wrong}: {best}."
     )
 
 

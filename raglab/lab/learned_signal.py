@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from raglab import metrics
 from raglab.answering.evidence_features import (
@@ -497,7 +498,8 @@ def learn_signal(
     x = case_features(here, rows, arm=arm, encoder=encoder, cache=cache)
     there = ~np.isnan(x).all(axis=1)
     rows, y, x = rows[there], y[there], x[there]
-    fit = cross_fit(x, y, case_groups(here, rows, groups), recipes, folds=folds, seed=seed)
+    with threadpool_limits(1):  # hundreds of small fits, over which threads would only wait for each other
+        fit = cross_fit(x, y, case_groups(here, rows, groups), recipes, folds=folds, seed=seed)
     fold_of = {query_key(here.cases[row].query): int(one) for row, one in zip(rows, fit.fold, strict=True)}
     report = signal_report(y, fit.held_out)
     return LearnedSignal(name, target, identifier, fit.model, fit.fold_models, fold_of, report, encoder, cache)

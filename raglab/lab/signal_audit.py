@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from raglab import metrics
 from raglab.decision.measurement import measured_tables
@@ -180,7 +181,8 @@ def audit_signals(
     if repeats:
         names = _varying(seen.cases, known.names)
         parts = audit_folds(seen, names, folds, repeats, seed)
-        found = _costed(seen, _doubles(names, correlations, known), matrix, parts, seed, level)
+        with threadpool_limits(1):  # hundreds of small fits, over which threads would only wait for each other
+            found = _costed(seen, _doubles(names, correlations, known), matrix, parts, seed, level)
     frame = _sorted_frame([row | found.rows.get(row["signal"], _uncosted(row)) for row in rows])
     split = "tune" if all(case.split == "tune" for case in here.cases) else "all"
     return SignalAudit(

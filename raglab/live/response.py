@@ -130,6 +130,8 @@ def _question_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _escape_cell(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, float):  # its last digits are those of a machine (rule S0.7)
+        text = decimals(value)
     return html_text(text).replace("\n", "<br>")
 
 

@@ -178,7 +178,7 @@ def interval_arms(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> NDArray[
     """
     middle, bottom, top = (np.asarray(one, dtype=np.float64) for one in (value, low, high))
     arms = np.maximum(np.stack([middle - bottom, top - middle]), 0.0)
-    return np.where(top > bottom, arms, np.nan)
+    return np.where(top - bottom > 1e-9, arms, np.nan)  # a difference of rounding is none
 
 
 def line(**style: Any) -> Line2D:  # noqa: ANN401 - a style

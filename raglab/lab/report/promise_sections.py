@@ -9,8 +9,8 @@ import numpy as np
 
 from raglab import metrics
 from raglab.certify import data_need
-from raglab.lab.certification import SPLITS, Retest, check_policy
-from raglab.lab.certification_texts import diagnosis, need_line
+from raglab.lab.certification import SPLITS, Retest, check_policy, need_line
+from raglab.lab.certification_texts import diagnosis
 from raglab.lab.certified_losses import COST, asking_note
 from raglab.lab.looks import queries_hash
 from raglab.lab.report.blocks import (
