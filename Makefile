@@ -49,7 +49,7 @@ bench: $(READY)  ## speeds, as ratios within one run
 
 notebooks: $(READY)  ## run every notebook again and keep its outputs
 	cd notebooks && RAGLAB_PROGRESS=0 PYTHONPATH=../.ci ../$(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
-	  --ExecutePreprocessor.store_widget_state=False --ExecutePreprocessor.coalesce_streams=True --NotebookExporter.preprocessors=static_outputs.StaticOutputs *.ipynb
+	  --ExecutePreprocessor.store_widget_state=False --NotebookExporter.preprocessors=static_outputs.StaticOutputs *.ipynb
 
 lock: constraints.txt  ## hashes and licences of what constraints.txt pins, as pip reports them
 	$(PYTHON) -m venv .venv/lock

@@ -1,4 +1,4 @@
-"""What `make notebooks` keeps of an output: not the widget, whose id differs in every run, but what stands for it."""
+"""What `make notebooks` keeps of outputs: nothing that hangs on the run, such as the id of a widget."""
 
 # ruff: noqa: INP001 - a script, no module
 
@@ -13,11 +13,20 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 class StaticOutputs(Preprocessor):
-    """Notebooks without widgets where an output has another form too."""
+    """Notebooks without widgets where an output has another form too, and with one text where prints came in pieces."""
 
     def preprocess_cell(self, cell: Cell, resources: Cell, index: int) -> tuple[Cell, Cell]:
-        """Drop the widget of each output that has another form."""
+        """Drop the widget of each output that has another form, and join what was printed in a row."""
         del index
+        outputs: list[Cell] = []
+        for output in cell.get("outputs", []):
+            last = outputs[-1] if outputs else {}
+            if output["output_type"] == "stream" and last.get("name") == output["name"]:
+                last["text"] += output["text"]
+            else:
+                outputs.append(output)
+        if "outputs" in cell:
+            cell["outputs"] = outputs
         for output in cell.get("outputs", []):
             if len(output.get("data", {})) > 1:
                 output["data"].pop(WIDGET, None)

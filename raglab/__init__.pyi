@@ -15,6 +15,7 @@ from .audit.live_rates import live_rates as live_rates
 from .audit.log import AuditLog as AuditLog
 from .default_learner import ClarificationDefault as ClarificationDefault
 from .default_learner import ClarificationRequest as ClarificationRequest
+from .lab.bandit_study import compare_learners as compare_learners
 from .lab.bandit_study import tune_bandit as tune_bandit
 from .lab.certification import certify_policy as certify_policy
 from .lab.certification import check_policy as check_policy
@@ -58,6 +59,8 @@ from .lab.report.signal_displays import SignalAuditDisplay as SignalAuditDisplay
 from .lab.reward_audit import audit_rewards as audit_rewards
 from .lab.search_space import Goal as Goal
 from .lab.search_space import SearchRange as SearchRange
+from .lab.search_space import always_answer as always_answer
+from .lab.search_space import always_refuse as always_refuse
 from .lab.search_space import full_space as full_space
 from .lab.signal_audit import SignalAudit as SignalAudit
 from .lab.signal_audit import audit_signals as audit_signals

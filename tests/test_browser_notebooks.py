@@ -41,6 +41,27 @@ def opened() -> Iterator[Browser]:
         yield found
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_what_a_notebook_shows_fits_its_page(opened: Browser, path: Path, tmp_path: Path) -> None:
+    """No output is taller than a screen or wider than the page."""
+    from nbconvert import HTMLExporter
+
+    made = tmp_path / "page.html"
+    made.write_text(HTMLExporter().from_filename(str(path))[0], encoding="utf-8")
+    page = opened.new_page(viewport={"width": 1100, "height": 800})
+    only_this_machine(page)
+    page.goto(made.as_uri(), wait_until="domcontentloaded")
+    boxes = page.evaluate(
+        "() => [...document.querySelectorAll('.jp-OutputArea-output')]"
+        ".map((one) => [one.getBoundingClientRect().height, one.scrollWidth - one.clientWidth])"
+    )
+    assert len(boxes) > 10
+    assert max(height for height, _ in boxes) < 700
+    assert max(over for _, over in boxes) <= 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1100
+    page.close()
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, built: Path) -> Path:
     """Copy of the project as far as notebooks read it, 06 up to its first buttons."""

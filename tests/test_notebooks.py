@@ -113,11 +113,12 @@ def test_there_are_notebooks_numbered_from_one() -> None:
 
 @each_path
 def test_a_notebook_is_short_and_light(path: Path) -> None:
-    """A notebook has under 40 cells and under 1 MB, and starts with prose."""
+    """A notebook has under 40 cells and under 1 MB, starts with prose, and ends with things to try."""
     notebook = read(path)
     assert len(notebook.cells) <= MOST_CELLS
     assert path.stat().st_size < MOST_BYTES
     assert notebook.cells[0].source.startswith("# ")
+    assert any("## Try this" in cell.source for cell in notebook.cells[-3:]), "what to change and run again"
 
 
 @each_path
