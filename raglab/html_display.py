@@ -24,7 +24,8 @@ _RULE = re.compile(r"(S\d{1,2}\.\d{1,2})(?: \w{1,40})?")  # a cell that is nothi
 
 Mark = Literal["", "changed", "good", "bad", "off"]
 
-# `--jp-*` are JupyterLab's colours in either theme; elsewhere the system's preference decides.
+# `--jp-*` are JupyterLab's colours in either theme; elsewhere the system's preference decides. Three times the class:
+# JupyterLab aligns cells of tables to the right by two.
 STYLE = """<style>
 .raglab-value{--fg:var(--jp-ui-font-color1,#1f2328);--dim:var(--jp-ui-font-color2,#59636e);
 --line:var(--jp-border-color2,#d1d9e0);--mark:#fff1c2;--good:#1a7f37;--bad:#b3361b;
@@ -34,13 +35,13 @@ color:var(--fg);font-size:13px;line-height:1.45;max-width:100%;overflow-x:auto}
 --good:#57c26d;--bad:#ff8f70}}
 [data-jp-theme-light="true"] .raglab-value{--mark:#fff1c2;--good:#1a7f37;--bad:#b3361b}
 [data-jp-theme-light="false"] .raglab-value{--mark:#4d3d00;--good:#57c26d;--bad:#ff8f70}
-div.raglab-value summary{cursor:pointer;padding:1px 0}
+.raglab-value summary{cursor:pointer;padding:1px 0}
 .raglab-value details{border-top:1px solid var(--line);padding:2px 0}
-div.raglab-value table{border-collapse:collapse;margin:2px 0 6px 1.1em;background:none;color:inherit;font-size:inherit}
-div.raglab-value td,div.raglab-value th{text-align:left;vertical-align:top;padding:1px 10px 1px 0;border:0;
-background:none;color:inherit;white-space:pre-wrap;overflow-wrap:anywhere}
-div.raglab-value th{color:var(--dim);font-weight:normal;white-space:nowrap}
-div.raglab-value td span{display:inline-block;margin-right:1.2em;padding:0 2px}
+.raglab-value table{border-collapse:collapse;margin:2px 0 6px 1.1em;background:none;color:inherit;font-size:inherit}
+.raglab-value.raglab-value.raglab-value :is(td,th){text-align:left;vertical-align:top;padding:1px 10px 1px 0}
+.raglab-value td,.raglab-value th{border:0;background:none;color:inherit;white-space:pre-wrap;overflow-wrap:anywhere}
+.raglab-value th{color:var(--dim);font-weight:normal;white-space:nowrap}
+.raglab-value td span{display:inline-block;margin-right:1.2em;padding:0 2px}
 .raglab-value .changed{background:var(--mark)}.raglab-value .good{color:var(--good)}
 .raglab-value .bad{color:var(--bad)}.raglab-value .off,.raglab-value small{color:var(--dim)}
 </style>"""
