@@ -81,7 +81,7 @@ def jupyter_lab(folder: Path, settings: Path) -> Iterator[str]:
     }
     env = os.environ | {name: str(settings / place) for name, place in names.items()}
     overrides = settings / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
-    overrides.mkdir(parents=True)
+    overrides.mkdir(parents=True, exist_ok=True)
     (overrides / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}", "--allow-root"]
     command += ["--IdentityProvider.token=local", f"--ServerApp.root_dir={folder}"]
