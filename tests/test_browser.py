@@ -75,7 +75,7 @@ def page(opened: Browser, place: Path, tmp_path_factory: pytest.TempPathFactory)
         asked = only_this_machine(found)
         run_all(found, address.format("cockpit.ipynb"))
         found.wait_for_selector(".raglab-cockpit", timeout=SECONDS * 1e3)
-        found.wait_for_selector("text=kernel has", timeout=SECONDS * 1e3)
+        found.wait_for_selector(".jp-OutputArea-output >> text=kernel has", timeout=SECONDS * 1e3)
         yield found
         assert errors == []
         assert [one for one in asked if "raglab" in one] == []

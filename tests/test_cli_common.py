@@ -113,3 +113,10 @@ def test_no_bar_stands_beside_json(monkeypatch: pytest.MonkeyPatch, options: lis
     for given, seen in ((options, shown), ([], True)):
         done = CliRunner().invoke(command, given)
         assert (done.exit_code, "count: 100%" in done.stderr) == (0, seen)
+
+
+def test_a_refused_command_leaves_nothing_silent() -> None:
+    """An option that is wrong beside `--json` ends the command; bars of what its process does next are as they were."""
+    done = CliRunner().invoke(app, ["tune", "--json", "--trials", "many"])
+    assert done.exit_code != 0
+    assert not raglab.progress._silent.get()

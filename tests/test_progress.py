@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
-from contextvars import ContextVar
 
 import pytest
 
@@ -19,13 +18,6 @@ class Terminal(io.StringIO):
     def isatty(self) -> bool:
         """Return that it is a terminal."""
         return True
-
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command refused after its `--json` leaves its process silent, which ends with it but not with a test."""
-    for name in ("_silent", "_counted"):
-        monkeypatch.setattr(raglab.progress, name, ContextVar(name, default=0))
 
 
 @pytest.fixture

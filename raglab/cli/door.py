@@ -13,6 +13,7 @@ import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -184,7 +185,8 @@ class Door(TyperGroup):
         debug = DEBUG in stated[:rest] or os.environ.get(DEBUG_VARIABLE, "").strip().lower() not in _NO
         kept = [one for one in stated[:rest] if one != DEBUG] + stated[rest:]
         extra.pop("standalone_mode", None)
-        sys.exit(self._run(kept, prog_name or "raglab", extra, debug=debug))
+        # What options set for their command, such as no progress bars, ends with it, refused or not.
+        sys.exit(copy_context().run(self._run, kept, prog_name or "raglab", extra, debug=debug))
 
     def _run(self, args: list[str], name: str, extra: dict[str, Any], *, debug: bool) -> int:
         try:
