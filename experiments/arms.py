@@ -1,15 +1,19 @@
-"""The four arms on the bundled set, by intent; and what each further depth of the refine loop gains and costs.
+"""The four arms on a set, by intent; and what each further depth of the refine loop gains and costs.
 
-python experiments/arms.py [folder for the two traces, out where not given]
+    python experiments/arms.py [folder for the two traces, out where not given] [--data FOLDER]
+
+FOLDER is what `raglab trace` takes, with its own `policy.yaml` or under the published one; the bundled set where not
+given.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 import raglab
 from raglab.decision.decisions import Decisions
@@ -22,18 +26,22 @@ HALLUCINATION = 0.40  # the rate at which arms are compared: about half of what 
 LEVEL = "confidence.tau_default", "confidence.tau_explicit"
 
 
-def trace_of(out: Path, arms: tuple[str, ...], max_depth: int) -> raglab.Trace:
-    """Arms and depths of the bundled questions."""
-    policy = raglab.Policy.load("datasets/broker/policy.yaml")
-    corpus, cases = raglab.load_corpus("datasets/broker"), raglab.load_cases("datasets/broker")
+def policy_of(data: Path) -> raglab.Policy:
+    """The set's own policy, or the published one."""
+    path = data / "policy.yaml"
+    return raglab.Policy.load(path) if path.is_file() else raglab.Policy.from_mapping({})
+
+
+def trace_of(data: Path, out: Path, arms: tuple[str, ...], max_depth: int) -> raglab.Trace:
+    """Arms and depths of the set's questions."""
+    policy = policy_of(data)
+    corpus, cases = raglab.load_corpus(data), raglab.load_cases(data)
     return raglab.build_trace(corpus, cases, out=out, policy=policy, arms=arms, max_depth=max_depth)
 
 
-def at_rate(trace: raglab.Trace, arm: str) -> tuple[Decisions, float]:
+def at_rate(trace: raglab.Trace, policy: raglab.Policy, arm: str) -> tuple[Decisions, float]:
     """Decisions with no gate but the confidence, at the lowest tau that keeps the hallucination rate; and that tau."""
-    base = always_answer(raglab.Policy.load("datasets/broker/policy.yaml")).replace(
-        "confidence.enabled", True, "refine.max_depth", 0
-    )
+    base = always_answer(policy).replace("confidence.enabled", True, "refine.max_depth", 0)
     taus = np.unique(raglab.decide(trace, base, arm).confidence())
     policies = [base.replace(LEVEL[0], float(tau), LEVEL[1], float(tau)) for tau in taus]
     rates = raglab.sweep(trace, policies, arm)["hallucination_rate"].to_numpy()
@@ -41,10 +49,10 @@ def at_rate(trace: raglab.Trace, arm: str) -> tuple[Decisions, float]:
     return raglab.decide(trace, policies[first], arm), float(taus[first])
 
 
-def by_intent(trace: raglab.Trace) -> None:
+def by_intent(trace: raglab.Trace, policy: raglab.Policy) -> None:
     """Table of arms by intent."""
-    intents = sorted({case.intent for case in trace.cases if case.expect_status == "ok"})
-    said = {arm: at_rate(trace, arm) for arm in ARMS}
+    intents = sorted({case.intent for case in trace.cases if case.expect_status == "ok" and case.intent is not None})
+    said = {arm: at_rate(trace, policy, arm) for arm in ARMS}
     print(f"\n## Arms by intent, answerable cases; ok rate at hallucination rate {HALLUCINATION:.0%} over all cases\n")
     print("| intent | n | " + " | ".join(f"{arm}: hit@5, nDCG@10, ok" for arm in ARMS) + " | best nDCG@10 | best ok |")
     print("|---" * (len(ARMS) + 4) + "|")
@@ -60,8 +68,8 @@ def by_intent(trace: raglab.Trace) -> None:
             decided = said[arm][0]
             good = int((decided.right[rows] & (decided.status[rows] == Status.ok)).sum())
             ok[arm] = good
-            cells.append(f"{table.loc[arm, 'hit@5']:.3f}, {table.loc[arm, 'nDCG@10']:.3f}, {good}/{len(rows)}")
-        best = [arm for arm in ARMS if table.loc[arm, "nDCG@10"] == table["nDCG@10"].max()]
+            cells.append(f"{table.loc[arm, 'hit@5']:.3f}, {ndcg_of(table)[arm]:.3f}, {good}/{len(rows)}")
+        best = [arm for arm in ARMS if ndcg_of(table)[arm] == ndcg_of(table).max()]
         most = [arm for arm in ARMS if ok[arm] == max(ok.values())]
         print(f"| {intent or 'all'} | {len(rows)} | {' | '.join(cells)} | {', '.join(best)} | {', '.join(most)} |")
     print("\n| arm | tau | hallucinations | coverage | mean ms | P95 ms | dearest stages (mean ms) |")
@@ -90,7 +98,12 @@ def latency(trace: raglab.Trace, arm: str, depths: int) -> str:
     return f"{total.mean():.1f} | {np.quantile(total, 0.95):.1f} | {named}"
 
 
-def refinement(trace: raglab.Trace) -> None:
+def ndcg_of(table: pd.DataFrame) -> pd.Series:
+    """nDCG@10 of every arm, by grades where a set has them."""
+    return table[next(name for name in table.columns if name.startswith("nDCG"))]
+
+
+def refinement(trace: raglab.Trace, published: raglab.Policy) -> None:
     """Table of depths: what each further one gains and costs."""
     rows = [row for row, case in enumerate(trace.cases) if case.expect_status == "ok"]
     part = trace.subset(rows)
@@ -100,11 +113,9 @@ def refinement(trace: raglab.Trace) -> None:
         hits = map_fields(part.hits, lambda field, depth=depth: field[:, :, [depth]])
         only = raglab.Trace(part.cases, part.chunks, part.arms, hits, part.pattern_hits, part.meta)
         table = raglab.ranking(only).query("order == 'final'").set_index("arm")
-        base = always_answer(raglab.Policy.load("datasets/broker/policy.yaml"))
+        base = always_answer(published)
         confidence = raglab.decide(only, base, arm).confidence().mean()
-        print(
-            f"| {arm} | {depth} | {table.loc[arm, 'hit@5']:.3f} | {table.loc[arm, 'nDCG@10']:.3f} | {confidence:.1f} |"
-        )
+        print(f"| {arm} | {depth} | {table.loc[arm, 'hit@5']:.3f} | {ndcg_of(table)[arm]:.3f} | {confidence:.1f} |")
     print("\n## Refine loop: what the loop decides, all cases, every gate but confidence off\n")
     head = (
         "arm",
@@ -119,7 +130,7 @@ def refinement(trace: raglab.Trace) -> None:
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
     for arm, tau in product(("hybrid", "iterative"), (65.0, 75.0)):
         for depth in range(DEPTHS + 1):
-            policy = always_answer(raglab.Policy.load("datasets/broker/policy.yaml")).replace(
+            policy = always_answer(published).replace(
                 *("confidence.enabled", True, LEVEL[0], tau, LEVEL[1], tau, "refine.max_depth", depth)
             )
             rates = raglab.sweep(trace, [policy], arm).iloc[0]
@@ -140,6 +151,10 @@ def spent(trace: raglab.Trace, arm: str, tries: np.ndarray) -> list[float]:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "out")
-    by_intent(trace_of(folder / "arms.parquet", ARMS, 0))
-    refinement(trace_of(folder / "depths.parquet", ("hybrid", "iterative"), DEPTHS))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, nargs="?", default=Path("out"))
+    parser.add_argument("--data", type=Path, default=Path("datasets/broker"))
+    given = parser.parse_args()
+    stated = policy_of(given.data)
+    by_intent(trace_of(given.data, given.out / "arms.parquet", ARMS, 0), stated)
+    refinement(trace_of(given.data, given.out / "depths.parquet", ("hybrid", "iterative"), DEPTHS), stated)

@@ -39,7 +39,8 @@ def held_out(trace: Trace, n: int) -> list[str]:
     rows, weights = [], []
     for one, other in halves(trace, n):
         weight = fusion_weights(one).dense_weight
-        judged = fusion_weights(other, sorted({1.0, weight})).table.set_index("dense_weight")["nDCG@10"]
+        table = fusion_weights(other, sorted({1.0, weight})).table.set_index("dense_weight")
+        judged = table[next(name for name in table.columns if name.startswith("nDCG"))]  # by grades where there are any
         dense = np.nanmean(ndcg_by_case(other)[:, other.arm("dense")])
         rows.append((judged[1.0], judged[weight], dense))
         weights.append(weight)

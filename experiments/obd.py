@@ -1,11 +1,16 @@
-"""What the logs of the Open Bandit Dataset (campaign men) say of one policy from the log of the other.
+"""What the logs of a campaign of the Open Bandit Dataset say of one policy from the log of the other.
 
     python experiments/obd.py DATA/obd-men
+    python experiments/obd.py DATA/open_bandit_dataset --campaign women
 
-Two policies showed 34 items at three positions in the same week: `random`, every item alike, and `bts`, a Thompson
-sampler. A click is the reward. An arm is an item at a position; the position is given, so the policies choose among 34.
+The folder holds `random/NAME/NAME.csv` and `bts/NAME/NAME.csv`, as the set is published; which campaign has to be named
+where it holds several. How many items and positions there are is read from both logs (men: 34 items, 3 positions).
 
-- random from the bts log: propensities are logged, the target is 1/34 at the position of the round.
+Two policies showed the items at the positions in the same week: `random`, every item alike, and `bts`, a Thompson
+sampler. A click is the reward. An arm is an item at a position; the position is given, so the policies choose among the
+items.
+
+- random from the bts log: propensities are logged, the target is 1 / items at the position of the round.
 - bts from the random log: the probabilities of bts are logged for the item that it showed, not for the others, so its
   distribution has to be estimated. The mean logged propensity of an item is no estimate of it: an item is shown more
   often when its probability is high, so those means sum to about two. The share of each item among the rounds of a
@@ -17,6 +22,7 @@ sampler. A click is the reward. An arm is an item at a position; the position is
 
 from __future__ import annotations
 
+import argparse
 import sys
 import warnings
 from pathlib import Path
@@ -28,19 +34,25 @@ import pandas as pd
 from raglab.metrics import clopper_pearson
 from raglab.off_policy import Overlap, OverlapWarning, difference, estimate, overlap
 
-ITEMS, POSITIONS = 34, 3
+POLICIES = ("bts", "random")
 ESTIMATORS = ("ips", "snips", "clipped_ips", "dm", "dr", "switch_dr", "replay")
 AGAIN = 200  # draws of the bts log
 WORLDS = 1000  # draws of the clicks
 WORDS = """
 What such a sample cannot show:
-- which estimator is right: ips, snips and dr are all within two standard errors of the policy's own log;
-- a gain smaller than half of the value: that is half an interval of SNIPS, and a few clicks on items that the log
-  rarely showed make most of it, which is why every line says weak although the overlap is ok. The intervals of such a
-  log are too narrow themselves (above);
-- replay's 0.00: no click among the rounds that it accepts, and so no width either, which is no certainty;
-- which items are good: most have no click at all at a position;
+- which estimator is right, where ips, snips and dr are all within two standard errors of the policy's own log;
+- a gain smaller than half an interval of SNIPS, of which a few clicks on items that the log rarely showed make most:
+  a line says weak then although the overlap is ok, and the intervals of such a log are too narrow themselves (above);
+- a replay of 0.00: no click among the rounds that it accepts, and so no width either, which is no certainty;
+- which items are good, where most have no click at all at a position;
 - what bts is worth while it learns: its probabilities change through the week and are logged for one item a round."""
+
+
+class Size(NamedTuple):
+    """How many items a campaign has, and positions to show them at."""
+
+    items: int
+    positions: int
 
 
 class Side(NamedTuple):
@@ -49,6 +61,7 @@ class Side(NamedTuple):
     name: str
     log: pd.DataFrame
     position: np.ndarray
+    size: Size
 
     @property
     def clicks(self) -> int:
@@ -56,32 +69,62 @@ class Side(NamedTuple):
         return int(self.log["reward"].sum())
 
 
-def side(folder: Path, name: str) -> Side:
+def campaign_of(folder: Path, named: str | None) -> str:
+    """Campaign of which a folder holds both logs."""
+    both = [{path.parent.name for path in (folder / name).glob("*/*.csv")} for name in POLICIES]
+    there = sorted(
+        name for name in set.intersection(*both) if all(log_file(folder, one, name).is_file() for one in POLICIES)
+    )
+    if named is None and len(there) == 1:
+        return there[0]
+    if named not in there:
+        sys.exit(
+            f"{folder} must hold bts/NAME/NAME.csv and random/NAME/NAME.csv, and --campaign name one of them where "
+            f"there are several, got {named or 'no name'} of {', '.join(there) or 'none'}."
+        )
+    return named
+
+
+def log_file(folder: Path, policy: str, campaign: str) -> Path:
+    """File of one policy's log."""
+    return folder / policy / campaign / f"{campaign}.csv"
+
+
+def sides(folder: Path, campaign: str) -> list[Side]:
+    """Logs of both policies, over the same items and positions."""
+    logs = [pd.read_csv(log_file(folder, policy, campaign), index_col=0) for policy in POLICIES]
+    size = Size(
+        *(int(max(log[column].max() for log in logs)) + more for column, more in (("item_id", 1), ("position", 0)))
+    )
+    return [side(policy, log, size) for policy, log in zip(POLICIES, logs, strict=True)]
+
+
+def side(name: str, rows: pd.DataFrame, size: Size) -> Side:
     """Log of one policy."""
-    rows = pd.read_csv(folder / name / "men" / "men.csv", index_col=0)
     position = rows["position"].to_numpy() - 1
     log = pd.DataFrame(
         {
-            "action": rows["item_id"].to_numpy() + ITEMS * position,
+            "action": rows["item_id"].to_numpy() + size.items * position,
             "reward": rows["click"].to_numpy(dtype=float),
             "propensity": rows["propensity_score"].to_numpy(),
         }
     )
-    return Side(name, log, position)
+    return Side(name, log, position, size)
 
 
 def at_positions(share: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """Target [T, 102] from the shares of the items at each position, [3, 34]."""
-    whole = np.zeros((POSITIONS, POSITIONS * ITEMS))
-    for place in range(POSITIONS):
-        whole[place, place * ITEMS : (place + 1) * ITEMS] = share[place]
+    """Target [T, positions · items] from the shares of the items at each position, [positions, items]."""
+    positions, items = share.shape
+    whole = np.zeros((positions, positions * items))
+    for place in range(positions):
+        whole[place, place * items : (place + 1) * items] = share[place]
     return whole[position]
 
 
-def shares(action: np.ndarray) -> np.ndarray:
-    """How often each item was shown among the rounds of each position, [3, 34]."""
-    count = np.bincount(action, minlength=POSITIONS * ITEMS).reshape(POSITIONS, ITEMS)
-    return count / count.sum(axis=1, keepdims=True)
+def shares(action: np.ndarray, size: Size) -> np.ndarray:
+    """How often each item was shown among the rounds of each position, [positions, items]."""
+    count = np.bincount(action, minlength=size.positions * size.items).reshape(size.positions, size.items)
+    return count / np.maximum(1, count.sum(axis=1, keepdims=True))
 
 
 class Found(NamedTuple):
@@ -105,14 +148,20 @@ def found(name: str, by: Side, target: np.ndarray, on: Side) -> Found:
 
 def main() -> None:
     """Print the table and what it cannot show."""
-    folder = Path(sys.argv[1])
-    bts, random = side(folder, "bts"), side(folder, "random")
-    uniform = at_positions(np.full((POSITIONS, ITEMS), 1 / ITEMS), bts.position)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--campaign", help="where the folder holds several")
+    given = parser.parse_args()
+    campaign = campaign_of(given.folder, given.campaign)
+    bts, random = sides(given.folder, campaign)
+    size = bts.size
+    uniform = at_positions(np.full((size.positions, size.items), 1 / size.items), bts.position)
     warnings.simplefilter("ignore", OverlapWarning)  # the table has the status
     both = (
         found("random", bts, uniform, random),
-        found("bts", random, at_positions(shares(bts.log["action"].to_numpy()), random.position), bts),
+        found("bts", random, at_positions(shares(bts.log["action"].to_numpy(), size), random.position), bts),
     )
+    print(f"Campaign {campaign}: {size.items} items, {size.positions} positions.")
     print("Clicks per 1,000 rounds, with 95 % intervals:\n")
     print(
         "| value of | from the log of | estimator | value | delta method | bootstrap | ESS | largest weight | status |"
@@ -157,18 +206,22 @@ def learned(of_bts: Found) -> None:
     again = []
     for _ in range(AGAIN):
         action = rng.choice(bts.log["action"].to_numpy(), len(bts.log))
-        again.append(estimate(random.log, at_positions(shares(action), random.position), ("snips",))["value"][0])
+        again.append(
+            estimate(random.log, at_positions(shares(action, bts.size), random.position), ("snips",))["value"][0]
+        )
     row = of_bts.table.set_index("estimator").loc["snips"]
     print(
         f"- shares of bts: drawing its log again moves SNIPS by a standard deviation of {1e3 * np.std(again):.2f}, "
         f"beside a standard error of {1e3 * (row['high'] - row['low']) / 3.92:.2f} from the clicks."
     )
-    mean = bts.log.groupby("action")["propensity"].mean().to_numpy().reshape(POSITIONS, ITEMS)
+    seen = bts.log.groupby("action")["propensity"].mean()
+    mean = seen.reindex(range(bts.size.positions * bts.size.items), fill_value=0.0)
+    mean = mean.to_numpy().reshape(bts.size.positions, bts.size.items)
     sums = mean.sum(axis=1)
-    target = at_positions(mean / sums[:, None], random.position)
+    target = at_positions(mean / np.maximum(sums[:, None], 1e-12), random.position)
     value = 1e3 * estimate(random.log, target, ("snips",))["value"][0]
     print(
-        f"- mean logged propensities of bts sum to {', '.join(f'{one:.2f}' for one in sums)} at the three positions; "
+        f"- mean logged propensities of bts sum to {', '.join(f'{one:.2f}' for one in sums)} at the positions; "
         f"divided by that they are another policy, worth {value:.2f} by SNIPS."
     )
 
@@ -205,7 +258,7 @@ def limits(of_random: Found, of_bts: Found) -> None:
     print(f"- both logs: bts earns {gap:.2f} [{gap - reach:.2f}, {gap + reach:.2f}] more than random.")
     own = np.zeros_like(of_random.target)  # only the logged item's weight, 1, matters to SNIPS
     action, rows = bts.log["action"].to_numpy(), np.arange(n)
-    own[rows, np.where(action % ITEMS == 0, action + 1, action - 1)] = 1 - bts.log["propensity"]
+    own[rows, np.where(action % bts.size.items == 0, action + 1, action - 1)] = 1 - bts.log["propensity"]
     own[rows, action] = bts.log["propensity"]
     paired = difference(bts.log, own, of_random.target, "snips")
     print(

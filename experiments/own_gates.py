@@ -1,15 +1,15 @@
 """A gate of one's own and another order of the gates: does a question asked live come out as its replay does?
 
-Every bundled question is asked of an index and of its LangGraph, under a policy with a gate of the user before the gap
+Every question of a set is asked of an index and of its LangGraph, under a policy with a gate of the user before the gap
 gate and similarity before L2, and compared with a trace of the same documents: status, reason and, where it refuses,
 what decided. Prints how many agree, and what decided.
 
-    python -m experiments.own_gates [every n-th question]
+    python -m experiments.own_gates [every n-th question] [--data FOLDER with a policy.yaml]
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -37,10 +37,14 @@ def brief(read: Any, limits: Any) -> Any:  # noqa: ANN401 - numbers or arrays
     return limits.most + 20.0 * read("signals.documents") - read("words")
 
 
-def main(every: int = 1) -> None:
+def main() -> None:
     """Ask, replay, compare."""
-    corpus, cases = raglab.load_corpus(BROKER), raglab.load_cases(BROKER)[::every]
-    policy = raglab.Policy.load(BROKER / "policy.yaml").replace(*CHANGES)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("every", type=int, nargs="?", default=1)
+    parser.add_argument("--data", type=Path, default=BROKER)
+    given = parser.parse_args()
+    corpus, cases = raglab.load_corpus(given.data), raglab.load_cases(given.data)[:: given.every]
+    policy = raglab.Policy.load(given.data / "policy.yaml").replace(*CHANGES)
     trace = raglab.build_trace(corpus, cases, policy=policy, max_depth=policy.refine.max_depth)
     agree: Counter[str] = Counter()
     decided: Counter[str] = Counter()
@@ -64,4 +68,4 @@ def main(every: int = 1) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main()

@@ -1,38 +1,46 @@
-"""Sets without documents: CLINC150-oos as a corpus and cases that `raglab trace` takes, HINT3 as a trace.
+"""Sets in other forms: CLINC150-oos and Cranfield as a corpus and cases that `raglab trace` takes, HINT3 as a trace.
 
 The corpus of CLINC is what the training queries say: one document an intent, one chunk an utterance. An in-scope query
 expects the document of its intent, an out-of-scope one is to be refused.
 
     python experiments/sets.py DATA/clinc150-oos out/clinc
     raglab trace out/clinc --out out/clinc.parquet
+    python experiments/sets.py DATA/cranfield out/cranfield
 
 The published parts hold out-of-scope queries in different shares (5 % of val, 18 % of test), and a certificate speaks
 of the traffic it was earned on. So val, test and all out-of-scope parts are dealt in turn, intent by intent, to tune,
 certify and report: 2,500 in scope and 400 out of scope each.
 
 HINT3 comes with what five platforms said to each message, so that no retrieval of ours takes part: `hint3_trace`.
+
+Cranfield in TREC's form has a trap: its topics are numbered 1, 2, 4, 8, … 365, its judgements name them by their place,
+1 to 225. Read by number, 73 of these are no topic, and the judgements of the others fall on other questions.
+`cranfield` goes by place where a judgement names a number that no topic has. One of its 1,612 relevant documents has
+grade 3, all others 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from raglab.store.files import make_folder
+from raglab.store.files import make_folder, write_lines, write_text
 from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import load_cases, save_cases, save_corpus
 from raglab.store.traces import Trace
-from raglab.values import Case, Chunk, Corpus
+from raglab.values import SOURCE_GRADES, Case, Chunk, Corpus, source_grades
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SPLITS = ("tune", "certify", "report")
 PLATFORMS = ("bert", "dialogflow", "haptik", "luis", "rasa")  # whose predictions HINT3 publishes
+CRANFIELD = ("cran.all.1400.xml", "cran.qry.xml", "cranqrel.trec.txt")
 NOTHING = "NO_NODES_DETECTED"  # label of a message out of scope, and what a platform says that finds nothing
 
 
@@ -58,6 +66,63 @@ def asked(cases: Sequence[Case]) -> Iterator[Case]:
         seen[case.intent] += 1
         sources = (str(case.intent),) if case.expect_status == "ok" else ()
         yield case._replace(split=split, expect_sources=sources)
+
+
+def cranfield(folder: Path) -> tuple[Corpus, tuple[Case, ...]]:
+    """Abstracts, a document each, and the topics with any relevant document, by their place from 1 on.
+
+    Args:
+      folder: of `cran.all.1400.xml`, `cran.qry.xml` and `cranqrel.trec.txt`.
+
+    Raises:
+      ValueError: a judgement names no topic, neither by its number nor by its place.
+    """
+    texts = {name: (folder / name).read_text(encoding="utf-8") for name in CRANFIELD}
+    documents, topics, judgements = texts.values()
+    chunks = []
+    for part in documents.split("<doc>")[1:]:
+        number, title, text = (_between(part, tag) for tag in ("docno", "title", "text"))
+        # an abstract begins with its title; two have no text at all and stay, so that counts are the published ones
+        whole = text if text.startswith(title) else f"{title}\n{text}"
+        chunks.append(Chunk(number, whole.strip(), number))
+    stated = [(_between(part, "num"), _between(part, "title")) for part in topics.split("<top>")[1:]]
+    grades: dict[str, dict[str, int]] = {}
+    for line in judgements.splitlines():
+        topic, _, document, grade = line.split()
+        grades.setdefault(topic, {})[document] = int(grade)
+    cases = []
+    for name, query in _numbered(stated, grades):
+        relevant = {document: grade for document, grade in grades.get(name, {}).items() if grade > 0}
+        extra = {SOURCE_GRADES: relevant} if set(relevant.values()) - {1} else {}
+        if relevant:
+            cases.append(Case(name, query, "ok", expect_sources_any=tuple(relevant), extra=extra))
+    return Corpus("cranfield", tuple(chunks)), tuple(cases)
+
+
+def save_beir(corpus: Corpus, cases: Sequence[Case], out: Path) -> None:
+    """Write documents, queries and their grades in BEIR's form, where a document may have no text."""
+    make_folder(out / "qrels")
+    write_lines(({"_id": chunk.chunk_id, "text": chunk.text} for chunk in corpus.chunks), out / "corpus.jsonl")
+    write_lines(({"_id": case.id, "text": case.query} for case in cases), out / "queries.jsonl")
+    graded = [(case.id, source, f"{grade:g}") for case in cases for source, grade in source_grades(case).items()]
+    rows = ["\t".join(row) + "\n" for row in [("query-id", "corpus-id", "score"), *graded]]
+    write_text("".join(rows), out / "qrels" / "test.tsv")
+
+
+def _numbered(topics: Sequence[tuple[str, str]], judged: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Topics by the name that the judgements call them: their number, or else their place."""
+    if judged.keys() <= {number for number, _ in topics}:
+        return list(topics)
+    by_place = [(str(place), query) for place, (_, query) in enumerate(topics, 1)]
+    if nobody := sorted(judged.keys() - {place for place, _ in by_place}):
+        msg = f"a judgement must name a topic by its number or its place, got {nobody[0]!r}; check the files."
+        raise ValueError(msg)
+    return by_place
+
+
+def _between(part: str, tag: str) -> str:
+    found = re.search(rf"<{tag}>([^<]*)</{tag}>", part)
+    return "" if found is None else found[1].strip()
 
 
 def hint3_trace(folder: Path, platform: str = PLATFORMS[0]) -> Trace:
@@ -109,18 +174,22 @@ def hint3_frame(folder: Path, platform: str = PLATFORMS[0]) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Write corpus.jsonl and cases.jsonl, and print what is in them."""
-    parser = argparse.ArgumentParser(description="CLINC150-oos as a corpus and cases that `raglab trace` takes.")
-    parser.add_argument("source", type=Path, help="folder with data_full.json and domains.json")
-    parser.add_argument("out", type=Path, help="folder for corpus.jsonl and cases.jsonl")
+    """Write corpus and cases, and print what is in them."""
+    parser = argparse.ArgumentParser(description="CLINC150-oos or Cranfield as what `raglab trace` takes.")
+    parser.add_argument("source", type=Path, help=f"folder with data_full.json, or with {', '.join(CRANFIELD)}")
+    parser.add_argument("out", type=Path, help="folder for what is written")
     given = parser.parse_args()
-    published = load_cases(given.source)
-    corpus, cases = corpus_of(published), tuple(asked(published))
-    make_folder(given.out)
-    save_corpus(corpus, given.out / "corpus.jsonl")
-    save_cases(cases, given.out / "cases.jsonl")
+    if (given.source / CRANFIELD[0]).is_file():
+        corpus, cases = cranfield(given.source)
+        save_beir(corpus, cases, given.out)
+    else:
+        published = load_cases(given.source)
+        corpus, cases = corpus_of(published), tuple(asked(published))
+        make_folder(given.out)
+        save_corpus(corpus, given.out / "corpus.jsonl")
+        save_cases(cases, given.out / "cases.jsonl")
     print(f"{given.out}: {len({chunk.source for chunk in corpus.chunks})} documents, {len(corpus.chunks)} chunks")
-    for (split, status), count in sorted(Counter((case.split, case.expect_status) for case in cases).items()):
+    for (split, status), count in sorted(Counter((str(case.split), case.expect_status) for case in cases).items()):
         print(f"  {split} {status}: {count}")
 
 

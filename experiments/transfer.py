@@ -2,7 +2,7 @@
 
 The second embedder is the bundled one without its last layer, made here: no other model comes as a package.
 
-    python experiments/transfer.py out/broker out/transfer
+    python experiments/transfer.py out/broker out/transfer [--data FOLDER]
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("demo", type=Path, help="folder with trace.parquet and tuned.yaml of `make demo`")
     parser.add_argument("out", type=Path, help="folder for the second model and its trace")
+    parser.add_argument("--data", type=Path, default=DATA, help="folder that the first trace is of")
     given = parser.parse_args()
     first, tuned = Trace.load(given.demo / "trace.parquet"), Policy.load(given.demo / "tuned.yaml")
     second = build_trace(
-        load_corpus(DATA), load_cases(DATA), out=given.out / "trace.parquet", policy=tuned,
+        load_corpus(given.data), load_cases(given.data), out=given.out / "trace.parquet", policy=tuned,
         encoder=str(shortened(given.out / "model")),
     )  # fmt: skip
     start = certify_policy(first, tuned, targets=TARGETS)

@@ -73,9 +73,14 @@ def first_members(member: NDArray[np.bool_], order: NDArray[np.integer[Any]], k:
 
 
 def union_over(mask: NDArray[np.uint64], chosen: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
-    """Union of the chosen hits' bits, [B]; mask [B, K], chosen [B, k] places or -1."""
-    taken = np.take_along_axis(mask, np.maximum(chosen, 0), axis=1)
-    return np.bitwise_or.reduce(np.where(chosen >= 0, taken, np.uint64(0)), axis=1)
+    """Union of the chosen hits' bits, [..., B]; mask [..., B, K], chosen [B, k] places or -1."""
+    taken = mask[..., np.arange(len(chosen))[:, None], np.maximum(chosen, 0)]
+    return np.bitwise_or.reduce(np.where(chosen >= 0, taken, np.uint64(0)), axis=-1)
+
+
+def _bits_set(planes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Bits set over all planes, [...] of [W, ...]."""
+    return np.bitwise_count(planes).sum(axis=0, dtype=np.int64)
 
 
 def fill_entities(
@@ -87,33 +92,35 @@ def fill_entities(
     """Make room among the chosen hits for entities of the query that they lack, and look for them by l2.
 
     Args:
-      chosen: places, [B, k], -1 at the end. mask: query's entities of each hit, [B, K]. wanted: bits of all the
-        query's entities, [B]. page_key: number of each hit's (file name, page), [B, K], -1 where there is no hit.
+      chosen: places, [B, k], -1 at the end. mask: query's entities of each hit, [B, K], or [W, B, K] in W planes.
+        wanted: bits of all the query's entities, [B] or [W, B]. page_key: number of each hit's (file name, page),
+        [B, K], -1 where there is no hit.
 
     Source: rule S3.4.
     """
     k = chosen.shape[1]
     chosen = chosen.copy()
-    lack = np.bitwise_count(wanted & ~union_over(mask, chosen)).astype(np.int64)
+    planes, asked = mask.reshape(-1, *page_key.shape), wanted.reshape(-1, len(page_key))
+    lack = _bits_set(asked & ~union_over(planes, chosen))
     rows = np.nonzero((lack > 0) & (chosen[:, 0] >= 0))[0]
     if not len(rows):
         return chosen
     full = chosen[rows, k - 1] >= 0
     keep = np.where(full, np.maximum(1, k - np.minimum(k - 1, np.maximum(1, lack[rows]))), k)
     part = np.where(np.arange(k) < keep[:, None], chosen[rows], -1)
-    bits, pages = mask[rows], page_key[rows]
+    bits, pages = planes[:, rows], page_key[rows]
     count = (part >= 0).sum(axis=1)
-    missing = wanted[rows] & ~union_over(bits, part)
+    missing = asked[:, rows] & ~union_over(bits, part)
     taken = np.where(part >= 0, np.take_along_axis(pages, np.maximum(part, 0), axis=1), -1)
-    for place in range(mask.shape[1]):
+    for place in range(page_key.shape[1]):
         if not missing.any():
             break
-        page = pages[:, place]
-        adds = (count < k) & (page >= 0) & ((bits[:, place] & missing) != 0) & (taken != page[:, None]).all(axis=1)
+        page, new = pages[:, place], ((bits[:, :, place] & missing) != 0).any(axis=0)
+        adds = (count < k) & (page >= 0) & new & (taken != page[:, None]).all(axis=1)
         at = np.nonzero(adds)[0]
         part[at, count[at]], taken[at, count[at]] = place, page[at]
         count[at] += 1
-        missing[at] &= ~bits[at, place]
+        missing[:, at] &= ~bits[:, at, place]
     chosen[rows] = part
     return chosen
 
@@ -300,23 +307,26 @@ def resolve_entities(mask: NDArray[np.uint64], groups: Groups, best_l2: NDArray[
     """Which group the query's entities point at.
 
     Args:
-      mask: query's entities that each hit carries, bits [B, K]. best_l2: of the groups, [B, G].
+      mask: query's entities that each hit carries, bits [B, K], or [W, B, K] in W planes. best_l2: of the groups,
+        [B, G].
 
     Source: rule S3.3, `entities`.
     """
     size, n_groups = groups.anchor.shape
-    union = np.zeros((size, n_groups + 1), dtype=np.uint64)
+    planes = mask.reshape(-1, *groups.group.shape)
+    union = np.zeros((len(planes), size, n_groups + 1), dtype=np.uint64)
     members = np.zeros((size, n_groups + 1), dtype=np.int64)
     at = (np.arange(size)[:, None], groups.group)
-    np.bitwise_or.at(union, at, mask)
-    np.add.at(members, at, mask != 0)
+    for of_plane, plane in zip(union, planes, strict=True):
+        np.bitwise_or.at(of_plane, at, plane)
+    np.add.at(members, at, planes.any(axis=0))
     exists = groups.anchor >= 0
-    hits = np.where(exists, np.bitwise_count(union[:, :-1]).astype(np.int64), -1)
+    hits = np.where(exists, _bits_set(union[:, :, :-1]), -1)
     best = hits.max(axis=1, initial=0)
     tied = exists & (hits == best[:, None]) & (best[:, None] > 0)
-    anchor_mask = np.take_along_axis(mask, np.maximum(groups.anchor, 0), axis=1)
-    anchors = np.bitwise_count(np.where(exists, anchor_mask, 0)).astype(np.int64)
-    key = np.where(tied, anchors * (mask.shape[1] + 1) + members[:, :-1], -1)
+    anchor_mask = planes[:, np.arange(size)[:, None], np.maximum(groups.anchor, 0)]
+    anchors = _bits_set(np.where(exists, anchor_mask, np.uint64(0)))
+    key = np.where(tied, anchors * (planes.shape[2] + 1) + members[:, :-1], -1)
     top = key.max(axis=1, initial=-1)
     leaders = tied & (key == top[:, None])
     nearest = np.where(leaders, best_l2, np.inf)

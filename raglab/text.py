@@ -15,7 +15,7 @@ from raglab.characters import composed, unaccented, visible
 from raglab.languages import LANGUAGES, Language
 from raglab.numerals import any_of, comma_thousands, plain_number, tables
 
-BITS = 64
+BITS = 64  # of a number: words, entities or sources in one plane of a mask
 DECIMALS = 4  # of a measurement in words: encoders on two machines agree that far, and not much further (rule S0.7)
 MOST_DECIMALS = 17  # tell any two floats of magnitude 1 apart
 
@@ -100,14 +100,17 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(split_words(text))
 
 
-def content_words(text: str, language: Language = LANGUAGES) -> tuple[str, ...]:
-    """Distinct words of a text that are no function words of the languages, in order, at most 64.
+def content_words(text: str, language: Language = LANGUAGES, *, most: int | None = BITS) -> tuple[str, ...]:
+    """Distinct words of a text that are no function words of the languages, in order.
+
+    Args:
+      most: words at most, the first ones; None takes all.
 
     Example:
       >>> content_words("What is the price of the tandem, the price?")
       ('price', 'tandem')
     """
-    return tuple(dict.fromkeys(w for w in split_words(text) if w not in _stop_words(language)))[:BITS]
+    return tuple(dict.fromkeys(w for w in split_words(text) if w not in _stop_words(language)))[:most]
 
 
 @lru_cache(maxsize=16)

@@ -220,7 +220,8 @@ class Case(NamedTuple):
     expect_status: one of `ok`, `refuse`, `ambiguous`; None where nobody labelled it: it is decided and counts in no
     rate. expect_sources: all must be among the
     sources, each `file` or `file#page`. expect_sources_any: at least one must be. selected_sources:
-    documents that the user named. extra: any further keys of the record, kept as they came.
+    documents that the user named. extra: any further keys of the record, kept as they came; of a set that grades
+    relevance, `source_grades` (see there).
     """
 
     id: str
@@ -250,6 +251,34 @@ class Case(NamedTuple):
             (name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) for name, value in stated
         ]
         return display(f"Case {self.id}", texts)
+
+
+SOURCE_GRADES = "source_grades"  # key of `extra`
+
+
+def source_grades(case: Case) -> dict[str, float]:
+    """Grade of each expected source, above 0: what `extra["source_grades"]` says of it, else 1.
+
+    Raises:
+      ValueError: it is no mapping of expected sources to numbers above 0.
+
+    Example:
+      >>> source_grades(Case("q", "Who pays?", "ok", ("a.md", "b.md"), extra={"source_grades": {"b.md": 2}}))
+      {'a.md': 1.0, 'b.md': 2.0}
+    """
+    grades = dict.fromkeys((*case.expect_sources, *case.expect_sources_any), 1.0)
+    stated = case.extra.get(SOURCE_GRADES)
+    if stated is None:
+        return grades
+    rule = f"{SOURCE_GRADES} must give expected sources numbers above 0"
+    for source, grade in stated.items() if isinstance(stated, Mapping) else [(None, stated)]:
+        usable = isinstance(grade, int | float | np.number) and not isinstance(grade, bool)
+        if source not in grades or not usable or not 0.0 < grade < np.inf:
+            came = short(str({source: grade} if isinstance(stated, Mapping) else stated))
+            msg = f"{rule}, got {came} in case {case.id!r}; correct it, or list the source under expect_sources_any."
+            raise ValueError(msg)
+        grades[source] = float(grade)
+    return grades
 
 
 UNLABELLED = -1  # code of a case without a label

@@ -333,6 +333,13 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
         ({**CHUNK, "entities": "Acme"}, ("entities must be a list of strings", "square brackets")),
         ({**CHUNK, "entities": ["Acme", 1]}, ("entities must be a list of strings", "correct or remove the item")),
         ({**CHUNK, "label": "i"}, ("keys must be among id, source", "got 'label'", "put further facts under tags")),
+        ({**CHUNK, "url": "x", "year": 1, "author": None}, ("got 'url', 'year', 'author'; put further facts",)),
+        ({**CHUNK, **dict.fromkeys(map(str, range(10**4)), 0)}, ("'8', '9' and 9990 more; put further facts",)),
+        ({**CHUNK, "title": 7}, ("title must be a string, got 7",)),
+        (
+            {**CHUNK, "title": "A", "tags": {"title": "B"}},
+            ("a title must be stated once", "got 'A' and 'B'", "take one"),
+        ),
     ],
 )
 def test_a_wrong_chunk_line_is_told_so(tmp_path: Path, record: dict[str, Any], parts: tuple[str, ...]) -> None:
@@ -341,6 +348,26 @@ def test_a_wrong_chunk_line_is_told_so(tmp_path: Path, record: dict[str, Any], p
     message = refusal(path)
     told(message, str(path), "line 2", *parts)
     assert len(message) < 1500
+
+
+def test_a_title_beside_the_fields_is_a_tag(tmp_path: Path) -> None:
+    """Of a chunk and of a document, whose passages a Markdown title heads; stated twice alike it is one."""
+    path = write_records(tmp_path / "c.jsonl", {**CHUNK, "title": "Glass", "tags": {"line": "home", "title": "Glass"}})
+    assert dict(load_corpus(path).chunks[0].tags) == {"line": "home", "title": "Glass"}
+    document = {"source": "b.md", "title": "Hail", "pages": [{"page": 1, "text": "Glass is covered."}]}
+    chunk = load_corpus(write_records(tmp_path / "d.jsonl", document)).chunks[0]
+    assert (dict(chunk.tags), chunk.text) == ({"title": "Hail"}, "Hail\nGlass is covered.")
+
+
+def test_further_keys_of_a_beir_document_are_named_together(tmp_path: Path) -> None:
+    """One warning a file, with how many documents have each; title, text and metadata are BEIR's own."""
+    rows = [{"_id": str(n), "title": "T", "text": "x", "metadata": {}, "url": "u"} for n in range(3)]
+    rows[1]["year"] = 1
+    path = write_records(tmp_path / "corpus.jsonl", *rows)
+    with pytest.warns(UserWarning, match=r"left out of the chunks: 'url' \(3\), 'year' \(1\); a document of BEIR's is"):
+        chunks = load_corpus(tmp_path).chunks
+    assert [chunk.text for chunk in chunks] == ["T\nx"] * 3
+    assert path.exists()
 
 
 @pytest.mark.parametrize(

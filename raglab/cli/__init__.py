@@ -148,16 +148,19 @@ def trace(
     table = ranking(made)
     show(where | {"ranking": json_records(table)} if as_json else where, as_json=as_json)
     if not as_json:
-        say("\nwhere the expected sources stand:\n" + table_text(table.round(4)))
+        without = table.attrs["without_source"]
+        left_out = f" ({without} of {len(made)} cases expect none and are left out)" if without else ""
+        say(f"\nwhere the expected sources stand{left_out}:\n" + table_text(table.round(4)))
         if {"bm25", "dense"} <= set(made.arms) and len(table) and table["n"].iloc[0]:
             _say_weight(fusion_weights(made))
 
 
 def _say_weight(found: FusionWeights) -> None:
     """Say which weight of the embeddings' list fuses best, beside the equal one."""
-    ndcg = found.table.set_index("dense_weight")["nDCG@10"]
+    measure = next(name for name in found.table.columns if name.startswith("nDCG"))  # the one it was chosen by
+    ndcg = found.table.set_index("dense_weight")[measure]
     best, equal = ndcg[found.dense_weight], ndcg[1.0]
-    say(f"\nfused best at --dense-weight {found.dense_weight:g}: nDCG@10 {best:.4f}, at 1 {equal:.4f}")
+    say(f"\nfused best at --dense-weight {found.dense_weight:g}: {measure} {best:.4f}, at 1 {equal:.4f}")
 
 
 @app.command(epilog="Example: raglab decide out/broker.parquet -p datasets/broker/policy.yaml --case w1-001")

@@ -7,7 +7,7 @@ covered, is the expected source among them) is answered once per slot and looked
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -25,6 +25,7 @@ from raglab.decision.hit_sets import (
     pad_sets,
     row_options,
 )
+from raglab.decision.item_masks import bit_masks, full_masks, item_masks, item_planes, positions
 from raglab.decision.recorded_answers import answer_positions, slot_answer_scores
 from raglab.decision.signal_values import (
     FirstHits,
@@ -55,10 +56,14 @@ def _expected_sources(case: Case) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*case.expect_sources, *case.expect_sources_any)))
 
 
-def _bits(wanted: Sequence[Sequence[str]], specs: Sequence[Sequence[str]]) -> NDArray[np.uint64]:
-    """Bits of the wanted sources among each case's own."""
-    rows = zip(wanted, specs, strict=True)
-    return np.array([sum(1 << spec.index(source) for source in set(row)) for row, spec in rows], dtype=np.uint64)
+def _bits(
+    wanted: Sequence[Collection[str]], rows: NDArray[np.intp] | slice, specs: Sequence[Sequence[str]]
+) -> NDArray[np.uint64]:
+    """Bits of the wanted sources of some rows among their own in a plane."""
+    numbers = range(len(wanted))[rows] if isinstance(rows, slice) else rows
+    sets = (frozenset(wanted[number]) for number in numbers)
+    pairs = zip(sets, specs, strict=True)
+    return np.array([sum(1 << bit for bit, one in enumerate(spec) if one in own) for own, spec in pairs], np.uint64)
 
 
 class SlotLabels(NamedTuple):
@@ -68,7 +73,7 @@ class SlotLabels(NamedTuple):
     question's content words, in [0, 1]; 1 where it has none.
     """
 
-    missing: NDArray[np.uint8]
+    missing: NDArray[np.unsignedinteger[Any]]
     right: NDArray[np.bool_]
     share: NDArray[np.float64]
 
@@ -81,9 +86,11 @@ def slot_labels(
     Args:
       min_hits: of a slot, that must hold an entity.
     """
-    lacking = entities.must_cover[:, None] & ~_unions(entities.carried, chosen.places, min_hits)
+    planes = zip(entities.must_cover, entities.carried, strict=True)
+    lacking = [np.bitwise_count(must[:, None] & ~_unions(mask, chosen.places, min_hits)) for must, mask in planes]
+    most = BITS * len(lacking)  # as narrow as the number can be: the compiled kernel reads this table most
     return SlotLabels(
-        missing=np.bitwise_count(lacking).astype(np.uint8),
+        missing=np.add.reduce(lacking, dtype=np.min_scalar_type(most)) if len(lacking) > 1 else lacking[0],
         right=_right(chosen, batch, trace),
         share=_keyword_share(chosen.places, batch, trace),
     )
@@ -92,35 +99,56 @@ def slot_labels(
 def _right(chosen: ChosenHits, batch: CaseBatch, trace: TraceData) -> NDArray[np.bool_]:
     """Whether a slot's hits hold what the case expects: all of some sources, one of others, and enough of them."""
     cases, places = batch.cases, chosen.places
+    right = np.ones(places.shape[:2], dtype=bool)
     specs = [_expected_sources(case) for case in cases]
     sought = {source for spec in specs for source in spec}
     # A source is expected by its file or by file and page, so a chunk goes by both names, as far as anyone asks.
     named = [[name for name in (chunk.file_name, chunk.shown) if name in sought] for chunk in trace.chunks]
-    source_mask = bit_masks(specs, positions(named), batch.keys.hit)
-    every = _bits([case.expect_sources for case in cases], specs)
-    some = _bits([case.expect_sources_any for case in cases], specs)
-    right = np.ones(places.shape[:2], dtype=bool)
     # Either step costs a pass over all sets of hits; a trace whose cases expect nothing of the kind goes without.
     if sought:
-        sources = _unions(source_mask, places)
-        right = (sources & every[:, None]) == every[:, None]
-        right &= (some == 0)[:, None] | ((sources & some[:, None]) != 0)
+        _expect_sources(right, places, batch, specs, positions(named))
     least = np.array([case.min_sources for case in cases])
     if least.any():
         right &= _distinct_counts(batch.keys.page, places) >= least[:, None]
-    _expect_option(right, (chosen.options_all, chosen.options_tied), cases, source_mask, every)
+    _expect_option(right, (chosen.options_all, chosen.options_tied), batch, named)
     return right
+
+
+def _expect_sources(
+    right: NDArray[np.bool_],
+    places: NDArray[np.int64],
+    batch: CaseBatch,
+    specs: Sequence[Sequence[str]],
+    found: Mapping[str, NDArray[np.intp]],
+) -> None:
+    """Where a slot lacks one of the sources that must be there, or all of those of which one will do, it is not right.
+
+    Args:
+      specs: sources of each case. found: source -> positions of its chunks.
+    """
+    one_will_do = np.array([bool(case.expect_sources_any) for case in batch.cases])
+    some = np.zeros_like(right)
+    every, any_of = ([getattr(case, name) for case in batch.cases] for name in ("expect_sources", "expect_sources_any"))
+    for rows, spec in item_planes(specs):
+        sources = _unions(bit_masks(spec, found, batch.keys.hit[rows]), places[rows])
+        wanted = _bits(every, rows, spec)[:, None]
+        right[rows] &= (sources & wanted) == wanted
+        some[rows] |= (sources & _bits(any_of, rows, spec)[:, None]) != 0
+    right &= ~one_will_do[:, None] | some
 
 
 def _keyword_share(places: NDArray[np.int64], batch: CaseBatch, trace: TraceData) -> NDArray[np.float64]:
     """Share of the question's content words that stand in a slot's hits, [B, S]; 1 where it has none (rule S2.7)."""
-    words = [content_words(case.query) for case in batch.cases]
+    words = [content_words(case.query, most=None) for case in batch.cases]
     vocabulary = {word for row in words for word in row}  # only words that are asked for become bits
     texts = [sorted(word_set(chunk.text) & vocabulary) for chunk in trace.chunks]
-    word_mask = bit_masks(words, positions(texts), batch.keys.hit)
+    found = positions(texts)
+    n_found = np.zeros(places.shape[:2], dtype=np.int64)
+    for rows, spec in item_planes(words):
+        n_found[rows] += np.bitwise_count(_unions(bit_masks(spec, found, batch.keys.hit[rows]), places[rows]))
     n_words = np.array([len(row) for row in words], dtype=np.float64)
     with np.errstate(invalid="ignore"):
-        share = np.bitwise_count(_unions(word_mask, places)) / n_words[:, None]
+        share = n_found / n_words[:, None]
     share[n_words == 0] = 1.0
     return share
 
@@ -166,19 +194,18 @@ def _distinct_counts(key: NDArray[np.int64], places: NDArray[np.int64]) -> NDArr
 def _expect_option(
     right: NDArray[np.bool_],
     options: Sequence[list[tuple[resolver.Option, ...]]],
-    cases: Sequence[Case],
-    source_mask: NDArray[np.uint64],
-    every: NDArray[np.uint64],
+    batch: CaseBatch,
+    named: Sequence[Sequence[str]],
 ) -> None:
     """Where a case says which option is the right one, that option must exist and hold the expected sources."""
-    for row, case in enumerate(cases):
+    for row, case in enumerate(batch.cases):
         if case.expect_option is None:
             continue
         for slot, of_slot in zip(OPTION_SLOTS, options, strict=True):
             shown = of_slot[row]
             places = shown[case.expect_option - 1].places if 0 < case.expect_option <= len(shown) else ()
-            bits = np.bitwise_or.reduce(source_mask[row, list(places)]) if places else np.uint64(0)
-            right[row, slot] &= bool(places) and (bits & every[row]) == every[row]
+            there = {name for place in places for name in named[batch.keys.hit[row, place]]}
+            right[row, slot] &= bool(places) and there.issuperset(case.expect_sources)
 
 
 WINNERS = (
@@ -273,7 +300,7 @@ class Evidence(NamedTuple):
     n_options_all: NDArray[np.int64]
     n_options_tied: NDArray[np.int64]
 
-    missing: NDArray[np.uint8]
+    missing: NDArray[np.unsignedinteger[Any]]
     right: NDArray[np.bool_]
     share: NDArray[np.float64]
 
@@ -343,7 +370,7 @@ class CaseBatch(NamedTuple):
 
 
 class Entities(NamedTuple):
-    """Entities of the questions, a bit each: in the question [B], and carried by its hits [B, K].
+    """Entities of the questions, a bit each in W planes: in the question [W, B], and carried by its hits [W, B, K].
 
     must_cover: those that the chosen hits must carry (rule S2.5). seen, seen_carried: what the resolver sees of them,
     nothing where the structure switches its extractor off.
@@ -423,9 +450,9 @@ def _case_batch(trace: TraceData, arm: str, structure: Structure) -> CaseBatch:
 def _entity_requirements(hits_of: PatternHits, batch: CaseBatch, structure: Structure) -> Entities:
     depths, _ = batch.shape
     named = list(hits_of.query_entities) * depths
-    carried = bit_masks(named, positions(hits_of.chunk_entities), batch.keys.hit)
+    carried = item_masks(named, positions(hits_of.chunk_entities), batch.keys.hit)
     n_entities = np.array([len(names) for names in named], dtype=np.int64)
-    wanted = _all_bits(n_entities)
+    wanted = full_masks(n_entities, len(carried))
     must_cover = np.where(_needs_coverage(hits_of, n_entities, depths), wanted, 0)
     # Coverage is asked of every question; the extractor of the resolver is a switch of its own.
     if structure.entity_extractor:
@@ -492,7 +519,9 @@ def _question_fields(
         "allowed": allow,
         "needs_allowed": needs_allowed,
         "overview": (generic > 0) & (facet == 0),
-        "names_entity": (entities.seen > 0)[: len(trace.cases)],  # a question names the same at every depth
+        "names_entity": (entities.seen != 0).any(axis=0)[
+            : len(trace.cases)
+        ],  # a question names the same at every depth
         "explicit": np.array([bool(case.selected_sources) for case in trace.cases]),
         "label_code": label_codes(trace.cases),
     }
@@ -612,7 +641,7 @@ def _resolver_fields(batch: CaseBatch, entities: Entities, contests: Contests, c
         "n_groups": batch.by_case(contests.groups.n),
         "has_winner": batch.by_case(contests.entities.winner >= 0),
         "skips_entities": batch.by_case(most == 0),
-        "full_entities": batch.by_case(most >= np.bitwise_count(entities.seen)),
+        "full_entities": batch.by_case(most >= np.bitwise_count(entities.seen).sum(axis=0)),
         "all": resolver.reshape_contest(contests.all, batch.shape),
         "tied": resolver.reshape_contest(contests.tied, batch.shape),
         "n_options_all": batch.by_case(np.array([len(options) for options in chosen.options_all])),
@@ -648,10 +677,6 @@ def add_answers(measured: Tables, trace: TraceData, structure: Structure) -> Tab
         evidence=evidence._replace(answered=True, generation=generation, support=support, unfit=unfit, signals=signals)
     )
     return add_probabilities(answered, structure)
-
-
-def _all_bits(count: NDArray[np.int64]) -> NDArray[np.uint64]:
-    return np.array([(1 << int(n)) - 1 for n in count], dtype=np.uint64)
 
 
 def _needs_coverage(hits_of: PatternHits, n_entities: NDArray[np.int64], depths: int) -> NDArray[np.bool_]:
@@ -746,44 +771,3 @@ def structure_hash(structure: Structure, arm: str) -> str:
     rows = structure._replace(fused=None, decision=None)._asdict()
     del rows["fallback"]  # it chooses no hits
     return digest(canonical_json(rows | {"arm": arm, "cut": None}), 12)
-
-
-def bit_masks(
-    items: Sequence[Sequence[str]], found: Mapping[str, NDArray[np.intp]], chunk: NDArray[np.integer[Any]]
-) -> NDArray[np.uint64]:
-    """Bit i of a hit is set where its chunk has the query's i-th item.
-
-    Args:
-      items: per query, at most 64 different items. found: item -> positions of the chunks that have it.
-      chunk: [Q, K] chunk of each hit, -1 for none.
-
-    Returns: uint64 [Q, K].
-    """
-    masks = np.zeros(chunk.shape, dtype=np.uint64)
-    n_chunks = int(chunk.max(initial=-1)) + 1
-    asked: dict[str, list[tuple[int, int]]] = {}
-    for query, row in enumerate(items):
-        if len(row) > BITS:
-            msg = f"a query may name at most {BITS} entities, words or sources, got {len(row)}; take some away."
-            raise ValueError(msg)
-        for bit, item in enumerate(row):
-            if item in found:
-                asked.setdefault(item, []).append((query, bit))
-    member = np.zeros(n_chunks + 1, dtype=np.uint64)  # the last one stands for "no hit"
-    for item, pairs in asked.items():
-        rows, bits = np.array(pairs).T
-        where = found[item]
-        where = where[where < n_chunks]
-        member[where] = 1
-        masks[rows] |= member[chunk[rows]] << bits.astype(np.uint64)[:, None]
-        member[where] = 0
-    return masks
-
-
-def positions(sets: Sequence[Sequence[str]]) -> dict[str, NDArray[np.intp]]:
-    """Item -> positions of the sets that hold it."""
-    lists: dict[str, list[int]] = {}
-    for place, members in enumerate(sets):
-        for item in dict.fromkeys(members):
-            lists.setdefault(item, []).append(place)
-    return {item: np.array(places, dtype=np.intp) for item, places in lists.items()}

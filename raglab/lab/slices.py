@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from raglab.certify import holm_adjusted
 from raglab.decision.decisions import Decisions
 from raglab.decision.signal_values import arm_order
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
-from raglab.values import Case, Chunk, TraceData
+from raglab.values import SOURCE_GRADES, Case, Chunk, TraceData, source_grades
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,7 +172,31 @@ DEPTHS_OF_LIST = (1, 5, 20)
 NDCG_AT = 10
 RRF_K = 60  # constant of the fusion where a trace states none
 FINAL, FUSED = "final", "fused (s_hybrid)"
-MEASURES = (*(f"hit@{k}" for k in DEPTHS_OF_LIST), f"nDCG@{NDCG_AT}")
+HITS = tuple(f"hit@{k}" for k in DEPTHS_OF_LIST)
+GRADED, BINARY, UNGRADED = f"nDCG@{NDCG_AT} (graded)", f"nDCG@{NDCG_AT} (binary)", f"nDCG@{NDCG_AT}"
+Gains = Literal["graded", "binary"]
+
+
+def ndcg_measures(trace: TraceData) -> tuple[str, ...]:
+    """Names of nDCG@10 of a trace's cases, the one to judge by first.
+
+    Where no case grades its sources there is one, `nDCG@10`; else `nDCG@10 (graded)`, whose gains are the grades, and
+    `nDCG@10 (binary)`, to which every relevant source is worth the same.
+    """
+    return (GRADED, BINARY) if any(case.extra.get(SOURCE_GRADES) for case in trace.cases) else (UNGRADED,)
+
+
+class _Judged(NamedTuple):
+    """Cases that expect a source, and what is to be found.
+
+    rows: of the cases, q of them. number: of their expected sources, [q]. ideal: grades of these, descending, [q, R],
+    0 behind the last. grades: of each case's sources.
+    """
+
+    rows: list[int]
+    number: NDArray[np.int64]
+    ideal: NDArray[np.float64]
+    grades: list[dict[str, float]]
 
 
 def ranking(trace: TraceData) -> pd.DataFrame:
@@ -180,44 +204,91 @@ def ranking(trace: TraceData) -> pd.DataFrame:
 
     Relevant is the first hit of each expected source, which is any of `expect_sources` or
     `expect_sources_any`, `file` or `file#page`; further hits of a source gain nothing. An arm that reranks has a
-    second row: the order of the fused score, before reranking.
+    second row: the order of the fused score, before reranking. Where cases grade their sources
+    (`raglab.values.source_grades`), nDCG@10 comes twice and its name says by what it gains: the grade itself, as
+    trec_eval and ir_measures count, or 1.
 
-    Returns: a row an arm and order: `arm`, `order`, `n` (cases), `hit@1`, `hit@5`, `hit@20`, `nDCG@10`; NaN
-      where no case expects a source.
+    Returns: a row an arm and order: `arm`, `order`, `n` (cases), `hit@1`, `hit@5`, `hit@20`, and `nDCG@10`, or
+      `nDCG@10 (graded)` and `nDCG@10 (binary)`; NaN where no case expects a source. `attrs["without_source"]` is the
+      number of cases that expect none and are left out.
+
+    Raises:
+      ValueError: grades that are none.
 
     Source: rules S1.3, S6.1; Järvelin and Kekäläinen 2002.
     """
     import pandas as pd
 
-    asked, number, found = _relevant(trace)
+    judged, names = _judged(trace), ndcg_measures(trace)
     rows = []
-    for name, order, relevant in found:
-        hits = [metrics.hit_rate(relevant, k) for k in DEPTHS_OF_LIST]
-        rows.append((name, order, len(asked), *hits, metrics.ndcg(relevant, number, NDCG_AT)))
-    return pd.DataFrame(rows, columns=["arm", "order", "n", *MEASURES])
+    for name, order, grades in _graded_hits(trace, judged):
+        hits = [metrics.hit_rate(grades > 0.0, k) for k in DEPTHS_OF_LIST]
+        measured = [_mean_ndcg(grades, judged, measure) for measure in names]
+        rows.append((name, order, len(judged.rows), *hits, *measured))
+    table = pd.DataFrame(rows, columns=["arm", "order", "n", *HITS, *names])
+    table.attrs["without_source"] = len(trace) - len(judged.rows)
+    return table
 
 
-def ndcg_by_case(trace: TraceData) -> NDArray[np.float64]:
-    """nDCG@10 of every case under every arm in its final order, [Q, A]; NaN where a case expects no source."""
-    asked, number, found = _relevant(trace)
+def ndcg_by_case(trace: TraceData, gains: Gains = "graded") -> NDArray[np.float64]:
+    """nDCG@10 of every case under every arm in its final order, [Q, A]; NaN where a case expects no source.
+
+    Args:
+      gains: of a relevant hit, its grade or 1; the same where no case grades its sources.
+
+    Raises:
+      ValueError: other gains, or grades that are none.
+    """
+    if gains not in get_args(Gains):
+        msg = f"gains must be one of {', '.join(get_args(Gains))}, got {gains!r}."
+        raise ValueError(msg)
+    measure = ndcg_measures(trace)[0] if gains == "graded" else BINARY
+    judged = _judged(trace)
     values = np.full((len(trace), len(trace.arms)), np.nan)
-    for name, order, relevant in found:
+    for name, order, grades in _graded_hits(trace, judged):
         if order == FINAL:
-            each = (metrics.ndcg(relevant[[at]], number[[at]], NDCG_AT) for at in range(len(asked)))
-            values[asked, trace.arm(name)] = list(each)
+            values[judged.rows, trace.arm(name)] = _each_ndcg(grades, judged, measure)
     return values
 
 
-def _relevant(trace: TraceData) -> tuple[list[int], NDArray[np.int64], list[tuple[str, str, NDArray[np.bool_]]]]:
-    """Cases that expect a source, how many, and by arm and order which hits are the first of one, [q, K]."""
-    expected = [dict.fromkeys((*case.expect_sources, *case.expect_sources_any)) for case in trace.cases]
-    asked = [row for row, sources in enumerate(expected) if sources]
-    number = np.array([len(expected[row]) for row in asked], dtype=np.int64)
-    tables = []
+def _judged(trace: TraceData, rows: Sequence[int] | None = None) -> _Judged:
+    """Cases that expect a source, of all or of some rows."""
+    all_grades = {row: source_grades(trace.cases[row]) for row in (range(len(trace)) if rows is None else rows)}
+    asked = [row for row, grades in all_grades.items() if grades]
+    number = np.array([len(all_grades[row]) for row in asked], dtype=np.int64)
+    ideal = np.zeros((len(asked), int(number.max(initial=0))))
+    for at, row in enumerate(asked):
+        ideal[at, : number[at]] = sorted(all_grades[row].values(), reverse=True)
+    return _Judged(asked, number, ideal, [all_grades[row] for row in asked])
+
+
+def _each_ndcg(grades: NDArray[np.float64], judged: _Judged, measure: str) -> NDArray[np.float64]:
+    """nDCG@10 of every judged case, [q]."""
+    if measure == GRADED:
+        return metrics.graded_ndcg(grades, judged.ideal, NDCG_AT)
+    relevant = grades > 0.0
+    each = (metrics.ndcg(relevant[[at]], judged.number[[at]], NDCG_AT) for at in range(len(relevant)))
+    return np.array(list(each), dtype=np.float64)
+
+
+def _mean_ndcg(grades: NDArray[np.float64], judged: _Judged, measure: str) -> float:
+    if measure == GRADED:
+        each = metrics.graded_ndcg(grades, judged.ideal, NDCG_AT)
+        return float(each.mean()) if len(each) else float("nan")
+    return metrics.ndcg(grades > 0.0, judged.number, NDCG_AT)
+
+
+def _graded_hits(trace: TraceData, judged: _Judged) -> Iterator[tuple[str, str, NDArray[np.float64]]]:
+    """Arm, order, and grades of its hits where they are the first of an expected source, else 0, [q, K]."""
     for name, order, places in _orders(trace):
-        found = np.array([_first_hits(trace, name, row, places[row], list(expected[row])) for row in asked], dtype=bool)
-        tables.append((name, order, found.reshape(len(asked), trace.hits.chunk.shape[3])))
-    return asked, number, tables
+        chunk = np.take_along_axis(trace.hits.chunk[:, trace.arm(name), 0], places, axis=1)
+        yield name, order, _grades_of(trace, chunk[judged.rows], judged)
+
+
+def _grades_of(trace: TraceData, chunk: NDArray[np.integer[Any]], judged: _Judged) -> NDArray[np.float64]:
+    """Grades of hits in ranked order, [q, K]: of the first hit of each expected source, 0 of the others."""
+    found = [_first_grades(trace, row, grades) for row, grades in zip(chunk, judged.grades, strict=True)]
+    return np.array(found, dtype=np.float64).reshape(len(judged.rows), chunk.shape[1])
 
 
 DENSE_WEIGHTS = (0.125, 0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0)  # equal steps of the ratio
@@ -244,8 +315,8 @@ def fusion_weights(trace: TraceData, weights: Sequence[float] = DENSE_WEIGHTS) -
     Args:
       trace: with the arms `dense` and `bm25`. weights: candidates, above 0.
 
-    Returns: the weight, and a table of `dense_weight`, `hit@1`, `hit@5`, `hit@20`, `nDCG@10`, over the cases that it
-      was chosen on.
+    Returns: the weight, and a table of `dense_weight`, `hit@1`, `hit@5`, `hit@20` and nDCG@10 (`ndcg_measures`; chosen
+      by the first of them), over the cases that it was chosen on.
 
     Raises:
       ValueError: the trace lacks one of the arms, or no case expects a source.
@@ -258,26 +329,26 @@ def fusion_weights(trace: TraceData, weights: Sequence[float] = DENSE_WEIGHTS) -
     if missing:
         msg = f"trace must hold the arms bm25 and dense, {missing[0]} is not there; build it with both."
         raise ValueError(msg)
-    expected = [dict.fromkeys((*case.expect_sources, *case.expect_sources_any)) for case in trace.cases]
-    every = [row for row, sources in enumerate(expected) if sources]
-    asked = [row for row in every if trace.cases[row].split == "tune"] or every
+    every = _judged(trace)
+    asked = [row for row in every.rows if trace.cases[row].split == "tune"] or every.rows
     if not asked:
         msg = "a weight is searched over cases that expect a source, got none; label some."
         raise ValueError(msg)
-    lists, number = base_lists(trace, asked), np.array([len(expected[row]) for row in asked])
+    judged, names = _judged(trace, asked), ndcg_measures(trace)
+    lists = base_lists(trace, asked)
     k, gains, rows = int(trace.meta.get("parameters", {}).get("rrf_k", RRF_K)), [], []
     for weight in weights:
         _, ids = reciprocal_rank_fusion(lists, trace.hits.chunk.shape[3], k, (1.0, weight))
-        relevant = np.array(
-            [_first_of(trace, ids[at], list(expected[row])) for at, row in enumerate(asked)], dtype=bool
-        )
-        gains.append([metrics.ndcg(relevant[[at]], number[[at]], NDCG_AT) for at in range(len(asked))])
-        rows.append((weight, *(metrics.hit_rate(relevant, depth) for depth in DEPTHS_OF_LIST), np.mean(gains[-1])))
+        grades = _grades_of(trace, ids, judged)
+        measured = [_each_ndcg(grades, judged, measure) for measure in names]
+        gains.append(measured[0])
+        hits = [metrics.hit_rate(grades > 0.0, depth) for depth in DEPTHS_OF_LIST]
+        rows.append((weight, *hits, *(np.mean(each) for each in measured)))
     each = np.array(gains)
     below = each[np.argmax(each.mean(axis=1))] - each
     error = below.std(axis=1, ddof=1) / np.sqrt(len(asked)) if len(asked) > 1 else np.zeros(len(rows))
     near = [weight for weight, gap, se in zip(weights, below.mean(axis=1), error, strict=True) if gap <= se]
-    table = pd.DataFrame(rows, columns=["dense_weight", *MEASURES])
+    table = pd.DataFrame(rows, columns=["dense_weight", *HITS, *names])
     return FusionWeights(min(near, key=lambda weight: abs(np.log(weight))), table)
 
 
@@ -303,20 +374,17 @@ def _orders(trace: TraceData) -> Iterator[tuple[str, str, NDArray[np.int64]]]:
             yield name, FUSED, np.lexsort((chunk, fused))
 
 
-def _first_hits(trace: TraceData, arm: str, row: int, places: NDArray[np.int64], expected: list[str]) -> list[bool]:
-    """Which hits, in order, are the first of an expected source."""
-    return _first_of(trace, trace.hits.chunk[row, trace.arm(arm), 0][places], expected)
+def _first_grades(trace: TraceData, numbers: NDArray[np.integer[Any]], grades: Mapping[str, float]) -> list[float]:
+    """Grades of chunks, in order, that are the first of an expected source, else 0; -1 is none.
 
-
-def _first_of(trace: TraceData, numbers: NDArray[np.integer], expected: list[str]) -> list[bool]:
-    """Which chunks, in order, are the first of an expected source; -1 is none."""
-    left = set(expected)
+    A chunk that is the first of its file and of its page has the higher grade of the two.
+    """
+    left = dict(grades)
     out = []
     for number in numbers:
-        names = set()
+        names: set[str] = set()
         if number >= 0:
             chunk = trace.chunks[number]
-            names = {chunk.file_name, chunk.shown} & left
-        left -= names
-        out.append(bool(names))
+            names = {chunk.file_name, chunk.shown} & left.keys()
+        out.append(max((left.pop(name) for name in names), default=0.0))
     return out

@@ -38,8 +38,7 @@ from raglab.store.loaders import hash_cases, hash_corpus
 from raglab.store.pictures import picture_digest, stored_pixels
 from raglab.store.policies import load_pack
 from raglab.store.traces import Trace, TraceError
-from raglab.text import BITS
-from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency
+from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency, source_grades
 
 LATE_INTERACTION = "late-interaction"
 # What a missing or damaged part raises; RuntimeError and NotImplementedError are zipfile's, of what it does not read.
@@ -365,7 +364,7 @@ def build_trace(
 
     Raises:
       ValueError: an unknown setting or arm, batch_size below 1, no cases, no chunks; or a case whose id another has,
-        that names a document or expects a source there is none of, or that expects more than 64 sources.
+        that names a document or expects a source there is none of, or whose grades are none.
 
     Warns:
       UserWarning: among the sources of which a case needs one are some that the corpus has not.
@@ -434,6 +433,7 @@ def _check(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
             came = f"{case.id!r} at position {number} again (first at {seen[case.id]})"
             msg = f"cases must have different ids, got {came}; rename or remove one."
             raise ValueError(msg)
+        source_grades(case)  # what is wrong with grades is told before retrieval, not by the ranking after it
 
 
 def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> None:
@@ -443,21 +443,17 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
     A case labelled `refuse` has no sources to be right about.
 
     Raises:
-      ValueError: a case expects more than 64 sources, or of every case that expects any the corpus has not one that
-        must be there, or none of those of which one is enough.
+      ValueError: of every case that expects any the corpus has not one that must be there, or none of those of which
+        one is enough.
     """
     there = {name for chunk in chunks for name in (chunk.file_name, chunk.shown)}
     wrong: list[tuple[Case, str]] = []
     partly: list[tuple[Case, str]] = []
     n_expecting = 0
     for case in cases:
-        n = len({*case.expect_sources, *case.expect_sources_any})
-        if n > BITS:  # they become the bits of one number when a trace is judged
-            msg = f"a case may expect at most {BITS} sources, got {n} in case {case.id!r}; keep those that decide."
-            raise ValueError(msg)
         if case.expect_status == "refuse":
             continue
-        n_expecting += n > 0
+        n_expecting += bool(case.expect_sources or case.expect_sources_any)
         missing = [source for source in case.expect_sources if source not in there]
         absent = [source for source in case.expect_sources_any if source not in there]
         if missing or (absent and len(absent) == len(case.expect_sources_any)):

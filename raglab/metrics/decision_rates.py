@@ -336,6 +336,31 @@ def ndcg(relevant: NDArray[np.bool_], n_relevant: NDArray[np.int64], k: int = 10
     return float((gain / ideal)[judged].mean()) if judged.any() else float("nan")
 
 
+def graded_ndcg(grades: NDArray[np.float64], ideal: NDArray[np.float64], k: int = 10) -> NDArray[np.float64]:
+    """nDCG@k of every query with linear gains, as trec_eval counts, [Q]; NaN where no document is relevant.
+
+    A gain is the grade itself, not 2 to its power: of a set with grades 2 and 1 the two differ.
+
+    Args:
+      grades: of the hits in ranked order, [Q, K], 0 for one that is not relevant. ideal: of the relevant documents
+        there are, descending, [Q, R], 0 behind the last.
+
+    Source: Järvelin and Kekäläinen 2002; trec_eval, `ndcg_cut`.
+
+    Example:
+      >>> graded_ndcg(np.array([[1.0, 2.0]]), np.array([[2.0, 1.0]]))
+      array([0.8597187])
+    """
+    top, best = grades[:, :k], ideal[:, :k]
+    discount = 1.0 / np.log2(np.arange(2, max(top.shape[1], best.shape[1]) + 2))
+    reached, reachable = ((one * discount[: one.shape[1]]).sum(axis=1) for one in (top, best))
+    if (reached > reachable * (1.0 + 1e-9)).any():
+        msg = "hits must not have more grades than the documents there are; count a document once, at its first hit."
+        raise ValueError(msg)
+    with np.errstate(invalid="ignore"):
+        return np.where(reachable > 0.0, reached / reachable, np.nan)
+
+
 class PairedRates(NamedTuple):
     """Rates of two policies on the same cases, [rates] each, in the order of `RATES`.
 

@@ -5,7 +5,8 @@ SQuAD: splits keep whole articles together, articles in the order of the SHA-256
 every split has at least one; 16 articles are 5, 7 and 4. Adding an article may move others.
 
 BEIR: queries of `test.tsv` are `report`; those of any other qrels file (`train`, `dev`) are `tune` or `certify` by
-the SHA-256 of the query's id, 40 to 60. Queries without a relevant document have no label and are no cases.
+the SHA-256 of the query's id, 40 to 60. Queries without a relevant document have no label and are no cases; a warning
+says how many were judged and have none. Grades other than 1 are kept in `extra["source_grades"]`, by document.
 
 MT-RAG: a task's own `contexts` are the passages that its annotator picked, none where it cannot be answered: given to
 a gate they would be the label. So the corpus is their union over all tasks, in the order of the documents' ids, and
@@ -29,11 +30,14 @@ Splits: train and oos_train are `tune`, val and oos_val `certify`, test and oos_
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from raglab.canonical import digest
+from raglab.characters import visible
 from raglab.store.files import (
     JsonLine,
     Record,
@@ -52,7 +56,7 @@ from raglab.store.files import (
 )
 from raglab.store.folders import check_link
 from raglab.text import content_words
-from raglab.values import Case, Chunk
+from raglab.values import SOURCE_GRADES, Case, Chunk
 
 
 class _Paragraph(NamedTuple):
@@ -134,6 +138,9 @@ def _answer(question: dict[str, Any] | Record, where: Where) -> str:
 
 
 _TUNE_SHARE = 0.40
+_QUERIES_SHOWN = 5  # in a warning
+_KEYS_SHOWN = 20  # likewise
+_BEIR_KEYS = frozenset(("_id", "title", "text", "metadata"))
 _COLUMNS = 3
 
 
@@ -143,10 +150,30 @@ class _JudgedQuery(NamedTuple):
     where: Where
 
 
+def beir_chunks(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Chunk]]:
+    """Chunks of corpus.jsonl.
+
+    Warns:
+      UserWarning: documents have further keys, which no chunk keeps; it names them all, once the file is read.
+    """
+    further: Counter[str] = Counter()
+    file = ""
+    for line in lines:
+        further.update(key for key in line.record if key not in _BEIR_KEYS)
+        file = line.where.file
+        yield line.where, beir_chunk(line)
+    if further:
+        told = ", ".join(f"{shown_value(key)} ({count:,})" for key, count in further.most_common(_KEYS_SHOWN))
+        more = f" and {len(further) - _KEYS_SHOWN} more keys" if len(further) > _KEYS_SHOWN else ""
+        rule = "a document of BEIR's is its _id, title and text"
+        remedy = "to keep them, write them as tags of our form (raglab.store.loaders)"
+        warnings.warn(visible(f"{file}: left out of the chunks: {told}{more}; {rule}: {remedy}."), stacklevel=2)
+
+
 def beir_chunk(line: JsonLine) -> Chunk:
     """Chunk of one line of corpus.jsonl: title and text under one another, id and source = `_id`, no page.
 
-    A document without any text stays, so that counts are the published ones.
+    A document without any text stays, so that counts are the published ones. BEIR's `metadata` is no part of it.
     """
     name = required_text(line.record, "_id", line.where)
     where = line.where._replace(id=name)
@@ -158,21 +185,43 @@ def beir_chunk(line: JsonLine) -> Chunk:
 def beir_cases(
     folder: Path, max_line_bytes: int, max_file_bytes: int, *, follow_links: bool = False
 ) -> Iterator[tuple[Where, Case]]:
-    """One case a judged query, in the order of queries.jsonl: `ok`, any of its relevant documents will do."""
+    """One case a judged query, in the order of queries.jsonl: `ok`, any of its relevant documents will do.
+
+    extra: `source_grades` where the documents are not all of grade 1; see `raglab.values.source_grades`.
+
+    Warns:
+      UserWarning: queries were judged and have no relevant document; it says how many and names some.
+    """
     judged = _read_judgements(folder, max_file_bytes, follow_links=follow_links)
     asked: set[str] = set()
+    none_relevant: list[str] = []
     for where, record in json_lines(folder / "queries.jsonl", max_line_bytes, follow_links=follow_links):
         name = required_text(record, "_id", where)
         query = required_text(record, "text", where._replace(id=name), blank=True)
         asked.add(name)
         judgement = judged.get(name, _JudgedQuery("", {}, where))
-        relevant = tuple(document for document, score in judgement.documents.items() if score > 0)
-        if relevant:
-            yield where._replace(id=name), Case(name, query, "ok", expect_sources_any=relevant, split=judgement.split)
+        grades = {document: score for document, score in judgement.documents.items() if score > 0}
+        if not grades:
+            none_relevant += [name] if name in judged else []
+            continue
+        extra = {SOURCE_GRADES: grades} if set(grades.values()) != {1} else {}
+        case = Case(name, query, "ok", expect_sources_any=tuple(grades), split=judgement.split, extra=extra)
+        yield where._replace(id=name), case
+    if none_relevant:
+        _warn_of_queries(folder, none_relevant, len(judged))
     for name, judgement in judged.items():
         if name not in asked:
             remedy = "add the query or remove the judgement"
             raise input_error(judgement.where, "a judged query must be in queries.jsonl", remedy, shown_value(name))
+
+
+def _warn_of_queries(folder: Path, without: Sequence[str], n_judged: int) -> None:
+    """Say how many queries were judged and have no relevant document: no measure counts them."""
+    names = ", ".join(shown_value(name) for name in without[:_QUERIES_SHOWN])
+    more = ", …" if len(without) > _QUERIES_SHOWN else ""
+    one = len(without) == 1
+    text = f"{folder}: {len(without)} of {n_judged} judged queries {'has' if one else 'have'} no relevant document "
+    warnings.warn(visible(f"{text}and {'is no case' if one else 'are no cases'}: {names}{more}."), stacklevel=2)
 
 
 def query_split(query_id: str, qrels_name: str) -> str:

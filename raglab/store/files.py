@@ -25,6 +25,7 @@ _SHOWN_CHARACTERS = 80
 _SHOWN_RULE = 500
 _SHOWN_PATH = 1000
 _SHOWN_BITS = 1024
+_KEYS_SHOWN = 10  # that nobody reads, in a message
 
 
 class InputError(ValueError):
@@ -617,13 +618,19 @@ def optional_integer(record: Record, key: str, where: Where, least: int) -> int 
 
 
 def optional_tags(record: Record, where: Where) -> dict[str, str]:
-    """Strings by name of the optional field `tags`."""
+    """Strings by name of the optional field `tags`; the optional field `title` is a tag too."""
     value = record.get("tags")
+    title = optional_text(record, "title", where)
+    stated = {} if title is None else {"title": title}
     if value is None:
-        return {}
+        return stated
     if not isinstance(value, dict):
         raise input_error(where, "tags must be an object of strings", 'write {"domain": "home", …}', shown_value(value))
-    return {key: required_text(value, key, where, blank=True) for key in value}
+    tags = {key: required_text(value, key, where, blank=True) for key in value}
+    if title is not None and tags.get("title", title) != title:
+        came = f"{shown_value(title)} and {shown_value(tags['title'])}"
+        raise input_error(where, "a title must be stated once, as field or as tag", "take one away", came)
+    return tags | stated
 
 
 def required_records(record: Record, key: str, where: Where) -> list[Record]:
@@ -642,10 +649,11 @@ def required_records(record: Record, key: str, where: Where) -> list[Record]:
 
 
 def only_keys(record: Record, known: Sequence[str], where: Where, remedy: str) -> None:
-    """Stop at a key that nobody reads."""
-    for key in record:
-        if key not in known:
-            raise input_error(where, f"keys must be among {', '.join(known)}", remedy, shown_value(key))
+    """Stop at keys that nobody reads, and name them all."""
+    if unknown := [key for key in record if key not in known]:
+        more = f" and {len(unknown) - _KEYS_SHOWN} more" if len(unknown) > _KEYS_SHOWN else ""
+        came = ", ".join(map(shown_value, unknown[:_KEYS_SHOWN])) + more
+        raise input_error(where, f"keys must be among {', '.join(known)}", remedy, came)
 
 
 def _field_names(record: Record) -> str:

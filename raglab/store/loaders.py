@@ -5,12 +5,13 @@ A corpus as JSON lines has two forms of ours. One chunk a line, what `save_corpu
 
     {"id": "a.md#1-1", "source": "a.md", "text": "…", "page": 1, "page_label": "i", "tags": {…}, "entities": […]}
 
-where id, source and text are required. One document a line, cut into chunks on loading, as Markdown where the source
-ends in .md or .markdown, else as plain text::
+where id, source and text are required, and a `title` beside them is a tag. One document a line, cut into chunks on
+loading, as Markdown where the source ends in .md or .markdown, else as plain text::
 
     {"source": "a.md", "tags": {…}, "entities": […], "pages": [{"page": 1, "label": "i", "text": "…"}]}
 
-where source and pages are required, and page and text in each page. The form of the first record is that of the file.
+where source and pages are required, page and text in each page, and a `title` is a tag. The form of the first record is
+that of the file.
 
 Cases as JSON lines: one object a line with the fields of `Case` (rule S6.1); `question` may stand for `query`; a key
 that is no field is kept in `extra`::
@@ -33,7 +34,7 @@ from raglab.characters import visible
 from raglab.store import case_frames as tables
 from raglab.store.benchmarks import (
     beir_cases,
-    beir_chunk,
+    beir_chunks,
     clinc_cases,
     is_clinc,
     is_mtrag,
@@ -84,7 +85,7 @@ from raglab.store.folders import check_link, files_below, is_folder
 from raglab.store.html import decode_html, html_document
 from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
 from raglab.store.pictures import SUFFIXES, caption_file, picture_chunk
-from raglab.text import BITS
+from raglab.store.tag_files import TAGS_FILE, stated_tags, with_tags
 from raglab.values import LONGEST_QUESTION, STATUS_NAMES, Case, Chunk, Corpus
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ _KINDS_SHOWN = 8  # in a warning
 _LINES = (".jsonl", ".ndjson")
 _JSON = (".json",)
 _CHUNK_KEYS = ("id", "source", "text", "page", "page_label", "tags", "entities")
-_DOCUMENT_KEYS = ("source", "tags", "entities", "pages")
+_DOCUMENT_KEYS = ("source", "title", "tags", "entities", "pages")
 _PAGE_KEYS = ("page", "label", "text")
 
 
@@ -160,7 +161,8 @@ def load_corpus(
     A folder with `documents/`: the documents in there. A folder with `corpus.jsonl`: that file. A folder with MT-RAG's
     `reference*.jsonl`: the passages of all its tasks. Any other folder: its Markdown, HTML, text, PDF, CSV, PNG and
     JPEG files, at any depth, in the order of their relative paths, which are their sources; a warning names the kinds
-    of files that are left out; names with a leading dot are passed over. A file: one document, JSON lines (ours, BEIR's
+    of files that are left out; names with a leading dot are passed over; `tags.yaml` gives documents that hold no tags
+    themselves theirs (`raglab.store.tag_files`). A file: one document, JSON lines (ours, BEIR's
     or MT-RAG's), or SQuAD's JSON. `FORMATS` lists them all.
 
     A picture is one chunk. Its text is what is known of it in words: those of its file name, and the caption in
@@ -312,6 +314,7 @@ def _document_endings() -> tuple[str, ...]:
 def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
     endings = _document_endings()
     below = files_below(folder, follow_links=limits.follow_links)
+    tags_file = below.pop(TAGS_FILE, None)
     files = {source: path for source, path in below.items() if path.suffix.lower() in endings}
     captions = {caption_file(path) for path in files.values() if path.suffix.lower() in SUFFIXES}
     files = {source: path for source, path in files.items() if path not in captions}
@@ -320,7 +323,9 @@ def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
         there = " or ".join(dict.fromkeys(form.corpus_file for form in FORMATS.values() if form.corpus_file))
         rule = f"a folder must hold documents ({', '.join(endings)}) or {there}"
         raise input_error(Where(str(folder)), rule, "add some, or give the path of a .jsonl or .json file", "none")
-    return chain.from_iterable(_document_chunks(path, source, limits) for source, path in files.items())
+    tags = stated_tags(tags_file, files, limits.max_file_bytes, follow_links=limits.follow_links)
+    documents = ((source, _document_chunks(path, source, limits)) for source, path in files.items())
+    return chain.from_iterable(with_tags(chunks, tags.get(source)) for source, chunks in documents)
 
 
 def _warn_of_others(folder: Path, others: Sequence[Path]) -> None:
@@ -450,7 +455,7 @@ def _chunk(line: JsonLine) -> tuple[Where, Chunk]:
     where, record = line
     chunk_id = required_text(record, "id", where)
     where = where._replace(id=chunk_id)
-    only_keys(record, _CHUNK_KEYS, where, "put further facts under tags")
+    only_keys(record, (*_CHUNK_KEYS, "title"), where, "put further facts under tags")
     return where, Chunk(
         chunk_id=chunk_id,
         text=required_text(record, "text", where),
@@ -723,12 +728,6 @@ def _unique_cases(placed: Iterable[tuple[Where, Case]], file: str) -> tuple[Case
         _at_most(where, "a case's id", len(case.id), MAX_NAME, "characters")
         for source in (*case.expect_sources, *case.expect_sources_any, *case.selected_sources):
             _at_most(where, "a source", len(source), MAX_NAME, "characters")
-        sources = len({*case.expect_sources, *case.expect_sources_any})
-        if sources > BITS:  # they become the bits of one number when a trace is judged
-            rule = f"a case may expect at most {BITS} sources"
-            raise input_error(
-                where._replace(id=case.id), rule, "keep those that decide, or leave the case out", str(sources)
-            )
         seen[case.id] = where
         cases.append(case)
     if not cases:
@@ -764,7 +763,7 @@ FORMATS: dict[str, Format] = {
     ),
     "BEIR": Format(
         _LINES,
-        corpus=lambda lines, *_: ((line.where, beir_chunk(line)) for line in lines),
+        corpus=lambda lines, *_: beir_chunks(lines),
         matches=lambda record: "_id" in record,
         mark="_id (BEIR)",
         corpus_file="corpus.jsonl",

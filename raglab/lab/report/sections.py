@@ -38,7 +38,7 @@ from raglab.lab.report.verdicts import (
     verdicts,
 )
 from raglab.lab.signal_audit import EVERYWHERE, audit_signals
-from raglab.lab.slices import DEPTHS_OF_LIST, ranking
+from raglab.lab.slices import DEPTHS_OF_LIST, ndcg_measures, ranking
 from raglab.metrics import TARGETS, Paired
 from raglab.policy_sections import EXPECTED_COST
 from raglab.store.policies import Policy
@@ -313,7 +313,7 @@ def flips_section(judged: ReportData) -> list[Block]:
 
 def ranking_section(trace: TraceData) -> list[Block]:
     """Ranking measures of every arm."""
-    frame = ranking(trace)
+    frame, measures = ranking(trace), ndcg_measures(trace)
     rows = []
     for row in frame.to_dict("records"):
         n = int(row["n"])
@@ -324,12 +324,15 @@ def ranking_section(trace: TraceData) -> list[Block]:
                 ReportCell(str(row["order"])),
                 ReportCell(str(n), mark="number"),
                 *hits,
-                ReportCell(_three_decimals(row["nDCG@10"]), mark="number"),
+                *(ReportCell(_three_decimals(row[name]), mark="number") for name in measures),
             ]
         )
+    gains = "binary gains" if len(measures) == 1 else "graded: a hit gains its grade, linearly; binary: each gains 1"
+    without = frame.attrs["without_source"]
+    left_out = f"; {without} of {len(trace)} cases expect none and are left out" if without else ""
     caption = (
-        "Cases that expect a source. hit@k: a hit of an expected source among the first k. nDCG@10: binary gains, "
-        "the first hit of each expected source counts."
+        f"Cases that expect a source{left_out}. hit@k: a hit of an expected source among the first k. nDCG@10: "
+        f"{gains}, the first hit of each expected source counts."
     )
     return [ReportTable(caption, ["arm", "order", "n", *frame.columns[3:]], rows)]
 

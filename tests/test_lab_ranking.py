@@ -1,0 +1,148 @@
+"""Ranking measures of graded and ungraded relevance, against values by hand and against `ir_measures`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab.lab.slices import fusion_weights, ndcg_by_case, ndcg_measures, ranking
+from raglab.metrics import graded_ndcg, ndcg
+from raglab.values import Case, TraceData, source_grades
+from worlds import Hit, ask, trace_of
+
+SECOND = 1 / np.log2(3)
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=60)
+
+
+def graded(*, a: float, b: float, more: float | None = None) -> Case:
+    """A case that grades a.md and b.md, and c.md where it has more."""
+    grades = {"a.md": a, "b.md": b} | ({} if more is None else {"c.md": more})
+    return ask(expect_sources_any=tuple(grades), extra={"source_grades": grades})
+
+
+def found(*names: str) -> list[list[Hit]]:
+    """Hits of documents in this order."""
+    return [[Hit(0.25 + 0.25 * place, name) for place, name in enumerate(names)]]
+
+
+class TestByHand:
+    """Worked examples."""
+
+    def test_a_better_document_second(self) -> None:
+        """Grades 1, 2 in this order against 2, 1: (1 + 2 / log2 3) / (2 + 1 / log2 3); binary it is perfect."""
+        trace = trace_of((graded(a=1, b=2), found("a.md", "b.md")))
+        row = ranking(trace).iloc[0]
+        assert row["nDCG@10 (graded)"] == pytest.approx((1 + 2 * SECOND) / (2 + SECOND), abs=1e-15)
+        assert row["nDCG@10 (binary)"] == 1.0
+        assert ndcg_by_case(trace)[0, 0] == row["nDCG@10 (graded)"]
+        assert ndcg_by_case(trace, "binary")[0, 0] == 1.0
+
+    def test_the_name_says_which(self) -> None:
+        """Without grades there is one measure, whose two readings are the same; with grades no bare name is left."""
+        plain = trace_of((ask(expect_sources=("a.md",)), found("b.md", "a.md")))
+        assert ndcg_measures(plain) == ("nDCG@10",)
+        assert list(ranking(plain).columns) == ["arm", "order", "n", "hit@1", "hit@5", "hit@20", "nDCG@10"]
+        assert ndcg_by_case(plain).tolist() == ndcg_by_case(plain, "binary").tolist() == [[SECOND]]
+        both = trace_of((graded(a=1, b=2), found("a.md")))
+        assert list(ranking(both).columns[3:]) == ["hit@1", "hit@5", "hit@20", "nDCG@10 (graded)", "nDCG@10 (binary)"]
+
+    def test_cases_that_expect_nothing_are_counted(self) -> None:
+        """Two of three expect no source: n is 1, and the two are reported."""
+        trace = trace_of(*((case, found("a.md")) for case in (ask(expect_sources=("a.md",)), ask(), ask())))
+        table = ranking(trace)
+        assert (table["n"].tolist(), table.attrs["without_source"]) == ([1], 2)
+        none = ranking(trace_of((ask(), found("a.md"))))
+        assert (none["n"].tolist(), none.attrs["without_source"]) == ([0], 1)
+
+    def test_a_source_without_a_grade_counts_1(self) -> None:
+        """Of a case that grades some of its sources."""
+        case = ask(expect_sources=("a.md",), expect_sources_any=("b.md",), extra={"source_grades": {"b.md": 3}})
+        assert source_grades(case) == {"a.md": 1.0, "b.md": 3.0}
+        assert source_grades(ask()) == {}
+
+    def test_a_chunk_that_is_first_of_file_and_page_gains_once(self) -> None:
+        """It has the higher grade of the two, and the other is found no more."""
+        case = ask(expect_sources_any=("a.md", "a.md#1"), extra={"source_grades": {"a.md": 1, "a.md#1": 2}})
+        assert ndcg_by_case(trace_of((case, found("a.md", "a.md"))))[0, 0] == 2 / (2 + SECOND)
+
+    def test_the_weight_is_chosen_by_grades(self) -> None:
+        """Keywords rank a.md first, embeddings b.md; both are relevant, and b.md is worth more."""
+        trace = trace_of(*[(graded(a=1, b=3), found("a.md", "b.md"))] * 4)
+        dense = trace.hits._replace(rank=trace.hits.rank[..., ::-1])
+        both = (np.concatenate(pair, axis=1) for pair in zip(trace.hits, dense, strict=True))
+        weights = fusion_weights(replace(trace, arms=("bm25", "dense"), hits=type(trace.hits)(*both)), (0.5, 1.0, 1.4))
+        assert weights.dense_weight == 1.4
+        assert list(weights.table.columns[-2:]) == ["nDCG@10 (graded)", "nDCG@10 (binary)"]
+
+    @pytest.mark.parametrize(
+        ("stated", "told"),
+        [
+            ("high", "numbers above 0, got 'high' in case 'q'"),
+            ({"a.md": 0}, r"numbers above 0, got .\{'a.md': 0\}. in case 'q'"),
+            ({"a.md": True}, r"got .\{'a.md': True"),
+            ({"a.md": float("nan")}, r"got .\{'a.md': nan"),
+            ({"z.md": 1}, r"'z.md': 1\}. in case 'q'; correct it, or list the source"),
+        ],
+    )
+    def test_grades_that_are_none(self, stated: Any, told: str) -> None:
+        """They are refused with rule, value and case."""
+        case = ask(expect_sources=("a.md",), extra={"source_grades": stated})
+        with pytest.raises(ValueError, match=told):
+            ranking(trace_of((case, found("a.md"))))
+
+    def test_other_gains_and_impossible_hits_are_refused(self) -> None:
+        """There are two kinds of gains, and a ranking holds no more than there is."""
+        with pytest.raises(ValueError, match="gains must be one of graded, binary, got 'exponential'"):
+            ndcg_by_case(trace_of((ask(), found("a.md"))), "exponential")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="count a document once"):
+            graded_ndcg(np.array([[2.0, 2.0]]), np.array([[2.0]]))
+
+
+GRADES = st.lists(st.integers(0, 3), min_size=1, max_size=14)
+
+
+@LAWFUL
+@given(grades=GRADES, k=st.integers(1, 12), data=st.data())
+def test_graded_ndcg_is_a_share(grades: list[int], k: int, data: st.DataObject) -> None:
+    """In [0, 1], 1 for the ideal order, the same for grades of twice the size, and of equal grades the binary one."""
+    ideal = np.array([sorted(grades, reverse=True)], dtype=float)
+    order = np.array([data.draw(st.permutations(grades))], dtype=float)
+    value = graded_ndcg(order, ideal, k)[0]
+    if not ideal.any():
+        assert np.isnan(value)
+        return
+    assert 0.0 <= value <= 1.0 + 1e-12
+    assert graded_ndcg(ideal, ideal, k)[0] == 1.0
+    assert graded_ndcg(2 * order, 2 * ideal, k)[0] == pytest.approx(value, abs=1e-12)
+    same = graded_ndcg((order > 0) * 2.0, (ideal > 0) * 2.0, k)[0]
+    assert same == pytest.approx(ndcg(order > 0, (ideal > 0).sum(axis=1), k), abs=1e-12)
+
+
+@LAWFUL
+@given(cases=st.lists(st.tuples(GRADES, st.randoms(use_true_random=False)), min_size=1, max_size=4))
+def test_grades_are_counted_as_ir_measures_counts(cases: list[tuple[list[int], Any]]) -> None:
+    """nDCG@10 of drawn grades and orders, graded and binary, query by query, to 1e-9."""
+    ir = pytest.importorskip("ir_measures")
+    rows, qrels, run = [], [], []
+    for number, (grades, rng) in enumerate(cases):
+        judged = {f"{place}.md": grade for place, grade in enumerate(grades)}
+        order = [*judged]
+        rng.shuffle(order)
+        relevant = {name: grade for name, grade in judged.items() if grade > 0}
+        case = ask(id=str(number), expect_sources_any=tuple(relevant), extra={"source_grades": relevant})
+        rows.append((case, found(*order)))
+        qrels += [ir.Qrel(str(number), name, grade) for name, grade in judged.items()]
+        run += [ir.ScoredDoc(str(number), name, -float(place)) for place, name in enumerate(order)]
+    trace: TraceData = trace_of(*rows)
+    for gains, judgements in (
+        ("graded", qrels),
+        ("binary", [one._replace(relevance=one.relevance > 0) for one in qrels]),
+    ):
+        theirs = {one.query_id: one.value for one in ir.iter_calc([ir.nDCG @ 10], judgements, run)}
+        for number, ours in enumerate(ndcg_by_case(trace, gains)[:, 0]):  # type: ignore[arg-type]
+            assert np.nan_to_num(ours) == pytest.approx(theirs[str(number)], abs=1e-9)
