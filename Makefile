@@ -5,7 +5,7 @@ READY := .venv/.ready
 # Modules are compiled once and kept, whatever the shell says: the tests start a hundred processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test test-fast fuzz stress service lab mlflow bench notebooks lock clean
+.PHONY: demo test test-fast fuzz stress service lab mlflow bench bench-large notebooks lock clean
 
 demo: $(READY)  ## documents and questions -> trace -> study -> report
 	$(BIN)/raglab demo
@@ -47,6 +47,10 @@ bench: $(READY)  ## speeds, as ratios within one run
 	$(BIN)/python experiments/bench_learner.py
 	$(BIN)/python experiments/bench_audit.py
 
+LARGE ?= 100000
+bench-large: $(READY)  ## memory and time of replay in shards; LARGE=1000000 is a million cases, a quarter of an hour
+	$(BIN)/python experiments/bench_large.py --cases $(LARGE)
+
 notebooks: $(READY)  ## run every notebook again and keep its outputs
 	cd notebooks && RAGLAB_PROGRESS=0 PYTHONPATH=../.ci ../$(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
 	  --ExecutePreprocessor.store_widget_state=False --NotebookExporter.preprocessors=static_outputs.StaticOutputs *.ipynb
@@ -58,7 +62,7 @@ lock: constraints.txt  ## hashes and licences of what constraints.txt pins, as p
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[bench,fast,langgraph,openai,postgres,prometheus,test]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[bench,dask,fast,langgraph,openai,postgres,prometheus,test]"
 	@touch $(READY)
 
 clean:  ## everything that can be made again

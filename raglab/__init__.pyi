@@ -88,8 +88,10 @@ from .live.response import record_answers as record_answers
 from .live.signal_functions import register_signal as register_signal
 from .live.system import Lab as Lab
 from .live.system import build_index as build_index
+from .live.trace_building import build_shards as build_shards
 from .live.trace_building import build_trace as build_trace
 from .own_gates import register_gate as register_gate
+from .parallel import workers as workers
 from .replay import decide as decide
 from .replay import flips as flips
 from .replay import steps as steps
@@ -102,6 +104,8 @@ from .store.loaders import save_cases as save_cases
 from .store.loaders import save_corpus as save_corpus
 from .store.policies import Policy as Policy
 from .store.score_tables import score_table as score_table
+from .store.sharded_traces import ShardedTrace as ShardedTrace
+from .store.sharded_traces import save_shards as save_shards
 from .store.traces import Trace as Trace
 from .store.traces import TraceError as TraceError
 from .values import Case as Case

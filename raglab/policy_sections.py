@@ -87,13 +87,20 @@ class ContextSection(_Section):
     order: Literal["rank", "l2"]
 
 
+class OfGates:
+    """Sections that are made of the table of gates, under the names by which another process finds them."""
+
+
 def section_of(gate: gates.Gate) -> Any:  # noqa: ANN401 - a model
     """Section of a gate: its switch, and a number a threshold within the range of its unit."""
     fields: dict[str, Any] = {"enabled": (bool, ...)}
     for one in gate.thresholds:
         kind: Any = Annotated[int if one.whole else float, _unit_field(one.unit)]
         fields[one.key] = (kind | None if one.nullable else kind, ...)
-    return create_model(gate.name.title(), __base__=_Section, __doc__=f"Rule {gate.rule}.", **fields)
+    made = create_model(gate.name.title(), __base__=_Section, __doc__=f"Rule {gate.rule}.", **fields)
+    made.__module__, made.__qualname__ = __name__, f"{OfGates.__name__}.{made.__name__}"
+    setattr(OfGates, made.__name__, made)
+    return made
 
 
 class Gap(section_of(gates.gate_by_name("gap"))):  # type: ignore[misc]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +24,13 @@ from raglab.decision.chain import (
 )
 from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import Evidence, Tables, measured_tables
-from raglab.decision.recorded_answers import select_answers
+from raglab.decision.recorded_answers import keep_used_chunks, select_answers
 from raglab.decision.signal_values import check_signals, check_stored
 from raglab.expected_cost import class_probabilities
 from raglab.gate_order import Order
 from raglab.gates import Threshold
 from raglab.metrics import CELLS
+from raglab.parallel import run_each
 from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.signal_gates import OwnLimits
@@ -43,6 +44,24 @@ CASES = 4_096  # cases of a part, whose measurements stay in the cache of one co
 BLOCK = 65_536  # decisions of a part that are made at once
 MANY_PIECES = 0.05  # share of the cases, those with most pieces, that are decided apart
 ROWS_AT_ONCE = 1 << 19  # decisions made at once where parts of the cases would cost more than they save
+
+
+class Shards(Protocol):
+    """A trace in parts, such as `raglab.ShardedTrace`; where it has `parts`, references that can be sent, by those."""
+
+    def shards(self) -> Iterator[TraceData]:
+        """Traces of the parts, one at a time."""
+
+
+def _references(trace: Shards) -> Iterable[Any]:
+    """What stands for the shards of a trace: references of a few bytes where it has them, else the shards."""
+    parts: Iterable[Any] | None = getattr(trace, "parts", None)
+    return trace.shards() if parts is None else parts
+
+
+def _loaded(shard: Any) -> TraceData:  # noqa: ANN401 - a trace or a reference to one
+    trace: TraceData = shard if isinstance(shard, TraceData) else shard.load()
+    return trace
 
 
 class Tally(NamedTuple):
@@ -197,24 +216,66 @@ class Steps(NamedTuple):
 NOTHING = Steps(np.empty(0), np.empty(0), np.empty((0, metrics.N_CELLS), dtype=np.int64))
 
 
-def sum_steps(values: NDArray[np.float64], codes: NDArray[np.int16], swept: Threshold) -> Steps:
-    """Step function over all cases, from the code of each case on each of its pieces.
+class Moves(NamedTuple):
+    """Where the cases of a trace go as a threshold rises: what step functions of parts are added by.
+
+    first: cases by cell at the low end of its range, [18]. at: value at which a case changes its cell, [E]. before,
+    after: the cells, [E].
+    """
+
+    first: NDArray[np.int64]
+    at: NDArray[np.float64]
+    before: NDArray[np.int8]
+    after: NDArray[np.int8]
+
+
+def case_moves(values: NDArray[np.float64], codes: NDArray[np.int16]) -> Moves:
+    """Where cases go, from the code of each on each of its pieces.
 
     Args:
       values: [B, Q] breakpoints. codes: [B + 1, Q].
     """
     cell = CELL_OF_CODE.take(codes)
     moved = (cell[1:] != cell[:-1]) & ~np.isnan(values)
-    at, row = np.unique(values[moved], return_inverse=True)
-    after, before = ((row + 1) * metrics.N_CELLS + one[moved] for one in (cell[1:], cell[:-1]))
+    first = np.bincount(cell[0], minlength=metrics.N_CELLS)
+    return Moves(first, values[moved], cell[:-1][moved], cell[1:][moved])
+
+
+def sum_moves(parts: Sequence[Moves], swept: Threshold, resolution: int | None = None) -> Steps:
+    """Step function over all cases of some parts; the same to the bit however the cases are parted.
+
+    Args:
+      resolution: see `steps`.
+    """
+    values, before, after = (np.concatenate([part[field] for part in parts]) for field in (1, 2, 3))
+    values += 0.0  # so that no order of the parts decides whether a zero has a sign
+    if resolution is not None:
+        values = _snapped(values, swept, resolution)
+    at, row = np.unique(values, return_inverse=True)
+    gained, lost = ((row + 1) * metrics.N_CELLS + cell for cell in (after, before))
     width = (len(at) + 1) * metrics.N_CELLS
-    delta = (np.bincount(after, minlength=width) - np.bincount(before, minlength=width)).reshape(-1, metrics.N_CELLS)
-    delta[0] = np.bincount(cell[0], minlength=metrics.N_CELLS)
+    delta = (np.bincount(gained, minlength=width) - np.bincount(lost, minlength=width)).reshape(-1, metrics.N_CELLS)
+    delta[0] = np.sum([part.first for part in parts], axis=0)
     total = delta.cumsum(axis=0)
     edges = np.concatenate([[swept.low], at, [swept.high]])
     starts = np.flatnonzero(np.concatenate([[True], (delta[1:] != 0).any(axis=1)]))
     ends = np.append(starts[1:], len(edges) - 1)
     return Steps(edges[:-1][starts], edges[ends], total[starts])
+
+
+def _snapped(values: NDArray[np.float64], swept: Threshold, resolution: int) -> NDArray[np.float64]:
+    """Values moved to a few of them, evenly spaced in order, so that the counts at those stay exact, [E].
+
+    A change at a value of a ceiling counts from there on, of a floor only beyond: moved up to the next one that stays,
+    or down to it, it counts at just those that it counted at before.
+    """
+    ordered = np.unique(values)
+    if len(ordered) < resolution:
+        return values
+    kept = ordered[np.linspace(0, len(ordered) - 1, resolution - 1).round().astype(np.int64)]
+    if swept.side == "ceiling":
+        return kept[np.searchsorted(kept, values, side="left")]
+    return kept[np.searchsorted(kept, values, side="right") - 1]
 
 
 def decide(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Decisions:
@@ -224,7 +285,16 @@ def decide(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Deci
       arm: which of the trace's arms; the first where not given.
 
     Example: `decide(trace, policy).frame()` has a row a case.
+
+    Raises:
+      ValueError: a trace of shards, whose decisions are those of each.
     """
+    if not isinstance(trace, TraceData):
+        msg = (
+            f"decide must be given a trace in memory, got {type(trace).__name__}; take the trace.shards() one by one, "
+            "or count over all of them by raglab.sweep."
+        )
+        raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
     return decide_on_tables(measured_tables(trace, policy, arm), trace, policy)
 
 
@@ -265,12 +335,35 @@ def group_by_structure(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
     yield from groups.values()
 
 
-def tally(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = None, *, engine: str = "auto") -> Tally:
+def shard_tally(shard: Any, policies: Sequence[PolicyData], arm: str | None, engine: str) -> Tally:  # noqa: ANN401 - a trace or a reference to one
+    """Counted decisions of many policies over one shard; pure, so that any worker may count it."""
+    return tally(_loaded(shard), policies, arm, engine=engine)
+
+
+def _sum_tallies(tallies: Iterable[Tally], n_policies: int) -> Tally:
+    cells = np.zeros((n_policies, metrics.N_CELLS), dtype=np.int64)
+    stages = np.zeros((n_policies, len(STAGES)), dtype=np.int64)
+    labels, engines = np.zeros(3, dtype=np.int64), dict[str, None]()
+    for one in tallies:
+        cells += one.cells
+        stages += one.stages
+        labels += one.labels
+        engines[one.engine] = None
+    return Tally(cells, stages, labels, "; ".join(engines))
+
+
+def tally(
+    trace: TraceData | Shards, policies: Sequence[PolicyData], arm: str | None = None, *, engine: str = "auto"
+) -> Tally:
     """Count the decisions of many policies.
 
     Args:
+      trace: in memory, or of shards, whose counts are added: the same to the bit (rule S1.5).
       engine: `numpy`, `numba` (the compiled twin, equal cell by cell), or `auto`: numba where it is installed.
     """
+    if not isinstance(trace, TraceData):
+        counted = run_each(shard_tally, _references(trace), list(policies), arm, engine, what="replay")
+        return _sum_tallies(counted, len(policies))
     labels = _labels(trace)
     cells = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
     stages = np.zeros((len(policies), len(STAGES)), dtype=np.int64)
@@ -354,7 +447,7 @@ def _replay_kernel() -> Any:  # noqa: ANN401 - a module
 
 
 def sweep(
-    trace: TraceData,
+    trace: TraceData | Shards,
     policies: Sequence[PolicyData],
     arm: str | None = None,
     *,
@@ -365,6 +458,7 @@ def sweep(
     """Rates and expected cost of many policies over a trace.
 
     Args:
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; see `raglab.workers`.
       arm: which of the trace's arms; the first where not given. level: of the intervals.
       engine: see `tally`. costs: label -> outcome -> cost, see `metrics.cost_matrix`.
 
@@ -395,39 +489,82 @@ def _rate_columns(cells: NDArray[np.int64], level: float, costs: metrics.Costs |
 
 
 def steps(
-    trace: TraceData,
+    trace: TraceData | Shards,
     policy: PolicyData,
     path: str | None = None,
     arm: str | None = None,
     *,
     level: float = 0.95,
     costs: metrics.Costs | None = None,
+    resolution: int | None = None,
 ) -> pd.DataFrame:
     """Rates as an exact step function of one threshold, or of each, all others as in the policy.
 
     Args:
+      trace: in memory, or of shards, whose breakpoints are merged: the same steps to the bit (rule S1.5).
       path: one of `SWEPT`, such as `l2.max_l2`; where not given, all that the policy sets and that decide anything.
       costs: of `expected_cost`, see `metrics.cost_matrix`.
+      resolution: most steps of a threshold, such as the pixels of a plot; a step of several has the counts that are
+        exact at its closed end. None gives every step.
 
     Returns: a row a step, ascending: `low`, `high`, and the columns of rates as in `sweep`; of all thresholds one
       after the other, with `path` as the first column. A step of an upper threshold holds on [low, high), of a lower
       one on (low, high]; the outermost end at the threshold's range.
 
     Raises:
-      ValueError: the path cannot be swept.
+      ValueError: the path cannot be swept, or resolution is below 2.
 
     Example: `steps(trace, policy).groupby("path")["pass_rate"].max()` is the best that each threshold alone can do.
     """
     import pandas as pd
 
+    if resolution is not None and resolution < 2:
+        msg = f"resolution must be at least 2, got {resolution}; it is the most steps of a threshold, such as 2000."
+        raise ValueError(msg)
+    curves = _step_curves(trace, policy, path, arm, resolution)
     if path is not None:
-        found = step_cells(_path_tables(trace, policy, path, arm).evidence, policy, path)
+        found = curves[path]
         return pd.DataFrame({"low": found.low, "high": found.high, **_rate_columns(found.cells, level, costs)})
-    curves = all_step_cells(measured_tables(trace, policy, arm).evidence, policy)
     names = np.repeat(np.array(list(curves), dtype=str), [len(curve.low) for curve in curves.values()])
     low, high, cells = (np.concatenate(parts) for parts in zip(*(NOTHING, *curves.values()), strict=True))
     columns = _rate_columns(cells, level, costs)  # of all at once: counts recur from one threshold to the next
     return pd.DataFrame({"path": names, "low": low, "high": high, **columns})
+
+
+def _step_curves(
+    trace: TraceData | Shards, policy: PolicyData, path: str | None, arm: str | None, resolution: int | None
+) -> dict[str, Steps]:
+    """Step functions of one threshold or of each, by path."""
+    moves = (
+        [shard_moves(trace, policy, path, arm)]
+        if isinstance(trace, TraceData)
+        else run_each(shard_moves, _references(trace), policy, path, arm, what="steps")
+    )
+    swept: dict[str, Threshold] = {}
+    parts: dict[str, list[Moves]] = {}
+    for of_shard in moves:
+        for name, (threshold, moved) in of_shard.items():
+            swept[name] = threshold
+            parts.setdefault(name, []).append(moved)
+    return {name: sum_moves(parts.pop(name), swept[name], resolution) for name in list(parts)}
+
+
+def shard_moves(
+    shard: Any,  # noqa: ANN401 - a trace or a reference to one
+    policy: PolicyData,
+    path: str | None,
+    arm: str | None,
+) -> dict[str, tuple[Threshold, Moves]]:
+    """Threshold, and where the cases of one shard go as it rises, by path; pure, so that any worker may find it.
+
+    Args:
+      path: None is every threshold that acts.
+    """
+    trace = _loaded(shard)
+    if path is None:
+        found = measured_tables(trace, policy, arm).evidence
+        return _moves_of_paths(found, policy, acting_paths(found, policy))
+    return _moves_of_paths(_path_tables(trace, policy, path, arm).evidence, policy, [path])
 
 
 def evidence_with_model(found: Evidence, policy: PolicyData) -> Evidence:
@@ -454,9 +591,14 @@ def all_step_cells(found: Evidence, policy: PolicyData) -> dict[str, Steps]:
 
 
 def _steps_of_paths(found: Evidence, policy: PolicyData, paths: Sequence[str]) -> dict[str, Steps]:
+    moves = _moves_of_paths(found, policy, paths)
+    return {path: sum_moves([moved], swept) for path, (swept, moved) in moves.items()}
+
+
+def _moves_of_paths(found: Evidence, policy: PolicyData, paths: Sequence[str]) -> dict[str, tuple[Threshold, Moves]]:
     limits = policy_thresholds([policy])
     pieces = piece_codes(found, limits, paths)
-    return {path: sum_steps(*pieces[path], swept_threshold(found.known, limits, path)) for path in paths}
+    return {path: (swept_threshold(found.known, limits, path), case_moves(*pieces.pop(path))) for path in paths}
 
 
 def _path_tables(trace: TraceData, policy: PolicyData, path: str, arm: str | None) -> Tables:
@@ -522,35 +664,20 @@ def _closest_flip(
 
 def _single_case(trace: TraceData, row: int) -> TraceData:
     """Trace of one case with its own chunks, labelled in any case: what flips is its status, whatever its label."""
-    hits = map_fields(trace.hits, lambda field: field[[row]])
-    answers = select_answers(trace.answers, [row])
-    held = [hits.chunk.ravel(), *([] if answers is None else [answers.chunks.ravel()])]
-    used = np.unique(np.concatenate([np.asarray(one, dtype=np.int64) for one in held]))
-    used = used[used >= 0]  # in corpus order, which decides ties
-
-    def numbered(chunk: NDArray[np.integer[Any]]) -> NDArray[Any]:
-        return np.where(chunk >= 0, np.searchsorted(used, chunk), -1).astype(chunk.dtype)
-
     found = trace.pattern_hits
     if found is not None:
-        found = found._replace(
-            counts=found.counts[[row]],
-            query_entities=(found.query_entities[row],),
-            chunk_entities=tuple(found.chunk_entities[number] for number in used),
-        )
-    if answers is not None:
-        cited = tuple(tuple(numbered(np.array(one, dtype=np.int64)).tolist()) for one in answers.cited)
-        answers = answers._replace(chunks=numbered(answers.chunks), cited=cited)
-    return TraceData(
+        found = found._replace(counts=found.counts[[row]], query_entities=(found.query_entities[row],))
+    one = TraceData(
         cases=(trace.cases[row]._replace(expect_status=trace.cases[row].expect_status or Status.refuse.name),),
-        chunks=tuple(trace.chunks[number] for number in used),
+        chunks=trace.chunks,
         arms=trace.arms,
-        hits=hits._replace(chunk=numbered(hits.chunk)),
+        hits=map_fields(trace.hits, lambda field: field[[row]]),
         pattern_hits=found,
         meta=trace.meta,
-        answers=answers,
+        answers=select_answers(trace.answers, [row]),
         columns={name: column[[row]] for name, column in trace.columns.items()},
     )
+    return keep_used_chunks(one)
 
 
 __all__ = ["SWEPT", "Bernoulli", "Run", "Table", "Tally", "decide", "flips", "log", "run", "steps", "sweep", "tally"]

@@ -30,6 +30,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "rules",
             "html_display",
             "progress",
+            "parallel",
         }
     ),
     frozenset(
@@ -63,9 +64,14 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"cli", "testing"}),
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
-# A bar on the screen and where RULES.md stands are of the world; nothing that is computed hangs on them.
-ALGEBRA = frozenset().union(*LAYERS[:4]) - {"progress", "rules"}
-SHORE_PEERS = {("retrieval", "models"), ("answering", "models"), ("store", "models")}  # the only ones of their layer
+# A bar on the screen, who runs a loop and where RULES.md stands are of the world; nothing computed hangs on them.
+ALGEBRA = frozenset().union(*LAYERS[:4]) - {"progress", "rules", "parallel"}
+SHORE_PEERS = {
+    ("retrieval", "models"),
+    ("answering", "models"),
+    ("store", "models"),
+    ("parallel", "progress"),
+}  # the only ones of their layer
 HEAVY = (
     "faiss",
     "torch",
@@ -89,6 +95,8 @@ HEAVY = (
     "prometheus_client",
     "phonenumbers",
     "tqdm",
+    "dask",
+    "distributed",
 )
 SLOW = (*HEAVY, "pandas", "scipy", "sklearn")
 WORLD = {"time", "os", "random", "tempfile", "secrets", "uuid", "socket", "subprocess", "shutil"}  # none in the algebra

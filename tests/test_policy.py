@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -340,3 +341,15 @@ def test_ids_tell_policies_apart(seed: int) -> None:
     one, two = random_policies(seed, 2)
     assert (one.policy_id == two.policy_id) is (one == two)
     assert one.replace(*(part for path in one.manifest for part in (path, one.value(path)))) == one
+
+
+def test_a_policy_can_be_sent_to_another_process() -> None:
+    """Pickled and read again it is the same, sections of added gates and shared ones included; a thousand are small."""
+    base = PolicyData.from_mapping()
+    policies = [base, *(base.replace("l2.max_l2", n / 1e3) for n in range(999))]
+    sent = pickle.dumps(policies)
+    again = pickle.loads(sent)
+    assert again == policies
+    assert again[1].gap is again[2].gap
+    assert [one.policy_id for one in again[:9]] == [one.policy_id for one in policies[:9]]
+    assert len(sent) < 500_000

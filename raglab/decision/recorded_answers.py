@@ -7,12 +7,13 @@ kept under case, arm, depth and chunks, and looked up for every slot that a deci
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.values import Answers
+from raglab.values import Answers, TraceData
 
 
 class AnswerKey(NamedTuple):
@@ -70,6 +71,31 @@ def select_answers(answers: Answers | None, rows: Sequence[int]) -> Answers | No
         name: tuple(getattr(answers, name)[n] for n in take) for name in ("text", "claim", "cited", "refused")
     }
     return answers._replace(row=np.array([place for place, _ in kept], dtype=np.int32), **arrays, **texts)
+
+
+def keep_used_chunks(trace: TraceData) -> TraceData:
+    """Trace with those chunks alone that its hits and answers name, in corpus order, which decides ties (rule S0.4)."""
+    hits, answers, found = trace.hits, trace.answers, trace.pattern_hits
+    held = [hits.chunk.ravel(), *([] if answers is None else [answers.chunks.ravel()])]
+    used = np.unique(np.concatenate([np.asarray(one, dtype=np.int64) for one in held]))
+    used = used[used >= 0]
+
+    def numbered(chunk: NDArray[np.integer[Any]]) -> NDArray[Any]:
+        return np.where(chunk >= 0, np.searchsorted(used, chunk), -1).astype(chunk.dtype)
+
+    if found is not None:
+        found = found._replace(chunk_entities=tuple(found.chunk_entities[number] for number in used))
+    if answers is not None:
+        cited = tuple(tuple(numbered(np.array(one, dtype=np.int64)).tolist()) for one in answers.cited)
+        answers = answers._replace(chunks=numbered(answers.chunks), cited=cited)
+    return replace(
+        trace,
+        chunks=tuple(trace.chunks[number] for number in used),
+        hits=hits._replace(chunk=numbered(hits.chunk)),
+        pattern_hits=found,
+        answers=answers,
+        vectors=None if trace.vectors is None else trace.vectors[used],
+    )
 
 
 def answer_at(answers: Answers, number: int) -> Answer:

@@ -33,10 +33,21 @@ from raglab.retrieval.entity_graph import entity_graph
 from raglab.retrieval.indexes import Indexes, PictureVectors, Queries, Signatures, build_indexes, embed_queries
 from raglab.retrieval.reranking import CrossEncoderReranker
 from raglab.retrieval.tables import table_index
-from raglab.store.files import Where, input_error, make_folder, replacing
+from raglab.store.files import Where, input_error, locked, make_folder, replacing
 from raglab.store.loaders import hash_cases, hash_corpus
 from raglab.store.pictures import picture_digest, stored_pixels
 from raglab.store.policies import load_pack
+from raglab.store.sharded_traces import (
+    CASES_OF_SHARD,
+    LOCK,
+    Manifest,
+    ShardedTrace,
+    check_shard,
+    next_version,
+    replace_shards,
+    shard_name,
+    write_shards,
+)
 from raglab.store.traces import Trace, TraceError
 from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency, source_grades
 
@@ -330,6 +341,29 @@ class Batch(NamedTuple):
     ms: NDArray[np.float64]
 
 
+class Building(NamedTuple):
+    """What the traces of one corpus are built with, whatever is asked.
+
+    ready: gives models and indexes, loaded where they are first needed. parameters: of the fingerprint.
+    """
+
+    corpus: Corpus
+    corpus_hash: str
+    wanted: RetrievalSettings
+    ready: Callable[[], Retriever]
+    reader: DocumentReader
+    patterns: Patterns
+    parameters: Mapping[str, Any]
+    pack: Pack
+    command: str | None
+    batch_size: int
+
+    def meta(self, cases: Sequence[Case]) -> dict[str, Any]:
+        """Meta of a trace of some cases."""
+        told = _meta(self.corpus, self.corpus_hash, cases, self.parameters, self.command)
+        return told if self.pack.stored is None else {**told, "pack": self.pack.stored}
+
+
 def build_trace(
     corpus: Corpus,
     cases: Sequence[Case],
@@ -371,6 +405,76 @@ def build_trace(
 
     Source: rules S0.6, S1.1 to S1.4, S2.9, S3.6.
     """
+    plan, allowed = _planned(
+        corpus, cases, policy, cache, batch_size, command, rewriter, settings=settings, download=download
+    )
+    return _build(plan, cases, allowed, None if out is None else Path(out))
+
+
+def build_shards(
+    corpus: Corpus,
+    cases: Sequence[Case],
+    out: str | Path,
+    *,
+    shard: int = CASES_OF_SHARD,
+    policy: policies.PolicyData | None = None,
+    cache: EmbeddingCache | Literal["default"] | None = "default",
+    batch_size: int = 256,
+    command: str | None = None,
+    rewriter: Rewriter | None = None,
+    download: bool = False,
+    **settings: Any,  # noqa: ANN401 - fields of Settings
+) -> ShardedTrace[Trace]:
+    """Retrieve once for every case, as `build_trace` does, into a folder of shards, one of which is in memory.
+
+    Killed and started again, the work goes on at the shard, and the batch in it, where it stopped; the models are
+    loaded where a shard lacks. A folder of just these shards is opened instead of built.
+
+    Args:
+      out: folder of the shards; a trace that stands there is replaced once all of them are written.
+      shard: cases of a shard, the last one of fewer. All else as in `build_trace`.
+
+    Raises:
+      ValueError: as in `build_trace`, or shard below 1.
+
+    Source: rules S1.5, S2.9.
+    """
+    check_shard(shard)
+    plan, allowed = _planned(
+        corpus, cases, policy, cache, batch_size, command, rewriter, settings=settings, download=download
+    )
+    folder = make_folder(Path(out))
+    spans = [slice(start, start + shard) for start in range(0, len(cases), shard)]
+    with locked(folder / LOCK):
+        version, known = next_version(folder)
+        if known is None or not _is_of(known, plan, [cases[span] for span in spans]):
+            traces = (
+                _build(plan, cases[span], allowed[span], folder / shard_name(version, number), keep_vectors=False)
+                for number, span in enumerate(spans)
+            )
+            replace_shards(folder, known, write_shards(traces, folder, version, saved=True))
+    return Trace.open(folder)
+
+
+def _is_of(known: Manifest, plan: Building, parts: Sequence[Sequence[Case]]) -> bool:
+    """Whether a manifest names the shards that would be built of some cases."""
+    same = known.shared.get("pack in their meta") == plan.pack.stored
+    return same and [row.fingerprint for row in known.shards] == [plan.meta(part)["fingerprint"] for part in parts]
+
+
+def _planned(
+    corpus: Corpus,
+    cases: Sequence[Case],
+    policy: policies.PolicyData | None,
+    cache: EmbeddingCache | Literal["default"] | None,
+    batch_size: int,
+    command: str | None,
+    rewriter: Rewriter | None,
+    *,
+    settings: Mapping[str, Any],
+    download: bool,
+) -> tuple[Building, list[NDArray[np.int64] | None]]:
+    """What a trace is built with, checked, and the positions that each case may find."""
     wanted = check_settings(settings)
     _check(corpus, cases, batch_size)
     # A document that is not there stops the build before anything is encoded.
@@ -378,39 +482,70 @@ def build_trace(
     names = [f"case {case.id!r}" for case in cases]
     allowed = question_scopes(corpus.chunks, [case.selected_sources for case in cases], names)
     wanted = wanted.pinned(download=download)
-    meta = _meta(corpus, cases, wanted.parameters(rewriter), command)
     pack = GENERIC if policy is None else load_pack(policy.pack)
-    if pack.stored is not None:
-        meta["pack"] = pack.stored
-    place = None if out is None else Path(out)
-    reader = DocumentReader(tuple(corpus.chunks), pack)
-    known = _existing(place, meta)
-    if known is not None:
-        return _completed(known, reader, place)
-    store = default_cache() if cache == "default" else cache
-    parts = None if place is None else place.with_name(f"{place.name}.{meta['fingerprint']}.parts")
 
     @functools.cache
     def made_ready() -> Retriever:
         """Return models and indexes; loaded by the first batch that is not there yet, or not at all."""
+        store = default_cache() if cache == "default" else cache
         ready = retriever(corpus, wanted, store, rewriter=rewriter, pack=pack)
         warn_of_cut_chunks(ready)
         warn_of_pictures(ready, wanted)
-        _write_vectors(parts, ready.indexes.vectors)
+        return ready
+
+    plan = Building(
+        corpus=corpus,
+        corpus_hash=hash_corpus(corpus),
+        wanted=wanted,
+        ready=made_ready,
+        reader=DocumentReader(tuple(corpus.chunks), pack),
+        patterns=(policy or policies.PolicyData.from_mapping()).pattern_lists,
+        parameters=wanted.parameters(rewriter),
+        pack=pack,
+        command=command,
+        batch_size=batch_size,
+    )
+    return plan, allowed
+
+
+def _build(
+    plan: Building,
+    cases: Sequence[Case],
+    allowed: Sequence[NDArray[np.int64] | None],
+    place: Path | None,
+    *,
+    keep_vectors: bool = True,
+) -> Trace:
+    """Trace of some cases, read where it stands already, its finished batches beside it until then.
+
+    Args:
+      allowed: positions that each case may find. keep_vectors: whether the embeddings of all chunks are kept beside
+        the batches, so that no model is needed where all of those are there.
+    """
+    meta = plan.meta(cases)
+    known = _existing(place, meta)
+    if known is not None:
+        return _completed(known, plan.reader, place)
+    parts = None if place is None else place.with_name(f"{place.name}.{meta['fingerprint']}.parts")
+
+    @functools.cache
+    def made_ready() -> Retriever:
+        ready = plan.ready()
+        _write_vectors(parts if keep_vectors else None, ready.indexes.vectors)
         return ready
 
     def one_batch(rows: slice) -> Batch:
-        return _batch(made_ready(), wanted, [case.query for case in cases[rows]], allowed[rows])
+        return _batch(made_ready(), plan.wanted, [case.query for case in cases[rows]], allowed[rows])
 
     # One case after the other within a batch, so that its size changes no bit of what is measured.
-    starts = progress(range(0, len(cases), batch_size), "retrieve", "batch")
-    slices = (slice(start, min(start + batch_size, len(cases))) for start in starts)
+    starts = progress(range(0, len(cases), plan.batch_size), "retrieve", "batch")
+    slices = (slice(start, min(start + plan.batch_size, len(cases))) for start in starts)
     whole = _join_batches([_resume_batch(parts, rows, functools.partial(one_batch, rows)) for rows in slices])
     vectors = _read_vectors(parts)
     vectors = made_ready().indexes.vectors if vectors is None else vectors
-    patterns = (policy or policies.PolicyData.from_mapping()).pattern_lists
-    bare = _trace_of_hits(universe(corpus, wanted), vectors, cases, wanted, whole, patterns, meta)
-    trace = with_parsed_signals(bare, reader)
+    chunks = universe(plan.corpus, plan.wanted)
+    bare = _trace_of_hits(chunks, vectors, cases, plan.wanted, whole, plan.patterns, meta)
+    trace = with_parsed_signals(bare, plan.reader)
     # The parts go only after the trace stands whole in their place.
     if place is not None:
         trace.save(place)
@@ -468,13 +603,13 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
         if len(wrong) == n_expecting:
             msg = f"{told}; {remedy}."
             raise ValueError(msg)
-        warnings.warn(f"{told}: no hits can make them right; {remedy}.", stacklevel=3)
+        warnings.warn(f"{told}: no hits can make them right; {remedy}.", stacklevel=4)
     if partly:
         case, source = partly[0]
         warnings.warn(
             f"{len(partly)} of {len(cases)} cases name sources that the corpus has not among those of which one is "
             f"enough, the first {source[:80]!r} in case {case.id!r}: they count as not found.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -508,10 +643,12 @@ def _join_batches(batches: Sequence[Batch]) -> Batch:
     return Batch(hits, np.concatenate(queries), np.concatenate([batch.ms for batch in batches]))
 
 
-def _meta(corpus: Corpus, cases: Sequence[Case], parameters: Mapping[str, Any], command: str | None) -> dict[str, Any]:
+def _meta(
+    corpus: Corpus, corpus_hash: str, cases: Sequence[Case], parameters: Mapping[str, Any], command: str | None
+) -> dict[str, Any]:
     made_of = {
         "schema_version": SCHEMA_VERSION,
-        "corpus_hash": hash_corpus(corpus),
+        "corpus_hash": corpus_hash,
         "cases_hash": hash_cases(cases),
         "parameters": parameters,
     }

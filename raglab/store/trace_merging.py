@@ -6,8 +6,9 @@ each case is decided as in the trace that it came from.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.canonical import canonical_json, digest
-from raglab.store.files import Where, input_error, shown_value
+from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.store.loaders import hash_cases
 from raglab.values import Answers, Chunk, Hits, Latency, PatternHits, TraceData
 
@@ -29,19 +30,18 @@ def merge_traces(parts: Sequence[TraceData]) -> TraceData:
       InputError: parts that differ in more than their cases, or share one.
     """
     first = parts[0]
+    facts = shared_facts(first)
     for other in parts[1:]:
-        _check_alike(first, other)
+        check_alike(facts, shared_facts(other))
     cases = tuple(case for part in parts for case in part.cases)
     name, times = Counter(case.id for case in cases).most_common(1)[0] if cases else ("", 1)
     if times > 1:
-        _refuse(
-            "a case must stand in one of the traces", f"{shown_value(name)} {times} times", "leave it out by subset"
-        )
+        twice(name, times)
     chunks = _united_chunks(parts)
     place = {chunk.chunk_id: number for number, chunk in enumerate(chunks)}
     numbers = [np.array([place[chunk.chunk_id] for chunk in part.chunks] + [-1]) for part in parts]
     told = {**first.meta, "cases_hash": hash_cases(cases)}
-    told["fingerprint"] = digest(canonical_json([part.meta.get("fingerprint") for part in parts]), 16)
+    told["fingerprint"] = joined_fingerprint([part.meta.get("fingerprint") for part in parts])
     return replace(
         first,
         cases=cases,
@@ -61,31 +61,51 @@ def _refuse(rule: str, came: str, remedy: str = "build one trace of all cases") 
     raise input_error(Where("merge"), rule, remedy, came)
 
 
-def _check_alike(first: TraceData, other: TraceData) -> None:
-    """Stop where two traces differ in what one trace holds but once, or one holds what the other lacks."""
+class TraceError(InputError):
+    """A trace on disk is damaged, or was made of something else than what is asked for."""
 
-    def there(trace: TraceData) -> list[str]:
-        optional = {name: getattr(trace, name) for name in ("pattern_hits", "queries", "answers", "vectors")}
-        return [name for name, value in optional.items() if value is not None]
 
-    depths = [trace.hits.chunk.shape[2] for trace in (first, other)]
-    dims = [None if trace.vectors is None else trace.vectors.shape[1] for trace in (first, other)]
-    patterns = [None if trace.pattern_hits is None else trace.pattern_hits.patterns_hash for trace in (first, other)]
-    writers = [None if (said := trace.answers) is None else (said.generator, said.scorer) for trace in (first, other)]
-    pairs: dict[str, Sequence[Any]] = {
-        "arms": (first.arms, other.arms),
-        "depths": depths,
-        "parts": (there(first), there(other)),
-        "patterns": patterns,
-        "generator and scorer": writers,
-        "width of vectors": dims,
-        "signals": (first.signals, other.signals),
+def shared_facts(trace: TraceData) -> dict[str, Any]:
+    """What must be alike in traces whose cases are to be one, by what messages call it; JSON values alone."""
+    optional = {name: getattr(trace, name) for name in ("pattern_hits", "queries", "answers", "vectors")}
+    said = trace.answers
+    facts: dict[str, Any] = {
+        "arms": list(trace.arms),
+        "depths": trace.hits.chunk.shape[2],
+        "parts": [name for name, value in optional.items() if value is not None],
+        "patterns": None if trace.pattern_hits is None else trace.pattern_hits.patterns_hash,
+        "generator and scorer": None if said is None else [said.generator, said.scorer],
+        "width of vectors": None if trace.vectors is None else trace.vectors.shape[1],
+        "signals": list(trace.signals),
     }
-    for key in sorted((first.meta.keys() | other.meta.keys()) - OWN):
-        pairs[f"{key} in their meta"] = (first.meta.get(key), other.meta.get(key))
-    for what, (one, two) in pairs.items():
+    facts |= {f"{key} in their meta": trace.meta[key] for key in sorted(trace.meta.keys() - OWN)}
+    plain: dict[str, Any] = json.loads(canonical_json(facts, default=str))  # as a manifest holds it
+    return plain
+
+
+def check_alike(first: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+    """Stop where two traces differ in what one trace holds but once, or one holds what the other lacks.
+
+    Args:
+      first, other: what `shared_facts` says of each.
+
+    Raises:
+      InputError: names the first difference.
+    """
+    for what in (*first, *(what for what in other if what not in first)):
+        one, two = first.get(what), other.get(what)
         if one != two:
             _refuse(f"traces must have the same {what}", f"{shown_value(str(one))} and {shown_value(str(two))}")
+
+
+def joined_fingerprint(fingerprints: Sequence[str | None]) -> str:
+    """Fingerprint of the cases of several traces in their order; of one trace its own."""
+    return str(fingerprints[0]) if len(fingerprints) == 1 else digest(canonical_json(list(fingerprints)), 16)
+
+
+def twice(case_id: str, times: int) -> NoReturn:
+    """Stop at a case that would stand in a trace more than once."""
+    _refuse("a case must stand in one of the traces", f"{shown_value(case_id)} {times} times", "leave it out by subset")
 
 
 def _united_chunks(parts: Sequence[TraceData]) -> tuple[Chunk, ...]:

@@ -22,12 +22,13 @@ from raglab import values
 from raglab.canonical import canonical_json, digest
 from raglab.decision.recorded_answers import select_answers
 from raglab.signals import declaration, own_signal
-from raglab.store.files import InputError, Where, canonical_text, input_error, make_folder, replacing, shown_value
+from raglab.store.files import Where, canonical_text, input_error, make_folder, replacing, shown_value
 from raglab.store.loaders import case_record, hash_cases, parse_case
 from raglab.store.parquet import TEXT, OversizeError, check_decoded, check_parquet
+from raglab.store.sharded_traces import ShardedTrace, open_shards
 from raglab.store.signal_columns import array_hash, check_columns, frame_series, signal_column
 from raglab.store.trace_commands import rebuild_command
-from raglab.store.trace_merging import merge_traces
+from raglab.store.trace_merging import TraceError, merge_traces
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Answers, Case, Chunk, Hits, Latency, PatternHits, TraceData
 
 if TYPE_CHECKING:
@@ -462,10 +463,6 @@ def _latency_hash(latency: Latency, fingerprint: str) -> str:
     return hashlib.sha256(head.encode() + plain.tobytes()).hexdigest()
 
 
-class TraceError(InputError):
-    """A trace file is damaged, or was made of something else than what is asked for."""
-
-
 class Trace(values.TraceData):
     """A trace with its door to the disk, `save` and `load`, and its parts, `subset` and `split`.
 
@@ -503,6 +500,25 @@ class Trace(values.TraceData):
                 came = f"one made of other {what} ({there[:12]}, not {wanted[:12]})"
                 raise _trace_error(Path(path), rule, came, trace.meta)
         return cls(**{field.name: getattr(trace, field.name) for field in dataclasses.fields(trace)})
+
+    @classmethod
+    def open(cls, path: str | Path) -> ShardedTrace[Self]:
+        """Trace of a folder of shards, or of one file, loaded a shard at a time; see `raglab.save_shards`."""
+        return open_shards(Path(path), cls)
+
+    @staticmethod
+    def cases_of(path: str | Path) -> tuple[Case, ...]:
+        """Cases of a file, without its hits.
+
+        Raises:
+          TraceError: no whole file of a trace.
+        """
+        file, head = _opened(Path(path))
+        try:
+            texts = file.read(columns=["case"])["case"].to_pylist()
+            return tuple(parse_case(json.loads(text), labelled=False) for text in texts)
+        except _damage() as error:
+            raise _damaged(Path(path), head, error) from error
 
     def subset(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Self:
         """Trace of some cases only, in the order given; chunks and measurements stay as they are.
@@ -737,12 +753,28 @@ def save(trace: values.TraceData, path: Path) -> None:
 
 def load(path: Path) -> values.TraceData:
     """Read a trace and check that it is whole, unaltered and of this schema."""
+    file, head = _opened(path)
+    try:
+        trace = parse_trace(file, head, path)
+        check_columns(trace)
+        same = head == trace_head(trace, content_hash(trace))
+    except OversizeError:
+        raise
+    except _damage() as error:
+        raise _damaged(path, head, error) from error
+    if not same:
+        raise _trace_error(path, "a trace must be as it was written", "altered content", head["meta"])
+    latency = load_latency(path, str(head["meta"].get("fingerprint")), len(trace))
+    return dataclasses.replace(trace, latency=latency)
+
+
+def _opened(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
+    """Opened file of a trace of this schema, and what its metadata says."""
     if not path.is_file():
         raise _trace_error(path, "a trace must be a file", "a folder" if path.is_dir() else "none there", {})
     try:
         file, head = open_trace(path)
-        version = int(head["schema_version"])
-        meta = dict(head["meta"])
+        version, head["meta"] = int(head["schema_version"]), dict(head["meta"])
     except OversizeError:
         raise
     except _damage() as error:
@@ -751,22 +783,18 @@ def load(path: Path) -> values.TraceData:
     if version != SCHEMA_VERSION:
         made_by = "an older raglab" if version < SCHEMA_VERSION else "a newer raglab"
         rule = f"the schema must be version {SCHEMA_VERSION}"
-        raise _trace_error(path, rule, f"version {version} of {made_by}", meta)
-    try:
-        trace = parse_trace(file, head, path)
-        check_columns(trace)
-        same = head == trace_head(trace, content_hash(trace))
-    except OversizeError:
-        raise
-    except _damage() as error:
-        came = f"damaged content ({type(error).__name__})"
-        raise _trace_error(path, "a trace must be as it was written", came, meta) from error
-    if not same:
-        raise _trace_error(path, "a trace must be as it was written", "altered content", meta)
-    latency = load_latency(path, str(meta.get("fingerprint")), len(trace))
-    return dataclasses.replace(trace, latency=latency)
+        raise _trace_error(path, rule, f"version {version} of {made_by}", head["meta"])
+    return file, head
+
+
+def _damaged(path: Path, head: Mapping[str, Any], error: Exception) -> TraceError:
+    came = f"damaged content ({type(error).__name__})"
+    return _trace_error(path, "a trace must be as it was written", came, head["meta"])
 
 
 def _trace_error(path: Path, rule: str, came: str, meta: Mapping[str, Any]) -> TraceError:
     remedy = f"build it again with `{rebuild_command(path, meta.get('command'))}`"
     return TraceError(str(input_error(Where(str(path)), rule, remedy, came)))
+
+
+__all__ = ["Trace", "TraceError"]

@@ -1,0 +1,161 @@
+"""What replay of many cases takes, in shards and in one piece: wall time, peak resident memory, and the same bytes.
+
+Writes synthetic shards (`bench.synthetic_hits`), then measures each task in a process of its own, on one core. Prints a
+plain table: what `experiments/scale.md` reports.
+
+    python experiments/bench_large.py                    100,000 cases, in shards of 10,000 and in one piece
+    python experiments/bench_large.py --cases 1000000    a million, in shards alone
+    python experiments/bench_large.py --quick            the same path on 400 cases, in seconds
+"""
+
+# ruff: noqa: E402 - the number of threads is set before NumPy starts
+
+from __future__ import annotations
+
+import os
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ[name] = "1"
+
+import argparse
+import hashlib
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from bench import FULL, PATTERNS, random_policies, synthetic_cases, synthetic_chunks, synthetic_hits
+
+import raglab
+from raglab.policy import PolicyData
+from raglab.store.sharded_traces import save_shards
+from raglab.store.traces import Trace
+
+ONE = "l2.max_l2"  # threshold that every hit of a case can be met by: the one with most breakpoints
+WHOLE_UP_TO = 200_000  # cases that are measured in one piece too
+COARSE = 2_000  # steps of a threshold where a resolution is asked for
+
+
+class Size(NamedTuple):
+    """How much to measure: cases, cases of a shard, policies of the sweep."""
+
+    cases: int
+    shard: int
+    policies: int
+
+
+QUICK = Size(400, 100, 20)
+
+
+def synthetic_shards(size: Size, seed: int = 7) -> Iterator[Trace]:
+    """Traces of so many cases each, over the same chunks, with hits of their own."""
+    chunks = synthetic_chunks(FULL.chunks, np.random.default_rng(seed))
+    for number, start in enumerate(range(0, size.cases, size.shard)):
+        rng = np.random.default_rng([seed, number])
+        hits = synthetic_hits(FULL._replace(cases=min(size.shard, size.cases - start)), rng)
+        cases = tuple(
+            case._replace(
+                id=f"{number}-{case.id}",
+                selected_sources=tuple(one.rpartition("/")[2] for one in case.selected_sources),
+            )
+            for case in synthetic_cases(hits, chunks, rng)
+        )
+        yield Trace(cases, chunks, ("hybrid",), hits, meta={"fingerprint": f"synthetic-{seed}-{number}"})
+
+
+def table_hash(frame: pd.DataFrame) -> str:
+    """SHA-256 of the bytes of a table's columns."""
+    total = hashlib.sha256()
+    for column in frame:
+        values = frame[column].to_numpy()
+        total.update(values.tobytes() if values.dtype.kind in "fiu" else "\n".join(map(str, values)).encode())
+    return total.hexdigest()[:16]
+
+
+def measure(task: str, folder: Path, policies: int, kind: str, n: int) -> dict[str, Any]:
+    """Seconds, peak memory and hash of one task over a folder of shards; of `whole` in one piece.
+
+    Processor time, of everything from the start of the process, is what a busy machine leaves as it is.
+    """
+    begun = time.perf_counter()
+    trace: Any = Trace.open(folder)
+    if kind == "whole":
+        first, *rest = trace.shards()
+        trace = first.merge(*rest)
+        del first, rest
+    loaded = time.perf_counter()
+    policy = PolicyData.from_mapping({"patterns": PATTERNS})
+    tasks = {
+        "sweep": lambda: raglab.sweep(trace, random_policies(policies)),
+        "steps of one": lambda: raglab.steps(trace, policy, ONE),
+        "steps of all": lambda: raglab.steps(trace, policy),
+        "steps of all, coarse": lambda: raglab.steps(trace, policy, resolution=COARSE),
+    }
+    with nullcontext() if kind in {"whole", "shards"} else raglab.workers(kind, n=n):
+        frame = tasks[task]()
+    done = time.perf_counter()
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    times = {"load_s": loaded - begun, "task_s": done - loaded, "cpu_s": used.ru_utime + used.ru_stime}
+    return {**times, "peak_mb": peak, "rows": len(frame), "hash": table_hash(frame)}
+
+
+def measured(task: str, folder: Path, size: Size, kind: str, n: int) -> dict[str, Any]:
+    """What `measure` tells, from a process of its own."""
+    command = [sys.executable, __file__, "--measure", task, "--folder", str(folder), "--kind", kind, "--n", str(n)]
+    command += ["--policies", str(size.policies)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"failed": done.stderr.strip().splitlines()[-1:] or [f"code {done.returncode}"]}
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def main() -> None:
+    """Write the shards, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cases", type=int, default=100_000)
+    parser.add_argument("--shard", type=int, default=10_000)
+    parser.add_argument("--policies", type=int, default=1_000)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--kinds", nargs="*", help="such as threads:2 or joblib:2")
+    parser.add_argument("--tasks", nargs="*", help="of those that are measured; all")
+    parser.add_argument("--measure")
+    parser.add_argument("--kind", default="shards")
+    parser.add_argument("--n", type=int, default=1)
+    given = parser.parse_args()
+    if given.measure:
+        print(json.dumps(measure(given.measure, given.folder, given.policies, given.kind, given.n)))
+        return
+    size = QUICK if given.quick else Size(given.cases, given.shard, given.policies)
+    with tempfile.TemporaryDirectory() as made:
+        folder = given.folder or Path(made) / "shards"
+        if not (folder / "manifest.json").exists():
+            begun = time.perf_counter()
+            save_shards(synthetic_shards(size), folder, shard=size.shard)
+            print(f"wrote {size.cases:,} cases in {time.perf_counter() - begun:.1f} s", flush=True)
+        stored = sum(path.stat().st_size for path in folder.glob("*.parquet"))
+        print(f"{size.cases:,} cases, shards of {size.shard:,}, {stored / 2**20:,.0f} MB, {size.policies:,} policies")
+        kinds = given.kinds or ["shards:1", *(["whole:1"] if size.cases <= WHOLE_UP_TO else [])]
+        for task in given.tasks or ("sweep", "steps of one", "steps of all", "steps of all, coarse"):
+            for kind, _, n in (one.partition(":") for one in kinds):
+                told = measured(task, folder, size, kind, int(n or 1))
+                if "failed" in told:
+                    print(f"{task:22} {kind}:{n}  failed: {told['failed']}", flush=True)
+                    continue
+                figures = f"load {told['load_s']:6.1f} s  task {told['task_s']:6.1f} s  cpu {told['cpu_s']:6.1f} s"
+                figures += f"  peak {told['peak_mb']:6,.0f} MB"
+                print(f"{task:22} {kind}:{n or 1}  {figures}  {told['rows']:9,} rows  {told['hash']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

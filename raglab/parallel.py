@@ -1,0 +1,179 @@
+"""Workers of loops over shards (shore): threads, processes of joblib or a Dask cluster; no result hangs on them.
+
+A loop names a function of a module, its items and what all of them share; whoever runs it, the results come back in the
+order of the items. Items are references such as paths, results are counts: neither grows with what a shard holds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from raglab.progress import progress, silence
+
+Result = TypeVar("Result")
+KINDS = ("threads", "joblib")
+BLOCKS = 4  # of items a process is sent with what they share, so that this is not sent once an item
+AHEAD = 2  # items a thread that are under way or done before the first of them is taken
+
+
+class Client(Protocol):
+    """What is asked of a `dask.distributed.Client`."""
+
+    def map(self, function: Any, *items: Any, **options: Any) -> Any:  # noqa: ANN401 - Dask's
+        """Futures of calls."""
+
+    def scheduler_info(self) -> Any:  # noqa: ANN401 - Dask's
+        """Workers and their tasks."""
+
+
+class Workers(NamedTuple):
+    """Who runs loops over shards: kind, and how many, or a cluster that knows that itself."""
+
+    kind: str
+    n: int
+    client: Any = None
+
+    def __repr__(self) -> str:
+        return f"Workers({self.kind}, {self.n})" if self.client is None else f"Workers({self.client})"
+
+
+_current: ContextVar[Workers | None] = ContextVar("workers", default=None)
+
+
+def processors() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def workers(kind: str | Client = "threads", n: int | None = None) -> Iterator[Workers]:
+    """Workers of all loops over shards inside the block; without it they run one shard after the other.
+
+    The results are the same to the bit for any kind and number. Own gates are those that the workers' processes
+    registered; threads share those of this one. A shard whose worker was killed is done again.
+
+    Args:
+      kind: `threads`; `joblib`, processes on this machine; or a `dask.distributed.Client`, whose workers must reach the
+        files of the shards under the same paths (`pip install raglab[dask]`). n: how many, of a client its own.
+
+    Raises:
+      ValueError: another kind, or n below 1.
+
+    Example:
+      >>> with workers("threads", n=2) as running:
+      ...     running
+      Workers(threads, 2)
+    """
+    made = _checked(kind, n)
+    before = _current.set(made)
+    try:
+        yield made
+    finally:
+        _current.reset(before)
+
+
+def _checked(kind: Any, n: int | None) -> Workers:  # noqa: ANN401 - a name or a client
+    if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
+        msg = f"n must be a whole number of at least 1, got {n!r}; leave it out for one a processor."
+        raise ValueError(msg)
+    if isinstance(kind, str) and kind in KINDS:
+        return Workers(kind, processors() if n is None else n)
+    if hasattr(kind, "map") and hasattr(kind, "scheduler_info"):
+        if n is not None:
+            msg = f"n must be left out of a cluster, got {n}; state it where the cluster is made."
+            raise ValueError(msg)
+        return Workers("dask", len(kind.scheduler_info()["workers"]), kind)
+    msg = (
+        f"workers must be {', '.join(KINDS)} or a dask.distributed.Client, got {str(kind)[:80]!r}; see raglab.workers."
+    )
+    raise ValueError(msg)
+
+
+def run_each(function: Callable[..., Result], items: Iterable[Any], *shared: Any, what: str) -> Iterator[Result]:  # noqa: ANN401 - whatever the function takes
+    """Results of a function of each item and what all share, in the order of the items, by the workers of the block.
+
+    Args:
+      function: of a module, so that another process finds it; pure, so that it may be run again. what: is done, for the
+        bar of `progress`.
+
+    Example:
+      >>> list(run_each(divmod, [7, 9], 4, what="divide"))
+      [(1, 3), (2, 1)]
+    """
+    current = _current.get()
+    if current is None or (current.n == 1 and current.client is None):
+        return (function(item, *shared) for item in progress(items, what, "shard"))
+    listed = items if isinstance(items, Sequence) else list(items)
+    by_kind = {"threads": _by_threads, "joblib": _by_processes, "dask": _by_cluster}
+    results = by_kind[current.kind](current, function, listed, shared)
+    return progress(results, what, "shard", total=len(listed))
+
+
+def _by_threads(current: Workers, function: Any, items: Sequence[Any], shared: tuple[Any, ...]) -> Iterator[Any]:  # noqa: ANN401 - as in `run_each`
+    """Results by threads of this process, few of them waiting to be taken."""
+    waiting: list[Future[Any]] = []
+    with ThreadPoolExecutor(current.n) as pool:
+        try:
+            for item in items:
+                waiting.append(pool.submit(run_silently, function, item, *shared))
+                if len(waiting) >= AHEAD * current.n:
+                    yield waiting.pop(0).result()
+            while waiting:
+                yield waiting.pop(0).result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def run_silently(function: Callable[..., Result], item: Any, *shared: Any) -> Result:  # noqa: ANN401 - as in `run_each`
+    """Result of one item, without a bar: the loop over all of them has one."""
+    with silence():
+        return function(item, *shared)
+
+
+def run_block(function: Callable[..., Result], items: Sequence[Any], shared: tuple[Any, ...]) -> list[Result]:
+    """Results of some items, one after the other."""
+    return [run_silently(function, item, *shared) for item in items]
+
+
+def _by_processes(current: Workers, function: Any, items: Sequence[Any], shared: tuple[Any, ...]) -> Iterator[Any]:  # noqa: ANN401 - as in `run_each`
+    """Results by processes of joblib; a block whose worker was killed is done again, once."""
+    from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
+    from joblib.externals.loky.process_executor import TerminatedWorkerError  # type: ignore[import-untyped]
+
+    size = max(1, -(-len(items) // (BLOCKS * current.n)))
+    blocks = [items[start : start + size] for start in range(0, len(items), size)]
+    done, failed_at = 0, -1
+    while done < len(blocks):
+        calls = (delayed(run_block)(function, block, shared) for block in blocks[done:])
+        try:
+            for results in Parallel(n_jobs=current.n, return_as="generator")(calls):
+                done += 1
+                yield from results
+        except TerminatedWorkerError:
+            if done == failed_at:
+                raise
+            failed_at = done
+
+
+def _by_cluster(current: Workers, function: Any, items: Sequence[Any], shared: tuple[Any, ...]) -> Iterator[Any]:  # noqa: ANN401 - as in `run_each`
+    """Results by the workers of a cluster, which runs an item of a killed worker on another."""
+    # In a wrapper's argument of its own: what all items share stands once in the graph, and not once an item.
+    futures = current.client.map(run_on_cluster, list(items), pure=False, function=function, shared=shared)
+    try:
+        while futures:
+            yield futures[0].result()
+            futures.pop(0).release()
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def run_on_cluster(item: Any, function: Callable[..., Result], shared: tuple[Any, ...]) -> Result:  # noqa: ANN401 - as in `run_each`
+    """Result of one item on a worker of a cluster."""
+    return run_silently(function, item, *shared)

@@ -1,0 +1,668 @@
+"""Sharded traces (shore): a trace as a folder of Parquet files and a manifest, read one file at a time (S1.5).
+
+Each shard is a file as `Trace.save` writes it. The manifest comes last, so that a folder always holds a whole version:
+a write that was killed leaves the one before it. What is asked of a sharded trace is noted on references to its shards
+and done where one is loaded, so that a reference is small enough to be sent to another process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, NoReturn, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.canonical import canonical_json, digest
+from raglab.decision.recorded_answers import keep_used_chunks
+from raglab.html_display import Fold, display, short
+from raglab.progress import progress
+from raglab.signals import declaration, own_signal
+from raglab.store.files import Where, input_error, locked, make_folder, read_json, shown_value, write_text
+from raglab.store.signal_columns import signal_column
+from raglab.store.trace_merging import TraceError, check_alike, joined_fingerprint, shared_facts, twice
+from raglab.values import Case, counted
+
+MANIFEST = "manifest.json"
+MANIFEST_SCHEMA = 1
+MAX_MANIFEST_BYTES = 2**28
+LOCK = ".lock"
+NONE = "none"  # label or split of a case that has none
+CASES_OF_SHARD = 10_000
+Counts = dict[str, dict[str, int]]  # cases by split and label
+
+
+class StoredTrace(Protocol):
+    """What a shard is loaded as: `raglab.Trace`."""
+
+    cases: tuple[Case, ...]
+
+    @classmethod
+    def load(cls, path: str | Path) -> Any:  # noqa: ANN401 - a trace
+        """Trace of a file."""
+
+    @staticmethod
+    def cases_of(path: str | Path) -> tuple[Case, ...]:
+        """Cases of a file."""
+
+
+Stored = TypeVar("Stored", bound=Any)
+
+
+class KeptRows(NamedTuple):
+    """Cases of a shard by position, int [q]."""
+
+    rows: NDArray[np.int64]
+
+    def kept(self, cases: Sequence[Case]) -> list[int]:
+        """Positions of the cases that stay."""
+        del cases
+        kept: list[int] = self.rows.tolist()
+        return kept
+
+    def apply(self, trace: Any) -> Any:  # noqa: ANN401 - a trace
+        """Trace after the change."""
+        return trace.subset(self.rows)
+
+
+class KeptSplit(NamedTuple):
+    """Cases of a shard by split."""
+
+    name: str
+
+    def kept(self, cases: Sequence[Case]) -> list[int]:
+        """Positions of the cases that stay."""
+        return [row for row, case in enumerate(cases) if (case.split or NONE) == self.name]
+
+    def apply(self, trace: Any) -> Any:  # noqa: ANN401 - a trace
+        """Trace after the change."""
+        return trace.subset(self.kept(trace.cases))
+
+
+class AddedSignal(NamedTuple):
+    """A signal of the user over the cases of a shard: values [q], [q, A] or [q, A, D], and its declaration."""
+
+    name: str
+    values: NDArray[np.float64]
+    declared: Mapping[str, Any]
+
+    def kept(self, cases: Sequence[Case]) -> list[int]:
+        """Positions of the cases that stay."""
+        return list(range(len(cases)))
+
+    def apply(self, trace: Any) -> Any:  # noqa: ANN401 - a trace
+        """Trace after the change."""
+        return trace.with_signal(self.name, self.values, **self.declared)
+
+
+Change = KeptRows | KeptSplit | AddedSignal
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Shard:
+    """Reference to a shard: where it stands, the SHA-256 of its file, and what is changed once it is loaded.
+
+    size: cases that are left. counts: of those by split and label, None where nobody has counted them.
+    """
+
+    path: str
+    sha256: str
+    kind: Any
+    size: int
+    counts: Counts | None = None
+    changes: tuple[Change, ...] = ()
+
+    def load(self) -> Any:  # noqa: ANN401 - a trace
+        """Trace of the shard, with its changes.
+
+        Raises:
+          TraceError: the file is not there, or is not the one that the manifest names.
+        """
+        self._check()
+        trace = self.kind.load(self.path)
+        for change in self.changes:
+            trace = change.apply(trace)
+        if len(trace) != self.size:
+            self._refuse("hold as many cases as its manifest counts", f"{len(trace)} for {self.size}")
+        return trace
+
+    def cases(self) -> list[Case]:
+        """Cases of the shard, without its hits."""
+        self._check()
+        cases = list(self.kind.cases_of(self.path))
+        for change in self.changes:
+            cases = [cases[row] for row in change.kept(cases)]
+        return cases
+
+    def counted(self) -> Self:
+        """The same with its counts, which cost a reading of its cases where they are not known."""
+        return self if self.counts is not None else replace(self, counts=count_cases(self.cases()))
+
+    def _check(self) -> None:
+        """Stop where the file is not the one that is meant; what is no file, such as a pipe, is never opened."""
+        path = Path(self.path)
+        came = "none there"
+        with suppress(OSError):
+            if path.is_file():
+                came = "another file" if file_hash(path) != self.sha256 else ""
+        if came:
+            self._refuse("be the file that its manifest names", came)
+
+    def _refuse(self, what: str, came: str) -> NoReturn:
+        rule, remedy = f"a shard must {what}", "put that file back, or build the trace again"
+        raise TraceError(str(input_error(Where(self.path), rule, remedy, came)))
+
+
+def count_cases(cases: Iterable[Case]) -> Counts:
+    """Cases by split and label, both sorted."""
+    found = Counter((case.split or NONE, case.expect_status or NONE) for case in cases)
+    counts: Counts = {}
+    for (split, label), n in sorted(found.items()):
+        counts.setdefault(split, {})[label] = n
+    return counts
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file's bytes.
+
+    Raises:
+      OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class ShardRow(NamedTuple):
+    """Row of a manifest: a file, its cases, hash, fingerprint, and cases by split and label."""
+
+    file: str
+    cases: int
+    sha256: str
+    fingerprint: str | None
+    counts: Counts
+
+
+class Manifest(NamedTuple):
+    """What a folder holds: version from 1, content of the version before, what its shards share, a row a shard."""
+
+    version: int
+    before: str | None
+    shared: Mapping[str, Any]
+    shards: tuple[ShardRow, ...]
+
+    @property
+    def rows(self) -> dict[str, Any]:
+        """The manifest as JSON, with the hash of all."""
+        rows = {
+            "schema_version": MANIFEST_SCHEMA,
+            "version": self.version,
+            "before": self.before,
+            "cases": sum(row.cases for row in self.shards),
+            "fingerprint": joined_fingerprint([row.fingerprint for row in self.shards]),
+            "shared": dict(self.shared),
+            "shards": [row._asdict() for row in self.shards],
+        }
+        return rows | {"content": digest(canonical_json(rows))}
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Manifest of a folder.
+
+    Raises:
+      TraceError: none there, of another schema, or altered.
+    """
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise _manifest_error(path, "a folder of a trace must hold its manifest", "none there")
+    rows = read_json(path, MAX_MANIFEST_BYTES)
+    version = rows.get("schema_version") if isinstance(rows, dict) else None
+    if version != MANIFEST_SCHEMA:
+        came = f"{shown_value(version)}"
+        raise _manifest_error(path, f"the schema of a manifest must be version {MANIFEST_SCHEMA}", came)
+    try:
+        shards = tuple(ShardRow(**row) for row in rows["shards"])
+        manifest = Manifest(rows["version"], rows["before"], rows["shared"], shards)
+        same = bool(shards) and manifest.rows == rows and _is_plausible(manifest)
+        # A name of another folder would be read, and written over, as a shard of this one.
+        inside = all(row.file == Path(row.file).name and row.file.endswith(".parquet") for row in shards)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        came = f"a damaged one ({type(error).__name__})"
+        raise _manifest_error(path, "a manifest must be as it was written", came) from error
+    if not (same and inside):
+        raise _manifest_error(path, "a manifest must be as it was written", "altered content")
+    return manifest
+
+
+def _is_plausible(manifest: Manifest) -> bool:
+    """Whether numbers are numbers and counts add up: its hash keeps a manifest from accidents, not from people."""
+    whole = [manifest.version, manifest.shared["depths"], *(row.cases for row in manifest.shards)]
+    sums = [sum(n for labels in row.counts.values() for n in labels.values()) == row.cases for row in manifest.shards]
+    lists = [manifest.shared["arms"], manifest.shared["signals"]]
+    return all(type(one) is int and one > 0 for one in whole) and all(type(one) is list for one in lists) and all(sums)
+
+
+def _manifest_error(path: Path, rule: str, came: str) -> TraceError:
+    remedy = "put it back, or write the trace again with `raglab.save_shards`"
+    return TraceError(str(input_error(Where(str(path)), rule, remedy, came)))
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class ShardedTrace(Generic[Stored]):
+    """A trace in parts that are loaded one at a time: `raglab.sweep` and `raglab.steps` take it as they take a trace.
+
+    parts: references to its shards. shared: arms, depths, models and parameters, alike in all. place: folder or file;
+    None where cases or signals were changed since. version: of the folder. kind: what a shard is loaded as.
+    """
+
+    parts: tuple[Shard, ...]
+    shared: Mapping[str, Any]
+    fingerprint: str
+    kind: Any = field(repr=False)
+    place: Path | None = None
+    version: int = 1
+
+    def __len__(self) -> int:
+        """Count the cases, Q."""
+        return sum(part.size for part in self.parts)
+
+    def shards(self) -> Iterator[Stored]:
+        """Traces of the shards, one at a time; each is let go before the next is loaded.
+
+        Raises:
+          TraceError: a shard is not there, damaged or another one; names it.
+        """
+        for part in progress(self.parts, "load", "shard"):
+            yield part.load()
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Names of the retrieval strategies, [A]."""
+        return tuple(self.shared["arms"])
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals that it holds as columns."""
+        added = {one.name for one in self.parts[0].changes if isinstance(one, AddedSignal)}
+        return tuple(sorted(added.union(self.shared["signals"])))
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """Corpus, models and parameters, alike in all shards, and the fingerprint."""
+        of_all = {key.removesuffix(_META): value for key, value in self.shared.items() if key.endswith(_META)}
+        return of_all | {"fingerprint": self.fingerprint}
+
+    def counted(self) -> Counts:
+        """Cases by split and label; read from the shards' cases where a subset was taken."""
+        total: Counter[tuple[str, str]] = Counter()
+        for part in self.parts:
+            for split, labels in (part.counted().counts or {}).items():
+                total.update({(split, label): n for label, n in labels.items()})
+        return {split: {b: n for (a, b), n in sorted(total.items()) if a == split} for split, _ in sorted(total)}
+
+    def subset(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Self:
+        """Trace of some cases only, by position among those of all shards, in their order.
+
+        Raises:
+          ValueError: rows must be positions of cases, at least one, and go from shard to shard.
+        """
+        keep = np.asarray(rows)
+        bad = keep.dtype == np.bool_ or keep.ndim != 1 or not len(keep) or not np.all((keep >= 0) & (keep < len(self)))
+        if bad:
+            came = "a mask" if keep.dtype == np.bool_ else f"{keep.min()} to {keep.max()}" if keep.size else "none"
+            msg = f"rows must be positions from 0 to {len(self) - 1}, got {came}; np.flatnonzero(mask) gives positions."
+            raise ValueError(msg)
+        starts = np.cumsum([0, *(part.size for part in self.parts)])
+        number = np.searchsorted(starts, keep, side="right") - 1
+        if np.any(np.diff(number) < 0):
+            msg = "rows must go from shard to shard, got some of an earlier shard behind a later one; sort them."
+            raise ValueError(msg)
+        parts = []
+        for place in np.unique(number).tolist():
+            local = (keep[number == place] - starts[place]).astype(np.int64)
+            part = self.parts[place]
+            whole = len(local) == part.size and bool(np.all(local == np.arange(part.size)))
+            kept = replace(part, size=len(local), counts=None, changes=(*part.changes, KeptRows(local)))
+            parts.append(part if whole else kept)
+        told = hashlib.sha256(keep.astype(np.int64).tobytes()).hexdigest()
+        return self._changed(parts, ["subset", told])
+
+    def split(self, name: str) -> Self:
+        """Cases of one split: tune, certify or report; shards that hold none of them are never read.
+
+        Raises:
+          ValueError: no case is of that split.
+        """
+        parts: list[Shard] = []
+        there: set[str] = set()
+        for part in map(Shard.counted, self.parts):
+            counts = part.counts or {}
+            there |= counts.keys()
+            if set(counts) == {name}:
+                parts.append(part)
+            elif name in counts:
+                size, changes = sum(counts[name].values()), (*part.changes, KeptSplit(name))
+                parts.append(replace(part, size=size, counts={name: counts[name]}, changes=changes))
+        if not parts:
+            msg = f"split must be one of {', '.join(sorted(there))}, got {name!r}; set `split` in the cases."
+            raise ValueError(msg)
+        return self._changed(parts, ["split", name])
+
+    def with_signal(
+        self,
+        name: str,
+        values: Any,  # noqa: ANN401 - array or Series
+        *,
+        higher: str,
+        unit: str,
+        stage: str = "hits",
+        missing: str = "fires",
+        source: str = "",
+        version: str = "",
+    ) -> Self:
+        """Trace with a signal of your own, held whole and given to each shard when it is loaded.
+
+        Args:
+          values: [Q], [Q, A] or [Q, A, D] in the order of the shards' cases, or a Series by case id, for which the
+            cases of all shards are read once. All else as in `Trace.with_signal`.
+
+        Raises:
+          ValueError: a name or declaration that is none.
+          InputError: values that are not one finite number or NaN a case, or outside the unit's range.
+
+        Source: rule S2.15.
+        """
+        one = own_signal(name, higher=higher, unit=unit, stage=stage, missing=missing, source=source, version=version)
+        shape = (len(self), len(self.arms), int(self.shared["depths"]))
+        if hasattr(values, "index") and hasattr(values, "to_numpy"):
+            ids: Sequence[str] = [case.id for part in self.parts for case in part.cases()]
+        else:
+            ids = _Positions(len(self))
+        column = signal_column(one, values, shape, ids)
+        told = hashlib.sha256(np.where(np.isnan(column), np.nan, column).tobytes()).hexdigest()
+        declared = {"higher": higher, "unit": unit, "stage": stage, "missing": missing}
+        declared |= {"source": source, "version": version}
+        starts = np.cumsum([0, *(part.size for part in self.parts)]).tolist()
+        parts = [
+            replace(part, changes=(*part.changes, AddedSignal(name, column[start : start + part.size], declared)))
+            for part, start in zip(self.parts, starts[:-1], strict=True)
+        ]
+        return self._changed(parts, ["signal", name, declaration(one), told])
+
+    def merge(self, *others: ShardedTrace[Stored]) -> Self:
+        """Trace of the shards of this one, then of the others, which were built apart.
+
+        Raises:
+          InputError: traces of another corpus, other arms, models, patterns or signals, or a case twice.
+        """
+        of_all: list[ShardedTrace[Any]] = [self, *others]
+        for other in others:
+            check_alike(_stated(self), _stated(other))
+        _ids_of(of_all)
+        parts = [part for one in of_all for part in one.parts]
+        told = joined_fingerprint([one.fingerprint for one in of_all])
+        return replace(self, parts=tuple(parts), fingerprint=told, place=None)
+
+    def save(self, folder: str | Path) -> ShardedTrace[Stored]:
+        """Write all shards into a folder, one at a time; see `raglab.save_shards`."""
+        return save_shards([self], folder, shard=None)
+
+    def append(self, *traces: Any, shard: int | None = CASES_OF_SHARD) -> ShardedTrace[Stored]:  # noqa: ANN401 - traces
+        """Next version of the folder: its shards, which stay as they are, then those of new cases.
+
+        Args:
+          traces: of the new cases, each in memory or sharded. shard: cases of a shard; None takes those given whole.
+
+        Raises:
+          InputError: this is no folder as it stands, a trace differs in more than its cases, or a case stands twice.
+        """
+        check_shard(shard)
+        if self.place is None or not self.place.is_dir():
+            came = "a part of one, or a file"
+            rule, remedy = "cases must be appended to a folder of shards as it stands", "write it by `save` first"
+            raise input_error(Where("append"), rule, remedy, came)
+        with locked(self.place / LOCK):
+            known = read_manifest(self.place)
+            ids, version = _ids_of([open_shards(self.place, self.kind)]), known.version + 1
+            written = write_shards(_cut(traces, shard), self.place, version, ids=ids, shared=known.shared)
+            rows = (*known.shards, *written.rows)
+            write_manifest(self.place, Manifest(version, known.rows["content"], known.shared, rows))
+        return open_shards(self.place, self.kind)
+
+    def _changed(self, parts: Sequence[Shard], what: Sequence[Any]) -> Self:
+        """Trace of other parts, with a fingerprint of its own."""
+        told = digest(canonical_json([self.fingerprint, *what]), 16)
+        return replace(self, parts=tuple(parts), fingerprint=told, place=None)
+
+    def __repr__(self) -> str:
+        own = f", signals {short(', '.join(self.signals))}" if self.signals else ""
+        n = len(self.parts)
+        sizes = f"{len(self):,} cases in {n:,} shard{'' if n == 1 else 's'}, by {short(', '.join(self.arms))}"
+        return f"{type(self).__name__}({short(self.fingerprint, 20)}: {sizes}{own})"
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: what it is made of, and its shards; nothing is loaded for it."""
+        known = all(part.counts is not None for part in self.parts)
+        counts = self.counted() if known else {}
+        labels = sum((Counter(by_label) for by_label in counts.values()), Counter[str]())
+        splits = {split: sum(by_label.values()) for split, by_label in counts.items()}
+        facts = [
+            ("fingerprint", self.fingerprint),
+            ("folder or file", "parts of one" if self.place is None else str(self.place)),
+            ("version", str(self.version)),
+            ("corpus", str(self.meta.get("corpus", "not stated"))),
+            ("cases", f"{len(self):,} in {len(self.parts):,} shards"),
+            ("labels", counted(labels) if known else "not counted"),
+            ("splits", counted(splits) if known else "not counted"),
+            ("arms", ", ".join(self.arms)),
+            ("own signals", ", ".join(self.signals) or "none"),
+        ]
+        rows = ((Path(part.path).name, f"{part.size:,}", part.sha256[:12]) for part in self.parts)
+        meta = [(name, str(value)) for name, value in self.meta.items() if name != "fingerprint"]
+        folds = (Fold("shards", rows, len(self.parts), ("file", "cases", "hash")), Fold("made with", meta))
+        return display(type(self).__name__, facts, folds)
+
+
+_META = " in their meta"
+
+
+class _Positions(Sequence[str]):
+    """Positions of cases, for messages about values whose cases nobody has read."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, place: Any) -> Any:  # noqa: ANN401 - one position
+        return f"position {place}"
+
+
+def _stated(trace: ShardedTrace[Any]) -> dict[str, Any]:
+    """What must be alike in traces that are merged: their shared facts, with the signals that were added."""
+    added = {one.name: dict(one.declared) for one in trace.parts[0].changes if isinstance(one, AddedSignal)}
+    return {**trace.shared, "signals": list(trace.signals), "added signals": added}
+
+
+def _ids_of(traces: Iterable[ShardedTrace[Any]]) -> set[str]:
+    """Ids of all cases, each once.
+
+    Raises:
+      InputError: a case stands twice.
+    """
+    ids: set[str] = set()
+    for trace in traces:
+        for part in trace.parts:
+            _add_ids(ids, (case.id for case in part.cases()))
+    return ids
+
+
+def _add_ids(ids: set[str], more: Iterable[str]) -> None:
+    for case_id in more:
+        if case_id in ids:
+            twice(case_id, 2)
+        ids.add(case_id)
+
+
+def open_shards(path: Path, kind: Any) -> ShardedTrace[Any]:  # noqa: ANN401 - a class of traces
+    """Sharded trace of a folder, or of one file; see `Trace.open`."""
+    if path.is_dir():
+        manifest = read_manifest(path)
+        parts = tuple(Shard(str(path / row.file), row.sha256, kind, row.cases, row.counts) for row in manifest.shards)
+        _check_there(parts)
+        rows = manifest.rows
+        return ShardedTrace(parts, manifest.shared, rows["fingerprint"], kind, path, manifest.version)
+    trace = kind.load(path)  # to know what it shares with others; let go at once
+    part = Shard(str(path), file_hash(path), kind, len(trace), count_cases(trace.cases))
+    return ShardedTrace((part,), shared_facts(trace), str(trace.meta.get("fingerprint")), kind, path)
+
+
+def _check_there(parts: Sequence[Shard]) -> None:
+    """Stop at a shard that is not there before hours are spent on those before it; their content is checked on load."""
+    lacking = next((part for part in parts if not Path(part.path).is_file()), None)
+    if lacking is not None:
+        lacking._check()  # noqa: SLF001 - of this module
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest of shards that stand in a folder, whole or not at all; what was there goes over to it."""
+    text = json.dumps(manifest.rows, sort_keys=True, ensure_ascii=False, indent=1)
+    write_text(f"{text}\n", folder / MANIFEST)
+
+
+def shard_name(version: int, number: int) -> str:
+    """Name of a shard's file; a version writes over no file of another."""
+    return f"v{version}-{number:05d}.parquet"
+
+
+def shard_row(trace: Any, path: Path) -> ShardRow:  # noqa: ANN401 - a trace
+    """Row of a manifest of a trace that was saved."""
+    return ShardRow(path.name, len(trace), file_hash(path), trace.meta.get("fingerprint"), count_cases(trace.cases))
+
+
+def next_version(folder: Path) -> tuple[int, Manifest | None]:
+    """Version that a write into a folder makes, and the manifest that stands there; None where none does."""
+    known = read_manifest(folder) if (folder / MANIFEST).is_file() else None
+    return (1 if known is None else known.version + 1), known
+
+
+def save_shards(traces: Iterable[Any], folder: str | Path, *, shard: int | None = CASES_OF_SHARD) -> ShardedTrace[Any]:
+    """Write traces as one trace of shards: a folder of Parquet files and a manifest, which comes last.
+
+    One shard is in memory at a time; a write that was killed leaves what stood there. The same traces, cut alike, give
+    the same bytes. Traces that were built apart are merged so.
+
+    Args:
+      traces: each in memory or sharded; of one corpus, with the same arms, models, patterns and signals.
+      folder: where a trace of shards stands, the next version takes its place.
+      shard: most cases of a shard; a larger trace is cut, each shard with the chunks that it hits. None cuts none.
+
+    Raises:
+      ValueError: shard below 1.
+      InputError: no trace, traces that differ in more than their cases, a case twice, or a folder that is closed.
+
+    Source: rule S1.5.
+
+    Example: `raglab.save_shards([trace], "out/shards", shard=10_000)`
+    """
+    check_shard(shard)
+    place = make_folder(Path(folder))
+    with locked(place / LOCK):
+        version, known = next_version(place)
+        written = write_shards(_cut(traces, shard), place, version)
+        replace_shards(place, known, written)
+    return open_shards(place, written.kind)
+
+
+class Written(NamedTuple):
+    """Shards that a write has made: their rows, what they share, and what they are loaded as."""
+
+    rows: tuple[ShardRow, ...]
+    shared: Mapping[str, Any]
+    kind: Any
+
+
+def write_shards(
+    traces: Iterable[Any],
+    folder: Path,
+    version: int,
+    *,
+    ids: set[str] | None = None,
+    shared: Mapping[str, Any] | None = None,
+    saved: bool = False,
+) -> Written:
+    """Write traces as shards of a version, a file each, without a manifest.
+
+    Args:
+      ids: of cases that stand there already. shared: what those share. saved: whether each trace stands under the name
+        of its shard when it comes.
+
+    Raises:
+      InputError: no trace, one that differs in more than its cases, or a case twice.
+    """
+    rows: list[ShardRow] = []
+    known: set[str] = set() if ids is None else ids
+    kind: Any = None
+    for trace in progress(traces, "save", "shard"):
+        facts = shared_facts(trace)
+        shared = facts if shared is None else shared
+        check_alike(shared, facts)
+        _add_ids(known, (case.id for case in trace.cases))
+        path = folder / shard_name(version, len(rows))
+        if not saved:
+            trace.save(path)
+        rows.append(shard_row(trace, path))
+        kind = type(trace)
+    if shared is None or not rows:
+        rule, remedy = "a trace of shards must have at least one case", "give at least one trace"
+        raise input_error(Where(str(folder)), rule, remedy, "no trace")
+    return Written(tuple(rows), shared, kind)
+
+
+def replace_shards(folder: Path, known: Manifest | None, written: Written) -> None:
+    """Write the manifest of shards that take the place of a version, then take away the files of that one."""
+    before = None if known is None else known.rows["content"]
+    version = 1 if known is None else known.version + 1
+    write_manifest(folder, Manifest(version, before, written.shared, written.rows))
+    remove_shards(folder, () if known is None else known.shards)
+
+
+def check_shard(shard: int | None) -> None:
+    """Refuse a number of cases of a shard that is none.
+
+    Raises:
+      ValueError: it is below 1.
+    """
+    if shard is not None and shard < 1:
+        msg = f"shard must be at least 1, got {shard}; 10000 cases of 50 hits take 0.4 GB while they are replayed."
+        raise ValueError(msg)
+
+
+def _cut(traces: Iterable[Any], shard: int | None) -> Iterator[Any]:
+    """Traces in parts of at most so many cases."""
+    return (piece for trace in traces for piece in _pieces(trace, shard))
+
+
+def _pieces(trace: Any, shard: int | None) -> Iterator[Any]:  # noqa: ANN401 - a trace, in memory or sharded
+    """Parts of a trace of at most so many cases, each with the chunks that it hits."""
+    if isinstance(trace, ShardedTrace):
+        for part in trace.parts:
+            yield from _pieces(part.load(), shard)
+    elif shard is None or len(trace) <= shard:
+        yield trace
+    else:
+        for start in range(0, len(trace), shard):
+            yield keep_used_chunks(trace.subset(np.arange(start, min(start + shard, len(trace)))))
+
+
+def remove_shards(folder: Path, rows: Iterable[ShardRow]) -> None:
+    """Take away files of a version that another has taken the place of."""
+    for row in rows:
+        for name in (row.file, f"{row.file}.latency"):
+            (folder / name).unlink(missing_ok=True)

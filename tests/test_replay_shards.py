@@ -1,0 +1,186 @@
+"""Replay over the shards of a trace: counts and steps are those of the trace in one piece, to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decided import random_costs, random_model, with_columns
+from generators import Drawn, Weighed
+from raglab.breakpoints import SWEPT
+from raglab.decision.recorded_answers import keep_used_chunks
+from raglab.gates import Threshold
+from raglab.live.response import record_answers
+from raglab.policy import PolicyData
+from raglab.replay import Moves, decide, flips, steps, sum_moves, sweep, tally
+from raglab.store.traces import Trace
+from raglab.values import TraceData
+from test_store_traces import stored
+from worlds import random_policies, random_trace, with_signals
+
+REPLAYED = settings(deadline=None, derandomize=True, max_examples=12)
+
+
+PATHS = ("l2.max_l2", "density.min_keep", "gap.min_gap", "resolver.min_group_gap", "signals.gap.max", "l2.soft_max_l2")
+
+
+class Parts(NamedTuple):
+    """Traces that stand for the shards of one."""
+
+    traces: tuple[TraceData, ...]
+
+    def shards(self) -> Iterator[TraceData]:
+        """Each of them, fresh, so that nothing that was measured before is used."""
+        for one in self.traces:
+            yield keep_used_chunks(one)
+
+
+def cut(trace: Trace, cuts: list[int]) -> Parts:
+    """Trace in parts at some positions."""
+    edges = [0, *sorted(set(cuts)), len(trace)]
+    spans = pairwise(edges)
+    return Parts(tuple(trace.subset(list(range(*span))) for span in spans if span[0] < span[1]))
+
+
+def same(one: pd.DataFrame, two: pd.DataFrame) -> None:
+    """Check that two tables are the same to the bit."""
+    assert list(one.columns) == list(two.columns)
+    assert len(one) == len(two)
+    for name in one:
+        assert one[name].to_numpy().tobytes() == two[name].to_numpy().tobytes() or list(one[name]) == list(two[name])
+    assert one.attrs == two.attrs
+
+
+def test_a_trace_in_three_parts_counts_as_whole() -> None:
+    """By head: eight cases in parts of 1, 4 and 3; a row a policy, each with all eight."""
+    trace, policies = stored(random_trace(3, n_cases=8)), random_policies(3, 5)
+    parts = cut(trace, [1, 5])
+    assert [len(part) for part in parts.shards()] == [1, 4, 3]
+    assert tally(parts, policies).cells.sum(axis=1).tolist() == [8] * 5
+    same(sweep(parts, policies), sweep(trace, policies))
+    same(steps(parts, policies[0]), steps(trace, policies[0]))
+
+
+@REPLAYED
+@given(
+    seed=st.integers(0, 10_000),
+    cuts=st.lists(st.integers(0, 12), max_size=12),
+    engine=st.sampled_from(["numpy", "auto"]),
+)
+def test_a_sweep_of_the_parts_is_that_of_the_whole(seed: int, cuts: list[int], engine: str) -> None:
+    """Policies of several structures, two depths, gates on signals; parts of one case among them."""
+    trace = stored(random_trace(seed, n_cases=12, depths=1 + seed % 2, arms=2))
+    policies = [*random_policies(seed, 3), *random_policies(seed + 1, 3), *with_signals(random_policies(seed, 3), seed)]
+    for arm in (None, "iterative"):
+        same(sweep(cut(trace, cuts), policies, arm, engine=engine), sweep(trace, policies, arm, engine=engine))
+
+
+@REPLAYED
+@given(seed=st.integers(0, 10_000), cuts=st.lists(st.integers(0, 12), max_size=12))
+def test_steps_of_the_parts_are_those_of_the_whole(seed: int, cuts: list[int]) -> None:
+    """Of every threshold at once and of each alone, on coarse grids where ties are the rule."""
+    trace = stored(random_trace(seed, n_cases=12, depths=1 + seed % 2))
+    policy = with_signals(random_policies(seed, 1), seed)[0]
+    parts = cut(trace, cuts)
+    whole = steps(trace, policy)
+    same(steps(parts, policy), whole)
+    for path in (PATHS[seed % len(PATHS)], *whole["path"][:1]):
+        same(steps(parts, policy, path), steps(trace, policy, path))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_steps_of_costs_are_those_of_the_whole(seed: int) -> None:
+    """A decision by expected cost, whose probabilities are measured shard by shard, and every cost as a threshold."""
+    rng = np.random.default_rng(seed)
+    chosen = random_costs(rng, random_model(rng, random_policies(seed, 1)[0]))
+    trace = stored(random_trace(seed, n_cases=9))
+    trace = type(trace)(**{name: getattr(with_columns(trace, seed), name) for name in trace.__dataclass_fields__})
+    parts = cut(trace, [1, 2, 6])
+    same(sweep(parts, [chosen]), sweep(trace, [chosen]))
+    same(steps(parts, chosen), steps(trace, chosen))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_recorded_answers_and_own_signals_go_with_the_parts(seed: int) -> None:
+    """Gates on answers and on a signal of the user count alike in parts of one case."""
+    base = random_policies(seed, 1, support__enabled=True, generation__enabled=True)[0]
+    made = record_answers(stored(random_trace(seed, n_cases=6, depths=1 + seed % 2)), base, Drawn(), Weighed())
+    values = np.random.default_rng(seed).choice([0.0, 0.25, 0.5], 6)
+    trace = made.with_signal("judge", values, higher="surer", unit="probability")
+    parts = cut(trace, list(range(6)))
+    policies = [base, PolicyData.from_mapping({"signals": {"judge": {"min": 0.25}}})]
+    same(sweep(parts, policies), sweep(trace, policies))
+    for policy in policies:
+        same(steps(parts, policy), steps(trace, policy))
+
+
+class TestResolution:
+    """Steps of at most so many rows."""
+
+    @staticmethod
+    def value_at(frame: pd.DataFrame, at: float, side: str) -> Any:
+        """Rows' counts at a value of the threshold."""
+        low, high = frame["low"], frame["high"]
+        outermost = (at == low.min()) | (at == high.max())
+        inside = (low <= at) & ((at < high) | (high == high.max())) if side == "ceiling" else (
+            ((low < at) | (low == low.min())) & (at <= high))  # fmt: skip
+        assert outermost or inside.sum() == 1
+        return frame[inside].iloc[0]["pass_rate_k"]
+
+    @pytest.mark.parametrize("path", ["l2.max_l2", "similarity.min_similarity", "density.min_keep"])
+    @pytest.mark.parametrize("resolution", [2, 3, 5, 100])
+    def test_the_closed_end_of_a_step_is_exact(self, path: str, resolution: int) -> None:
+        """At most as many rows; the counts at the closed end of each are those of the exact steps there."""
+        rng = np.random.default_rng(1)
+        trace = stored(random_trace(5, n_cases=40))
+        hits = trace.hits._replace(
+            cosine=rng.random(trace.hits.cosine.shape), l2=np.sort(rng.random(trace.hits.l2.shape))
+        )
+        trace = type(trace)(trace.cases, trace.chunks, trace.arms, hits, trace.pattern_hits, trace.meta)
+        policy = random_policies(5, 1, similarity__enabled=True, density__enabled=True)[0]
+        side = SWEPT[path].side
+        exact, coarse = steps(trace, policy, path), steps(trace, policy, path, resolution=resolution)
+        assert len(coarse) <= resolution
+        assert (coarse["low"].iloc[0], coarse["high"].iloc[-1]) == (exact["low"].iloc[0], exact["high"].iloc[-1])
+        assert np.array_equal(coarse["low"][1:], coarse["high"][:-1])
+        for row in coarse.itertuples():
+            at = float(row.low if side == "ceiling" else row.high)
+            assert self.value_at(exact, at, side) == row.pass_rate_k
+        same(steps(cut(trace, [3, 4]), policy, path, resolution=resolution), coarse)
+
+    def test_one_step_is_no_resolution(self) -> None:
+        """The outermost two are the least."""
+        with pytest.raises(ValueError, match="resolution must be at least 2, got 1"):
+            steps(random_trace(0), random_policies(0, 1)[0], resolution=1)
+
+
+def test_a_zero_has_no_sign() -> None:
+    """Whichever part comes first, a breakpoint at -0.0 and at 0.0 is one at 0.0."""
+    first, cell = np.eye(1, 18, dtype=np.int64)[0], np.zeros(1, dtype=np.int8)
+    parts = [Moves(first, np.array([zero]), cell, cell + 1) for zero in (0.0, -0.0)]
+    swept: Threshold = SWEPT["similarity.min_similarity"]
+    one, two = (sum_moves(order, swept) for order in (parts, parts[::-1]))
+    assert one.low.tobytes() == two.low.tobytes()
+    assert one.low.tolist() == [-1.0, 0.0]
+
+
+def test_what_cannot_be_counted_by_shard_says_so() -> None:
+    """Decisions and flips are those of each shard; an unknown path or engine is refused as of a trace in memory."""
+    trace, policy = stored(random_trace(0)), random_policies(0, 1)[0]
+    parts: Any = cut(trace, [1])
+    for call in (lambda: decide(parts, policy), lambda: flips(parts, policy, "q0")):
+        with pytest.raises(
+            ValueError, match=r"decide must be given a trace in memory, got Parts; take the trace.shards"
+        ):
+            call()
+    with pytest.raises(ValueError, match="path must be one of"):
+        steps(parts, policy, "l2.max")
+    with pytest.raises(ValueError, match="engine must be auto, numpy or numba"):
+        sweep(parts, [policy], engine="fast")

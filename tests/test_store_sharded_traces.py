@@ -1,0 +1,348 @@
+"""Traces of shards: folder and manifest, parts that are loaded one at a time, damage that is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import raglab
+from raglab.decision.recorded_answers import keep_used_chunks
+from raglab.store.files import InputError
+from raglab.store.loaders import hash_cases
+from raglab.store.sharded_traces import MANIFEST, ShardedTrace, read_manifest, save_shards
+from raglab.store.trace_merging import TraceError
+from raglab.store.traces import Trace
+from test_store_traces import assert_equal, full_trace, stored
+from worlds import random_trace
+
+SPLITS = ("tune", "certify", "report")
+
+
+def world(n_cases: int = 7, seed: int = 0) -> Trace:
+    """Trace of some cases in turn of each split."""
+    plain = random_trace(seed, n_cases=n_cases, arms=2, depths=2)
+    cases = tuple(case._replace(split=SPLITS[row % 3]) for row, case in enumerate(plain.cases))
+    return stored(dataclasses.replace(plain, cases=cases))
+
+
+def named(trace: Trace, prefix: str) -> Trace:
+    """The same under other case ids, as a trace that was built of other cases."""
+    cases = tuple(case._replace(id=f"{prefix}{case.id}") for case in trace.cases)
+    return dataclasses.replace(trace, cases=cases, meta={**trace.meta, "cases_hash": hash_cases(cases)})
+
+
+def ids(trace: ShardedTrace[Any]) -> list[str]:
+    """Ids of the cases as the shards hold them."""
+    return [case.id for shard in trace.shards() for case in shard.cases]
+
+
+def written(folder: Path) -> dict[str, bytes]:
+    """Content of the files of a folder, without its lock."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")}
+
+
+class TestByHead:
+    """Seven cases in shards of three."""
+
+    def test_a_folder_holds_its_cases_in_order(self, tmp_path: Path) -> None:
+        """Three files of 3, 3 and 1 cases, all cases in their order, counted by split and label."""
+        trace = world()
+        made = save_shards([trace], tmp_path / "t", shard=3)
+        assert sorted(written(tmp_path / "t")) == [MANIFEST, *(f"v1-0000{n}.parquet" for n in range(3))]
+        assert (len(made), [len(shard) for shard in made.shards()]) == (7, [3, 3, 1])
+        assert ids(made) == [case.id for case in trace.cases]
+        assert {split: sum(rows.values()) for split, rows in made.counted().items()} == {
+            "tune": 3, "certify": 2, "report": 2,
+        }  # fmt: skip
+        assert (made.version, made.arms, made.meta["corpus_hash"]) == (1, trace.arms, trace.meta["corpus_hash"])
+
+    def test_the_manifest_says_what_is_there(self, tmp_path: Path) -> None:
+        """Version, cases, what all shards share, and of each file its name, cases, hash and counts."""
+        save_shards([world()], tmp_path, shard=3)
+        rows = json.loads((tmp_path / MANIFEST).read_text())
+        assert (rows["schema_version"], rows["version"], rows["before"], rows["cases"]) == (1, 1, None, 7)
+        assert [row["cases"] for row in rows["shards"]] == [3, 3, 1]
+        assert rows["shared"]["arms"] == ["hybrid", "iterative"]
+        assert all(len(row["sha256"]) == 64 and sum(sum(n.values()) for n in row["counts"].values()) == row["cases"]
+                   for row in rows["shards"])  # fmt: skip
+
+    def test_a_shard_holds_the_chunks_that_it_hits(self, tmp_path: Path) -> None:
+        """Those alone, in corpus order, and each case its own hits."""
+        trace = world()
+        for number, shard in enumerate(save_shards([trace], tmp_path, shard=1).shards()):
+            assert_equal(keep_used_chunks(trace.subset([number])), shard)
+
+    def test_one_file_is_a_trace_of_one_shard(self, tmp_path: Path) -> None:
+        """A file of today opens as a trace of one shard, with its own fingerprint."""
+        trace = world()
+        trace.save(tmp_path / "t.parquet")
+        opened = Trace.open(tmp_path / "t.parquet")
+        assert (len(opened), len(opened.parts), opened.fingerprint) == (7, 1, trace.fingerprint)
+        assert_equal(trace, next(opened.shards()))
+
+    def test_it_shows_itself(self, tmp_path: Path) -> None:
+        """A line in a shell; in a notebook its facts and shards, without loading one."""
+        made = save_shards([world()], tmp_path, shard=3)
+        for path in tmp_path.glob("*.parquet"):
+            path.unlink()
+        assert "7 cases in 3 shards, by 'hybrid, iterative'" in repr(made)
+        page = made._repr_html_()
+        assert "v1-00002.parquet" in page
+        assert len(page) < 20_000
+
+    def test_the_names_of_the_package(self, tmp_path: Path) -> None:
+        """`raglab.save_shards` and `raglab.Trace.open`."""
+        raglab.save_shards([world()], tmp_path, shard=4)
+        assert len(raglab.Trace.open(tmp_path)) == 7
+
+
+class TestLaws:
+    """What holds of any cut."""
+
+    @settings(deadline=None, derandomize=True, max_examples=15)
+    @given(seed=st.integers(0, 50), size=st.integers(1, 8), data=st.data())
+    def test_parts_of_the_whole_are_the_whole_of_parts(
+        self, tmp_path_factory: pytest.TempPathFactory, seed: int, size: int, data: st.DataObject
+    ) -> None:
+        """`subset`, `split` and `with_signal` of the shards are those of the trace in memory, case by case."""
+        trace = world(seed=seed)
+        made = save_shards([trace], tmp_path_factory.mktemp("t"), shard=size)
+        rows = sorted(data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=9)))
+        values = np.random.default_rng(seed).random(7)
+        asked: dict[str, Any] = {"higher": "surer", "unit": "probability"}
+        here = trace.with_signal("judge", values, **asked).subset(rows)
+        there = made.with_signal("judge", values, **asked).subset(rows)
+        assert (len(there), ids(there)) == (len(rows), [case.id for case in here.cases])
+        parts = list(there.shards())
+        assert np.array_equal(np.concatenate([part.columns["judge"] for part in parts]), here.columns["judge"])
+        assert np.array_equal(np.concatenate([part.hits.l2 for part in parts]), here.hits.l2, equal_nan=True)
+        name = data.draw(st.sampled_from(sorted({str(case.split) for case in here.cases})))
+        assert ids(there.split(name)) == [case.id for case in here.split(name).cases]
+        assert len(there.split(name)) == len(here.split(name))
+
+    def test_the_same_input_gives_the_same_bytes(self, tmp_path: Path) -> None:
+        """Written twice, or read and written again, every file is the same."""
+        first = save_shards([full_trace()], tmp_path / "a", shard=1)
+        save_shards([full_trace()], tmp_path / "b", shard=1)
+        again = first.save(tmp_path / "c")
+        assert written(tmp_path / "a") == written(tmp_path / "b") == written(tmp_path / "c")
+        assert again.fingerprint == first.fingerprint
+
+    def test_a_changed_trace_has_another_fingerprint(self, tmp_path: Path) -> None:
+        """Of a subset, a split and a signal, each its own; the same again for the same change."""
+        made = save_shards([world()], tmp_path, shard=3)
+        asked: dict[str, Any] = {"higher": "surer", "unit": "probability"}
+
+        def changed() -> list[str]:
+            parts = (made, made.subset([0]), made.subset([1]), made.split("tune"))
+            return [one.fingerprint for one in (*parts, made.with_signal("judge", np.zeros(7), **asked))]
+
+        assert len(set(changed())) == 5
+        assert changed() == changed()
+
+    def test_a_reference_is_small_and_can_be_sent(self, tmp_path: Path) -> None:
+        """A pickled reference loads the same shard."""
+        part = save_shards([world()], tmp_path, shard=3).split("tune").parts[1]
+        sent = pickle.dumps(part)
+        assert len(sent) < 1_000
+        assert [case.id for case in pickle.loads(sent).load().cases] == ["q3"]
+
+    def test_a_series_is_laid_out_by_case_id(self, tmp_path: Path) -> None:
+        """Whatever its order; a case that it lacks has NaN."""
+        made = save_shards([world()], tmp_path, shard=3)
+        series = pd.Series({"q6": 0.5, "q0": 0.25})
+        parts = made.with_signal("judge", series, higher="surer", unit="probability").shards()
+        values = np.concatenate([part.columns["judge"][:, 0, 0] for part in parts])
+        assert np.array_equal(values, [0.25, *[np.nan] * 5, 0.5], equal_nan=True)
+
+
+class TestVersions:
+    """What is written later."""
+
+    def test_new_cases_make_a_new_version(self, tmp_path: Path) -> None:
+        """Old shards stay untouched, the manifest counts the version and names the one before."""
+        first = save_shards([world()], tmp_path, shard=3)
+        before, content = written(tmp_path), read_manifest(tmp_path).rows["content"]
+        second = first.append(named(world(4, seed=1), "x"), shard=3)
+        assert (second.version, len(second), len(second.parts)) == (2, 11, 5)
+        assert read_manifest(tmp_path).before == content
+        assert all(written(tmp_path)[name] == held for name, held in before.items() if name != MANIFEST)
+        assert len(list(first.shards())) == 3  # whoever opened the version before goes on with it
+
+    def test_another_trace_takes_the_place_of_the_old(self, tmp_path: Path) -> None:
+        """Its files are of the next version; those of the old go once the manifest stands."""
+        save_shards([world()], tmp_path, shard=3)
+        made = save_shards([world(4)], tmp_path, shard=4)
+        assert (made.version, sorted(written(tmp_path))) == (2, [MANIFEST, "v2-00000.parquet"])
+
+    def test_a_case_twice_is_refused(self, tmp_path: Path) -> None:
+        """Within a write, in an append and in a merge; the folder is as it was."""
+        made = save_shards([world()], tmp_path / "a", shard=3)
+        before = written(tmp_path / "a")
+        for write in (
+            lambda: made.append(world(1)),
+            lambda: made.merge(made),
+            lambda: save_shards([world(), world(1)], tmp_path / "b"),
+        ):
+            with pytest.raises(InputError, match="a case must stand in one of the traces, got 'q0' 2 times"):
+                write()
+        assert read_manifest(tmp_path / "a").version == 1
+        assert written(tmp_path / "a")[MANIFEST] == before[MANIFEST]
+        assert not (tmp_path / "b" / MANIFEST).exists()
+
+    def test_traces_that_were_built_apart_are_merged(self, tmp_path: Path) -> None:
+        """Lazily, and in a folder of their own; another corpus or another arm is refused."""
+        one = save_shards([world()], tmp_path / "a", shard=3)
+        two = save_shards([named(world(seed=2), "x")], tmp_path / "b", shard=4)
+        merged = one.merge(two)
+        assert ids(merged) == ids(one) + ids(two)
+        saved = merged.save(tmp_path / "c")
+        assert (ids(saved), saved.fingerprint) == (ids(merged), save_shards([one, two], tmp_path / "d").fingerprint)
+        other = named(world(seed=2), "y")
+        other = dataclasses.replace(other, meta={**other.meta, "corpus_hash": "d" * 64})
+        with pytest.raises(InputError, match="traces must have the same corpus_hash in their meta"):
+            one.merge(save_shards([other], tmp_path / "e"))
+        with pytest.raises(InputError, match="traces must have the same arms"):
+            one.append(named(stored(random_trace(1)), "z"))
+
+    @pytest.mark.slow
+    def test_a_killed_write_leaves_the_version_before(self, tmp_path: Path) -> None:
+        """SIGKILL between two shards: the old manifest and its shards stand, and the write goes through again."""
+        first = save_shards([world()], tmp_path / "t", shard=3)
+        save_shards([named(world(6, seed=1), "x")], tmp_path / "more", shard=6)
+        before = ids(first)
+        code = f"""
+import os, signal
+from raglab.store import sharded_traces
+from raglab.store.traces import Trace
+done = sharded_traces.shard_row
+def killed(trace, path):
+    if path.name.endswith("00001.parquet"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return done(trace, path)
+sharded_traces.shard_row = killed
+Trace.open({str(tmp_path / "t")!r}).append(Trace.open({str(tmp_path / "more")!r}), shard=2)
+"""
+        run = subprocess.run([sys.executable, "-c", code], check=False, env=dict(os.environ), capture_output=True)
+        assert run.returncode == -signal.SIGKILL
+        assert (tmp_path / "t" / "v2-00001.parquet").exists()
+        opened = Trace.open(tmp_path / "t")
+        assert (opened.version, ids(opened)) == (1, before)
+        again = opened.append(Trace.open(tmp_path / "more"), shard=2)
+        assert (again.version, len(again)) == (2, 13)
+
+
+class TestRefusals:
+    """Damage and requests that cannot be met."""
+
+    def test_a_shard_that_is_not_the_one_of_the_manifest(self, tmp_path: Path) -> None:
+        """Missing, cut off, altered, or another trace in its place: named by file, with rule and remedy."""
+        made = save_shards([world()], tmp_path, shard=3)
+        path = tmp_path / "v1-00001.parquet"
+        whole = path.read_bytes()
+        for content in (whole[:-20], whole[:500] + bytes([whole[500] ^ 1]) + whole[501:],
+                        (tmp_path / "v1-00000.parquet").read_bytes()):  # fmt: skip
+            path.write_bytes(content)
+            with pytest.raises(TraceError, match=r"v1-00001.parquet: a shard must be .*, got another file; put that"):
+                list(made.shards())
+        path.unlink()
+        for reads in (lambda: list(made.shards()), lambda: Trace.open(tmp_path), made.parts[1].cases):
+            with pytest.raises(TraceError, match=r"v1-00001.parquet: a shard must be .*, got none there; put that"):
+                reads()
+
+    def test_a_manifest_that_was_altered(self, tmp_path: Path) -> None:
+        """Every value of it is covered by its hash; one that is not there is told too."""
+        save_shards([world()], tmp_path, shard=3)
+        path = tmp_path / MANIFEST
+        rows = json.loads(path.read_text())
+        altered: list[Any] = [
+            {**rows, "cases": 8}, {**rows, "version": 2}, {**rows, "shards": rows["shards"][:2]}, {**rows, "more": 1},
+            {**rows, "shared": {}}, [], {**rows, "shards": 3}, {**rows, "shards": []}, {**rows, "schema_version": 2},
+        ]  # fmt: skip
+        for other in altered:
+            path.write_text(json.dumps(other))
+            with pytest.raises(TraceError, match=r"manifest.json: .*manifest must be .*; put it back, or write"):
+                Trace.open(tmp_path)
+        path.unlink()
+        with pytest.raises(TraceError, match="a folder of a trace must hold its manifest, got none there"):
+            Trace.open(tmp_path)
+
+    def test_a_manifest_names_files_of_its_folder_alone(self, tmp_path: Path) -> None:
+        """A path that leads out of it is refused although its hashes fit."""
+        save_shards([world()], tmp_path / "a", shard=7)
+        manifest = read_manifest(tmp_path / "a")
+        row = manifest.shards[0]._replace(file="../b.parquet")
+        (tmp_path / "a" / MANIFEST).write_text(json.dumps(manifest._replace(shards=(row,)).rows))
+        with pytest.raises(TraceError, match="altered content"):
+            Trace.open(tmp_path / "a")
+
+    def test_a_manifest_that_someone_wrote(self, tmp_path: Path) -> None:
+        """With hashes that fit: counts that do not add up, numbers that are none, more cases than the file holds."""
+        save_shards([world()], tmp_path, shard=7)
+        manifest = read_manifest(tmp_path)
+        row = manifest.shards[0]
+        for other in (
+            manifest._replace(shards=(row._replace(cases=8),)), manifest._replace(version=0),
+            manifest._replace(shards=(row._replace(counts={"tune": {"ok": "7"}}),)), manifest._replace(shared={}),
+            manifest._replace(shared={**manifest.shared, "arms": "hybrid"}),
+        ):  # fmt: skip
+            (tmp_path / MANIFEST).write_text(json.dumps(other.rows))
+            with pytest.raises(TraceError, match=r"manifest.json: a manifest must be as it was written"):
+                Trace.open(tmp_path)
+        more = manifest._replace(shards=(row._replace(cases=8, counts={"tune": {"ok": 8}}),))
+        (tmp_path / MANIFEST).write_text(json.dumps(more.rows))
+        with pytest.raises(TraceError, match="a shard must hold as many cases as its manifest counts, got 7 for 8"):
+            list(Trace.open(tmp_path).shards())
+
+    def test_a_pipe_is_never_opened(self, tmp_path: Path) -> None:
+        """It would be waited for for ever; it is no file, so that none is there."""
+        save_shards([world()], tmp_path, shard=7)
+        (tmp_path / "v1-00000.parquet").unlink()
+        os.mkfifo(tmp_path / "v1-00000.parquet")
+        with pytest.raises(TraceError, match="got none there"):
+            Trace.open(tmp_path)
+
+    def test_rows_and_splits_that_are_none(self, tmp_path: Path) -> None:
+        """A mask, a position beyond the cases, none at all, shards out of order; a split that no case is of."""
+        made = save_shards([world()], tmp_path, shard=3)
+        for rows in ([0, 7], [], [True] * 7, [[0]]):
+            with pytest.raises(ValueError, match="rows must be positions from 0 to 6"):
+                made.subset(rows)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="rows must go from shard to shard"):
+            made.subset([3, 0])
+        with pytest.raises(ValueError, match="split must be one of certify, report, tune, got 'all'"):
+            made.split("all")
+        with pytest.raises(ValueError, match="shard must be at least 1, got 0"):
+            save_shards([world()], tmp_path, shard=0)
+        with pytest.raises(InputError, match="must have at least one case, got no trace"):
+            save_shards([], tmp_path)
+
+    def test_values_of_a_signal_that_are_none(self, tmp_path: Path) -> None:
+        """Too few, beyond the unit, or of an unknown case: told before a shard is loaded."""
+        made = save_shards([world()], tmp_path, shard=3)
+        asked: dict[str, Any] = {"higher": "surer", "unit": "probability"}
+        for values, rule in (
+            (np.zeros(6), "values must be"), (np.full(7, 2.0), "at case 'position 0'"),
+            (pd.Series({"q9": 0.5}), "ids of the trace's cases"),
+        ):  # fmt: skip
+            with pytest.raises(InputError, match=rule):
+                made.with_signal("judge", values, **asked)
+
+    def test_only_a_whole_folder_is_appended_to(self, tmp_path: Path) -> None:
+        """A split of it, or a file, is none."""
+        made = save_shards([world()], tmp_path, shard=3)
+        with pytest.raises(InputError, match="must be appended to a folder of shards as it stands"):
+            made.split("tune").append(named(world(1), "x"))
