@@ -1291,7 +1291,7 @@ class Cockpit {
     this.asked = new Map(); // path → number it was asked for at
     this.sliders = new Map();
     this.trials = { n: 0, total: 0, data: new Float32Array(2048) };
-    this.touched = this.latest = this.open = this.pending = null;
+    this.touched = this.latest = this.open = this.shownCase = this.pending = null;
     this.previewed = this.acting = false;
     this.ends = new AbortController();
     this.build();
@@ -1459,6 +1459,7 @@ class Cockpit {
     if (message.kind === "axis") this.receiveAxis(readAxis(message, buffers[0]));
     else if (message.kind === "trials") this.receiveTrials(message, buffers[0]);
     else if (message.kind === "case") this.receiveCase(message);
+    else if (message.kind === "flips") this.receiveFlips(message);
     else if (message.kind === "saved") this.say("info", `saved ${message.file}`);
     else if (message.kind === "notice") this.tell(message);
     if (message.kind === "saved" || message.kind === "notice") this.acting = false;
@@ -1490,10 +1491,19 @@ class Cockpit {
 
   receiveCase(message) {
     if (String(message.id) !== String(this.open)) return; // another view of this cockpit asked for it
+    this.shownCase = message;
     this.cases.case(message);
     const start = this.casing;
     this.casing = null;
-    if (start) requestAnimationFrame(() => behindFrame(() => measure("case", start)));
+    requestAnimationFrame(() => behindFrame(() => {
+      if (start) measure("case", start);
+      if (this.shownCase === message) this.send({ do: "flips", id: message.id }); // they take longer
+    }));
+  }
+
+  receiveFlips({ id, flips }) {
+    if (String(id) !== String(this.open) || String(id) !== String(this.shownCase?.id)) return;
+    this.cases.case({ ...this.shownCase, flips });
   }
 
   /** Shows a page. One of the same number tells of progress: axes, drags and actions under way stay as they are. */

@@ -117,7 +117,11 @@ class CockpitWidget(anywidget.AnyWidget):
     def _case(self, message: Message) -> None:
         found = views.case_view(self.cockpit.here, str(message["id"]), labelled=self.cockpit.labelled)
         self.send({"kind": "case", **found})
-        self.send({"kind": "case", **found, "flips": views.flip_views(self.cockpit.here, found["id"])})
+
+    def _flips(self, message: Message) -> None:
+        """Take longer than the case, and are asked for when that is on the screen."""
+        case_id = str(message["id"])
+        self.send({"kind": "flips", "id": case_id, "flips": views.flip_views(self.cockpit.here, case_id)})
 
     def _saved(self, message: Message) -> None:
         path = self.cockpit.save(str(message.get("file") or f"policy-{self.cockpit.policy.policy_id}.yaml"))
@@ -183,6 +187,7 @@ ACTS: Mapping[str, Act] = {
     "ready": CockpitWidget._opened,  # noqa: SLF001
     "enter": CockpitWidget._entered,  # noqa: SLF001
     "case": CockpitWidget._case,  # noqa: SLF001
+    "flips": CockpitWidget._flips,  # noqa: SLF001
     "save": CockpitWidget._saved,  # noqa: SLF001
     "report": CockpitWidget._reported,  # noqa: SLF001
     "certify": CockpitWidget._certified,  # noqa: SLF001
