@@ -240,7 +240,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _is_plausible(manifest: Manifest) -> bool:
-    """Whether numbers are numbers and counts add up: its hash keeps a manifest from accidents, not from people."""
+    """Whether numbers are numbers and counts add up: its hash tells damage, not whoever meant it."""
     whole = [manifest.version, manifest.shared["depths"], *(row.cases for row in manifest.shards)]
     sums = [sum(n for labels in row.counts.values() for n in labels.values()) == row.cases for row in manifest.shards]
     lists = [manifest.shared["arms"], manifest.shared["signals"]]
