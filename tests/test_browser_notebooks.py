@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -167,6 +168,7 @@ def test_its_run_opens_in_mlflow(page: Page, opened: Browser, project: Path) -> 
         env=env,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         _wait(f"http://127.0.0.1:{port}/health", server)
@@ -185,7 +187,7 @@ def test_its_run_opens_in_mlflow(page: Page, opened: Browser, project: Path) -> 
         assert [one for one in asked if "raglab" in one] == []
         runs.close()
     finally:
-        server.terminate()
+        os.killpg(server.pid, signal.SIGTERM)  # MLflow serves by processes of its own
         server.wait(SECONDS)
 
 
