@@ -37,8 +37,8 @@ ASKED = {
     ("numpy", "thompson_beta"): 1.5e6,
     ("numpy", "ucb1"): 4e6,
     ("numpy", "lin_ucb"): 0.5e6,
-    ("numba", "thompson_beta"): 2.5e6,
-    ("numba", "ucb1"): 30e6,
+    ("numba", "thompson_beta"): 9e6,
+    ("numba", "ucb1"): 100e6,
     ("numba", "lin_ucb"): 2e6,
 }
 POLICIES = ("thompson_beta", "ucb1", "lin_ucb")

@@ -12,7 +12,7 @@ ENGINES = ("auto", "numpy", "numba")
 
 
 def compile_kernel(inline: str = "never", *, checked: bool = True) -> Callable[[Function], Function]:
-    """Decorator that compiles a function once and keeps it on disk; exact arithmetic, no fast-math.
+    """Decorator that compiles a function once and keeps it on disk, by exact arithmetic; other threads run meanwhile.
 
     Args:
       checked: whether dividing by zero raises; where it does not, loops of divisions run several at once.
@@ -20,8 +20,22 @@ def compile_kernel(inline: str = "never", *, checked: bool = True) -> Callable[[
     from numba import njit
 
     model = "python" if checked else "numpy"
-    decorator: Callable[[Function], Function] = njit(cache=True, inline=inline, error_model=model)
+    decorator: Callable[[Function], Function] = njit(cache=True, inline=inline, error_model=model, nogil=True)
     return decorator
+
+
+def bit_draws() -> tuple[Callable[..., Any], ...]:
+    """Draws of a generator's bits in compiled code: uniform, normal, gamma (shape), beta (a, b), Student (df).
+
+    They take `generator.bit_generator`, and draw what its methods draw: a method counts references to its generator at
+    each call, which takes longer than the draw.
+    """
+    from numba.np.random import distributions
+    from numba.np.random.generator_core import next_double
+
+    names = ("normal", "gamma", "beta", "t")
+    drawn = {name: getattr(distributions, f"random_{'' if name == 'beta' else 'standard_'}{name}") for name in names}
+    return next_double, *drawn.values()
 
 
 def check_engine(engine: str) -> None:

@@ -1,7 +1,8 @@
-"""Workers of loops over shards (shore): threads, processes of joblib or a Dask cluster; no result hangs on them.
+"""Workers of loops over shards or blocks (shore): threads, processes of joblib or Dask; no result hangs on them.
 
 A loop names a function of a module, its items and what all of them share; whoever runs it, the results come back in the
-order of the items. Items are references such as paths, results are counts: neither grows with what a shard holds.
+order of the items. Of shards, items are references such as paths and results are counts or rows of a manifest: neither
+grows with what a shard holds. Of blocks of replications, items are their numbers.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ AHEAD = 2  # items a thread that are under way or done before the first of them 
 
 class Client(Protocol):
     """What is asked of a `dask.distributed.Client`."""
+
+    def submit(self, function: Any, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - Dask's
+        """Future of a call."""
 
     def map(self, function: Any, *items: Any, **options: Any) -> Any:  # noqa: ANN401 - Dask's
         """Futures of calls."""
@@ -54,8 +58,10 @@ def processors() -> int:
 def workers(kind: str | Client = "threads", n: int | None = None) -> Iterator[Workers]:
     """Workers of all loops over shards inside the block; without it they run one shard after the other.
 
-    The results are the same to the bit for any kind and number. Own gates are those that the workers' processes
-    registered; threads share those of this one. A shard whose worker was killed is done again.
+    Shards are replayed and built by them, simulations of bandits are played by block of replications, and the resamples
+    of an off-policy bootstrap are drawn by block of rounds. The results are the same to the bit for any kind and
+    number. Own gates are those that the workers' processes registered; threads share those of this one. A shard whose
+    worker was killed is done again.
 
     Args:
       kind: `threads`; `joblib`, processes on this machine; or a `dask.distributed.Client`, whose workers must reach the
@@ -94,24 +100,36 @@ def _checked(kind: Any, n: int | None) -> Workers:  # noqa: ANN401 - a name or a
     raise ValueError(msg)
 
 
-def run_each(function: Callable[..., Result], items: Iterable[Any], *shared: Any, what: str) -> Iterator[Result]:  # noqa: ANN401 - whatever the function takes
+def current_workers() -> Workers | None:
+    """Workers of the block, where there are any that would run a loop."""
+    current = _current.get()
+    return None if current is None or (current.n == 1 and current.client is None) else current
+
+
+def run_each(
+    function: Callable[..., Result],
+    items: Iterable[Any],
+    *shared: Any,  # noqa: ANN401 - whatever the function takes
+    what: str,
+    unit: str = "shard",
+) -> Iterator[Result]:
     """Results of a function of each item and what all share, in the order of the items, by the workers of the block.
 
     Args:
-      function: of a module, so that another process finds it; pure, so that it may be run again. what: is done, for the
-        bar of `progress`.
+      function: of a module, so that another process finds it; pure, so that it may be run again. what: is done, unit:
+        of items; both for the bar of `progress`.
 
     Example:
       >>> list(run_each(divmod, [7, 9], 4, what="divide"))
       [(1, 3), (2, 1)]
     """
-    current = _current.get()
-    if current is None or (current.n == 1 and current.client is None):
-        return (function(item, *shared) for item in progress(items, what, "shard"))
+    current = current_workers()
+    if current is None:
+        return (function(item, *shared) for item in progress(items, what, unit))
     listed = items if isinstance(items, Sequence) else list(items)
     by_kind = {"threads": _by_threads, "joblib": _by_processes, "dask": _by_cluster}
     results = by_kind[current.kind](current, function, listed, shared)
-    return progress(results, what, "shard", total=len(listed))
+    return progress(results, what, unit, total=len(listed))
 
 
 def _by_threads(current: Workers, function: Any, items: Sequence[Any], shared: tuple[Any, ...]) -> Iterator[Any]:  # noqa: ANN401 - as in `run_each`
@@ -128,6 +146,18 @@ def _by_threads(current: Workers, function: Any, items: Sequence[Any], shared: t
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def by_threads(function: Callable[[Any], Result], items: Iterable[Any]) -> list[Result]:
+    """Results of a function of each item, in their order; by the block's threads where it has some, else in turn.
+
+    For compiled code on arrays in memory, which no other process has; the threads share them.
+    """
+    current = _current.get()
+    if current is None or current.kind != "threads" or current.n == 1:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(current.n) as pool:
+        return list(pool.map(function, items))
 
 
 def run_silently(function: Callable[..., Result], item: Any, *shared: Any) -> Result:  # noqa: ANN401 - as in `run_each`
@@ -163,15 +193,22 @@ def _by_processes(current: Workers, function: Any, items: Sequence[Any], shared:
 
 def _by_cluster(current: Workers, function: Any, items: Sequence[Any], shared: tuple[Any, ...]) -> Iterator[Any]:  # noqa: ANN401 - as in `run_each`
     """Results by the workers of a cluster, which runs an item of a killed worker on another."""
-    # In a wrapper's argument of its own: what all items share stands once in the graph, and not once an item.
-    futures = current.client.map(run_on_cluster, list(items), pure=False, function=function, shared=shared)
+    # What all items share is a task's result, and so once in the graph and once on a worker; where the only worker that
+    # has it is killed, it is sent again. As an argument of `map` it would fail above 100 kB: Dask gives it no priority.
+    held = current.client.submit(hold_on_cluster, shared, pure=False)
+    futures = current.client.map(run_on_cluster, list(items), pure=False, function=function, shared=held)
     try:
         while futures:
             yield futures[0].result()
             futures.pop(0).release()
     finally:
-        for future in futures:
+        for future in (*futures, held):
             future.cancel()
+
+
+def hold_on_cluster(shared: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What all items share, on a worker of a cluster."""
+    return shared
 
 
 def run_on_cluster(item: Any, function: Callable[..., Result], shared: tuple[Any, ...]) -> Result:  # noqa: ANN401 - as in `run_each`

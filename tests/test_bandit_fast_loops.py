@@ -151,6 +151,17 @@ def test_engines_agree_over_thousands_of_rounds(policy: str) -> None:
         np.testing.assert_array_equal(left, right)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("exploration", [1e-12, 1e-3, 1.0, 1e9])
+@pytest.mark.parametrize("means", [[0.5, 0.5, 0.5], [0.0, 0.0, 0.0], [1.0, 1.0, 0.999]])
+def test_scores_that_are_nearly_equal_are_told_apart_as_before(means: list[float], exploration: float) -> None:
+    """The compiled ucb1 compares scores off by some last digits, and makes those anew that are that close."""
+    pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
+    bandit, world = Bandit("ucb1", exploration=exploration), Bernoulli(np.array(means))
+    one, other = (run(bandit, world, rounds=1500, replications=40, engine=name).arm for name in ("numpy", "numba"))
+    np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("policy", [name for name in POLICIES if not LEARNERS[name].linear])
 @pytest.mark.parametrize("mask", [[True, False, True], None])
 def test_no_pull_of_a_masked_arm(policy: str, mask: list[bool] | None) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from raglab._numba import compile_kernel
+from raglab._numba import bit_draws, compile_kernel
 from raglab.bandit.environments import Accounts, Arms, Feed
 from raglab.bandit.fast_loops import exploration_arms, logs
 from raglab.bandit.learner import LEARNERS, Bandit
@@ -18,8 +18,9 @@ from raglab.bandit.scores import noise
 
 # ruff: noqa: ANN401, C901, FBT001, PLR0912 - arrays, which numba types for itself; one loop says a policy whole
 
-
 THIRD = 1.0 / 3.0
+CLOSE = 1e-14  # share of a score and its bound, beyond all rounding of either
+_uniform, _normal, _standard_gamma, _beta, _student = bit_draws()
 
 
 @compile_kernel(inline="always")
@@ -49,6 +50,17 @@ def _best_arm(score: Any, r: int, row: int, mask: Any) -> int:
     return arm
 
 
+@compile_kernel(inline="always", checked=False)
+def _best_bound(seen: Any, mean: Any, r: int, twice: float, width: float) -> int:
+    """Lowest arm with the best score of one replication."""
+    arm, best = 0, -np.inf
+    for a in range(len(mean)):
+        score = width * np.sqrt(twice / max(seen[a, r], 1.0)) + mean[a, r]
+        arm = a if score > best else arm
+        best = max(score, best)
+    return arm
+
+
 @compile_kernel(checked=False)
 def _ucb_arms(
     out: Any, case: Any, uniform: Any, reward: Any, mask: Any, at_random: Any, level: Any, width: float, bounds: bool
@@ -58,31 +70,46 @@ def _ucb_arms(
     Arms first and replications last, so that the scores of several replications are made at once.
     """
     n_arms, size = reward.shape[1], out.shape[1]
-    # an infinite mean puts an arm first until its first reward; counted is 1 there, so that nothing is divided by 0
-    total, seen = np.zeros((n_arms, size)), np.zeros((n_arms, size))
-    counted, mean = np.ones((n_arms, size)), np.full((n_arms, size), np.inf)
-    best, paid, first = np.empty(size), np.empty(size), np.empty(size, np.int64)
+    # an infinite mean puts an arm first until its first reward; its bound divides by 1, so that no arm is NaN
+    total, seen, mean = np.zeros((n_arms, size)), np.zeros((n_arms, size)), np.full((n_arms, size), np.inf)
+    # of 2 / n, which changes with a reward and not with a round
+    roots_of = np.sqrt(2.0 / np.maximum(np.arange(len(out) + 1), 1))
+    root = np.full((n_arms, size), roots_of[0])
+    best, second = np.empty(size), np.empty(size)
+    paid, first, place = np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64)
+    flat_seen, flat_total, flat_mean, flat_root = seen.ravel(), total.ravel(), mean.ravel(), root.ravel()
     masked, given, tabled, drifts = len(mask) > 0, len(at_random) > 0, len(case) > 0, len(reward) > 1
     for t in range(len(out)):
         # the score is made and compared in one pass: a stored one would cost more memory than the choice
-        twice = 2.0 * level[t]
-        best[:] = -np.inf
+        twice, scale = 2.0 * level[t], width * np.sqrt(level[t])
+        best[:], second[:] = -np.inf, -np.inf
         first[:] = 0
         for a in range(n_arms):
-            n, means = counted[a], mean[a]
+            n, means, roots = seen[a], mean[a], root[a]
             # what is rare stands apart, so that the common loop has no branch and runs several replications at once
             if masked or not bounds:
                 for r in range(size):
                     if not masked or mask[_row(t, r, case, len(reward)), a]:
-                        score = width * np.sqrt(twice / n[r]) + means[r] if bounds else means[r]
+                        score = width * np.sqrt(twice / max(n[r], 1.0)) + means[r] if bounds else means[r]
                         first[r] = a if score > best[r] else first[r]
                         best[r] = max(score, best[r])
             else:
                 for r in range(size):
-                    score = width * np.sqrt(twice / n[r]) + means[r]
-                    better = score > best[r]
+                    score, most = scale * roots[r] + means[r], best[r]
+                    better = score > most
+                    less = most if better else score
                     first[r] = a if better else first[r]
-                    best[r] = score if better else best[r]
+                    best[r] = score if better else most
+                    second[r] = max(second[r], less)
+        if bounds and not masked:
+            # a score with its root at hand is off by some last digits: where two are that close, all are made in full
+            n_close = 0
+            for r in range(size):
+                n_close += 0 if best[r] - second[r] > CLOSE * best[r] else 1
+            if n_close > 0:
+                for r in range(size):
+                    if not best[r] - second[r] > CLOSE * best[r]:
+                        first[r] = _best_bound(seen, mean, r, twice, width)
         # uniform choices of epsilon_greedy were drawn beforehand, in the order of the NumPy loop
         if given:
             for r in range(size):
@@ -94,31 +121,32 @@ def _ucb_arms(
         else:
             chances, now = uniform[t], reward[t if drifts else 0]
             for r in range(size):
-                paid[r] = 1.0 if chances[r] < now[first[r]] else 0.0
-        # the mean is divided once a reward, not once a score
+                paid[r] = 1.0 if chances[r] < now[np.uint64(first[r])] else 0.0
         for r in range(size):
-            arm = first[r]
-            out[t, r] = arm
-            count, added = seen[arm, r] + 1.0, total[arm, r] + paid[r]
-            seen[arm, r], counted[arm, r], total[arm, r], mean[arm, r] = count, count, added, added / count
+            out[t, r], place[r] = first[r], first[r] * size + r
+        for r in range(size):
+            at = np.uint64(place[r])  # without a sign, so that it is not looked at for being counted from the end
+            count, won = flat_seen[at] + 1.0, flat_total[at] + paid[r]
+            flat_seen[at], flat_total[at] = count, won
+            flat_mean[at], flat_root[at] = won / count, roots_of[np.uint64(np.int64(count))]
 
 
 @compile_kernel(inline="always")
-def _gamma(rng: Any, shape: float, low: float, steep: float) -> float:
+def _gamma(bits: Any, shape: float, low: float, steep: float) -> float:
     """One gamma draw, that which `rng.standard_gamma(shape)` makes, with its constants at hand.
 
     Source: Marsaglia and Tsang, A simple method for generating gamma variables (2000).
     """
     if shape <= 1.0:
-        return float(rng.standard_gamma(shape))
+        return float(_standard_gamma(bits, shape))
     while True:
-        x = rng.standard_normal()
+        x = _normal(bits)
         root = 1.0 + steep * x
         while root <= 0.0:
-            x = rng.standard_normal()
+            x = _normal(bits)
             root = 1.0 + steep * x
         cube = root * root * root
-        u = rng.random()
+        u = _uniform(bits)
         if u < 1.0 - 0.0331 * (x * x) * (x * x):
             return float(low * cube)
         if np.log(u) < 0.5 * x * x + low * (1.0 - cube + np.log(cube)):
@@ -139,6 +167,7 @@ def _thompson_beta(
     threshold: float,
 ) -> None:
     """Arms of thompson_beta; before, rest: prior successes and failures."""
+    bits = rng.bit_generator
     n_arms, size = reward.shape[1], out.shape[1]
     draw, seen = np.empty((size, n_arms)), np.zeros((2, size, n_arms))
     shape = np.empty((2, size, n_arms))
@@ -152,10 +181,10 @@ def _thompson_beta(
                 first, second = shape[0, r, a], shape[1, r, a]
                 # where both are small, NumPy draws a Beta by another method, and in another order of draws
                 if first <= 1.0 and second <= 1.0:
-                    draw[r, a] = rng.beta(first, second)
+                    draw[r, a] = _beta(bits, first, second)
                 else:
-                    won = _gamma(rng, first, low[0, r, a], steep[0, r, a])
-                    draw[r, a] = won / (won + _gamma(rng, second, low[1, r, a], steep[1, r, a]))
+                    won = _gamma(bits, first, low[0, r, a], steep[0, r, a])
+                    draw[r, a] = won / (won + _gamma(bits, second, low[1, r, a], steep[1, r, a]))
             row = _row(t, r, case, len(reward))
             arm = _best_arm(draw, r, row, mask)
             out[t, r] = arm
@@ -180,6 +209,7 @@ def _thompson_nig(
     exploration: float,
 ) -> None:
     """Arms of thompson_nig."""
+    bits = rng.bit_generator
     n_arms, size = reward.shape[1], out.shape[1]
     n, total, square = np.zeros((size, n_arms)), np.zeros((size, n_arms)), np.zeros((size, n_arms))
     draw, location = np.empty((size, n_arms)), np.full((size, n_arms), strength * mu / strength)
@@ -187,7 +217,7 @@ def _thompson_nig(
     for t in range(len(out)):
         for r in range(size):
             for a in range(n_arms):
-                draw[r, a] = location[r, a] + scale[r, a] * rng.standard_t(strength + n[r, a])
+                draw[r, a] = location[r, a] + scale[r, a] * _student(bits, strength + n[r, a])
             row = _row(t, r, case, len(reward))
             arm = _best_arm(draw, r, row, mask)
             out[t, r] = arm
@@ -217,6 +247,7 @@ def _linear_arms(
     draws: bool,
 ) -> None:
     """Arms of lin_ucb, or of lin_thompson, which draws."""
+    bits = rng.bit_generator
     n_arms, size, d = reward.shape[1], out.shape[1], features.shape[1]
     inverse, moment = np.zeros((size, n_arms, d, d)), np.zeros((size, n_arms, d))
     # before a reward the design is the ridge alone
@@ -228,7 +259,7 @@ def _linear_arms(
             # all arms draw, masked ones too: the generator's order must not hang on the mask
             if draws:
                 for a in range(n_arms):
-                    chance[a] = rng.standard_normal()
+                    chance[a] = _normal(bits)
             row = int(case[t, r])
             x = features[row]
             arm, best = 0, -np.inf

@@ -1,14 +1,16 @@
-"""The compiled kernel of the chain (algebra): the same decisions in numba, a case at a time.
+"""The compiled kernel of the chain (algebra): the same decisions in numba, a case under many policies at a time.
 
-A twin of `chain.gate_depth` for traces without refinement that stops at the first gate that decides.
-Margins are formed as in `gates` and `resolver`, a difference against zero, so that NaN never passes.
-Cases and policies come as records: what one decision reads lies together. Numbers of outcomes, which hold the order of
-the gates, come in as arguments: compiled code is kept on disk and must not hold those of another table.
+A twin of `chain.gate_depth` for traces without refinement. Margins are formed as in `gates` and `resolver`, a
+difference against zero, so that NaN never passes. A case meets some policies at once: what hangs on the case alone is
+settled once, and the loops over policies have no branch and no table in them beside their columns, so that one
+instruction compares several. Look-ups in tables stand in loops of their own.
+Numbers of outcomes, which hold the order of the gates, come in as arguments: compiled code is kept on disk and must not
+hold those of another table.
 """
 
 from __future__ import annotations
 
-from types import NoneType
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,13 +30,16 @@ from raglab.decision.chain import (
     answer_slots,
 )
 from raglab.decision.measurement import Evidence
-from raglab.gate_order import Order
 from raglab.metrics import CELLS
+from raglab.parallel import by_threads
 from raglab.signal_gates import LEAST_OPTIONS, SIGNALS, is_gated
 from raglab.signals import retrieval_confidence
 from raglab.thresholds import Thresholds
 
+# ruff: noqa: ANN401, FBT001 - records and arrays, which numba types for itself
+
 TILE = 128  # policies whose thresholds and counts stay in the cache while all cases pass
+SLOTS = SLOT_TABLE.astype(np.int64)
 # Each with code of its own here.
 COMPILED = frozenset({"domain", "l2", "density", "gap", "coverage", SIGNALS, "confidence"})
 
@@ -70,13 +75,6 @@ class Numbers(NamedTuple):
     asked_slot: int
 
 
-class SignalBounds(NamedTuple):
-    """Bounds of signals that some policy sets, [B, P]: the bound, upper ones with their signs changed; its outcome."""
-
-    bound: NDArray[np.float64]
-    stage: NDArray[np.int64]
-
-
 NUMBERS = Numbers._make([*(STAGE[name] for name in Numbers._fields[:-1]), int(ASKED_SLOT)])
 
 
@@ -92,48 +90,8 @@ def _scalars() -> tuple[gates.Gate, ...]:
     return tuple(gate for gate in chosen if gate.scalar and gate.measurements[0] not in BY_SLOT | COMPUTED)
 
 
-@compile_kernel(inline="always")
-def _resolver_rule(case: Any, policy: Any, tied: int, number: Any) -> int:  # noqa: ANN401 - records
-    """First of the rules with a threshold that picks a group, else `options`; all three without a branch."""
-    near = case.group_gap[tied] - policy.rules_min_group_gap >= 0.0
-    signature = (case.best_signature[tied] - policy.rules_min_sig_sim >= 0.0) & (
-        case.gap_signature[tied] - policy.rules_min_sig_sim_gap >= 0.0
-    )
-    anchor = (case.best_anchor[tied] - policy.rules_min_anchor_sim >= 0.0) & (
-        case.gap_anchor[tied] - policy.rules_min_anchor_sim_gap >= 0.0
-    )
-    last = number.single_option if case.n_options[tied] == 1 else number.options
-    by_text = number.signature_similarity if signature else number.anchor_similarity if anchor else last
-    return number.group_gap if near else by_text
-
-
-@compile_kernel(inline="always")
-def _resolve_case(case: Any, policy: Any, number: Any) -> tuple[int, int]:  # noqa: ANN401 - records
-    """Stage of the resolver, and whether rule `entities` speaks."""
-    if case.n_groups == 1:
-        return number.single_group, 0
-    if policy.overview and case.overview and not (policy.overview_entities_lift and case.names_entity):
-        return number.single_option if case.n_options[0] == 1 else number.overview, 0
-    if policy.entities and not case.skips_entities and (case.full_entities or not policy.require_full):
-        return number.entities if case.has_winner else _resolver_rule(case, policy, 1, number), 1
-    return _resolver_rule(case, policy, 0, number), 0
-
-
-@compile_kernel(inline="always")
-def _case_confidence(case: Any, rerank: Any, hybrid: Any, blend: float) -> float:  # noqa: ANN401 - a record, arrays [k]
-    """Confidence of the first hits' blended scores, as `signals.retrieval_confidence` has it."""
-    if case.degenerate or blend == 1.0:
-        return float(case.unblended)
-    if case.n_front == 0:
-        return 0.0
-    best = blend * rerank[0] + (1.0 - blend) * hybrid[0]
-    for k in range(1, case.n_front):
-        best = max(best, blend * rerank[k] + (1.0 - blend) * hybrid[k])
-    return float(100.0 * best)
-
-
 @compile_kernel()
-def _partition_hits(rerank: Any, hybrid: Any) -> Any:  # noqa: ANN401 - arrays [Q, k]
+def _partition_hits(rerank: Any, hybrid: Any) -> Any:
     """Move the hits that can be the best for some blend to the front; says how many, [Q].
 
     A hit with both scores no greater than another's cannot: rounding keeps the order of sums.
@@ -152,75 +110,8 @@ def _partition_hits(rerank: Any, hybrid: Any) -> Any:  # noqa: ANN401 - arrays [
     return n_front
 
 
-@compile_kernel(inline="always")
-def _count_within_cut(l2: Any, cut: float) -> int:  # noqa: ANN401 - array [K], ascending
-    """Hits within the cut, by halving steps without a branch."""
-    count, step = 0, 1 << 15
-    while step > len(l2):
-        step >>= 1
-    while step > 0:
-        if count + step <= len(l2):
-            count += step * (l2[count + step - 1] <= cut)
-        step >>= 1
-    return count
-
-
-@compile_kernel(inline="always")
-def _decide_case(  # noqa: C901, PLR0911, PLR0912 - one branch a gate
-    case: Any,  # noqa: ANN401
-    policy: Any,  # noqa: ANN401
-    l2: Any,  # noqa: ANN401
-    rerank: Any,  # noqa: ANN401
-    hybrid: Any,  # noqa: ANN401
-    missing: Any,  # noqa: ANN401
-    number: Any,  # noqa: ANN401
-) -> tuple[int, int]:
-    """Stage and slot of one case under one policy that gates no signal; the slot is 0 where nothing was chosen."""
-    if case.words < 1:
-        return number.empty_query, 0
-    if policy.domain_on and case.denied > 0:
-        return number.deny, 0
-    if policy.domain_on and case.needs_allowed and case.allowed < 1:
-        return number.allow, 0
-    if case.n_hits == 0:
-        return number.no_hits, 0
-    # How far a hit may lie to be relevant: without a bound that the nearest meets, nothing is.
-    cut = np.inf
-    if policy.l2_on:
-        if policy.l2_max_l2 - case.best_l2 >= 0.0:
-            cut = policy.l2_max_l2
-        elif policy.l2_soft_max_l2 - case.best_l2 >= 0.0:
-            cut = policy.l2_soft_max_l2
-        else:
-            return number.l2, 0
-    if policy.density_on and not (policy.density_min_keep <= len(l2) and l2[policy.density_min_keep - 1] <= cut):
-        return number.density, 0
-    # What would be answered from: the relevant hits where the two nearest part, else what the resolver picks.
-    single = len(l2) == 1 or not l2[1] <= cut
-    if single | case.agree | (not policy.gap_on) | (case.gap - policy.gap_min_gap >= 0.0):
-        stage, slot = number.gap, min(_count_within_cut(l2, cut), case.most_slots)
-    else:
-        stage, tied = _resolve_case(case, policy, number)
-        slot = len(l2) + 1 + policy.slots[tied, stage]
-    if stage < number.gap:
-        return stage, slot
-    # Of the gates on the chosen hits that fire, the one with the least number is the first; the confidence, which
-    # costs the most, is formed only where it could still be the first.
-    first = stage
-    if policy.coverage_on and missing[slot] > 0:
-        first = number.coverage
-    for g in range(len(case.scalar)):
-        if not case.scalar[g] - policy.scalar_bound[g, case.met[g]] >= 0.0:
-            first = min(first, policy.scalar_stage[g])
-    if policy.confidence_on and number.confidence < first:
-        tau = policy.confidence_tau_explicit if case.explicit else policy.confidence_tau_default
-        if not _case_confidence(case, rerank, hybrid, policy.blend) - tau >= 0.0:
-            first = number.confidence
-    return first, slot
-
-
-@compile_kernel(inline="always")
-def _decide_by_cost(case: Any, policy: Any, number: Any) -> int:  # noqa: ANN401 - records
+@compile_kernel()
+def _decide_by_cost(case: Any, policy: Any, number: Any) -> int:
     """Stage of one case under one policy that decides by expected cost; sums in the order of `expected_costs`."""
     if case.words < 1:
         return int(number.empty_query)
@@ -243,7 +134,7 @@ def _decide_by_cost(case: Any, policy: Any, number: Any) -> int:  # noqa: ANN401
 
 
 @compile_kernel()
-def _cost_stages(policies: Any, cases: Any, number: Any) -> Any:  # noqa: ANN401 - records
+def _cost_stages(policies: Any, cases: Any, number: Any) -> Any:
     stage = np.empty((len(policies), len(cases)), dtype=np.int8)
     for p in range(len(policies)):
         for q in range(len(cases)):
@@ -252,7 +143,7 @@ def _cost_stages(policies: Any, cases: Any, number: Any) -> Any:  # noqa: ANN401
 
 
 @compile_kernel()
-def _cost_counts(policies: Any, cases: Any, right: Any, number: Any, codes: int) -> Any:  # noqa: ANN401 - records
+def _cost_counts(policies: Any, cases: Any, right: Any, number: Any, codes: int) -> Any:
     """How often each policy met each (stage, label, expected sources found), [P, codes].
 
     right: of the options and of an answer, [Q, 2].
@@ -266,94 +157,324 @@ def _cost_counts(policies: Any, cases: Any, right: Any, number: Any, codes: int)
     return seen
 
 
-@compile_kernel(inline="always")
-def _signal_stages(measured: Any, bounds: Any, first: int, last: int, out: Any) -> None:  # noqa: ANN401 - arrays
-    """Write the outcome of the gates on signals of one case, `NONE` where all pass, of the policies first to last.
+class PolicyColumns(NamedTuple):
+    """Thresholds of the policies, [P] each, so that several policies are compared in one instruction.
 
-    A bound after the other over many policies, so that several are compared in one instruction.
+    min_keep: 0 where the density gate is off. coverage_stage, confidence_stage, scalar_stage: what the gate decides,
+    `NONE` where it is off, so that it never does. scalar_stage, scalar_bound: of the scalar gates on the chosen hits,
+    [gates, P] and [gates, thresholds of one, P]. signal_bound, signal_stage: bounds of signals that some policy sets,
+    [B, P], upper ones with their signs changed, and what each decides.
     """
-    out[: last - first] = NONE
-    for b in range(len(measured)):
-        for p in range(first, last):
-            passes = measured[b] - bounds.bound[b, p] >= 0.0
-            out[p - first] = min(out[p - first], NONE if passes else bounds.stage[b, p])
 
-
-@compile_kernel(inline="always")
-def _gate_signals(
-    decided: tuple[int, int],
-    case: Any,  # noqa: ANN401
-    fired: int,
-    options_slot: int,
-    number: Any,  # noqa: ANN401
-) -> tuple[int, int]:
-    """Stage and slot with the gates on signals, of what `_decide_case` says without; fired: of `_signal_stages`.
-
-    They stand before what decided only where that is an answer, or a refusal by a gate after them.
-    """
-    stage, slot = decided
-    if stage <= number.signals or number.overview <= stage < number.gap:
-        return stage, slot
-    first = min(stage, fired)
-    if first != number.signals_ask:
-        return first, slot
-    return (first, options_slot) if case.n_options[0] >= LEAST_OPTIONS else (number.signals, slot)
+    domain_on: NDArray[np.bool_]
+    l2_on: NDArray[np.bool_]
+    max_l2: NDArray[np.float64]
+    soft_max_l2: NDArray[np.float64]
+    min_keep: NDArray[np.int64]
+    gap_on: NDArray[np.bool_]
+    min_gap: NDArray[np.float64]
+    overview: NDArray[np.bool_]
+    overview_entities_lift: NDArray[np.bool_]
+    entities: NDArray[np.bool_]
+    require_full: NDArray[np.bool_]
+    min_group_gap: NDArray[np.float64]
+    min_sig_sim: NDArray[np.float64]
+    min_sig_sim_gap: NDArray[np.float64]
+    min_anchor_sim: NDArray[np.float64]
+    min_anchor_sim_gap: NDArray[np.float64]
+    blend: NDArray[np.float64]
+    tau_default: NDArray[np.float64]
+    tau_explicit: NDArray[np.float64]
+    coverage_stage: NDArray[np.int64]
+    confidence_stage: NDArray[np.int64]
+    scalar_stage: NDArray[np.int64]
+    scalar_bound: NDArray[np.float64]
+    signal_bound: NDArray[np.float64]
+    signal_stage: NDArray[np.int64]
 
 
 class HitColumns(NamedTuple):
-    """Of the hits: l2 [Q, K], NaN last, scores of the first [Q, k] twice, by slot [Q, S]; `_signals_of` [Q, B]."""
+    """Of the hits: l2 [Q, K], NaN last, scores of the first [Q, k] twice, by slot [Q, S] twice; of signals [Q, B]."""
 
     l2: NDArray[np.float64]
     rerank: NDArray[np.float64]
     hybrid: NDArray[np.float64]
     missing: NDArray[np.uint8]
+    right: NDArray[np.bool_]
     measured: NDArray[np.float64]
 
 
-@compile_kernel()
-def _outcome_counts(
-    right: Any,  # noqa: ANN401
-    policies: Any,  # noqa: ANN401
-    bounds: Any,  # noqa: ANN401
-    cases: Any,  # noqa: ANN401
-    hits: Any,  # noqa: ANN401
-    number: Any,  # noqa: ANN401
-    codes: int,
-) -> Any:  # noqa: ANN401
-    """How often each policy met each (stage, label, expected sources found), [P, codes]."""
-    seen = np.zeros((len(policies), codes), dtype=np.int64)
-    l2, rerank, hybrid, missing, measured = hits
-    gated, options_slot = measured.shape[1] > 0, l2.shape[1] + 1 + number.asked_slot
-    fired = np.full(TILE, NONE, dtype=np.int64)
-    for first in range(0, len(policies), TILE):
-        last = min(first + TILE, len(policies))
-        for q in range(len(cases)):
-            if gated:
-                _signal_stages(measured[q], bounds, first, last, fired)
-            for p in range(first, last):
-                said = _decide_case(cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], number)
-                if gated:
-                    said = _gate_signals(said, cases[q], fired[p - first], options_slot, number)
-                stage, slot = said
-                seen[p, stage * CELLS + cases[q].label * 2 + right[q, slot]] += 1
-    return seen
+class Tile(NamedTuple):
+    """What is said of one case under some policies: early [P] before any hits are chosen, stage and slot [P] then.
+
+    cut: how far a hit may lie to be relevant. score: confidence. fired: of the gates on signals. nearest: distance of
+    the hit that fills up each `min_keep`, [K + 2]. edge, chosen: see `_find_edges`, [K] and [K + 1].
+    """
+
+    cut: NDArray[np.float64]
+    score: NDArray[np.float64]
+    early: NDArray[np.int64]
+    stage: NDArray[np.int64]
+    slot: NDArray[np.int64]
+    tied: NDArray[np.int64]
+    fired: NDArray[np.int64]
+    nearest: NDArray[np.float64]
+    edge: NDArray[np.float64]
+    chosen: NDArray[np.int64]
 
 
 @compile_kernel()
-def _stages(policies: Any, bounds: Any, cases: Any, hits: Any, number: Any) -> Any:  # noqa: ANN401
-    stage = np.empty((len(policies), len(cases)), dtype=np.int8)
-    slot = np.empty((len(policies), len(cases)), dtype=np.int16)
-    l2, rerank, hybrid, missing, measured = hits
-    gated, options_slot = measured.shape[1] > 0, l2.shape[1] + 1 + number.asked_slot
-    fired = np.full(len(policies), NONE, dtype=np.int64)
+def _new_tile(n_hits: int, size: int) -> Any:
+    ints, floats = np.int64, np.float64
+    return Tile(
+        np.empty(size, floats),
+        np.empty(size, floats),
+        np.empty(size, ints),
+        np.empty(size, ints),
+        np.empty(size, ints),
+        np.empty(size, ints),
+        np.empty(size, ints),
+        np.empty(n_hits + 2, floats),
+        np.empty(n_hits, floats),
+        np.empty(n_hits + 1, ints),
+    )
+
+
+@compile_kernel()
+def _find_edges(case: Any, l2: Any, missing: Any, right: Any, exact: bool, tile: Any) -> int:
+    """How many distances there are at which the relevant hits are told from fewer of them, [K] in `edge`.
+
+    chosen: a slot that stands for all from one such distance to the next. exact: tell every count from the others,
+    else only sets of hits that lack other entities, or are right or wrong.
+    """
+    count, slot = 0, 0
+    tile.chosen[0] = 0
+    for k in range(min(len(l2), case.most_slots)):
+        other = (missing[k + 1] > 0) != (missing[slot] > 0) or right[k + 1] != right[slot]
+        if exact or other:
+            slot = k + 1
+            tile.edge[count] = l2[k]
+            count += 1
+            tile.chosen[count] = slot
+    return count
+
+
+@compile_kernel()
+def _refuse_early(case: Any, policies: Any, size: int, l2: Any, number: Any, tile: Any) -> None:
+    """Write what refuses before any hits are chosen, `NONE` where nothing does, and how far a hit may lie."""
+    # Fewer hits than `min_keep` is a NaN, which meets no bound; 0 of them is nearer than every bound.
+    n_hits, best = len(l2), case.best_l2
+    tile.nearest[0], tile.nearest[n_hits + 1] = -np.inf, np.nan
+    for k in range(n_hits):
+        tile.nearest[k + 1] = l2[k]
+    for i in range(size):
+        tile.score[i] = tile.nearest[min(policies.min_keep[i], n_hits + 1)]
+    of_l2, of_density = number.l2, number.density
+    for i in range(size):
+        on = policies.l2_on[i]
+        near = policies.max_l2[i] - best >= 0.0
+        soft = policies.soft_max_l2[i] - best >= 0.0
+        bound = policies.max_l2[i] if near else policies.soft_max_l2[i]
+        cut = bound if on else np.inf
+        dense = NONE if tile.score[i] <= cut else of_density
+        tile.early[i] = of_l2 if on & (not (near | soft)) else dense
+        tile.cut[i] = cut
+    if case.needs_allowed and case.allowed < 1:
+        for i in range(size):
+            tile.early[i] = number.allow if policies.domain_on[i] else tile.early[i]
+    if case.denied > 0:
+        for i in range(size):
+            tile.early[i] = number.deny if policies.domain_on[i] else tile.early[i]
+
+
+@compile_kernel()
+def _resolve_case(case: Any, policies: Any, size: int, number: Any, tile: Any) -> None:
+    """Write the stage of the resolver, and whether rule `entities` speaks."""
+    one_of_all, one_of_tied = case.n_options[0] == 1, case.n_options[1] == 1
+    last_all = number.single_option if one_of_all else number.options
+    last_tied = number.single_option if one_of_tied else number.options
+    over_stage = number.single_option if one_of_all else number.overview
+    # Where it speaks, the rules after it choose among the groups that tie on entities.
+    near_all, near_tied = case.group_gap[0], case.group_gap[1]
+    best_sig_all, best_sig_tied = case.best_signature[0], case.best_signature[1]
+    gap_sig_all, gap_sig_tied = case.gap_signature[0], case.gap_signature[1]
+    best_anchor_all, best_anchor_tied = case.best_anchor[0], case.best_anchor[1]
+    gap_anchor_all, gap_anchor_tied = case.gap_anchor[0], case.gap_anchor[1]
+    asks, full, winner, lifted = not case.skips_entities, case.full_entities, case.has_winner, case.names_entity
+    overview, of_entities, of_gap = case.overview, number.entities, number.group_gap
+    of_signature, of_anchor = number.signature_similarity, number.anchor_similarity
+    for i in range(size):
+        speaks = policies.entities[i] & asks & (full | (not policies.require_full[i]))
+        near = (near_tied if speaks else near_all) - policies.min_group_gap[i] >= 0.0
+        best_signature, gap_signature = (
+            best_sig_tied if speaks else best_sig_all,
+            gap_sig_tied if speaks else gap_sig_all,
+        )
+        signature = (best_signature - policies.min_sig_sim[i] >= 0.0) & (
+            gap_signature - policies.min_sig_sim_gap[i] >= 0.0
+        )
+        best_anchor, gap_anchor = (
+            best_anchor_tied if speaks else best_anchor_all,
+            gap_anchor_tied if speaks else gap_anchor_all,
+        )
+        anchor = (best_anchor - policies.min_anchor_sim[i] >= 0.0) & (
+            gap_anchor - policies.min_anchor_sim_gap[i] >= 0.0
+        )
+        # The last one written is the first of the rules that decides.
+        stage = last_tied if speaks else last_all
+        stage = of_anchor if anchor else stage
+        stage = of_signature if signature else stage
+        stage = of_gap if near else stage
+        stage = of_entities if speaks & winner else stage
+        over = policies.overview[i] & overview & (not (policies.overview_entities_lift[i] & lifted))
+        tile.stage[i] = over_stage if over else stage
+        tile.tied[i] = 1 if speaks & (not over) else 0
+
+
+@compile_kernel()
+def _choose_hits(
+    case: Any, policies: Any, size: int, l2: Any, slots: Any, n_edges: int, number: Any, tile: Any
+) -> None:
+    """Write stage and slot before any gate on the chosen hits: the relevant ones, or what the resolver picks."""
+    n_hits = len(l2)
+    tile.slot[:size] = 0
+    for e in range(n_edges):
+        edge = tile.edge[e]
+        for i in range(size):
+            tile.slot[i] += 1 if tile.cut[i] >= edge else 0
+    if case.agree or n_hits == 1:
+        tile.stage[:size] = number.gap
+        for i in range(size):
+            tile.slot[i] = tile.chosen[tile.slot[i]]
+        return
+    if case.n_groups == 1:
+        tile.stage[:size] = number.single_group
+        tile.tied[:size] = 0
+    else:
+        _resolve_case(case, policies, size, number, tile)
+    second, gap, of_gap = l2[1], case.gap, number.gap
+    for i in range(size):
+        alone = not second <= tile.cut[i]
+        direct = alone | (not policies.gap_on[i]) | (gap - policies.min_gap[i] >= 0.0)
+        tile.stage[i] = of_gap if direct else tile.stage[i]
+    for i in range(size):
+        picked = n_hits + 1 + slots[tile.tied[i], tile.stage[i]]
+        relevant = tile.chosen[tile.slot[i]]
+        tile.slot[i] = relevant if tile.stage[i] == of_gap else picked
+
+
+@compile_kernel()
+def _blend_scores(case: Any, policies: Any, size: int, rerank: Any, hybrid: Any, tile: Any) -> None:
+    """Write the confidence of the first hits' blended scores, as `signals.retrieval_confidence` has it."""
+    tile.score[:size] = 0.0
+    if case.n_front > 0:
+        for i in range(size):
+            blend = policies.blend[i]
+            tile.score[i] = blend * rerank[0] + (1.0 - blend) * hybrid[0]
+        for k in range(1, case.n_front):
+            for i in range(size):
+                blend = policies.blend[i]
+                score = blend * rerank[k] + (1.0 - blend) * hybrid[k]
+                tile.score[i] = max(tile.score[i], score)
+    for i in range(size):
+        whole = case.degenerate | (policies.blend[i] == 1.0)
+        tile.score[i] = case.unblended if whole else 100.0 * tile.score[i]
+
+
+@compile_kernel()
+def _judge_chosen(case: Any, policies: Any, size: int, missing: Any, number: Any, tile: Any) -> None:
+    """Lower what is answered to the first of the gates on the chosen hits that fires, and all to what refuses early."""
+    for i in range(size):
+        tile.fired[i] = policies.coverage_stage[i] if missing[tile.slot[i]] > 0 else NONE
+    tau = policies.tau_explicit if case.explicit else policies.tau_default
+    for i in range(size):
+        lacking = NONE if tile.score[i] - tau[i] >= 0.0 else policies.confidence_stage[i]
+        tile.fired[i] = min(tile.fired[i], lacking)
+    for g in range(len(case.scalar)):
+        bound, stage, value = policies.scalar_bound[g, case.met[g]], policies.scalar_stage[g], case.scalar[g]
+        for i in range(size):
+            lacking = NONE if value - bound[i] >= 0.0 else stage[i]
+            tile.fired[i] = min(tile.fired[i], lacking)
+    answers = number.gap
+    for i in range(size):
+        stage, early = tile.stage[i], tile.early[i]
+        stage = min(stage, tile.fired[i]) if stage >= answers else stage
+        tile.stage[i] = early if early < NONE else stage
+        tile.slot[i] = 0 if early < NONE else tile.slot[i]
+
+
+@compile_kernel()
+def _gate_signals(
+    case: Any, policies: Any, size: int, measured: Any, options_slot: int, number: Any, tile: Any
+) -> None:
+    """Lower what was decided to the first gate on a signal that fires.
+
+    They stand before what decided only where that is an answer, or a refusal by a gate after them.
+    """
+    tile.fired[:size] = NONE
+    for b in range(len(measured)):
+        for i in range(size):
+            passes = measured[b] - policies.signal_bound[b, i] >= 0.0
+            tile.fired[i] = min(tile.fired[i], NONE if passes else policies.signal_stage[b, i])
+    offered = case.n_options[0] >= LEAST_OPTIONS
+    for i in range(size):
+        stage = tile.stage[i]
+        before = (stage <= number.signals) | ((number.overview <= stage) & (stage < number.gap))
+        lowered = stage if before else min(stage, tile.fired[i])
+        asks = (not before) & (lowered == number.signals_ask)
+        tile.stage[i] = number.signals if asks & (not offered) else lowered
+        tile.slot[i] = options_slot if asks & offered else tile.slot[i]
+
+
+@compile_kernel()
+def _decide_case(
+    case: Any, q: int, policies: Any, size: int, hits: Any, slots: Any, exact: bool, number: Any, tile: Any
+) -> None:
+    """Write stage and slot of one case under the policies from the first on; the slot is 0 where nothing was chosen.
+
+    Every gate is compared, whatever decides: a branch that goes either way costs more than all of them.
+    """
+    if case.words < 1:
+        tile.stage[:size] = number.empty_query
+        tile.slot[:size] = 0
+        return
+    l2, missing = hits.l2[q], hits.missing[q]
+    _refuse_early(case, policies, size, l2, number, tile)
+    if case.n_hits == 0:
+        for i in range(size):
+            tile.stage[i] = min(tile.early[i], number.no_hits)
+            tile.slot[i] = 0
+        return
+    n_edges = _find_edges(case, l2, missing, hits.right[q], exact, tile)
+    _choose_hits(case, policies, size, l2, slots, n_edges, number, tile)
+    _blend_scores(case, policies, size, hits.rerank[q], hits.hybrid[q], tile)
+    _judge_chosen(case, policies, size, missing, number, tile)
+    if len(policies.signal_bound) > 0:
+        _gate_signals(case, policies, size, hits.measured[q], len(l2) + 1 + number.asked_slot, number, tile)
+
+
+@compile_kernel()
+def _outcome_counts(policies: Any, cases: Any, hits: Any, slots: Any, number: Any, codes: int) -> Any:
+    """How often each policy of a tile met each (stage, label, expected sources found), [codes, P]."""
+    size = len(policies.blend)
+    tile, counted = _new_tile(hits.l2.shape[1], size), np.zeros((codes, size), dtype=np.int32)
     for q in range(len(cases)):
-        if gated:
-            _signal_stages(measured[q], bounds, 0, len(policies), fired)
-        for p in range(len(policies)):
-            said = _decide_case(cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], number)
-            if gated:
-                said = _gate_signals(said, cases[q], fired[p], options_slot, number)
-            stage[p, q], slot[p, q] = said
+        _decide_case(cases[q], q, policies, size, hits, slots, False, number, tile)
+        of_label, right = cases[q].label * 2, hits.right[q]
+        for i in range(size):
+            counted[tile.stage[i] * CELLS + of_label + right[tile.slot[i]], i] += 1
+    return counted
+
+
+@compile_kernel()
+def _stages(policies: Any, cases: Any, hits: Any, slots: Any, number: Any) -> Any:
+    """Stage and slot of each policy of a tile and case, [Q, P]."""
+    size = len(policies.blend)
+    stage, slot = np.empty((len(cases), size), dtype=np.int8), np.empty((len(cases), size), dtype=np.int16)
+    tile = _new_tile(hits.l2.shape[1], size)
+    for q in range(len(cases)):
+        _decide_case(cases[q], q, policies, size, hits, slots, True, number, tile)
+        stage[q], slot[q] = tile.stage, tile.slot
     return stage, slot
 
 
@@ -367,29 +488,54 @@ def _numpy_records(columns: dict[str, Any], n: int) -> NDArray[np.void]:
     return out
 
 
-def _policies(limits: Thresholds, n: int) -> NDArray[np.void]:
-    """A record a policy; a threshold of a gate is named `<gate>_<threshold>`, of a rule `rules_<threshold>`.
+def _policies(limits: Thresholds, n: int) -> PolicyColumns:
+    """Columns of the thresholds of n policies."""
 
-    scalar_stage, scalar_bound: of the scalar gates on the chosen hits, [gates] and [gates, thresholds of one].
-    """
-    columns: dict[str, Any] = {
-        f"{name}_{key}": value for name, form in limits.gates.items() for key, value in form._asdict().items()
-    }
-    columns |= {f"rules_{key}": value for key, value in limits.rules._asdict().items()}
-    columns |= {name: v for name, v in limits._asdict().items() if not isinstance(v, tuple | dict | NoneType | Order)}
-    columns = {name: np.broadcast_to(column, (n, 1))[:, 0] for name, column in columns.items()}
-    columns["density_min_keep"] = columns["density_min_keep"].astype(np.int64)
-    # The table of slots and the scalar gates' numbers are the same for all policies; one that is off never decides.
-    columns["slots"] = np.broadcast_to(SLOT_TABLE.astype(np.int8), (n, *SLOT_TABLE.shape))
-    scalars = _scalars()
-    columns["scalar_stage"] = np.stack(
-        [np.where(columns[f"{gate.name}_on"], STAGE[gate.name], NONE) for gate in scalars], axis=1
-    )
-    columns["scalar_bound"] = np.zeros((n, len(scalars), max(len(gate.thresholds) for gate in scalars)))
+    def column(values: Any) -> Any:
+        return np.ascontiguousarray(np.broadcast_to(values, (n, 1))[:, 0])
+
+    def stage_of(name: str) -> NDArray[np.int64]:
+        return np.where(column(limits.gates[name].on), STAGE[name], NONE)
+
+    scalars, of_gates = _scalars(), limits.gates
+    most = max(len(gate.thresholds) for gate in scalars)
+    bound = np.zeros((len(scalars), most, n))
     for g, gate in enumerate(scalars):
         for t, threshold in enumerate(gate.thresholds):
-            columns["scalar_bound"][:, g, t] = _sign(gate) * columns[f"{gate.name}_{threshold.key}"]
-    return _numpy_records(columns, n)
+            bound[g, t] = _sign(gate) * column(getattr(of_gates[gate.name], threshold.key))
+    density = of_gates["density"]
+    signal_bound, signal_stage = _bounds(limits, n)
+    return PolicyColumns(
+        domain_on=column(of_gates["domain"].on),
+        l2_on=column(of_gates["l2"].on),
+        max_l2=column(of_gates["l2"].max_l2),
+        soft_max_l2=column(of_gates["l2"].soft_max_l2),
+        min_keep=column(np.where(density.on, density.min_keep, 0)).astype(np.int64),
+        gap_on=column(of_gates["gap"].on),
+        min_gap=column(of_gates["gap"].min_gap),
+        overview=column(limits.overview),
+        overview_entities_lift=column(limits.overview_entities_lift),
+        entities=column(limits.entities),
+        require_full=column(limits.require_full),
+        **{key: column(value) for key, value in limits.rules._asdict().items()},
+        blend=column(limits.blend),
+        tau_default=column(of_gates["confidence"].tau_default),
+        tau_explicit=column(of_gates["confidence"].tau_explicit),
+        coverage_stage=stage_of("coverage"),
+        confidence_stage=stage_of("confidence"),
+        scalar_stage=np.stack([stage_of(gate.name) for gate in scalars]),
+        scalar_bound=bound,
+        signal_bound=signal_bound,
+        signal_stage=signal_stage,
+    )
+
+
+def _tiles(limits: Thresholds, n: int) -> Iterator[PolicyColumns]:
+    """Columns of some of the policies after the other, so few that they stay in the cache while all cases pass."""
+    columns = _policies(limits, n)
+    for first in range(0, n, TILE):
+        tile: list[Any] = [np.ascontiguousarray(column[..., first : first + TILE]) for column in columns]
+        yield PolicyColumns(*tile)
 
 
 def _sign(gate: gates.Gate) -> float:
@@ -426,8 +572,8 @@ def _signals_of(found: Evidence, limits: Thresholds) -> NDArray[np.float64]:
     return out
 
 
-def _bounds(limits: Thresholds, n: int) -> SignalBounds:
-    """Each stated bound of each policy, with the outcome that it leads to; `NONE` where the policy has none."""
+def _bounds(limits: Thresholds, n: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Each stated bound of each policy, [B, P], and the outcome that it leads to; `NONE` where the policy has none."""
     stated = _stated_bounds(limits)
     bound, stage = np.empty((len(stated), n)), np.full((len(stated), n), NONE, dtype=np.int64)
     for b, (name, key) in enumerate(stated):
@@ -437,7 +583,7 @@ def _bounds(limits: Thresholds, n: int) -> SignalBounds:
         codes = np.where(gate.refuses, NUMBERS.signals, np.where(gate.asks, NUMBERS.signals_ask, NONE))
         bound[b] = np.broadcast_to(value if key == "min" else np.negative(value), (n, 1))[:, 0]
         stage[b] = np.broadcast_to(np.where(acts, codes, NONE), (n, 1))[:, 0]
-    return SignalBounds(bound, stage)
+    return bound, stage
 
 
 def _inputs(found: Evidence, limits: Thresholds) -> tuple[NDArray[np.void], HitColumns]:
@@ -465,8 +611,8 @@ def _inputs(found: Evidence, limits: Thresholds) -> tuple[NDArray[np.void], HitC
     rerank, hybrid = (np.array(scores[:, 0].T, order="C", copy=True) for scores in (found.top_rerank, found.top_hybrid))
     columns["unblended"] = retrieval_confidence(rerank.T, hybrid.T, found.degenerate[0], 1.0)
     columns["n_front"] = _partition_hits(rerank, hybrid)
-    missing = np.ascontiguousarray(found.missing[0].T)
-    hits = HitColumns(np.sort(found.l2[0].T, axis=1), rerank, hybrid, missing, _signals_of(found, limits))
+    missing, right = (np.ascontiguousarray(table[0].T) for table in (found.missing, found.right))
+    hits = HitColumns(np.sort(found.l2[0].T, axis=1), rerank, hybrid, missing, right, _signals_of(found, limits))
     return _numpy_records(columns | _scalars_of(found, n), n), hits
 
 
@@ -500,14 +646,11 @@ def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> NDArray[np.
         cases, right = _cost_inputs(found)
         counted: NDArray[np.int64] = _cost_counts(_cost_policies(limits, n_policies), cases, right, NUMBERS, codes)
         return counted
-    policies = _policies(limits, n_policies)
-    order = np.argsort(policies["l2_max_l2"], kind="stable")  # so that a case passes or fails in runs
-    seen = np.empty((n_policies, codes), dtype=np.int64)
-    right = np.ascontiguousarray(found.right[0].T)
-    bounds = _bounds(limits, n_policies)
-    bounds = SignalBounds(bounds.bound[:, order], bounds.stage[:, order])
-    seen[order] = _outcome_counts(right, policies[order], bounds, *_inputs(found, limits), NUMBERS, codes)
-    return seen
+    cases, hits = _inputs(found, limits)
+    tiles = by_threads(
+        lambda tile: _outcome_counts(tile, cases, hits, SLOTS, NUMBERS, codes), _tiles(limits, n_policies)
+    )
+    return np.concatenate(tiles, axis=1).T.astype(np.int64)
 
 
 def stages(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
@@ -520,6 +663,7 @@ def stages(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArra
         slot = np.where(asks, np.int16(found.n_slots_relevant + ASKED_SLOT), answer_slots(found))
         on_query = (NUMBERS.empty_query, NUMBERS.deny, NUMBERS.allow)
         return stage, np.where(np.isin(stage, on_query), np.int16(0), slot)
-    bounds = _bounds(limits, n_policies)
-    stage, slot = _stages(_policies(limits, n_policies), bounds, *_inputs(found, limits), NUMBERS)
+    cases, hits = _inputs(found, limits)
+    tiles = [_stages(tile, cases, hits, SLOTS, NUMBERS) for tile in _tiles(limits, n_policies)]
+    stage, slot = (np.concatenate(parts, axis=1).T for parts in zip(*tiles, strict=True))
     return stage, slot
