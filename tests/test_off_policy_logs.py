@@ -134,3 +134,42 @@ def test_single_precision_is_precise_enough() -> None:
     """A target in float32 whose rows sum to 1 as well as they can is accepted."""
     target = np.random.default_rng(1).dirichlet(np.ones(2), N).astype(np.float32)
     assert overlap(LOG, target).n == N
+
+
+@pytest.mark.parametrize("modelled", [False, True])
+def test_compiled_weights_are_those_of_numpy(modelled: bool) -> None:  # noqa: FBT001 - two kinds of log
+    """To 1e-12 over several chunks, with a prediction missing where the target has no mass; the same when repeated."""
+    pytest.importorskip("numba", reason="numba is not installed")
+    rng = np.random.default_rng(2)
+    n = 2 * CHUNK + 100
+    target = rng.dirichlet(np.ones(3), n)
+    target[:5] = [0.5, 0.5, 0.0]
+    model = {f"q_{arm}": rng.random(n) for arm in range(3)} if modelled else {}
+    log = pd.DataFrame({"action": rng.integers(0, 3, n), "reward": rng.random(n), "propensity": 1 / 3, **model})
+    log.loc[:4, "action"] = 0
+    if modelled:
+        log.loc[:4, "q_2"] = NAN
+    read = read_log(log, 3)
+    plain, compiled, again = (weigh(read, target, engine=engine) for engine in ("numpy", "numba", "numba"))
+    for name in ("weight", "predicted", "expected", "mass"):
+        assert np.isfinite(getattr(plain, name)).all()
+        np.testing.assert_allclose(getattr(compiled, name), getattr(plain, name), rtol=1e-12, atol=0)
+        assert getattr(again, name).tobytes() == getattr(compiled, name).tobytes()
+    assert (compiled.fitted, compiled.pulls.tolist()) == (plain.fitted, plain.pulls.tolist())
+
+
+@pytest.mark.parametrize("row", [[0.5, 0.6], [-0.5, 1.5], [NAN, 1.0]])
+@pytest.mark.parametrize("engine", ["numpy", "numba"])
+def test_both_engines_refuse_what_is_no_distribution(engine: str, row: list[float]) -> None:
+    """By row, and a mask or a model that is broken as well."""
+    if engine == "numba":
+        pytest.importorskip("numba", reason="numba is not installed")
+    read = read_log(LOG, 2)
+    target = np.tile([0.5, 0.5], (N, 1))
+    with pytest.raises(ValueError, match="must have no mass on an arm that was not available"):
+        weigh(read, target, np.array([True, False]), engine=engine)
+    with pytest.raises(ValueError, match=r"q_<arm> must be finite .* row 2"):
+        weigh(read._replace(model=(np.ones(N), np.where(np.arange(N) == 2, NAN, 1.0))), target, engine=engine)
+    target[3] = row
+    with pytest.raises(ValueError, match=r"a row of target must be probabilities .* in row 3"):
+        weigh(read, target, engine=engine)

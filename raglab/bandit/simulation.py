@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ from raglab.bandit.learner import (
 )
 from raglab.bandit.propensity import propensities, sample
 from raglab.html_display import Fold, display
+from raglab.parallel import run_each
 from raglab.progress import progress
 
 if TYPE_CHECKING:
@@ -182,6 +184,8 @@ def simulate(
 ) -> Simulation:
     """Cumulative expected regret of a policy on Bernoulli arms: the summed gaps of the arms it pulled.
 
+    Inside `raglab.workers` its blocks of 200 replications are played by the workers, to the same bits.
+
     Args:
       policy: one of `LEARNERS` that needs no context; its settings are those of `Bandit`.
       means: [A], or [T, A] where they drift. mask: arms available, [A] or [T, A]; the gap is that to the best of them.
@@ -202,9 +206,26 @@ def simulate(
     world = check_world(Bernoulli(np.asarray(means), None if mask is None else np.asarray(mask)), rounds)
     check_simulation(bandit, world, rounds, replications, "auto")
     work = float(rounds * replications)
-    sizes = progress(list(enumerate(replication_blocks(replications))), "simulate", "block")
-    done = [play_block(bandit, world, rounds, size, seed, number, work=work) for number, size in sizes]
+    blocks = list(enumerate(replication_blocks(replications)))
+    done = list(
+        run_each(_numbered_block, blocks, bandit, world, rounds, seed, {"work": work}, what="simulate", unit="block")
+    )
     return Simulation(np.concatenate([each.regret for each in done]), np.concatenate([each.pulls for each in done]))
+
+
+def _numbered_block(
+    block: tuple[int, int],
+    policy: Bandit | Array,
+    world: Bernoulli | Table,
+    rounds: int,
+    seed: int,
+    settings: Mapping[str, Any],
+) -> Accounts:
+    """One block of replications, (number, size), of a learner or of probabilities [1, A] or [N, A]."""
+    number, size = block
+    if isinstance(policy, Bandit):
+        return play_block(policy, world, rounds, size, seed, number, **settings)
+    return _stationary(policy, world, rounds, size, seed, number)
 
 
 class Run(NamedTuple):
@@ -247,7 +268,8 @@ def run(
       delay: rounds until a reward is there, or the least and the greatest of them, drawn uniformly.
       missing: probability that a reward never arrives.
       engine: `numpy`, `numba` (the compiled twin, where there is one), or `auto`: numba where it pays.
-      n_jobs: processes, as joblib counts them; the same bits for any number.
+      n_jobs: processes, as joblib counts them; the same bits for any number. 1 leaves the blocks to the workers of
+        `raglab.workers`, where there are any.
 
     Raises:
       ValueError: a world, a policy or sizes that break a rule; probability on an arm that is not available.
@@ -271,22 +293,17 @@ def run(
     check_simulation(learner, met, rounds, replications, engine)
     fixed = None if isinstance(policy, Bandit) else _check_probabilities(policy, met, rounds)
 
-    def one(number: int, size: int) -> Accounts:
-        if fixed is not None:
-            return _stationary(fixed, met, rounds, size, seed, number)
-        work = float(rounds * replications)
-        return play_block(
-            learner, met, rounds, size, seed, number, engine=engine, work=work, delay=late, missing=missing
-        )
-
-    work = list(enumerate(replication_blocks(replications)))
-    if n_jobs == 1 or len(work) == 1:
-        done = [one(number, size) for number, size in progress(work, "simulate", "block")]
+    blocks = list(enumerate(replication_blocks(replications)))
+    settings = {"engine": engine, "work": float(rounds * replications), "delay": late, "missing": missing}
+    shared = (learner if fixed is None else fixed, met, rounds, seed, settings)
+    if n_jobs == 1 or len(blocks) == 1:
+        done = list(run_each(_numbered_block, blocks, *shared, what="simulate", unit="block"))
     else:
         from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
 
-        played = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(one)(number, size) for number, size in work)
-        done = list(progress(played, "simulate", "block", total=len(work)))
+        calls = (delayed(_numbered_block)(block, *shared) for block in blocks)
+        played = Parallel(n_jobs=n_jobs, return_as="generator")(calls)
+        done = list(progress(played, "simulate", "block", total=len(blocks)))
     return Run(*done[0]) if len(done) == 1 else Run(*(_join_blocks(part) for part in zip(*done, strict=True)))
 
 

@@ -15,14 +15,16 @@ from raglab.bandit.learner import LEARNERS, Bandit, check_bandit
 from raglab.bandit.simulation import Run, run
 from raglab.canonical import digest
 from raglab.lab import reward_audit as audit
+from raglab.lab.reward_audit import ArmTables
 from raglab.lab.search_space import DIGITS, SearchRange, round_value
+from raglab.lab.study_cases import case_counts
 from raglab.lab.trial_search import TrialOutcome, maximise
-from raglab.live.arm_choice import components, router, table
 from raglab.metrics.intervals import mean_interval, percentile_interval
 from raglab.policy import PolicyData
 from raglab.progress import progress
-from raglab.reward import BUDGET_MS, COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights, reward
-from raglab.store.traces import Trace
+from raglab.reward import BUDGET_MS, COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights
+from raglab.store.sharded_traces import ShardedTrace
+from raglab.values import TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -339,19 +341,8 @@ class BanditStudy:
         )
 
 
-class _SplitTable(NamedTuple):
-    """One split: its table of full information, and the components that weights re-score."""
-
-    world: Table
-    measured: pd.DataFrame
-    router: Array
-
-    def rewards(self, weights: RewardWeights) -> Array:
-        return np.asarray(reward(self.measured, weights), dtype=np.float64).reshape(self.world.mask.shape)
-
-
 def tune_bandit(
-    trace: Trace,
+    trace: TraceData | ShardedTrace[Any],
     policy: PolicyData,
     *,
     bandit: str | Bandit = "thompson_beta",
@@ -378,7 +369,8 @@ def tune_bandit(
     the product of lambda and w3 matters, and scaling w1 … w5 changes nothing: found weights sum to 1.
 
     Args:
-      trace: without splits all cases serve for both, and the notes say that the rates flatter.
+      trace: in memory, or of shards, one of which is in memory at a time; without splits all cases serve for both, and
+        the notes say that the rates flatter.
       bandit: policy, or settings to start from.
       rounds, replications: of each simulation.
       budget_ms: of a question, in the reward. latency_budget_ms: highest mean latency that a trial may have; the same
@@ -434,19 +426,18 @@ def tune_bandit(
     )
 
 
-def _split_tables(trace: Trace, policy: PolicyData, budget_ms: float) -> tuple[_SplitTable, _SplitTable, list[str]]:
+def _split_tables(
+    trace: TraceData | ShardedTrace[Any], policy: PolicyData, budget_ms: float
+) -> tuple[ArmTables, ArmTables, list[str]]:
     """Split that is tuned on and split that is judged on."""
-    if {"tune", "report"} <= {case.split for case in trace.cases}:
-        tune, judge = (_split_table(trace.split(name), policy, budget_ms) for name in ("tune", "report"))
+    if {"tune", "report"} <= case_counts(trace).keys():
+        of_splits: Any = trace
+        parts = (of_splits.split(name) for name in ("tune", "report"))
+        tune, judge = (audit.arm_tables(part, policy, budget_ms=budget_ms) for part in parts)
         return tune, judge, []
-    every = _split_table(trace, policy, budget_ms)
+    every = audit.arm_tables(trace, policy, budget_ms=budget_ms)
     note = "The cases have no splits tune and report: tuned and judged on the same cases, so the rates flatter (S6.5)."
     return every, every, [note]
-
-
-def _split_table(trace: Trace, policy: PolicyData, budget_ms: float) -> _SplitTable:
-    measured = components(trace, policy, budget_ms=budget_ms)
-    return _SplitTable(table(trace, policy, budget_ms=budget_ms, measured=measured), measured, router(trace, policy))
 
 
 def _space(base: Bandit) -> dict[str, SearchRange]:
@@ -456,7 +447,7 @@ def _space(base: Bandit) -> dict[str, SearchRange]:
     return space | {QUANTILE.get(name, name): span for name, span in SEARCHED.items() if name in read}
 
 
-def _trial_bandit(params: Mapping[str, Any], base: Bandit, part: _SplitTable) -> tuple[RewardWeights, Bandit, Array]:
+def _trial_bandit(params: Mapping[str, Any], base: Bandit, part: ArmTables) -> tuple[RewardWeights, Bandit, Array]:
     """Weights, bandit and rewards of the values of a trial; to so many digits, so that a `.env` says the same."""
     total = sum(params[name] for name in WEIGHTS) or 1.0
     shares = {name: round(params[name] / total, DIGITS) for name in WEIGHTS}
@@ -477,7 +468,7 @@ def _threshold(rewards: Array, quantile: float) -> float:
     return float(np.ceil(np.sort(rewards)[place - 1] * 1e6) / 1e6) if place else 0.0
 
 
-def _published_values(base: Bandit, part: _SplitTable, space: Mapping[str, SearchRange]) -> dict[str, float]:
+def _published_values(base: Bandit, part: ArmTables, space: Mapping[str, SearchRange]) -> dict[str, float]:
     """Values of the published reward and of the bandit as given, for the first trial."""
     own: dict[str, float] = {name: float(getattr(PUBLISHED, name)) for name in (*WEIGHTS, "lambda_")}
     own |= {name: getattr(base, name) for name in ("epsilon", "exploration", "prior_strength") if name in space}
@@ -501,7 +492,7 @@ def _best_finalist(
     seen: pd.DataFrame,
     space: Mapping[str, SearchRange],
     base: Bandit,
-    part: _SplitTable,
+    part: ArmTables,
     seed: int,
     sizes: Mapping[str, Any],
 ) -> tuple[RewardWeights, Bandit]:

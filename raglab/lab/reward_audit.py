@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.bandit.environments import Table
+from raglab.decision.sharded_decisions import join_frames
 from raglab.live.arm_choice import components, router, table
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import percentile_interval
 from raglab.policy import PolicyData
 from raglab.progress import progress
+from raglab.replay import Shards, each_shard
 from raglab.reward import (
     BUDGET_MS,
     COMPONENT_TABLE,
@@ -301,8 +303,53 @@ class RewardAudit(NamedTuple):
     settings: Mapping[str, Any]
 
 
+class ArmTables(NamedTuple):
+    """Every arm of every case: full information, the components that weights re-score, and the source's router, [Q, A].
+
+    world: see `live.arm_choice.table`. measured: see `live.arm_choice.components`.
+    """
+
+    world: Table
+    measured: pd.DataFrame
+    router: Array
+
+    def rewards(self, weights: RewardWeights) -> Array:
+        """Reward of every case and arm under other weights, [Q, A]."""
+        return np.asarray(reward(self.measured, weights), dtype=np.float64).reshape(self.world.mask.shape)
+
+
+def arm_tables(
+    trace: TraceData | Shards, policy: PolicyData, weights: RewardWeights = PUBLISHED, *, budget_ms: float = BUDGET_MS
+) -> ArmTables:
+    """Tables of all cases of a trace, held whole; of shards one is in memory at a time.
+
+    Raises:
+      ValueError: the trace lacks vectors or latencies.
+    """
+    parts = list(each_shard(shard_arm_tables, trace, policy, weights, budget_ms, what="measure"))
+    if len(parts) == 1:
+        return parts[0]
+    worlds = [part.world for part in parts]
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(world, name) for world in worlds])
+        for name in ("value", "reward", "mask", "features", "ms")
+    }
+    return ArmTables(
+        worlds[0]._replace(**columns),
+        join_frames([part.measured for part in parts]),
+        np.concatenate([part.router for part in parts]),
+    )
+
+
+def shard_arm_tables(trace: TraceData, policy: PolicyData, weights: RewardWeights, budget_ms: float) -> ArmTables:
+    """`arm_tables` of one trace in memory; pure, so that any worker may measure a shard."""
+    measured = components(trace, policy, budget_ms=budget_ms)
+    world = table(trace, policy, weights, budget_ms=budget_ms, measured=measured)
+    return ArmTables(world, measured, router(trace, policy))
+
+
 def audit_rewards(
-    trace: TraceData,
+    trace: TraceData | Shards,
     policy: PolicyData,
     weights: RewardWeights = PUBLISHED,
     *,
@@ -318,6 +365,7 @@ def audit_rewards(
     is better. Intervals resample cases, so that the arms of one question stay together.
 
     Args:
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
       value: what counts of each case and arm, [Q, A], such as nDCG@10; the right decision, 0 or 1, where not given.
       level: of the intervals. n_boot: resamples of the cases.
 
@@ -336,13 +384,10 @@ def audit_rewards(
 
     Example: `print(*audit_rewards(trace, policy).notes)`.
     """
-    seen = components(trace, policy, budget_ms=budget_ms)
-    world = table(trace, policy, weights, budget_ms=budget_ms, measured=seen)
+    world, seen, routed = arm_tables(trace, policy, weights, budget_ms=budget_ms)
     if value is not None:
         world = world._replace(value=np.asarray(value, dtype=np.float64))
-    return audit_table(
-        world, seen, weights, baselines={"router": router(trace, policy)}, level=level, n_boot=n_boot, seed=seed
-    )
+    return audit_table(world, seen, weights, baselines={"router": routed}, level=level, n_boot=n_boot, seed=seed)
 
 
 def audit_table(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import cache
 from math import exp, factorial, sqrt
 from math import log as ln
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raglab.off_policy.logs import EvaluationRows, Floats, Log
-from raglab.progress import progress
+from raglab.parallel import run_each
 
 ESTIMATORS = ("replay", "ips", "clipped_ips", "snips", "dm", "dr", "switch_dr")
 NORMALISED = ("replay", "snips")  # divided by the sum of their weights
@@ -159,18 +161,21 @@ def bootstrap_values(
     """Values of each estimator in resamples of the log, [E, B]: numerator and denominator are resampled together.
 
     Each session, or each round where there are none, counts Poisson(1) times, drawn to 16 bits. What was fitted to the
-    log is fitted again to the resample. The same seed gives the same resamples for every estimator and target.
+    log is fitted again to the resample. The same seed gives the same resamples for every estimator and target. Inside
+    `raglab.workers` blocks of rounds are resampled by the workers, to the same bits.
 
     Source: Chamandy et al. 2012 for the Poisson bootstrap.
     """
-    table, rng = _poisson(), np.random.default_rng(seed)
     used = [estimator_weight(rows, name, settings) for name in names]
-    total: Floats | float = 0.0
     size = max(1, COUNTS_AT_ONCE // n_boot)
-    counted = len(rows.weight) if rows.log.session is None else rows.log.sessions
-    for part in progress(_summands(rows, names, used, size), "resample", "round", size=len, total=counted):
-        counts = table[rng.integers(0, 2**16, size=(n_boot, len(part)), dtype=np.uint16)]
-        total = total + counts @ part
+    session = rows.log.session
+    sums = None if session is None else _session_columns(rows, session, names, used, size)
+    starts = range(0, len(rows.weight) if sums is None else len(sums), size)
+    total: Floats | float = 0.0
+    for part in run_each(
+        _resampled_sums, starts, rows, names, used, sums, size, n_boot, seed, what="resample", unit="block of rounds"
+    ):
+        total = total + part
     values, first = [], 0
     for name in names:
         last = first + _width(rows, name)
@@ -179,30 +184,61 @@ def bootstrap_values(
     return np.stack(values)
 
 
+def _resampled_sums(
+    start: int,
+    rows: EvaluationRows,
+    names: Sequence[str],
+    used: Sequence[Floats | None],
+    sums: Floats | None,
+    size: int,
+    n_boot: int,
+    seed: np.random.SeedSequence,
+) -> Floats:
+    """What the resamples hold of a block of rounds, or of sessions, from `start` on, [B, C].
+
+    The counts are those of one stream over all blocks, which is moved on to this one: two counts a draw of 32 bits, two
+    of those a step of the generator, and what is left of a draw at the end of a block is dropped.
+    """
+    rng = np.random.default_rng(seed)
+    before = start // size * (-(-n_boot * size // 2))
+    rng.bit_generator.advance(before // 2)  # type: ignore[attr-defined] # it is PCG64
+    if before % 2:
+        rng.integers(0, 2**32, dtype=np.uint32)
+    part = _block_columns(rows, names, used, start, size) if sums is None else sums[start : start + size]
+    counts = _poisson()[rng.integers(0, 2**16, size=(n_boot, len(part)), dtype=np.uint16)]
+    return np.asarray(counts @ part)
+
+
+@cache
 def _poisson() -> Floats:
     """Poisson(1) counts by a uniform 16-bit number, [65536]."""
     edges = np.round(np.cumsum([exp(-1.0) / factorial(k) for k in range(9)]) * 2**16).astype(np.int64)
     return np.repeat(np.arange(10.0), np.diff(edges, prepend=0, append=2**16))
 
 
-def _summands(rows: EvaluationRows, names: Sequence[str], used: list[Floats | None], size: int) -> Iterator[Floats]:
-    """What is resampled, chunk by chunk, [chunk, C]: the columns of each round, or their sums by session."""
-    middle = midpoint(rows.log.reward)
-    parts = (slice(start, start + size) for start in range(0, len(rows.weight), size))
-    columns = (
-        np.concatenate(
-            [_summed_columns(rows, name, weight, part, middle) for name, weight in zip(names, used, strict=True)], 1
-        )
-        for part in parts
+def _block_columns(
+    rows: EvaluationRows, names: Sequence[str], used: Sequence[Floats | None], start: int, size: int
+) -> Floats:
+    """What is resampled of each round of a block, [size, C]."""
+    part, middle = slice(start, start + size), midpoint(rows.log.reward)
+    return np.concatenate(
+        [_summed_columns(rows, name, weight, part, middle) for name, weight in zip(names, used, strict=True)], 1
     )
-    if rows.log.session is None:
-        yield from columns
-        return
+
+
+def _session_columns(
+    rows: EvaluationRows,
+    session: NDArray[np.int64],
+    names: Sequence[str],
+    used: Sequence[Floats | None],
+    size: int,
+) -> Floats:
+    """What is resampled of each session, the sums of its rounds, [G, C]."""
     sums = np.zeros((rows.log.sessions, sum(_width(rows, name) for name in names)))
-    for start, part in zip(range(0, len(rows.weight), size), columns, strict=True):
-        np.add.at(sums, rows.log.session[start : start + size], part)
-    for start in range(0, len(sums), size):
-        yield sums[start : start + size]
+    for start in range(0, len(rows.weight), size):
+        columns = _block_columns(rows, names, used, start, size)
+        np.add.at(sums, session[start : start + size], columns)
+    return sums
 
 
 def _width(rows: EvaluationRows, name: str) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab._numba import kernel_of
 from raglab.html_display import Fold, display, short
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 COLUMNS = ("action", "reward", "propensity")
+PAYS = 200_000  # rounds from which on compiled loops are loaded
 CHUNK = 2**14  # rows worked on at once: small enough for the cache
 SUM_TOLERANCE = 1e-6  # of a target's row: what single precision leaves
 
@@ -256,14 +258,18 @@ def _sessions(log: pd.DataFrame, session: str | ArrayLike | None) -> tuple[NDArr
     return ids.astype(np.int64), len(labels)
 
 
-def weigh(log: Log, target: NDArray[Any], mask: ArrayLike | None = None) -> EvaluationRows:
+def weigh(
+    log: Log, target: NDArray[Any], mask: ArrayLike | None = None, *, engine: str | None = None
+) -> EvaluationRows:
     """What the estimators read: weights, and the reward model where it is needed, chunk by chunk.
 
-    Sums go by einsum, not by BLAS, so that their bits do not depend on its threads.
-    Without a model from outside, it is the mean reward by arm of the log; of an arm never logged, the log's mean.
+    Sums go by einsum, not by BLAS, so that their bits do not depend on its threads; those of the compiled twin differ
+    in the last bits. Without a model from outside, it is the mean reward by arm of the log; of an arm never logged, the
+    log's mean.
 
     Args:
       target: probability of each arm in each round, [T, A]. mask: arms available, [A] or [T, A].
+      engine: see `raglab._numba`; None is numba from so many rounds on that it pays, where it is installed.
 
     Raises:
       ValueError: a row of target is no distribution, or has mass on an arm that was not available; the model is NaN
@@ -274,20 +280,29 @@ def weigh(log: Log, target: NDArray[Any], mask: ArrayLike | None = None) -> Eval
     pulls = np.bincount(log.arm, minlength=size)
     available = None if mask is None else _available(mask, (n, size))
     model = _RewardModel(log, size, pulls)
+    compiled = kernel_of(engine or ("auto" if n >= PAYS else "numpy"), _weighing_kernel)
     weight, expected, predicted = np.empty(n), np.empty(n), np.empty(n)
     mass, offset = np.zeros(size), np.arange(CHUNK, dtype=np.int64) * size
     # In chunks, because a target of many arms over many rounds would be copied whole to be made float64.
     for start in range(0, n, CHUNK):
         rows = slice(start, min(n, start + CHUNK))
         part = np.ascontiguousarray(target[rows], dtype=np.float64)
-        if not (part.min() >= 0.0 and np.abs(np.einsum("ra->r", part) - 1.0).max() <= SUM_TOLERANCE):
+        finite = False
+        if compiled is not None:
+            of_rows = log.arm[rows], log.propensity[rows], weight[rows], expected[rows], predicted[rows]
+            right, finite = compiled(part, model.by_arm(rows), *of_rows, mass, SUM_TOLERANCE)
+        else:
+            right = part.min() >= 0.0 and np.abs(np.einsum("ra->r", part) - 1.0).max() <= SUM_TOLERANCE
+        if not right:
             _refuse_target(part, start)
         if available is not None and (gone := (part > 0.0) & ~available[rows]).any():
             _refuse_mass(part, gone, log.names, start)
-        place = offset[: len(part)] + log.arm[rows]  # of the logged arm in the flattened chunk
-        np.divide(part.ravel().take(place), log.propensity[rows], out=weight[rows])
-        mass += np.einsum("ra->a", part)
-        model.read(part, place, rows, expected, predicted)
+        if not finite:
+            place = offset[: len(part)] + log.arm[rows]  # of the logged arm in the flattened chunk
+            model.read(part, place, rows, expected, predicted)
+            if compiled is None:
+                np.divide(part.ravel().take(place), log.propensity[rows], out=weight[rows])
+                mass += np.einsum("ra->a", part)
     # The target may leave an arm alone that was not available; the log may not have chosen it.
     if available is not None:
         gone_rows = ~available[np.arange(n), log.arm]
@@ -306,15 +321,31 @@ def weigh(log: Log, target: NDArray[Any], mask: ArrayLike | None = None) -> Eval
     )
 
 
+def _weighing_kernel() -> Any:  # noqa: ANN401 - a function
+    from raglab.off_policy.kernel import weigh_rows
+
+    return weigh_rows
+
+
 class _RewardModel:
     """Reward model of a log: its columns, or where it has none the mean reward by arm."""
 
     def __init__(self, log: Log, size: int, pulls: NDArray[np.int64]) -> None:
         self.log, self.fitted = log, not log.model
-        # An arm never logged has the log's mean: the least that can be said of it.
-        self.means = np.full(size, log.reward.mean())
-        np.divide(np.bincount(log.arm, weights=log.reward, minlength=size), pulls, out=self.means, where=pulls > 0)
+        self.means = np.zeros(size)
+        if self.fitted:
+            # An arm never logged has the log's mean: the least that can be said of it.
+            self.means[:] = log.reward.mean()
+            totals = np.bincount(log.arm, weights=log.reward, minlength=size)
+            np.divide(totals, pulls, out=self.means, where=pulls > 0)
         self.side = np.empty((CHUNK, size))  # the model's columns side by side, one buffer for all chunks
+        self.below = np.repeat(self.means[:, None], min(CHUNK, len(log.arm)), axis=1)  # or below each other
+
+    def by_arm(self, rows: slice) -> Floats:
+        """Model of each arm for a chunk of rounds, [A, R or more]; written over by the next call."""
+        for one, column in zip(self.below, self.log.model, strict=not self.fitted):
+            one[: rows.stop - rows.start] = column[rows]
+        return self.below
 
     def read(self, part: Floats, place: NDArray[np.int64], rows: slice, expected: Floats, predicted: Floats) -> None:
         """Write the target's expected reward and the logged arm's predicted one for a chunk of rounds.

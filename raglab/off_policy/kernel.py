@@ -1,0 +1,47 @@
+"""Compiled kernel of off-policy evaluation (algebra): what the estimators read of a log, in one pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from raglab._numba import compile_kernel
+
+# ruff: noqa: ANN401 - arrays, which numba types for itself
+
+
+@compile_kernel(checked=False)
+def weigh_rows(
+    target: Any,
+    model: Any,
+    arm: Any,
+    propensity: Any,
+    weight: Any,
+    expected: Any,
+    predicted: Any,
+    mass: Any,
+    tolerance: float,
+) -> tuple[bool, bool]:
+    """Write weight, expected and predicted reward of some rounds, [R] each, and add to the target's mass, [A].
+
+    Args:
+      target: [R, A]. model: reward of each arm, [A, R or more]. arm, propensity: logged, [R]; an arm is below A.
+      tolerance: by how much a row of the target may sum to more or less than 1.
+
+    Returns: whether every row of the target is a distribution, and whether all rewards that were written are finite.
+    """
+    wrong, total = 0, 0.0
+    for r in range(len(arm)):
+        whole, mean = 0.0, 0.0
+        for a in range(target.shape[1]):
+            share = target[r, a]
+            whole += share
+            mean += share * model[a, r]
+            mass[a] += share
+            wrong += 0 if share >= 0.0 else 1
+        wrong += 0 if abs(whole - 1.0) <= tolerance else 1
+        mine = np.uint64(arm[r])
+        weight[r], expected[r], predicted[r] = target[r, mine] / propensity[r], mean, model[mine, r]
+        total += mean + model[mine, r]
+    return wrong == 0, np.isfinite(total)
