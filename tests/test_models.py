@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import pickle
 import socket
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -332,11 +334,93 @@ class TestPrompts:
     def test_the_bundled_encoder_has_none(self) -> None:
         """Its embeddings are those of the plain model, bit for bit, whichever kind is asked for."""
         bundled = load_encoder()
-        plain = [bundled.model.encode([text], output_value=None, show_progress_bar=False)[0] for text in TEXTS[:2]]
+        with _one_thread():
+            plain = [bundled.model.encode([text], output_value=None, show_progress_bar=False)[0] for text in TEXTS[:2]]
         raw = np.stack([item["sentence_embedding"].numpy() for item in plain])
         expected = raw / np.linalg.norm(raw, axis=1, keepdims=True)
         for query in (False, True):
             assert np.array_equal(bundled.sentences(TEXTS[:2], query=query), expected)
+
+
+LIKE_THOSE_OF_USERS = [
+    *TEXTS,
+    "",
+    " ",
+    "fire " * 80,
+    "zebra \u0000 \U0001f525 <s> [MASK] [SEP] été",
+    "the\n\tpolicy",
+    "火 水",
+]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread for torch, as each text has its pass: several that share a sum move its last bits."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _encode(encoder: Encoder, text: str, *, query: bool) -> tuple[Any, Any]:
+    """Raw embeddings of a text as the library's own door gives them: of the sentence [dim], of its tokens [n, dim]."""
+    model: Any = encoder.model
+    prompt = encoder.prompts.query if query else encoder.prompts.passage
+    encode = model.encode_query if query else model.encode_document
+    with _one_thread():
+        (item,) = encode([text], prompt=prompt, output_value=None, show_progress_bar=False)
+    return item["sentence_embedding"].numpy(), item["token_embeddings"].numpy()
+
+
+def _unit(rows: Any) -> Any:
+    """Rows of length 1, float32."""
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+@pytest.mark.slow
+class TestOwnPass:
+    """The pass over one text leaves the library's frame out, and gives the library's bits."""
+
+    @pytest.mark.parametrize("query", [False, True])
+    def test_the_bits_are_those_of_encode(self, encoder: Encoder, prompted: Encoder, query: bool) -> None:  # noqa: FBT001
+        """Short, long, empty and strange texts, with prompts and without, of tiny encoders and the bundled one."""
+        for one in (encoder, prompted, load_encoder()):
+            found = one.both(LIKE_THOSE_OF_USERS, query=query)
+            for row, text in enumerate(LIKE_THOSE_OF_USERS):
+                sentence, tokens = _encode(one, text, query=query)
+                assert np.array_equal(found.sentences[row], _unit(sentence))
+                rows = {token.tobytes() for token in _unit(tokens).astype(np.float16)}
+                assert all(token.tobytes() in rows for token in found.tokens[row])
+
+    def test_padding_is_not_read(self, encoder_folder: Path) -> None:
+        """A model that states to pad every text to its longest gives the bits of the library as well."""
+        padded = load_encoder(str(encoder_folder))
+        first: Any = padded.model[0]
+        first.processing_kwargs = {"text": {"padding": "max_length", "max_length": 32}}
+        for text in TEXTS:
+            assert np.array_equal(padded.sentences([text])[0], _unit(_encode(padded, text, query=False)[0]))
+
+    def test_logits_are_those_of_predict(self, cross_encoder: CrossEncoder) -> None:
+        """Pairs of empty, long and strange texts have the logits that the library predicts, bit for bit."""
+        from torch import nn
+
+        pairs = [(TEXTS[0], text) for text in LIKE_THOSE_OF_USERS]
+        with _one_thread():
+            told = [cross_encoder.model.predict([pair], activation_fn=nn.Identity())[0] for pair in pairs]
+        assert cross_encoder.logits(pairs).tolist() == np.array(told, np.float64).tolist()
+
+    def test_bfloat16_has_a_name_of_its_own_and_is_near(self, encoder: Encoder, encoder_folder: Path) -> None:
+        """Its cosine to float32 is above 0.99; it moves bits, so that its name differs; neighbours move none."""
+        short = load_encoder(str(encoder_folder), precision="bfloat16")
+        assert short.name == f"{encoder.name}+bfloat16"
+        near, exact = short.sentences(TEXTS), encoder.sentences(TEXTS)
+        assert np.einsum("nd,nd->n", near, exact).min() > 0.99
+        assert not np.array_equal(near, exact)
+        assert all(np.array_equal(near[row], short.sentences([text])[0]) for row, text in enumerate(TEXTS))
 
 
 LABELS = {0: "Refuted", 1: "neutral", 2: "Supported"}

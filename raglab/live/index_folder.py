@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
+from raglab.live.large_index import drop_older
 from raglab.live.trace_building import RetrievalSettings, check_settings, index_fingerprint
 from raglab.retrieval.arms import Rewriter
 from raglab.store.files import InputError, Where, input_error, locked, read_json, shown_value, write_text
@@ -40,12 +41,13 @@ class _Settings(BaseModel):
     arms: list[str]
     encoder: str | None
     reranker: str | None
-    index: Literal["flat", "hnsw", "ivf"]
+    index: Literal["flat", "hnsw", "ivf", "hnsw-sq8", "ivfpq"]
     fetch_k: int
     rerank_k: int
     rrf_k: int
     max_depth: int
     dense_weight: float = 1.0
+    precision: Literal["float32", "bfloat16"] = "float32"
 
 
 class Change(BaseModel):
@@ -138,7 +140,7 @@ def write_index(
     place: Path,
     wanted: RetrievalSettings,
     pack: str | None,
-    embed: Callable[[Corpus], object] | None = None,
+    embed: Callable[[Corpus], Path | None] | None = None,
     *,
     base: IndexHead | None = None,
     documents: Collection[str] = (),
@@ -146,7 +148,8 @@ def write_index(
     """Write an index beside the one that is there, then put it in its place; its fingerprint.
 
     Args:
-      pack: hash of the one that it is for. embed: what fills the embeddings of the corpus, None where they are there.
+      pack: hash of the one that it is for. embed: what fills the embeddings of the corpus, None where they are there;
+        it gives the folder of a large index, which is then the only one but for that of the index before.
       base: head of the index that this one is a change of; None takes the place of any. documents: file names that mean
         something else than in that one.
 
@@ -162,8 +165,7 @@ def write_index(
     corpus_hash = hash_corpus(corpus)
     file = _corpus_file(place, corpus_hash)
     save_corpus(corpus, file)
-    if embed is not None:
-        embed(load_corpus(file))
+    large = None if embed is None else embed(load_corpus(file))
     fingerprint = index_fingerprint(corpus_hash, wanted.parameters(None))
     head: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
@@ -189,6 +191,7 @@ def write_index(
             if _CORPORA.fullmatch(other.name) and other != file:
                 with suppress(OSError):
                     other.unlink()
+        drop_older(place, large)
     return fingerprint
 
 

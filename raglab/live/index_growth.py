@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from itertools import pairwise
 from os import W_OK, access
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Literal, NamedTuple
 
 from raglab import resolver
 from raglab.live.index_folder import EMBEDDINGS, Index, OvertakenError, read_index, write_index
+from raglab.live.large_index import STORED_KINDS
 from raglab.live.trace_building import (
     RetrievalSettings,
     retriever,
@@ -24,6 +26,7 @@ from raglab.live.trace_building import (
 )
 from raglab.retrieval.dense import EmbeddingCache, default_cache, drop_pictures, drop_texts
 from raglab.retrieval.indexes import ANCHOR
+from raglab.retrieval.vector_shards import VectorShards
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.loaders import Documents, load_documents
 from raglab.store.pictures import picture_digest
@@ -83,7 +86,8 @@ def add_documents(
     def embed_some(sources: Collection[str], index: Index) -> None:
         chunks = tuple(chunk for chunk in new.chunks if chunk.source in sources)
         some = Corpus(index.corpus.name, chunks, new.pictures)
-        embed_corpus(some, Path(place), index.settings, behind)
+        # The embeddings of some documents alone are wanted, and no large index of them.
+        embed_corpus(some, Path(place), index.settings._replace(index="flat"), behind)
 
     return _change_index(Path(place), lambda index: _with_documents(index, new, replace=replace), embed_some)
 
@@ -102,11 +106,16 @@ def remove_documents(place: str | Path, names: str | Sequence[str]) -> IndexChan
     return _change_index(Path(place), lambda index: _without_documents(index, named))
 
 
-def embed_corpus(corpus: Corpus, place: Path, wanted: RetrievalSettings, behind: EmbeddingCache | None) -> None:
-    """Fill the embeddings of a folder with those of a corpus, and say what of it is in none."""
+def embed_corpus(corpus: Corpus, place: Path, wanted: RetrievalSettings, behind: EmbeddingCache | None) -> Path | None:
+    """Fill the embeddings of a folder with those of a corpus, and say what of it is in none.
+
+    Returns: the folder of its large index; None of a small one.
+    """
     ready = retriever(corpus, wanted, EmbeddingCache(place / EMBEDDINGS, behind))
     warn_of_cut_chunks(ready)
     warn_of_pictures(ready, wanted)
+    vectors = ready.indexes.vectors
+    return vectors.folder if isinstance(vectors, VectorShards) else None
 
 
 def _change_index(
@@ -131,8 +140,11 @@ def _change_index(
             embed({*version.added, *version.replaced}, index)
         documents = _other_meaning(index.corpus.chunks, version)
         about = (version.corpus, place, index.settings, index.head.pack)
+        # A large index takes long to build: it stands before the new version takes its place, not when that is opened.
+        whole = partial(embed_corpus, place=place, wanted=index.settings, behind=None)
+        large = whole if index.settings.index in STORED_KINDS else None
         try:
-            made = write_index(*about, base=index.head, documents=documents)
+            made = write_index(*about, large, base=index.head, documents=documents)
         except OvertakenError:
             continue
         if version.replaced or version.removed:

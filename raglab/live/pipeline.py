@@ -41,7 +41,7 @@ from raglab.live.response import (
 from raglab.live.system import Key, Lab, StoredAnswer, pack_depths, unpack_depths
 from raglab.live.trace_building import question_scopes, restrict_to_hits
 from raglab.patterns import pattern_hits
-from raglab.replay import decide_on_tables
+from raglab.replay import decide_on_tables, refine_on_tables
 from raglab.resolver import INVALID_SELECTION
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.reward import answer_brevity
@@ -206,6 +206,14 @@ class Retrieval(NamedTuple):
     cached: bool
 
 
+class _Decided(NamedTuple):
+    """What the gates say of the depths so far, what they said of each by itself, and whether the loop goes on."""
+
+    decisions: Decisions
+    passes: list[chain.Pass]
+    goes_on: bool
+
+
 def _retrieve_depths(request: Request, key: Key, system: Lab) -> Retrieval:
     """Retrieval depth by depth, as far as the policy goes; from the cache where it is there."""
     caches, digest = system.caches, key.digest("strategy")
@@ -217,18 +225,18 @@ def _retrieve_depths(request: Request, key: Key, system: Lab) -> Retrieval:
     case = Case("question", request.text, "ok", selected_sources=request.documents)
     limits = policy_thresholds([system.policy])
     depths: list[DepthHits] = []
-    earlier: Decisions | None = None
+    decided: _Decided | None = None
     for depth in _depths(request.text, key.arm, stored, scope, system):
         depths.append(depth)
         # A trace replays all depths at once; live, a further depth is a whole retrieval, so each is decided first.
-        decisions, goes_on = _decide_depths(case, key.arm, depths, limits, system, earlier)
-        if not goes_on:
+        decided = _decide_depths(case, key.arm, depths, limits, system, decided)
+        if not decided.goes_on:
             break
-        earlier = decisions
+    assert decided is not None  # noqa: S101 - a walk has a first depth
     cached = 0 < len(depths) <= len(stored)
     if caches is not None and not cached:
         caches.strategies.set(digest, {"arm": key.arm, "depths": pack_depths(depths)})
-    return Retrieval(decisions, depths, cached)
+    return Retrieval(decided.decisions, depths, cached)
 
 
 def _depths(
@@ -246,18 +254,20 @@ def _decide_depths(
     depths: Sequence[DepthHits],
     limits: Thresholds,
     system: Lab,
-    earlier: Decisions | None,
-) -> tuple[Decisions, bool]:
+    earlier: _Decided | None,
+) -> _Decided:
     """What the gates say of the depths so far, and whether the loop goes on (rule S2.9); the last depth's ms grow."""
     start = perf_counter()
-    trace = case_trace(case, arm, depths, system, None if earlier is None else earlier.trace)
+    before = None if earlier is None else earlier.decisions
+    trace = case_trace(case, arm, depths, system, None if before is None else before.trace)
     measured = measured_tables(trace, system.policy)
     depths[-1].ms["evidence"] = 1e3 * (perf_counter() - start)
     start = perf_counter()
-    decisions = decide_on_tables(measured, trace, system.policy, limits)
-    goes_on = decisions.status[0] == Status.refuse and bool(chain.needs_refinement(measured.evidence, limits).any())
+    passes = [] if earlier is None else earlier.passes
+    decisions, going = refine_on_tables(measured, trace, system.policy, limits, passes)
+    goes_on = decisions.status[0] == Status.refuse and bool(going.any())
     depths[-1].ms["gates"] = 1e3 * (perf_counter() - start)
-    return decisions, goes_on
+    return _Decided(decisions, passes, goes_on)
 
 
 def case_trace(
@@ -266,13 +276,16 @@ def case_trace(
     """Trace of one question, of the depths that were retrieved.
 
     Args:
-      earlier: of the same question with fewer depths, whose user's signals are not measured again.
+      earlier: of the same question with fewer depths: its patterns and the user's signals are not measured again.
     """
     hits = Hits._make(np.concatenate(fields, axis=2) for fields in zip(*(one.hits for one in depths), strict=True))
     places = np.unique(hits.chunk[hits.chunk >= 0])
     chunks, hits, vectors = restrict_to_hits(system.retriever.chunks, system.retriever.indexes.vectors, hits)
     entities = tuple(system.entities[int(place)] for place in places)
-    hits_of = pattern_hits([case], chunks, system.policy.pattern_lists, entities, system.policy.patterns.digest)
+    if earlier is not None and earlier.pattern_hits is not None:  # the question is the same at every depth
+        hits_of = earlier.pattern_hits._replace(chunk_entities=entities)
+    else:
+        hits_of = pattern_hits([case], chunks, system.policy.pattern_lists, entities, system.policy.patterns.digest)
     trace = TraceData(
         cases=(case,),
         chunks=chunks,

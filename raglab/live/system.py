@@ -626,7 +626,8 @@ def build_index(
       arms: that may answer. cache: from which embeddings are copied where it has them. policy: whose pack the index is
         for, and no other; any where it names none. download: whether models that are not on this machine may be
         fetched from the hub; the index keeps the commit that it was made with.
-      settings: further fields of `RetrievalSettings`.
+      settings: further fields of `RetrievalSettings`; `index` is `auto` where not given: exact up to 100,000 chunks,
+        above that on disk, memory-mapped, in the kind that fits `index_mb` (`raglab.live.large_index`).
 
     Returns: the fingerprint.
 
@@ -638,11 +639,12 @@ def build_index(
         msg = "an index needs at least one chunk, got none; check the folder of the documents."
         raise ValueError(msg)
     place = Path(folder)
-    wanted = check_settings({"arms": tuple(arms), **settings}).pinned(download=download)
+    named = check_settings({"arms": tuple(arms), "index": "auto", **settings})
+    wanted = named.pinned(download=download).sized(len(corpus.chunks))
     behind = default_cache() if cache == "default" else cache
 
-    def embed_stored(stored: Corpus) -> None:
-        embed_corpus(stored._replace(pictures=corpus.pictures), place, wanted, behind)
+    def embed_stored(stored: Corpus) -> Path | None:
+        return embed_corpus(stored._replace(pictures=corpus.pictures), place, wanted, behind)
 
     pack = None if policy is None else load_pack(policy.pack).stored
     return write_index(corpus, place, wanted, pack, embed_stored)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple, Self
+from threading import Lock
+from typing import Any, BinaryIO, Literal, NamedTuple, Self, get_args
 from zipfile import BadZipFile
 
 import numpy as np
@@ -21,8 +22,10 @@ from raglab import policy as policies
 from raglab import resolver
 from raglab.arms import ARMS
 from raglab.canonical import canonical_json, digest
+from raglab.live.case_checks import check_cases, check_expected_sources
+from raglab.live.large_index import INDEX_MB, STORED_KINDS, check_kind, large_indexes, sized_kind
 from raglab.live.question_signals import DocumentReader, with_parsed_signals
-from raglab.model_files import find_model, pinned_name, reads_pictures
+from raglab.model_files import Precision, find_model, in_precision, pinned_name, reads_pictures
 from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
 from raglab.packs import GENERIC, Pack
 from raglab.patterns import Patterns, pattern_hits
@@ -33,23 +36,13 @@ from raglab.retrieval.entity_graph import entity_graph
 from raglab.retrieval.indexes import Indexes, PictureVectors, Queries, Signatures, build_indexes, embed_queries
 from raglab.retrieval.reranking import CrossEncoderReranker
 from raglab.retrieval.tables import table_index
-from raglab.store.files import Where, input_error, locked, make_folder, replacing
+from raglab.retrieval.vector_shards import VectorShards
+from raglab.store.files import Where, input_error, make_folder, replacing
 from raglab.store.loaders import hash_cases, hash_corpus
 from raglab.store.pictures import picture_digest, stored_pixels
 from raglab.store.policies import load_pack
-from raglab.store.sharded_traces import (
-    CASES_OF_SHARD,
-    LOCK,
-    Manifest,
-    ShardedTrace,
-    check_shard,
-    next_version,
-    replace_shards,
-    shard_name,
-    write_shards,
-)
 from raglab.store.traces import Trace, TraceError
-from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency, source_grades
+from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency
 
 LATE_INTERACTION = "late-interaction"
 # What a missing or damaged part raises; RuntimeError and NotImplementedError are zipfile's, of what it does not read.
@@ -60,26 +53,31 @@ class RetrievalSettings(NamedTuple):
     """What retrieval depends on; part of the fingerprint.
 
     arms: names of strategies. encoder, reranker: folder, or name of the hub with or without `@` and a revision; None is
-    the bundled model, and late interaction over its token embeddings. index: FAISS index. fetch_k, rerank_k: hits a
-    query. rrf_k: constant of the fusion. max_depth: refinements that are measured beyond the first try. dense_weight:
-    what the embeddings' list counts in it, where every other list counts 1; `raglab.fusion_weights` searches it.
+    the bundled model, and late interaction over its token embeddings. index: FAISS index; `auto` is flat up to 100,000
+    chunks, then of a stored kind that fits index_mb megabytes, see `sized_kind`. fetch_k, rerank_k: hits a query.
+    rrf_k: constant of the fusion. max_depth: refinements that are measured beyond the first try. dense_weight: what the
+    embeddings' list counts in it, where every other list counts 1; `raglab.fusion_weights` searches it. precision: of
+    the encoder, see `raglab.models.load_encoder`.
     """
 
     arms: tuple[str, ...] = ("hybrid",)
     encoder: str | None = None
     reranker: str | None = None
-    index: Literal["flat", "hnsw", "ivf"] = "flat"  # type: ignore[assignment]  # hides tuple.index
+    index: Literal["flat", "hnsw", "ivf", "hnsw-sq8", "ivfpq", "auto"] = "flat"  # type: ignore[assignment]  # tuple.index
     fetch_k: int = 50
     rerank_k: int = 20
     rrf_k: int = 60
     max_depth: int = 0
     dense_weight: float = 1.0
+    index_mb: float = INDEX_MB
+    precision: Precision = "float32"
 
     @property
     def stated(self) -> dict[str, Any]:
         """Settings by name as a fingerprint and an index have them: added ones only where they are not the default."""
         rows = self._asdict() | {"arms": list(self.arms)}
-        return {name: value for name, value in rows.items() if name != "dense_weight" or value != 1.0}
+        added = {"dense_weight": 1.0, "index_mb": INDEX_MB, "precision": "float32"}
+        return {name: value for name, value in rows.items() if name not in added or value != added[name]}
 
     @property
     def needs_tokens(self) -> bool:
@@ -110,11 +108,16 @@ class RetrievalSettings(NamedTuple):
         bare = same.needs_tokens and encoder is not None and reads_pictures(find_model(encoder).folder)
         return same._replace(rerank_k=0) if bare else same
 
+    def sized(self, n: int) -> Self:
+        """The same with the kind of index that n chunks get; what led to it is no part of the fingerprint."""
+        kind = sized_kind(self.index, n, lambda: load_encoder(self.encoder).dim, self.index_mb)
+        return self._replace(index=kind, index_mb=INDEX_MB)
+
     def parameters(self, rewriter: Rewriter | None) -> dict[str, Any]:
         """Settings by name, models by identifier, as they go into a fingerprint."""
         name = rewriter.name if rewriter is not None else RM3
         return self.stated | {
-            "encoder": identifier_of(self.encoder),
+            "encoder": in_precision(identifier_of(self.encoder), self.precision),
             "reranker": LATE_INTERACTION if self.reranker is None else identifier_of(self.reranker),
             "rewriter": name if self.rewrites else None,
         }
@@ -177,6 +180,10 @@ def check_settings(given: Mapping[str, Any]) -> RetrievalSettings:
     if not 0.0 < wanted.dense_weight <= 1_000.0:
         msg = f"dense_weight must be above 0 and at most 1000, got {wanted.dense_weight}; 1 is as much as the keywords."
         raise ValueError(msg)
+    check_kind(wanted.index, wanted.index_mb)
+    if wanted.precision not in get_args(Precision):
+        msg = f"precision must be one of {', '.join(get_args(Precision))}, got {wanted.precision!r}."
+        raise ValueError(msg)
     if not 0 <= wanted.max_depth <= 100:
         msg = f"max_depth must be in [0, 100], got {wanted.max_depth}; each depth is a whole retrieval."
         raise ValueError(msg)
@@ -198,12 +205,13 @@ def retriever(
       rewriter: None is RM3 over the corpus. pack: of the trade, for questions about tables. like: one of the same
         settings, whose models are used again.
     """
-    encoder = load_encoder(wanted.encoder) if like is None else like.encoder
+    encoder = load_encoder(wanted.encoder, precision=wanted.precision) if like is None else like.encoder
     # The rows of tables join the chunks before anything is indexed, so that positions mean the same everywhere.
     tables = table_index(corpus.chunks, pack=pack) if wanted.needs("tables") else None
     chunks = (*corpus.chunks, *(() if tables is None else tables.rows))
     loose, strict = (_signatures(chunks, encoder, cache, strict=strict) for strict in (False, True))
-    indexes = build_indexes(
+    indexed: Any = large_indexes if wanted.index in STORED_KINDS else build_indexes
+    indexes = indexed(
         [chunk.text for chunk in chunks],
         encoder,
         cache,
@@ -328,7 +336,14 @@ def question_scopes(
 
 
 def _signatures(chunks: Sequence[Chunk], encoder: Encoder, cache: EmbeddingCache | None, *, strict: bool) -> Signatures:
-    texts = [resolver.rendered(resolver.signature(c.tags, c.file_name, strict=strict)) for c in chunks]
+    # Chunks of a document mostly have its tags, so that of a million chunks few signatures are made.
+    made: dict[tuple[str, tuple[tuple[str, str], ...]], str] = {}
+    texts = []
+    for chunk in chunks:
+        key = (chunk.file_name, tuple(chunk.tags.items()))
+        if key not in made:
+            made[key] = resolver.rendered(resolver.signature(chunk.tags, chunk.file_name, strict=strict))
+        texts.append(made[key])
     number = {text: place for place, text in enumerate(dict.fromkeys(texts))}
     return Signatures(np.array([number[text] for text in texts]), embed(encoder, list(number), cache).vectors)
 
@@ -341,22 +356,42 @@ class Batch(NamedTuple):
     ms: NDArray[np.float64]
 
 
-class Building(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Building:
     """What the traces of one corpus are built with, whatever is asked.
 
-    ready: gives models and indexes, loaded where they are first needed. parameters: of the fingerprint.
+    store: of embeddings. parameters: of the fingerprint. warns: of what the models do not read of the corpus.
     """
 
-    corpus: Corpus
+    corpus: Corpus = field(repr=False)
     corpus_hash: str
     wanted: RetrievalSettings
-    ready: Callable[[], Retriever]
-    reader: DocumentReader
-    patterns: Patterns
+    store: EmbeddingCache | None
+    rewriter: Rewriter | None
+    patterns: Patterns = field(repr=False)
     parameters: Mapping[str, Any]
-    pack: Pack
+    pack: Pack = field(repr=False)
     command: str | None
     batch_size: int
+    reader: DocumentReader = field(repr=False)
+    warns: bool = True
+    _made: list[Retriever] = field(default_factory=list, repr=False)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def ready(self) -> Retriever:
+        """Models and indexes; loaded by the first batch that is not there yet, for all threads, or not at all."""
+        with self._lock:
+            if not self._made:
+                self._made.append(self.load(self.store))
+            return self._made[0]
+
+    def load(self, store: EmbeddingCache | None) -> Retriever:
+        """Models and indexes, with embeddings from a cache where they are there, and into it where not."""
+        made = retriever(self.corpus, self.wanted, store, rewriter=self.rewriter, pack=self.pack)
+        if self.warns:
+            warn_of_cut_chunks(made)
+            warn_of_pictures(made, self.wanted)
+        return made
 
     def meta(self, cases: Sequence[Case]) -> dict[str, Any]:
         """Meta of a trace of some cases."""
@@ -405,64 +440,13 @@ def build_trace(
 
     Source: rules S0.6, S1.1 to S1.4, S2.9, S3.6.
     """
-    plan, allowed = _planned(
+    plan, allowed = plan_building(
         corpus, cases, policy, cache, batch_size, command, rewriter, settings=settings, download=download
     )
-    return _build(plan, cases, allowed, None if out is None else Path(out))
+    return build_planned(plan, cases, allowed, None if out is None else Path(out))
 
 
-def build_shards(
-    corpus: Corpus,
-    cases: Sequence[Case],
-    out: str | Path,
-    *,
-    shard: int = CASES_OF_SHARD,
-    policy: policies.PolicyData | None = None,
-    cache: EmbeddingCache | Literal["default"] | None = "default",
-    batch_size: int = 256,
-    command: str | None = None,
-    rewriter: Rewriter | None = None,
-    download: bool = False,
-    **settings: Any,  # noqa: ANN401 - fields of Settings
-) -> ShardedTrace[Trace]:
-    """Retrieve once for every case, as `build_trace` does, into a folder of shards, one of which is in memory.
-
-    Killed and started again, the work goes on at the shard, and the batch in it, where it stopped; the models are
-    loaded where a shard lacks. A folder of just these shards is opened instead of built.
-
-    Args:
-      out: folder of the shards; a trace that stands there is replaced once all of them are written.
-      shard: cases of a shard, the last one of fewer. All else as in `build_trace`.
-
-    Raises:
-      ValueError: as in `build_trace`, or shard below 1.
-
-    Source: rules S1.5, S2.9.
-    """
-    check_shard(shard)
-    plan, allowed = _planned(
-        corpus, cases, policy, cache, batch_size, command, rewriter, settings=settings, download=download
-    )
-    folder = make_folder(Path(out))
-    spans = [slice(start, start + shard) for start in range(0, len(cases), shard)]
-    with locked(folder / LOCK):
-        version, known = next_version(folder)
-        if known is None or not _is_of(known, plan, [cases[span] for span in spans]):
-            traces = (
-                _build(plan, cases[span], allowed[span], folder / shard_name(version, number), keep_vectors=False)
-                for number, span in enumerate(spans)
-            )
-            replace_shards(folder, known, write_shards(traces, folder, version, saved=True))
-    return Trace.open(folder)
-
-
-def _is_of(known: Manifest, plan: Building, parts: Sequence[Sequence[Case]]) -> bool:
-    """Whether a manifest names the shards that would be built of some cases."""
-    same = known.shared.get("pack in their meta") == plan.pack.stored
-    return same and [row.fingerprint for row in known.shards] == [plan.meta(part)["fingerprint"] for part in parts]
-
-
-def _planned(
+def plan_building(
     corpus: Corpus,
     cases: Sequence[Case],
     policy: policies.PolicyData | None,
@@ -475,40 +459,32 @@ def _planned(
     download: bool,
 ) -> tuple[Building, list[NDArray[np.int64] | None]]:
     """What a trace is built with, checked, and the positions that each case may find."""
-    wanted = check_settings(settings)
-    _check(corpus, cases, batch_size)
+    wanted = check_settings({"index": "auto", **settings})
+    check_cases(corpus, cases, batch_size)
     # A document that is not there stops the build before anything is encoded.
     check_expected_sources(corpus.chunks, cases)
     names = [f"case {case.id!r}" for case in cases]
     allowed = question_scopes(corpus.chunks, [case.selected_sources for case in cases], names)
-    wanted = wanted.pinned(download=download)
+    wanted = wanted.pinned(download=download).sized(len(corpus.chunks))
     pack = GENERIC if policy is None else load_pack(policy.pack)
-
-    @functools.cache
-    def made_ready() -> Retriever:
-        """Return models and indexes; loaded by the first batch that is not there yet, or not at all."""
-        store = default_cache() if cache == "default" else cache
-        ready = retriever(corpus, wanted, store, rewriter=rewriter, pack=pack)
-        warn_of_cut_chunks(ready)
-        warn_of_pictures(ready, wanted)
-        return ready
 
     plan = Building(
         corpus=corpus,
         corpus_hash=hash_corpus(corpus),
         wanted=wanted,
-        ready=made_ready,
-        reader=DocumentReader(tuple(corpus.chunks), pack),
+        store=default_cache() if cache == "default" else cache,
+        rewriter=rewriter,
         patterns=(policy or policies.PolicyData.from_mapping()).pattern_lists,
         parameters=wanted.parameters(rewriter),
         pack=pack,
         command=command,
         batch_size=batch_size,
+        reader=DocumentReader(tuple(corpus.chunks), pack),
     )
     return plan, allowed
 
 
-def _build(
+def build_planned(
     plan: Building,
     cases: Sequence[Case],
     allowed: Sequence[NDArray[np.int64] | None],
@@ -531,7 +507,9 @@ def _build(
     @functools.cache
     def made_ready() -> Retriever:
         ready = plan.ready()
-        _write_vectors(parts if keep_vectors else None, ready.indexes.vectors)
+        vectors = ready.indexes.vectors
+        if isinstance(vectors, np.ndarray):  # else they stand in shards already
+            _write_vectors(parts if keep_vectors else None, vectors)
         return ready
 
     def one_batch(rows: slice) -> Batch:
@@ -541,8 +519,8 @@ def _build(
     starts = progress(range(0, len(cases), plan.batch_size), "retrieve", "batch")
     slices = (slice(start, min(start + plan.batch_size, len(cases))) for start in starts)
     whole = _join_batches([_resume_batch(parts, rows, functools.partial(one_batch, rows)) for rows in slices])
-    vectors = _read_vectors(parts)
-    vectors = made_ready().indexes.vectors if vectors is None else vectors
+    kept = _read_vectors(parts)
+    vectors = made_ready().indexes.vectors if kept is None else kept
     chunks = universe(plan.corpus, plan.wanted)
     bare = _trace_of_hits(chunks, vectors, cases, plan.wanted, whole, plan.patterns, meta)
     trace = with_parsed_signals(bare, plan.reader)
@@ -552,65 +530,6 @@ def _build(
     if parts is not None:
         shutil.rmtree(parts, ignore_errors=True)
     return trace
-
-
-def _check(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
-    if not cases or not corpus.chunks:
-        came = f"{len(cases)} and {len(corpus.chunks)}"
-        msg = f"a trace needs at least one case and one chunk, got {came}; check the files."
-        raise ValueError(msg)
-    if batch_size < 1:
-        msg = f"batch_size must be at least 1, got {batch_size}; 256 suits most machines."
-        raise ValueError(msg)
-    seen: dict[str, int] = {}
-    for number, case in enumerate(cases):
-        if seen.setdefault(case.id, number) != number:
-            came = f"{case.id!r} at position {number} again (first at {seen[case.id]})"
-            msg = f"cases must have different ids, got {came}; rename or remove one."
-            raise ValueError(msg)
-        source_grades(case)  # what is wrong with grades is told before retrieval, not by the ranking after it
-
-
-def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> None:
-    """Tell of cases that no hits can make right, since the corpus has not what they expect (rules S6.1, S6.3).
-
-    Of a part of a corpus that is so of some, which a warning counts; where it is so of all, the corpus is another one.
-    A case labelled `refuse` has no sources to be right about.
-
-    Raises:
-      ValueError: of every case that expects any the corpus has not one that must be there, or none of those of which
-        one is enough.
-    """
-    there = {name for chunk in chunks for name in (chunk.file_name, chunk.shown)}
-    wrong: list[tuple[Case, str]] = []
-    partly: list[tuple[Case, str]] = []
-    n_expecting = 0
-    for case in cases:
-        if case.expect_status == "refuse":
-            continue
-        n_expecting += bool(case.expect_sources or case.expect_sources_any)
-        missing = [source for source in case.expect_sources if source not in there]
-        absent = [source for source in case.expect_sources_any if source not in there]
-        if missing or (absent and len(absent) == len(case.expect_sources_any)):
-            wrong.append((case, [*missing, *absent][0]))
-        elif absent:
-            partly.append((case, absent[0]))
-    if wrong:
-        case, source = wrong[0]
-        which = f"got {source[:80]!r} in case {case.id!r}, one of {len(wrong)} such cases"
-        remedy = "correct the name, or load the corpus that the cases were written for"
-        told = f"expected sources must be in the corpus, as file or file#page, {which}"
-        if len(wrong) == n_expecting:
-            msg = f"{told}; {remedy}."
-            raise ValueError(msg)
-        warnings.warn(f"{told}: no hits can make them right; {remedy}.", stacklevel=4)
-    if partly:
-        case, source = partly[0]
-        warnings.warn(
-            f"{len(partly)} of {len(cases)} cases name sources that the corpus has not among those of which one is "
-            f"enough, the first {source[:80]!r} in case {case.id!r}: they count as not found.",
-            stacklevel=4,
-        )
 
 
 def _batch(
@@ -754,7 +673,7 @@ def _keep(path: Path, write: Callable[[BinaryIO], None]) -> None:
 
 def _trace_of_hits(
     chunks: Sequence[Chunk],
-    vectors: NDArray[np.float32],
+    vectors: NDArray[np.float32] | VectorShards,
     cases: Sequence[Case],
     wanted: RetrievalSettings,
     whole: Batch,
@@ -780,7 +699,7 @@ def _trace_of_hits(
 
 
 def restrict_to_hits(
-    chunks: Sequence[Chunk], vectors: NDArray[np.float32], hits: Hits
+    chunks: Sequence[Chunk], vectors: NDArray[np.float32] | VectorShards, hits: Hits
 ) -> tuple[tuple[Chunk, ...], Hits, NDArray[np.float32]]:
     """Chunks that were hit, in their order; the hits with the chunks' new numbers; the chunks' embeddings, [C, dim]."""
     used = np.unique(hits.chunk[hits.chunk >= 0])

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from math import exp, log
 from time import perf_counter
@@ -37,6 +38,7 @@ from raglab.values import Hits
 PASSAGES = 5  # first hits that are believed to be relevant
 TERMS = 10  # words that a step adds
 SMOOTHING = 100.0  # words of the corpus that every passage is mixed with (Dirichlet's mu), about a passage's length
+PASSAGES_KEPT = 4096  # passages that are kept as they were read
 UNSEEN = 0.5  # occurrences of a word that the corpus does not have
 
 _TERM = re.compile(r"[^\W\d_]{3,}")
@@ -89,10 +91,15 @@ def reflect(question: str, passages: Sequence[str]) -> Reflection:
 
 
 class _PassageWords(NamedTuple):
-    """A passage, read: its words, and how often each of their beginnings occurs."""
+    """A passage, read.
 
-    words: list[str]
+    n_words: how many words it has. counts: how often each of their beginnings occurs. terms: beginning, word and number
+    of occurrences of each word that can be added to a question, in their order.
+    """
+
+    n_words: int
     counts: Counter[str]
+    terms: list[tuple[str, str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +151,7 @@ class Rm3:
         passages of that chance times how far the passage is believed.
         """
         believed = self._shares(_beginnings(question), passages)
-        rates = [share / (len(one.words) + SMOOTHING) for share, one in zip(believed, passages, strict=True)]
+        rates = [share / (one.n_words + SMOOTHING) for share, one in zip(believed, passages, strict=True)]
         heard: dict[str, float] = {}
         for rate, one in zip(rates, passages, strict=True):
             for word, times in one.counts.items():
@@ -163,7 +170,7 @@ class Rm3:
         likelihoods = []
         for one in passages:
             chances = [one.counts[word] + SMOOTHING * self._common(word) for word in sorted(asked)]
-            logs = [log(chance / (len(one.words) + SMOOTHING)) for chance in chances]
+            logs = [log(chance / (one.n_words + SMOOTHING)) for chance in chances]
             likelihoods.append(exp(sum(logs) / max(len(logs), 1)))
         return [likelihood / sum(likelihoods) for likelihood in likelihoods]
 
@@ -194,18 +201,21 @@ def rm3(texts: Sequence[str], *, passages: int = PASSAGES, terms: int = TERMS) -
     return Rm3(dict(counts), counts.total(), passages, terms)
 
 
+@lru_cache(maxsize=PASSAGES_KEPT)
 def _passage_words(text: str) -> _PassageWords:
+    """A passage, read; kept, since the first hits of one question are those of others."""
     words = plain_words(text)
-    return _PassageWords(words, Counter(beginning(word) for word in words))
+    terms = Counter(word for word in words if _TERM.fullmatch(word) and word not in STOP_WORDS)
+    starts = Counter(beginning(word) for word in words)
+    return _PassageWords(len(words), starts, [(beginning(word), word, times) for word, times in terms.items()])
 
 
 def _spelt(passages: Sequence[_PassageWords]) -> dict[str, str]:
     """Beginnings of the words that can be added, each with its most frequent spelling, the first of equals."""
     spellings: dict[str, Counter[str]] = {}
     for passage in passages:
-        for word in passage.words:
-            if _TERM.fullmatch(word) and word not in STOP_WORDS:
-                spellings.setdefault(beginning(word), Counter())[word] += 1
+        for start, word, times in passage.terms:
+            spellings.setdefault(start, Counter())[word] += times
     return {start: words.most_common(1)[0][0] for start, words in spellings.items()}
 
 
@@ -296,6 +306,8 @@ def walk(strategy: Strategy, question: Queries, scope: NDArray[np.integer] | Non
     Source: rules S1.2 to S1.4, S2.9, S4.1.
     """
     check_strategy(strategy)
+    if strategy.reranker is None and _rerank_width(strategy):  # one for all depths, which find much the same chunks
+        strategy = strategy._replace(reranker=late_interaction(strategy.indexes, question))
     text, ms = question.texts[0], {} if question.ms is None else {"embed": question.ms[0]}
     base = _ranked_lists(strategy, text, question.vectors, scope, ms)
     own = _arm_findings(strategy, text, scope, ms)
@@ -414,6 +426,11 @@ def _fuse_lists(strategy: Strategy, lists: Lists, ms: Milliseconds) -> tuple[NDA
         return reciprocal_rank_fusion(ids, strategy.sizes.fetch_k, strategy.sizes.rrf_k, weights)
 
 
+def _rerank_width(strategy: Strategy) -> int:
+    """How many of the fused hits are reranked."""
+    return min(strategy.sizes.rerank_k, strategy.sizes.fetch_k) if ARMS[strategy.arm].reranked else 0
+
+
 def _order_hits(
     strategy: Strategy, question: Queries, fused: tuple[NDArray[np.float64], Ids], own: _ArmFindings, ms: Milliseconds
 ) -> RankedHits:
@@ -422,12 +439,8 @@ def _order_hits(
     `iterative` fuses the fused order once and the reranked one twice, `graph` the walk's and the reranked one: what the
     reranker cannot see from the question's words alone keeps a say.
     """
-    indexes = strategy.indexes
-    width = min(strategy.sizes.rerank_k, strategy.sizes.fetch_k) if ARMS[strategy.arm].reranked else 0
+    indexes, reranker, width = strategy.indexes, strategy.reranker, _rerank_width(strategy)
     with _time_stage(ms, "rerank"):
-        reranker = strategy.reranker
-        if width and reranker is None:
-            reranker = late_interaction(indexes, question)
         if own.rows is not None and reranker is not None and width:
             pairs = [own.rows.get(place, (-1, 0.0)) for place in fused[1][0].tolist()]
             found = BestTableRows(*(np.array([[pair[at] for pair in pairs]]) for at in (0, 1)))

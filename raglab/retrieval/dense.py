@@ -17,8 +17,10 @@ from raglab.blobs import Blobs, cache_folder
 from raglab.canonical import digest
 from raglab.models import Encoding, Tokens
 from raglab.progress import progress
+from raglab.retrieval.vector_shards import Remapped, VectorShards
 
 Kind = Literal["flat", "hnsw", "ivf"]
+StoredKind = Literal["hnsw-sq8", "ivfpq"]
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -32,11 +34,15 @@ TIE = 1e-5
 class DenseIndex:
     """An index over unit vectors.
 
-    vectors: [N, dim]. index: the FAISS index over them; `flat` is exact, `hnsw` and `ivf` are not.
+    vectors: [N, dim], and what stands behind them in shards. index: the FAISS index over the first N; `flat` is exact,
+    all others are not. widen: candidates that it is asked for by every hit; their distances are exact of the vectors.
+    most: candidates a query that ties may take; None is all.
     """
 
-    vectors: Vectors = field(repr=False)
+    vectors: Vectors | VectorShards = field(repr=False)
     index: faiss.Index = field(repr=False)
+    widen: int = 1
+    most: int | None = None
 
     def search(
         self, queries: Vectors, k: int, allowed: Sequence[NDArray[np.integer] | None] | None = None
@@ -61,16 +67,17 @@ class DenseIndex:
 
     def _nearest(self, queries: Vectors, k: int) -> tuple[Values, Ids]:
         """Ask for more than k until the k-th is told apart from the last, so that ties fall by id, not by chance."""
-        n = len(self.vectors)
-        width = min(n, k + SLACK)
+        n = self.index.ntotal
+        most = n if self.most is None else min(n, max(self.most, self.widen * k + SLACK))
+        width = min(n, self.widen * k + SLACK)
         l2, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
         open_ = np.arange(len(queries)) if n else np.arange(0)
         while len(open_):
             _, candidates = self.index.search(np.ascontiguousarray(queries[open_]), width)
             found, _ = distances(queries[open_], self.vectors, candidates)
             l2[open_], ids[open_] = _sort_by_distance(found, candidates, k)
-            complete = (width == n) | (candidates[:, -1] < 0) | (found[:, -1] > l2[open_, -1] + TIE)
-            open_, width = open_[~complete], min(n, 2 * width)
+            complete = (width == most) | (candidates[:, -1] < 0) | (found[:, -1] > l2[open_, -1] + TIE)
+            open_, width = open_[~complete], min(most, 2 * width)
         return l2, ids
 
 
@@ -114,7 +121,193 @@ def dense_index(vectors: Vectors, kind: Kind = "flat") -> DenseIndex:
     return DenseIndex(rows, index)
 
 
-def distances(queries: Vectors, vectors: Vectors, ids: NDArray[np.integer]) -> tuple[Values, Values]:
+SHORT_LISTS = 4096  # candidates a query of a stored index that ties may take
+RECALL_AT = 50  # hits of which a stored index must find LEAST_RECALL
+LEAST_RECALL = 0.95
+STORED_NEIGHBOURS, STORED_LOOKED_AT = 32, 80  # of the graph that is stored: links of a node, candidates as it grows
+PQ_BYTES = 4  # dimensions that one byte of a product-quantised vector stands for
+CELLS_BY_ROOT = 2  # cells of k-means: so many times the root of the number of vectors
+TRAINED_BY_CELL, ROUNDS = 64, 10  # vectors a cell that k-means learns from, and its rounds
+
+
+class StoredSearch(NamedTuple):
+    """How wide a stored index is searched, and what that finds.
+
+    width: `efSearch` of the graph, `nprobe` of the cells. widen: candidates by every hit. recall: share of the exact 50
+    nearest that are found. asked: queries that it was measured on.
+    """
+
+    width: int
+    widen: int
+    recall: float
+    asked: int
+
+
+def index_bytes(kind: StoredKind, n: int, dim: int) -> int:
+    """Bytes in memory of a stored index over n vectors, its file's length within a few hundredths.
+
+    Example:
+      >>> round(index_bytes("hnsw-sq8", 1_000_000, 384) / 1e6), round(index_bytes("ivfpq", 1_000_000, 384) / 1e6)
+      (664, 107)
+    """
+    if kind == "hnsw-sq8":  # a byte a dimension, links of 4 bytes (twice as many on the ground), offset and level
+        return n * (dim + 8 * STORED_NEIGHBOURS + 24)
+    return n * (dim // PQ_BYTES + 8) + 4 * dim * (_cells(n) + 256)  # a code and its number; centres of cells and bytes
+
+
+def stored_kind(n: int, dim: int, memory_mb: float) -> StoredKind:
+    """The kind of a stored index that fits a budget: the graph where it does, else cells of product-quantised vectors.
+
+    Args:
+      n: vectors. dim: of them. memory_mb: megabytes (1e6 bytes) that the index may take; the float16 vectors that
+        candidates are measured by stay on disk, and the system keeps of them what it has room for.
+
+    Raises:
+      ValueError: neither fits.
+    """
+    for kind in get_args(StoredKind):
+        if index_bytes(kind, n, dim) <= memory_mb * 1e6:
+            return kind
+    least = index_bytes("ivfpq", n, dim) / 1e6
+    msg = f"index_mb must be at least {least:.0f} for {n} vectors of {dim} dimensions, got {memory_mb:g}; raise it."
+    raise ValueError(msg)
+
+
+def index_parameters(kind: StoredKind) -> dict[str, int | float]:
+    """What a stored index is built with, by name: another value is another index."""
+    shared = {"least_recall": LEAST_RECALL, "seed": SEED}
+    if kind == "hnsw-sq8":
+        return shared | {"neighbours": STORED_NEIGHBOURS, "looked_at": STORED_LOOKED_AT}
+    return shared | {
+        "pq_bytes": PQ_BYTES,
+        "cells_by_root": CELLS_BY_ROOT,
+        "trained_by_cell": TRAINED_BY_CELL,
+        "rounds": ROUNDS,
+    }
+
+
+def _cells(n: int) -> int:
+    return max(1, round(CELLS_BY_ROOT * n**0.5))
+
+
+def train_index(vectors: VectorShards, n: int, kind: StoredKind) -> faiss.Index:
+    """Index of a kind that is stored, over the first n vectors; built on one thread, the same bytes each time.
+
+    Raises:
+      ValueError: product quantisation needs dimensions by fours and 256 vectors.
+    """
+    dim = vectors.shape[1]
+    index: faiss.Index
+    with _single_thread():
+        if kind == "hnsw-sq8":
+            bits: Any = faiss.ScalarQuantizer.QT_8bit  # an int, whatever its stub says
+            index = faiss.IndexHNSWSQ(dim, bits, STORED_NEIGHBOURS)
+            index.hnsw.efConstruction = STORED_LOOKED_AT
+        else:
+            if dim % PQ_BYTES or n < 256:
+                msg = f"ivfpq must have dimensions by {PQ_BYTES} and 256 vectors or more, got {dim} and {n}; take"
+                raise ValueError(msg + " hnsw-sq8.")
+            index = faiss.IndexIVFPQ(faiss.IndexFlatL2(dim), dim, _cells(n), dim // PQ_BYTES, 8)
+            for clusters in (index.cp, index.pq.cp):
+                clusters.seed, clusters.niter, clusters.min_points_per_centroid = SEED, ROUNDS, 1
+                clusters.max_points_per_centroid = TRAINED_BY_CELL
+            index.pq.cp.max_points_per_centroid = 256
+        # A seeded sample, in the order of the file.
+        most = max(65_536, TRAINED_BY_CELL * _cells(n))
+        index.train(vectors[np.sort(np.random.default_rng(SEED).permutation(n)[:most])])
+        for block in progress(vectors.blocks(n), "index", "block"):
+            index.add(block)
+    return index
+
+
+def write_faiss(index: faiss.Index, path: Path) -> None:
+    """Write an index of FAISS to a file."""
+    faiss.write_index(index, str(path))
+
+
+def stored_index(path: Path, vectors: VectorShards, n: int, kind: StoredKind) -> DenseIndex:
+    """Index of a file, memory-mapped: codes, lists and links stay on disk, shared by all processes that map it.
+
+    Raises:
+      ValueError: the file is no index of this kind over n vectors.
+    """
+    wanted = faiss.IndexHNSWSQ if kind == "hnsw-sq8" else faiss.IndexIVFPQ
+    try:
+        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
+    except RuntimeError as error:
+        msg = f"a stored index must be a file of FAISS, got {str(error).splitlines()[0][-200:]}; make it again."
+        raise ValueError(msg) from None
+    if not isinstance(index, wanted) or (index.ntotal, index.d) != (n, vectors.shape[1]):
+        came = f"{type(index).__name__} over {index.ntotal} of {index.d}"
+        msg = f"a stored index must be {kind} over {n} vectors of {vectors.shape[1]}, got {came}; make it again."
+        raise ValueError(msg)
+    return DenseIndex(vectors, index, 1, SHORT_LISTS)
+
+
+def with_search(dense: DenseIndex, search: StoredSearch) -> DenseIndex:
+    """The index, searched so wide."""
+    if isinstance(dense.index, faiss.IndexIVFPQ):
+        dense.index.nprobe = search.width
+    elif isinstance(dense.index, faiss.IndexHNSWSQ):
+        dense.index.hnsw.efSearch = search.width
+    return DenseIndex(dense.vectors, dense.index, search.widen, dense.most)
+
+
+def tuned_search(dense: DenseIndex, queries: Vectors, least: float = LEAST_RECALL) -> tuple[DenseIndex, StoredSearch]:
+    """A stored index searched as wide as it takes to find enough of the exact 50 nearest, and what it finds.
+
+    A hit counts that is as near as the exact 50th, so that of vectors alike any may be found. Two standard errors over
+    the questions are held back, so that other questions than these find as much.
+
+    Args:
+      queries: unit vectors of questions, [Q, dim]. least: share that must be found.
+
+    Raises:
+      ValueError: the widest search finds less.
+    """
+    k = min(RECALL_AT, dense.index.ntotal)
+    exact = _nearest_distances(queries, dense.vectors, dense.index.ntotal, k)[:, -1:]
+    if isinstance(dense.index, faiss.IndexIVFPQ):
+        # Cells lose hits by the code, which more candidates mend, and by the cell; both grow together.
+        steps = [(width, 4 if width < 64 else 8) for width in _doubled(16, dense.index.nlist)]
+    else:
+        steps = [(width, 1) for width in _doubled(64, 2048)]
+    for width, widen in steps:
+        searched = with_search(dense, StoredSearch(width, widen, 0.0, 0))
+        l2, _ = searched.search(queries, k)
+        shares = np.mean(l2 <= exact + TIE, axis=1)
+        recall = float(shares.mean())
+        if recall - 2.0 * float(shares.std()) / len(shares) ** 0.5 >= least:
+            return searched, StoredSearch(width, widen, round(recall, 6), len(queries))
+    rule = f"a stored index must find {least:g} of the {k} nearest"
+    msg = f"{rule} by two standard errors, got {recall:.3f} at its widest; take index='hnsw-sq8' or 'flat', or give it"
+    raise ValueError(msg + " more memory (index_mb).")
+
+
+def _doubled(start: int, most: int) -> list[int]:
+    """Start, its doubles below most, and most."""
+    widths = [min(start, most)]
+    while widths[-1] < most:
+        widths.append(min(2 * widths[-1], most))
+    return widths
+
+
+def _nearest_distances(queries: Vectors, vectors: VectorShards | Vectors, n: int, k: int) -> Values:
+    """Exact squared distances of the k nearest of the first n, ascending, [Q, k]."""
+    best = np.empty((len(queries), 0), np.float32)
+    ids = np.empty((len(queries), 0), np.int64)
+    blocks = vectors.blocks(n) if isinstance(vectors, VectorShards) else iter([vectors[:n]])
+    start = 0
+    for block in blocks:
+        l2, at = faiss.knn(queries, block, min(k, len(block)))
+        best, ids = np.concatenate([best, l2], axis=1), np.concatenate([ids, at + start], axis=1)
+        order = np.argsort(best, axis=1, kind="stable")[:, :k]
+        best, ids = np.take_along_axis(best, order, 1), np.take_along_axis(ids, order, 1)
+        start += len(block)
+    return np.sort(distances(queries, vectors, ids)[0], axis=1)
+
+
+def distances(queries: Vectors, vectors: Vectors | VectorShards, ids: NDArray[np.integer]) -> tuple[Values, Values]:
     """Squared L2 distance and cosine of each query and its hits, (l2, cosine), each [Q, k]; NaN where the id is -1.
 
     Summed in float64 and rounded to float32, so that a value is the same whatever is measured beside it.
@@ -140,7 +333,7 @@ def distances(queries: Vectors, vectors: Vectors, ids: NDArray[np.integer]) -> t
     return _round_distances(l2, ids), _round_distances(cosine.clip(-1.0, 1.0), ids)
 
 
-def cosines(queries: Vectors, vectors: Vectors, ids: NDArray[np.integer]) -> Values:
+def cosines(queries: Vectors, vectors: Vectors | VectorShards | Remapped, ids: NDArray[np.integer]) -> Values:
     """Cosine of each query and the unit vectors it is paired with, [Q, k]; NaN where the id is -1."""
     cosine = np.empty(ids.shape)
     for start in range(0, len(ids), BLOCK):
@@ -149,7 +342,7 @@ def cosines(queries: Vectors, vectors: Vectors, ids: NDArray[np.integer]) -> Val
     return _round_distances(cosine.clip(-1.0, 1.0), ids)
 
 
-def _gather_vectors(vectors: Vectors, ids: NDArray[np.integer]) -> Values:
+def _gather_vectors(vectors: Vectors | VectorShards | Remapped, ids: NDArray[np.integer]) -> Values:
     """Vectors of hits, float64 [Q, k, dim]; zeros where the id is -1."""
     if not len(vectors):
         return np.zeros((*ids.shape, vectors.shape[1]))

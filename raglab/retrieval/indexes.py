@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import bm25s
 import numpy as np
@@ -14,9 +18,11 @@ from numpy.typing import NDArray
 
 from raglab.characters import composed
 from raglab.models import Tokens
+from raglab.progress import progress
 from raglab.retrieval.dense import DenseIndex, EmbeddingCache, Kind, TextEncoder, dense_index, embed
 from raglab.retrieval.entity_graph import EntityGraph
 from raglab.retrieval.tables import TableIndex
+from raglab.retrieval.vector_shards import Remapped, VectorShards
 
 Ids = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -52,6 +58,30 @@ class Bm25Index:
         self._index = bm25s.BM25(k1=SATURATION, b=LENGTH)
         self._index.index(words, show_progress=False)
 
+    @classmethod
+    def open(cls, folder: Path, n: int) -> Self:
+        """Index of a folder that `write_bm25` wrote, memory-mapped; the vocabulary alone comes into memory.
+
+        Args:
+          folder: of the files. n: texts of the index.
+
+        Raises:
+          ValueError: files that are no such index.
+        """
+        index = bm25s.BM25(k1=SATURATION, b=LENGTH)
+        index.load_scores(folder, mmap=True, num_docs=n)
+        words = (folder / BM25_WORDS).read_text(encoding="utf-8").split("\n")
+        index.vocab_dict = {word: number for number, word in enumerate(words)}
+        index.nonoccurrence_array = None
+        data, indices, indptr = (index.scores[name] for name in ("data", "indices", "indptr"))
+        if len(indptr) != len(words) + 1 or not len(data) == len(indices) == indptr[-1]:
+            rule = f"a keyword index must hold a list for each of its {len(words)} words"
+            msg = f"{rule}, got {len(indptr) - 1} of {len(indices)} texts; make it again."
+            raise ValueError(msg)
+        made = cls.__new__(cls)
+        made.n, made._index = n, index  # noqa: SLF001 - its own
+        return made
+
     def search(
         self, queries: Sequence[str], k: int, allowed: Sequence[NDArray[np.integer] | None] | None = None
     ) -> tuple[Values, Ids]:
@@ -78,6 +108,87 @@ class Bm25Index:
         return scores
 
 
+BM25_WORDS = "words.txt"
+BM25_FILES = ("data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy", BM25_WORDS)  # names of bm25s
+_TEXTS_AT_ONCE = 8192
+
+
+class _WordCounts(NamedTuple):
+    """Words of some texts: numbers of words and how often each occurs, text by text; words that each text has."""
+
+    words: NDArray[np.int32]
+    times: NDArray[np.uint32]
+    distinct: NDArray[np.int64]
+
+
+def write_bm25(texts: Sequence[str], target: Callable[[str], AbstractContextManager[Path]]) -> None:
+    """Write the index of `Bm25Index(texts)` without holding it: the same scores to the bit.
+
+    What is in memory are the numbers of the words that each text has, 8 bytes each, a tenth of what the lists of words
+    take.
+
+    Args:
+      texts: N passages. target: path to write a file of a name to, which then takes its place.
+
+    Raises:
+      ValueError: at least one text must hold a word.
+    """
+    vocabulary: dict[str, int] = {}
+    lengths = np.empty(len(texts), np.int64)
+    counts = []
+    for start in progress(range(0, len(texts), _TEXTS_AT_ONCE), "keywords", "block"):
+        some = [
+            [vocabulary.setdefault(word, len(vocabulary)) for word in index_words(text)]
+            for text in texts[start : start + _TEXTS_AT_ONCE]
+        ]
+        lengths[start : start + len(some)] = [len(words) for words in some]
+        counts.append(_count_words(some))
+    if not vocabulary:
+        msg = f"a keyword index needs a text with a word in it, got {len(texts)} texts without; load a corpus."
+        raise ValueError(msg)
+    n_words = len(vocabulary)
+    holding = sum((np.bincount(one.words, minlength=n_words) for one in counts), np.zeros(n_words, np.int64))
+    # As bm25s does it, in the same order and width, so that scores are the same to the bit.
+    idf = np.array([math.log(1 + (len(texts) - df + 0.5) / (df + 0.5)) for df in holding.tolist()], np.float32)
+    saturation = SATURATION * ((1 - LENGTH) + LENGTH * lengths / lengths.mean())
+    ends = np.cumsum(holding)
+    with (
+        target(BM25_FILES[0]) as data_path,
+        target(BM25_FILES[1]) as indices_path,
+    ):
+        shape = (int(ends[-1]),)
+        data = np.lib.format.open_memmap(data_path, "w+", np.float32, shape)
+        indices = np.lib.format.open_memmap(indices_path, "w+", np.int32, shape)
+        free, first = ends - holding, 0
+        for one in progress(counts, "keyword lists", "block"):
+            of_text = first + np.repeat(np.arange(len(one.distinct)), one.distinct)
+            times = one.times.astype(np.float32)
+            scores = idf[one.words] * (times / (saturation[of_text] + times))
+            # Within a list texts stand in their order: the order of the block, behind what earlier blocks put there.
+            order = np.argsort(one.words, kind="stable")
+            words = one.words[order]
+            at = free[words] + np.arange(len(words)) - np.searchsorted(words, words)
+            data[at], indices[at] = scores[order], of_text[order]
+            free += np.bincount(one.words, minlength=n_words)
+            first += len(one.distinct)
+        data.flush()
+        indices.flush()
+        del data, indices
+    with target(BM25_FILES[2]) as path, path.open("xb") as file:
+        np.save(file, np.concatenate([[0], ends]).astype(np.int64))
+    with target(BM25_WORDS) as path:
+        path.write_text("\n".join(vocabulary), encoding="utf-8")
+
+
+def _count_words(texts: Sequence[Sequence[int]]) -> _WordCounts:
+    """Count the words of texts, given by number; by text, then by number."""
+    lengths = np.array([len(words) for words in texts], np.int64)
+    words = np.fromiter(chain.from_iterable(texts), np.int64, int(lengths.sum()))
+    keys, times = np.unique((np.repeat(np.arange(len(texts)), lengths) << 32) | words, return_counts=True)
+    distinct = np.bincount(keys >> 32, minlength=len(texts))
+    return _WordCounts((keys & 0xFFFFFFFF).astype(np.int32), times.astype(np.uint32), distinct)
+
+
 class _TopTexts(NamedTuple):
     """The best texts of one query, best first."""
 
@@ -101,8 +212,11 @@ def index_words(text: str) -> list[str]:
 
 def _top_texts(scores: NDArray[np.float32], k: int, scope: NDArray[np.integer] | None) -> _TopTexts:
     """Positive scores in the scope, the k best of them by (score, position)."""
-    within = np.arange(len(scores)) if scope is None else np.unique(scope).astype(np.int64)
-    within = within[scores[within] > 0.0]
+    if scope is None:
+        within = np.flatnonzero(scores > 0.0)
+    else:
+        within = np.unique(scope).astype(np.int64)
+        within = within[scores[within] > 0.0]
     if len(within) > k:
         least = np.partition(scores[within], -k)[-k]
         within = within[scores[within] >= least]
@@ -157,9 +271,9 @@ class Indexes:
     """
 
     texts: tuple[str, ...] = field(repr=False)
-    vectors: Vectors = field(repr=False)
+    vectors: Vectors | VectorShards = field(repr=False)
     tokens: Mapping[str, Tokens] = field(repr=False)
-    anchors: Vectors = field(repr=False)
+    anchors: Vectors | Remapped = field(repr=False)
     dense: DenseIndex
     bm25: Bm25Index
     signatures: Signatures

@@ -57,16 +57,42 @@ class MaxSim:
     A rank-only score until it is calibrated (rule S1.4). A pair's score does not depend on its neighbours in the batch;
     a text without tokens has none (NaN).
 
-    query_tokens, doc_tokens: token embeddings [n_tokens, dim] by text, as `embed` gives them.
+    query_tokens, doc_tokens: token embeddings [n_tokens, dim] by text, as `embed` gives them. known: score by texts of
+    query and document, filled as pairs are scored, where one question is asked again and again of much the same
+    documents; None keeps nothing.
     """
 
     query_tokens: Mapping[str, Tokens] = field(repr=False)
     doc_tokens: Mapping[str, Tokens] = field(repr=False)
     name: str = "maxsim"
+    known: dict[tuple[str, str], float] | None = field(default=None, repr=False, compare=False)
 
     def scores(self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray) -> RerankScores:
         """Scores of each query's candidates, raw and clipped to [0, 1]."""
         raw = np.full(candidates.shape, np.nan)
+        left = candidates if self.known is None else self._fill_known(raw, query_texts, doc_texts, candidates)
+        self._fill_scores(raw, query_texts, doc_texts, left)
+        if self.known is not None:
+            for row, column in zip(*(axis.tolist() for axis in np.nonzero(left >= 0)), strict=True):
+                self.known[query_texts[row], doc_texts[left[row, column]]] = float(raw[row, column])
+        rounded = _round_scores(raw)
+        return RerankScores(rounded, rounded.clip(0.0, 1.0))
+
+    def _fill_known(
+        self, raw: Values, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray
+    ) -> IdArray:
+        """Write the scores that are known, and name the candidates that are left, [Q, R]; -1 for the others."""
+        left = candidates.copy()
+        for row, column in zip(*(axis.tolist() for axis in np.nonzero(candidates >= 0)), strict=True):
+            score = (self.known or {}).get((query_texts[row], doc_texts[candidates[row, column]]))
+            if score is not None:
+                raw[row, column], left[row, column] = score, -1
+        return left
+
+    def _fill_scores(
+        self, raw: Values, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray
+    ) -> None:
+        """Write the scores of candidates, [Q, R]; nothing where there is none."""
         with _threads().limit(limits=1, user_api="blas"):
             for start in range(0, len(candidates), BLOCK):
                 block = candidates[start : start + BLOCK]
@@ -74,8 +100,6 @@ class MaxSim:
                 for position, rows, columns in _documents_among(block):
                     document = _widen_float16(self.doc_tokens[doc_texts[position]])
                     raw[start + rows, columns] = [_best_cosine(queries[row], document) for row in rows]
-        rounded = _round_scores(raw)
-        return RerankScores(rounded, rounded.clip(0.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +184,7 @@ class RankedHits(NamedTuple):
 
 
 def late_interaction(indexes: Indexes, queries: Queries) -> MaxSim:
-    """Return the reranker over the token embeddings that came with indexes and queries.
+    """Return the reranker over the token embeddings that came with indexes and queries; a pair is scored once.
 
     Raises:
       ValueError: both must have token embeddings.
@@ -169,7 +193,7 @@ def late_interaction(indexes: Indexes, queries: Queries) -> MaxSim:
         lacking = "the queries" if queries.tokens is None else "the indexes"
         msg = f"late interaction needs token embeddings, got none with {lacking}; embed tokens or pass a reranker."
         raise ValueError(msg)
-    return MaxSim(dict(zip(queries.texts, queries.tokens, strict=True)), indexes.tokens)
+    return MaxSim(dict(zip(queries.texts, queries.tokens, strict=True)), indexes.tokens, known={})
 
 
 def rerank_chunks(

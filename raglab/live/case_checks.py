@@ -1,0 +1,72 @@
+"""Checks of cases (shore): what is wrong with them is told before retrieval, not hours after it (S6.1, S6.3)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+from raglab.values import Case, Chunk, Corpus, source_grades
+
+
+def check_cases(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
+    """Refuse what no trace can be built of.
+
+    Raises:
+      ValueError: no cases or no chunks, batches of less than one, a case twice, or grades that are none.
+    """
+    if not cases or not corpus.chunks:
+        came = f"{len(cases)} and {len(corpus.chunks)}"
+        msg = f"a trace needs at least one case and one chunk, got {came}; check the files."
+        raise ValueError(msg)
+    if batch_size < 1:
+        msg = f"batch_size must be at least 1, got {batch_size}; 256 suits most machines."
+        raise ValueError(msg)
+    seen: dict[str, int] = {}
+    for number, case in enumerate(cases):
+        if seen.setdefault(case.id, number) != number:
+            came = f"{case.id!r} at position {number} again (first at {seen[case.id]})"
+            msg = f"cases must have different ids, got {came}; rename or remove one."
+            raise ValueError(msg)
+        source_grades(case)  # what is wrong with grades is told before retrieval, not by the ranking after it
+
+
+def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> None:
+    """Tell of cases that no hits can make right, since the corpus has not what they expect (rules S6.1, S6.3).
+
+    Of a part of a corpus that is so of some, which a warning counts; where it is so of all, the corpus is another one.
+    A case labelled `refuse` has no sources to be right about.
+
+    Raises:
+      ValueError: of every case that expects any the corpus has not one that must be there, or none of those of which
+        one is enough.
+    """
+    there = {name for chunk in chunks for name in (chunk.file_name, chunk.shown)}
+    wrong: list[tuple[Case, str]] = []
+    partly: list[tuple[Case, str]] = []
+    n_expecting = 0
+    for case in cases:
+        if case.expect_status == "refuse":
+            continue
+        n_expecting += bool(case.expect_sources or case.expect_sources_any)
+        missing = [source for source in case.expect_sources if source not in there]
+        absent = [source for source in case.expect_sources_any if source not in there]
+        if missing or (absent and len(absent) == len(case.expect_sources_any)):
+            wrong.append((case, [*missing, *absent][0]))
+        elif absent:
+            partly.append((case, absent[0]))
+    if wrong:
+        case, source = wrong[0]
+        which = f"got {source[:80]!r} in case {case.id!r}, one of {len(wrong)} such cases"
+        remedy = "correct the name, or load the corpus that the cases were written for"
+        told = f"expected sources must be in the corpus, as file or file#page, {which}"
+        if len(wrong) == n_expecting:
+            msg = f"{told}; {remedy}."
+            raise ValueError(msg)
+        warnings.warn(f"{told}: no hits can make them right; {remedy}.", stacklevel=4)
+    if partly:
+        case, source = partly[0]
+        warnings.warn(
+            f"{len(partly)} of {len(cases)} cases name sources that the corpus has not among those of which one is "
+            f"enough, the first {source[:80]!r} in case {case.id!r}: they count as not found.",
+            stacklevel=4,
+        )

@@ -1,0 +1,101 @@
+"""Embeddings of a large corpus (shore): float16 rows in files of equal length, memory-mapped, read as one array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from raglab.characters import visible
+
+Vectors = NDArray[np.float32]
+
+
+class VectorShards:
+    """Unit vectors as `.npy` files of float16 that stand on disk; only the rows that are asked for come into memory.
+
+    Takes the place of an array [N, dim] of float32 wherever rows are gathered by position or cut by a slice: what comes
+    back is float32. Rounding to float16 moves a component by at most 1/2048 of itself, so that the squared distance of
+    two unit vectors moves by less than 0.001; every distance that is measured over shards is exact of the rounded rows.
+    """
+
+    __slots__ = ("_maps", "_size", "folder", "shape")
+
+    def __init__(self, paths: Sequence[Path], size: int, dim: int) -> None:
+        """Map the files.
+
+        Args:
+          paths: one a shard, in the order of their rows. size: rows of every shard but the last. dim: columns.
+
+        Raises:
+          ValueError: a file that is no array of float16 with so many columns and rows.
+          OSError: a file that is not there.
+        """
+        self._maps = [_mapped(path, dim) for path in paths]
+        self._size, self.folder = size, paths[0].parent
+        for path, rows in zip(paths[:-1], self._maps[:-1], strict=True):
+            if len(rows) != size:
+                msg = f"a shard but the last must have {size} rows, got {len(rows)} in {visible(str(path))}; make it"
+                raise ValueError(msg + " again.")
+        self.shape = (sum(map(len, self._maps)), dim)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, at: NDArray[np.integer] | slice) -> Vectors:
+        """Rows by position, float32 [*at.shape, dim]; or those of a slice."""
+        if isinstance(at, slice):
+            at = np.arange(len(self))[at]
+        flat = np.asarray(at, np.int64).ravel()
+        rows = np.empty((len(flat), self.shape[1]), np.float32)
+        shard = flat // self._size
+        for number in np.unique(shard):
+            of_shard = np.flatnonzero(shard == number)
+            # Positions in ascending order are read in the order of the file.
+            of_shard = of_shard[np.argsort(flat[of_shard], kind="stable")]
+            rows[of_shard] = self._maps[number][flat[of_shard] - number * self._size]
+        return rows.reshape(*np.shape(at), self.shape[1])
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - NumPy's
+        """All rows in memory."""
+        del copy
+        return np.concatenate(list(self.blocks())).astype(np.float32 if dtype is None else dtype)
+
+    def blocks(self, n: int | None = None, rows: int = 8192) -> Iterator[Vectors]:
+        """The first n rows in float32, some thousands at a time."""
+        left = len(self) if n is None else n
+        for one in self._maps:
+            for start in range(0, min(len(one), left), rows):
+                yield one[start : min(start + rows, left)].astype(np.float32)
+            left -= min(len(one), left)
+
+
+class Remapped:
+    """Rows of other vectors by a table of positions: an array [N, dim] that holds nothing of its own.
+
+    vectors: [M, dim]. rows: position in them of each row of this one, [N].
+    """
+
+    __slots__ = ("rows", "shape", "vectors")
+
+    def __init__(self, vectors: VectorShards, rows: NDArray[np.int64]) -> None:
+        self.vectors, self.rows, self.shape = vectors, rows, (len(rows), vectors.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, at: NDArray[np.integer] | slice) -> Vectors:
+        """Rows by position, float32 [*at.shape, dim]; or those of a slice."""
+        return self.vectors[self.rows[at]]
+
+
+def _mapped(path: Path, dim: int) -> NDArray[np.float16]:
+    rows: NDArray[np.float16] = np.load(path, mmap_mode="r", allow_pickle=False)
+    if rows.dtype != np.dtype("<f2") or rows.ndim != 2 or rows.shape[1] != dim:
+        came = f"{rows.dtype} {list(rows.shape)} in {visible(str(path))}"
+        msg = f"a shard must be float16 with {dim} columns, got {came}; make it again."
+        raise ValueError(msg)
+    return rows
