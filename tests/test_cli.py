@@ -171,6 +171,7 @@ def test_sweep_takes_policies_or_one_threshold(world: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_study")
 def test_tune_and_report_write_what_they_name(world: Path) -> None:
     """Policy, report and what was selected; the policy loads and is reported again; people read the winner first."""
     trace, out = str(world / "t.parquet"), world / "tuned"

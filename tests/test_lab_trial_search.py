@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from raglab.lab.search_space import Goal, always_answer, full_space, own_trial
-from raglab.lab.trial_search import OBJECTIVES, STUDY_FILE, Problem, Search, run_search
+from raglab.lab.trial_search import OBJECTIVES, STUDY_FILE, AddedTrial, Problem, Search, run_search
 from raglab.replay import sweep
 from raglab.store.files import InputError
 from raglab.store.policies import Policy
@@ -198,3 +198,22 @@ def test_plots_of_optuna_open_the_study() -> None:
         assert names <= set(SPACE)
         assert np.isfinite([trial.values for trial in study.trials]).all()
         plt.close("all")  # Optuna draws by pyplot
+
+
+def test_a_trial_in_memory_shares_nothing_that_is_written() -> None:
+    """Numbers and attributes that Optuna sets on a kept trial stay off the one that was added and off its copies."""
+    made = optuna.trial.create_trial(
+        params={"x": 1.0},
+        distributions={"x": optuna.distributions.FloatDistribution(0.0, 2.0)},
+        value=0.5,
+        user_attrs={"place": 0},
+    )
+    study = optuna.create_study()
+    study.add_trials([AddedTrial.of(made), AddedTrial.of(made)])
+    study.enqueue_trial({"x": 0.5})
+    first, second = study.get_trials(deepcopy=True)[:2]
+    first.user_attrs["place"] = 7
+    assert [type(one) for one in (first, second)] == [optuna.trial.FrozenTrial] * 2
+    assert [first.number, second.number, made.user_attrs] == [0, 1, {"place": 0}]
+    assert [one.user_attrs["place"] for one in study.trials[:2]] == [0, 0]
+    assert (second.params, second.value) == ({"x": 1.0}, 0.5)

@@ -21,6 +21,7 @@ from raglab.cli.common import (
     Encoder,
     FollowLinks,
     PolicyPath,
+    Precision,
     Quiet,
     Reranker,
     Runs,
@@ -28,12 +29,14 @@ from raglab.cli.common import (
     Seed,
     Split,
     TargetOptions,
+    TraceOrFolder,
     TracePath,
     Trials,
     json_records,
     keep_inputs,
     load_policy,
     load_trace,
+    open_trace,
     parse_columns,
     parse_costs,
     parse_goal,
@@ -115,6 +118,7 @@ def trace(
     rerank_k: Annotated[int, typer.Option(min=0, max=10_000, help="Hits that are reranked.")] = 20,
     max_depth: Annotated[int, typer.Option(help="Refinements that are measured beyond the first try.")] = 0,
     dense_weight: DenseWeight = 1.0,
+    precision: Precision = "float32",
     turns: Annotated[
         int, typer.Option(min=0, help="Earlier turns of a conversation whose words are added to its last question.")
     ] = 0,
@@ -143,6 +147,7 @@ def trace(
         rerank_k=rerank_k,
         max_depth=max_depth,
         dense_weight=dense_weight,
+        precision=precision,
     )
     where = {"trace": str(out), "cases": len(made), "fingerprint": made.fingerprint}
     table = ranking(made)
@@ -238,7 +243,7 @@ def _exit_on_failed_contracts(decisions: Decisions, *, as_json: bool) -> None:
 
 @app.command(epilog="Example: raglab sweep out/broker.parquet --path similarity.min_similarity")
 def sweep(
-    path: TracePath,
+    path: TraceOrFolder,
     policies: Annotated[list[Path] | None, typer.Argument(help="Policies to compare, a row each.")] = None,
     threshold: Annotated[
         str | None, typer.Option("--path", help="Sweep this threshold exactly, such as l2.max_l2.")
@@ -259,7 +264,7 @@ def sweep(
         msg = "sweep takes either policies or --path with one threshold, got both or none."
         raise ValueError(msg)
     keep_inputs(out, path, policy, *(policies or ()))
-    of, costs = load_trace(path, split), parse_costs(cost)
+    of, costs = open_trace(path, split), parse_costs(cost)
     if threshold is not None:
         table, lead = steps(of, load_policy(policy), threshold, arm, costs=costs), ["low", "high"]
     else:
@@ -274,7 +279,7 @@ def sweep(
     epilog="Example: raglab tune out/broker.parquet -p datasets/broker/policy.yaml --trials 2000 --out out/broker"
 )
 def tune(
-    path: TracePath,
+    path: TraceOrFolder,
     policy: PolicyPath = None,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for policy, report and the study, which goes on there.")
@@ -285,25 +290,54 @@ def tune(
     sampler: Annotated[Sampler, typer.Option(help="Of Optuna.")] = "nsga2",
     seed: Seed = 0,
     arm: Arm = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(help="Where trials are kept: a folder, or the URL of a database; in --out where not given."),
+    ] = None,
+    study_name: Annotated[
+        str | None, typer.Option(help="Of the study in the storage; made of corpus and settings where not given.")
+    ] = None,
+    worker: Annotated[
+        bool,
+        typer.Option(
+            "--worker",
+            help="Share the study of --storage, on a database server, with other such processes: judge trials until "
+            "all are there, and end without a result; the same command without --worker makes it of them.",
+        ),
+    ] = False,
     mlruns: Runs = None,
     track: Annotated[bool, typer.Option(help="Log the study to MLflow.")] = True,
     quiet: Quiet = False,  # noqa: ARG001 - read by its callback
     as_json: AsJson = False,
 ) -> None:
     """Search for the thresholds of least expected cost on split tune, judge them on split report."""
+    from raglab.lab.study import search_problem
     from raglab.lab.study import tune as tuned
+    from raglab.lab.study_cases import measured_once
+    from raglab.lab.study_workers import check_shareable, work_on_study
 
     keep_inputs(out / TUNED, path, policy)
     goal = parse_goal(cost, target)  # before anything is read that takes time
+    kept = out / "study" if storage is None else storage
+    if worker:
+        check_shareable(kept)
+    of, start = open_trace(path), load_policy(policy)
+    if worker:
+        shared = search_problem(of, policy=start, goal=goal, arm=arm, trials=trials, sampler=sampler, seed=seed).problem
+        with measured_once(shared.trace, shared.start, arm) as replayed:
+            did = work_on_study(shared._replace(trace=replayed), storage=kept, study_name=study_name)
+        show(did._asdict(), as_json=as_json)
+        return
     result = tuned(
-        load_trace(path),
-        policy=load_policy(policy),
+        of,
+        policy=start,
         goal=goal,
         arm=arm,
         trials=trials,
         sampler=sampler,
         seed=seed,
-        storage=out / "study",
+        storage=kept,
+        study_name=study_name,
     )
     write_study(result, out, mlruns, track=track, as_json=as_json)
 
@@ -312,7 +346,7 @@ def tune(
     epilog="Example: raglab report out/broker.parquet -p out/broker/tuned.yaml --split report -o out/report.html"
 )
 def report(
-    path: TracePath,
+    path: TraceOrFolder,
     policy: PolicyPath = None,
     incumbent: Annotated[
         Path | None,
@@ -339,7 +373,7 @@ def report(
         policies["tuned"] = chosen
     policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
     make_folder(out.parent)
-    page = write_report(out, load_trace(path, split), policies, arm=arm, costs=costs)
+    page = write_report(out, open_trace(path, split), policies, arm=arm, costs=costs)
     show({"report": str(page)}, as_json=as_json)
 
 

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from raglab.lab.search_space import Goal
     from raglab.lab.study import TuneResult
     from raglab.store.policies import Policy
+    from raglab.store.sharded_traces import ShardedTrace
     from raglab.store.traces import Trace
 
 TracePath = Annotated[Path, typer.Argument(help="Trace, a Parquet file made by `raglab trace`.")]
+TraceOrFolder = Annotated[Path, typer.Argument(help="Trace, a Parquet file or a folder of shards.")]
 PolicyPath = Annotated[
     Path | None, typer.Option("--policy", "-p", help="Policy YAML; the published defaults where not given.")
 ]
@@ -41,6 +43,12 @@ Reranker = Annotated[
 ]
 DenseWeight = Annotated[
     float, typer.Option(help="What the embeddings' list counts in the fusion; 1: as much as the keywords'.")
+]
+Precision = Annotated[
+    Literal["float32", "bfloat16"],
+    typer.Option(
+        help="Of the encoder; bfloat16 is faster where the processor multiplies in it (avx512_bf16, amx_bf16)."
+    ),
 ]
 CostOptions = Annotated[
     list[str] | None,
@@ -185,6 +193,16 @@ def load_trace(path: Path, split: str | None = None) -> Trace:
     from raglab.store.traces import Trace
 
     trace = Trace.load(path)
+    return trace if split is None else trace.split(split)
+
+
+def open_trace(path: Path, split: str | None = None) -> Trace | ShardedTrace[Trace]:
+    """Trace of a file, or of a folder of shards, which are loaded one at a time; or one of its splits."""
+    from raglab.store.traces import Trace
+
+    if not path.is_dir():
+        return load_trace(path, split)
+    trace = Trace.open(path)
     return trace if split is None else trace.split(split)
 
 

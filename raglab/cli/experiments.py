@@ -20,11 +20,12 @@ from raglab.cli.common import (
     Seed,
     Split,
     TargetOptions,
-    TracePath,
+    TraceOrFolder,
     json_records,
     keep_inputs,
     load_policy,
     load_trace,
+    open_trace,
     parse_costs,
     parse_targets,
     say,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from raglab.lab.clarify_study import ClarifyStudy
     from raglab.reward import RewardWeights
     from raglab.store.policies import Policy
+    from raglab.store.sharded_traces import ShardedTrace
     from raglab.store.traces import Trace
 
 BUDGET_MS = 8000.0
@@ -404,7 +406,7 @@ Again = Annotated[bool, typer.Option("--again", help="These cases were certified
 
 
 def certify(
-    path: TracePath,
+    path: TraceOrFolder,
     policy: PolicyPath = None,
     target: TargetOptions = None,
     cost: CostOptions = None,
@@ -420,7 +422,7 @@ def certify(
     from raglab.lab.certification_texts import certificate_lines
 
     targets, costs = parse_targets(target), parse_costs(cost)
-    chosen, trace = load_policy(policy), load_trace(path)
+    chosen, trace = load_policy(policy), open_trace(path)
     keep_inputs(out, path, policy, looks)
     keep_inputs(looks, path, policy, option="--looks")
     remembered = looks if looks is not None else path.with_name("looks.jsonl")
@@ -443,14 +445,16 @@ def certify(
         raise typer.Exit(NOT_KEPT)
 
 
-def _say_why(trace: Trace, policy: Policy, alpha: float, delta: float, arm: str | None) -> None:
-    """Print what each signal could carry, on cases that the certificate does not need."""
+def _say_why(trace: Trace | ShardedTrace[Trace], policy: Policy, alpha: float, delta: float, arm: str | None) -> None:
+    """Print what each signal could carry, on cases that the certificate does not need; of very many on a sample."""
     from raglab.lab.certification_texts import diagnosis
     from raglab.lab.gate_fitting import case_signals
+    from raglab.lab.study_cases import MOST_REFITTED, case_counts, draw_cases
 
-    pilot = any(case.split == "tune" for case in trace.cases)
-    seen = case_signals(trace.split("tune") if pilot else trace, policy, arm)
-    size = sum(case.split == "certify" for case in trace.cases) / len(seen.right) if pilot else 1.0
+    counts = case_counts(trace)
+    pilot = "tune" in counts
+    seen = case_signals(draw_cases(trace.split("tune") if pilot else trace, MOST_REFITTED, 0), policy, arm)
+    size = sum(counts.get("certify", {}).values()) / len(seen.right) if pilot else 1.0
     table = diagnosis(seen.right, dict(zip(seen.names, seen.score, strict=True)), alpha, delta, size=size)
     where = "split tune, for as many cases as split certify holds" if pilot else "these cases"
     say(f"\nwhat each signal could carry for a risk of {alpha:g}, on {where} (chance: of a certificate):")
@@ -474,12 +478,13 @@ def check(
 ) -> None:
     """Re-test a policy's certificate on new cases."""
     from raglab.lab.certification import check_policy, retrieve_trace
+    from raglab.store.sharded_traces import MANIFEST
 
     certified = load_policy(policy)
     where = corpus or cases.parent
     trace = (
-        load_trace(cases, split)
-        if cases.suffix == ".parquet"
+        open_trace(cases, split)
+        if cases.suffix == ".parquet" or (cases / MANIFEST).is_file()
         else retrieve_trace(
             certified, where, cases, split=split, encoder=encoder, reranker=reranker, follow_links=follow_links
         )
@@ -503,7 +508,7 @@ def check(
 
 
 def fuse(
-    path: TracePath,
+    path: TraceOrFolder,
     policy: PolicyPath = None,
     method: Annotated[Literal["logistic", "boosting"], typer.Option(help="How the signals are combined.")] = "logistic",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the policy with its fused gate here.")] = None,
@@ -515,11 +520,12 @@ def fuse(
     """One gate from all signals: fitted on split tune, held against every single gate on split report."""
     from raglab.lab.gate_fitting import compare_gates
     from raglab.lab.gate_fitting import fuse as fused
+    from raglab.lab.study_cases import case_counts
 
     keep_inputs(out, path, policy)
-    trace, chosen, costs = load_trace(path), load_policy(policy), parse_costs(cost)
+    trace, chosen, costs = open_trace(path), load_policy(policy), parse_costs(cost)
     found = fused(trace, chosen, arm=arm, method=method, seed=seed)
-    splits = {case.split for case in trace.cases}
+    splits = case_counts(trace)
     judged = trace.split("report") if "report" in splits else trace
     table = compare_gates(judged, found.policy, arm=arm, seed=seed, costs=costs)
     if out is not None:
@@ -534,7 +540,7 @@ def fuse(
         }
         say_json(parts, indent=2)
         return
-    say(f"fitted on {len(found.fitted_on)} cases; reach of each part in logits:")
+    say(f"fitted on {len(found.p)} cases; reach of each part in logits:")
     for part in sorted(found.model.parts, key=lambda one: one.y[0] - one.y[-1]):
         say(f"  {part.signal:<22}{part.y[-1] - part.y[0]:6.2f}")
     say("\n" + table_text(found.quality.round(4)))

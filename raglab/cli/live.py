@@ -19,6 +19,7 @@ from raglab.cli.common import (
     Encoder,
     FollowLinks,
     PolicyPath,
+    Precision,
     Quiet,
     Reranker,
     TracePath,
@@ -67,6 +68,11 @@ def index(
     encoder: Encoder = None,
     reranker: Reranker = None,
     dense_weight: DenseWeight = 1.0,
+    precision: Precision = "float32",
+    kind: Annotated[
+        str, typer.Option("--index", help="flat (exact), hnsw-sq8, ivfpq; auto is flat up to 100,000 chunks.")
+    ] = "auto",
+    index_mb: Annotated[float, typer.Option(help="Megabytes that an index of auto may take past that number.")] = 1_000,
     download: Download = False,
     policy: Annotated[
         Path | None, typer.Option("--policy", "-p", help="Policy file whose pack the index is for; any where none.")
@@ -89,6 +95,9 @@ def index(
         "encoder": encoder,
         "reranker": reranker,
         "dense_weight": dense_weight,
+        "precision": precision,
+        "index": kind,
+        "index_mb": index_mb,
         "download": download,
     }
     made = build_index(loaded, out, policy=None if policy is None else Policy.load(policy), **more)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import optuna
@@ -16,8 +16,10 @@ from raglab.canonical import canonical_json, digest
 from raglab.lab.search_space import Goal, SearchRange, own_trial, set_values
 from raglab.progress import progress
 from raglab.replay import tally
-from raglab.store.files import Where, input_error, make_folder, shown_value, write_bytes
+from raglab.store.files import InputError, Where, input_error, make_folder, shown_value, write_bytes
 from raglab.store.policies import Policy
+from raglab.store.sharded_traces import ShardedTrace
+from raglab.store.traces import Trace
 from raglab.values import TraceData
 
 if TYPE_CHECKING:
@@ -26,10 +28,16 @@ if TYPE_CHECKING:
 OBJECTIVES = {"expected_cost": "minimize", "coverage": "maximize"}  # of a study, and which way each is wanted
 STUDY_FILE = "study.journal"  # in a folder that is the storage of studies
 PLACE = "place"  # attribute of a trial that was proposed here: its place in the search, from 0
+POLICY_ID = "policy_id"  # attribute of every such trial
+WORKER = "worker"  # attribute of a trial: which of several processes has claimed its place
+SIGN = "raglab worker "  # how attributes of a study begin by which its workers say that they are alive
 ABOUT = "raglab"  # attribute of a study: what its trials were judged on, and by
+IDLE_S = 30.0  # seconds that a transaction may stand open in a storage with nothing done
 LONGEST = 80  # characters of a setting that are kept as they are; of a longer one its digest
 Space = dict[str, optuna.distributions.BaseDistribution]
-Trials = list[optuna.trial.FrozenTrial]
+Trial: TypeAlias = optuna.trial.FrozenTrial
+Trials = list[Trial]
+StorageError = optuna.exceptions.StorageInternalError
 OnTrials = Callable[["pd.DataFrame"], bool | None]
 
 
@@ -41,7 +49,7 @@ class Problem(NamedTuple):
     another.
     """
 
-    trace: TraceData
+    trace: TraceData | ShardedTrace[Trace]
     start: Policy
     space: Mapping[str, SearchRange]
     goal: Goal
@@ -73,6 +81,66 @@ class Search(NamedTuple):
     best: optuna.trial.FrozenTrial
 
 
+class StoredStudy(NamedTuple):
+    """A study of a storage, with what processes need that share it (`raglab.lab.study_workers`).
+
+    study: Optuna's. storage: where it is kept. id: of the study there.
+    """
+
+    study: optuna.Study
+    storage: optuna.storages.BaseStorage
+    id: int
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether workers have been at it."""
+        return any(key.startswith(SIGN) for key in self.study.user_attrs)
+
+    def sign(self, worker: str, number: int | None) -> None:
+        """Write a worker's sign of life; None says that it has ended."""
+        self.storage.set_study_user_attr(self.id, SIGN + worker, number)
+
+    def placed(self, trials: int) -> list[tuple[int, Trial]]:
+        """Places below `trials`, and the complete or running trials that name them, in order of their numbers."""
+        every = sorted(self.storage.get_all_trials(self.id, deepcopy=False), key=lambda trial: trial.number)
+        states = {optuna.trial.TrialState.RUNNING, optuna.trial.TrialState.COMPLETE}
+        named = [(trial.user_attrs.get(PLACE), trial) for trial in every if trial.state in states]
+        return [(place, trial) for place, trial in named if isinstance(place, int) and 0 <= place < trials]
+
+    def claim(self, problem: Problem, place: int, values: Mapping[str, Any], worker: str) -> None:
+        """Add a running trial of some values, which claims a place for a worker."""
+        policy_id = set_values(problem.start, values).policy_id
+        trial = optuna.trial.create_trial(
+            state=optuna.trial.TrialState.RUNNING,
+            params=dict(values),
+            distributions=problem.distributions,
+            user_attrs={PLACE: place, WORKER: worker, POLICY_ID: policy_id},
+        )
+        self.storage.create_new_trial(self.id, trial)
+
+    def complete(self, claim: Trial, judged: Trial) -> bool:
+        """Store what a claim came to; False, and nothing counts, where it has ended meanwhile."""
+        trial = self.storage.get_trial_id_from_study_id_trial_number(self.id, claim.number)
+        try:
+            for key, value in judged.user_attrs.items():
+                if key not in claim.user_attrs:
+                    self.storage.set_trial_user_attr(trial, key, value)
+            for key, value in judged.system_attrs.items():  # its constraints
+                self.storage.set_trial_system_attr(trial, key, value)
+            # The storage locks the trial and refuses to end it twice, which is what keeps a place single.
+            return bool(self.storage.set_trial_state_values(trial, optuna.trial.TrialState.COMPLETE, judged.values))
+        except optuna.exceptions.UpdateFinishedTrialError:
+            return False
+
+    def give_up(self, claim: Trial) -> bool:
+        """Make a claim fail for good; False where it has ended meanwhile."""
+        trial = self.storage.get_trial_id_from_study_id_trial_number(self.id, claim.number)
+        try:
+            return bool(self.storage.set_trial_state_values(trial, optuna.trial.TrialState.FAIL))
+        except optuna.exceptions.UpdateFinishedTrialError:
+            return False
+
+
 class JudgedTrials(NamedTuple):
     """Trials as Optuna keeps them, and a row each."""
 
@@ -93,29 +161,30 @@ def run_search(
     """
     import pandas as pd
 
-    trials, size = int(problem.settings["trials"]), int(problem.settings["batch_size"])
-    if trials < 1 or size < 1:
-        msg = f"trials and batch_size must be at least 1, got {trials} and {size}."
-        raise ValueError(msg)
+    trials, size = check_counts(problem)
     name, memory = study_name or problem.name, optuna.storages.InMemoryStorage()
     rows: list[dict[str, Any]] = []
-    with _quiet_optuna():
+    with quiet_optuna():
         study = _new_study(memory, name)
-        stored = None if storage is None else open_study(storage, name, problem.settings)
+        opened = None if storage is None else open_study(storage, name, problem.settings)
+        stored, shared = (None, False) if opened is None else (opened.study, opened.is_shared)
         kept = {} if stored is None else _kept_trials(stored, problem)
         before: tuple[Trials, Trials] = ([], [])
         for begin in progress(range(0, trials, size), "study", "batch"):
             places = range(begin, min(begin + size, trials))
             # A sampler of its own for every batch, with a stream of its own: a study that goes on skips the batches
             # that are kept and still draws what it would have drawn. A study of its own as well, for Optuna's caches.
-            sampler = _sampler(problem, begin, before)
+            sampler = _batch_sampler(problem, begin, begin // size, before)
             study = optuna.load_study(study_name=name, storage=memory, sampler=sampler)
             if isinstance(sampler, _Batchwise) and begin:
                 sampler.parents = sampler.select_parent(study, sampler.generation)
             known = [kept[place] for place in places if place in kept]
             batch = _judged_batch(study, problem, places, known)
-            if stored is not None:
-                stored.add_trials(one for one in batch.trials if kept.get(one.user_attrs[PLACE]) != one.params)
+            fresh = [one for one in batch.trials if kept.get(one.user_attrs[PLACE]) != one.params]
+            if opened is not None and fresh:
+                if not shared and opened.is_shared:
+                    raise _joined_error(storage, name)
+                opened.study.add_trials(fresh)
             rows += batch.rows
             before = (_trials_at(study, places), sampler.parents if isinstance(sampler, _Batchwise) else [])
             if on_trials is not None and on_trials(pd.DataFrame(batch.rows)) is False:
@@ -127,6 +196,25 @@ def run_search(
     return Search(study, table, len(rows), study.get_trials(deepcopy=False)[int(nearest)])
 
 
+def check_counts(problem: Problem) -> tuple[int, int]:
+    """How many trials a search has, and how many of them a batch.
+
+    Raises:
+      ValueError: one of them is below 1.
+    """
+    trials, size = int(problem.settings["trials"]), int(problem.settings["batch_size"])
+    if trials < 1 or size < 1:
+        msg = f"trials and batch_size must be at least 1, got {trials} and {size}."
+        raise ValueError(msg)
+    return trials, size
+
+
+def _joined_error(storage: str | Path | None, name: str) -> InputError:
+    rule = f"study {name!r} must have either workers or one process that proposes all trials"
+    remedy = "wait until its workers have ended, then run this again: it takes what they stored"
+    return input_error(Where(str(storage)), rule, remedy, "workers that joined it meanwhile")
+
+
 def _judged_batch(
     study: optuna.Study, problem: Problem, places: Sequence[int], known: Sequence[Mapping[str, Any]]
 ) -> JudgedTrials:
@@ -134,7 +222,7 @@ def _judged_batch(
     whole = len(known) == len(places)
     if whole or not isinstance(study.sampler, optuna.samplers.TPESampler):
         batch = judge_trials(problem, known if whole else _proposals(study, problem, places), places)
-        study.add_trials(batch.trials)
+        study.add_trials([AddedTrial.of(trial) for trial in batch.trials])
         return batch
     # TPE keeps away from what is tried at the time, so that its trials are under way until the batch is judged.
     for values in problem.first[places[0] : places[-1] + 1]:
@@ -144,6 +232,24 @@ def _judged_batch(
     for trial, judged in zip(asked, batch.trials, strict=True):
         _tell(study, trial, judged)
     return batch
+
+
+class AddedTrial(optuna.trial.FrozenTrial):  # type: ignore[misc] # Optuna is not followed
+    """A trial that a storage in memory may keep as it is: that copies what is added, each range of the space too."""
+
+    @classmethod
+    def of(cls, trial: Trial) -> AddedTrial:
+        """A trial with the same fields, for a storage to take."""
+        made = cls.__new__(cls)
+        made.__dict__.update(trial.__dict__)
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Trial:
+        """A plain trial, with a number of its own, that shares what nobody writes into."""
+        del memo
+        made = optuna.trial.FrozenTrial.__new__(optuna.trial.FrozenTrial)
+        made.__dict__.update(self.__dict__)
+        return made
 
 
 def _tell(study: optuna.Study, trial: optuna.Trial, judged: optuna.trial.FrozenTrial) -> None:
@@ -173,6 +279,36 @@ def _proposals(study: optuna.Study, problem: Problem, places: Sequence[int]) -> 
     return found
 
 
+def is_claim(trial: Trial) -> bool:
+    """Whether a trial is under way."""
+    return bool(trial.state == optuna.trial.TrialState.RUNNING)
+
+
+def proposals_by_place(problem: Problem, places: Sequence[int], known: Trials) -> Iterator[dict[str, Any]]:
+    """Values of places, each from a stream of its own, so that processes that share a study never draw the same.
+
+    Args:
+      known: what is finished or under way elsewhere.
+    """
+    space, size = problem.distributions, int(problem.settings["batch_size"])
+    known = [trial for trial in known if trial.params.keys() == space.keys()]
+    finished = [trial for trial in known if not is_claim(trial)]
+    study = optuna.create_study(directions=list(OBJECTIVES.values()))
+    if problem.settings["sampler"] == "tpe":  # the only one that reads them there
+        study.add_trials(known)
+    generation = int(len(finished) >= max(2, size))  # with fewer parents, draw without
+    parents: Trials = []
+    for place in places:
+        if place < len(problem.first):
+            yield dict(problem.first[place])
+            continue
+        study.sampler = sampler = _batch_sampler(problem, place, generation, (finished, []))
+        if isinstance(sampler, _Batchwise) and generation:
+            parents = sampler.parents = parents or sampler.select_parent(study, generation)
+        drawn = study.ask(space).params
+        yield {path: drawn[path] for path in space}
+
+
 def _alone(
     study: optuna.Study, trial: optuna.trial.FrozenTrial, path: str, extent: optuna.distributions.BaseDistribution
 ) -> Any:  # noqa: ANN401 - a value of the range
@@ -199,7 +335,7 @@ def judge_trials(problem: Problem, values: Sequence[Mapping[str, Any]], places: 
         row = {name: float(value) for name, value in zip(metrics.RATES, rates[at], strict=True)}
         row |= {"expected_cost": float(cost), "feasible": bool((over <= 0.0).all())}
         row |= {"violation": float(np.maximum(over, 0.0).sum())}
-        stated = {"policy_id": policy.policy_id}
+        stated = {POLICY_ID: policy.policy_id}
         whole = {"counts": {name: pair for name, *pair in zip(metrics.RATES, k.tolist(), of.tolist(), strict=True)}}
         trial = optuna.trial.create_trial(
             values=[row[name] for name in OBJECTIVES],
@@ -228,7 +364,7 @@ def _new_study(storage: optuna.storages.BaseStorage, name: str) -> optuna.Study:
     return study
 
 
-def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> optuna.Study:
+def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> StoredStudy:
     """The stored study of a name, made where it is not there.
 
     Args:
@@ -242,7 +378,7 @@ def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> o
     where, remedy = Where(shown), "take a damaged one away, or choose another storage"
     try:
         if "://" in shown:
-            place: Any = optuna.storages.get_storage(shown)
+            place: Any = _database(shown)
         else:
             file = make_folder(Path(storage)) / STUDY_FILE
             _drop_broken_line(file)
@@ -266,18 +402,31 @@ def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> o
         )
         rule = f"study {name!r} must be of this search ({here or 'without more'})"
         raise input_error(where, rule, "choose another study_name, or none", there or "more settings")
-    return study
+    return StoredStudy(study, place, place.get_study_id_from_name(name))
+
+
+def _database(url: str) -> optuna.storages.BaseStorage:
+    """Optuna's storage of a URL, whose connections outlive a restart of the server.
+
+    A transaction that a process leaves open, because it was stopped or its machine is gone, holds a lock of the study:
+    the server ends it.
+    """
+    from raglab.store.database import limit_idle_transactions
+
+    storage = optuna.storages.RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
+    limit_idle_transactions(storage.engine, IDLE_S)
+    return optuna.storages.get_storage(storage)
 
 
 def _drop_broken_line(file: Path) -> None:
     """Take away the last line of a journal that a kill or a full disk cut off: what is appended to it is lost."""
     content = file.read_bytes() if file.is_file() else b""
-    end = content.rfind(b"\n") + 1
-    if content[end:].startswith(b'{"op_code":'):
+    if content[content.rfind(b"\n") + 1 :].startswith(b'{"op_code":'):
         lock = optuna.storages.journal.JournalFileSymlinkLock(str(file))
         lock.acquire()
         try:
-            write_bytes(file.read_bytes()[:end], file)
+            content = file.read_bytes()  # again: whoever was at it when it was read has ended its line since
+            write_bytes(content[: content.rfind(b"\n") + 1], file)
         finally:
             lock.release()
 
@@ -298,7 +447,7 @@ def _kept_trials(study: optuna.Study, problem: Problem) -> dict[int, dict[str, A
         place, values = trial.user_attrs.get(PLACE), trial.params
         if isinstance(place, int) and place not in kept and values.keys() == problem.space.keys():
             policy = _policy(problem, values)
-            if policy is not None and policy.policy_id == trial.user_attrs.get("policy_id"):
+            if policy is not None and policy.policy_id == trial.user_attrs.get(POLICY_ID):
                 kept[place] = {path: values[path] for path in problem.space}
     return kept
 
@@ -360,7 +509,7 @@ def _with_users_trials(study: optuna.Study, problem: Problem, table: pd.DataFram
 
 
 @contextmanager
-def _quiet_optuna() -> Iterator[None]:
+def quiet_optuna() -> Iterator[None]:
     """Optuna without a line a trial or a word on what is new in it; the caller's level is back afterwards."""
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -400,7 +549,7 @@ def maximise(
         msg = f"trials must be at least 1, got {trials}."
         raise ValueError(msg)
     rows: list[dict[str, Any]] = []
-    with _quiet_optuna():
+    with quiet_optuna():
         study = optuna.create_study(direction="maximize", sampler=_sequential_sampler(sampler, seed))
         distributions = _distributions(space)
         for values in first[:trials]:
@@ -481,13 +630,19 @@ def _distribution(extent: SearchRange) -> optuna.distributions.BaseDistribution:
     return optuna.distributions.FloatDistribution(extent.low, extent.high, log=extent.log)
 
 
-def _sampler(problem: Problem, begin: int, before: Sequence[Trials]) -> optuna.samplers.BaseSampler:
-    """Sampler of one batch, with a stream of its own."""
+def _batch_sampler(
+    problem: Problem, begin: int, generation: int, before: Sequence[Trials]
+) -> optuna.samplers.BaseSampler:
+    """Sampler of the places from `begin` on, with a stream of its own.
+
+    Args:
+      generation: of NSGA-II; 0 draws without parents. before: trials of the generation before it, and their parents.
+    """
     settings, space = problem.settings, problem.distributions
     name, size = str(settings["sampler"]), int(settings["batch_size"])
     stream = int(np.random.SeedSequence([int(settings["seed"]), begin]).generate_state(1)[0])
     make: dict[str, Callable[[], optuna.samplers.BaseSampler]] = {
-        "nsga2": lambda: _Batchwise(size=size, seed=stream, space=space, generation=begin // size, before=before),
+        "nsga2": lambda: _Batchwise(size=size, seed=stream, space=space, generation=generation, before=before),
         "tpe": lambda: optuna.samplers.TPESampler(seed=stream),
         "random": lambda: optuna.samplers.RandomSampler(seed=stream),
     }

@@ -1,0 +1,318 @@
+"""Workers of a study (shore): processes that share its trials through a database, each place judged and stored once.
+
+A place of the search is claimed by a running trial of the study that names it. Trials are numbered by the storage one
+after the other, so that of several claims of a place the one of the lowest number holds, and whoever made another gives
+it up (it fails). A worker says in the study that it is alive; where it does so no more, others give up its claims and
+make their own. A trial that has failed can never be completed: a worker that was taken for dead and comes back finds
+its claims given up, stores nothing of them, and goes on with other places. So no place is ever completed twice,
+whatever stops or dies, and a clock that is wrong costs nothing: how long a worker was silent is measured by whoever
+listens.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, NamedTuple
+
+from raglab.canonical import digest
+from raglab.lab.trial_search import (
+    ABOUT,
+    SIGN,
+    WORKER,
+    Problem,
+    StorageError,
+    StoredStudy,
+    Trial,
+    check_counts,
+    is_claim,
+    judge_trials,
+    open_study,
+    proposals_by_place,
+    quiet_optuna,
+)
+from raglab.progress import progress
+from raglab.store.files import InputError, Where, input_error
+
+SIGN_S = 2.0  # seconds between two signs of life
+GRACE_S = 30.0  # seconds of silence after which a worker's claims are given up
+WAIT_S = 0.5  # seconds before the study is looked at again, where all places are claimed
+RETRIES = 8  # times in a row that a storage may fail before a worker ends
+OPENS = 5  # times that a storage is opened: two that make its tables at once disturb each other
+_WAITED = 10.0  # seconds at most between two tries of a storage that fails
+_NOT_SHARED = ("sqlite",)  # databases of which Optuna locks no row, so that two may end one trial
+
+
+class WorkerReport(NamedTuple):
+    """What a worker did.
+
+    study: name of the study. worker: its own name there. places: of the whole search. judged: places that it judged and
+    stored. taken_over: claims of silent workers that it gave up, so that their places were free again. lost: claims of
+    its own that others held, or took over while it was silent; nothing of them was stored.
+    """
+
+    study: str
+    worker: str
+    places: int
+    judged: int
+    taken_over: int
+    lost: int
+
+
+def work_on_study(
+    problem: Problem,
+    *,
+    storage: str | Path,
+    study_name: str | None = None,
+    sign_s: float = SIGN_S,
+    grace_s: float = GRACE_S,
+) -> WorkerReport:
+    """Judge and store places of a study, beside other workers of it, until all are there.
+
+    What a place is judged by is the trace alone; which values are tried there hangs on what was finished when it was
+    proposed. `raglab.tune` with the same settings takes the trials afterwards, and proposes none of them again.
+
+    Args:
+      problem: the same for all workers, see `raglab.lab.study.search_problem`. storage: URL of a database server.
+      study_name: as for `raglab.tune`. sign_s: seconds between two signs of life. grace_s: of silence after which a
+        worker is taken for dead; many times `sign_s`.
+
+    Raises:
+      InputError: a storage that processes cannot share, or that cannot be opened or fails for minutes, or a study of
+        another search.
+      ValueError: trials or a batch below 1, or a grace that is not longer than two signs of life.
+    """
+    check_counts(problem)
+    if not 0.0 < 2.0 * sign_s < grace_s:
+        msg = f"grace_s must be more than twice sign_s, got {grace_s} and {sign_s}; state a longer grace_s."
+        raise ValueError(msg)
+    check_shareable(storage)
+    with quiet_optuna():
+        worker = StudyWorker(_opened(storage, study_name or problem.name, problem), problem, grace_s)
+        try:
+            with worker.alive(sign_s):
+                for _ in progress(_patient(worker.round), "study", "trial", size=int, total=worker.trials):
+                    pass
+        except StorageError as error:
+            rule, remedy = "the storage must answer", "check server and network, then start the worker again"
+            came = type(error.__cause__ or error).__name__
+            raise input_error(Where(str(storage)), rule, remedy, f"{came}, time and again") from error
+    return worker.report()
+
+
+def finish_shared_study(problem: Problem, storage: str | Path | None, study_name: str | None) -> None:
+    """Where workers have been at the study that a search goes on with, finish its places as one of them.
+
+    Args: see `work_on_study`; a study that none was at is left as it is.
+    """
+    if storage is None or not _is_shareable(storage):
+        return
+    check_counts(problem)
+    with quiet_optuna():
+        shared = _opened(storage, study_name or problem.name, problem).is_shared
+    if shared:
+        work_on_study(problem, storage=storage, study_name=study_name)
+
+
+def _is_shareable(storage: str | Path) -> bool:
+    scheme, given, _ = str(storage).partition("://")
+    return bool(given) and scheme.partition("+")[0].lower() not in _NOT_SHARED
+
+
+def check_shareable(storage: str | Path) -> None:
+    """Refuse a storage that several processes cannot share without storing a place twice.
+
+    Raises:
+      InputError: a folder, or a file of SQLite.
+    """
+    if not _is_shareable(storage):
+        rule = "the storage of workers must be a database server, which locks a trial while it is ended"
+        remedy = "state a URL such as postgresql://user@host/name, or leave the workers out: one process is enough here"
+        raise input_error(Where(str(storage)), rule, remedy, "SQLite" if "://" in str(storage) else "a folder")
+
+
+def _opened(storage: str | Path, name: str, problem: Problem) -> StoredStudy:
+    """The study, tried again where others make its tables, or the study, at the same moment."""
+    for number in range(OPENS):
+        try:
+            return open_study(storage, name, problem.settings)
+        except InputError as error:
+            if error.__cause__ is None or number == OPENS - 1:  # of a rule, not of a database
+                raise
+            time.sleep(secrets.SystemRandom().uniform(0.1, 0.4) * (number + 1))
+    raise AssertionError
+
+
+def _patient(step: Callable[[], int | None]) -> Iterator[int]:
+    """Results of a step until it gives None; tried again where the storage fails, but not too often in a row."""
+    failed = 0
+    while True:
+        try:
+            result = step()
+        except StorageError:
+            failed += 1
+            if failed == RETRIES:
+                raise
+            time.sleep(min(_WAITED, WAIT_S * 2**failed))
+            continue
+        failed = 0
+        if result is None:
+            return
+        yield result
+
+
+class StudyWorker:
+    """One of the workers of a study."""
+
+    def __init__(self, stored: StoredStudy, problem: Problem, grace_s: float, name: str | None = None) -> None:
+        """Take the study.
+
+        Args:
+          grace_s: seconds of silence after which another worker's claims are given up. name: drawn where not given.
+        """
+        self.stored = stored
+        self.problem, self.grace_s, self.name = problem, grace_s, name or secrets.token_hex(6)
+        self.about = self.stored.study.user_attrs.get(ABOUT)
+        self.trials, self.size = int(problem.settings["trials"]), int(problem.settings["batch_size"])
+        self.complete, self.judged, self.taken_over, self.lost = 0, 0, 0, 0
+        self._heard: dict[Any, tuple[Any, float]] = {}  # of each worker: its last sign, and when it was new here
+
+    def report(self) -> WorkerReport:
+        """What was done so far."""
+        return WorkerReport(
+            self.stored.study.study_name, self.name, self.trials, self.judged, self.taken_over, self.lost
+        )
+
+    @contextmanager
+    def alive(self, sign_s: float) -> Iterator[None]:
+        """Give signs of life in the study, also while a batch is judged; in the end give up what is still claimed.
+
+        Args:
+          sign_s: seconds between two of them.
+        """
+        stop, numbers = Event(), count()
+
+        def give_signs() -> None:
+            while not stop.wait(sign_s):
+                with suppress(Exception):  # the next one may come through; whether the storage fails, the rounds tell
+                    self.stored.sign(self.name, next(numbers))
+
+        self.stored.sign(self.name, next(numbers))
+        thread = Thread(target=give_signs, name="signs of life", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(_WAITED)
+            with suppress(Exception):  # what cannot be given up now is given up by others, in time
+                for trial in self.holders().values():
+                    if self._is_own(trial):
+                        self.stored.give_up(trial)
+                self.stored.sign(self.name, None)
+
+    def round(self) -> int | None:
+        """Claim a batch of places, judge and store it; where none is free, wait a little.
+
+        Returns:
+          How many places are complete that were not when the round before began; None where all were.
+        """
+        attributes = self.stored.study.user_attrs
+        self._check_search(attributes)
+        self._listen(attributes)
+        holders = self.holders()
+        before, self.complete = self.complete, sum(not is_claim(trial) for trial in holders.values())
+        if self.complete == self.trials:
+            return self.complete - before or None
+        if self._give_up_stale(holders):
+            holders = self.holders()
+        free = self._free_places(holders)
+        if free:
+            self._work(free)
+        else:
+            time.sleep(min(WAIT_S, self.grace_s / 4))
+        return self.complete - before
+
+    def _work(self, places: Sequence[int]) -> None:
+        """Claim places, judge those that are held, and store what they came to."""
+        known = [trial for _, trial in self.stored.placed(self.trials)]
+        for place, values in zip(places, proposals_by_place(self.problem, places, known), strict=True):
+            self.stored.claim(self.problem, place, values, self.name)
+            # The first claim tells whether another worker is at this batch, before all of it is proposed.
+            if place == places[0] and not self.held([place]):
+                return
+        held = self.held(places)
+        # What the storage holds is judged, so that values and outcome belong together whatever it makes of a number.
+        tried = [{path: held[place].params[path] for path in self.problem.space} for place in held]
+        for trial, judged in zip(held.values(), judge_trials(self.problem, tried, list(held)).trials, strict=True):
+            stored = self.stored.complete(trial, judged)
+            self.judged += stored
+            self.lost += not stored
+
+    def held(self, places: Sequence[int]) -> dict[int, Trial]:
+        """Claims of this worker that hold, by place; those that do not are given up."""
+        placed = self.stored.placed(self.trials)
+        holders = _holders(placed)
+        for place, trial in placed:
+            if place in places and self._is_own(trial) and trial.number != holders[place].number:
+                self.lost += self.stored.give_up(trial)
+        return {place: holders[place] for place in places if place in holders and self._is_own(holders[place])}
+
+    def holders(self) -> dict[int, Trial]:
+        """Trial that holds each place that is not free: the one that is complete, else the first claim."""
+        return _holders(self.stored.placed(self.trials))
+
+    def _is_own(self, trial: Trial) -> bool:
+        return is_claim(trial) and trial.user_attrs.get(WORKER) == self.name
+
+    def _check_search(self, attributes: Mapping[str, Any]) -> None:
+        """Refuse to go on where another search has taken the study's name at the same moment."""
+        if attributes.get(ABOUT) != self.about:
+            rule, remedy = "a study must be of one search", "give each search a study_name of its own"
+            raise input_error(
+                Where(self.stored.study.study_name), rule, remedy, "another that was begun at the same moment"
+            )
+
+    def _listen(self, attributes: Mapping[str, Any]) -> None:
+        """Note when each worker gave its last sign, by the clock of this process alone."""
+        now = time.monotonic()
+        for key, sign in attributes.items():
+            name = key.removeprefix(SIGN)
+            if name != key and (name not in self._heard or self._heard[name][0] != sign):
+                self._heard[name] = (sign, now)
+
+    def _is_silent(self, owner: Any) -> bool:  # noqa: ANN401 - whatever the attribute of a trial holds
+        """Whether a worker has ended, or has given no new sign for too long."""
+        sign, since = self._heard.setdefault(owner, ("none yet", time.monotonic()))
+        return sign is None or time.monotonic() - since > self.grace_s
+
+    def _give_up_stale(self, holders: Mapping[int, Trial]) -> bool:
+        """Give up claims of silent workers, and those that a failed round of one's own left; whether there were any."""
+        stale = [trial for trial in holders.values() if is_claim(trial)]
+        stale = [trial for trial in stale if self._is_own(trial) or self._is_silent(trial.user_attrs.get(WORKER))]
+        given_up = [trial for trial in stale if self.stored.give_up(trial)]
+        self.taken_over += sum(not self._is_own(trial) for trial in given_up)
+        return bool(given_up)
+
+    def _free_places(self, holders: Mapping[int, Trial]) -> list[int]:
+        """Free places of a batch that no worker is at; none where there is no such batch."""
+        batches = [range(begin, min(begin + self.size, self.trials)) for begin in range(0, self.trials, self.size)]
+        free = {batch: [place for place in batch if place not in holders] for batch in batches}
+        # Whoever has claims in a batch may still be claiming the rest of it.
+        at_work = {batch for batch in batches if any(is_claim(holders[place]) for place in batch if place in holders)}
+        pool = [places for batch, places in free.items() if places and batch not in at_work]
+        # Workers that look at the same moment mostly choose different batches.
+        return pool[int(digest(self.name, 8), 16) % len(pool)] if pool else []
+
+
+def _holders(placed: Sequence[tuple[int, Trial]]) -> dict[int, Trial]:
+    holders: dict[int, Trial] = {}
+    for place, trial in placed:
+        if place not in holders or (is_claim(holders[place]) and not is_claim(trial)):
+            holders[place] = trial
+    return holders
