@@ -85,10 +85,10 @@ from .live.langgraph_chain import build_graph as build_graph
 from .live.measured_signals import add_signals as add_signals
 from .live.response import Response as Response
 from .live.response import record_answers as record_answers
+from .live.shard_building import build_shards as build_shards
 from .live.signal_functions import register_signal as register_signal
 from .live.system import Lab as Lab
 from .live.system import build_index as build_index
-from .live.trace_building import build_shards as build_shards
 from .live.trace_building import build_trace as build_trace
 from .own_gates import register_gate as register_gate
 from .parallel import workers as workers

@@ -2,19 +2,20 @@
 
 `breakpoints` are all values that a threshold can meet, `live_breakpoints` those at which a decision may change while
 all other thresholds stay: what steps and flips are made of.
+Step functions of parts of the cases are added by `sum_moves`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import gates
+from raglab import gates, metrics
 from raglab.decision import chain
 from raglab.decision.chain import STAGE, STAGE_OF_COST, STATUS_OF, decide_cases
 from raglab.decision.measurement import Evidence
@@ -306,3 +307,67 @@ def _distinct_breakpoints(values: NDArray[np.float64]) -> NDArray[np.float64]:
     repeated[1:] = ordered[1:] == ordered[:-1]
     found: NDArray[np.float64] = np.sort(np.where(repeated, np.nan, ordered), axis=0)
     return found[: int(np.max(np.sum(~np.isnan(found), axis=0), initial=0))]
+
+
+class Steps(NamedTuple):
+    """Cells of a step function of one threshold: step i holds from low[i] to high[i]; cells [N, 18]."""
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    cells: NDArray[np.int64]
+
+
+NOTHING = Steps(np.empty(0), np.empty(0), np.empty((0, metrics.N_CELLS), dtype=np.int64))
+
+
+class Moves(NamedTuple):
+    """Where the cases of a trace go as a threshold rises: what step functions of parts are added by.
+
+    first: cases by cell at the low end of its range, [18]. at: value at which a case changes its cell, [E]. before,
+    after: the cells, [E].
+    """
+
+    first: NDArray[np.int64]
+    at: NDArray[np.float64]
+    before: NDArray[np.int8]
+    after: NDArray[np.int8]
+
+
+def sum_moves(parts: Sequence[Moves], swept: Threshold, resolution: int | None = None) -> Steps:
+    """Step function over all cases of some parts; the same to the bit however the cases are parted.
+
+    Args:
+      resolution: see `steps`.
+    """
+    values, before, after = (np.concatenate([part[field] for part in parts]) for field in (1, 2, 3))
+    values += 0.0  # so that no order of the parts decides whether a zero has a sign
+    if resolution is not None:
+        values = _snapped(values, swept, resolution)
+    at, row = np.unique(values, return_inverse=True)
+    # A row a cell, so that each is summed along one stretch of memory.
+    width = len(at) + 1
+    gained, lost = (cell * np.int64(width) + row + 1 for cell in (after, before))
+    total = np.bincount(gained, minlength=metrics.N_CELLS * width)
+    total -= np.bincount(lost, minlength=metrics.N_CELLS * width)
+    total = total.reshape(-1, width)
+    starts = np.flatnonzero(np.concatenate([[True], total[:, 1:].any(axis=0)]))
+    total[:, 0] = np.sum([part.first for part in parts], axis=0)
+    np.cumsum(total, axis=1, out=total)
+    edges = np.concatenate([[swept.low], at, [swept.high]])
+    ends = np.append(starts[1:], len(edges) - 1)
+    return Steps(edges[:-1][starts], edges[ends], np.ascontiguousarray(total[:, starts].T))
+
+
+def _snapped(values: NDArray[np.float64], swept: Threshold, resolution: int) -> NDArray[np.float64]:
+    """Values moved to a few of them, evenly spaced in order, so that the counts at those stay exact, [E].
+
+    A change at a value of a ceiling counts from there on, of a floor only beyond: moved up to the next one that stays,
+    or down to it, it counts at just those that it counted at before.
+    """
+    ordered = np.unique(values)
+    if len(ordered) < resolution:
+        return values
+    kept = ordered[np.linspace(0, len(ordered) - 1, resolution - 1).round().astype(np.int64)]
+    if swept.side == "ceiling":
+        return kept[np.searchsorted(kept, values, side="left")]
+    return kept[np.searchsorted(kept, values, side="right") - 1]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,24 @@ from raglab import metrics
 from raglab._numba import kernel_of
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.simulation import Run, log, run
-from raglab.breakpoints import SWEPT, acting_paths, live_breakpoints, swept_paths, swept_threshold, user_gates
+from raglab.breakpoints import (
+    NOTHING,
+    SWEPT,
+    Moves,
+    Steps,
+    acting_paths,
+    live_breakpoints,
+    sum_moves,
+    swept_paths,
+    swept_threshold,
+    user_gates,
+)
 from raglab.decision.chain import (
     STAGES,
     STATUS_OF,
     Outcome,
+    Pass,
+    decide_and_refine,
     decide_cases,
     narrow_evidence,
     values_at_slot,
@@ -25,17 +38,18 @@ from raglab.decision.chain import (
 from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.recorded_answers import keep_used_chunks, select_answers
+from raglab.decision.sharded_decisions import CaseColumns, ShardedDecisions, case_columns, reference_cases
 from raglab.decision.signal_values import check_signals, check_stored
 from raglab.expected_cost import class_probabilities
 from raglab.gate_order import Order
 from raglab.gates import Threshold
 from raglab.metrics import CELLS
-from raglab.parallel import run_each
+from raglab.parallel import Result, run_each
 from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.signal_gates import OwnLimits
 from raglab.thresholds import Thresholds, policy_thresholds, stacked
-from raglab.values import Status, TraceData, check_labelled, label_codes, map_fields
+from raglab.values import Case, Status, TraceData, check_labelled, label_codes, map_fields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,6 +71,44 @@ def _references(trace: Shards) -> Iterable[Any]:
     """What stands for the shards of a trace: references of a few bytes where it has them, else the shards."""
     parts: Iterable[Any] | None = getattr(trace, "parts", None)
     return trace.shards() if parts is None else parts
+
+
+def each_shard(
+    function: Callable[..., Result],
+    trace: TraceData | Shards,
+    *shared: Any,  # noqa: ANN401 - whatever the function takes
+    what: str,
+) -> Iterator[Result]:
+    """Results of a function of each shard and what all share, in the shards' order; of a trace in memory, of that.
+
+    Args:
+      function: of a module, and pure, so that any worker may call it; its first argument is a trace in memory. What it
+        returns is counts or a column a case, never hits. what: is done, see `raglab.parallel.run_each`.
+
+    Example: `sum(each_shard(len, trace, what="count"))` is the number of all cases.
+    """
+    if isinstance(trace, TraceData):
+        return iter((function(trace, *shared),))
+    return run_each(call_loaded, _references(trace), function, *shared, what=what)
+
+
+def call_loaded(shard: Any, function: Callable[..., Result], *shared: Any) -> Result:  # noqa: ANN401 - as in `each_shard`
+    """Result of a function of one shard, which is loaded for it and let go."""
+    return function(_loaded(shard), *shared)
+
+
+def join_columns(parts: Iterable[Any], axis: int = -1) -> Any:  # noqa: ANN401 - arrays, or named tuples of them
+    """Columns of all shards in one: arrays along an axis, or named tuples of arrays field by field."""
+    found = list(parts)
+    if isinstance(found[0], tuple):
+        return type(found[0])(*(join_columns(fields, axis) for fields in zip(*found, strict=True)))
+    return found[0] if len(found) == 1 else np.concatenate(found, axis=axis)
+
+
+def cases_by_shard(trace: TraceData | Shards) -> Iterator[Sequence[Case]]:
+    """Cases of each shard, in order; of a reference the cases alone are read, without hits."""
+    for shard in [trace] if isinstance(trace, TraceData) else _references(trace):
+        yield reference_cases(shard)
 
 
 def _loaded(shard: Any) -> TraceData:  # noqa: ANN401 - a trace or a reference to one
@@ -205,30 +257,6 @@ def _piecewise_codes(
     return outcome_codes(found, decide_cases(found, limits.with_value(swept.path, trial), trial.shape))
 
 
-class Steps(NamedTuple):
-    """Cells of a step function of one threshold: step i holds from low[i] to high[i]; cells [N, 18]."""
-
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    cells: NDArray[np.int64]
-
-
-NOTHING = Steps(np.empty(0), np.empty(0), np.empty((0, metrics.N_CELLS), dtype=np.int64))
-
-
-class Moves(NamedTuple):
-    """Where the cases of a trace go as a threshold rises: what step functions of parts are added by.
-
-    first: cases by cell at the low end of its range, [18]. at: value at which a case changes its cell, [E]. before,
-    after: the cells, [E].
-    """
-
-    first: NDArray[np.int64]
-    at: NDArray[np.float64]
-    before: NDArray[np.int8]
-    after: NDArray[np.int8]
-
-
 def case_moves(values: NDArray[np.float64], codes: NDArray[np.int16]) -> Moves:
     """Where cases go, from the code of each on each of its pieces.
 
@@ -241,70 +269,80 @@ def case_moves(values: NDArray[np.float64], codes: NDArray[np.int16]) -> Moves:
     return Moves(first, values[moved], cell[:-1][moved], cell[1:][moved])
 
 
-def sum_moves(parts: Sequence[Moves], swept: Threshold, resolution: int | None = None) -> Steps:
-    """Step function over all cases of some parts; the same to the bit however the cases are parted.
-
-    Args:
-      resolution: see `steps`.
-    """
-    values, before, after = (np.concatenate([part[field] for part in parts]) for field in (1, 2, 3))
-    values += 0.0  # so that no order of the parts decides whether a zero has a sign
-    if resolution is not None:
-        values = _snapped(values, swept, resolution)
-    at, row = np.unique(values, return_inverse=True)
-    gained, lost = ((row + 1) * metrics.N_CELLS + cell for cell in (after, before))
-    width = (len(at) + 1) * metrics.N_CELLS
-    delta = (np.bincount(gained, minlength=width) - np.bincount(lost, minlength=width)).reshape(-1, metrics.N_CELLS)
-    delta[0] = np.sum([part.first for part in parts], axis=0)
-    total = delta.cumsum(axis=0)
-    edges = np.concatenate([[swept.low], at, [swept.high]])
-    starts = np.flatnonzero(np.concatenate([[True], (delta[1:] != 0).any(axis=1)]))
-    ends = np.append(starts[1:], len(edges) - 1)
-    return Steps(edges[:-1][starts], edges[ends], total[starts])
+@overload
+def decide(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Decisions: ...
 
 
-def _snapped(values: NDArray[np.float64], swept: Threshold, resolution: int) -> NDArray[np.float64]:
-    """Values moved to a few of them, evenly spaced in order, so that the counts at those stay exact, [E].
-
-    A change at a value of a ceiling counts from there on, of a floor only beyond: moved up to the next one that stays,
-    or down to it, it counts at just those that it counted at before.
-    """
-    ordered = np.unique(values)
-    if len(ordered) < resolution:
-        return values
-    kept = ordered[np.linspace(0, len(ordered) - 1, resolution - 1).round().astype(np.int64)]
-    if swept.side == "ceiling":
-        return kept[np.searchsorted(kept, values, side="left")]
-    return kept[np.searchsorted(kept, values, side="right") - 1]
+@overload
+def decide(trace: Shards, policy: PolicyData, arm: str | None = None) -> ShardedDecisions: ...
 
 
-def decide(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Decisions:
+def decide(trace: TraceData | Shards, policy: PolicyData, arm: str | None = None) -> Decisions | ShardedDecisions:
     """Decision of one policy for every case of a trace.
 
     Args:
+      trace: in memory, or of shards: what is held of each case then is a few numbers, see `ShardedDecisions`.
       arm: which of the trace's arms; the first where not given.
 
     Example: `decide(trace, policy).frame()` has a row a case.
-
-    Raises:
-      ValueError: a trace of shards, whose decisions are those of each.
     """
-    if not isinstance(trace, TraceData):
-        msg = (
-            f"decide must be given a trace in memory, got {type(trace).__name__}; take the trace.shards() one by one, "
-            "or count over all of them by raglab.sweep."
-        )
-        raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
-    return decide_on_tables(measured_tables(trace, policy, arm), trace, policy)
+    if isinstance(trace, TraceData):
+        return decide_on_tables(measured_tables(trace, policy, arm), trace, policy)
+    return decide_policies(trace, [policy], arm)[0]
+
+
+@overload
+def decide_policies(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = None) -> list[Decisions]: ...
+
+
+@overload
+def decide_policies(
+    trace: Shards, policies: Sequence[PolicyData], arm: str | None = None
+) -> list[ShardedDecisions]: ...
+
+
+def decide_policies(
+    trace: TraceData | Shards, policies: Sequence[PolicyData], arm: str | None = None
+) -> list[Decisions] | list[ShardedDecisions]:
+    """Decisions of some policies, see `decide`; each shard is loaded once for all of them."""
+    if isinstance(trace, TraceData):
+        return [decide(trace, policy, arm) for policy in policies]
+    by_policy = zip(*each_shard(shard_columns, trace, list(policies), arm, what="decide"), strict=True)
+    references = partial(_references, trace)
+    return [
+        ShardedDecisions(trace, policy, columns, references, partial(decide_shard, policy=policy, arm=arm))
+        for policy, columns in zip(policies, by_policy, strict=True)
+    ]
+
+
+def shard_columns(trace: TraceData, policies: Sequence[PolicyData], arm: str | None) -> list[CaseColumns]:
+    """What policies say of the cases of one trace in memory; pure, so that any worker may decide a shard."""
+    return [case_columns(decide(trace, policy, arm)) for policy in policies]
+
+
+def decide_shard(shard: Any, policy: PolicyData, arm: str | None) -> Decisions:  # noqa: ANN401 - a trace or a reference to one
+    """Decisions on one shard."""
+    return decide(_loaded(shard), policy, arm)
 
 
 def decide_on_tables(
     measured: Tables, trace: TraceData, policy: PolicyData, limits: Thresholds | None = None
 ) -> Decisions:
     """Decision of a policy on tables that are measured already; limits: its thresholds, where they are at hand."""
-    limits = (policy_thresholds([policy]) if limits is None else limits).without(measured.evidence.off)
-    said = decide_cases(measured.evidence, limits, (1, len(trace)))
-    return Decisions(trace, policy, measured, limits, Outcome(*(field[0] for field in said)))
+    return refine_on_tables(measured, trace, policy, policy_thresholds([policy]) if limits is None else limits)[0]
+
+
+def refine_on_tables(
+    measured: Tables, trace: TraceData, policy: PolicyData, limits: Thresholds, passes: list[Pass] | None = None
+) -> tuple[Decisions, NDArray[np.bool_]]:
+    """Decision of a policy on measured tables, and which cases are tried once more after the last depth, [Q].
+
+    Args:
+      limits: thresholds of the policy. passes: see `raglab.decision.chain.refine_loop`.
+    """
+    limits = limits.without(measured.evidence.off)
+    outcome, going = decide_and_refine(measured.evidence, limits, (1, len(trace)), passes)
+    return Decisions(trace, policy, measured, limits, Outcome(*(field[0] for field in outcome))), going[0]
 
 
 def resolver_structure(policy: PolicyData) -> tuple[bool, bool, int]:
@@ -337,7 +375,11 @@ def group_by_structure(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
 
 def shard_tally(shard: Any, policies: Sequence[PolicyData], arm: str | None, engine: str) -> Tally:  # noqa: ANN401 - a trace or a reference to one
     """Counted decisions of many policies over one shard; pure, so that any worker may count it."""
-    return tally(_loaded(shard), policies, arm, engine=engine)
+    found = shard.evidence_for(policies, arm) if hasattr(shard, "evidence_for") else None
+    if found is None:
+        return tally(_loaded(shard), policies, arm, engine=engine)
+    labels = np.bincount(found.label, minlength=len(Status))
+    return _tally_evidence(policies, engine, labels, lambda _: found)
 
 
 def _sum_tallies(tallies: Iterable[Tally], n_policies: int) -> Tally:
@@ -364,28 +406,50 @@ def tally(
     if not isinstance(trace, TraceData):
         counted = run_each(shard_tally, _references(trace), list(policies), arm, engine, what="replay")
         return _sum_tallies(counted, len(policies))
-    labels = _labels(trace)
+
+    def measured(group: Sequence[PolicyData]) -> Evidence:
+        check_stored(trace, group)  # policies of one structure may gate different signals
+        return measured_tables(trace, group[0], arm).evidence
+
+    return _tally_evidence(policies, engine, _labels(trace), measured)
+
+
+def _tally_evidence(
+    policies: Sequence[PolicyData],
+    engine: str,
+    labels: NDArray[np.int64],
+    measured: Callable[[Sequence[PolicyData]], Evidence],
+) -> Tally:
+    """Counted decisions of policies over cases by label, [3], whose evidence under policies of a structure is given."""
     cells = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
     stages = np.zeros((len(policies), len(STAGES)), dtype=np.int64)
     compiled, fell_back = _compiled_kernel(engine), dict[str, None]()
     for places in _replay_groups(policies):
         group = [policies[place] for place in places]
-        check_stored(trace, group)  # policies of one structure may gate different signals
-        found = measured_tables(trace, group[0], arm).evidence
-        limits = policy_thresholds(group)
+        found, limits = measured(group), policy_thresholds(group)
         unknown = not_compiled(found, limits)
         if engine == "numba" and unknown:
             msg = f"engine numba must know what it replays, got {unknown}; use engine='auto'."
             raise ValueError(msg)
         fell_back |= {unknown: None} if unknown and compiled is not None else {}
         use = vectorised_codes if unknown or compiled is None else compiled
-        seen = use(found, limits, len(group))
-        cells[places] = seen @ _CELLS_OF_CODES
-        stages[places] = seen.reshape(len(group), len(STAGES), CELLS).sum(axis=2)
+        cells[places], stages[places] = _count_codes(use(found, limits, len(group)))
     used = (
         f"numpy, since numba does not know {' or '.join(fell_back)}" if fell_back else "numba" if compiled else "numpy"
     )
     return Tally(cells, stages, labels, used)
+
+
+def _count_codes(seen: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Cases by cell, [P, 18], and by what decided, [P, stages], of cases by code, [P, codes]."""
+    return seen @ _CELLS_OF_CODES, seen.reshape(len(seen), len(STAGES), CELLS).sum(axis=2)
+
+
+def tally_codes(codes: NDArray[np.int16]) -> Tally:
+    """Counted decisions of the codes of cases, [P, Q], see `shard_codes`."""
+    seen = np.stack([np.bincount(row, minlength=len(STAGES) * CELLS) for row in codes])
+    cells, stages = _count_codes(seen)
+    return Tally(cells, stages, metrics.label_counts(cells[0]))
 
 
 def _replay_groups(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
@@ -425,6 +489,30 @@ def case_cells(found: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.in
     return cells
 
 
+def shard_codes(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int16]:
+    """Number of (what decided, label, expected sources found) of every policy and case, [P, Q], of a trace in memory.
+
+    Pure, so that any worker may decide a shard.
+    """
+    codes = np.empty((len(policies), len(trace)), dtype=np.int16)
+    for places in _replay_groups(policies):
+        check_stored(trace, [policies[place] for place in places])
+        found = measured_tables(trace, policies[places[0]], arm).evidence
+        for rows in progress(list(_spans(len(places), max(1, BLOCK // max(1, len(trace))))), "replay", "part"):
+            seen, limits = narrow_evidence(found, policy_thresholds([policies[place] for place in places[rows]]))
+            shape = (rows.stop - rows.start, len(trace))
+            codes[places[rows]] = outcome_codes(seen, decide_cases(seen, limits, shape))
+    return codes
+
+
+def shard_cells(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int8]:
+    """Cell of every policy and case of a trace in memory, [P, Q]; pure, so that any worker may decide a shard.
+
+    Where the sources say nothing of a decision (a refusal), they are not told apart, see `metrics.DISTINCT_CELL`.
+    """
+    return CELL_OF_CODE[shard_codes(trace, policies, arm)]
+
+
 def _labels(trace: TraceData) -> NDArray[np.int64]:
     return np.bincount(check_labelled(label_codes(trace.cases)), minlength=3)
 
@@ -451,7 +539,7 @@ def sweep(
     policies: Sequence[PolicyData],
     arm: str | None = None,
     *,
-    level: float = 0.95,
+    level: float | None = 0.95,
     engine: str = "auto",
     costs: metrics.Costs | None = None,
 ) -> pd.DataFrame:
@@ -459,7 +547,7 @@ def sweep(
 
     Args:
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; see `raglab.workers`.
-      arm: which of the trace's arms; the first where not given. level: of the intervals.
+      arm: which of the trace's arms; the first where not given. level: of the intervals; None leaves them out.
       engine: see `tally`. costs: label -> outcome -> cost, see `metrics.cost_matrix`.
 
     Returns: a row a policy, in the order given: `policy_id`, each of `metrics.RATES` with `_k`, `_n`,
@@ -467,9 +555,15 @@ def sweep(
       cases each stage decided (`stage_<name>`). Its `attrs["engine"]` says what counted, and why where the compiled
       kernel could not.
     """
+    return rate_table(tally(trace, policies, arm, engine=engine), policies, level=level, costs=costs)
+
+
+def rate_table(
+    seen: Tally, policies: Sequence[PolicyData], *, level: float | None = 0.95, costs: metrics.Costs | None = None
+) -> pd.DataFrame:
+    """What `sweep` tells of policies, from their counted decisions."""
     import pandas as pd
 
-    seen = tally(trace, policies, arm, engine=engine)
     columns: Mapping[str, Any] = {
         "policy_id": [policy.policy_id for policy in policies],
         **_rate_columns(seen.cells, level, costs),
@@ -480,12 +574,13 @@ def sweep(
     return frame
 
 
-def _rate_columns(cells: NDArray[np.int64], level: float, costs: metrics.Costs | None) -> dict[str, Any]:
-    """Columns of rates and of the expected cost of a table, [P] each."""
+def _rate_columns(cells: NDArray[np.int64], level: float | None, costs: metrics.Costs | None) -> dict[str, Any]:
+    """Columns of rates and of the expected cost of a table, [P] each; without a level those of no interval."""
     columns = metrics.rate_columns(metrics.rate_counts(cells), metrics.label_counts(cells), level)
-    low, high = metrics.cost_interval(cells, costs, level)
-    paid = metrics.expected_cost(cells, costs)
-    return columns | {"expected_cost": paid, "expected_cost_low": low, "expected_cost_high": high}
+    columns["expected_cost"] = metrics.expected_cost(cells, costs)
+    if level is not None:
+        columns["expected_cost_low"], columns["expected_cost_high"] = metrics.cost_interval(cells, costs, level)
+    return columns
 
 
 def steps(
@@ -494,7 +589,7 @@ def steps(
     path: str | None = None,
     arm: str | None = None,
     *,
-    level: float = 0.95,
+    level: float | None = 0.95,
     costs: metrics.Costs | None = None,
     resolution: int | None = None,
 ) -> pd.DataFrame:
@@ -503,6 +598,8 @@ def steps(
     Args:
       trace: in memory, or of shards, whose breakpoints are merged: the same steps to the bit (rule S1.5).
       path: one of `SWEPT`, such as `l2.max_l2`; where not given, all that the policy sets and that decide anything.
+      level: of the intervals; None leaves their columns out, which take most of the time where steps are many: k and n
+        stay, and `metrics.clopper_pearson` makes those that are looked at.
       costs: of `expected_cost`, see `metrics.cost_matrix`.
       resolution: most steps of a threshold, such as the pixels of a plot; a step of several has the counts that are
         exact at its closed end. None gives every step.
@@ -609,14 +706,34 @@ def _path_tables(trace: TraceData, policy: PolicyData, path: str, arm: str | Non
     return measured_tables(trace, policy, arm)
 
 
-def flips(trace: TraceData, policy: PolicyData, case_id: str, arm: str | None = None) -> pd.DataFrame:
+def _shard_with(trace: Shards, case_id: str) -> TraceData:
+    """The shard that holds a case, loaded; of those before it the cases alone are read, where they can be.
+
+    Raises:
+      KeyError: none holds it.
+    """
+    n_cases = 0
+    for shard, cases in zip(_references(trace), cases_by_shard(trace), strict=True):
+        if any(case.id == case_id for case in cases):
+            return _loaded(shard)
+        n_cases += len(cases)
+    msg = f"case must be one of the trace's {n_cases} cases, got {case_id!r}; see its ids."
+    raise KeyError(msg)
+
+
+def flips(trace: TraceData | Shards, policy: PolicyData, case_id: str, arm: str | None = None) -> pd.DataFrame:
     """For each threshold, the smallest change that would flip the status of one case, nearest first.
+
+    Args:
+      trace: in memory, or of shards, of which that of the case is loaded.
 
     Returns: a row a threshold that can flip it: `path`, `current`, `flips_at` (set the threshold to it and the
       status is another), `change`, `share` (|change| over the threshold's range), `status`, `becomes`.
     """
     import pandas as pd
 
+    if not isinstance(trace, TraceData):
+        trace = _shard_with(trace, case_id)
     said = decide(trace, policy, arm)
     row = said.row_of(case_id)
     one = _single_case(trace, row)

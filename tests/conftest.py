@@ -7,12 +7,17 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from databases import Places, Server, server, why_not
 from fuzz import table
 
+if TYPE_CHECKING:
+    from raglab.store.traces import Trace
+
+BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 LONGEST = "test_notebooks.py"  # one notebook after the other: half of what a worker has to do
 
 
@@ -47,6 +52,25 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def bundled_trace(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    """Return the trace of the bundled questions, as the notebooks build it."""
+    from raglab.live.trace_building import build_trace
+    from raglab.store.loaders import load_cases, load_corpus
+    from raglab.store.policies import Policy
+
+    place = tmp_path_factory.mktemp("bundled") / built.name
+    if built.exists():
+        shutil.copyfile(built, place)
+    policy = Policy.load(BROKER / "policy.yaml")
+    trace = build_trace(load_corpus(BROKER), load_cases(BROKER), policy=policy, out=place)
+    if not built.exists():
+        copy = place.with_name("copy.parquet")
+        shutil.copyfile(place, copy)
+        copy.replace(built)  # whole or not at all: another worker may look
+    return trace
+
+
+@pytest.fixture(scope="session")
 def empty_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a database of MLflow without a run, whose tables take seconds to make."""
     import mlflow
@@ -54,6 +78,16 @@ def empty_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     database = tmp_path_factory.mktemp("runs") / "mlflow.db"
     mlflow.MlflowClient(tracking_uri=f"sqlite:///{database}").search_experiments()
     return database
+
+
+@pytest.fixture
+def quick_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cross-validate a study's candidates once in three folds: for tests that are not about which of them is chosen.
+
+    It is nine tenths of the time of a small study (`test_lab_selection` tests it whole).
+    """
+    for name, number in (("REPEATS", 1), ("FOLDS", 3), ("ROUNDS", 1)):
+        monkeypatch.setattr(f"raglab.lab.selection.{name}", number)
 
 
 @pytest.fixture

@@ -9,16 +9,22 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import pytest
 
-from experiments.browser import SECONDS, browser, chromium_path, jupyter_lab, only_this_machine, run_all, show_pane
+from experiments.browser import (
+    SECONDS,
+    browser,
+    chromium_path,
+    jupyter_lab,
+    only_this_machine,
+    run_all,
+    show_pane,
+    wait_for_server,
+)
 from raglab.store.policies import Policy
 from test_browser import PATH, cockpit_of, figure, policy_id, slide, turned
 
@@ -171,7 +177,7 @@ def test_its_run_opens_in_mlflow(page: Page, opened: Browser, project: Path) -> 
         start_new_session=True,
     )
     try:
-        _wait(f"http://127.0.0.1:{port}/health", server)
+        wait_for_server(f"http://127.0.0.1:{port}/health", server)
         runs = opened.new_page(viewport={"width": 1600, "height": 1000})
         asked = only_this_machine(runs)
         runs.goto(f"http://127.0.0.1:{port}/#/experiments/1/runs")
@@ -189,18 +195,6 @@ def test_its_run_opens_in_mlflow(page: Page, opened: Browser, project: Path) -> 
     finally:
         os.killpg(server.pid, signal.SIGTERM)  # MLflow serves by processes of its own
         server.wait(SECONDS)
-
-
-def _wait(address: str, server: subprocess.Popen[bytes]) -> None:
-    """Wait until a server answers."""
-    ends = time.monotonic() + SECONDS
-    while time.monotonic() < ends and server.poll() is None:
-        try:
-            with urlopen(address, timeout=5):  # noqa: S310 - of this machine
-                return
-        except (URLError, OSError):
-            time.sleep(0.2)
-    pytest.fail(f"no answer at {address}")
 
 
 def test_a_click_answers_the_clarification(opened: Browser, lab: str) -> None:

@@ -20,10 +20,8 @@ from raglab.decision.measurement import measured_tables
 from raglab.expected_cost import PATHS
 from raglab.lab.search_space import Goal, SearchRange, always_answer, full_space, set_values
 from raglab.lab.study import tune
-from raglab.live.trace_building import build_trace
 from raglab.replay import decide, steps, sweep, tally
 from raglab.signals import NAMES
-from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.thresholds import policy_thresholds
@@ -41,9 +39,9 @@ def start() -> Policy:
 
 
 @pytest.fixture(scope="module")
-def trace(start: Policy) -> Trace:
+def trace(bundled_trace: Trace) -> Trace:
     """The trace of the bundled set."""
-    return build_trace(load_corpus(BROKER), load_cases(BROKER), policy=start)
+    return bundled_trace
 
 
 @pytest.fixture(scope="module")

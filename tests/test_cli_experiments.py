@@ -12,8 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from arms import two_arms
+from labelled import free_policy, labelled
 from raglab.cli import app
 from raglab.lab.bandit_study import FIXED, ORACLE, ROUTER, UNIFORM
+from raglab.store.sharded_traces import save_shards
 
 SMALL = ("--rounds", "120", "--replications", "4")
 
@@ -163,3 +165,19 @@ def test_wrong_names_of_weights_are_refused(trace: str, tmp_path: Path) -> None:
 def test_what_known_means_cannot_use_is_refused(option: tuple[str, ...]) -> None:
     """An option that would change nothing is not passed over."""
     assert f"got {option[0]}; leave it out" in run("--means", "0.7,0.6", *option, code=1)
+
+
+def test_a_gate_is_fused_from_a_folder_of_shards_as_from_one_file(tmp_path: Path) -> None:
+    """The same parts, quality and gates beside it, to the last digit."""
+    made = labelled(6, {"tune": 120, "report": 40})
+    made.save(tmp_path / "one.parquet")
+    save_shards([made], tmp_path / "shards", shard=50)
+    free_policy().save(tmp_path / "p.yaml")
+    told = []
+    for place in ("one.parquet", "shards"):
+        given = ["fuse", str(tmp_path / place), "-p", str(tmp_path / "p.yaml"), "--json"]
+        ended = CliRunner().invoke(app, given)
+        assert ended.exit_code == 0, ended.output
+        told.append(ended.stdout)
+    assert told[0] == told[1]
+    assert json.loads(told[0])["parts"]

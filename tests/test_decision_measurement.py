@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from raglab import resolver
+from raglab.decision import chain
 from raglab.decision.measurement import OPTION_SLOTS, WINNERS, Evidence, measured_tables
-from raglab.values import TraceData
-from worlds import policy, random_trace
+from raglab.thresholds import policy_thresholds
+from raglab.values import TraceData, map_fields
+from worlds import PATTERNS, policy, random_trace
 
 
 @pytest.fixture(scope="module")
@@ -53,3 +57,21 @@ def test_the_slots_of_the_options_are_the_last_of_the_winners(trace: TraceData) 
         for row, of_row in enumerate(options):
             shown = [place for option in of_row for place in option.places]
             assert [place for place in chosen.places[row, slot] if place >= 0] == shown
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_known_passes_change_no_decision(seed: int) -> None:
+    """Depths that were judged before are taken as they are: outcome and whether the loop goes on stay the same."""
+    given, trace = policy(patterns=PATTERNS), random_trace(seed, 12, depths=3, width=8)
+    limits = policy_thresholds([given])
+    for row in range(len(trace)):
+        passes: list[chain.Pass] = []
+        for depths in (1, 2, 3):
+            hits = map_fields(trace.hits, lambda field, row=row, upto=depths: field[row : row + 1, :, :upto])
+            question = replace(trace, cases=(trace.cases[row],), hits=hits)
+            found = measured_tables(question, given).evidence
+            said, going = chain.decide_and_refine(found, limits, (1, 1), passes)
+            afresh, goes = chain.decide_and_refine(found, limits, (1, 1))
+            np.testing.assert_array_equal(said, afresh)
+            assert going == goes == chain.needs_refinement(found, limits)
+        assert len(passes) <= 3

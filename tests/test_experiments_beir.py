@@ -53,7 +53,7 @@ def scripts() -> Iterator[Any]:
     pytest.importorskip("ir_measures")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [*sys.path, str(ROOT / "experiments")])
-        patch.setattr(trace_building, "load_encoder", lambda _: BagOfWords())
+        patch.setattr(trace_building, "load_encoder", lambda _, **__: BagOfWords())
         patch.setattr(trace_building, "identifier_of", lambda _: "bag")
         yield importlib.import_module("beir")
     for name in ("beir", "sets"):

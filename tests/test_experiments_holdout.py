@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from joblib.externals.loky import get_reusable_executor
 
 import raglab
 from labelled import labelled
@@ -201,6 +202,28 @@ def test_one_tuner_that_fails_keeps_no_other_from_being_measured(
     assert "made, half 0, threshold, default" in failed[0]
     assert "no such thing" in failed[0]
     assert [line["task"] for line in scripts.holdout.read_log(tmp_path / "results.jsonl").values()] == ["free"]
+
+
+def test_halves_are_the_same_in_one_process_and_in_two(
+    scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four halves with two tuners each: every line holds the same bytes but for the seconds that it took."""
+    monkeypatch.setattr(sys, "path", [*sys.path, str(FOLDER)])
+    get_reusable_executor().shutdown(wait=True)  # processes of another test do not know where the scripts are
+    trace().save(tmp_path / "made.parquet")
+    given = scripts.holdout.Given("made", str(tmp_path / "made.parquet"), None)
+    units = [
+        scripts.holdout.Unit(given, half, task, "default", 10) for half in range(4) for task in ("free", "threshold")
+    ]
+    told = []
+    for jobs in (1, 2):
+        log = tmp_path / f"{jobs}.jsonl"
+        assert scripts.holdout.measure_all(units, log, jobs) == []
+        lines = sorted(scripts.holdout.read_log(log).items())
+        told.append(json.dumps([{**line, "seconds": 0} for _, line in lines]))
+    assert told[0] == told[1]
+    assert len(lines) == len(units)
+    get_reusable_executor().shutdown(wait=True)
 
 
 def line_of(half: int, task: str, cells: dict[str, Any], **figures: float) -> dict[str, Any]:

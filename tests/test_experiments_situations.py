@@ -82,7 +82,7 @@ def test_words_that_all_options_share_tell_no_reading(script: Any) -> None:
 def test_two_situations_run_end_to_end(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cases 1 and 2 in French and English, and case 12, each on a log of its own; the table counts both."""
     words = WordEncoder()
-    monkeypatch.setattr(trace_building, "load_encoder", lambda _: words)
+    monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: words)
     monkeypatch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
     monkeypatch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
     monkeypatch.setattr(raglab, "build_index", _with_small_settings(raglab.build_index))

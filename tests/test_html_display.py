@@ -119,6 +119,7 @@ def test_a_value_shows_itself_in_a_line_and_in_a_bounded_page(name: str) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_study")
 def test_a_study_shows_itself() -> None:
     """Its line and its page are bounded, and the few columns of its comparison are among those of all rates."""
     result = tune(_hostile(120), trials=8, batch_size=4, policy=Policy.load())

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from raglab.lab import selection
 from raglab.lab.comparison import compare_policies
 from raglab.lab.search_space import (
     INFEASIBLE,
@@ -31,13 +30,8 @@ from raglab.store.traces import Trace
 from raglab.values import Status
 from worlds import Hit, ask, trace_of
 
-
-@pytest.fixture(autouse=True)
-def one_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cross-validate once: what is tested here is the search and what stands around it (`test_lab_selection`)."""
-    monkeypatch.setattr(selection, "REPEATS", 1)
-
-
+# what is tested here is the search and what stands around it (`test_lab_selection`)
+pytestmark = pytest.mark.usefixtures("quick_study")
 NAN = float("nan")
 
 

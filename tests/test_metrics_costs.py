@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.lab.search_space import full_space, set_values
-from raglab.live.trace_building import build_trace
 from raglab.metrics import (
     DEFAULT_COSTS,
     DISTINCT_CELL,
@@ -31,8 +30,8 @@ from raglab.metrics import (
 )
 from raglab.metrics.intervals import t_quantile
 from raglab.replay import decide, steps, sweep, tally
-from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
+from raglab.store.traces import Trace
 from raglab.values import Status
 from worlds import policy, random_policies, random_trace
 
@@ -206,10 +205,10 @@ def test_the_sweep_costs_what_its_cases_do() -> None:
 
 
 @pytest.mark.slow
-def test_every_bundled_case_under_100_policies() -> None:
+def test_every_bundled_case_under_100_policies(bundled_trace: Trace) -> None:
     """Expected cost is 1 - pass rate to the bit, each case costs 1 exactly where its contract fails, steps agree."""
     start = Policy.load(BROKER / "policy.yaml")
-    trace, rng = build_trace(load_corpus(BROKER), load_cases(BROKER), policy=start), np.random.default_rng(0)
+    trace, rng = bundled_trace, np.random.default_rng(0)
     space = full_space(trace, start)
     drawn = [
         {

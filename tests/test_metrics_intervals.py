@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from raglab.metrics import binomial_p, upper_bound
-from raglab.metrics.intervals import check_level, clopper_pearson, mean_interval, percentile_interval
+from raglab.metrics.intervals import PAIRS, check_level, clopper_pearson, mean_interval, percentile_interval
+from raglab.parallel import workers
 
 N = np.array([1, 2, 10, 22, 59, 230, 1000])[:, None]
 K = np.minimum(np.array([0, 1, 2, 5, 9, 40, 1000]), N)
@@ -96,6 +97,20 @@ def test_a_percentile_interval_is_that_of_scipy(level: float) -> None:
     low_of, high_of = percentile_interval(with_holes, level)
     assert (low_of[0], high_of[0]) == (low, high)
     assert np.isnan([low_of[1], high_of[1]]).all()
+
+
+def test_threads_make_the_same_intervals() -> None:
+    """Of more counts than one thread makes at a time, each is that of a few at a time, with threads and without."""
+    rng = np.random.default_rng(0)
+    n = rng.integers(0, 3_000, PAIRS + 5_000)
+    k = rng.integers(0, n + 1)
+    few = [clopper_pearson(k[start : start + 999], n[start : start + 999]) for start in range(0, len(n), 999)]
+    with workers("threads", 2):
+        by_threads = clopper_pearson(k, n)
+    assert len(np.unique(k * 3_000 + n)) > PAIRS
+    for found in (clopper_pearson(k, n), by_threads):
+        for end, parts in zip(found, zip(*few, strict=True), strict=True):
+            np.testing.assert_array_equal(end, np.concatenate(parts))
 
 
 def test_a_level_is_checked_once() -> None:

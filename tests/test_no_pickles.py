@@ -15,7 +15,6 @@ import yaml
 import raglab
 from generators import Fixed
 from hostile import diskcache_rows, pickles
-from raglab.lab import selection
 from raglab.lab.study import tune
 from raglab.lab.tracking import track_run
 from raglab.lab.trial_search import STUDY_FILE
@@ -214,9 +213,9 @@ def test_a_trace_and_its_parts(tmp_path: Path, marker: Path, monkeypatch: pytest
         assert said == InputError or (said == wanted and path != place)
 
 
-def test_a_study(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("quick_study")
+def test_a_study(tmp_path: Path, marker: Path) -> None:
     """A damaged study is refused, and so is a damaged policy."""
-    monkeypatch.setattr(selection, "REPEATS", 1)
     trace = _world(40)
 
     def study() -> str:

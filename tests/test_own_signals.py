@@ -17,7 +17,6 @@ from labelled import labelled
 from laws_of_cost import check_case, check_flip, check_steps
 from raglab.audit.explanation import decide_by_checks, problems
 from raglab.decision.signal_values import trace_signals, used_signals
-from raglab.lab import selection
 from raglab.lab.certification import certify_policy, grid
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fuse
@@ -442,11 +441,9 @@ def test_a_fit_and_a_fusion_use_it(judged: Trace) -> None:
             decide(bare, one)
 
 
-def test_a_study_selects_by_it(judged: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("quick_study")
+def test_a_study_selects_by_it(judged: Trace) -> None:
     """Its threshold is a candidate, the decision by cost weighs it, and what is selected reads it."""
-    monkeypatch.setattr(selection, "REPEATS", 1)
-    monkeypatch.setattr(selection, "FOLDS", 3)
-    monkeypatch.setattr(selection, "ROUNDS", 1)
     found = tune(judged, trials=5, space={"signals.confidence.min": (0.0, 100.0)})
     assert {"judge at least", "expected cost"} <= set(found.costs.index)
     assert used_signals(found.policy) == ("judge",)

@@ -183,7 +183,7 @@ class TestAnotherTrade:
         """The whole loop of clarification under a policy file that names the pack."""
         from raglab.live import trace_building
 
-        monkeypatch.setattr(trace_building, "load_encoder", lambda _: WordEncoder())
+        monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: WordEncoder())
         more = {name: value for name, value in OPEN.items() if name != "pack"}
         policy = Policy.from_mapping({**more, "pack": str(LIBRARY / "pack.yaml")})
         build_index(raglab.load_corpus(LIBRARY), tmp_path / "i", arms=("hybrid",), cache=None, **SMALL)
@@ -331,7 +331,7 @@ class TestAnotherPack:
         """Its meta has the hash; without a pack it has none, and replays under any."""
         from raglab.live import trace_building
 
-        monkeypatch.setattr(trace_building, "load_encoder", lambda _: WordEncoder())
+        monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: WordEncoder())
         monkeypatch.setattr(trace_building, "identifier_of", lambda _: "words")
         corpus, cases = raglab.load_corpus(LIBRARY), [Case("q", "what is the deposit?", "ok")]
         one, two = Policy.load(LIBRARY / "policy.yaml"), Policy.load(BROKER / "policy.yaml")
@@ -352,7 +352,7 @@ class TestAnotherPack:
         """One that was made for a policy's pack opens under no other."""
         from raglab.live import trace_building
 
-        monkeypatch.setattr(trace_building, "load_encoder", lambda _: WordEncoder())
+        monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: WordEncoder())
         one = Policy.load(LIBRARY / "policy.yaml")
         build_index(
             Corpus("some", raglab.load_corpus(LIBRARY).chunks),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,12 +16,16 @@ from hypothesis import strategies as st
 
 from decided import random_costs, random_model, with_columns
 from generators import Drawn, Weighed
-from raglab.breakpoints import SWEPT
+from raglab.breakpoints import SWEPT, Moves, sum_moves
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.gates import Threshold
 from raglab.live.response import record_answers
+from raglab.metrics import RATES
+from raglab.parallel import workers
 from raglab.policy import PolicyData
-from raglab.replay import Moves, decide, flips, steps, sum_moves, sweep, tally
+from raglab.replay import decide, decide_policies, flips, steps, sweep, tally
+from raglab.store.sharded_traces import save_shards
+from raglab.store.trace_merging import TraceError
 from raglab.store.traces import Trace
 from raglab.values import TraceData
 from test_store_traces import stored
@@ -161,6 +167,21 @@ class TestResolution:
             steps(random_trace(0), random_policies(0, 1)[0], resolution=1)
 
 
+@pytest.mark.parametrize("path", [None, "l2.max_l2"])
+def test_intervals_may_be_left_out(path: str | None) -> None:
+    """Without a level the table is the same but for the two columns of each interval, in memory and over shards."""
+    trace = stored(random_trace(2, n_cases=30))
+    policy = random_policies(2, 1)[0]
+    for whole, bare in (
+        (steps(trace, policy, path), steps(trace, policy, path, level=None)),
+        (steps(trace, policy, path), steps(cut(trace, [7, 20]), policy, path, level=None)),
+        (sweep(trace, [policy]), sweep(trace, [policy], level=None)),
+    ):
+        ends = [f"{name}{end}" for name in (*RATES, "expected_cost") for end in ("_low", "_high")]
+        assert set(ends) <= set(whole.columns)
+        same(whole.drop(columns=ends), bare)
+
+
 def test_a_zero_has_no_sign() -> None:
     """Whichever part comes first, a breakpoint at -0.0 and at 0.0 is one at 0.0."""
     first, cell = np.eye(1, 18, dtype=np.int64)[0], np.zeros(1, dtype=np.int8)
@@ -172,15 +193,98 @@ def test_a_zero_has_no_sign() -> None:
 
 
 def test_what_cannot_be_counted_by_shard_says_so() -> None:
-    """Decisions and flips are those of each shard; an unknown path or engine is refused as of a trace in memory."""
+    """An unknown path or engine is refused as of a trace in memory, and so is a case that no shard holds."""
     trace, policy = stored(random_trace(0)), random_policies(0, 1)[0]
-    parts: Any = cut(trace, [1])
-    for call in (lambda: decide(parts, policy), lambda: flips(parts, policy, "q0")):
-        with pytest.raises(
-            ValueError, match=r"decide must be given a trace in memory, got Parts; take the trace.shards"
-        ):
+    parts = cut(trace, [1])
+    for call in (lambda: decide(parts, policy).explain("q9"), lambda: flips(parts, policy, "q9")):
+        with pytest.raises(KeyError, match="case must be one of the trace's 4 cases, got 'q9'"):
             call()
     with pytest.raises(ValueError, match="path must be one of"):
         steps(parts, policy, "l2.max")
     with pytest.raises(ValueError, match="engine must be auto, numpy or numba"):
         sweep(parts, [policy], engine="fast")
+
+
+def unlabelled(trace: Trace) -> Trace:
+    """The same, with every second case without a label."""
+    cases = (case._replace(expect_status=None) if row % 2 else case for row, case in enumerate(trace.cases))
+    return replace(trace, cases=tuple(cases))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(4))
+class TestDecisions:
+    """Decisions over shards: columns whole, hits of one shard at a time."""
+
+    @staticmethod
+    def drawn(seed: int, size: int) -> tuple[Trace, Parts, list[PolicyData]]:
+        """A trace, some of it without labels, its shards, and two policies with gates on signals."""
+        trace = stored(random_trace(seed, n_cases=7, depths=1 + seed % 2))
+        trace = unlabelled(trace) if seed % 2 else trace
+        return trace, cut(trace, list(range(0, 7, size))), with_signals(random_policies(seed, 2), seed)
+
+    def test_columns_and_frames(self, seed: int, size: int) -> None:
+        """Everything that is told of a case, and of all in words; workers change nothing."""
+        trace, parts, policies = self.drawn(seed, size)
+        one, two = decide(trace, policies[0]), decide(parts, policies[0])
+        for name in ("status", "gate_names", "label_code", "passes", "met", "contract_codes"):
+            assert list(getattr(one, name)) == list(getattr(two, name)), name
+        assert one.confidence().tobytes() == two.confidence().tobytes()
+        assert (len(one), one.ids(), one.why(3)) == (len(two), two.ids(), two.why(3))
+        assert repr(one).partition(": ")[2] == repr(two).partition(": ")[2]
+        whole = one.frame(reasons=True)
+        same(two.frame(reasons=True), whole)
+        assert two.frame().dtypes.to_dict() == one.frame().dtypes.to_dict()
+        with workers("threads", 2):
+            same(decide(parts, policies[0]).frame(reasons=True), whole)
+
+    def test_changed_cases(self, seed: int, size: int) -> None:
+        """Beside another policy, on the shards or in memory."""
+        trace, parts, policies = self.drawn(seed, size)
+        whole = decide(trace, policies[0]).changed(decide(trace, policies[1]))
+        first, second = decide_policies(parts, policies)
+        same(first.changed(second), whole)
+        same(first.changed(decide(trace, policies[1])), whole)
+        same(second.changed(second), decide(trace, policies[1]).changed(decide(trace, policies[1])))
+        with pytest.raises(ValueError, match="decisions must be on the same cases to be compared"):
+            first.changed(decide(trace.subset([0]), policies[1]))
+
+    def test_one_case(self, seed: int, size: int) -> None:
+        """Its gates, options and flips are those of the shard that holds it."""
+        trace, parts, policies = self.drawn(seed, size)
+        one, two = decide(trace, policies[0]), decide(parts, policies[0])
+        assert sum(len(said) for said in two.shards()) == 7
+        for case in trace.cases:
+            assert repr(two.explain(case.id)) == repr(one.explain(case.id))
+            assert [option.sources for option in two.options(case.id)] == [
+                option.sources for option in one.options(case.id)
+            ]
+            same(flips(parts, policies[0], case.id), flips(trace, policies[0], case.id))
+
+
+def test_decisions_on_a_folder_read_one_shard_for_one_case(tmp_path: Path) -> None:
+    """By head: six cases in files of two; the fourth is explained though the first and the last file are gone."""
+    trace, policy = stored(random_trace(2, n_cases=6)), random_policies(2, 1)[0]
+    there = save_shards([trace], tmp_path / "shards", shard=2)
+    said, whole = decide(there, policy), decide(trace, policy)
+    assert repr(said).startswith("ShardedDecisions(6 cases in 3 shards: ")
+    same(said.frame(), whole.frame())
+    same(flips(there, policy, "q3"), flips(trace, policy, "q3"))
+    other = decide(there, random_policies(5, 1)[0])
+    same(said.changed(other), whole.changed(decide(trace, random_policies(5, 1)[0])))
+    for number in (0, 2):
+        Path(there.parts[number].path).unlink()
+    assert repr(said.explain("q3")) == repr(whole.explain("q3"))
+    with pytest.raises(TraceError):
+        said.explain("q0")
+
+
+def test_a_decision_by_cost_and_recorded_answers_over_shards() -> None:
+    """The probabilities of a model, and answers in the frame."""
+    rng = np.random.default_rng(1)
+    chosen = random_costs(rng, random_model(rng, random_policies(1, 1)[0]))
+    base = random_policies(0, 1, support__enabled=True, generation__enabled=True)[0]
+    made = record_answers(stored(random_trace(0, n_cases=6)), base, Drawn(), Weighed())
+    for trace, policy in ((stored(random_trace(1, n_cases=9)), chosen), (made, base)):
+        parts = cut(trace, [1, 2, 6])
+        same(decide(parts, policy).frame(reasons=True), decide(trace, policy).frame(reasons=True))

@@ -520,6 +520,8 @@ ALLOWED = {
     ("store/traces.py", "write"): "into the path that `replacing` gave its only caller",
     ("store/traces.py", "_save_latency"): "into a path of `replacing` that an ExitStack holds",
     ("live/trace_building.py", "_write_part"): "into the file that `_keep` opened inside `replacing`",
+    ("retrieval/dense.py", "write_faiss"): "into the path that `replacing` gave its only caller",
+    ("retrieval/indexes.py", "write_bm25"): "into paths of `replacing` that its only caller gives",
     ("blobs.py", "own_secret"): "read by its user alone from its first byte on, and of two processes the first wins",
     ("blobs.py", "_make"): "SQLite makes the file, and of two processes the first wins",
     ("blobs.py", "_put_aside"): "gives what is damaged another name",

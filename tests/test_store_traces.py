@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.main import get_command
 
 from raglab import values
@@ -518,6 +520,24 @@ def test_merged_traces_hold_the_cases_and_chunks_of_both() -> None:
     assert merged.meta["cases_hash"] == hash_cases(merged.cases)
     assert len({merged.fingerprint, first.fingerprint, second.fingerprint}) == 3
     assert first.merge() is first
+
+
+def test_chunks_of_which_no_early_part_says_the_order_are_merged() -> None:
+    """The third says that b stands before c, which the first two leave open."""
+    parts = [of_sources("one", "a.md", "c.md"), of_sources("two", "b.md"), of_sources("three", "b.md", "c.md")]
+    merged = parts[0].merge(*parts[1:])
+    assert [chunk.source for chunk in merged.chunks] == ["a.md", "b.md", "c.md"]
+    assert merged.hits.chunk[:, 0, 0].tolist() == [[0, 2], [1, -1], [1, 2]]
+
+
+@given(st.lists(st.sets(st.sampled_from("abcdef"), min_size=1), min_size=2, max_size=8))
+def test_parts_of_one_corpus_are_merged_in_an_order_of_each(parts: list[set[str]]) -> None:
+    """However little of the corpus each has, and in whatever turn they come."""
+    made = [of_sources(str(number), *sorted(part)) for number, part in enumerate(parts)]
+    united = [chunk.source for chunk in made[0].merge(*made[1:]).chunks]
+    assert sorted(united) == sorted(set().union(*parts))
+    for part in parts:
+        assert [source for source in united if source in part] == sorted(part)
 
 
 def test_the_parts_of_a_trace_merged_are_the_trace(tmp_path: Path) -> None:

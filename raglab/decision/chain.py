@@ -344,12 +344,24 @@ def refines(seen: Pass, limits: Thresholds) -> Any:  # noqa: ANN401 - an array o
     )
 
 
-def refine_loop(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> tuple[Outcome, NDArray[np.bool_]]:
+def refine_loop(
+    found: Evidence, limits: Thresholds, shape: tuple[int, ...], passes: list[Pass] | None = None
+) -> tuple[Outcome, NDArray[np.bool_]]:
     """Outcome of retrieval, depth by depth, and whether the loop would go on past the last depth that was measured.
+
+    Args:
+      passes: of the first depths, where they are known, taken as they are; those that are new are added.
 
     Source: rule S2.9.
     """
-    last = gate_depth(found, limits, 0, shape)
+    passes = [] if passes is None else passes
+
+    def passed(depth: int) -> Pass:
+        while len(passes) <= depth:
+            passes.append(gate_depth(found, limits, len(passes), shape))
+        return passes[depth]
+
+    last = passed(0)
     stage, slot = last.stage.copy(), last.slot.copy()
     depth = np.zeros(shape, dtype=np.int8)
     change: Any = np.inf
@@ -359,7 +371,7 @@ def refine_loop(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> 
         going = going & refines(last, limits) & ~gates.fires(margins)
         if step == found.l2.shape[0] or not going.any():
             break
-        now = gate_depth(found, limits, step, shape)
+        now = passed(step)
         np.copyto(stage, now.stage, where=going)
         np.copyto(slot, now.slot, where=going)
         np.copyto(depth, step, where=going, casting="unsafe")
@@ -370,12 +382,7 @@ def refine_loop(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> 
 
 def needs_refinement(found: Evidence, limits: Thresholds) -> NDArray[np.bool_]:
     """Whether a live question is tried once more after the last depth that was measured, [P, Q]."""
-    shape, limits = (np.size(limits.refine.max_depth), len(found.words)), limits.without(found.off)
-    if limits.costs is not None:  # its model belongs to the hits of the first try
-        return np.zeros(shape, dtype=bool)
-    _, going = refine_loop(found, limits, shape)
-    on: NDArray[np.bool_] = going & (refused_query(found, limits, shape) == NONE)
-    return on
+    return decide_and_refine(found, limits, (np.size(limits.refine.max_depth), len(found.words)))[1]
 
 
 _BY_STATUS = np.array([STAGE[COST_ANSWERS], STAGE[COST_REFUSES], STAGE[COST_ASKS]], dtype=np.int8)
@@ -430,9 +437,25 @@ def decide_cases(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) ->
 
     Source: rules S2.9, S2.12, S2.17.
     """
+    return decide_and_refine(found, limits, shape)[0]
+
+
+def decide_and_refine(
+    found: Evidence, limits: Thresholds, shape: tuple[int, ...], passes: list[Pass] | None = None
+) -> tuple[Outcome, NDArray[np.bool_]]:
+    """What each policy decides for each case, and whether it is tried once more after the last depth, [P, Q].
+
+    Args:
+      found: measurements. limits: thresholds, [P, 1] or [P, Q]. shape: (P, Q). passes: see `refine_loop`.
+
+    Source: rules S2.9, S2.12, S2.17.
+    """
     limits = limits.without(found.off)
     by_cost = limits.costs is not None
-    decided = _least_cost(found, limits, shape) if by_cost else refine_loop(found, limits, shape)[0]
+    if by_cost:  # its model belongs to the hits of the first try
+        decided, going = _least_cost(found, limits, shape), np.zeros(shape, dtype=bool)
+    else:
+        decided, going = refine_loop(found, limits, shape, passes)
     stage, slot, depth = decided
     if found.answered:  # the gates on answers (S2.10 to S2.13) judge where retrieval answers
         at = 0 if found.l2.shape[0] == 1 else depth
@@ -445,4 +468,4 @@ def decide_cases(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) ->
     asked = refusal == NONE
     np.multiply(slot, asked, out=slot)
     np.multiply(depth, asked, out=depth)
-    return decided
+    return decided, going & asked

@@ -14,6 +14,7 @@ import numpy as np
 
 from raglab import expected_cost, gates, resolver
 from raglab.decision import chain
+from raglab.decision.case_verdicts import CONTRACTS, STATUS_NAMES, CaseVerdicts
 from raglab.decision.checks import (
     FIT,
     RELATIONS,
@@ -35,7 +36,6 @@ from raglab.decision.checks import (
 )
 from raglab.decision.measurement import Tables
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
-from raglab.html_display import Fold, display
 from raglab.languages import retold, sentence
 from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST
@@ -43,7 +43,7 @@ from raglab.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, SIGNALS_ASK, acts_b
 from raglab.signals import NAMES
 from raglab.text import decimals
 from raglab.thresholds import Thresholds
-from raglab.values import UNLABELLED, Status, TraceData, check_labelled
+from raglab.values import Case, Status, TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -217,25 +217,8 @@ GATE_OF |= dict.fromkeys((chain.COST_REFUSES, chain.COST_ASKS, chain.COST_ANSWER
 GATE_OF |= dict.fromkeys((*(rule.name for rule in resolver.RULES), resolver.ONE_OPTION), "resolver")
 
 
-_STATUS_NAMES = np.array([status.name for status in Status], dtype=object)
 _STAGE_NAMES = np.array([name for name, _ in chain.STAGES], dtype=object)
 _GATE_NAMES = np.array([GATE_OF.get(name, "") for name, _ in chain.STAGES], dtype=object)
-
-
-def _contract_table() -> np.ndarray[Any, np.dtype[np.object_]]:
-    """In what a contract is met or not, by label (the last: none), status, and (status wrong, sources wrong, met)."""
-    table = np.full((len(Status) + 1, len(Status), 3), None, dtype=object)
-    lacks = {Status.ok: "the answer rests on", Status.ambiguous: "the options hold"}
-    for label in Status:
-        for status in Status:
-            table[label, status, 0] = f"{status.name} where the label is {label.name}"
-        where = lacks.get(label, "the refusal rests on")
-        table[label, label, 1] = f"{label.name} as labelled, but {where} other sources than expected"
-        table[label, label, 2] = f"{label.name} as labelled" + (", expected sources" if label in lacks else "")
-    return table
-
-
-_CONTRACTS = _contract_table()
 
 
 _COLUMNS: WeakKeyDictionary[TraceData, dict[str, Any]] = WeakKeyDictionary()
@@ -262,11 +245,6 @@ def _empty_lists(n: int) -> list[Any]:
     return [[] for _ in repeat(None, n)]
 
 
-def _change(was: object, now: object) -> str:
-    """What a change of policy does to the contract of a case."""
-    return "other" if was == now else "gained" if now else "lost"
-
-
 class OptionShown(NamedTuple):
     """An option as the user sees it (rule S3.5)."""
 
@@ -277,7 +255,7 @@ class OptionShown(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Decisions:
+class Decisions(CaseVerdicts):
     """What one policy says of every case of a trace; see `frame`, `explain` and `options`.
 
     language: of the sentences; a question asked live is answered in its own.
@@ -295,49 +273,13 @@ class Decisions:
         return len(self.trace)
 
     def __repr__(self) -> str:
-        told = f"{self._status_counts()}; contract {self._contracts()}; policy {self.policy.policy_id}"
+        told = f"{self.status_counts()}; contract {self.contracts()}; policy {self.policy.policy_id}"
         return f"Decisions({len(self):,} cases: {told})"
 
-    def _repr_html_(self) -> str:
-        """Display for a notebook: what decided, label by decision, and the first cases whose contract is not met."""
-        names = dict(zip(*np.unique(self.gate_names.astype(str), return_counts=True), strict=True)) if len(self) else {}
-        gates_rows = [(str(name), f"{n:,}") for name, n in sorted(names.items(), key=lambda one: -one[1])]
-        labels = self.tables.evidence.label_code
-        table = [
-            (
-                status.name if code >= 0 else "none",
-                *(f"{int(((labels == code) & (self.status == one)).sum()):,}" for one in Status),
-            )
-            for code, status in ((UNLABELLED, Status.ok), *((one.value, one) for one in Status))
-            if (labels == code).any()
-        ]
-        failed = np.flatnonzero(self.met == False)  # noqa: E712 - None where a case has no label
-        rows = (
-            (self.trace.cases[row].id, self.trace.cases[row].query, str(self.gate_names[row]), self.why(row) or "")
-            for row in failed.tolist()
-        )
-        facts = [
-            ("policy", self.policy.policy_id),
-            ("trace", str(self.trace.meta.get("fingerprint", "none"))),
-            ("arm", self.tables.arm),
-            ("decided", self._status_counts()),
-            ("contract", self._contracts()),
-        ]
-        folds = (
-            Fold("label by decision", table, None, ("label", *(one.name for one in Status)), open=True),
-            Fold("what decided", gates_rows, None, ("gate", "cases")),
-            Fold("contract not met", rows, len(failed), ("case", "query", "gate", "why")),
-        )
-        return display(f"Decisions on {len(self):,} cases", facts, folds)
-
-    def _status_counts(self) -> str:
-        counts = np.bincount(self.status, minlength=len(Status)).tolist()
-        return ", ".join(f"{n:,} {status.name}" for status, n in zip(Status, counts, strict=True))
-
-    def _contracts(self) -> str:
-        """How many contracts are met, in words."""
-        labelled = int((self.tables.evidence.label_code != UNLABELLED).sum())
-        return f"met in {int((self.met == True).sum()):,} of {labelled:,}" if labelled else "no labels"  # noqa: E712
+    @property
+    def origin(self) -> list[tuple[str, str]]:
+        """What was decided, as facts of a display."""
+        return [("trace", str(self.trace.meta.get("fingerprint", "none"))), ("arm", self.tables.arm)]
 
     def say(self, template: str, **parts: object) -> str:
         """A sentence in the language of these decisions."""
@@ -348,102 +290,25 @@ class Decisions:
         """Status codes, [Q]."""
         return chain.STATUS_OF[self.outcome.stage]
 
-    @cached_property
-    def right(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Whether each case passes its contract, [Q] (rule S6.3).
+    @property
+    def label_code(self) -> np.ndarray[Any, np.dtype[np.int8]]:
+        """The expected `Status` of every case, [Q]; `UNLABELLED` where it has none."""
+        return self.tables.evidence.label_code
 
-        Raises:
-          ValueError: some case has no label.
-        """
-        check_labelled(self.tables.evidence.label_code)
-        return self._passes
+    def ids(self) -> list[str]:
+        """Ids of the cases, [Q]."""
+        return [case.id for case in self.trace.cases]
+
+    def cases_at(self, rows: np.ndarray[Any, np.dtype[np.intp]]) -> list[Case]:
+        """Cases at some positions."""
+        return [self.trace.cases[row] for row in rows]
 
     @cached_property
-    def _passes(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def passes(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Whether each case passes its contract, [Q]; false where it has no label."""
         found, label = self.tables.evidence, self.tables.evidence.label_code
         seen = found.right[self.outcome.depth, self.outcome.slot.astype(int), np.arange(len(self))]
         return (self.status == label) & (seen | (label == Status.refuse))
-
-    @cached_property
-    def met(self) -> np.ndarray[Any, np.dtype[np.object_]]:
-        """Whether each case meets the contract of its label, [Q] (rule S6.3); None where it has none."""
-        met: np.ndarray[Any, np.dtype[np.object_]] = self._passes.astype(object)
-        met[self.tables.evidence.label_code == UNLABELLED] = None
-        return met
-
-    def why(self, row: int) -> str | None:
-        """In what a case meets its contract or does not, None without a label; of `reason`, why it came out so."""
-        told: str | None = _CONTRACTS.ravel()[self._contract_codes[row]]
-        return told
-
-    @cached_property
-    def _contract_codes(self) -> np.ndarray[Any, np.dtype[np.intp]]:
-        """Place of what is told of each contract in the flat `_CONTRACTS`, [Q]: a wrong status, else wrong sources."""
-        label = self.tables.evidence.label_code
-        kind = np.where(self.status != label, 0, np.where(self._passes, 2, 1))
-        codes: np.ndarray[Any, np.dtype[np.intp]] = np.ravel_multi_index(
-            (np.where(label == UNLABELLED, len(Status), label), self.status, kind), _CONTRACTS.shape
-        )
-        return codes
-
-    def changed(self, other: Decisions) -> pd.DataFrame:
-        """Cases that another policy decides otherwise: by status, or by whether their contract is met.
-
-        Args:
-          other: decisions on the same cases; what they say stands as `now`.
-
-        Returns: a row a case in the trace's order: `case_id`, `query`, `expect_status`, `was` and `now` (statuses),
-          `gate_was`, `gate_now`, `met_was`, `met_now` (None without a label), `change`: `gained`, `lost` or `other`.
-
-        Raises:
-          ValueError: the cases are not the same.
-        """
-        import pandas as pd
-
-        rows = self.changed_rows(other)
-        cases = [self.trace.cases[row] for row in rows]
-        changes = [_change(self.met[row], other.met[row]) for row in rows]
-        return pd.DataFrame(
-            {
-                "case_id": [case.id for case in cases],
-                "query": [case.query for case in cases],
-                "expect_status": [case.expect_status for case in cases],
-                "was": _STATUS_NAMES[self.status[rows]],
-                "now": _STATUS_NAMES[other.status[rows]],
-                "gate_was": self.gate_names[rows],
-                "gate_now": other.gate_names[rows],
-                "met_was": self.met[rows].tolist(),
-                "met_now": other.met[rows].tolist(),
-                "change": changes,
-            }
-        )
-
-    def changed_rows(self, other: Decisions) -> np.ndarray[Any, np.dtype[np.intp]]:
-        """Positions of the cases whose status, or whether their contract is met, differs, in the trace's order.
-
-        Raises:
-          ValueError: the cases are not the same.
-        """
-        if self.trace is not other.trace and [one.id for one in self.trace.cases] != [
-            one.id for one in other.trace.cases
-        ]:
-            came = f"{len(self)} and {len(other)}"
-            msg = f"decisions must be on the same cases to be compared, got others ({came}); decide one trace twice."
-            raise ValueError(msg)
-        return np.flatnonzero((self.status != other.status) | (self.met != other.met))
-
-    def row_of(self, case_id: str) -> int:
-        """Position of a case.
-
-        Raises:
-          KeyError: the trace holds no such case.
-        """
-        for row, case in enumerate(self.trace.cases):
-            if case.id == case_id:
-                return row
-        msg = f"case must be one of the trace's {len(self)} cases, got {case_id!r}; see frame()['case_id']."
-        raise KeyError(msg)
 
     def confidence(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100; NaN where no score was measured."""
@@ -747,7 +612,7 @@ class Decisions:
         rows = range(len(self))
         columns: dict[str, Any] = {
             **cases,
-            "status": named(_STATUS_NAMES, self.status),
+            "status": named(STATUS_NAMES, self.status),
             "gate": self.gate_names if self.limits.signals or self.limits.own else named(_GATE_NAMES, stage),
             "stage": named(_STAGE_NAMES, stage),
             "confidence": self.confidence(),
@@ -756,7 +621,7 @@ class Decisions:
             "options": self._option_lists(),
             "depth": self.outcome.depth.astype(np.int64),
             "met": self.met.tolist(),
-            "why": named(_CONTRACTS.ravel(), self._contract_codes),
+            "why": named(CONTRACTS, self.contract_codes),
             "split": split,
             "policy_id": named(np.array([self.policy.policy_id], dtype=object), np.zeros(len(self), dtype=np.intp)),
         }

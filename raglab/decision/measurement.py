@@ -531,7 +531,7 @@ def _question_fields(
 CAN_BE_OFF = ("l2", "density", "gap", "similarity", "confidence")
 
 
-def gates_off(trace: TraceData) -> frozenset[str]:
+def gates_off(trace: Any) -> frozenset[str]:  # noqa: ANN401 - a trace, in memory or of shards
     """Gates that a trace declares off: nobody measured what they compare, for any of its cases.
 
     What is missing in some cases only fires the gate there, as everywhere (rule S2.15).

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +73,10 @@ def select_answers(answers: Answers | None, rows: Sequence[int]) -> Answers | No
     return answers._replace(row=np.array([place for place, _ in kept], dtype=np.int32), **arrays, **texts)
 
 
-def keep_used_chunks(trace: TraceData) -> TraceData:
+AnyTrace = TypeVar("AnyTrace", bound=TraceData)
+
+
+def keep_used_chunks(trace: AnyTrace) -> AnyTrace:
     """Trace with those chunks alone that its hits and answers name, in corpus order, which decides ties (rule S0.4)."""
     hits, answers, found = trace.hits, trace.answers, trace.pattern_hits
     held = [hits.chunk.ravel(), *([] if answers is None else [answers.chunks.ravel()])]

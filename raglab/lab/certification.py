@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from itertools import product
+from contextlib import AbstractContextManager, nullcontext
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -26,21 +27,26 @@ from raglab.lab.certified_losses import (
     RateCounts,
     asking_note,
     count_rates,
+    count_split,
     free_policies,
     lower_bound,
     nearest_target,
     pilot_order,
     unseen_counts,
 )
-from raglab.lab.looks import queries_hash, take_look
+from raglab.lab.looks import hash_queries, split_queries, take_look
 from raglab.lab.report.blocks import percent
-from raglab.lab.search_space import always_answer, limit_depth
+from raglab.lab.search_space import limit_depth
 from raglab.live.trace_building import build_trace
 from raglab.metrics import OBJECTIVES, TARGETS
+from raglab.parallel import run_each
 from raglab.policy_sections import EXPECTED_COST
+from raglab.replay import Shards
 from raglab.signal_gates import SIGNALS, signal_path
 from raglab.store.loaders import load_cases, load_corpus
+from raglab.store.measured_shards import measured_shards
 from raglab.store.policies import Policy
+from raglab.store.sharded_traces import ShardedTrace
 from raglab.store.traces import Trace
 from raglab.text import decimals
 from raglab.thresholds import policy_thresholds
@@ -55,13 +61,16 @@ UNSTATED = object()
 DECISION = "decision."  # paths of what an expected cost is compared by
 
 
-def grid(trace: TraceData, policy: Policy, arm: str | None = None, paths: Sequence[str] | None = None) -> list[Policy]:
+def grid(
+    trace: TraceData | ShardedTrace[Any], policy: Policy, arm: str | None = None, paths: Sequence[str] | None = None
+) -> list[Policy]:
     """Policies with thresholds on a grid of observed values: one declared family, at which no label is looked.
 
     Their gates are switched on; the lowest value of each passes everything, so that a gate may be out of use. Of one
     threshold alone as many values are tried as `MOST` allows, evenly by rank.
 
     Args:
+      trace: of shards the values are gathered in one pass; those of all cases are held whole, the hits are not.
       paths: `declared_family` of the policy where not given.
 
     Raises:
@@ -71,10 +80,10 @@ def grid(trace: TraceData, policy: Policy, arm: str | None = None, paths: Sequen
     """
     used = list(dict.fromkeys(declared_family(policy, gates_off(trace)) if paths is None else paths))
     _check_paths(used, policy)
-    evidence, limits = measured_tables(trace, policy, arm).evidence, policy_thresholds([policy])
     # Levels so many that the grid of all thresholds together stays below `MOST` candidates.
     size = max(2, int(MOST ** (1.0 / max(1, len(used)))))
-    levels = [_candidate_levels(breakpoints(evidence, limits, path), policy.value(path), size) for path in used]
+    values = _observed_values(trace, policy, arm, used)
+    levels = [_candidate_levels(known, policy.value(path), size) for known, path in zip(values, used, strict=True)]
     # Rules of the resolver and costs have no switch.
     sections = dict.fromkeys(path.rpartition(".")[0] for path in used if not path.startswith(("resolver.", DECISION)))
     switched = [item for name in sections for item in (f"{name}.enabled", True)]
@@ -91,6 +100,32 @@ def grid(trace: TraceData, policy: Policy, arm: str | None = None, paths: Sequen
             changes += ["confidence.tau_explicit", float(np.clip(tau - spread, 0.0, 100.0))]
         out.append(base.replace(*changes))
     return out
+
+
+def _observed_values(
+    trace: TraceData | ShardedTrace[Any], policy: Policy, arm: str | None, paths: Sequence[str]
+) -> list[NDArray[np.float64]]:
+    """Values at which some case may change, by path, ascending and each once; the same however the cases are cut."""
+    if isinstance(trace, TraceData):
+        return observed_values(trace, policy, arm, paths)
+    parts = list(run_each(observed_values, trace.parts, policy, arm, paths, what="thresholds"))
+    return [np.unique(np.concatenate(of_path)) for of_path in zip(*parts, strict=True)]
+
+
+def observed_values(
+    shard: Any,  # noqa: ANN401 - a trace or a reference to one
+    policy: Policy,
+    arm: str | None,
+    paths: Sequence[str],
+) -> list[NDArray[np.float64]]:
+    """Values of one shard's cases, by path, ascending and each once; pure, so that any worker may find them."""
+    found = shard.evidence_for([policy], arm) if hasattr(shard, "evidence_for") else None
+    if found is None:
+        found = measured_tables(shard if isinstance(shard, TraceData) else shard.load(), policy, arm).evidence
+    limits = policy_thresholds([policy])
+    every = (breakpoints(found, limits, path) for path in paths)
+    # Which zero is met first must not decide its sign.
+    return [np.unique(values[~np.isnan(values)] + 0.0) for values in every]
 
 
 def declared_family(policy: Policy, off: Collection[str] = ()) -> tuple[str, ...]:
@@ -149,9 +184,8 @@ def _crosses(policy: Policy, changes: Mapping[str, Any]) -> bool:
     return False
 
 
-def _candidate_levels(values: NDArray[np.float64], own: float | None, size: int) -> list[Any]:
+def _candidate_levels(known: NDArray[np.float64], own: float | None, size: int) -> list[Any]:
     """About so many observed values, evenly by rank, with the lowest and the policy's own."""
-    known = np.unique(values[~np.isnan(values)])
     if not len(known):
         return [own]
     picked = np.quantile(known, np.linspace(0.0, 1.0, size - 1), method="inverted_cdf").tolist()
@@ -205,7 +239,7 @@ def need_line(name: str, need: DataNeed) -> str:
 
 
 def certify_policy(
-    trace: Trace,
+    trace: Trace | ShardedTrace[Trace],
     policy: Policy | None = None,
     *,
     candidates: Sequence[Policy] | None = None,
@@ -224,7 +258,8 @@ def certify_policy(
     candidate is tested at once (Holm).
 
     Args:
-      trace: with a split `certify`, or without any splits.
+      trace: with a split `certify`, or without any splits. Of shards (`Trace.open`) one is in memory at a time: the
+        pilot is measured once and kept on disk meanwhile (see `measured_shards`), the cases to certify on once.
       policy: whose thresholds are varied; the published ones where not given.
       candidates: policies to choose from; a grid over `paths` of the policy where not given.
       targets: rate -> highest value; `expected_cost` too, in units of cost. costs: label -> outcome -> cost, of that
@@ -241,23 +276,25 @@ def certify_policy(
     """
     start = limit_depth(policy if policy is not None else Policy.load(), trace)
     _check_targets(targets, costs)
-    pilot, held_out = _certify_splits(trace)
-    cases_hash, arm_name = queries_hash(held_out.cases), arm or held_out.arms[0]
-    offered = _distinct_candidates(
-        candidates if candidates is not None else grid(pilot or held_out, start, arm, paths),
-        {cases_hash, queries_hash(trace.cases)},
-    )
-    # Which candidates are tested, and in which order, is settled before the cases to certify on are looked at.
-    order = _order(pilot, held_out, offered, targets, costs, delta, arm)
+    cases = _certify_splits(trace)
+    held_out, arm_name, names = cases.held_out, arm or trace.arms[0], list(targets)
+    with _measured_once(cases.pilot, start, arm, candidates) as pilot:
+        offered = _distinct_candidates(
+            candidates if candidates is not None else grid(held_out if pilot is None else pilot, start, arm, paths),
+            {cases.held_out_hash, cases.trace_hash},
+        )
+        # Which candidates are tested, and in which order, is settled before the cases to certify on are looked at.
+        order = _order(pilot, len(held_out), offered, start, targets, costs, delta, arm)
+        seen = unseen_counts(pilot, offered, order.pilot, names, costs, arm)
     tried = [offered[place] for place in order.places]
-    counts = count_rates(held_out, tried, list(targets), arm, costs)
+    held = count_split(held_out, tried, start, names, arm, costs)
+    counts = held.losses
     # The cases are looked at now. Another look at the same cases is refused here, before it says anything.
     key = certification_key(tried, counts, targets, delta, arm_name, costs if COST in targets else None)
     remembered = None if looks is None else Path(looks)
-    look = take_look(remembered, start.certificate, cases_hash, key, delta, again=again)
+    look = take_look(remembered, start.certificate, cases.held_out_hash, key, delta, again=again)
     tested = _sequence_test(counts, order, targets, delta)
-    seen = unseen_counts(pilot, offered, order.pilot, list(targets), costs, arm)
-    near, free_rate = _nearest(pilot, held_out, seen, start, targets, delta, arm)
+    near = _nearest(order, seen, targets, delta)
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
         certified=tuple(one.policy_id for one, ok in zip(tried, tested.passed, strict=True) if ok),
@@ -270,12 +307,12 @@ def certify_policy(
         candidates=len(offered),
         cases=len(held_out),
         reason=_reason(tested.promises, tested.binding, delta, order.method, certified=tested.certified),
-        pilot=len(pilot) if pilot is not None else 0,
-        cases_hash=cases_hash,
+        pilot=order.pilot_cases,
+        cases_hash=cases.held_out_hash,
         looks=look.number,
         spent=look.spent,
         over_ask=float(counts.over_ask[tested.chosen]) if tested.certified else 0.0,
-        free=free_policies(held_out, start, targets, costs, delta, arm) if tested.certified else (),
+        free=free_policies(held, targets, costs, delta) if tested.certified else (),
     )
     # What a check on new cases needs beside the promises: how their hits must be retrieved, and this look's key.
     retrieval = dict(held_out.meta.get("parameters", {}))
@@ -285,34 +322,32 @@ def certify_policy(
     return Certification(
         certificate=certificate,
         policy=tried[tested.chosen].replace("certificate", kept) if tested.certified else None,
-        table=_candidate_table(start, tried, counts, tested, order, list(targets), delta),
+        table=_candidate_table(start, tried, counts, tested, order, names, delta),
         needs={
             one.name: tests.data_need(one.alpha, one.n, int(one.k), delta)
             for one in tested.promises
             if one.name != COST
         },
         nearest=near.alpha,
-        notes=_certificate_notes(certificate, near, free_rate, targets),
+        notes=_certificate_notes(certificate, near, order.free_rate, targets),
         chance=near.chance,
     )
 
 
-def _nearest(
-    pilot: Trace | None,
-    held_out: Trace,
-    seen: RateCounts | None,
-    start: Policy,
-    targets: Mapping[str, float],
-    delta: float,
-    arm: str | None,
-) -> tuple[Nearest, float]:
-    """Target to hint at, and the hallucination rate of always-answer on the pilot; seen: candidates there, [N]."""
-    if pilot is None or seen is None:
-        return Nearest(float("nan"), float("nan")), float("nan")
-    free = count_rates(pilot, [always_answer(start)], [RISK], arm)
-    rate = float(free.k[0, 0] / free.n[0, 0]) if free.n[0, 0] else 1.0
-    size = len(held_out) / len(pilot)
-    return nearest_target(seen, targets, delta, size=size, free_rate=rate), rate
+def _measured_once(
+    pilot: Trace | ShardedTrace[Trace] | None, start: Policy, arm: str | None, candidates: object
+) -> AbstractContextManager[Trace | ShardedTrace[Trace] | None]:
+    """The pilot for a grid and its order: measured on disk where it stands in shards, so that two passes read it."""
+    if not isinstance(pilot, ShardedTrace) or candidates is not None or start.structure.decision is not None:
+        return nullcontext(pilot)
+    return measured_shards(pilot, start, arm)
+
+
+def _nearest(order: Order, seen: RateCounts | None, targets: Mapping[str, float], delta: float) -> Nearest:
+    """Target to hint at; seen: candidates on the pilot, [N]."""
+    if seen is None:
+        return Nearest(float("nan"), float("nan"))
+    return nearest_target(seen, targets, delta, size=order.size, free_rate=order.free_rate)
 
 
 def _distinct_candidates(candidates: Iterable[Policy], hashes: Container[str]) -> list[Policy]:
@@ -343,12 +378,16 @@ class Order(NamedTuple):
     """How candidates are tested.
 
     method: `fixed_sequence`, one after the other until one fails; `holm`, all at once. places: of the candidates in
-    the order of the tests, [M]. pilot: what they did on the pilot, [N], None without one.
+    the order of the tests, [M]. pilot: what they did on the pilot, [N], None without one. pilot_cases: how many it has.
+    size: cases to certify on, over those. free_rate: hallucination rate of always-answer there.
     """
 
     method: Literal["fixed_sequence", "holm"]
     places: NDArray[np.int64]
     pilot: RateCounts | None
+    pilot_cases: int = 0
+    size: float = float("nan")
+    free_rate: float = float("nan")
 
     @property
     def pilot_tried(self) -> RateCounts | None:
@@ -357,9 +396,10 @@ class Order(NamedTuple):
 
 
 def _order(
-    pilot: Trace | None,
-    held_out: Trace,
+    pilot: TraceData | ShardedTrace[Any] | None,
+    n_held_out: int,
     offered: Sequence[Policy],
+    start: Policy,
     targets: Mapping[str, float],
     costs: metrics.Costs | None,
     delta: float,
@@ -368,9 +408,10 @@ def _order(
     # Without cases of its own to learn an order on, any order would come from the cases it is tested on.
     if pilot is None:
         return Order("holm", np.arange(len(offered)), None)
-    on_pilot = count_rates(pilot, offered, list(targets), arm, costs)
-    alphas = np.array(list(targets.values()))
-    return Order("fixed_sequence", pilot_order(on_pilot, alphas, delta, len(held_out) / len(pilot)), on_pilot)
+    seen = count_split(pilot, offered, start, list(targets), arm, costs)
+    size, alphas = n_held_out / len(pilot), np.array(list(targets.values()))
+    places = pilot_order(seen.losses, alphas, delta, size)
+    return Order("fixed_sequence", places, seen.losses, len(pilot), size, seen.free_rate)
 
 
 class SequenceResult(NamedTuple):
@@ -448,18 +489,30 @@ def _check_targets(targets: Mapping[str, float], costs: metrics.Costs | None) ->
         raise ValueError(msg)
 
 
-def _certify_splits(trace: Trace) -> tuple[Trace | None, Trace]:
-    names = {case.split for case in trace.cases}
+class CertifyCases(NamedTuple):
+    """Cases that an order is learned on, None without any, and those to certify on; hashes of the latter and of all."""
+
+    pilot: Trace | ShardedTrace[Trace] | None
+    held_out: Trace | ShardedTrace[Trace]
+    held_out_hash: str
+    trace_hash: str
+
+
+def _certify_splits(trace: Trace | ShardedTrace[Trace]) -> CertifyCases:
+    by_split = split_queries(trace)
     pilot, held_out = SPLITS
-    if held_out in names:
-        return (trace.split(pilot) if pilot in names else None), trace.split(held_out)
-    if names - {None}:
-        msg = f"cases must have a split certify to certify on, got {', '.join(sorted(map(str, names)))}; label one so."
+    of_all = hash_queries(chain.from_iterable(by_split.values()))
+    if held_out in by_split:
+        learned_on = trace.split(pilot) if pilot in by_split else None
+        return CertifyCases(learned_on, trace.split(held_out), hash_queries(by_split[held_out]), of_all)
+    if by_split.keys() - {None}:
+        came = ", ".join(sorted(map(str, by_split)))
+        msg = f"cases must have a split certify to certify on, got {came}; label one so."
         raise ValueError(msg)
     if not len(trace):
         msg = "a certificate needs at least one case, got none."
         raise ValueError(msg)
-    return None, trace
+    return CertifyCases(None, trace, of_all, of_all)
 
 
 def _binding(promises: Sequence[Promise], p: NDArray[np.float64] | None) -> str:
@@ -573,11 +626,11 @@ class Retest(NamedTuple):
         return f"Retest({self.verdict}, {len(self.table)} targets, coverage {self.coverage:.3f})"
 
 
-def check_policy(policy: Policy, trace: TraceData, *, again: bool = False) -> Retest:
+def check_policy(policy: Policy, trace: TraceData | ShardedTrace[Any], *, again: bool = False) -> Retest:
     """Re-test every promise of a policy's certificate, at the certificate's own delta.
 
     Args:
-      trace: new cases, retrieved as those were that it was certified on.
+      trace: new cases, retrieved as those were that it was certified on; of shards one is in memory at a time.
       again: the cases may be those it was certified on.
 
     Raises:
@@ -590,8 +643,9 @@ def check_policy(policy: Policy, trace: TraceData, *, again: bool = False) -> Re
     if not len(trace):
         msg = "a check needs at least one case, got none."
         raise ValueError(msg)
-    splits = {case.split: [other for other in trace.cases if other.split == case.split] for case in trace.cases}
-    if not again and certificate["cases_hash"] in map(queries_hash, (trace.cases, *splits.values())):
+    by_split = split_queries(trace)
+    every = [query for queries in by_split.values() for query in queries]
+    if not again and certificate["cases_hash"] in map(hash_queries, (every, *by_split.values())):
         msg = "a check must see new cases, got those the policy was certified on; give others, or say --again."
         raise ValueError(msg)
     targets = {str(one["name"]): float(one["alpha"]) for one in certificate["promises"]}
@@ -602,7 +656,7 @@ def check_policy(policy: Policy, trace: TraceData, *, again: bool = False) -> Re
 
 def retest(
     policy: Policy,
-    trace: TraceData,
+    trace: TraceData | Shards,
     targets: Mapping[str, float],
     *,
     delta: float = 0.1,
@@ -679,7 +733,7 @@ def _certificate(policy: Policy) -> Mapping[str, Any]:
     return found
 
 
-def _check_notes(certificate: Mapping[str, Any], trace: TraceData) -> tuple[str, ...]:
+def _check_notes(certificate: Mapping[str, Any], trace: TraceData | ShardedTrace[Any]) -> tuple[str, ...]:
     own, here = dict(certificate.get("retrieval", {})), dict(trace.meta.get("parameters", {}))
     differ = [name for name in own if name != "arms" and own[name] != here.get(name)]
     told = "; ".join(f"{name} {here.get(name)} instead of {own[name]}" for name in differ)

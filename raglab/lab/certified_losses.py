@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from raglab import certify, metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.lab.decision_fitting import held_out_cells
-from raglab.lab.looks import queries_hash
+from raglab.lab.looks import trace_hash
 from raglab.lab.report.blocks import percent
 from raglab.lab.search_space import always_answer
 from raglab.metrics import binomial_p, clopper_pearson, upper_bound
 from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST
-from raglab.replay import tally
+from raglab.replay import Shards, tally
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
-from raglab.values import Status, TraceData, check_labelled, label_codes
+from raglab.store.sharded_traces import ShardedTrace
+from raglab.values import Status, TraceData
 
 COST, RISK = "expected_cost", "hallucination_rate"
 LIKELY = 0.8  # probability of a certificate from which on its target is hinted at
@@ -73,7 +73,7 @@ class RateCounts(NamedTuple):
 
 
 def count_rates(
-    trace: TraceData,
+    trace: TraceData | Shards,
     policies: Sequence[PolicyData],
     names: Sequence[str],
     arm: str | None = None,
@@ -81,6 +81,40 @@ def count_rates(
 ) -> RateCounts:
     """Losses and cases of some rates, or of the expected cost, for each policy, and its right answers."""
     return counted_losses(tally(trace, policies, arm).cells, names, costs)
+
+
+class SplitCounts(NamedTuple):
+    """What candidates, and a policy without a threshold, do on the cases of a split.
+
+    losses: of the candidates, [N]. answering: cases by cell of always-answer, [18]. labels: cases by label, [3].
+    """
+
+    losses: RateCounts
+    answering: NDArray[np.int64]
+    labels: NDArray[np.int64]
+
+    @property
+    def free_rate(self) -> float:
+        """Hallucination rate of always-answer; 1 where it answers nothing."""
+        free = counted_losses(self.answering[None], [RISK], None)
+        return float(free.k[0, 0] / free.n[0, 0]) if free.n[0, 0] else 1.0
+
+
+def count_split(
+    trace: TraceData | Shards,
+    candidates: Sequence[Policy],
+    start: Policy,
+    names: Sequence[str],
+    arm: str | None = None,
+    costs: metrics.Costs | None = None,
+) -> SplitCounts:
+    """Losses of candidates and of always-answer, in one pass over the cases, or over the shards of a trace.
+
+    Args:
+      start: policy that always-answer is made of.
+    """
+    seen = tally(trace, [*candidates, always_answer(start)], arm)
+    return SplitCounts(counted_losses(seen.cells[:-1], names, costs), seen.cells[-1], seen.labels)
 
 
 def counted_losses(cells: NDArray[np.int64], names: Sequence[str], costs: metrics.Costs | None) -> RateCounts:
@@ -115,7 +149,7 @@ def counted_losses(cells: NDArray[np.int64], names: Sequence[str], costs: metric
 
 
 def unseen_counts(
-    pilot: Trace | None,
+    pilot: TraceData | ShardedTrace[Any] | None,
     offered: Sequence[Policy],
     seen: RateCounts | None,
     names: Sequence[str],
@@ -131,7 +165,7 @@ def unseen_counts(
     """
     model = offered[0].decision.model
     by_one = all(one.decision.rule == EXPECTED_COST and one.decision.model == model for one in offered)
-    if pilot is None or model is None or not by_one or model.fitted_on != queries_hash(pilot.cases):
+    if pilot is None or model is None or not by_one or model.fitted_on != trace_hash(pilot):
         return seen
     try:
         cells = held_out_cells(pilot, offered, arm)
@@ -207,19 +241,13 @@ def nearest_target(
 
 
 def free_policies(
-    held_out: TraceData,
-    start: PolicyData,
-    targets: Mapping[str, float],
-    costs: metrics.Costs | None,
-    delta: float,
-    arm: str | None,
+    seen: SplitCounts, targets: Mapping[str, float], costs: metrics.Costs | None, delta: float
 ) -> tuple[str, ...]:
     """Policies without a threshold that keep every target on the certified cases too, by the same certify."""
-    labels = np.bincount(check_labelled(label_codes(held_out.cases)), minlength=len(Status))
     cells = np.zeros((3, len(Status), len(Status), 2), dtype=np.int64)
-    cells[0] = tally(held_out, [always_answer(start)], arm).cells.reshape(cells.shape[1:])
-    cells[1, Status.refuse, :, 0] = labels
-    cells[2, Status.ambiguous, :, 1] = labels  # at its best: the options are the right ones wherever it should ask
+    cells[0] = seen.answering.reshape(cells.shape[1:])
+    cells[1, Status.refuse, :, 0] = seen.labels
+    cells[2, Status.ambiguous, :, 1] = seen.labels  # at its best: the options are right wherever it should ask
     p = counted_losses(cells.reshape(3, -1), list(targets), costs).p(np.array(list(targets.values())))
     names = ("always-answer", "always-refuse", "always-ask")
     return tuple(name for name, joint in zip(names, p.max(axis=1), strict=True) if joint <= delta)

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.measurement import measured_tables
 from raglab.html_display import Cell, Fold, display
 from raglab.lab.selection import DEFAULTS, FREE, NOT_THRESHOLDS, Advantage, best_of, count_cells, paired_advantage
 from raglab.metrics import Paired
-from raglab.replay import case_cells, decide
+from raglab.replay import Shards, decide_policies, each_shard, join_columns, shard_cells
 from raglab.store.policies import Policy
 from raglab.values import Status, TraceData, counted
 
@@ -74,11 +73,12 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    trace: TraceData, a: Policy, b: Policy, *, arm: str | None = None, costs: metrics.Costs | None = None
+    trace: TraceData | Shards, a: Policy, b: Policy, *, arm: str | None = None, costs: metrics.Costs | None = None
 ) -> Comparison:
     """What changes from policy `a` to policy `b` on labelled cases: rates and expected cost paired, and the cases.
 
     Args:
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
       arm: of the trace; the first where not given. costs: see `metrics.cost_matrix`.
 
     Raises:
@@ -90,8 +90,8 @@ def compare(
     """
     import pandas as pd
 
-    first, second = decide(trace, a, arm), decide(trace, b, arm)
-    cells = policy_case_cells(trace, a, arm), policy_case_cells(trace, b, arm)
+    first, second = decide_policies(trace, [a, b], arm)
+    cells = [said.cells for said in (first, second)]
     rates = metrics.paired_rates(cells[0], cells[1], LEVEL)
     spent = [float(metrics.expected_cost(count_cells(one[None])[0], costs)) for one in cells]
     paid = metrics.paired_cost(cells[0], cells[1], costs, LEVEL)
@@ -105,23 +105,32 @@ def compare(
         row = {"measure": name, "a": share[0, place], "b": share[1, place], **ends}
         rows.append(row | dict(zip(_COUNTS, map(int, counts), strict=True)) | {"p": float(rates.p[place])})
     table = pd.DataFrame(rows).astype(dict.fromkeys(_COUNTS, "Int64"))
-    return Comparison(a.policy_id, b.policy_id, len(trace), table, first.changed(second))
+    return Comparison(a.policy_id, b.policy_id, len(first), table, first.changed(second))
 
 
 _COUNTS = ("a_k", "a_n", "b_k", "b_n", "only_a", "only_b")  # of a rate, missing of the cost
 
 
-def compare_policies(trace: TraceData, first: Policy, second: Policy, arm: str | None = None) -> dict[str, Paired]:
-    """Paired tests of two policies on the same cases: contract passed, and questions answered that are labelled ok."""
-    one, two = decide(trace, first, arm), decide(trace, second, arm)
-    label = one.tables.evidence.label
-    ok = label == Status.ok
+def compare_policies(
+    trace: TraceData | Shards, first: Policy, second: Policy, arm: str | None = None
+) -> dict[str, Paired]:
+    """Paired tests of two policies on the same cases: contract passed, and questions answered that are labelled ok.
+
+    Args:
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
+    """
+    return compare_cells(*join_columns(each_shard(shard_cells, trace, [first, second], arm, what="compare")))
+
+
+def compare_cells(first: NDArray[np.int8], second: NDArray[np.int8]) -> dict[str, Paired]:
+    """`compare_policies` of the cells of the same cases under two policies, [Q] each, see `policy_case_cells`."""
+    cells = np.stack([first, second])
+    status, kept = cells // metrics.CELLS, metrics.cell_costs()[cells] == 0.0
+    ok = cells[0] % metrics.CELLS // 2 == Status.ok
     return {
-        "pass": metrics.paired(one.right, two.right),
-        "not falsely refused": metrics.paired((one.status != Status.refuse)[ok], (two.status != Status.refuse)[ok]),
-        "not hallucinated": metrics.paired(
-            one.right | (one.status != Status.ok), two.right | (two.status != Status.ok)
-        ),
+        "pass": metrics.paired(*kept),
+        "not falsely refused": metrics.paired(*(status != Status.refuse)[:, ok]),
+        "not hallucinated": metrics.paired(*(kept | (status != Status.ok))),
     }
 
 
@@ -165,7 +174,7 @@ def reference_roles(candidates: pd.DataFrame) -> dict[str, str]:
 
 
 def contests(
-    trace: TraceData,
+    trace: TraceData | Shards,
     policies: Mapping[str, Policy],
     roles: Mapping[str, str],
     arm: str | None = None,
@@ -179,13 +188,12 @@ def contests(
     Source: rules S6.7, S6.8.
     """
     tuned = policies[TUNED]
-    cells = policy_case_cells(trace, tuned, arm)
-    found = []
-    for name, role in roles.items():
-        if name in policies:
-            same = policies[name].policy_id == tuned.policy_id
-            found.append(_contest(name, role, cells, policy_case_cells(trace, policies[name], arm), costs, same=same))
-    return found
+    there = {name: role for name, role in roles.items() if name in policies}
+    cells, *others = policies_case_cells(trace, [tuned, *(policies[name] for name in there)], arm)
+    return [
+        _contest(name, role, cells, other, costs, same=policies[name].policy_id == tuned.policy_id)
+        for (name, role), other in zip(there.items(), others, strict=True)
+    ]
 
 
 def _contest(
@@ -209,13 +217,24 @@ def _contest(
     return Contest(name, role, paired, gain, p, "same" if same else verdict)
 
 
-def policy_case_cells(trace: TraceData, policy: Policy, arm: str | None = None) -> NDArray[np.int8]:
+def policy_case_cells(trace: TraceData | Shards, policy: Policy, arm: str | None = None) -> NDArray[np.int8]:
     """Cell (decision, label, expected sources found) of every case under a policy, [Q]."""
-    return case_cells(measured_tables(trace, policy, arm).evidence, [policy])[0]
+    return policies_case_cells(trace, [policy], arm)[0]
+
+
+def policies_case_cells(
+    trace: TraceData | Shards, policies: Sequence[Policy], arm: str | None = None
+) -> NDArray[np.int8]:
+    """Cell (decision, label, expected sources found) of every case under each policy, [P, Q], in one pass."""
+    cells: NDArray[np.int8] = join_columns(each_shard(shard_cells, trace, list(policies), arm, what="compare"))
+    return cells
 
 
 def standings(
-    trace: TraceData, policies: Mapping[str, Policy], arm: str | None = None, costs: metrics.Costs | None = None
+    trace: TraceData | Shards,
+    policies: Mapping[str, Policy],
+    arm: str | None = None,
+    costs: metrics.Costs | None = None,
 ) -> pd.DataFrame:
     """Rates and expected cost of the named policies, the tuned one first, the published one last.
 
@@ -232,7 +251,7 @@ def standings(
     for name in order:
         if name in policies:
             names.setdefault(policies[name].policy_id, []).append(name)
-    cells = np.stack([policy_case_cells(trace, policies[same[0]], arm) for same in names.values()])
+    cells = policies_case_cells(trace, [policies[same[0]] for same in names.values()], arm)
     counted = count_cells(cells)
     low, high = metrics.cost_interval(counted, costs, LEVEL)
     columns = {

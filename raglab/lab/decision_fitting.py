@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +15,17 @@ from raglab import metrics
 from raglab.decision.chain import ASKED_SLOT, answer_slots
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
 from raglab.expected_cost import CLASSES, LIMIT
-from raglab.lab.looks import queries_hash
+from raglab.lab.looks import trace_hash
+from raglab.parallel import run_each
 from raglab.policy_sections import EXPECTED_COST
-from raglab.replay import case_cells, case_rows, evidence_with_model
+from raglab.replay import case_cells, case_rows, cases_by_shard, each_shard, evidence_with_model
 from raglab.signal_gates import LEAST_OPTIONS
 from raglab.signals import BUILT_IN_SET, Direction, SignalSet
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
+from raglab.store.sharded_traces import ShardedTrace
 from raglab.values import Status, TraceData
 
+Cases = TypeVar("Cases")  # a trace, in memory or of shards
 STRENGTHS = (0.03, 0.1, 0.3, 1.0)  # inverse of the penalty, as scikit-learn's `C`
 FOLDS = 5  # of the choice of the penalty and of the calibration
 LEAST = 10  # cases that would be answered right, and others, that a fit must see
@@ -67,6 +69,24 @@ def decision_cases(found: Evidence) -> DecisionCases:
     return DecisionCases(
         found.signals[:, 0], classes.astype(np.int64), found.n_options_all[0] >= LEAST_OPTIONS, options, found.known
     )
+
+
+def join_decision_cases(parts: Sequence[DecisionCases]) -> DecisionCases:
+    """Cases of all parts, in order."""
+    classes, can_ask, right = (np.concatenate([part[field] for part in parts]) for field in (1, 2, 3))
+    return DecisionCases(
+        np.concatenate([part.signals for part in parts], axis=1), classes, can_ask, right, parts[0].known
+    )
+
+
+def tune_cases(trace: Cases) -> Cases:
+    """Cases of split `tune` where a trace has one, else all of it."""
+    if not hasattr(trace, "split"):
+        return trace
+    of_shards: Any = trace
+    tune = any(case.split == "tune" for cases in cases_by_shard(of_shards) for case in cases)
+    found: Cases = trace.split("tune") if tune else trace
+    return found
 
 
 @dataclass(frozen=True)
@@ -394,12 +414,13 @@ def decide_by_model(
 
 
 def held_out_cells(
-    trace: TraceData, policies: Sequence[Policy], arm: str | None = None, *, seed: int = 0
+    trace: TraceData | ShardedTrace[Any], policies: Sequence[Policy], arm: str | None = None, *, seed: int = 0
 ) -> NDArray[np.int64]:
     """Cases by cell, [P, 18], of policies with one model, decided by models of the same signals that never saw them.
 
     Args:
-      trace: cases that the model was fitted on. policies: alike but for costs, ratio and gates.
+      trace: cases that the model was fitted on; of shards it is measured twice. policies: alike but for costs, ratio
+        and gates.
 
     Raises:
       ValueError: policies with different models, or without one; too few cases for a fit without a fold.
@@ -411,21 +432,46 @@ def held_out_cells(
         came = f"{sum(one.decision.model != first for one in policies) + 1} different ones or none"
         msg = f"policies must decide by one model, got {came}; take those of `raglab.lab.certification.grid`."
         raise ValueError(msg)
-    evidence = measured_tables(trace, policies[0], arm).evidence
-    cases = decision_cases(evidence)
+    parts = list(each_shard(fitted_cases, trace, policies[0], arm, what="measure"))
+    cases = join_decision_cases(parts)
     fold = stratified_folds(cases.classes, FOLDS, np.random.default_rng(seed))
-    cells = np.empty((len(policies), len(fold)), dtype=np.int64)
+    without = []
     for held in range(FOLDS):
         model = fit_model(cases.rows(fold != held), names=tuple(first.parts), seed=seed)
-        refitted = model_section(model, first.structure)
+        without.append(policies[0].replace("decision.model", model_section(model, first.structure)))
+    folds = np.split(fold, np.cumsum([len(part.classes) for part in parts])[:-1])
+    shards: Sequence[Any] = [trace] if isinstance(trace, TraceData) else trace.parts
+    pairs = list(zip(shards, folds, strict=True))
+    counted = run_each(fold_cells, pairs, without, list(policies), arm, what="replay")
+    return np.sum(list(counted), axis=0, dtype=np.int64)
+
+
+def fitted_cases(trace: TraceData, policy: Policy, arm: str | None) -> DecisionCases:
+    """Labelled cases of one shard as a fit reads them; pure, so that any worker may measure it."""
+    return decision_cases(measured_tables(trace, policy, arm).evidence)
+
+
+def fold_cells(
+    pair: tuple[Any, NDArray[np.int64]], without: Sequence[Policy], policies: Sequence[Policy], arm: str | None
+) -> NDArray[np.int64]:
+    """Cases of one shard by cell, [P, 18], each decided by the model that never saw its fold.
+
+    Args:
+      pair: the shard or a reference to it, and the fold of each of its cases. without: a policy a fold, with its model.
+    """
+    shard, fold = pair
+    trace = shard if isinstance(shard, TraceData) else shard.load()
+    evidence = measured_tables(trace, policies[0], arm).evidence
+    cells = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
+    for held in np.unique(fold).tolist():
         part = case_rows(evidence, fold == held)
-        without = policies[0].replace("decision.model", refitted)
-        cells[:, fold == held] = case_cells(evidence_with_model(part, without), policies)
-    return np.stack([np.bincount(row, minlength=metrics.N_CELLS) for row in cells])
+        seen = case_cells(evidence_with_model(part, without[held]), policies)
+        cells += [np.bincount(row, minlength=metrics.N_CELLS) for row in seen]
+    return cells
 
 
 def fit_decision(
-    trace: TraceData,
+    trace: TraceData | ShardedTrace[Any],
     policy: Policy | None = None,
     *,
     signals: Sequence[str] | None = None,
@@ -439,6 +485,7 @@ def fit_decision(
     order, set of patterns or arm is refused when it decides.
 
     Args:
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; their signals are held whole.
       policy: its patterns, hits and domain gate are kept; the published defaults where not given.
       signals: names of `raglab.signals.NAMES` or of the trace's own; all that differ between the cases where not given.
       costs: label -> outcome -> cost, see `metrics.cost_matrix`; those of the policy where not given.
@@ -455,9 +502,9 @@ def fit_decision(
     base = Policy.load() if policy is None else policy
     if costs is not None:
         metrics.cost_matrix(costs)  # stops before anything is fitted
-    fitted = trace.split("tune") if isinstance(trace, Trace) and any(c.split == "tune" for c in trace.cases) else trace
+    fitted = tune_cases(trace)
     plain = base.replace("decision.rule", "chain")
-    cases = decision_cases(measured_tables(fitted, plain, arm).evidence)
+    cases = join_decision_cases(list(each_shard(fitted_cases, fitted, plain, arm, what="measure")))
     model = fit_model(cases, names=signals, seed=seed)
-    questions = queries_hash(fitted.cases)  # no certificate on these cases (rule S6.4)
+    questions = trace_hash(fitted)  # no certificate on these cases (rule S6.4)
     return decide_by_model(plain, model, fitted.arms[0] if arm is None else arm, costs, questions)

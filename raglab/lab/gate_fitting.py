@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -12,20 +13,21 @@ from raglab import calibration, fusion, metrics, replay
 from raglab.answering.extractive import FITTED_DIGITS, KNOTS, fit_answer_confidence
 from raglab.breakpoints import swept_paths, threshold_values
 from raglab.decision.measurement import measured_tables
+from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.signal_values import arm_order, first_by_rank
 from raglab.fusion import Model, Part
-from raglab.gates import GATES
+from raglab.gates import GATES, Threshold
 from raglab.html_display import Fold, display
-from raglab.lab.looks import queries_hash
+from raglab.lab.decision_fitting import tune_cases
+from raglab.lab.looks import hash_queries
 from raglab.lab.search_space import always_answer, published_policy
 from raglab.metrics import Difference
 from raglab.progress import progress
-from raglab.replay import decide
+from raglab.replay import Shards, cases_by_shard, decide, each_shard, join_columns
 from raglab.robustness import quantile_map
-from raglab.signals import NAMES, SIGNALS
+from raglab.signals import NAMES, SIGNALS, SignalSet
 from raglab.store.loaders import hash_cases
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.thresholds import policy_thresholds
 from raglab.values import Case, Status, TraceData, check_labelled, label_codes
 
@@ -50,17 +52,18 @@ class FittedGate(NamedTuple):
     """A fitted gate.
 
     policy: the one given, with the gate switched on. model: its parts. p: cross-fitted probabilities of the cases it
-    was fitted on, in their order. quality: calibration in sample beside cross-fitted. fitted_on: their trace.
+    was fitted on, in their order. quality: calibration in sample beside cross-fitted. fitted_on: their trace, in memory
+    or of shards.
     """
 
     policy: Policy
     model: Model
     p: NDArray[np.float64]
     quality: pd.DataFrame
-    fitted_on: Trace
+    fitted_on: TraceData | Shards
 
     def __repr__(self) -> str:
-        return f"FittedGate({self.policy.policy_id}: {self.model!r} on {len(self.fitted_on):,} cases)"
+        return f"FittedGate({self.policy.policy_id}: {self.model!r} on {len(self.p):,} cases)"
 
     def _repr_html_(self) -> str:
         """Display for a notebook: calibration in sample and cross-fitted, and what each signal adds."""
@@ -73,7 +76,7 @@ class FittedGate(NamedTuple):
         facts = [
             ("policy", self.policy.policy_id),
             ("answers at", f"{self.policy.fused.min_fused:g} or more"),
-            ("fitted on", f"{len(self.fitted_on):,} cases"),
+            ("fitted on", f"{len(self.p):,} cases"),
         ]
         folds = (
             Fold("calibration", quality, None, ("probabilities", *names), open=True),
@@ -82,11 +85,21 @@ class FittedGate(NamedTuple):
         return display("Fused gate", facts, folds)
 
 
-def case_signals(trace: Trace, policy: Policy, arm: str | None = None) -> Signals:
+def case_signals(trace: TraceData | Shards, policy: Policy, arm: str | None = None) -> Signals:
     """Signals of every case at depth 0, and whether what is chosen without any gate carries the expected sources.
 
     The signals are those of retrieval and the trace's own of which more speaks for an answer.
+
+    Args:
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; the columns are held whole.
     """
+    parts = list(each_shard(shard_case_signals, trace, policy, arm, what="measure"))
+    right = np.concatenate([part.right for part in parts])
+    return Signals(np.concatenate([part.score for part in parts], axis=1), right, parts[0].names)
+
+
+def shard_case_signals(trace: TraceData, policy: Policy, arm: str | None = None) -> Signals:
+    """`case_signals` of one trace in memory; pure, so that any worker may measure a shard."""
     said = replay.decide(trace, always_answer(policy), arm)
     can = said.status == Status.ok
     found = said.tables.evidence
@@ -97,7 +110,7 @@ def case_signals(trace: Trace, policy: Policy, arm: str | None = None) -> Signal
 
 
 def fuse(
-    trace: Trace,
+    trace: TraceData | Shards,
     policy: Policy | None = None,
     *,
     arm: str | None = None,
@@ -111,6 +124,7 @@ def fuse(
     Platt's method on cases that no fit saw; that calibration is folded into the model.
 
     Args:
+      trace: in memory, or of shards (`Trace.open`), of which the signals are held whole, the hits shard by shard.
       policy: gets the gate; its `fused.min_fused` stays. method: `logistic` on ranked, standardised signals, or
         `boosting`, trees of one split under the same monotone constraints.
 
@@ -123,7 +137,7 @@ def fuse(
         msg = f"folds must be at least 2, got {folds}; 5 is usual."
         raise ValueError(msg)
     start = policy if policy is not None else Policy.load()
-    here = trace.split("tune") if any(case.split == "tune" for case in trace.cases) else trace
+    here = tune_cases(trace)
     seen = case_signals(here, start, arm)
     right, wrong = int(seen.right.sum()), int((~seen.right).sum())
     if min(right, wrong) < LEAST:
@@ -131,7 +145,8 @@ def fuse(
         msg = f"{rule}, got {right} and {wrong}; label more."
         raise ValueError(msg)
     fit = _fit_function(method)
-    named = np.argsort(np.argsort([case.id for case in here.cases]))
+    ids, queries = zip(*((case.id, case.query) for cases in cases_by_shard(here) for case in cases), strict=True)
+    named = np.argsort(np.argsort(ids))
     order = np.lexsort((named, seen.right, *seen.score[::-1]))  # not that of the rows
     fold = np.empty(len(order), dtype=np.int64)  # not stratified: see `calibration.folds_of`
     fold[order] = np.random.default_rng(seed).permutation(np.resize(np.arange(folds), len(order)))
@@ -151,13 +166,13 @@ def fuse(
     p = 1.0 / (1.0 + np.exp(-(slope * held_out + intercept)))
     parts = {part.signal: {"x": part.x, "y": part.y} for part in model.parts}
     section = start.fused.model_dump() | {"enabled": True, "bias": model.bias, "parts": parts}
-    section["fitted_on"] = queries_hash(here.cases)
+    section["fitted_on"] = hash_queries(queries)
     quality = _quality(seen.right[known], fusion.fused_probability(seen.score, model, seen.names)[known], p[known])
     return FittedGate(policy=start.replace("fused", section), model=model, p=p, quality=quality, fitted_on=here)
 
 
 def compare_gates(
-    trace: Trace,
+    trace: TraceData | Shards,
     policy: Policy,
     *,
     arm: str | None = None,
@@ -170,7 +185,7 @@ def compare_gates(
     A gate answers where its signal is at least a threshold, and refuses else; the chain may also ask.
 
     Args:
-      costs: label -> outcome -> cost, see `metrics.cost_matrix`.
+      trace: in memory, or of shards. costs: label -> outcome -> cost, see `metrics.cost_matrix`.
 
     Returns: a row a gate, the lowest AURC first: `AURC`; `difference` to the fused gate with a paired 95 % interval
       (positive: fused is better); `AUROC` of right against wrong; `coverage` at the published chain's risk, and
@@ -191,7 +206,8 @@ def compare_gates(
     gates = dict(zip(seen.names, seen.score, strict=True))
     gates[FUSED] = fusion.fused_probability(seen.score, policy.fused_model, seen.names)
     matrix = metrics.cost_matrix(costs)
-    label = check_labelled(label_codes(trace.cases)).astype(np.int64)
+    codes = np.concatenate([label_codes(cases) for cases in cases_by_shard(trace)])
+    label = check_labelled(codes).astype(np.int64)
     chain = replay.sweep(trace, [published_policy(policy)], arm, costs=costs).iloc[0]
     risk, coverage = float(chain["hallucination_rate"]), float(chain["coverage"])
     rows: list[dict[str, Any]] = []
@@ -308,7 +324,7 @@ class CalibratedAnswers(NamedTuple):
 
 
 def answer_outcomes(
-    trace: Trace, policy: Policy, arm: str | None = None, *, min_recall: float = RECALL
+    trace: TraceData | Shards, policy: Policy, arm: str | None = None, *, min_recall: float = RECALL
 ) -> pd.DataFrame:
     """What the generator says to each case if nothing refuses, and whether it is right.
 
@@ -317,7 +333,7 @@ def answer_outcomes(
     has no gold answer, the sources decide.
 
     Args:
-      trace: with answers; see `record_answers`.
+      trace: with answers; see `record_answers`; in memory, or of shards, one of which is in memory at a time.
 
     Returns: `case_id`, `label`, `answer`, `raw` (the generator's own confidence), `confidence` (after the policy's
       calibration), `support`, `right`; without the cases that got no answer or no confidence.
@@ -325,6 +341,12 @@ def answer_outcomes(
     Raises:
       ValueError: the trace holds no answers.
     """
+    frames = list(each_shard(shard_outcomes, trace, policy, arm, min_recall, what="outcomes"))
+    return join_frames([frame for frame in frames if len(frame)] or frames[:1])  # an empty one has no types
+
+
+def shard_outcomes(trace: TraceData, policy: Policy, arm: str | None, min_recall: float) -> pd.DataFrame:
+    """`answer_outcomes` of one trace in memory; pure, so that any worker may judge a shard."""
     import pandas as pd
 
     if trace.answers is None:
@@ -348,7 +370,7 @@ def answer_outcomes(
 
 
 def calibrate_answers(
-    trace: Trace, policy: Policy, arm: str | None = None, *, min_recall: float = RECALL
+    trace: TraceData | Shards, policy: Policy, arm: str | None = None, *, min_recall: float = RECALL
 ) -> CalibratedAnswers:
     """Policy whose `generation.calibration` turns the generator's confidence into the probability of being right.
 
@@ -360,30 +382,50 @@ def calibrate_answers(
     plain = policy.replace("generation.calibration", None)
     outcomes = answer_outcomes(trace, plain, arm, min_recall=min_recall)
     x, y = fit_answer_confidence(outcomes["raw"].to_numpy(), outcomes["right"].to_numpy(dtype=bool))
-    knots = {"x": x, "y": y, "fitted_on": hash_cases(trace.cases)}
+    knots = {"x": x, "y": y, "fitted_on": hash_cases(chain.from_iterable(cases_by_shard(trace)))}
     return CalibratedAnswers(policy.replace("generation.calibration", knots), outcomes)
 
 
-def calibrate_cosine(trace: Trace, policy: Policy, arm: str | None = None) -> Policy:
+class Cosines(NamedTuple):
+    """Best cosine of the first hits of every case, NaN without one, and whether it is right if answered, [Q] each."""
+
+    best: NDArray[np.float64]
+    right: NDArray[np.bool_]
+
+
+def shard_cosines(trace: TraceData, policy: Policy, arm: str | None) -> Cosines:
+    """Cosines of one trace in memory; pure, so that any worker may measure a shard."""
+    hits, at = trace.hits, trace.arm(trace.arms[0] if arm is None else arm)
+    order = arm_order(hits.rank[:, at, 0], hits.chunk[:, at, 0].astype(np.int64))
+    best = np.fmax.reduce(first_by_rank(hits.cosine[:, at, 0], order, policy.chosen.final_k), axis=0)
+    return Cosines(best, shard_case_signals(trace, policy, arm).right)
+
+
+def calibrate_cosine(trace: TraceData | Shards, policy: Policy, arm: str | None = None) -> Policy:
     """Policy whose confidence falls back to the cosine, calibrated on a trace, where the reranker breaks (rule S2.8).
 
     The map from the best cosine of the first hits to the probability of being right, if answered, is Platt's, read off
     at quantiles of the cosine. It belongs to the encoder: fit it on the tune split of a trace of your own.
 
+    Args:
+      trace: in memory, or of shards, one of which is in memory at a time.
+
     Raises:
       ValueError: right and wrong answers are not both there, or the cosine ranks against the labels.
     """
-    hits, at = trace.hits, trace.arm(trace.arms[0] if arm is None else arm)
-    order = arm_order(hits.rank[:, at, 0], hits.chunk[:, at, 0].astype(np.int64))
-    best = np.fmax.reduce(first_by_rank(hits.cosine[:, at, 0], order, policy.chosen.final_k), axis=0)
+    best, right = join_columns(each_shard(shard_cosines, trace, policy, arm, what="measure"))
     known = ~np.isnan(best)
-    fitted = calibration.fit(case_signals(trace, policy, arm).right[known], best[known], method="platt")
+    fitted = calibration.fit(right[known], best[known], method="platt")
     if not fitted.weights[0] > 0.0:
         msg = f"the cosine must rank right above wrong, got a slope of {fitted.weights[0]:g}; keep fallback: hybrid."
         raise ValueError(msg)
     x = np.unique(np.quantile(best[known], np.linspace(0.0, 1.0, KNOTS)).round(FITTED_DIGITS))
     y = calibration.apply(fitted, x).round(FITTED_DIGITS)
-    knots = {"x": tuple(x.tolist()), "y": tuple(y.tolist()), "fitted_on": hash_cases(trace.cases)}
+    knots = {
+        "x": tuple(x.tolist()),
+        "y": tuple(y.tolist()),
+        "fitted_on": hash_cases(chain.from_iterable(cases_by_shard(trace))),
+    }
     return policy.replace("confidence.fallback", "cosine", "confidence.calibration", knots)
 
 
@@ -399,7 +441,38 @@ class Transfer(NamedTuple):
     table: pd.DataFrame
 
 
-def transfer(policy: Policy, source: TraceData, target: TraceData, *, arm: str | None = None) -> Transfer:
+class Scores(NamedTuple):
+    """What movable thresholds are compared with at depth 0, by path, [Q] each, more passes; known: the signals."""
+
+    by_path: dict[str, NDArray[np.float64]]
+    known: SignalSet
+
+
+def shard_scores(trace: TraceData, policy: Policy, arm: str | None) -> Scores:
+    """Scores of one trace in memory; pure, so that any worker may measure a shard."""
+    limits, found = policy_thresholds([policy]), measured_tables(trace, policy, arm).evidence
+    kept = {gate.name for gate in GATES if not gate.moved}  # fitted, or of the answers: no embedder's scale
+    by_path = {}
+    for path, swept in swept_paths(found.known).items():
+        if not (swept.whole or policy.value(path) is None or swept.section in kept):
+            by_path[path] = _passes_above(swept) * threshold_values(found, limits, path, 0)[0]
+    return Scores(by_path, found.known)
+
+
+def _passes_above(swept: Threshold) -> float:
+    """Sign that makes more of a score pass."""
+    return 1.0 if swept.side == "floor" else -1.0
+
+
+def _all_scores(trace: TraceData | Shards, policy: Policy, arm: str | None) -> Scores:
+    parts = list(each_shard(shard_scores, trace, policy, arm, what="measure"))
+    by_path = {path: np.concatenate([part.by_path[path] for part in parts]) for path in parts[0].by_path}
+    return Scores(by_path, parts[0].known)
+
+
+def transfer(
+    policy: Policy, source: TraceData | Shards, target: TraceData | Shards, *, arm: str | None = None
+) -> Transfer:
     """Policy whose thresholds pass the same share of questions on the target as on the source.
 
     The calibrated cosine of rule S2.8 is not moved: fit it on the target with `calibrate_cosine`. Any certificate is
@@ -407,28 +480,26 @@ def transfer(policy: Policy, source: TraceData, target: TraceData, *, arm: str |
     policy: `raglab.lab.certification.retest(moved.policy, cases, targets)`.
 
     Args:
-      source, target: the same questions, retrieved with the one and with the other embedder.
+      source, target: the same questions, retrieved with the one and with the other embedder; in memory, or of shards.
 
     Raises:
       ValueError: other questions, or a fused gate, which must be fitted on the target instead.
     """
     import pandas as pd
 
-    if sorted(case.query for case in source.cases) != sorted(case.query for case in target.cases):
+    asked, again = (sorted(case.query for cases in cases_by_shard(one) for case in cases) for one in (source, target))
+    if asked != again:
         msg = "source and target must hold the same questions, got others; retrieve the same cases with both embedders."
         raise ValueError(msg)
     if policy.fused.enabled:
         msg = "a fused gate can not be moved, got one switched on; fit it on the target (raglab.fuse) or switch it off."
         raise ValueError(msg)
-    limits, rows, changes = policy_thresholds([policy]), [], list[Any]()
-    here, there = (measured_tables(trace, policy, arm).evidence for trace in (source, target))
-    kept = {gate.name for gate in GATES if not gate.moved}  # fitted, or of the answers: no embedder's scale
-    for path, swept in swept_paths(here.known).items():
-        value = policy.value(path)
-        if swept.whole or value is None or swept.section in kept:
-            continue
-        sign = 1.0 if swept.side == "floor" else -1.0
-        before, after = (sign * threshold_values(found, limits, path, 0)[0] for found in (here, there))
+    rows, changes = [], list[Any]()
+    here, there = (_all_scores(trace, policy, arm) for trace in (source, target))
+    thresholds = swept_paths(here.known)
+    for path, before in here.by_path.items():
+        swept, value, after = thresholds[path], policy.value(path), there.by_path[path]
+        sign = _passes_above(swept)
         if not (np.isfinite(before).any() and np.isfinite(after).any()):
             continue
         moved = float(np.clip(sign * quantile_map(sign * value, before, after), swept.low, swept.high))

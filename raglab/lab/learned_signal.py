@@ -42,6 +42,7 @@ from raglab.lab.score_models import (
     model_record,
     parse_model,
 )
+from raglab.lab.study_cases import check_in_memory
 from raglab.live.measured_signals import add_signals, signal_rows
 from raglab.live.signal_functions import SignalFunction
 from raglab.model_files import BUNDLED
@@ -200,6 +201,7 @@ class LearnedSignal:
         Args:
           cache: file of finished values.
         """
+        check_in_memory(trace, "a learned signal")
         return add_signals(trace, self.signal_function(), cache=cache)
 
     def column(self, trace: Trace, *, cache: str | Path | None = None) -> pd.Series[float]:
@@ -215,6 +217,7 @@ class LearnedSignal:
         Args:
           policy, arm: as for `learn_signal`. cache: file of finished values. level: of the interval.
         """
+        check_in_memory(trace, "a learned signal")
         rows, y = labelled_rows(trace, self.target, policy, arm)
         values = self.with_signal(trace, cache=cache).signal(self.name, arm)
         return signal_report(y, np.asarray(values, dtype=np.float64)[rows], level)
@@ -486,10 +489,12 @@ def learn_signal(
 
     Raises:
       ValueError: fewer than 10 cases to answer or 10 others, or fewer than two groups of them.
+      TypeError: a trace of shards, whose texts of all hits are needed at once.
 
     Example: `raglab.learn_signal(trace).with_signal(trace)`
     """
     check_name(name)
+    check_in_memory(trace, "learn_signal")
     here = trace.split("tune") if any(case.split == "tune" for case in trace.cases) else trace
     if groups is not None and not isinstance(groups, str) and len(groups) == len(trace) > len(here):
         groups = [one for one, case in zip(groups, trace.cases, strict=True) if case.split == "tune"]

@@ -1,19 +1,60 @@
-"""Looks (shore): certifying again on the same cases is remembered, and the deltas add up (S6.4)."""
+"""Looks (shore): certifying again on the same cases is remembered, and the deltas add up (S6.4).
+
+Cases are known by their questions, which are read without the hits where a trace stands in shards.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from raglab.canonical import digest
+from raglab.parallel import run_each
 from raglab.store.files import input_error, locked_lines, logged_lines, required_text, shown_value
-from raglab.values import Case
+from raglab.store.sharded_traces import Shard, ShardedTrace
+from raglab.values import Case, TraceData
+
+Queries = dict[str | None, list[str]]  # questions by split, None for cases without one
 
 
 def queries_hash(cases: Iterable[Case]) -> str:
     """First 16 hex digits of the SHA-256 of the queries in sorted order: the same for cases that were labelled anew."""
-    return digest("\n".join(sorted(case.query for case in cases)), 16)
+    return hash_queries([case.query for case in cases])
+
+
+def hash_queries(queries: Iterable[str]) -> str:
+    """`queries_hash` of cases whose questions are at hand; their order says nothing."""
+    return digest("\n".join(sorted(queries)), 16)
+
+
+def split_queries(trace: TraceData | ShardedTrace[Any]) -> Queries:
+    """Questions of a trace by split, held whole: about 150 bytes a case; of shards the cases are read, no hits."""
+    if isinstance(trace, TraceData):
+        return _by_split(trace.cases)
+    found: Queries = {}
+    for part in run_each(shard_queries, trace.parts, what="read"):
+        for split, queries in part.items():
+            found.setdefault(split, []).extend(queries)
+    return found
+
+
+def shard_queries(part: Shard) -> Queries:
+    """Questions of one shard by split; pure, so that any worker may read it."""
+    return _by_split(part.cases())
+
+
+def _by_split(cases: Iterable[Case]) -> Queries:
+    found: Queries = {}
+    for case in cases:
+        found.setdefault(case.split, []).append(case.query)
+    return found
+
+
+def trace_hash(trace: TraceData | ShardedTrace[Any]) -> str:
+    """`queries_hash` of all cases of a trace, in memory or of shards."""
+    return hash_queries(chain.from_iterable(split_queries(trace).values()))
 
 
 def recorded_looks(path: Path, cases_hash: str) -> dict[str, float]:

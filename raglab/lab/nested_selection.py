@@ -15,17 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.chain import STATUS_OF, decide_cases, narrow_evidence
-from raglab.decision.measurement import measured_tables
 from raglab.lab.decision_fitting import stratified_folds
 from raglab.lab.search_space import Goal
-from raglab.metrics import CELLS, COUNTS, DISTINCT_CELL, N_CELLS, RATES, Paired
+from raglab.metrics import COUNTS, DISTINCT_CELL, N_CELLS, RATES, Paired
 from raglab.metrics.costs import LABEL_OF_CELL
 from raglab.metrics.intervals import check_level, percentile_interval
 from raglab.policy import PolicyData
 from raglab.progress import progress
-from raglab.replay import BLOCK, group_by_structure, outcome_codes
-from raglab.thresholds import policy_thresholds
+from raglab.replay import Shards, each_shard, join_columns, shard_cells
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
@@ -234,8 +231,24 @@ class Honest(NamedTuple):
     labels: NDArray[np.int64]
 
 
+class JudgedCases(NamedTuple):
+    """Cells under every policy, [P, Q], and under the incumbent, [Q], see `outcomes`; ids of the cases, [Q]."""
+
+    codes: NDArray[np.int8]
+    against: NDArray[np.int8]
+    ids: NDArray[np.object_]
+
+
+def judged_cases(
+    trace: TraceData, policies: Sequence[PolicyData], incumbent: PolicyData, arm: str | None
+) -> JudgedCases:
+    """Cases of one trace in memory as `honest` judges them; pure, so that any worker may decide a shard."""
+    ids = np.array([case.id for case in trace.cases], dtype=object)
+    return JudgedCases(shard_cells(trace, policies, arm), shard_cells(trace, [incumbent], arm)[0], ids)
+
+
 def honest(
-    trace: TraceData,
+    trace: TraceData | Shards,
     policies: Sequence[PolicyData],
     incumbent: PolicyData,
     *,
@@ -258,6 +271,7 @@ def honest(
     too often (measured: 5 to 14 % of the time at p ≤ 0.05); the resampled gain, which chooses anew, keeps its level.
 
     Args:
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
       policies: those chosen among. goal: its costs and targets choose; `expected_cost` is by its costs alone.
       folds: cases are dealt out at random within their label, by id: the order of rows is irrelevant.
       repeats: of the deal, against its luck. arm: which of the trace's arms; the first where not given.
@@ -271,27 +285,22 @@ def honest(
 
     Example: `honest_table(honest(trace, policies, published, rng=np.random.default_rng(0)))`.
     """
-    codes, against = outcomes(trace, policies, arm), outcomes(trace, [incumbent], arm)[0]
-    ids = [case.id for case in trace.cases]
+    seen: JudgedCases = join_columns(each_shard(judged_cases, trace, list(policies), incumbent, arm, what="replay"))
+    codes, against, ids = seen
     return honest_codes(
-        codes, against, ids, goal=goal, folds=folds, repeats=repeats, resamples=resamples, level=level, rng=rng
+        codes, against, ids.tolist(), goal=goal, folds=folds, repeats=repeats, resamples=resamples, level=level, rng=rng
     )
 
 
-def outcomes(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int8]:
+def outcomes(trace: TraceData | Shards, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int8]:
     """Cell of every policy and case, 6 · status + 2 · label + expected sources found, [P, Q].
 
     Where the sources say nothing of a decision (a refusal), they are not told apart, see `metrics.DISTINCT_CELL`.
+
+    Args:
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
     """
-    codes = np.empty((len(policies), len(trace)), dtype=np.int8)
-    size = max(1, BLOCK // max(1, len(trace)))
-    for places in group_by_structure(policies):
-        found = measured_tables(trace, policies[places[0]], arm).evidence
-        for start in progress(range(0, len(places), size), "replay", "part"):
-            block = places[start : start + size]
-            seen, limits = narrow_evidence(found, policy_thresholds([policies[place] for place in block]))
-            stage, rest = np.divmod(outcome_codes(seen, decide_cases(seen, limits, (len(block), len(trace)))), CELLS)
-            codes[block] = DISTINCT_CELL[STATUS_OF[stage].astype(np.int64) * CELLS + rest]
+    codes: NDArray[np.int8] = join_columns(each_shard(shard_cells, trace, list(policies), arm, what="replay"))
     return codes
 
 

@@ -11,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.breakpoints import SWEPT, breakpoints, swept_paths, swept_threshold, threshold_at, user_gates
+from raglab.breakpoints import SWEPT, Steps, breakpoints, swept_paths, swept_threshold, threshold_at, user_gates
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.measurement import Evidence, measured_tables
 from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
-from raglab.replay import Steps, policy_cells, step_cells, tally
+from raglab.replay import policy_cells, step_cells, tally
 from raglab.store.policies import Policy
+from raglab.store.sharded_traces import ShardedTrace
+from raglab.store.traces import Trace
 from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
 
@@ -125,9 +127,9 @@ def _apart(policy: Policy, swept: Threshold) -> Threshold:
     return swept._replace(unit=swept.unit._replace(**{side: (low + high) / 2.0}))
 
 
-def limit_depth(policy: Policy, trace: TraceData) -> Policy:
+def limit_depth(policy: Policy, trace: TraceData | ShardedTrace[Trace]) -> Policy:
     """Policy that refines no further than a trace measured: what is tuned or promised on it must not do more live."""
-    deepest = trace.hits.chunk.shape[2] - 1
+    deepest = int(trace.hits.chunk.shape[2] if isinstance(trace, TraceData) else trace.shared["depths"]) - 1
     if policy.refine.max_depth <= deepest:
         return policy
     return policy.replace("refine.max_depth", deepest, "certificate", policy.certificate)

@@ -503,22 +503,26 @@ def paired_advantage(gain: NDArray[np.float64], over: str, judged: str) -> Advan
     return Advantage(estimate, estimate - reach, estimate + reach, probability, over, judged)
 
 
-def judged_costs(chosen: Selection, cases: Cases, judged_on: TraceData) -> tuple[pd.DataFrame, Advantage]:
+def judged_costs(
+    chosen: Selection, goal: Goal, cells: Mapping[str, NDArray[np.int8]], *, unseen: bool
+) -> tuple[pd.DataFrame, Advantage]:
     """Costs with what each candidate's policy comes to on the judged cases, and the advantage there.
 
     Where the judged cases are those tuned on, the advantage is that of the held-out folds, on which it was
     also chosen: it flatters, and its `judged` says so.
+
+    Args:
+      cells: of the judged cases under each candidate's policy, [Q] each. unseen: whether none of them was tuned on.
     """
     free = best_of(chosen.costs, FREE)
-    price = metrics.cell_costs(cases.goal.matrix)
-    judged = cases._replace(trace=judged_on)
-    loss = {name: price[judged.cells(policy)] for name, policy in chosen.policies.items()}
+    price = metrics.cell_costs(goal.matrix)
     table = chosen.costs.copy()
-    table.insert(2, "report", [float(loss[name].mean()) for name in chosen.names])
-    if judged_on is cases.trace:
+    table.insert(2, "report", [float(price[cells[name]].mean()) for name in chosen.names])
+    if not unseen:
         rows = dict(zip(chosen.names, chosen.loss, strict=True))
         return table, paired_advantage(rows[free] - rows[chosen.selected], free, "the folds that it was chosen on")
-    return table, paired_advantage(loss[free] - loss[chosen.selected], free, f"{len(judged_on)} cases it never saw")
+    gain = price[cells[free]] - price[cells[chosen.selected]]
+    return table, paired_advantage(gain, free, f"{len(gain)} cases it never saw")
 
 
 def policy_plateaus(cases: Cases, policy: Policy) -> pd.DataFrame:

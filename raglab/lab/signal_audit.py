@@ -23,16 +23,18 @@ from raglab.lab.decision_fitting import (
     FittedModel,
     decision_cases,
     fit_model,
+    join_decision_cases,
     stratified_folds,
     tells_apart,
+    tune_cases,
 )
 from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.metrics.costs import OUTCOME_OF_CELL, Costs, cost_matrix
 from raglab.metrics.intervals import check_level, mean_interval
 from raglab.progress import progress
+from raglab.replay import Shards, each_shard
 from raglab.signals import Signal, SignalSet
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import Latency, Status, TraceData
 
 if TYPE_CHECKING:
@@ -123,7 +125,7 @@ class SignalAudit:
 
 
 def audit_signals(
-    trace: TraceData,
+    trace: TraceData | Shards,
     policy: Policy | None = None,
     *,
     arm: str | None = None,
@@ -155,6 +157,7 @@ def audit_signals(
     signal whose double is there is worth nothing beside it, however good: see `worth_doubles` and `worth_alone`.
 
     Args:
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; their signals are held whole.
       policy: says which hits are chosen and, without `costs`, what a failure costs. costs: see `metrics.cost_matrix`.
       folds, repeats: of the stratified cross-validation; 0 repeats leave the costs out.
 
@@ -165,16 +168,15 @@ def audit_signals(
     """
     check_level(level)
     start = policy if policy is not None else Policy.load()
-    tune = any(case.split == "tune" for case in trace.cases)
-    here = trace.split("tune") if tune and isinstance(trace, Trace) else trace
-    seen = labelled_signals(here, start, arm)
+    found_in = _join_shards(list(each_shard(shard_signals, tune_cases(trace), start, arm, what="measure")))
+    seen = found_in.sorted_cases()
     _check_folds(len(seen.can_answer), folds, repeats)
     matrix = start.decision.costs.matrix if costs is None else cost_matrix(costs)
     correlations = rank_correlations(seen.cases.signals)
     known = seen.cases.known
-    nearest, at = _nearest(correlations, known.names), here.arm(arm or here.arms[0])
+    nearest = _nearest(correlations, known.names)
     rows = [
-        _described(one, seen, level) | nearest[one.name] | {"ms": _milliseconds(here.latency, at, one.name)}
+        _described(one, seen, level) | nearest[one.name] | {"ms": _milliseconds(found_in.latency, one.name)}
         for one in known.rows
     ]
     found = _Costed(float("nan"), float("nan"), {})
@@ -184,7 +186,7 @@ def audit_signals(
         with threadpool_limits(1):  # hundreds of small fits, over which threads would only wait for each other
             found = _costed(seen, _doubles(names, correlations, known), matrix, parts, seed, level)
     frame = _sorted_frame([row | found.rows.get(row["signal"], _uncosted(row)) for row in rows])
-    split = "tune" if all(case.split == "tune" for case in here.cases) else "all"
+    split = "tune" if found_in.tune else "all"
     return SignalAudit(
         frame=frame,
         correlations=_named(correlations, known.names),
@@ -197,11 +199,50 @@ def audit_signals(
     )
 
 
-def labelled_signals(trace: TraceData, policy: Policy, arm: str | None = None) -> LabelledSignals:
+def labelled_signals(trace: TraceData | Shards, policy: Policy, arm: str | None = None) -> LabelledSignals:
     """Signals of every case at depth 0 beside its labels, in the order of the cases' ids."""
+    return _join_shards(list(each_shard(shard_signals, trace, policy, arm, what="measure"))).sorted_cases()
+
+
+class ShardSignals(NamedTuple):
+    """What an audit reads of some cases: signals and labels, ids [Q], whether all are to tune on, times of retrieval.
+
+    latency: of the arm at depth 0, [Q, 1, 1, stages]; None where nobody measured it.
+    """
+
+    seen: LabelledSignals
+    ids: NDArray[np.object_]
+    tune: bool
+    latency: Latency | None
+
+    def sorted_cases(self) -> LabelledSignals:
+        """Signals and labels in the order of the ids, whatever the order of the rows."""
+        return self.seen.rows(np.argsort(self.ids.tolist(), kind="stable"))
+
+
+def shard_signals(trace: TraceData, policy: Policy, arm: str | None) -> ShardSignals:
+    """What an audit reads of one trace in memory; pure, so that any worker may measure it."""
     found = measured_tables(trace, policy, arm).evidence
-    order = np.argsort([case.id for case in trace.cases], kind="stable")  # whatever the order of the rows
-    return LabelledSignals(decision_cases(found), found.n_hits[0] >= 1).rows(order)
+    at, spent = trace.arm(arm or trace.arms[0]), trace.latency
+    return ShardSignals(
+        seen=LabelledSignals(decision_cases(found), found.n_hits[0] >= 1),
+        ids=np.array([case.id for case in trace.cases], dtype=object),
+        tune=all(case.split == "tune" for case in trace.cases),
+        latency=None if spent is None else spent._replace(ms=spent.ms[:, [at], :1]),
+    )
+
+
+def _join_shards(parts: Sequence[ShardSignals]) -> ShardSignals:
+    """Cases of all shards, in order; without times where a shard has none, or of other stages."""
+    joined = join_decision_cases([part.seen.cases for part in parts])
+    timed = [part.latency for part in parts if part.latency is not None]
+    alike = len(timed) == len(parts) and all(one.stages == timed[0].stages for one in timed)
+    return ShardSignals(
+        seen=LabelledSignals(joined, np.concatenate([part.seen.can_answer for part in parts])),
+        ids=np.concatenate([part.ids for part in parts]),
+        tune=all(part.tune for part in parts),
+        latency=timed[0]._replace(ms=np.concatenate([one.ms for one in timed])) if alike else None,
+    )
 
 
 def rank_correlations(signals: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -406,12 +447,12 @@ def _doubles(names: Sequence[str], correlations: NDArray[np.float64], known: Sig
     }
 
 
-def _milliseconds(latency: Latency | None, arm: int, name: str) -> float:
+def _milliseconds(latency: Latency | None, name: str) -> float:
     """Milliseconds a case of the stages that a signal needs, median over cases at depth 0; NaN where unknown."""
     stages = NEEDS.get(name, (f"{SIGNAL_STAGE}{name}",))
     if latency is None or not set(stages) <= set(latency.stages):
         return float("nan")
-    spent = latency.ms[:, arm, 0][:, [latency.stages.index(stage) for stage in stages]].sum(axis=1)
+    spent = latency.ms[:, 0, 0][:, [latency.stages.index(stage) for stage in stages]].sum(axis=1)
     return float(np.median(spent[~np.isnan(spent)])) if (~np.isnan(spent)).any() else float("nan")
 
 

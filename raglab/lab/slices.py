@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.certify import holm_adjusted
 from raglab.decision.decisions import Decisions
+from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.decision.signal_values import arm_order
+from raglab.replay import Shards, cases_by_shard, each_shard
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.values import SOURCE_GRADES, Case, Chunk, TraceData, source_grades
 
@@ -26,7 +29,7 @@ COLUMNS = ("column", "value", "n", "k", "rate", "low", "high", "rest", "p", "p_h
 
 
 def slices(
-    said: Decisions,
+    said: Decisions | ShardedDecisions,
     *,
     by: Mapping[str, Sequence[Any] | NDArray[Any]] | None = None,
     rate: str = "pass_rate",
@@ -42,6 +45,8 @@ def slices(
     differ in the pass rate by what refusing is easier than answering: read `doctype` and `intent` beside `label`.
 
     Args:
+      said: decisions on a trace in memory, or on one of shards, whose cases are then read once more. Over shards a
+        document's line is what the first shard says that knows it: the same wherever its chunks are tagged alike.
       by: name -> value of every case, [Q]; a name of a column takes its place.
       rate: one of `metrics.RATES`, over its own cases: `false_refusal_rate` over those labelled ok,
         `hallucination_rate` over those answered.
@@ -71,9 +76,7 @@ def slices(
         msg = f"rate must be one of {', '.join(metrics.RATES)}, got {rate!r}."
         raise ValueError(msg)
     place = metrics.RATES.index(rate)
-    label = said.tables.evidence.label.astype(np.int64)
-    # The cell of every case, once; a slice's rate and cost are then those of its cells.
-    cell = said.status.astype(np.int64) * metrics.CELLS + label * 2 + said.right
+    cell = said.cells  # of every case, once; a slice's rate and cost are then those of its cells
     matrix = metrics.cost_matrix(costs)
 
     def share(rows: NDArray[np.bool_]) -> tuple[int, int, float]:
@@ -114,21 +117,38 @@ def business_lines(cases: Sequence[Case], chunks: Sequence[Chunk]) -> list[str]:
     Its documents are those expected, without any those that the user named; the tag is `domain`, where no chunk has
     one `product`. `(several)` where its documents differ, `(none)` where none of them is known.
     """
-    tags = next((tag for tag in LINE_TAGS if any(_text_value(chunk.tags.get(tag)) for chunk in chunks)), LINE_TAGS[0])
-    of_document: dict[str, str] = {}
+    return _lines([_own_line(case) for case in cases], [_document_lines(chunks)])
+
+
+def _document_lines(chunks: Sequence[Chunk]) -> dict[str, dict[str, str]]:
+    """Line of each document by each of `LINE_TAGS`: what its first chunk says that says anything."""
+    lines: dict[str, dict[str, str]] = {tag: {} for tag in LINE_TAGS}
     for chunk in chunks:
-        told = _text_value(chunk.tags.get(tags))
-        if told:
-            of_document.setdefault(chunk.file_name, told)
-    return [_case_line(case, of_document) for case in cases]
+        for tag in LINE_TAGS:
+            told = _text_value(chunk.tags.get(tag))
+            if told:
+                lines[tag].setdefault(chunk.file_name, told)
+    return lines
 
 
-def _case_line(case: Case, of_document: Mapping[str, str]) -> str:
+def _own_line(case: Case) -> str | tuple[str, ...]:
+    """Line that a case states itself, else the documents that tell it."""
     own = _text_value(case.extra.get("line")) or _text_value(case.extra.get("domain"))
-    if own:
-        return own
     expected = (*case.expect_sources, *case.expect_sources_any) or case.selected_sources
-    found = {of_document[name] for name in (_source_file(source) for source in expected) if name in of_document}
+    return own or tuple(dict.fromkeys(_source_file(source) for source in expected))
+
+
+def _lines(stated: Sequence[str | tuple[str, ...]], lines: Sequence[Mapping[str, Mapping[str, str]]]) -> list[str]:
+    """Line of every case, by what it states and what the documents of some shards say."""
+    tag = next((tag for tag in LINE_TAGS if any(of_shard[tag] for of_shard in lines)), LINE_TAGS[0])
+    of_document: dict[str, str] = {}
+    for of_shard in lines:
+        of_document = dict(of_shard[tag]) | of_document  # the first that knows a document
+    return [one if isinstance(one, str) else _line_of(one, of_document) for one in stated]
+
+
+def _line_of(documents: Sequence[str], of_document: Mapping[str, str]) -> str:
+    found = {of_document[name] for name in documents if name in of_document}
     return SEVERAL if len(found) > 1 else next(iter(found), NONE)
 
 
@@ -138,20 +158,37 @@ def _source_file(source: str) -> str:
     return file if mark and page.isdigit() else source
 
 
-def case_columns(said: Decisions, by: Mapping[str, Sequence[Any] | NDArray[Any]]) -> dict[str, list[str]]:
-    """Column -> value of every case; columns that say nothing of any case are left out."""
-    cases = said.trace.cases
-    own: dict[str, list[str]] = {
+class StatedColumns(NamedTuple):
+    """What cases say of themselves, by column, and what the documents of their trace say of their line, by tag."""
+
+    columns: dict[str, list[Any]]
+    lines: dict[str, dict[str, str]]
+
+
+def stated_columns(trace: TraceData) -> StatedColumns:
+    """Columns of the cases of one trace in memory; pure, so that any worker may read them."""
+    cases = trace.cases
+    columns: dict[str, list[Any]] = {
         "language": [_text_value(case.extra.get("lang")) or _text_value(case.extra.get("language")) for case in cases],
-        "line": business_lines(cases, said.trace.chunks),
+        "line": [_own_line(case) for case in cases],
         "doctype": [_text_value(case.doctype) for case in cases],
         "intent": [_text_value(case.intent) for case in cases],
         "named_documents": ["yes" if case.selected_sources else "no" for case in cases],
         "label": [_text_value(case.expect_status) for case in cases],
     }
+    return StatedColumns(columns, _document_lines(trace.chunks))
+
+
+def case_columns(
+    said: Decisions | ShardedDecisions, by: Mapping[str, Sequence[Any] | NDArray[Any]]
+) -> dict[str, list[str]]:
+    """Column -> value of every case; columns that say nothing of any case are left out."""
+    parts = list(each_shard(stated_columns, said.trace, what="slice"))
+    own = {name: [value for part in parts for value in part.columns[name]] for name in parts[0].columns}
+    own["line"] = _lines(own["line"], [part.lines for part in parts])
     for name, values in by.items():
-        if len(values) != len(cases):
-            msg = f"by must hold a value a case, got {len(values)} of {name!r} for {len(cases)} cases."
+        if len(values) != len(said):
+            msg = f"by must hold a value a case, got {len(values)} of {name!r} for {len(said)} cases."
             raise ValueError(msg)
         own[name] = [_text_value(value) for value in values]
     stated = {name: [value or NONE for value in values] for name, values in own.items()}
@@ -177,13 +214,103 @@ GRADED, BINARY, UNGRADED = f"nDCG@{NDCG_AT} (graded)", f"nDCG@{NDCG_AT} (binary)
 Gains = Literal["graded", "binary"]
 
 
-def ndcg_measures(trace: TraceData) -> tuple[str, ...]:
+def ndcg_measures(trace: TraceData | Shards) -> tuple[str, ...]:
     """Names of nDCG@10 of a trace's cases, the one to judge by first.
 
     Where no case grades its sources there is one, `nDCG@10`; else `nDCG@10 (graded)`, whose gains are the grades, and
     `nDCG@10 (binary)`, to which every relevant source is worth the same.
     """
-    return (GRADED, BINARY) if any(case.extra.get(SOURCE_GRADES) for case in trace.cases) else (UNGRADED,)
+    return _measures(graded=any(case.extra.get(SOURCE_GRADES) for cases in cases_by_shard(trace) for case in cases))
+
+
+def _measures(*, graded: bool) -> tuple[str, ...]:
+    return (GRADED, BINARY) if graded else (UNGRADED,)
+
+
+class OrderedGrades(NamedTuple):
+    """Hits in one order of an arm that are the first of an expected source.
+
+    acts: whether a reranker changed the order. row: which of the judged cases, place: of the hit, grade: of its source,
+    [E] each.
+    """
+
+    arm: str
+    order: str
+    acts: bool
+    row: NDArray[np.int64]
+    place: NDArray[np.int64]
+    grade: NDArray[np.float64]
+
+
+class RankedCases(NamedTuple):
+    """Cases that expect a source, and where it stands among their hits; nothing of the others.
+
+    n_cases: of the trace, Q. rows: positions of the judged ones, [q]. number: of their expected sources, [q]. ideal:
+    grades of these, the first 10 descending, [q, R], 0 behind the last. graded: whether any case grades its sources.
+    width: hits a case that were looked at. arms: of the trace. orders: of each arm, by name and order.
+    """
+
+    n_cases: int
+    rows: NDArray[np.int64]
+    number: NDArray[np.int64]
+    ideal: NDArray[np.float64]
+    graded: bool
+    width: int
+    arms: tuple[str, ...]
+    orders: tuple[OrderedGrades, ...]
+
+    def grades(self, one: OrderedGrades) -> NDArray[np.float64]:
+        """Grades of the hits of an order where they are the first of an expected source, else 0, [q, width]."""
+        found, there = np.zeros((len(self.rows), self.width)), one.place < self.width
+        found[one.row[there], one.place[there]] = one.grade[there]
+        return found
+
+
+def ranked_cases(trace: TraceData, orders: Sequence[str], *, alone: bool) -> RankedCases:
+    """Where the expected sources stand in some orders of one trace in memory; pure, so that any worker may look.
+
+    Args:
+      alone: whether it is no shard: an order that no case was reranked from then is left out.
+    """
+    judged, width, found = _judged(trace), min(trace.hits.chunk.shape[3], max(DEPTHS_OF_LIST)), []
+    for name, order, places, acts in _orders(trace, orders, alone=alone):
+        chunk = np.take_along_axis(trace.hits.chunk[:, trace.arm(name), 0], places[:, :width], axis=1)
+        grades = _grades_of(trace, chunk[judged.rows], judged)
+        row, place = np.nonzero(grades)
+        found.append(OrderedGrades(name, order, acts, row, place, grades[row, place]))
+    graded = any(case.extra.get(SOURCE_GRADES) for case in trace.cases)
+    rows = np.array(judged.rows, dtype=np.int64)
+    ideal = judged.ideal[:, :NDCG_AT]
+    return RankedCases(len(trace), rows, judged.number, ideal, graded, width, trace.arms, tuple(found))
+
+
+def _all_ranked(trace: TraceData | Shards, orders: Sequence[str]) -> RankedCases:
+    """Ranked cases of all shards, in order."""
+    ranked = partial(ranked_cases, alone=isinstance(trace, TraceData))
+    return _join_ranked(list(each_shard(ranked, trace, tuple(orders), what="rank")))
+
+
+def _join_ranked(parts: Sequence[RankedCases]) -> RankedCases:
+    """Ranked cases of the parts of one trace, in order."""
+    widest = max(part.ideal.shape[1] for part in parts)
+    starts = np.cumsum([0, *(part.n_cases for part in parts)])
+    first_rows = np.cumsum([0, *(len(part.rows) for part in parts)])
+    in_orders = []
+    for same in zip(*(part.orders for part in parts), strict=True):
+        rows = [one.row + first for one, first in zip(same, first_rows[:-1], strict=True)]
+        place, grade = (np.concatenate([one[field] for one in same]) for field in (4, 5))
+        acts = any(one.acts for one in same)
+        in_orders.append(OrderedGrades(same[0].arm, same[0].order, acts, np.concatenate(rows), place, grade))
+    return RankedCases(
+        n_cases=int(starts[-1]),
+        rows=np.concatenate([part.rows + start for part, start in zip(parts, starts[:-1], strict=True)]),
+        number=np.concatenate([part.number for part in parts]),
+        ideal=np.concatenate([np.pad(part.ideal, [(0, 0), (0, widest - part.ideal.shape[1])]) for part in parts]),
+        graded=any(part.graded for part in parts),
+        width=max(part.width for part in parts),
+        arms=parts[0].arms,
+        orders=tuple(one for one in in_orders if one.acts or one.order == FINAL),
+    )
 
 
 class _Judged(NamedTuple):
@@ -199,7 +326,7 @@ class _Judged(NamedTuple):
     grades: list[dict[str, float]]
 
 
-def ranking(trace: TraceData) -> pd.DataFrame:
+def ranking(trace: TraceData | Shards) -> pd.DataFrame:
     """hit@1, hit@5, hit@20 and nDCG@10 of every arm, over the cases that expect a source, before any refinement.
 
     Relevant is the first hit of each expected source, which is any of `expect_sources` or
@@ -207,6 +334,9 @@ def ranking(trace: TraceData) -> pd.DataFrame:
     second row: the order of the fused score, before reranking. Where cases grade their sources
     (`raglab.values.source_grades`), nDCG@10 comes twice and its name says by what it gains: the grade itself, as
     trec_eval and ir_measures count, or 1.
+
+    Args:
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
 
     Returns: a row an arm and order: `arm`, `order`, `n` (cases), `hit@1`, `hit@5`, `hit@20`, and `nDCG@10`, or
       `nDCG@10 (graded)` and `nDCG@10 (binary)`; NaN where no case expects a source. `attrs["without_source"]` is the
@@ -219,21 +349,23 @@ def ranking(trace: TraceData) -> pd.DataFrame:
     """
     import pandas as pd
 
-    judged, names = _judged(trace), ndcg_measures(trace)
-    rows = []
-    for name, order, grades in _graded_hits(trace, judged):
+    judged = _all_ranked(trace, (FINAL, FUSED))
+    names, rows = _measures(graded=judged.graded), []
+    for one in judged.orders:
+        grades = judged.grades(one)
         hits = [metrics.hit_rate(grades > 0.0, k) for k in DEPTHS_OF_LIST]
         measured = [_mean_ndcg(grades, judged, measure) for measure in names]
-        rows.append((name, order, len(judged.rows), *hits, *measured))
+        rows.append((one.arm, one.order, len(judged.rows), *hits, *measured))
     table = pd.DataFrame(rows, columns=["arm", "order", "n", *HITS, *names])
-    table.attrs["without_source"] = len(trace) - len(judged.rows)
+    table.attrs["without_source"] = judged.n_cases - len(judged.rows)
     return table
 
 
-def ndcg_by_case(trace: TraceData, gains: Gains = "graded") -> NDArray[np.float64]:
+def ndcg_by_case(trace: TraceData | Shards, gains: Gains = "graded") -> NDArray[np.float64]:
     """nDCG@10 of every case under every arm in its final order, [Q, A]; NaN where a case expects no source.
 
     Args:
+      trace: in memory, or of shards.
       gains: of a relevant hit, its grade or 1; the same where no case grades its sources.
 
     Raises:
@@ -242,12 +374,11 @@ def ndcg_by_case(trace: TraceData, gains: Gains = "graded") -> NDArray[np.float6
     if gains not in get_args(Gains):
         msg = f"gains must be one of {', '.join(get_args(Gains))}, got {gains!r}."
         raise ValueError(msg)
-    measure = ndcg_measures(trace)[0] if gains == "graded" else BINARY
-    judged = _judged(trace)
-    values = np.full((len(trace), len(trace.arms)), np.nan)
-    for name, order, grades in _graded_hits(trace, judged):
-        if order == FINAL:
-            values[judged.rows, trace.arm(name)] = _each_ndcg(grades, judged, measure)
+    judged = _all_ranked(trace, (FINAL,))
+    measure = _measures(graded=judged.graded)[0] if gains == "graded" else BINARY
+    values = np.full((judged.n_cases, len(judged.arms)), np.nan)
+    for one in judged.orders:
+        values[judged.rows, judged.arms.index(one.arm)] = _each_ndcg(judged.grades(one), judged, measure)
     return values
 
 
@@ -262,7 +393,7 @@ def _judged(trace: TraceData, rows: Sequence[int] | None = None) -> _Judged:
     return _Judged(asked, number, ideal, [all_grades[row] for row in asked])
 
 
-def _each_ndcg(grades: NDArray[np.float64], judged: _Judged, measure: str) -> NDArray[np.float64]:
+def _each_ndcg(grades: NDArray[np.float64], judged: _Judged | RankedCases, measure: str) -> NDArray[np.float64]:
     """nDCG@10 of every judged case, [q]."""
     if measure == GRADED:
         return metrics.graded_ndcg(grades, judged.ideal, NDCG_AT)
@@ -271,18 +402,11 @@ def _each_ndcg(grades: NDArray[np.float64], judged: _Judged, measure: str) -> ND
     return np.array(list(each), dtype=np.float64)
 
 
-def _mean_ndcg(grades: NDArray[np.float64], judged: _Judged, measure: str) -> float:
+def _mean_ndcg(grades: NDArray[np.float64], judged: RankedCases, measure: str) -> float:
     if measure == GRADED:
         each = metrics.graded_ndcg(grades, judged.ideal, NDCG_AT)
         return float(each.mean()) if len(each) else float("nan")
     return metrics.ndcg(grades > 0.0, judged.number, NDCG_AT)
-
-
-def _graded_hits(trace: TraceData, judged: _Judged) -> Iterator[tuple[str, str, NDArray[np.float64]]]:
-    """Arm, order, and grades of its hits where they are the first of an expected source, else 0, [q, K]."""
-    for name, order, places in _orders(trace):
-        chunk = np.take_along_axis(trace.hits.chunk[:, trace.arm(name), 0], places, axis=1)
-        yield name, order, _grades_of(trace, chunk[judged.rows], judged)
 
 
 def _grades_of(trace: TraceData, chunk: NDArray[np.integer[Any]], judged: _Judged) -> NDArray[np.float64]:
@@ -304,7 +428,7 @@ class FusionWeights(NamedTuple):
     table: pd.DataFrame
 
 
-def fusion_weights(trace: TraceData, weights: Sequence[float] = DENSE_WEIGHTS) -> FusionWeights:
+def fusion_weights(trace: TraceData | Shards, weights: Sequence[float] = DENSE_WEIGHTS) -> FusionWeights:
     """Search the weight of the dense list in the fusion, where that of the keywords counts 1, by nDCG@10.
 
     The lists that the trace stores are fused again, so that nothing is retrieved: exact for the fused order and for
@@ -313,7 +437,8 @@ def fusion_weights(trace: TraceData, weights: Sequence[float] = DENSE_WEIGHTS) -
     standard error of the paired difference to the best, the one nearest to 1.
 
     Args:
-      trace: with the arms `dense` and `bm25`. weights: candidates, above 0.
+      trace: with the arms `dense` and `bm25`, in memory, or of shards, one of which is in memory at a time.
+      weights: candidates, above 0.
 
     Returns: the weight, and a table of `dense_weight`, `hit@1`, `hit@5`, `hit@20` and nDCG@10 (`ndcg_measures`; chosen
       by the first of them), over the cases that it was chosen on.
@@ -325,34 +450,56 @@ def fusion_weights(trace: TraceData, weights: Sequence[float] = DENSE_WEIGHTS) -
     """
     import pandas as pd
 
-    missing = [name for name in ("bm25", "dense") if name not in trace.arms]
-    if missing:
-        msg = f"trace must hold the arms bm25 and dense, {missing[0]} is not there; build it with both."
-        raise ValueError(msg)
-    every = _judged(trace)
-    asked = [row for row in every.rows if trace.cases[row].split == "tune"] or every.rows
-    if not asked:
+    tune = any(case.split == "tune" and bool(source_grades(case)) for cases in cases_by_shard(trace) for case in cases)
+    judged = _join_ranked(list(each_shard(fused_cases, trace, tuple(weights), tune, what="fuse")))
+    n_cases, names = len(judged.rows), _measures(graded=judged.graded)
+    if not n_cases:
         msg = "a weight is searched over cases that expect a source, got none; label some."
         raise ValueError(msg)
-    judged, names = _judged(trace, asked), ndcg_measures(trace)
-    lists = base_lists(trace, asked)
-    k, gains, rows = int(trace.meta.get("parameters", {}).get("rrf_k", RRF_K)), [], []
-    for weight in weights:
-        _, ids = reciprocal_rank_fusion(lists, trace.hits.chunk.shape[3], k, (1.0, weight))
-        grades = _grades_of(trace, ids, judged)
+    gains, rows = [], []
+    for weight, one in zip(weights, judged.orders, strict=True):
+        grades = judged.grades(one)
         measured = [_each_ndcg(grades, judged, measure) for measure in names]
         gains.append(measured[0])
         hits = [metrics.hit_rate(grades > 0.0, depth) for depth in DEPTHS_OF_LIST]
         rows.append((weight, *hits, *(np.mean(each) for each in measured)))
     each = np.array(gains)
     below = each[np.argmax(each.mean(axis=1))] - each
-    error = below.std(axis=1, ddof=1) / np.sqrt(len(asked)) if len(asked) > 1 else np.zeros(len(rows))
+    error = below.std(axis=1, ddof=1) / np.sqrt(n_cases) if n_cases > 1 else np.zeros(len(rows))
     near = [weight for weight, gap, se in zip(weights, below.mean(axis=1), error, strict=True) if gap <= se]
     table = pd.DataFrame(rows, columns=["dense_weight", *HITS, *names])
     return FusionWeights(min(near, key=lambda weight: abs(np.log(weight))), table)
 
 
-def base_lists(trace: TraceData, rows: Sequence[int]) -> list[NDArray[np.int64]]:
+def fused_cases(trace: TraceData, weights: Sequence[float], tune: bool) -> RankedCases:  # noqa: FBT001 - of `each_shard`
+    """Where the expected sources stand in the lists of one trace in memory, fused by each weight; pure.
+
+    Args:
+      tune: whether only cases of split `tune` are judged.
+
+    Raises:
+      ValueError: the trace lacks one of the arms.
+    """
+    missing = [name for name in ("bm25", "dense") if name not in trace.arms]
+    if missing:
+        msg = f"trace must hold the arms bm25 and dense, {missing[0]} is not there; build it with both."
+        raise ValueError(msg)
+    judged = _judged(trace, [row for row, case in enumerate(trace.cases) if not tune or case.split == "tune"])
+    rows = np.array(judged.rows, dtype=np.int64)
+    lists, deepest = base_lists(trace, rows), max(DEPTHS_OF_LIST)
+    k, found = int(trace.meta.get("parameters", {}).get("rrf_k", RRF_K)), []
+    for weight in weights:
+        # As many of a narrow shard as of a wide one: whoever joins them knows how wide the widest is.
+        _, ids = reciprocal_rank_fusion(lists, deepest, k, (1.0, weight))
+        grades = _grades_of(trace, ids, judged)
+        row, place = np.nonzero(grades)
+        found.append(OrderedGrades(f"{weight:g}", FUSED, True, row, place, grades[row, place]))
+    graded = any(case.extra.get(SOURCE_GRADES) for case in trace.cases)
+    width, ideal = min(trace.hits.chunk.shape[3], deepest), judged.ideal[:, :NDCG_AT]
+    return RankedCases(len(trace), rows, judged.number, ideal, graded, width, trace.arms, tuple(found))
+
+
+def base_lists(trace: TraceData, rows: Sequence[int] | NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Chunks of some cases as BM25 and the embeddings ranked them, [q, K] each, -1 where there are fewer."""
     lists = []
     for at in map(trace.arm, ("bm25", "dense")):
@@ -361,17 +508,22 @@ def base_lists(trace: TraceData, rows: Sequence[int]) -> list[NDArray[np.int64]]
     return lists
 
 
-def _orders(trace: TraceData) -> Iterator[tuple[str, str, NDArray[np.int64]]]:
-    """Arm, order, and places of its hits in that order, [Q, K]; ties by position in the corpus (rule S0.4)."""
+def _orders(
+    trace: TraceData, orders: Sequence[str], *, alone: bool
+) -> Iterator[tuple[str, str, NDArray[np.int64], bool]]:
+    """Arm, order, places of its hits in that order, [Q, K], and whether anything was reranked.
+
+    Ties go by position in the corpus (rule S0.4).
+    """
     for at, name in enumerate(trace.arms):
         chunk = trace.hits.chunk[:, at, 0]
-        hit = chunk.astype(np.int64)
-        yield name, FINAL, arm_order(trace.hits.rank[:, at, 0], hit)
-        if (trace.hits.n_reranked[:, at, 0] > 0).any():
+        hit, reranked = chunk.astype(np.int64), bool((trace.hits.n_reranked[:, at, 0] > 0).any())
+        yield name, FINAL, arm_order(trace.hits.rank[:, at, 0], hit), reranked
+        if FUSED in orders and (reranked or not alone):  # another shard may hold cases that were reranked
             fused = np.where(
                 (chunk >= 0) & ~np.isnan(trace.hits.s_hybrid[:, at, 0]), -trace.hits.s_hybrid[:, at, 0], np.inf
             )
-            yield name, FUSED, np.lexsort((chunk, fused))
+            yield name, FUSED, np.lexsort((chunk, fused)), reranked
 
 
 def _first_grades(trace: TraceData, numbers: NDArray[np.integer[Any]], grades: Mapping[str, float]) -> list[float]:

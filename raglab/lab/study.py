@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.certify import cases_needed
 from raglab.decision.measurement import measured_tables
 from raglab.html_display import Cell, Fold, display, short
-from raglab.lab.comparison import compare_policies
+from raglab.lab.comparison import compare_cells
 from raglab.lab.decision_fitting import decision_cases
-from raglab.lab.report.verdicts import certifiable
 from raglab.lab.search_space import (
     Goal,
     SearchRange,
@@ -49,13 +48,14 @@ from raglab.lab.selection import (
     recipes_of,
     select_recipe,
 )
+from raglab.lab.study_cases import MOST_REFITTED, AnyTrace, Splits, draw_cases, label_notes, measured_once, study_splits
+from raglab.lab.study_workers import finish_shared_study
 from raglab.lab.trial_search import Problem, Search, pareto_front, run_search, trial_policies
 from raglab.metrics import Paired
 from raglab.policy import told_value
-from raglab.replay import decide, sweep, tally
+from raglab.replay import CELL_OF_CODE, decide, each_shard, join_columns, rate_table, shard_codes, tally, tally_codes
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import Status, check_labelled, label_codes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,8 +100,8 @@ class TuneResult:
     judged: pd.DataFrame
     paired: Mapping[str, Paired]
     notes: tuple[str, ...]
-    tuned_on: Trace
-    judged_on: Trace
+    tuned_on: AnyTrace
+    judged_on: AnyTrace
     study: Any
     best: Any
     settings: Mapping[str, Any]
@@ -192,9 +192,16 @@ class TuneResult:
         return display("Result of a study", facts, folds)
 
     def report(self, path: str | Path) -> Path:
-        """Write the HTML report of tuned and reference policies on the judged cases, with `cockpit` inside."""
+        """Write the HTML report of tuned and reference policies on the judged cases, with `cockpit` inside.
+
+        A cockpit holds cases in memory: of a trace of shards it shows a sample, and the page says so.
+        """
         from raglab.lab.report.page import write_report
 
+        notes, size = self.notes, len(self.tuned_on)
+        if not isinstance(self.tuned_on, Trace) and size > MOST_REFITTED:
+            n = f"{MOST_REFITTED:,} of the {size:,} cases tuned on, drawn by label"
+            notes = (*notes, f"The thresholds to move yourself show {n}; all else on this page is of all cases.")
         return write_report(
             path,
             self.judged_on,
@@ -203,7 +210,7 @@ class TuneResult:
             plateaus=self.plateaus,
             trials=self.trials,
             paired=self.paired,
-            notes=self.notes,
+            notes=notes,
             candidates=self.costs,
             costs=self.goal.costs,
             trace_id=self.settings["trace"],
@@ -218,12 +225,13 @@ class TuneResult:
         from raglab.lab.cockpit.page import frozen_html
         from raglab.lab.cockpit.state import CockpitState
 
-        arm = self.settings["arm"]
-        return frozen_html(CockpitState(self.tuned_on, self.policy, compare=self.incumbent, goal=self.goal, arm=arm))
+        trace, arm = self.tuned_on, self.settings["arm"]
+        shown = trace if isinstance(trace, Trace) else draw_cases(trace, MOST_REFITTED, int(self.settings["seed"]))
+        return frozen_html(CockpitState(shown, self.policy, compare=self.incumbent, goal=self.goal, arm=arm))
 
 
 def tune(
-    trace: Trace,
+    trace: AnyTrace,
     *,
     policy: Policy | None = None,
     arm: str | None = None,
@@ -251,7 +259,8 @@ def tune(
       goal: costs and targets. space: path -> range or (low, high); `full_space` where not given.
       storage: where Optuna keeps the trials: a folder (a journal file in it), or the URL of a database. There a study
         goes on; one that was killed ends with the same result. Trials that you ran or queued in it with Optuna are
-        judged too, beside those of `trials`.
+        judged too, beside those of `trials`. Where workers have been at it (`raglab.lab.study_workers`), what they left
+        open is finished first, as one of them.
       study_name: in the storage; made of corpus and settings where not given, so that no study meets another.
       on_trials: takes the rows of each batch of trials, as in `TuneResult.trials`; what returns False ends the search.
 
@@ -262,11 +271,57 @@ def tune(
 
     Example: `raglab.tune(trace, storage="out/study").best.params`
     """
+    of = search_problem(
+        trace,
+        policy=policy,
+        arm=arm,
+        trials=trials,
+        sampler=sampler,
+        batch_size=batch_size,
+        seed=seed,
+        goal=goal,
+        space=space,
+    )
+    with measured_once(of.splits.tuned_on, of.problem.start, arm) as replayed:
+        problem = of.problem._replace(trace=replayed)
+        finish_shared_study(problem, storage, study_name)
+        search = run_search(problem, storage=storage, study_name=study_name, on_trials=on_trials)
+    return _judged_result(of.splits, of.problem, search, of.incumbent, of.by_hand)
+
+
+class StudyProblem(NamedTuple):
+    """What a study searches: the cases, the search over them, and the policies that its result is held against.
+
+    incumbent: the published policy. by_hand: that of the source's loop (rule S6.4).
+    """
+
+    splits: Splits
+    problem: Problem
+    incumbent: Policy
+    by_hand: Policy
+
+
+def search_problem(
+    trace: AnyTrace,
+    *,
+    policy: Policy | None = None,
+    arm: str | None = None,
+    trials: int = 2000,
+    sampler: SamplerName = "nsga2",
+    batch_size: int = 50,
+    seed: int = 0,
+    goal: Goal | None = None,
+    space: Mapping[str, SearchRange | tuple[float, float]] | None = None,
+) -> StudyProblem:
+    """The search that `tune` makes of the same arguments, and that every process of one study makes alike.
+
+    Args: see `tune`.
+    """
     start = limit_depth(policy if policy is not None else Policy.load(), trace).replace("decision.rule", "chain")
-    wanted, splits = goal or Goal(), _tune_splits(trace)
-    ranges = full_space(splits.tuned_on, start, arm) if space is None else search_ranges(space)
+    wanted, splits = goal or Goal(), study_splits(trace, seed)
+    ranges = full_space(splits.made_of, start, arm) if space is None else search_ranges(space)
     incumbent = limit_depth(published_policy(start), trace)
-    by_hand = manual_loop(splits.tuned_on, incumbent, wanted, arm)
+    by_hand = manual_loop(splits.made_of, incumbent, wanted, arm)
     # Whatever changes a draw or a judgement goes in: a stored study is known by these settings.
     settings = {
         "arm": arm,
@@ -287,8 +342,7 @@ def tune(
     begins = {one.policy_id: one for one in (start, incumbent, by_hand, always_answer(start))}
     first = [own_trial(one, ranges) for one in begins.values()]
     problem = Problem(splits.tuned_on, start, ranges, wanted, first, settings)
-    search = run_search(problem, storage=storage, study_name=study_name, on_trials=on_trials)
-    return _judged_result(splits, problem, search, incumbent, by_hand)
+    return StudyProblem(splits, problem, incumbent, by_hand)
 
 
 def _judged_result(splits: Splits, problem: Problem, search: Search, incumbent: Policy, by_hand: Policy) -> TuneResult:
@@ -296,15 +350,16 @@ def _judged_result(splits: Splits, problem: Problem, search: Search, incumbent: 
     arm, trials, goal = problem.settings["arm"], int(problem.settings["trials"]), problem.goal
     tuned_on, judged_on = splits.tuned_on, splits.judged_on
     # The chain's search is one candidate among others; which of them holds is found out in folds of these cases.
-    cases = _measured_cases(problem, tuned_on, incumbent)
+    cases = _measured_cases(problem, splits.made_of, incumbent)
     pool = chain_pool(cases, min(POOL, trials))
     recipes = recipes_of(cases, lambda name: _chain_of_trials(name, cases, search.trials), pool)
     chosen = select_recipe(recipes, cases)
     tuned = chosen.policies[chosen.selected]
     policies = _named_policies(chosen, incumbent, by_hand)
-    costs, advantage = judged_costs(chosen, cases, judged_on)
+    judged = judge_policies(judged_on, [*chosen.policies.values(), *policies.values()], arm)
+    candidates = {name: judged.cells(policy) for name, policy in chosen.policies.items()}
+    costs, advantage = judged_costs(chosen, goal, candidates, unseen=judged_on is not tuned_on)
     stopped = [f"Stopped after {search.proposed} of {trials} trials."] if search.proposed < trials else []
-    judged = _judged_rates(judged_on, policies, arm, goal)
     return TuneResult(
         policy=tuned,
         incumbent=incumbent,
@@ -316,13 +371,13 @@ def _judged_result(splits: Splits, problem: Problem, search: Search, incumbent: 
         trials=search.trials,
         pareto=pareto_front(search.trials),
         plateaus=policy_plateaus(cases, tuned),
-        judged=judged,
-        paired=compare_policies(judged_on, incumbent, tuned, arm),
+        judged=_judged_rates(judged, policies, goal),
+        paired=compare_cells(judged.cells(incumbent), judged.cells(tuned)),
         notes=(
             _selection_note(chosen, advantage),
             *stopped,
             *splits.notes,
-            *_label_notes(tuned_on),
+            *label_notes(tuned_on),
             splits.size_note,
             *_target_notes(costs, chosen.selected, goal),
         ),
@@ -373,24 +428,6 @@ def _chain_of_trials(name: str, cases: Cases, table: pd.DataFrame) -> Policy:
 
 
 SURE = 0.99  # beyond which a probability is not told to the digit
-LEAST_LABELLED = 30  # cases of a label below which a split says little of it
-
-
-def _label_notes(trace: Trace) -> list[str]:
-    """Labels of which the cases that were tuned on hold few (rule S6.8)."""
-    n = np.bincount(check_labelled(label_codes(trace.cases)), minlength=len(Status))
-    counts = {status.name: int(n[status]) for status in Status}
-    few = [f"{count} labelled {name}" for name, count in counts.items() if 0 < count < LEAST_LABELLED]
-    none = [name for name, count in counts.items() if not count]
-    notes = []
-    if few:
-        says = f"under {LEAST_LABELLED} of a label say little of it: label more."
-        notes.append(f"The cases that were tuned on hold only {', '.join(few)}; {says}")
-    if none:
-        notes.append(
-            f"No case that was tuned on is labelled {' or '.join(none)}: nothing is learned of such questions."
-        )
-    return notes
 
 
 def _chance_text(chance: float) -> str:
@@ -415,12 +452,30 @@ def _selection_note(chosen: Selection, advantage: Advantage) -> str:
     )
 
 
-def _judged_rates(trace: Trace, policies: Mapping[str, Policy], arm: str | None, goal: Goal) -> pd.DataFrame:
+class JudgedPolicies(NamedTuple):
+    """Decisions of policies on the judged cases. codes: see `shard_codes`, [Q] by policy_id."""
+
+    codes: Mapping[str, NDArray[np.int16]]
+
+    def cells(self, policy: Policy) -> NDArray[np.int8]:
+        """Cell of every case under a policy, [Q]."""
+        return CELL_OF_CODE[self.codes[policy.policy_id]]
+
+
+def judge_policies(trace: AnyTrace, policies: Sequence[Policy], arm: str | None) -> JudgedPolicies:
+    """Decisions of policies on cases, in one pass over a trace in memory or of shards."""
+    every = {one.policy_id: one for one in policies}
+    codes = join_columns(each_shard(shard_codes, trace, list(every.values()), arm, what="judge"))
+    return JudgedPolicies(dict(zip(every, codes, strict=True)))
+
+
+def _judged_rates(judged: JudgedPolicies, policies: Mapping[str, Policy], goal: Goal) -> pd.DataFrame:
     """Rates of the named policies, a row each, and whether they meet the targets."""
     every = list(policies.values())
-    table = sweep(trace, every, arm, costs=goal.costs)
+    seen = tally_codes(np.stack([judged.codes[one.policy_id] for one in every]))
+    table = rate_table(seen, every, costs=goal.costs)
     table.insert(0, "policy", list(policies))
-    return table.assign(met=goal.meets(tally(trace, every, arm).cells))
+    return table.assign(met=goal.meets(seen.cells))
 
 
 def _target_notes(costs: pd.DataFrame, selected: str, goal: Goal) -> list[str]:
@@ -430,38 +485,6 @@ def _target_notes(costs: pd.DataFrame, selected: str, goal: Goal) -> list[str]:
     told = ", ".join(f"{name} {limit:g}" for name, limit in goal.targets.items())
     # Were there one that keeps them, only such would have been chosen among.
     return [f"No candidate keeps the targets ({told}) on cases it did not see; chosen by expected cost alone."]
-
-
-class Splits(NamedTuple):
-    """Cases that are tuned on and judged on, what a reader must know of them, and what so many can certify."""
-
-    tuned_on: Trace
-    judged_on: Trace
-    notes: tuple[str, ...]
-    size_note: str
-
-
-def _tune_splits(trace: Trace) -> Splits:
-    names, size = {case.split for case in trace.cases}, _size_note(trace)
-    if {"tune", "report"} <= names:
-        return Splits(trace.split("tune"), trace.split("report"), (), size)
-    note = "The cases have no splits tune and report: tuned and judged on the same cases, so the rates flatter (S6.5)."
-    return Splits(trace, trace, (note,), size)
-
-
-def _size_note(trace: Trace) -> str:
-    """What a set of this size can certify at all, in plain words (rule S6.5)."""
-    rows = [case for case in trace.cases if case.split == "certify"]
-    where = "certify split" if rows else "cases"
-    n = sum(case.expect_status == "ok" for case in rows or trace.cases)
-    best, needs = certifiable(n), cases_needed(0.01)
-    most = f"{best:.0%} at most" if best == best else "nothing"  # noqa: PLR0124 - NaN
-    never = "" if n >= needs else ", never 1 %"
-    return (
-        f"In plain words: a set of this size can certify {most.replace('%', ' %')}{never}. "
-        f"Its {where} {'holds' if rows else 'hold'} {n} answerable cases; 1 % needs {needs} answered without an error "
-        "(exact binomial, 90 % confidence)."
-    )
 
 
 BEST = 10  # trials that the line search starts from

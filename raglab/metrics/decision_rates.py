@@ -437,17 +437,17 @@ def paired_rates(first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any
     )
 
 
-def rate_columns(counts: NDArray[np.int64], labels: NDArray[np.int64], level: float = 0.95) -> dict[str, Any]:
-    """Columns of a table of rates: value, `_k`, `_n`, `_low` and `_high` of each of `RATES`, [P] each."""
+def rate_columns(counts: NDArray[np.int64], labels: NDArray[np.int64], level: float | None = 0.95) -> dict[str, Any]:
+    """Columns of a table of rates: value, `_k`, `_n`, `_low` and `_high` of each of `RATES`, [P] each.
+
+    Args:
+      level: of the intervals, `_low` and `_high`; None leaves them out.
+    """
     value, n = rates(counts, labels), denominators(counts, labels)
     columns: dict[str, Any] = {}
     for place, name in enumerate(RATES):
-        low, high = clopper_pearson(counts[..., place], n[..., place], level)
-        columns |= {
-            name: value[..., place],
-            f"{name}_k": counts[..., place],
-            f"{name}_n": n[..., place],
-            f"{name}_low": low,
-            f"{name}_high": high,
-        }
+        columns |= {name: value[..., place], f"{name}_k": counts[..., place], f"{name}_n": n[..., place]}
+        if level is not None:
+            ends = clopper_pearson(counts[..., place], n[..., place], level)
+            columns[f"{name}_low"], columns[f"{name}_high"] = ends
     return columns

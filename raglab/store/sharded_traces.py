@@ -595,13 +595,11 @@ def write_shards(
     *,
     ids: set[str] | None = None,
     shared: Mapping[str, Any] | None = None,
-    saved: bool = False,
 ) -> Written:
     """Write traces as shards of a version, a file each, without a manifest.
 
     Args:
-      ids: of cases that stand there already. shared: what those share. saved: whether each trace stands under the name
-        of its shard when it comes.
+      ids: of cases that stand there already. shared: what those share.
 
     Raises:
       InputError: no trace, one that differs in more than its cases, or a case twice.
@@ -615,8 +613,7 @@ def write_shards(
         check_alike(shared, facts)
         _add_ids(known, (case.id for case in trace.cases))
         path = folder / shard_name(version, len(rows))
-        if not saved:
-            trace.save(path)
+        trace.save(path)
         rows.append(shard_row(trace, path))
         kind = type(trace)
     if shared is None or not rows:

@@ -21,6 +21,7 @@ _VALUED = (
     "--fetch-k",
     "--rerank-k",
     "--dense-weight",
+    "--precision",
     "--turns",
     "--columns",
     "--corpus-columns",

@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from heapq import heappop, heappush
 from typing import Any, NoReturn
 
 import numpy as np
@@ -109,24 +110,35 @@ def twice(case_id: str, times: int) -> NoReturn:
 
 
 def _united_chunks(parts: Sequence[TraceData]) -> tuple[Chunk, ...]:
-    """Chunks of all parts, each once, in an order that is that of every part."""
-    united = list(parts[0].chunks)
-    for part in parts[1:]:
-        known = {chunk.chunk_id: chunk for chunk in united}
-        before: dict[str | None, list[Chunk]] = {}  # new chunks by the known one that they stand before
-        waiting: list[Chunk] = []
-        shared = []
+    """Chunks of all parts, each once, in an order that is that of every part; what came first goes first where it may.
+
+    All parts are sorted at once (Kahn 1962): placed part by part, chunks that no part has set in an order yet would get
+    one that a later part may not have.
+    """
+    known: dict[str, Chunk] = {}  # in the order in which they came
+    followers: dict[str, set[str]] = {}
+    for part in parts:
+        last = None
         for chunk in part.chunks:
-            if chunk.chunk_id not in known:
-                waiting.append(chunk)
-                continue
-            if known[chunk.chunk_id] != chunk:
-                _refuse("a chunk must be the same in all traces", f"two of the id {shown_value(chunk.chunk_id)}")
-            before[chunk.chunk_id], waiting = waiting, []
-            shared.append(chunk.chunk_id)
-        if shared != [chunk.chunk_id for chunk in united if chunk.chunk_id in before]:
-            _refuse("chunks must stand in the same order in all traces", "two orders")
-        united = [one for chunk in united for one in (*before.get(chunk.chunk_id, ()), chunk)] + waiting
+            name = chunk.chunk_id
+            if known.setdefault(name, chunk) != chunk:
+                _refuse("a chunk must be the same in all traces", f"two of the id {shown_value(name)}")
+            if last is not None:
+                followers.setdefault(last, set()).add(name)
+            last = name
+    came = {name: number for number, name in enumerate(known)}
+    awaited = Counter(name for after in followers.values() for name in after)
+    free = [number for name, number in came.items() if not awaited[name]]
+    names, united = list(known), []
+    while free:
+        name = names[heappop(free)]
+        united.append(known[name])
+        for after in followers.get(name, ()):
+            awaited[after] -= 1
+            if not awaited[after]:
+                heappush(free, came[after])
+    if len(united) < len(known):
+        _refuse("chunks must stand in the same order in all traces", "two orders")
     return tuple(united)
 
 

@@ -32,7 +32,7 @@ def words_for_models(secrets: Path) -> Iterator[None]:
     """Encoders of words in the place of the bundled ones, and a folder of one's own for what raglab keeps."""
     words = WordEncoder()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_building, "load_encoder", lambda _: words)
+        patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
         patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
         patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
         patch.setenv("RAGLAB_CACHE", str(secrets))

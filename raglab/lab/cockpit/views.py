@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates, metrics
-from raglab.breakpoints import COST_THRESHOLDS, swept_paths, swept_threshold, threshold_values
+from raglab.breakpoints import COST_THRESHOLDS, Steps, swept_paths, swept_threshold, threshold_values
 from raglab.decision import chain
 from raglab.decision.checks import Check
 from raglab.decision.decisions import GATE_OF, Decisions
@@ -23,7 +23,6 @@ from raglab.own_gates import own_gate
 from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import (
     CELL_OF_CODE,
-    Steps,
     flips,
     outcome_codes,
     step_cells,

@@ -10,13 +10,15 @@ import numpy as np
 
 from raglab import metrics
 from raglab.breakpoints import threshold_at
+from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import Decisions
+from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.lab.report.verdicts import BOUGHT, Reach, Reachable, TargetVerdict, flipped_cases
 from raglab.metrics import Paired
 from raglab.policy import WHOLE, PolicyData
 from raglab.signals import BUILT_IN_SET, SignalSet
 from raglab.text import decimals
-from raglab.values import Status
+from raglab.values import Case, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -281,18 +283,22 @@ def changes_table(first: str, second: str, incumbent: PolicyData, tuned: PolicyD
     )
 
 
-def flip_blocks(first: str, second: str, before: Decisions, after: Decisions) -> list[Block]:
+def flip_blocks(
+    first: str, second: str, before: Decisions | ShardedDecisions, after: Decisions | ShardedDecisions
+) -> list[Block]:
     """Cases that two policies decide differently, most harmful change first, and how many there are."""
     rows = flipped_cases(before, after)
-    better = sum(bool(after.right[row] and not before.right[row]) for row in rows)
-    worse = sum(bool(before.right[row] and not after.right[row]) for row in rows)
+    better, worse = (int((one.right & ~other.right).sum()) for one, other in ((after, before), (before, after)))
     text = (
         f"{len(rows)} of {len(before)} cases are decided otherwise by {cut_text(second)} than by {cut_text(first)}: "
         f"{better} become right, {worse} become wrong."
     )
     if not rows:
         return [Text(text)]
-    shown = [_flip(before, after, row) for row in rows[:MOST_FLIPS]]
+    most = rows[:MOST_FLIPS]
+    cases = dict(zip(sorted(most), before.cases_at(np.sort(most)), strict=True))
+    told = [_reasons(said, most) for said in (before, after)]
+    shown = [_flip(before, after, row, cases[row], [reasons[row] for reasons in told]) for row in most]
     caption = (
         f"{len(shown)} of {len(rows)}, most harmful first: new wrong answers, then new false refusals, then the rest."
     )
@@ -302,12 +308,16 @@ def flip_blocks(first: str, second: str, before: Decisions, after: Decisions) ->
     ]
 
 
-def _flip(before: Decisions, after: Decisions, row: int) -> list[ReportCell]:
-    case = before.trace.cases[row]
+def _reasons(said: Decisions | ShardedDecisions, rows: Sequence[int]) -> Mapping[int, str]:
+    """Why some cases came out as they did, by position."""
+    return said.reasons(rows) if isinstance(said, ShardedDecisions) else {row: said.reason(row) for row in rows}
+
+
+def _flip(before: CaseVerdicts, after: CaseVerdicts, row: int, case: Case, reasons: Sequence[str]) -> list[ReportCell]:
     verdict = " → ".join(_rightness(said, row) for said in (before, after))
     then, now = (
-        ReportCell(Status(int(said.status[row])).name, cut_text(said.reason(row)), "good" if said.right[row] else "bad")
-        for said in (before, after)
+        ReportCell(Status(int(said.status[row])).name, cut_text(reason), "good" if said.right[row] else "bad")
+        for said, reason in zip((before, after), reasons, strict=True)
     )
     return [
         ReportCell(cut_text(case.id)),
@@ -319,8 +329,8 @@ def _flip(before: Decisions, after: Decisions, row: int) -> list[ReportCell]:
     ]
 
 
-def _rightness(said: Decisions, row: int) -> str:
+def _rightness(said: CaseVerdicts, row: int) -> str:
     """In a word: the right status on the wrong sources is not right (rule S6.3)."""
     if said.right[row]:
         return "right"
-    return "wrong sources" if said.status[row] == said.tables.evidence.label[row] else "wrong"
+    return "wrong sources" if said.status[row] == said.label_code[row] else "wrong"

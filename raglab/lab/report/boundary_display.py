@@ -17,6 +17,7 @@ from raglab.lab.report.canvas import html, rate_cells, text_summary
 from raglab.lab.search_space import always_answer
 from raglab.metrics import Interval
 from raglab.policy_sections import EXPECTED_COST
+from raglab.replay import Shards, each_shard
 from raglab.store.policies import Policy
 from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
@@ -76,12 +77,15 @@ class ZoneCounts(NamedTuple):
     right: NDArray[np.int64]
 
 
-def decision_boundary(trace: TraceData, policy: Policy, arm: str | None = None, depth: int | None = None) -> Boundary:
+def decision_boundary(
+    trace: TraceData | Shards, policy: Policy, arm: str | None = None, depth: int | None = None
+) -> Boundary:
     """Confidence of every case beside its label, as the policy's confidence gate meets it.
 
     Evidence is chosen where the hits that the policy without any gate chooses at that depth hold the expected sources.
 
     Args:
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
       depth: at which the confidence is taken; where not given, the one that decided.
 
     Raises:
@@ -90,6 +94,16 @@ def decision_boundary(trace: TraceData, policy: Policy, arm: str | None = None, 
 
     Source: confidence heuristics, sections 5 to 7 (rule S2.8).
     """
+    parts = list(each_shard(shard_boundary, trace, policy, arm, depth, what="boundary"))
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("confidence", "group", "zone", "explicit", "answered", "right")
+    }
+    return parts[0]._replace(**columns)
+
+
+def shard_boundary(trace: TraceData, policy: Policy, arm: str | None = None, depth: int | None = None) -> Boundary:
+    """`decision_boundary` of one trace in memory; pure, so that any worker may measure a shard."""
     depths = trace.hits.chunk.shape[2]
     _check_trace(trace, policy, depth, depths)
     decisions = replay.decide(trace, policy, arm)
@@ -183,7 +197,7 @@ class DecisionBoundaryDisplay:
     @classmethod
     def from_trace(
         cls,
-        trace: TraceData,
+        trace: TraceData | Shards,
         policy: Policy,
         arm: str | None = None,
         depth: int | None = None,
@@ -198,6 +212,7 @@ class DecisionBoundaryDisplay:
         An answerable case has its evidence chosen where the policy without any gate would answer it rightly.
 
         Args:
+          trace: in memory, or of shards.
           arm: which of the trace's arms; the first where not given. depth: of refinement at which the confidence is
             taken; where not given, the one that decided. level: of the intervals.
 

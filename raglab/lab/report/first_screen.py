@@ -17,6 +17,7 @@ from raglab.lab.report.promise_sections import promise_line
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import verdicts
 from raglab.lab.selection import FREE
+from raglab.lab.study_cases import case_counts
 from raglab.values import Status
 
 if TYPE_CHECKING:
@@ -117,10 +118,11 @@ def _price(judged: ReportData, costs: metrics.Costs | None) -> Fact:
 
 def _cases(judged: ReportData) -> Fact:
     """How many cases, of which split and labels; a warning where the thresholds may have been tuned on them."""
-    labels = Counter(case.expect_status for case in judged.trace.cases)
+    by_split = case_counts(judged.trace)
+    labels = sum((Counter(by_label) for by_label in by_split.values()), Counter[str]())
     counts = ", ".join(f"{labels[status.name]} {status.name}" for status in Status)
     lead = f"{len(judged.trace)} cases"
-    if {case.split for case in judged.trace.cases} == {judged.split}:
+    if set(by_split) == {judged.split}:
         return Fact("On which cases", f"{lead} of split {cut_text(judged.split)}: {counts}.")
     text = f"{lead}, not all of split {cut_text(judged.split)}: {counts}."
     if len(judged.names) == 1:

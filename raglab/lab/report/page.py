@@ -24,6 +24,7 @@ from raglab.lab.slices import slices
 from raglab.metrics import TARGETS, Paired
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
+from raglab.store.sharded_traces import ShardedTrace
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # the page, by title
 
 def write_report(
     path: str | Path,
-    trace: TraceData,
+    trace: TraceData | ShardedTrace[Any],
     policies: Mapping[str, Policy],
     *,
     arm: str | None = None,
@@ -207,7 +208,8 @@ def write_report(
     Without the tuned policy it reports on the incumbent alone.
 
     Args:
-      trace: of the cases to judge on, already one split where there are splits.
+      trace: of the cases to judge on, already one split where there are splits; in memory, or of shards (`Trace.open`),
+        one of which is in memory at a time: the page is the same, to the byte, but for the fingerprint of the trace.
       policies: name -> policy. tuned, incumbent: the names of the two that are compared.
       arm: which of the trace's arms; the first where not given.
       plateaus: how far each threshold may move at no cost, shown as it is.
@@ -251,7 +253,7 @@ def write_report(
 
 
 def _report_data(
-    trace: TraceData,
+    trace: TraceData | ShardedTrace[Any],
     policies: Mapping[str, Policy],
     arm: str | None,
     tuned: str,
@@ -267,7 +269,7 @@ def _report_data(
         msg = f"policies must hold the incumbent, got {got} and incumbent={incumbent!r}; give its name as incumbent."
         raise ValueError(msg)
     names = (incumbent, tuned) if tuned in policies and tuned != incumbent else (incumbent,)
-    name = trace.arms[trace.arm(arm)] if arm is not None else trace.arms[0]
+    name = trace.arms[0] if arm is None else arm
     table = replay.sweep(trace, list(policies.values()), name, costs=costs).set_axis(list(policies), axis=0)
     said = {one: replay.decide(trace, policies[one], name) for one in names}
     return ReportData(

@@ -12,7 +12,7 @@ from raglab.certify import data_need
 from raglab.lab.certification import SPLITS, Retest, check_policy, need_line
 from raglab.lab.certification_texts import diagnosis
 from raglab.lab.certified_losses import COST, asking_note
-from raglab.lab.looks import queries_hash
+from raglab.lab.looks import trace_hash
 from raglab.lab.report.blocks import (
     DASH,
     Block,
@@ -28,6 +28,7 @@ from raglab.lab.report.blocks import (
 )
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import DELTA, AnswerSignals, best_bound, certifiable
+from raglab.lab.study_cases import case_counts
 from raglab.metrics import TARGETS
 from raglab.text import decimals
 from raglab.values import Status
@@ -101,8 +102,8 @@ def certificate_blocks(judged: ReportData) -> list[Block]:
 
 def _retest_blocks(judged: ReportData, made: Mapping[str, Any]) -> tuple[Retest | None, list[Text]]:
     """Re-test on the cases of this page, and what to say of it; none where the certificate saw these cases."""
-    used = {case.split for case in judged.trace.cases} & set(SPLITS)
-    if used or queries_hash(judged.trace.cases) == made["cases_hash"]:
+    used = case_counts(judged.trace).keys() & set(SPLITS)
+    if used or trace_hash(judged.trace) == made["cases_hash"]:
         return None, [
             Text("No re-test: a certificate is re-tested on cases it was not made with, such as split report.")
         ]

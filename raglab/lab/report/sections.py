@@ -13,7 +13,7 @@ from raglab.calibration import Judgement
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.chain import COST_ANSWERS, COST_ASKS, COST_REFUSES, STAGES
 from raglab.decision.decisions import Decisions
-from raglab.decision.signal_values import trace_signals
+from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.lab.report import blocks as changes
 from raglab.lab.report import blocks as wording
 from raglab.lab.report import figures
@@ -42,6 +42,7 @@ from raglab.lab.slices import DEPTHS_OF_LIST, ndcg_measures, ranking
 from raglab.metrics import TARGETS, Paired
 from raglab.policy_sections import EXPECTED_COST
 from raglab.store.policies import Policy
+from raglab.store.sharded_traces import ShardedTrace
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
@@ -51,16 +52,16 @@ if TYPE_CHECKING:
 class ReportData(NamedTuple):
     """What every part reads.
 
-    names: the incumbent, then the tuned policy where there is one; said: decisions of these. table: of `replay.sweep`,
-    the policies' names as index.
+    trace: in memory or of shards. names: the incumbent, then the tuned policy where there is one; said: decisions of
+    these. table: of `replay.sweep`, the policies' names as index.
     """
 
-    trace: TraceData
+    trace: TraceData | ShardedTrace[Any]
     arm: str
     split: str
     policies: Mapping[str, Policy]
     names: tuple[str, ...]
-    said: Mapping[str, Decisions]
+    said: Mapping[str, Decisions | ShardedDecisions]
     seen: AnswerSignals
     table: pd.DataFrame
 
@@ -160,7 +161,7 @@ def risk_coverage_section(judged: ReportData) -> list[Block]:
 def sweeps(judged: ReportData) -> list[Block]:
     """Small multiples: every threshold over its range."""
     shown, idle = swept(judged.trace, judged.policies, judged.names[::-1], judged.arm)
-    known = trace_signals(judged.trace)
+    known = judged.seen.known
     panels = [
         figures.Panel(
             one.path if one.base == judged.subject else f"{one.path} (others: {one.base})",
@@ -311,7 +312,7 @@ def flips_section(judged: ReportData) -> list[Block]:
     return changes.flip_blocks(first, second, judged.said[first], judged.said[second])
 
 
-def ranking_section(trace: TraceData) -> list[Block]:
+def ranking_section(trace: TraceData | ShardedTrace[Any]) -> list[Block]:
     """Ranking measures of every arm."""
     frame, measures = ranking(trace), ndcg_measures(trace)
     rows = []

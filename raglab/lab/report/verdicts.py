@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 from raglab import metrics, replay
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision import chain
+from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import measured_tables
+from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.lab.search_space import always_answer
 from raglab.metrics import TARGETS
 from raglab.policy_sections import EXPECTED_COST
+from raglab.replay import Shards, each_shard
+from raglab.signals import BUILT_IN_SET, SignalSet
 from raglab.store.policies import Policy
 from raglab.text import decimals
 from raglab.values import Curve, Status, TraceData
@@ -40,20 +44,32 @@ class AnswerSignals(NamedTuple):
 
     score: signal -> its value, higher is surer; NaN where nothing can be answered; of the fused gate and of
     the model's `P(right)` too, where the policy decides by one. right: answered correctly if it were answered. label:
-    status codes. explicit: whether the user named documents in any case.
+    status codes. explicit: whether the user named documents in any case. known: the signals of the trace.
     """
 
     score: Mapping[str, NDArray[np.float64]]
     right: NDArray[np.bool_]
     label: NDArray[np.int8]
     explicit: bool
+    known: SignalSet = BUILT_IN_SET
 
 
-def answer_signals(trace: TraceData, policy: Policy, arm: str | None = None) -> AnswerSignals:
+def answer_signals(trace: TraceData | Shards, policy: Policy, arm: str | None = None) -> AnswerSignals:
     """Signals of every case, and whether the hits that the policy without any gate chooses hold the expected sources.
+
+    Args:
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; the columns are held whole.
 
     Source: rules S2.2, S2.4, S2.6, S2.8, S2.17, S6.2.
     """
+    parts = list(each_shard(shard_answer_signals, trace, policy, arm, what="measure"))
+    score = {name: np.concatenate([part.score[name] for part in parts]) for name in parts[0].score}
+    right, label = (np.concatenate([part[field] for part in parts]) for field in (1, 2))
+    return AnswerSignals(score, right, label, any(part.explicit for part in parts), parts[0].known)
+
+
+def shard_answer_signals(trace: TraceData, policy: Policy, arm: str | None = None) -> AnswerSignals:
+    """`answer_signals` of one trace in memory; pure, so that any worker may measure a shard."""
     said = replay.decide(trace, always_answer(policy), arm)
     found = said.tables.evidence
     can = said.status == Status.ok
@@ -72,6 +88,7 @@ def answer_signals(trace: TraceData, policy: Policy, arm: str | None = None) -> 
         said.right & can,
         found.label,
         bool(found.explicit.any()),
+        found.known,
     )
 
 
@@ -96,28 +113,54 @@ class Reach(NamedTuple):
         return self.wrong / self.answered if self.answered else float("nan")
 
 
-def signal_reaches(seen: AnswerSignals, signal: str) -> list[Reach]:
-    """What every threshold on a signal gives, "answer at or above it, else refuse", one row for each distinct value."""
+class Reaches(NamedTuple):
+    """What every threshold on a signal gives, from the highest down: `Reach` with a column a field, [N]."""
+
+    signal: str
+    threshold: NDArray[np.float64]
+    refused: NDArray[np.int64]
+    n_ok: int
+    wrong: NDArray[np.int64]
+    answered: NDArray[np.int64]
+
+    @property
+    def false_refusal(self) -> NDArray[np.float64]:
+        """Share of the answerable that each refuses, [N]; NaN where there is none."""
+        return self.refused / self.n_ok if self.n_ok else np.full(len(self.refused), np.nan)
+
+    @property
+    def hallucination(self) -> NDArray[np.float64]:
+        """Share of the answers of each that are wrong, [N]; none answers nothing."""
+        return self.wrong / self.answered
+
+    def at(self, place: int) -> Reach:
+        """One of them."""
+        refused, wrong, answered = (int(column[place]) for column in (self.refused, self.wrong, self.answered))
+        return Reach(self.signal, float(self.threshold[place]), refused, self.n_ok, wrong, answered)
+
+
+def signal_reaches(seen: AnswerSignals, signal: str) -> Reaches:
+    """What every threshold on a signal gives, "answer at or above it, else refuse", one for each distinct value."""
     score, n_ok = seen.score[signal], int((seen.label == Status.ok).sum())
     by_answer = metrics.risk_coverage(seen.right, score)
     by_label = metrics.risk_coverage(seen.label == Status.ok, score)
-    answerable = by_label.n - by_label.k
-    rows = zip(by_answer.at, n_ok - answerable, by_answer.k, by_answer.n, strict=True)
-    return [
-        Reach(signal=signal, threshold=float(at), refused=int(refused), n_ok=n_ok, wrong=int(wrong), answered=int(n))
-        for at, refused, wrong, n in rows
-    ]
+    return Reaches(signal, by_answer.at, n_ok - (by_label.n - by_label.k), n_ok, by_answer.k, by_answer.n)
 
 
 def nearest_reaches(seen: AnswerSignals, signal: str, targets: Mapping[str, float] = TARGETS) -> tuple[Reach, Reach]:
     """Lowest hallucination rate at the false-refusal target, lowest false-refusal rate at the hallucination target."""
-    rows = signal_reaches(seen, signal)
-    none = Reach(signal=signal, threshold=float("nan"), refused=0, n_ok=0, wrong=0, answered=0)
-    few_refused = [row for row in rows if row.false_refusal <= targets["false_refusal_rate"]]
-    few_wrong = [row for row in rows if row.hallucination <= targets["hallucination_rate"]]
+    every = signal_reaches(seen, signal)
+    refusal, wrong = every.false_refusal, every.hallucination
+
+    def lowest(kept: NDArray[np.bool_], first: NDArray[np.float64], then: NDArray[np.float64]) -> Reach:
+        there = np.flatnonzero(kept)
+        if not len(there):
+            return Reach(signal=signal, threshold=float("nan"), refused=0, n_ok=0, wrong=0, answered=0)
+        return every.at(int(there[np.lexsort((then[there], first[there]))[0]]))
+
     return (
-        min(few_refused, key=lambda row: (row.hallucination, row.false_refusal), default=none),
-        min(few_wrong, key=lambda row: (row.false_refusal, row.hallucination), default=none),
+        lowest(refusal <= targets["false_refusal_rate"], wrong, refusal),
+        lowest(wrong <= targets["hallucination_rate"], refusal, wrong),
     )
 
 
@@ -202,13 +245,17 @@ def _least(min_coverage: float | None, n_ok: int, n_cases: int, max_over_ask: fl
 
 
 def _signal_keepers(seen: AnswerSignals) -> list[Keeper]:
-    """Thresholds on one signal, which never ask, that keep all targets."""
-    return [
-        Keeper(f"{signal} at or above {decimals(row.threshold)}", row.answered / len(seen.label), 0.0)
-        for signal in seen.score
-        for row in signal_reaches(seen, signal)
-        if row.false_refusal <= TARGETS["false_refusal_rate"] and row.hallucination <= TARGETS["hallucination_rate"]
-    ]
+    """Of each signal the threshold that answers most of those that keep all targets; none of them ever asks."""
+    keepers = []
+    for signal in seen.score:
+        every = signal_reaches(seen, signal)
+        keeps = every.false_refusal <= TARGETS["false_refusal_rate"]
+        kept = np.flatnonzero(keeps & (every.hallucination <= TARGETS["hallucination_rate"]))
+        if len(kept):  # a lower threshold answers more
+            most = every.at(int(kept[-1]))
+            name = f"{signal} at or above {decimals(most.threshold)}"
+            keepers.append(Keeper(name, most.answered / len(seen.label), 0.0))
+    return keepers
 
 
 def _row_keepers(frame: pd.DataFrame, name: str | None) -> list[Keeper]:
@@ -289,13 +336,15 @@ def certifiable(n: int, delta: float = DELTA) -> float:
 
 def best_bound(seen: AnswerSignals, delta: float = DELTA) -> tuple[Reach, float]:
     """Threshold on one signal with the lowest upper bound of the hallucination rate, and that bound; in sample."""
-    rows = [row for signal in seen.score for row in signal_reaches(seen, signal)]
-    if not rows:
-        return Reach(signal="-", threshold=float("nan"), refused=0, n_ok=0, wrong=0, answered=0), float("nan")
-    wrong, answered = (np.array([getattr(row, part) for row in rows]) for part in ("wrong", "answered"))
-    bounds = np.asarray(metrics.upper_bound(wrong, answered, delta))
-    best = int(np.argmin(bounds))
-    return rows[best], float(bounds[best])
+    best, least = Reach(signal="-", threshold=float("nan"), refused=0, n_ok=0, wrong=0, answered=0), float("nan")
+    for signal in seen.score:
+        every = signal_reaches(seen, signal)
+        if len(every.answered):
+            bounds = np.asarray(metrics.upper_bound(every.wrong, every.answered, delta))
+            place = int(np.argmin(bounds))
+            if not bounds[place] >= least:
+                best, least = every.at(place), float(bounds[place])
+    return best, least
 
 
 def curves(seen: AnswerSignals) -> dict[str, Curve]:
@@ -322,30 +371,32 @@ def probability_histograms(seen: AnswerSignals, status: NDArray[np.int8]) -> NDA
     return np.array([[np.histogram(part[~np.isnan(part)], FINE_EDGES)[0] for part in row] for row in cells])
 
 
-def confusion_counts(said: Decisions) -> NDArray[np.int64]:
+def confusion_counts(said: CaseVerdicts) -> NDArray[np.int64]:
     """Cases by label (rows) and decision (columns), [3, 3] in the order of `Status`."""
-    return metrics.outcome_table(said.tables.evidence.label, said.status)
+    return metrics.outcome_table(said.label_code, said.status)
 
 
-def stage_by_label(said: Decisions) -> dict[str, NDArray[np.int64]]:
+def stage_by_label(said: Decisions | ShardedDecisions) -> dict[str, NDArray[np.int64]]:
     """Gate or rule that decided -> cases by label, [3]; those that decided any, in the order of the chain."""
+    stage = said.columns.stage if isinstance(said, ShardedDecisions) else said.outcome.stage
     counts = np.zeros((len(chain.STAGES), len(Status)), dtype=np.int64)
-    np.add.at(counts, (said.outcome.stage.astype(int), said.tables.evidence.label.astype(int)), 1)
+    np.add.at(counts, (stage.astype(int), said.label_code.astype(int)), 1)
     return {name: row for (name, _), row in zip(chain.STAGES, counts, strict=True) if row.any()}
 
 
-def harm(said: Decisions) -> NDArray[np.int64]:
+def harm(said: CaseVerdicts) -> NDArray[np.int64]:
     """How bad each decision is, [Q]: 3 a wrong answer, 2 an answerable question refused, 1 otherwise wrong, 0 right."""
-    refused = (said.status == Status.refuse) & (said.tables.evidence.label == Status.ok)
+    refused = (said.status == Status.refuse) & (said.label_code == Status.ok)
     wrong = np.where(said.status == Status.ok, 3, np.where(refused, 2, 1))
     return np.where(said.right, 0, wrong)
 
 
-def flipped_cases(before: Decisions, after: Decisions) -> list[int]:
+def flipped_cases(before: CaseVerdicts, after: CaseVerdicts) -> list[int]:
     """Cases whose status or verdict differs, most harmful change first, then in the trace's order."""
-    was, now = harm(before), harm(after)
     rows = np.flatnonzero((before.status != after.status) | (before.right != after.right))
-    return [int(row) for row in sorted(rows, key=lambda row: (was[row] - now[row], -now[row], row))]
+    was, now = harm(before)[rows], harm(after)[rows]
+    found: list[int] = rows[np.lexsort((rows, -now, was - now))].tolist()
+    return found
 
 
 def front(false_refusal: NDArray[np.float64], hallucination: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -376,29 +427,44 @@ class ThresholdCurve(NamedTuple):
 
 
 def swept(
-    trace: TraceData, policies: Mapping[str, Policy], bases: Sequence[str], arm: str | None = None
+    trace: TraceData | Shards, policies: Mapping[str, Policy], bases: Sequence[str], arm: str | None = None
 ) -> tuple[list[ThresholdCurve], list[str]]:
     """Step functions of every threshold on the first base under which it matters, and the paths that never matter.
 
-    Where the first base decides by expected cost: of its cost ratio alone, since no threshold of the chain acts.
+    Where the first base decides by expected cost: of its cost ratio alone, since no threshold of the chain acts. A
+    threshold has at most `MOST_STEPS` steps, more than a figure has pixels.
 
     Args:
       bases: names of policies, the one of most interest first; one under which the path never matters has no mark.
     """
     by_cost = [policies[name].decision.rule == EXPECTED_COST for name in bases]
     tried = tuple(name for name, cost in zip(bases, by_cost, strict=True) if cost == by_cost[0])
-    shown, idle = [], []
-    for path in (RATIO,) if by_cost[0] else _stated_thresholds(policies, tried):
-        for place, base in enumerate(tried):
-            frame = replay.steps(trace, policies[base], path, arm)
-            if len(frame) > 1:
-                values = {name: policies[name].value(path) for name in reversed(tried[place:])}
-                marks = {name: float(value) for name, value in values.items() if value is not None}
-                shown.append(ThresholdCurve(path, frame, marks, base))
-                break
-        else:
-            idle.append(path)
-    return shown, idle
+    paths = [RATIO] if by_cost[0] else _stated_thresholds(policies, tried)
+    shown: dict[str, ThresholdCurve] = {}
+    for place, base in enumerate(tried):
+        left = [path for path in paths if path not in shown]
+        for path, frame in _steps_by_path(trace, policies[base], left, arm).items():
+            values = {name: policies[name].value(path) for name in reversed(tried[place:])}
+            marks = {name: float(value) for name, value in values.items() if value is not None}
+            shown[path] = ThresholdCurve(path, frame, marks, base)
+    return [shown[path] for path in paths if path in shown], [path for path in paths if path not in shown]
+
+
+MOST_STEPS = 2_000  # of a threshold in a figure
+
+
+def _steps_by_path(
+    trace: TraceData | Shards, policy: Policy, paths: Sequence[str], arm: str | None
+) -> dict[str, pd.DataFrame]:
+    """Steps of those of some thresholds that matter under a policy, by path; all that it sets in one pass of shards."""
+    found = {}
+    alone = [path for path in paths if policy.value(path) is None or len(paths) == 1]
+    if len(alone) < len(paths):
+        every = replay.steps(trace, policy, None, arm, resolution=MOST_STEPS)
+        found = {str(path): frame.drop(columns="path") for path, frame in every.groupby("path", sort=False)}
+    found |= {path: replay.steps(trace, policy, path, arm, resolution=MOST_STEPS) for path in alone}
+    kept = {path: found[path].reset_index(drop=True) for path in paths if path in found}
+    return {path: frame for path, frame in kept.items() if len(frame) > 1}
 
 
 RATIO = "decision.ratio"

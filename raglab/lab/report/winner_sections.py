@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from raglab.decision.signal_values import trace_signals
 from raglab.expected_cost import CLASSES
 from raglab.lab.report import blocks as wording
 from raglab.lab.report import figures
@@ -63,7 +62,7 @@ def model_section(judged: ReportData) -> list[Block]:
     model, subject = section.model, wording.cut_text(judged.subject)
     parts = sorted(model.parts.items(), key=lambda one: (min(one[1].weights) - max(one[1].weights), one[0]))
     kept = [(name, part) for name, part in parts if any(part.weights)]
-    known = trace_signals(judged.trace)
+    known = judged.seen.known
     rows = [
         [
             ReportCell(name, known.signal(name).meaning),

@@ -1,0 +1,229 @@
+"""Verdicts on decided cases (algebra): whether each contract is met, and what another policy changes (S6.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.html_display import MOST_ROWS, Fold, display
+from raglab.metrics import CELLS, DISTINCT_CELL
+from raglab.policy import PolicyData
+from raglab.values import UNLABELLED, Case, Status, check_labelled
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STATUS_NAMES = np.array([status.name for status in Status], dtype=object)
+
+
+def _contract_table() -> NDArray[np.object_]:
+    """In what a contract is met or not, by label (the last: none), status, and (status wrong, sources wrong, met)."""
+    table = np.full((len(Status) + 1, len(Status), 3), None, dtype=object)
+    lacks = {Status.ok: "the answer rests on", Status.ambiguous: "the options hold"}
+    for label in Status:
+        for status in Status:
+            table[label, status, 0] = f"{status.name} where the label is {label.name}"
+        where = lacks.get(label, "the refusal rests on")
+        table[label, label, 1] = f"{label.name} as labelled, but {where} other sources than expected"
+        table[label, label, 2] = f"{label.name} as labelled" + (", expected sources" if label in lacks else "")
+    return table
+
+
+CONTRACTS = _contract_table().ravel()  # by `CaseVerdicts.contract_codes`
+
+
+class CaseVerdicts:
+    """Cases decided by one policy, beside their labels; whoever inherits it states the properties without a body.
+
+    trace: what was decided, in memory or of shards.
+    """
+
+    trace: Any
+    policy: PolicyData
+
+    def __len__(self) -> int:
+        """Count the cases."""
+        raise NotImplementedError
+
+    @property
+    def origin(self) -> list[tuple[str, str]]:
+        """What was decided, as facts of a display."""
+        raise NotImplementedError
+
+    @property
+    def status(self) -> NDArray[np.int8]:
+        """Status codes, [Q]."""
+        raise NotImplementedError
+
+    @property
+    def gate_names(self) -> NDArray[np.object_]:
+        """Name of the gate that decided each case, [Q]."""
+        raise NotImplementedError
+
+    @property
+    def label_code(self) -> NDArray[np.int8]:
+        """The expected `Status` of every case, [Q]; `UNLABELLED` where it has none."""
+        raise NotImplementedError
+
+    @property
+    def passes(self) -> NDArray[np.bool_]:
+        """Whether each case passes its contract, [Q]; false where it has no label."""
+        raise NotImplementedError
+
+    def ids(self) -> Sequence[str]:
+        """Ids of the cases, [Q]."""
+        raise NotImplementedError
+
+    def cases_at(self, rows: NDArray[np.intp]) -> list[Case]:
+        """Cases at ascending positions."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: what decided, label by decision, and the first cases whose contract is not met."""
+        names = dict(zip(*np.unique(self.gate_names.astype(str), return_counts=True), strict=True)) if len(self) else {}
+        gates_rows = [(str(name), f"{n:,}") for name, n in sorted(names.items(), key=lambda one: -one[1])]
+        labels = self.label_code
+        table = [
+            (
+                status.name if code >= 0 else "none",
+                *(f"{int(((labels == code) & (self.status == one)).sum()):,}" for one in Status),
+            )
+            for code, status in ((UNLABELLED, Status.ok), *((one.value, one) for one in Status))
+            if (labels == code).any()
+        ]
+        failed = np.flatnonzero(self.met == False)  # noqa: E712 - None where a case has no label
+        shown = failed[:MOST_ROWS]
+        rows = [
+            (case.id, case.query, str(self.gate_names[row]), self.why(row) or "")
+            for row, case in zip(shown.tolist(), self.cases_at(shown), strict=True)
+        ]
+        facts = [
+            ("policy", self.policy.policy_id),
+            *self.origin,
+            ("decided", self.status_counts()),
+            ("contract", self.contracts()),
+        ]
+        folds = (
+            Fold("label by decision", table, None, ("label", *(one.name for one in Status)), open=True),
+            Fold("what decided", gates_rows, None, ("gate", "cases")),
+            Fold("contract not met", rows, len(failed), ("case", "query", "gate", "why")),
+        )
+        return display(f"Decisions on {len(self):,} cases", facts, folds)
+
+    def status_counts(self) -> str:
+        """How many cases have each status, in words."""
+        counts = np.bincount(self.status, minlength=len(Status)).tolist()
+        return ", ".join(f"{n:,} {status.name}" for status, n in zip(Status, counts, strict=True))
+
+    def contracts(self) -> str:
+        """How many contracts are met, in words."""
+        labelled = int((self.label_code != UNLABELLED).sum())
+        return f"met in {int(self.passes.sum()):,} of {labelled:,}" if labelled else "no labels"
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """Whether each case passes its contract, [Q] (rule S6.3).
+
+        Raises:
+          ValueError: some case has no label.
+        """
+        check_labelled(self.label_code)
+        return self.passes
+
+    @property
+    def cells(self) -> NDArray[np.int8]:
+        """Cell of every case, [Q]: decision, label, and whether the contract is met where that says more than they do.
+
+        Raises:
+          ValueError: some case has no label.
+        """
+        found = self.status.astype(np.int64) * CELLS + self.label_code * 2 + self.right
+        cells: NDArray[np.int8] = DISTINCT_CELL[found].astype(np.int8)
+        return cells
+
+    @cached_property
+    def met(self) -> NDArray[np.object_]:
+        """Whether each case meets the contract of its label, [Q] (rule S6.3); None where it has none."""
+        met: NDArray[np.object_] = self.passes.astype(object)
+        met[self.label_code == UNLABELLED] = None
+        return met
+
+    def why(self, row: int) -> str | None:
+        """In what a case meets its contract or does not, None without a label; of `reason`, why it came out so."""
+        told: str | None = CONTRACTS[self.contract_codes[row]]
+        return told
+
+    @cached_property
+    def contract_codes(self) -> NDArray[np.intp]:
+        """Place in `CONTRACTS` of what is told of each contract, [Q]: a wrong status, else wrong sources."""
+        label = self.label_code
+        kind = np.where(self.status != label, 0, np.where(self.passes, 2, 1))
+        at = (np.where(label == UNLABELLED, len(Status), label), self.status, kind)
+        codes: NDArray[np.intp] = np.ravel_multi_index(at, (len(Status) + 1, len(Status), 3))
+        return codes
+
+    def changed(self, other: CaseVerdicts) -> pd.DataFrame:
+        """Cases that another policy decides otherwise: by status, or by whether their contract is met.
+
+        Args:
+          other: decisions on the same cases; what they say stands as `now`.
+
+        Returns: a row a case in the trace's order: `case_id`, `query`, `expect_status`, `was` and `now` (statuses),
+          `gate_was`, `gate_now`, `met_was`, `met_now` (None without a label), `change`: `gained`, `lost` or `other`.
+
+        Raises:
+          ValueError: the cases are not the same.
+        """
+        import pandas as pd
+
+        rows = self.changed_rows(other)
+        cases = self.cases_at(rows)
+        changes = [_change(self.met[row], other.met[row]) for row in rows]
+        return pd.DataFrame(
+            {
+                "case_id": [case.id for case in cases],
+                "query": [case.query for case in cases],
+                "expect_status": [case.expect_status for case in cases],
+                "was": STATUS_NAMES[self.status[rows]],
+                "now": STATUS_NAMES[other.status[rows]],
+                "gate_was": self.gate_names[rows],
+                "gate_now": other.gate_names[rows],
+                "met_was": self.met[rows].tolist(),
+                "met_now": other.met[rows].tolist(),
+                "change": changes,
+            }
+        )
+
+    def changed_rows(self, other: CaseVerdicts) -> NDArray[np.intp]:
+        """Positions of the cases whose status, or whether their contract is met, differs, in the trace's order.
+
+        Raises:
+          ValueError: the cases are not the same.
+        """
+        if self.trace is not other.trace and list(self.ids()) != list(other.ids()):
+            came = f"{len(self.ids())} and {len(other.ids())}"
+            msg = f"decisions must be on the same cases to be compared, got others ({came}); decide one trace twice."
+            raise ValueError(msg)
+        return np.flatnonzero((self.status != other.status) | (self.met != other.met))
+
+    def row_of(self, case_id: str) -> int:
+        """Position of a case.
+
+        Raises:
+          KeyError: the trace holds no such case.
+        """
+        ids = self.ids()
+        for row, known in enumerate(ids):
+            if known == case_id:
+                return row
+        msg = f"case must be one of the trace's {len(ids)} cases, got {case_id!r}; see frame()['case_id']."
+        raise KeyError(msg)
+
+
+def _change(was: object, now: object) -> str:
+    """What a change of policy does to the contract of a case."""
+    return "other" if was == now else "gained" if now else "lost"

@@ -1,0 +1,203 @@
+"""Decisions on a trace of shards (algebra): a few numbers a case are held whole, hits of one shard at a time (S1.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.decision.case_verdicts import CaseVerdicts
+from raglab.decision.checks import Checks
+from raglab.decision.decisions import Decisions, OptionShown
+from raglab.parallel import run_each
+from raglab.policy import PolicyData
+from raglab.values import Case, TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class CaseColumns(NamedTuple):
+    """What is held of every case, [Q] each: under a hundred bytes, whatever its hits.
+
+    ids: of the cases. status, gate_names, depth, confidence: as `Decisions` has them. stage: number in `chain.STAGES`.
+    label_code: expected status. passes: whether it passes its contract, false without a label.
+    """
+
+    ids: NDArray[np.object_]
+    status: NDArray[np.int8]
+    stage: NDArray[np.int8]
+    gate_names: NDArray[np.object_]
+    depth: NDArray[np.int8]
+    confidence: NDArray[np.float64]
+    label_code: NDArray[np.int8]
+    passes: NDArray[np.bool_]
+
+
+def case_columns(said: Decisions) -> CaseColumns:
+    """Columns of the decisions on one trace in memory."""
+    stage, depth = (said.outcome.stage.astype(np.int8), said.outcome.depth.astype(np.int8))
+    ids = np.array(said.ids(), dtype=object)
+    return CaseColumns(ids, said.status, stage, said.gate_names, depth, said.confidence(), said.label_code, said.passes)
+
+
+def reference_cases(reference: Any) -> Sequence[Case]:  # noqa: ANN401 - a trace or a reference to one
+    """Cases of a shard, read without its hits where that can be."""
+    if not isinstance(reference, TraceData) and hasattr(reference, "cases"):
+        read: Sequence[Case] = reference.cases()
+        return read
+    trace: TraceData = reference if isinstance(reference, TraceData) else reference.load()
+    return trace.cases
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShardedDecisions(CaseVerdicts):
+    """What one policy says of every case of a trace of shards; whatever needs hits decides the shard that holds them.
+
+    parts: columns of each shard. references: gives what stands for the shards, in order. decided: decisions on a shard,
+    by its reference.
+
+    Example: `raglab.decide(raglab.Trace.open("out/shards"), policy).explain("q17")` loads one shard.
+    """
+
+    trace: Any
+    policy: PolicyData
+    parts: tuple[CaseColumns, ...]
+    references: Callable[[], Iterable[Any]]
+    decided: Callable[[Any], Decisions]
+
+    def __len__(self) -> int:
+        """Count the cases."""
+        return len(self.columns.status)
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self):,} cases in {len(self.parts):,} shard{'' if len(self.parts) == 1 else 's'}"
+        told = f"{self.status_counts()}; contract {self.contracts()}; policy {self.policy.policy_id}"
+        return f"{type(self).__name__}({sizes}: {told})"
+
+    @property
+    def origin(self) -> list[tuple[str, str]]:
+        """What was decided, as facts of a display."""
+        meta = getattr(self.trace, "meta", {})
+        return [("trace", str(meta.get("fingerprint", "none"))), ("shards", f"{len(self.parts):,}")]
+
+    @cached_property
+    def columns(self) -> CaseColumns:
+        """Columns of all cases, in the order of the shards."""
+        return CaseColumns(*(np.concatenate(fields) for fields in zip(*self.parts, strict=True)))
+
+    @property
+    def status(self) -> NDArray[np.int8]:
+        """Status codes, [Q]."""
+        return self.columns.status
+
+    @property
+    def gate_names(self) -> NDArray[np.object_]:
+        """Name of the gate that decided each case, [Q]: `signals.<name>` of one on a signal, `resolver` of a rule."""
+        return self.columns.gate_names
+
+    @property
+    def label_code(self) -> NDArray[np.int8]:
+        """The expected `Status` of every case, [Q]; `UNLABELLED` where it has none."""
+        return self.columns.label_code
+
+    @property
+    def passes(self) -> NDArray[np.bool_]:
+        """Whether each case passes its contract, [Q]; false where it has no label."""
+        return self.columns.passes
+
+    def confidence(self) -> NDArray[np.float64]:
+        """Retrieval confidence at the depth that decided, [Q], 0 to 100; NaN where no score was measured."""
+        return self.columns.confidence
+
+    def ids(self) -> Sequence[str]:
+        """Ids of the cases, [Q]."""
+        found: list[str] = self.columns.ids.tolist()
+        return found
+
+    def cases_at(self, rows: NDArray[np.intp]) -> list[Case]:
+        """Cases at ascending positions; of each shard that holds some the cases are read, without its hits."""
+        return [case for reference, here in self._held(rows) for case in _cases_of(reference, here)]
+
+    def reasons(self, rows: Sequence[int]) -> dict[int, str]:
+        """Why some cases came out as they did, by position, see `Decisions.reason`; their shards are loaded."""
+        at = np.unique(np.asarray(rows, dtype=np.intp))
+        function = partial(shard_reasons, decided=self.decided)
+        told = run_each(function, list(self._held(at)), what="explain")
+        return dict(zip(at.tolist(), (text for texts in told for text in texts), strict=True))
+
+    def _held(self, rows: NDArray[np.intp]) -> Iterator[tuple[Any, list[int]]]:
+        """Shards that hold some of ascending positions, and the positions in each."""
+        start = 0
+        for part, reference in zip(self.parts, self.references(), strict=True):
+            here = rows[(rows >= start) & (rows < start + len(part.ids))] - start
+            if len(here):
+                yield reference, here.tolist()
+            start += len(part.ids)
+
+    def shards(self) -> Iterator[Decisions]:
+        """Decisions on each shard, one at a time."""
+        return map(self.decided, self.references())
+
+    def shard_of(self, case_id: str) -> Decisions:
+        """Decisions on the shard that holds a case, which alone is loaded.
+
+        Raises:
+          KeyError: the trace holds no such case.
+        """
+        ends = np.cumsum([len(part.ids) for part in self.parts])
+        number = int(np.searchsorted(ends, self.row_of(case_id), side="right"))
+        return next(self.decided(one) for place, one in enumerate(self.references()) if place == number)
+
+    def explain(self, case_id: str) -> Checks:
+        """Every gate and rule of one case in the order of the chain, see `Decisions.explain`; one shard is loaded."""
+        return self.shard_of(case_id).explain(case_id)
+
+    def options(self, case_id: str) -> tuple[OptionShown, ...]:
+        """Options of an ambiguous case, none for another; their chunks are those of `shard_of(case_id).trace`."""
+        return self.shard_of(case_id).options(case_id)
+
+    def frame(self, *, reasons: bool = False) -> pd.DataFrame:
+        """One row a case, see `Decisions.frame`; every shard is decided once more, by the workers of `raglab.workers`.
+
+        Questions, answers and sources are texts, 0.5 to 1 kB a case: for millions of cases take `status`, `gate_names`
+        and `confidence()`, or the frames of `shards()` one by one.
+        """
+        function = partial(shard_frame, decided=self.decided, reasons=reasons)
+        return join_frames(list(run_each(function, self.references(), what="frame")))
+
+
+def _cases_of(reference: Any, rows: Sequence[int]) -> list[Case]:  # noqa: ANN401 - a trace or a reference to one
+    cases = reference_cases(reference)
+    return [cases[row] for row in rows]
+
+
+def shard_reasons(held: tuple[Any, Sequence[int]], decided: Callable[[Any], Decisions]) -> list[str]:
+    """Why some cases of one shard came out as they did; pure, so that any worker may tell."""
+    reference, rows = held
+    said = decided(reference)
+    return [said.reason(row) for row in rows]
+
+
+def shard_frame(reference: Any, decided: Callable[[Any], Decisions], *, reasons: bool) -> pd.DataFrame:  # noqa: ANN401 - a trace or a reference to one
+    """Table of the decisions on one shard; pure, so that any worker may make it."""
+    return decided(reference).frame(reasons=reasons)
+
+
+def join_frames(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Rows of tables of the same columns one below the other, of the types that the rows in one table would have."""
+    import pandas as pd
+
+    columns = {}
+    for name in frames[0]:
+        parts = [frame[name] for frame in frames]
+        if all(part.dtype == parts[0].dtype for part in parts):
+            columns[name] = pd.concat(parts, ignore_index=True)
+        else:  # a part without a text, or with a contract of nobody, has another type than all together
+            told = (part.astype(object).where(part.notna(), None) for part in parts)
+            columns[name] = pd.Series([value for part in told for value in part.tolist()])
+    return pd.DataFrame(columns)

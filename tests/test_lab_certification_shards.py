@@ -1,0 +1,257 @@
+"""Certificates over traces of shards: in every field those of the same cases in one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import raglab
+from labelled import free_policy, labelled
+from raglab.lab.certification import Certification, certify_policy, check_policy, grid, observed_values
+from raglab.lab.certified_losses import RISK
+from raglab.lab.decision_fitting import fit_decision, held_out_cells
+from raglab.lab.looks import queries_hash, split_queries, trace_hash
+from raglab.store.policies import Policy
+from raglab.store.sharded_traces import ShardedTrace, save_shards
+from raglab.store.traces import Trace
+from test_store_traces import stored
+from worlds import random_policies, random_trace
+
+POLICY = free_policy()
+ONE = ["similarity.min_similarity"]
+TARGET = {RISK: 0.3}
+SPLITS = {"tune": 40, "certify": 60, "report": 9}
+COSTS = {"refuse": {"answered_wrong": 4}, "ok": {"refused": 0.5}}
+Load = Callable[[], Any]
+
+
+def sharded(trace: Trace, folder: Path, shard: int) -> ShardedTrace[Trace]:
+    """The same cases in shards of at most so many."""
+    return save_shards([trace], folder, shard=shard)
+
+
+def mixed(trace: Trace, seed: int) -> Trace:
+    """The same cases in another order, so that a shard holds cases of several splits."""
+    return trace.subset(np.random.default_rng(seed).permutation(len(trace)))
+
+
+def alike(one: Certification, two: Certification) -> None:
+    """Check that two certifications are the same, field by field."""
+    assert one.certificate.rows == two.certificate.rows
+    assert one.certificate.certified == two.certificate.certified
+    assert (one.policy is None) == (two.policy is None)
+    if one.policy is not None and two.policy is not None:
+        assert one.policy == two.policy
+        assert one.policy.certificate == two.policy.certificate
+    pd.testing.assert_frame_equal(one.table, two.table, check_exact=True)
+    assert one.needs == two.needs
+    assert np.array_equal([one.nearest, one.chance], [two.nearest, two.chance], equal_nan=True)
+    assert one.notes == two.notes
+
+
+def outcome(call: Load) -> Certification | str:
+    """What a certification gives, or why it is refused."""
+    try:
+        made: Certification = call()
+    except ValueError as error:
+        return str(error)
+    return made
+
+
+def same(one: Load, two: Load) -> Certification | None:
+    """Check that two calls give the same or are refused alike; what they give."""
+    first, second = outcome(one), outcome(two)
+    if isinstance(first, str) or isinstance(second, str):
+        assert first == second
+        return None
+    alike(first, second)
+    return first
+
+
+def test_three_splits_in_shards_of_seven(tmp_path: Path) -> None:
+    """By head: 109 cases in 16 shards; the order learned on 40, certified on 60, the same hash of their questions."""
+    trace = labelled(0, SPLITS)
+    parts = sharded(trace, tmp_path, 7)
+    assert len(parts.parts) == 16
+    found = same(
+        lambda: certify_policy(parts, POLICY, targets=TARGET), lambda: certify_policy(trace, POLICY, targets=TARGET)
+    )
+    assert found is not None
+    assert found.policy is not None
+    made = found.certificate
+    assert (made.pilot, made.cases, made.method) == (40, 60, "fixed_sequence")
+    assert made.cases_hash == queries_hash(trace.split("certify").cases) == trace_hash(parts.split("certify"))
+    assert trace_hash(parts) == queries_hash(trace.cases) == trace_hash(trace)
+    assert {name: len(queries) for name, queries in split_queries(parts).items()} == SPLITS
+
+
+@pytest.mark.slow
+@settings(deadline=None, derandomize=True, max_examples=6)
+@given(
+    seed=st.integers(0, 1_000),
+    shard=st.integers(1, 60),
+    splits=st.sampled_from([SPLITS, {"certify": 50}, {"": 60}, {"certify": 40, "report": 5}]),
+    targets=st.sampled_from([TARGET, {RISK: 0.02}, {RISK: 0.4, "false_refusal_rate": 0.4}]),
+    paths=st.sampled_from([None, ONE, ["l2.max_l2", *ONE]]),
+)
+def test_a_certificate_of_the_shards_is_that_of_the_whole(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, shard: int, splits: Any, targets: Any, paths: Any
+) -> None:
+    """With a pilot and without, certified or not, over one threshold and several; shards of one case among them."""
+    trace = mixed(labelled(seed, splits, missing=0.1), seed)
+    parts = sharded(trace, tmp_path_factory.mktemp("t"), shard)
+    policy = POLICY.replace("l2.enabled", True)
+    of_parts, of_whole = (lambda t=t: certify_policy(t, policy, targets=targets, paths=paths) for t in (parts, trace))
+    found = same(of_parts, of_whole)
+    if found is not None and found.policy is not None:
+        new = labelled(seed + 1, {"": 40, "report": 20})
+        there = sharded(new, tmp_path_factory.mktemp("n"), shard)
+        one, two = check_policy(found.policy, there), check_policy(found.policy, new)
+        pd.testing.assert_frame_equal(one.table, two.table, check_exact=True)
+        assert one[0] == two[0]
+        assert one[2:] == two[2:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("costs", [None, COSTS])
+def test_costs_are_summed_by_shard(tmp_path: Path, costs: Any) -> None:
+    """Errors and graded costs, alone and beside a rate; a check reads the same."""
+    trace = labelled(4, SPLITS)
+    parts = sharded(trace, tmp_path / "t", 11)
+    for targets in ({"expected_cost": 0.9}, {"expected_cost": 0.9, RISK: 0.4}):
+        of_parts, of_whole = (
+            lambda t=t, targets=targets: certify_policy(t, POLICY, targets=targets, costs=costs, paths=ONE)
+            for t in (parts, trace)
+        )
+        found = same(of_parts, of_whole)
+        assert found is not None
+        assert found.policy is not None
+        new = labelled(5, {"": 70})
+        one, two = (check_policy(found.policy, t) for t in (sharded(new, tmp_path / f"n{len(targets)}", 8), new))
+        pd.testing.assert_frame_equal(one.table, two.table, check_exact=True)
+
+
+@pytest.mark.slow
+def test_no_certificate_hangs_on_the_workers(tmp_path: Path) -> None:
+    """Two threads, the candidates and counts of one."""
+    trace = labelled(0, SPLITS)
+    parts = sharded(trace, tmp_path, 20)
+    alone = certify_policy(parts, POLICY, targets=TARGET, paths=ONE)
+    with raglab.workers("threads", n=2):
+        alike(certify_policy(parts, POLICY, targets=TARGET, paths=ONE), alone)
+        assert alone.policy is not None
+        assert check_policy(alone.policy, parts, again=True).verdict
+
+
+def test_a_look_in_shards_is_a_look(tmp_path: Path) -> None:
+    """What was certified in one piece is refused in shards and the other way round; the same one again is the same."""
+    trace, looks = labelled(0, SPLITS), tmp_path / "looks.jsonl"
+    parts = sharded(trace, tmp_path / "t", 13)
+    first = certify_policy(trace, POLICY, targets=TARGET, paths=ONE, looks=looks)
+    alike(certify_policy(parts, POLICY, targets=TARGET, paths=ONE, looks=looks), first)
+    assert len(looks.read_text().splitlines()) == 1
+    for again in (parts, trace):
+        with pytest.raises(ValueError, match="certified on once"):
+            certify_policy(again, POLICY, targets={RISK: 0.35}, paths=ONE, looks=looks)
+    assert (
+        certify_policy(parts, POLICY, targets={RISK: 0.35}, paths=ONE, looks=looks, again=True).certificate.looks == 2
+    )
+    with pytest.raises(ValueError, match="certified on once"):
+        certify_policy(trace, POLICY, targets={RISK: 0.31}, paths=ONE, looks=looks)
+
+
+def test_a_check_in_shards_knows_the_certified_cases(tmp_path: Path) -> None:
+    """All of them, or a split among others, cut in any way."""
+    trace = labelled(0, SPLITS)
+    found = certify_policy(trace, POLICY, targets=TARGET, paths=ONE)
+    assert found.policy is not None
+    for name, seen in (("all", trace), ("split", trace.split("certify"))):
+        with pytest.raises(ValueError, match="a check must see new cases"):
+            check_policy(found.policy, sharded(mixed(seen, 1), tmp_path / name, 9))
+
+
+def test_what_cannot_be_certified_is_refused_alike(tmp_path: Path) -> None:
+    """No split certify, an unknown path, a gate that was fitted on these cases."""
+    trace = labelled(0, {"tune": 20, "report": 10})
+    parts = sharded(trace, tmp_path / "a", 9)
+    assert same(lambda: certify_policy(parts, POLICY), lambda: certify_policy(trace, POLICY)) is None
+    plain = labelled(0, {"": 20})
+    there = sharded(plain, tmp_path / "b", 9)
+    for call in ({"paths": ["l2.max"]}, {"candidates": []}, {"targets": {}}):
+        one, two = (lambda t=t, call=call: certify_policy(t, POLICY, **call) for t in (there, plain))  # type: ignore[misc]
+        assert same(one, two) is None
+    line = {"x": [0.0, 1.0], "y": [0.0, 1.0]}
+    fused = {"enabled": True, "parts": {"top1_cosine": line}, "fitted_on": queries_hash(plain.cases)}
+    with pytest.raises(ValueError, match="those that the fused gate was fitted on"):
+        certify_policy(there, free_policy(fused=fused))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", [37, 200])
+def test_a_decision_by_expected_cost_is_certified_by_shard(tmp_path: Path, shard: int) -> None:
+    """Fitted on the pilot, whose cases the hint counts by models that never saw them; families and counts alike."""
+    trace = mixed(labelled(0, {"tune": 120, "certify": 60}), 3)
+    fitted = fit_decision(trace, POLICY, signals=["top1_cosine", "gap"])
+    parts = sharded(trace, tmp_path, shard)
+    pilot, of_parts = trace.split("tune"), parts.split("tune")
+    family = grid(pilot, fitted)
+    assert grid(of_parts, fitted) == family
+    assert np.array_equal(held_out_cells(of_parts, family), held_out_cells(pilot, family))
+    found = same(
+        lambda: certify_policy(parts, fitted, targets={RISK: 0.05}),
+        lambda: certify_policy(trace, fitted, targets={RISK: 0.05}),
+    )
+    assert found is not None
+
+
+@pytest.mark.slow
+@settings(deadline=None, derandomize=True, max_examples=5)
+@given(seed=st.integers(0, 1_000), shard=st.integers(1, 12))
+def test_candidates_of_random_worlds(tmp_path_factory: pytest.TempPathFactory, seed: int, shard: int) -> None:
+    """Policies of several structures over two depths and arms, with labels of all kinds; values of any threshold."""
+    plain = random_trace(seed, n_cases=24, depths=1 + seed % 2, arms=2)
+    cases = tuple(
+        case._replace(
+            split=("tune", "certify")[row % 2], query=f"{case.query} {row}", expect_status=case.expect_status or "ok"
+        )
+        for row, case in enumerate(plain.cases)
+    )
+    trace = stored(plain)
+    trace = Trace(cases, *(getattr(trace, name) for name in ("chunks", "arms", "hits", "pattern_hits", "meta")))
+    parts = sharded(trace, tmp_path_factory.mktemp("t"), shard)
+    drawn = [Policy.from_mapping(one.model_dump()) for one in random_policies(seed, 4)]
+    assert grid(parts, drawn[0], "iterative", ["gap.min_gap"]) == grid(trace, drawn[0], "iterative", ["gap.min_gap"])
+    paths = ("l2.max_l2", "density.min_keep", "resolver.min_group_gap", "confidence.tau_default", "signals.gap.max")
+    each = [observed_values(part, drawn[0], "iterative", paths) for part in parts.parts]
+    for place, whole in enumerate(observed_values(trace, drawn[0], "iterative", paths)):
+        assert np.unique(np.concatenate([of_part[place] for of_part in each])).tobytes() == whole.tobytes()
+    one, two = (
+        lambda t=t: certify_policy(
+            t, drawn[0], candidates=drawn, targets={RISK: 0.9, "over_ask_rate": 0.9}, arm="iterative"
+        )
+        for t in (parts, trace)
+    )
+    assert same(one, two) is not None
+
+
+def test_each_case_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certificate over a grid loads each shard of pilot and held-out cases once, and none of the report's."""
+    trace = labelled(0, {"tune": 20, "certify": 30, "report": 10})
+    parts = sharded(trace, tmp_path, 10)
+    loaded: list[str] = []
+    load = Trace.load
+
+    def counted(path: str | Path) -> Trace:
+        loaded.append(Path(path).name)
+        return load(path)
+
+    monkeypatch.setattr(Trace, "load", staticmethod(counted))
+    certify_policy(parts, POLICY, targets=TARGET, paths=ONE)
+    assert sorted(loaded) == [f"v1-{number:05d}.parquet" for number in range(5)]

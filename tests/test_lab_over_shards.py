@@ -1,0 +1,416 @@
+"""The lab over the shards of a trace: each figure is that of the trace in one piece, to the bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arms import two_arms
+from generators import Weighed
+from labelled import free_policy, labelled
+from raglab.lab.bandit_study import tune_bandit
+from raglab.lab.comparison import compare, compare_policies, contests, policy_case_cells, standings
+from raglab.lab.decision_fitting import fit_decision
+from raglab.lab.gate_fitting import (
+    answer_outcomes,
+    calibrate_answers,
+    calibrate_cosine,
+    case_signals,
+    compare_gates,
+    fuse,
+    transfer,
+)
+from raglab.lab.learned_signal import learn_signal
+from raglab.lab.nested_selection import honest, outcomes
+from raglab.lab.report.boundary_display import decision_boundary
+from raglab.lab.report.page import write_report
+from raglab.lab.report.verdicts import answer_signals
+from raglab.lab.reward_audit import arm_tables, audit_rewards
+from raglab.lab.search_space import always_answer
+from raglab.lab.signal_audit import audit_signals
+from raglab.lab.slices import BINARY, GRADED, fusion_weights, ndcg_by_case, ndcg_measures, ranking, slices
+from raglab.live.response import record_answers
+from raglab.parallel import workers
+from raglab.policy import PolicyData
+from raglab.replay import decide, each_shard
+from raglab.store.loaders import hash_cases
+from raglab.store.policies import Policy
+from raglab.store.sharded_traces import ShardedTrace, save_shards
+from raglab.store.traces import Trace
+from raglab.values import Latency
+from test_lab_gate_fitting import Sure
+from test_lab_signal_audit import N, world
+from test_replay_shards import Parts, cut, same
+from test_store_traces import stored
+from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
+from worlds import policy as small_policy
+
+SIZES = (1, 2, 3)  # cases of a shard
+
+
+def in_shards(trace: Trace, size: int) -> Parts:
+    """Trace in shards of so many cases."""
+    return cut(trace, list(range(0, len(trace), size)))
+
+
+def policies_of(seed: int) -> list[Policy]:
+    """Policies of several structures, some with gates on signals."""
+    drawn: list[PolicyData] = [*random_policies(seed, 2), *with_signals(random_policies(seed + 1, 2), seed)]
+    return [Policy.from_mapping(one.model_dump()) for one in drawn]
+
+
+class Split(Parts):
+    """Shards that know their splits, as `ShardedTrace` does."""
+
+    def split(self, name: str) -> Split:
+        """Cases of one split; shards without any are left out."""
+        there = (one for one in self.traces if any(case.split == name for case in one.cases))
+        return Split(tuple(one.split(name) for one in there if isinstance(one, Trace)))
+
+
+def graded(trace: Trace) -> Trace:
+    """The same, where some cases grade a source, and every document has one line."""
+    cases = [
+        case._replace(
+            doctype=("form", None)[row % 2],
+            extra={"source_grades": {case.expect_sources[0]: 1 + row % 3}} if row % 2 and case.expect_sources else {},
+        )
+        for row, case in enumerate(trace.cases)
+    ]
+    lines = {"x.md": "motor", "y.md": "home"}
+    chunks = [chunk._replace(tags={"product": lines[chunk.file_name]}) for chunk in trace.chunks]
+    return replace(trace, cases=tuple(cases), chunks=tuple(chunks))
+
+
+def without_hits(trace: Trace) -> Trace:
+    """The same, where nothing was retrieved."""
+    empty = {
+        name: np.full_like(field, -1 if field.dtype.kind == "i" else np.nan)
+        for name, field in trace.hits._asdict().items()
+    }
+    empty["n_reranked"] = np.zeros_like(trace.hits.n_reranked)
+    return replace(trace, hits=type(trace.hits)(**empty))
+
+
+def test_each_shard_in_order_and_a_trace_in_memory_itself() -> None:
+    """By head: seven cases in shards of three are 3, 3 and 1; a trace in memory is one."""
+    trace = stored(random_trace(0, n_cases=7))
+    assert list(each_shard(len, in_shards(trace, 3), what="count")) == [3, 3, 1]
+    assert list(each_shard(len, trace, what="count")) == [7]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("seed", range(3))
+class TestPolicies:
+    """Policies beside each other."""
+
+    def test_cells_of_every_case(self, seed: int, size: int) -> None:
+        """Of many policies at once, and of each alone; two threads too."""
+        trace, policies = stored(random_trace(seed, n_cases=7, depths=1 + seed % 2)), policies_of(seed)
+        parts, whole = in_shards(trace, size), outcomes(trace, policies)
+        assert np.array_equal(outcomes(parts, policies), whole)
+        with workers("threads", 2):
+            assert np.array_equal(outcomes(parts, policies), whole)
+        for policy, row in zip(policies, whole, strict=True):
+            assert np.array_equal(policy_case_cells(parts, policy), row)
+            assert np.array_equal(policy_case_cells(trace, policy), row)
+            assert np.array_equal(decide(trace, policy).cells, row)
+
+    def test_comparisons(self, seed: int, size: int) -> None:
+        """Paired tests, contests and standings."""
+        trace, (one, two, *_) = stored(random_trace(seed, n_cases=7)), policies_of(seed)
+        parts, named = in_shards(trace, size), {"tuned": one, "defaults": two, "free": one}
+        assert compare_policies(parts, one, two) == compare_policies(trace, one, two)
+        told = [compare(here, one, two) for here in (trace, parts)]
+        same(told[1].table, told[0].table)
+        same(told[1].changed, told[0].changed)
+        roles = {"defaults": "published policy", "free": "best free policy"}
+        assert repr(contests(parts, named, roles)) == repr(contests(trace, named, roles))
+        same(standings(parts, named), standings(trace, named))
+
+    def test_honest(self, seed: int, size: int) -> None:
+        """The same winners, folds and resamples."""
+        trace, policies = stored(random_trace(seed, n_cases=7)), policies_of(seed)
+        found = [
+            honest(one, policies, policies[0], folds=2, resamples=5, rng=np.random.default_rng(seed))
+            for one in (trace, in_shards(trace, size))
+        ]
+        assert repr(found[0]) == repr(found[1])
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("seed", range(4))
+class TestRanking:
+    """Ranking measures and slices."""
+
+    def test_ranking(self, seed: int, size: int) -> None:
+        """Every arm and order, graded or not, and each case."""
+        trace = stored(random_trace(seed, n_cases=7, arms=2, width=9))
+        for whole in (trace, graded(trace), without_hits(trace)):
+            parts = in_shards(whole, size)
+            same(ranking(parts), ranking(whole))
+            assert ndcg_measures(parts) == ndcg_measures(whole)
+            for gains in ("graded", "binary"):
+                assert ndcg_by_case(parts, gains).tobytes() == ndcg_by_case(whole, gains).tobytes()
+        assert ndcg_measures(in_shards(graded(trace), size)) == (GRADED, BINARY)
+
+    def test_slices(self, seed: int, size: int) -> None:
+        """Columns of the cases, lines of their documents and values of one's own."""
+        trace, policy = graded(stored(random_trace(seed, n_cases=7))), policies_of(seed)[0]
+        parts, by = in_shards(trace, size), {"half": [row % 2 for row in range(7)]}
+        for rate in ("pass_rate", "false_refusal_rate"):
+            told = [slices(decide(here, policy), rate=rate, by=by, least=1) for here in (trace, parts)]
+            same(told[1], told[0])
+        with pytest.raises(ValueError, match="by must hold a value a case, got 1 of 'half' for 7 cases"):
+            slices(decide(parts, policy), by={"half": [0]})
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("seed", range(4))
+def test_weights_of_a_fusion(seed: int, size: int) -> None:
+    """Of lists of two arms, graded or not, on all cases or on those of split tune, which some shards have none of."""
+    drawn = replace(stored(random_trace(seed, n_cases=7, arms=2, width=9)), arms=("bm25", "dense"))
+    cases = [case._replace(split="tune" if row < 4 else "report") for row, case in enumerate(drawn.cases)]
+    for whole in (drawn, graded(drawn), replace(graded(drawn), cases=tuple(cases))):
+        one, two = (fusion_weights(here, (0.5, 1.0, 2.0)) for here in (whole, in_shards(whole, size)))
+        assert two.dense_weight == one.dense_weight
+        same(two.table, one.table)
+    with pytest.raises(ValueError, match="trace must hold the arms bm25 and dense"):
+        fusion_weights(in_shards(stored(random_trace(seed, n_cases=7)), size))
+
+
+def test_a_shard_of_fewer_hits_ranks_as_the_whole() -> None:
+    """By head: of four cases the first two have three hits at most, and stand in a shard that is three wide."""
+    trace = stored(random_trace(4, n_cases=4, width=9))
+    few = {name: field.copy() for name, field in trace.hits._asdict().items()}
+    for name in set(few) - {"n_reranked"}:
+        few[name][:2, :, :, 3:] = -1 if few[name].dtype.kind == "i" else np.nan
+    whole = replace(trace, hits=type(trace.hits)(**few))
+    first, second = whole.subset([0, 1]), whole.subset([2, 3])
+    narrow = {name: field if field.ndim < 4 else field[..., :3] for name, field in first.hits._asdict().items()}
+    parts = Parts((replace(first, hits=type(first.hits)(**narrow)), second))
+    same(ranking(parts), ranking(whole))
+    assert ndcg_by_case(parts).tobytes() == ndcg_by_case(whole).tobytes()
+
+
+@pytest.mark.parametrize("size", [7, 20])
+class TestSignals:
+    """The audit of signals, and fits of a decision."""
+
+    def test_audit(self, size: int) -> None:
+        """With costs, on the split to tune on; milliseconds of the shards' latencies; a signal of one's own."""
+        rng = np.random.default_rng(0)
+        tells = [0.9 if row % 2 else 0.1 for row in range(N)]
+        trace = world(s_rerank=tells, anchor_sim=rng.random(N).tolist(), split="tune")
+        cases = tuple(case._replace(split="report" if row < 9 else "tune") for row, case in enumerate(trace.cases))
+        ms = Latency(("embed", "dense", "rerank"), rng.random((N, 1, 1, 3)))
+        whole = replace(trace, cases=cases, latency=ms)
+        whole = whole.with_signal("own", rng.random(N), higher="surer", unit="probability")
+        parts = Split(in_shards(whole, size).traces)
+        one, two = (audit_signals(here, Policy.load(), repeats=1, folds=3) for here in (whole, parts))
+        same(two.frame, one.frame)
+        same(two.correlations, one.correlations)
+        assert (two.notes, two.cost, two.split, two.cases) == (one.notes, one.cost, "tune", N - 9)
+        assert two.frame["ms"].notna().any()
+
+    def test_audit_without_hits_or_a_split(self, size: int) -> None:
+        """Nothing measured anywhere; labels of three kinds."""
+        trace = stored(random_trace(1, n_cases=30))
+        for whole in (trace, without_hits(trace)):
+            one, two = (audit_signals(here, repeats=0) for here in (whole, in_shards(whole, size)))
+            same(two.frame, one.frame)
+            assert two.notes == one.notes
+
+    def test_a_fitted_decision(self, size: int, tmp_path: Path) -> None:
+        """The same policy of a folder of shards, to the last digit and the questions that it remembers."""
+        rng = np.random.default_rng(0)
+        trace = world(s_rerank=[0.9 if row % 2 else 0.1 for row in range(N)], anchor_sim=rng.random(N).tolist())
+        cases = tuple(case._replace(split="report" if row < 9 else "tune") for row, case in enumerate(trace.cases))
+        whole = replace(trace, cases=cases)
+        parts = save_shards([whole], tmp_path / "shards", shard=size)
+        assert fit_decision(parts) == fit_decision(whole)
+
+
+def test_policies_of_several_orders_of_their_gates() -> None:
+    """Decided together they are what each is alone: limits of one order do not hold for the other."""
+    trace, base = stored(random_trace(3, n_cases=7)), policies_of(3)[0]
+    policies = [base, base.replace("decision.order", ("similarity", "gap", "l2")), base]
+    alone = np.stack([outcomes(trace, [policy])[0] for policy in policies])
+    assert np.array_equal(outcomes(trace, policies), alone)
+    assert np.array_equal(outcomes(in_shards(trace, 2), policies), alone)
+
+
+@pytest.mark.slow
+class TestReport:
+    """The page over shards, with all cases, beside that over the trace in one piece."""
+
+    def pages(self, folder: Path, whole: Trace, policies: dict[str, Policy]) -> list[bytes]:
+        """Bytes of both pages, which name one trace, and of their figures."""
+        parts = save_shards([whole], folder / "shards", shard=7)
+        told = []
+        for name, here in {"whole": whole, "parts": parts}.items():
+            page = write_report(folder / f"{name}.html", here, policies, trace_id="the whole")
+            figures = sorted((folder / f"{name}_figures").iterdir())
+            told.append(b"".join(one.read_bytes() for one in (page, *figures)))
+        return told
+
+    def test_every_section(self, tmp_path: Path) -> None:
+        """Of two chains: reliability, risk and coverage, AURC, thresholds, boundary, flips; by two threads."""
+        base = Policy.load().replace("refine.max_depth", 0)
+        loose = base.replace("similarity.min_similarity", 0.4, "confidence.tau_default", 10.0)
+        with workers("threads", 2):
+            one, two = self.pages(
+                tmp_path, labelled(3, {"report": 60}, missing=0.1), {"defaults": base, "tuned": loose}
+            )
+        assert one == two
+        for head in (b"Risk and coverage", b"Decision boundary", b"most harmful first"):
+            assert head in one
+
+    def test_a_decision_by_cost(self, tmp_path: Path) -> None:
+        """The model's probabilities, of all cases, with a signal of one's own."""
+        rng = np.random.default_rng(0)
+        whole = labelled(3, {"": 60}).with_signal("own", rng.random(60), higher="surer", unit="probability")
+        one, two = self.pages(tmp_path, whole, {"defaults": fit_decision(whole)})
+        assert one == two
+        assert b"P(right)" in one
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("seed", range(3))
+class TestAnswerSignals:
+    """Columns of a report."""
+
+    def test_columns(self, seed: int, size: int) -> None:
+        """Signals, labels, and what is right if answered."""
+        trace, policy = stored(random_trace(seed, n_cases=7)), policies_of(seed)[0]
+        one, two = (answer_signals(here, policy) for here in (trace, in_shards(trace, size)))
+        assert (list(two.score), two.explicit, two.known) == (list(one.score), one.explicit, one.known)
+        assert all(two.score[name].tobytes() == one.score[name].tobytes() for name in one.score)
+        assert (two.right.tobytes(), two.label.tobytes()) == (one.right.tobytes(), one.label.tobytes())
+
+    def test_the_boundary(self, seed: int, size: int) -> None:
+        """Confidence, groups and zones, at the depth that decided and at the first."""
+        trace = stored(random_trace(seed, n_cases=7, depths=2))
+        policy = policies_of(seed)[0].replace("confidence.enabled", True)
+        for depth in (None, 0):
+            one, two = (decision_boundary(here, policy, depth=depth) for here in (trace, in_shards(trace, size)))
+            for name, there in one._asdict().items():
+                assert np.asarray(getattr(two, name)).tobytes() == np.asarray(there).tobytes()
+        with pytest.raises(ValueError, match="depth must be one that the trace holds, 0 to 1, got 2"):
+            decision_boundary(in_shards(trace, size), policy, depth=2)
+
+    def test_displays_and_reasons(self, seed: int, size: int) -> None:
+        """A notebook's display is that of one piece but for what it was decided on; so is every reason."""
+        trace, policy = stored(random_trace(seed, n_cases=7)), policies_of(seed)[0]
+        one, two = (decide(here, policy) for here in (trace, in_shards(trace, size)))
+        assert two.reasons(range(7)) == {row: one.reason(row) for row in range(7)}
+        first, second = (said._repr_html_().partition(">decided<") for said in (one, two))
+        assert first[1:] == second[1:]
+        assert ">shards<" in second[0]
+        assert ">shards<" not in first[0]
+
+
+class TestFittedGates:
+    """Gates, calibrations and thresholds fitted over a folder of shards."""
+
+    def test_a_fused_gate(self, tmp_path: Path) -> None:
+        """The same model, probabilities and quality, and the questions that it remembers; beside other gates too."""
+        whole = labelled(6, {"tune": 150, "report": 50}, steps=None, missing=0.05)
+        parts = save_shards([whole], tmp_path, shard=33)
+        free = free_policy()
+        one, two = (fuse(here, free) for here in (whole, parts))
+        assert two.policy == one.policy
+        assert two.p.tobytes() == one.p.tobytes()
+        same(two.quality, one.quality)
+        assert repr(two) == repr(one)
+        assert two._repr_html_() == one._repr_html_()
+        seen = [case_signals(here, free) for here in (whole, parts)]
+        assert seen[0].names == seen[1].names
+        assert [field.tobytes() for field in seen[1][:2]] == [field.tobytes() for field in seen[0][:2]]
+        tables = [compare_gates(here.split("report"), one.policy, resamples=20) for here in (whole, parts)]
+        same(tables[1], tables[0])
+
+    def test_too_few_cases_are_refused_as_of_one_piece(self, tmp_path: Path) -> None:
+        """The message is that of the trace in memory."""
+        whole = labelled(6, {"tune": 20})
+        for here in (whole, save_shards([whole], tmp_path, shard=6)):
+            with pytest.raises(ValueError, match=r"at least, got .* label more"):
+                fuse(here, free_policy())
+
+    def test_answers(self) -> None:
+        """The curve of the generator's confidence; the first shard holds no answer."""
+        chosen = Policy.from_mapping(small_policy().model_dump())
+        hits = [[Hit(0.25)] if number else [] for number in range(10)]
+        drawn = trace_of(*((ask(f"excess number {n}", answer="£250 excess"), [row]) for n, row in enumerate(hits)))
+        whole = record_answers(drawn, chosen, Sure(), Weighed())
+        parts = in_shards(whole, 1)
+        assert len(answer_outcomes(parts.traces[0], chosen)) == 0
+        same(answer_outcomes(parts, chosen), answer_outcomes(whole, chosen))
+        one, two = (calibrate_answers(here, chosen) for here in (whole, parts))
+        assert two.policy == one.policy
+        same(two.outcomes, one.outcomes)
+
+    @pytest.mark.parametrize("size", [7, 25])
+    def test_the_cosine_and_thresholds_of_another_embedder(self, size: int) -> None:
+        """Knots, moved thresholds and the shares that pass, to the bit."""
+        base = Policy.load().replace("refine.max_depth", 0)
+        source, target = (labelled(seed, {"": 60}, missing=0.05) for seed in (6, 7))
+        cases = tuple(case._replace(query=other.query) for case, other in zip(target.cases, source.cases, strict=True))
+        target = replace(target, cases=cases)
+        assert calibrate_cosine(in_shards(source, size), base) == calibrate_cosine(source, base)
+        one, two = transfer(base, source, target), transfer(base, in_shards(source, size), in_shards(target, size))
+        assert two.policy == one.policy
+        same(two.table, one.table)
+        assert len(one.table)
+        with pytest.raises(ValueError, match="must hold the same questions"):
+            transfer(base, in_shards(source, size), target.subset(range(59)))
+
+
+class TestArms:
+    """Studies of bandits and audits of rewards need columns of every arm, not hits."""
+
+    def made(self, folder: Path) -> tuple[Trace, ShardedTrace[Trace]]:
+        """Twelve cases of two arms in one piece, and in shards of five, split alike."""
+        drawn = two_arms(12)
+        cases = tuple(case._replace(id=f"q{row}") for row, case in enumerate(drawn.cases))
+        whole = replace(drawn, cases=cases, meta={**drawn.meta, "cases_hash": hash_cases(cases)})
+        return whole, save_shards([whole], folder, shard=5)
+
+    def test_tables_of_every_arm(self, tmp_path: Path) -> None:
+        """Values, rewards, contexts, milliseconds, components and the router, by two threads too."""
+        chosen = always_answer(Policy.load())
+        whole, parts = self.made(tmp_path)
+        one = arm_tables(whole, chosen)
+        with workers("threads", 2):
+            two = arm_tables(parts, chosen)
+        for name, there in one.world._asdict().items():
+            assert np.asarray(getattr(two.world, name)).tobytes() == np.asarray(there).tobytes()
+        same(two.measured, one.measured)
+        assert two.router.tobytes() == one.router.tobytes()
+
+    def test_an_audit_of_rewards_and_a_study(self, tmp_path: Path) -> None:
+        """The same correlations, trials, weights and comparison."""
+        chosen = always_answer(Policy.load())
+        made = self.made(tmp_path)
+        audits = [audit_rewards(here, chosen, n_boot=20) for here in made]
+        same(audits[1].correlations, audits[0].correlations)
+        same(audits[1].policies, audits[0].policies)
+        sizes: dict[str, Any] = {"trials": 3, "rounds": 20, "replications": 2, "n_boot": 20, "engine": "numpy"}
+        one, two = (tune_bandit(here, chosen, **sizes) for here in made)
+        assert (two.weights, two.bandit, two.notes) == (one.weights, one.bandit, one.notes)
+        same(two.trials, one.trials)
+        same(two.comparison, one.comparison)
+
+
+def test_what_needs_all_hits_at_once_says_so(tmp_path: Path) -> None:
+    """A learned signal reads texts of hits: rule, what came, and what to do."""
+    parts = save_shards([labelled(3, {"": 20})], tmp_path, shard=7)
+    told = r"learn_signal must have a trace in memory, got a ShardedTrace; draw some cases .* or merge shards"
+    with pytest.raises(TypeError, match=told):
+        learn_signal(parts)  # type: ignore[arg-type]
+    first, *rest = parts.shards()
+    assert [case.id for case in first.merge(*rest).cases] == [f"q{row:04d}" for row in range(20)]

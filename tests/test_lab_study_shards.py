@@ -1,0 +1,175 @@
+"""Studies over shards: the same result as over the trace in one piece, and a sample where cases are many."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import raglab
+from raglab.lab import study_cases
+from raglab.lab.study import TuneResult, tune
+from raglab.lab.study_cases import case_counts, draw_cases, label_counts, label_notes, study_splits
+from raglab.replay import sweep, tally
+from raglab.store.loaders import hash_cases
+from raglab.store.measured_shards import measured_shards
+from raglab.store.policies import Policy
+from raglab.store.sharded_traces import ShardedTrace, save_shards
+from raglab.store.traces import Trace
+from raglab.values import Status
+from test_lab_study import _world
+from test_replay_shards import same
+from test_store_traces import stored
+from worlds import random_policies, random_trace
+
+
+def world(size: int = 60) -> Trace:
+    """Cases of the study's tests under ids of their own, as a file holds them."""
+    made = _world(size)
+    cases = tuple(case._replace(id=f"q{number}") for number, case in enumerate(made.cases))
+    meta = {**made.meta, "cases_hash": hash_cases(cases)}
+    return dataclasses.replace(made, cases=cases, meta=meta)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the world in shards of seven cases."""
+    made = tmp_path_factory.mktemp("shards")
+    save_shards([world()], made, shard=7)
+    return made
+
+
+@pytest.fixture
+def sharded(folder: Path) -> ShardedTrace[Trace]:
+    """The world in shards."""
+    return Trace.open(folder)
+
+
+class TestDrawnCases:
+    """A sample hangs on labels and seed alone."""
+
+    def test_a_sample_has_each_label_in_proportion(self, sharded: ShardedTrace[Trace]) -> None:
+        """By head: of 60 cases, 30 ok, 15 refuse and 15 ambiguous, twelve are 6, 3 and 3, in their order."""
+        drawn = draw_cases(world(), 12, 0)
+        names = [case.expect_status for case in drawn.cases]
+        assert {name: names.count(name) for name in ("ok", "refuse", "ambiguous")} == {
+            "ok": 6, "refuse": 3, "ambiguous": 3,
+        }  # fmt: skip
+        numbers = [int(case.id[1:]) for case in drawn.cases]
+        assert numbers == sorted(set(numbers))
+        assert [case.id for case in draw_cases(sharded, 12, 0).cases] == [case.id for case in drawn.cases]
+        assert [case.id for case in draw_cases(world(), 12, 1).cases] != [case.id for case in drawn.cases]
+
+    def test_few_cases_are_taken_whole(self, sharded: ShardedTrace[Trace]) -> None:
+        """A trace in memory as it is; of one in shards all cases."""
+        whole = world()
+        assert draw_cases(whole, 60, 0) is whole
+        assert draw_cases(sharded, 60, 0).cases == whole.cases
+
+    @settings(deadline=None, derandomize=True, max_examples=25)
+    @given(seed=st.integers(0, 1000), most=st.integers(3, 40))
+    def test_the_shares_are_right_to_one_case(self, seed: int, most: int) -> None:
+        """For any labels: so many cases, each label within one of its share."""
+        label = np.random.default_rng(seed).integers(0, 3, 41).astype(np.int8)
+        rows = study_cases._stratified_rows(label, most, seed)
+        assert len(set(rows.tolist())) == most
+        share = np.bincount(label, minlength=3) * most / len(label)
+        assert np.all(np.abs(np.bincount(label[rows], minlength=3) - share) < 1.0)
+
+    def test_counts_are_those_of_the_whole(self, sharded: ShardedTrace[Trace]) -> None:
+        """By split and label, whichever way the trace is held; a case without a label is refused."""
+        assert case_counts(sharded) == case_counts(world())
+        assert label_counts(sharded).tolist() == label_counts(world()).tolist() == [30, 15, 15]
+        assert label_notes(sharded) == label_notes(world())
+        one, two = study_splits(sharded, 0), study_splits(world(), 0)
+        assert (one.notes, one.size_note, one.made_of.cases) == (two.notes, two.size_note, two.made_of.cases)
+        cases = (world().cases[0]._replace(expect_status=None), *world().cases[1:])
+        with pytest.raises(ValueError, match="label"):
+            label_counts(dataclasses.replace(world(), cases=cases))
+
+
+class TestMeasuredShards:
+    """Shards that are measured once are replayed as they are."""
+
+    @settings(deadline=None, derandomize=True, max_examples=6)
+    @given(seed=st.integers(0, 1000))
+    def test_counts_are_those_of_the_shards(self, tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+        """Policies of its structure from the files, of another from the shards; by two threads too."""
+        trace = stored(random_trace(seed, n_cases=9, depths=1 + seed % 2))
+        shards = save_shards([trace], tmp_path_factory.mktemp("t"), shard=2)
+        base, *others = random_policies(seed, 3)
+        policies = [base.replace("l2.max_l2", value) for value in (0.4, 0.8, 1.2)]
+        with measured_shards(shards, policies[0], None) as measured:
+            assert measured.parts[0].evidence_for(policies, None) is not None
+            same(sweep(measured, policies), sweep(trace, policies))
+            same(sweep(measured, [*policies, *others]), sweep(trace, [*policies, *others]))
+            with raglab.workers("threads", n=2):
+                same(sweep(measured, policies), sweep(trace, policies))
+
+    def test_a_file_that_is_not_there_costs_a_measurement(self, sharded: ShardedTrace[Trace]) -> None:
+        """As on a machine that shares the shards alone; the folder is gone when the block ends."""
+        policy = Policy.load()
+        with measured_shards(sharded, policy, None) as measured:
+            place = Path(measured.parts[0].file)
+            place.unlink()
+            assert tally(measured, [policy]).cells.tolist() == tally(world(), [policy]).cells.tolist()
+        assert not place.parent.exists()
+
+
+def equal_results(one: TuneResult, two: TuneResult) -> None:
+    """Check that two studies came to the same, to the bit, but for the name of the trace."""
+    assert (one.selected, one.policy.policy_id, one.expected) == (two.selected, two.policy.policy_id, two.expected)
+    for name in ("costs", "trials", "pareto", "plateaus", "judged"):
+        pd.testing.assert_frame_equal(getattr(one, name), getattr(two, name), check_exact=True)
+    assert {name: policy.policy_id for name, policy in one.policies.items()} == {
+        name: policy.policy_id for name, policy in two.policies.items()
+    }
+    assert (one.paired, one.advantage, one.notes) == (two.paired, two.advantage, two.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_study")
+class TestTune:
+    """Studies of traces of shards."""
+
+    def test_a_study_is_that_of_the_whole(self, sharded: ShardedTrace[Trace], tmp_path: Path) -> None:
+        """The same selection, costs, trials and judged rates; its page and its cockpit open."""
+        one, two = tune(sharded, trials=20), tune(world(), trials=20)
+        equal_results(one, two)
+        assert len(one.judged_on) == len(two.judged_on)
+        assert "tuned" in one._repr_html_()
+        page = one.report(tmp_path / "report.html").read_text(encoding="utf-8")
+        assert one.policy.policy_id in page
+        pd.testing.assert_frame_equal(one.changed().reset_index(drop=True), two.changed().reset_index(drop=True))
+
+    def test_workers_change_nothing(self, sharded: ShardedTrace[Trace]) -> None:
+        """Two threads and two processes come to what one process comes to."""
+        alone = tune(sharded, trials=20)
+        for kind in ("threads", "joblib"):
+            with raglab.workers(kind, n=2):
+                equal_results(tune(sharded, trials=20), alone)
+
+    def test_of_many_cases_candidates_are_made_of_a_sample(
+        self, sharded: ShardedTrace[Trace], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of 32 cases twenty, the same ones in shards; trials and rates count all, and the notes say so."""
+        monkeypatch.setattr(study_cases, "MOST_REFITTED", 20)
+        one, two = tune(sharded, trials=20), tune(world(), trials=20)
+        equal_results(one, two)
+        assert any("made of 20 of the 32 cases" in note for note in one.notes)
+        every = int(one.rates("coverage")["n"].iloc[0])
+        assert every == len(one.judged_on) == 28
+
+    def test_a_study_without_splits_flatters_and_says_so(self, tmp_path: Path) -> None:
+        """All cases for both; the advantage is that of the folds."""
+        cases = tuple(case._replace(split=None) for case in world().cases)
+        whole = dataclasses.replace(world(), cases=cases)
+        one = tune(save_shards([whole], tmp_path, shard=25), trials=10)
+        equal_results(one, tune(whole, trials=10))
+        assert "folds" in one.advantage.judged
+        assert Status.ok.name in one.notes[-1] or one.notes
