@@ -5,7 +5,7 @@ READY := .venv/.ready
 # Modules are compiled once and kept, whatever the shell says: the tests start a hundred processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test test-fast fuzz stress service lab mlflow bench bench-large notebooks lock clean
+.PHONY: demo test test-fast fuzz stress service lab mlflow bench bench-large bench-index notebooks lock clean
 
 demo: $(READY)  ## documents and questions -> trace -> study -> report
 	$(BIN)/raglab demo
@@ -38,7 +38,10 @@ lab: $(READY)  ## JupyterLab on the project, at the first notebook, on this mach
 mlflow: $(READY)  ## the runs of studies in MLflow, on this machine only, at http://127.0.0.1:5000
 	$(BIN)/python -c "from raglab.lab.tracking import serve; raise SystemExit(serve())"
 
-bench: $(READY)  ## speeds, as ratios within one run
+# Without a tag of a release the last version is d876003, the tree before traces in shards.
+BASE ?= $(shell git describe --tags --abbrev=0 2>/dev/null || echo d876003)
+bench: $(READY)  ## speeds, of this tree and of the last version in turns; BASE=main compares with another commit
+	$(BIN)/python experiments/comparison.py --base "$(BASE)"
 	$(BIN)/python experiments/bench.py
 	$(BIN)/python experiments/bench_calibration.py
 	$(BIN)/python experiments/bench_ask.py
@@ -48,8 +51,11 @@ bench: $(READY)  ## speeds, as ratios within one run
 	$(BIN)/python experiments/bench_audit.py
 
 LARGE ?= 100000
-bench-large: $(READY)  ## memory and time of replay in shards; LARGE=1000000 is a million cases, a quarter of an hour
+bench-large: $(READY)  ## memory and time of replay in shards; LARGE=1000000 is a million cases, an hour
 	$(BIN)/python experiments/bench_large.py --cases $(LARGE)
+
+bench-index: $(READY)  ## an index of many passages: memory, time to build and to ask, recall
+	$(BIN)/python experiments/bench_index.py
 
 notebooks: $(READY)  ## run every notebook again and keep its outputs
 	cd notebooks && RAGLAB_PROGRESS=0 PYTHONPATH=../.ci ../$(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \

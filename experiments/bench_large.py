@@ -5,6 +5,7 @@ plain table: what `experiments/scale.md` reports.
 
     python experiments/bench_large.py                    100,000 cases, in shards of 10,000 and in one piece
     python experiments/bench_large.py --cases 1000000    a million, in shards alone
+    python experiments/bench_large.py --kinds shards threads:2 joblib:2 dask:2      the same bytes
     python experiments/bench_large.py --quick            the same path on 400 cases, in seconds
 """
 
@@ -26,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,12 +37,16 @@ from bench import FULL, PATTERNS, random_policies, synthetic_cases, synthetic_ch
 
 import raglab
 from raglab.policy import PolicyData
+from raglab.store.policies import Policy
 from raglab.store.sharded_traces import save_shards
 from raglab.store.traces import Trace
 
 ONE = "l2.max_l2"  # threshold that every hit of a case can be met by: the one with most breakpoints
 WHOLE_UP_TO = 200_000  # cases that are measured in one piece too
+TASKS = ("sweep", "steps of one", "steps of all", "steps of all, coarse", "certificate", "tune")
 COARSE = 2_000  # steps of a threshold where a resolution is asked for
+TRIALS = 1_000  # of the study
+SPLITS = ("tune", "certify", "report")  # of the cases in turn
 
 
 class Size(NamedTuple):
@@ -64,9 +69,10 @@ def synthetic_shards(size: Size, seed: int = 7) -> Iterator[Trace]:
         cases = tuple(
             case._replace(
                 id=f"{number}-{case.id}",
+                split=SPLITS[row % len(SPLITS)],
                 selected_sources=tuple(one.rpartition("/")[2] for one in case.selected_sources),
             )
-            for case in synthetic_cases(hits, chunks, rng)
+            for row, case in enumerate(synthetic_cases(hits, chunks, rng))
         )
         yield Trace(cases, chunks, ("hybrid",), hits, meta={"fingerprint": f"synthetic-{seed}-{number}"})
 
@@ -80,6 +86,36 @@ def table_hash(frame: pd.DataFrame) -> str:
     return total.hexdigest()[:16]
 
 
+def certificate(trace: Any) -> pd.DataFrame:  # noqa: ANN401 - in memory or of shards
+    """Candidates of a certificate over a third of the cases, learned on another third, with the hash of its cases."""
+    targets = {"hallucination_rate": 0.75, "false_refusal_rate": 0.6}  # a few candidates are tested, one is certified
+    found = raglab.certify_policy(trace, Policy.from_mapping({"patterns": PATTERNS}), targets=targets)
+    return found.table.assign(cases_hash=found.certificate.cases_hash)
+
+
+def study(trace: Any, trials: int) -> pd.DataFrame:  # noqa: ANN401 - in memory or of shards
+    """Trials of a study over a third of the cases, judged on another third, with the policy that it selected."""
+    found = raglab.tune(trace, policy=Policy.from_mapping({"patterns": PATTERNS}), trials=trials)
+    return found.trials.assign(selected=found.policy.policy_id)
+
+
+@contextmanager
+def running(kind: str, n: int, folder: Path) -> Iterator[None]:
+    """Workers of a task: none, threads, processes of joblib, or a cluster of Dask on this machine."""
+    if kind in {"whole", "shards"}:
+        yield
+    elif kind == "dask":
+        from distributed import Client, LocalCluster
+
+        options: dict[str, Any] = {"n_workers": n, "threads_per_worker": 1, "dashboard_address": None}
+        place = LocalCluster(**options, local_directory=str(folder))
+        with place as cluster, Client(cluster) as client, raglab.workers(client):
+            yield
+    else:
+        with raglab.workers(kind, n=n):
+            yield
+
+
 def measure(task: str, folder: Path, policies: int, kind: str, n: int) -> dict[str, Any]:
     """Seconds, peak memory and hash of one task over a folder of shards; of `whole` in one piece.
 
@@ -91,17 +127,19 @@ def measure(task: str, folder: Path, policies: int, kind: str, n: int) -> dict[s
         first, *rest = trace.shards()
         trace = first.merge(*rest)
         del first, rest
-    loaded = time.perf_counter()
     policy = PolicyData.from_mapping({"patterns": PATTERNS})
     tasks = {
         "sweep": lambda: raglab.sweep(trace, random_policies(policies)),
         "steps of one": lambda: raglab.steps(trace, policy, ONE),
         "steps of all": lambda: raglab.steps(trace, policy),
         "steps of all, coarse": lambda: raglab.steps(trace, policy, resolution=COARSE),
+        "certificate": lambda: certificate(trace),
+        "tune": lambda: study(trace, min(TRIALS, policies)),
     }
-    with nullcontext() if kind in {"whole", "shards"} else raglab.workers(kind, n=n):
+    with running(kind, n, folder):
+        loaded = time.perf_counter()
         frame = tasks[task]()
-    done = time.perf_counter()
+        done = time.perf_counter()
     peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
     used = resource.getrusage(resource.RUSAGE_SELF)
     times = {"load_s": loaded - begun, "task_s": done - loaded, "cpu_s": used.ru_utime + used.ru_stime}
@@ -127,7 +165,7 @@ def main() -> None:
     parser.add_argument("--policies", type=int, default=1_000)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--kinds", nargs="*", help="such as threads:2 or joblib:2")
+    parser.add_argument("--kinds", nargs="*", help="such as threads:2, joblib:2 or dask:2")
     parser.add_argument("--tasks", nargs="*", help="of those that are measured; all")
     parser.add_argument("--measure")
     parser.add_argument("--kind", default="shards")
@@ -146,7 +184,7 @@ def main() -> None:
         stored = sum(path.stat().st_size for path in folder.glob("*.parquet"))
         print(f"{size.cases:,} cases, shards of {size.shard:,}, {stored / 2**20:,.0f} MB, {size.policies:,} policies")
         kinds = given.kinds or ["shards:1", *(["whole:1"] if size.cases <= WHOLE_UP_TO else [])]
-        for task in given.tasks or ("sweep", "steps of one", "steps of all", "steps of all, coarse"):
+        for task in given.tasks or TASKS:
             for kind, _, n in (one.partition(":") for one in kinds):
                 told = measured(task, folder, size, kind, int(n or 1))
                 if "failed" in told:

@@ -89,14 +89,19 @@ def jupyter_lab(folder: Path, settings: Path) -> Iterator[str]:
     with (settings / "lab.log").open("wb") as log:
         server = subprocess.Popen(command, env=env, stdout=log, stderr=log)
     try:
-        _wait(f"{address}/api?token=local", server)
+        wait_for_server(f"{address}/api?token=local", server)
         yield f"{address}/lab/tree/{{}}?token=local"
     finally:
         server.terminate()
         server.wait(SECONDS)
 
 
-def _wait(address: str, server: subprocess.Popen[bytes]) -> None:
+def wait_for_server(address: str, server: subprocess.Popen[bytes]) -> None:
+    """Wait until a server that was started answers.
+
+    Raises:
+      RuntimeError: it ended, or does not answer.
+    """
     ends = time.monotonic() + SECONDS
     while time.monotonic() < ends and server.poll() is None:
         try:
@@ -104,7 +109,7 @@ def _wait(address: str, server: subprocess.Popen[bytes]) -> None:
                 return
         except (URLError, OSError):
             time.sleep(0.2)
-    msg = f"JupyterLab must answer within {SECONDS} s, got none at {address}; its log stands in its settings folder."
+    msg = f"a server must answer within {SECONDS} s, got none at {address}; JupyterLab's log stands in its settings."
     raise RuntimeError(msg)
 
 

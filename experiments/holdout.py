@@ -35,19 +35,18 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from sets import hint3_trace
-from tqdm import tqdm
 from tuners import FOLDS, FREE, TASKS, Half, Result, draw_half, labels_of, ten_folds
 
 from raglab import metrics
 from raglab.lab.search_space import limit_depth
 from raglab.metrics.costs import LABEL_OF_CELL, LABELS
+from raglab.parallel import run_each, workers
 from raglab.store.files import locked_lines, make_folder
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -152,24 +151,17 @@ def result_record(result: Result) -> dict[str, Any]:
 
 
 def measure_all(units: Sequence[Unit], path: Path, jobs: int) -> list[str]:
-    """Measure what the log lacks and write it there; what failed, and why."""
+    """Measure what the log lacks and write it there, half by half in so many processes; what failed, and why.
+
+    A result is the same in any process; lines stand in the order in which they were known.
+    """
     make_folder(path.parent)
-    failed = []
     by_half: dict[tuple[Given, int], list[Unit]] = {}
     for unit in units:
         by_half.setdefault((unit.given, unit.half), []).append(unit)
-    with tqdm(total=len(units), unit="result", disable=not units) as bar:
-        if jobs == 1:
-            for group in by_half.values():
-                failed += measure_group(group, path)
-                bar.update(len(group))
-            return failed
-        with ProcessPoolExecutor(jobs) as pool:
-            futures = {pool.submit(measure_group, group, path): len(group) for group in by_half.values()}
-            for future in as_completed(futures):
-                failed += future.result()
-                bar.update(futures[future])
-    return failed
+    with workers("joblib", n=jobs):
+        told = run_each(measure_group, list(by_half.values()), path, what="measure", unit="half")
+        return [failure for failures in told for failure in failures]
 
 
 def measure_group(units: Sequence[Unit], path: Path) -> list[str]:
@@ -461,4 +453,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from holdout import main as imported  # so that another process finds what it is to call
+
+    imported()
