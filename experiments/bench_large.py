@@ -1,10 +1,11 @@
 """What replay of many cases takes, in shards and in one piece: wall time, peak resident memory, and the same bytes.
 
-Writes synthetic shards (`bench.synthetic_hits`), then measures each task in a process of its own, on one core. Prints a
-plain table: what `experiments/scale.md` reports.
+Writes synthetic shards (`bench.synthetic_hits`), or shards with the distributions of stored traces, then measures each
+task in a process of its own, on one core. Prints a plain table: what `experiments/scale.md` reports.
 
     python experiments/bench_large.py                    100,000 cases, in shards of 10,000 and in one piece
     python experiments/bench_large.py --cases 1000000    a million, in shards alone
+    python experiments/bench_large.py --like out/broker.parquet out/squad.parquet    cases drawn from these in turn
     python experiments/bench_large.py --kinds shards threads:2 joblib:2 dask:2      the same bytes
     python experiments/bench_large.py --quick            the same path on 400 cases, in seconds
 """
@@ -26,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,12 +35,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from bench import FULL, PATTERNS, random_policies, synthetic_cases, synthetic_chunks, synthetic_hits
+from numpy.typing import NDArray
 
 import raglab
 from raglab.policy import PolicyData
 from raglab.store.policies import Policy
 from raglab.store.sharded_traces import save_shards
 from raglab.store.traces import Trace
+from raglab.values import Case, Chunk, Hits, map_fields
 
 ONE = "l2.max_l2"  # threshold that every hit of a case can be met by: the one with most breakpoints
 WHOLE_UP_TO = 200_000  # cases that are measured in one piece too
@@ -75,6 +78,64 @@ def synthetic_shards(size: Size, seed: int = 7) -> Iterator[Trace]:
             for row, case in enumerate(synthetic_cases(hits, chunks, rng))
         )
         yield Trace(cases, chunks, ("hybrid",), hits, meta={"fingerprint": f"synthetic-{seed}-{number}"})
+
+
+def drawn_shards(size: Size, paths: Sequence[Path], seed: int = 7) -> Iterator[Trace]:
+    """Traces of so many cases each, drawn from stored traces in turn, with replacement.
+
+    Distances and scores of a case are scaled by factors of its own, so that all cases differ; labels, groups, sources
+    and the order of its hits stay.
+    """
+    cases, chunks, hits, first = joined_traces(paths)
+    for number, start in enumerate(range(0, size.cases, size.shard)):
+        rng = np.random.default_rng([seed, number])
+        n = min(size.shard, size.cases - start)
+        turn = np.arange(n) % (len(first) - 1)
+        rows = rng.integers(first[turn], first[turn + 1])
+        near, score, other = rng.uniform(0.95, 1.05, (3, n, 1, 1, 1))
+        made = map_fields(hits, lambda field, rows=rows: field[rows])  # type: ignore[misc] # bound to this shard
+        l2 = made.l2 * near
+        changed = {
+            "l2": l2,
+            "cosine": 1.0 - l2 / 2.0,
+            "s_hybrid": made.s_hybrid**score,
+            "s_rerank": made.s_rerank**score,
+            **{name: np.minimum(getattr(made, name) * other, 1.0) for name in ("anchor_sim", "sig_sim")},
+        }
+        changed["sig_sim_strict"] = changed["sig_sim"]
+        made = made._replace(**{name: values.astype(np.float32).astype(np.float64) for name, values in changed.items()})
+        drawn = tuple(
+            cases[row]._replace(id=f"{number}-{place}", split=SPLITS[place % len(SPLITS)])
+            for place, row in enumerate(rows.tolist())
+        )
+        yield Trace(drawn, chunks, ("hybrid",), made, meta={"fingerprint": f"drawn-{seed}-{number}"})
+
+
+def joined_traces(paths: Sequence[Path]) -> tuple[list[Case], tuple[Chunk, ...], Hits, NDArray[np.int64]]:
+    """Cases, chunks and hits of the first arm and depth of stored traces, one behind the other; the first case of each.
+
+    Returns: the last has one number more than there are traces, that of all cases.
+    """
+    traces = [Trace.load(path) for path in paths]
+    width = max(trace.hits.chunk.shape[3] for trace in traces)
+    chunks: list[Chunk] = []
+    parts = []
+    for number, trace in enumerate(traces):
+        own = map_fields(trace.hits, lambda field: field[:, :1, :1])
+        own = own._replace(chunk=np.where(own.chunk >= 0, own.chunk + len(chunks), -1).astype(np.int32))
+        parts.append(map_fields(own, lambda field: padded(field, width)))
+        chunks += [chunk._replace(chunk_id=f"{number}/{chunk.chunk_id}") for chunk in trace.chunks]
+    hits = Hits(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+    first = np.cumsum([0, *(len(trace) for trace in traces)])
+    return [case for trace in traces for case in trace.cases], tuple(chunks), hits, first
+
+
+def padded(field: NDArray[Any], width: int) -> NDArray[Any]:
+    """A field of hits, [..., K], with as many of no hit behind as make it that wide; one that is of no hit as it is."""
+    if field.ndim < 4:
+        return field
+    nothing = -1 if field.dtype.kind == "i" else np.nan
+    return np.pad(field, [(0, 0)] * 3 + [(0, width - field.shape[3])], constant_values=nothing)
 
 
 def table_hash(frame: pd.DataFrame) -> str:
@@ -164,6 +225,7 @@ def main() -> None:
     parser.add_argument("--shard", type=int, default=10_000)
     parser.add_argument("--policies", type=int, default=1_000)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--like", nargs="*", type=Path, help="stored traces that cases are drawn from")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--kinds", nargs="*", help="such as threads:2, joblib:2 or dask:2")
     parser.add_argument("--tasks", nargs="*", help="of those that are measured; all")
@@ -179,7 +241,8 @@ def main() -> None:
         folder = given.folder or Path(made) / "shards"
         if not (folder / "manifest.json").exists():
             begun = time.perf_counter()
-            save_shards(synthetic_shards(size), folder, shard=size.shard)
+            shards = drawn_shards(size, given.like) if given.like else synthetic_shards(size)
+            save_shards(shards, folder, shard=size.shard)
             print(f"wrote {size.cases:,} cases in {time.perf_counter() - begun:.1f} s", flush=True)
         stored = sum(path.stat().st_size for path in folder.glob("*.parquet"))
         print(f"{size.cases:,} cases, shards of {size.shard:,}, {stored / 2**20:,.0f} MB, {size.policies:,} policies")

@@ -82,7 +82,7 @@ def build_and_sweep(given: argparse.Namespace, folder: Path) -> tuple[str, str]:
 
 
 def main() -> None:
-    """Build and sweep by one process, then by the workers; print times and hashes."""
+    """Build and sweep by one process, then by the workers; print times and hashes; exit code 1 where bytes differ."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=DATA, help="folder of documents and questions; the bundled one")
     parser.add_argument("--shard", type=int, default=SHARD, help="cases of a shard")
@@ -100,7 +100,10 @@ def main() -> None:
                 told.append(build_and_sweep(given, place / kind.replace(" ", "-").replace(":", "-")))
                 seconds = time.perf_counter() - begun
             print(f"{kind:12}{seconds:8.1f} s  shards {told[-1][0]}  sweep {told[-1][1]}", flush=True)
-        print("the same bytes" if len(set(told)) == 1 else "NOT THE SAME BYTES")
+    if len(set(told)) > 1:
+        print("NOT THE SAME BYTES")
+        raise SystemExit(1)
+    print("the same bytes")
 
 
 if __name__ == "__main__":

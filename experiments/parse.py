@@ -1,11 +1,13 @@
 """How well questions are read, and how often the right thing is asked back: one command, `experiments/parse.py`.
 
-    .venv/bin/python experiments/parse.py [tune | report] [--encode] [--wide]
+    .venv/bin/python experiments/parse.py [tune | certify | report] [--encode] [--wide] [--data FOLDER]
 
-Reading: each slot of `datasets/broker/parsed.jsonl`, right where value and absence agree at the threshold of S5.1.
-Asking: the ambiguous and the answerable cases of `datasets/broker/cases.jsonl` with a document to ask of; the documents
-are those that the user named, else those of the expected sources (`--wide`: all of their products). Intervals are
-exact (Clopper and Pearson), 95 %.
+FOLDER has documents, cases.jsonl and parsed.jsonl (where that is missing, only asking is measured), and a pack in
+`pack`, else the generic one is taken; not given, `datasets/broker`.
+
+Reading: each slot of parsed.jsonl, right where value and absence agree at the threshold of S5.1. Asking: the ambiguous
+and the answerable cases of cases.jsonl with a document to ask of; the documents are those that the user named, else
+those of the expected sources (`--wide`: all of their products). Intervals are exact (Clopper and Pearson), 95 %.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from raglab.store.policies import load_pack
 from raglab.values import Chunk
 
 BROKER = Path(__file__).parent.parent / "datasets" / "broker"
-PACK = load_pack(BROKER / "pack")
+UNNAMED = "of no stated kind"
 Row = Mapping[str, Any]
 
 
@@ -38,9 +40,9 @@ def rate(k: int, n: int) -> str:
 
 
 def rows(name: str, split: str) -> list[Row]:
-    """Records of one split of a file of the set."""
-    lines = (BROKER / name).read_text(encoding="utf-8").splitlines()
-    return [row for row in map(json.loads, lines) if row["split"] == split]
+    """Records of one split of a file of the set; none where there is no such file."""
+    lines = (DATA / name).read_text(encoding="utf-8").splitlines() if (DATA / name).is_file() else []
+    return [row for row in map(json.loads, lines) if row.get("split") == split]
 
 
 def reading(vocabulary: Vocabulary, labelled: Sequence[Row]) -> Iterator[str]:
@@ -97,9 +99,14 @@ def asking(vocabulary: Vocabulary, chunks: Sequence[Chunk], cases: Sequence[Row]
         if case["expect_status"] == "ok":
             kept.append(bool(found))
         else:
-            kinds[case["kind"]].append((bool(found), bool(found) and found[0].kind == case["kind"]))
+            kind = case.get("kind", UNNAMED)
+            kinds[kind].append((bool(found), bool(found) and found[0].kind == kind))
     for kind, marks in kinds.items():
-        first = "" if kind == "overview" else f"; of this kind first {rate(sum(b for _, b in marks), len(marks))}"
+        first = (
+            ""
+            if kind in {"overview", UNNAMED}
+            else f"; of this kind first {rate(sum(b for _, b in marks), len(marks))}"
+        )
         yield f"  {kind:16s} asked {rate(sum(a for a, _ in marks), len(marks))}{first}"
     every = [asked for marks in kinds.values() for asked, _ in marks]
     yield f"  {'all ambiguous':16s} asked {rate(sum(every), len(every))}"
@@ -108,7 +115,7 @@ def asking(vocabulary: Vocabulary, chunks: Sequence[Chunk], cases: Sequence[Row]
 
 def main() -> None:
     """Print accuracy and recall of a split."""
-    chunks = load_corpus(BROKER).chunks
+    chunks = load_corpus(DATA).chunks
     encode = None
     if ENCODE:
         from raglab.models import load_encoder
@@ -118,7 +125,8 @@ def main() -> None:
     vocabulary = build_vocabulary(chunks, encode, pack=PACK)
     print(f"vocabulary: {len(vocabulary.terms)} terms, {len(vocabulary.names)} names, {perf_counter() - begun:.1f} s")
     labelled = rows("parsed.jsonl", SPLIT)
-    print(f"reading, {SPLIT}, {len(labelled)} questions", *reading(vocabulary, labelled), sep="\n")
+    if labelled:
+        print(f"reading, {SPLIT}, {len(labelled)} questions", *reading(vocabulary, labelled), sep="\n")
     begun = perf_counter()
     cases = rows("cases.jsonl", SPLIT)
     print(f"asking, {SPLIT}", *asking(vocabulary, chunks, cases, wide=WIDE), sep="\n")
@@ -131,6 +139,8 @@ if __name__ == "__main__":
     options.add_argument("--encode", action="store_true", help="compare terms by the bundled encoder as well")
     options.add_argument("--wide", action="store_true", help="ask of all documents of the products")
     options.add_argument("--verbose", action="store_true", help="name what was read wrongly")
+    options.add_argument("--data", type=Path, default=BROKER, help="folder of documents, cases and parsed questions")
     given = options.parse_args()
+    DATA, PACK = given.data, load_pack(given.data / "pack" if (given.data / "pack").is_dir() else "generic")
     SPLIT, ENCODE, WIDE, VERBOSE = given.split, given.encode, given.wide, given.verbose
     main()

@@ -30,12 +30,16 @@ def bit_draws() -> tuple[Callable[..., Any], ...]:
     They take `generator.bit_generator`, and draw what its methods draw: a method counts references to its generator at
     each call, which takes longer than the draw.
     """
-    from numba.np.random import distributions
+    # Imported by name, so that a numba which has them elsewhere is a numba that is not there: NumPy does the work.
+    from numba.np.random.distributions import (
+        random_beta,
+        random_standard_gamma,
+        random_standard_normal,
+        random_standard_t,
+    )
     from numba.np.random.generator_core import next_double
 
-    names = ("normal", "gamma", "beta", "t")
-    drawn = {name: getattr(distributions, f"random_{'' if name == 'beta' else 'standard_'}{name}") for name in names}
-    return next_double, *drawn.values()
+    return next_double, random_standard_normal, random_standard_gamma, random_beta, random_standard_t
 
 
 def check_engine(engine: str) -> None:

@@ -367,7 +367,10 @@ def _snapped(values: NDArray[np.float64], swept: Threshold, resolution: int) -> 
     ordered = np.unique(values)
     if len(ordered) < resolution:
         return values
-    kept = ordered[np.linspace(0, len(ordered) - 1, resolution - 1).round().astype(np.int64)]
+    places = np.linspace(0, len(ordered) - 1, resolution - 1).round().astype(np.int64)
+    if swept.side == "ceiling":
+        places[-1] = len(ordered) - 1  # also of one place: every value has one above it to move to
+    kept = ordered[places]
     if swept.side == "ceiling":
         return kept[np.searchsorted(kept, values, side="left")]
     return kept[np.searchsorted(kept, values, side="right") - 1]

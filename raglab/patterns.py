@@ -140,6 +140,12 @@ class _Alternatives:
             yield from (name for name, aliases in self.rows if any(_matches(alias, text) for alias in aliases))
 
 
+@lru_cache(maxsize=256)
+def _alternatives(rows: tuple[tuple[str, tuple[Pattern, ...]], ...]) -> _Alternatives:
+    """Entities with their aliases, kept with what was compiled of them: a live question asks the same ones again."""
+    return _Alternatives(rows)
+
+
 def _cannot_match(patterns: Iterable[Pattern], text: str) -> bool:
     """Whether none of the patterns can occur, found in one pass over the text: most questions meet none."""
     first = tuple(pattern if isinstance(pattern, str) else pattern[0] for pattern in patterns)
@@ -154,7 +160,8 @@ def entities_of(texts: Sequence[str], entities: Mapping[str, Sequence[Pattern]])
       >>> entities_of(["Acme pays", "who pays?"], {"Acme": ("acme",)})
       (('Acme',), ())
     """
-    among = _Alternatives(tuple(entities.items()))
+    rows = ((name, tuple(one if isinstance(one, str) else tuple(one) for one in of)) for name, of in entities.items())
+    among = _alternatives(tuple(rows))
     return tuple(tuple(among.named(text.encode())) for text in texts)
 
 

@@ -38,7 +38,14 @@ from raglab.decision.chain import (
 from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.recorded_answers import keep_used_chunks, select_answers
-from raglab.decision.sharded_decisions import CaseColumns, ShardedDecisions, case_columns, reference_cases
+from raglab.decision.sharded_decisions import (
+    CaseColumns,
+    ShardedDecisions,
+    decision_columns,
+    reference_cases,
+    reference_trace,
+    shard_with,
+)
 from raglab.decision.signal_values import check_signals, check_stored
 from raglab.expected_cost import class_probabilities
 from raglab.gate_order import Order
@@ -68,8 +75,15 @@ class Shards(Protocol):
 
 
 def _references(trace: Shards) -> Iterable[Any]:
-    """What stands for the shards of a trace: references of a few bytes where it has them, else the shards."""
+    """What stands for the shards of a trace: references of a few bytes where it has them, else the shards.
+
+    Raises:
+      ValueError: it is no trace.
+    """
     parts: Iterable[Any] | None = getattr(trace, "parts", None)
+    if parts is None and not hasattr(trace, "shards"):
+        msg = f"trace must be in memory or of shards, got {type(trace).__name__}; load one by raglab.Trace.open."
+        raise ValueError(msg)
     return trace.shards() if parts is None else parts
 
 
@@ -94,26 +108,21 @@ def each_shard(
 
 def call_loaded(shard: Any, function: Callable[..., Result], *shared: Any) -> Result:  # noqa: ANN401 - as in `each_shard`
     """Result of a function of one shard, which is loaded for it and let go."""
-    return function(_loaded(shard), *shared)
+    return function(reference_trace(shard), *shared)
 
 
-def join_columns(parts: Iterable[Any], axis: int = -1) -> Any:  # noqa: ANN401 - arrays, or named tuples of them
-    """Columns of all shards in one: arrays along an axis, or named tuples of arrays field by field."""
+def join_columns(parts: Iterable[Any]) -> Any:  # noqa: ANN401 - arrays, or named tuples of them
+    """Columns of all shards in one: arrays along their last axis, or named tuples of arrays field by field."""
     found = list(parts)
     if isinstance(found[0], tuple):
-        return type(found[0])(*(join_columns(fields, axis) for fields in zip(*found, strict=True)))
-    return found[0] if len(found) == 1 else np.concatenate(found, axis=axis)
+        return type(found[0])(*(join_columns(fields) for fields in zip(*found, strict=True)))
+    return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)
 
 
 def cases_by_shard(trace: TraceData | Shards) -> Iterator[Sequence[Case]]:
     """Cases of each shard, in order; of a reference the cases alone are read, without hits."""
     for shard in [trace] if isinstance(trace, TraceData) else _references(trace):
         yield reference_cases(shard)
-
-
-def _loaded(shard: Any) -> TraceData:  # noqa: ANN401 - a trace or a reference to one
-    trace: TraceData = shard if isinstance(shard, TraceData) else shard.load()
-    return trace
 
 
 class Tally(NamedTuple):
@@ -317,12 +326,12 @@ def decide_policies(
 
 def shard_columns(trace: TraceData, policies: Sequence[PolicyData], arm: str | None) -> list[CaseColumns]:
     """What policies say of the cases of one trace in memory; pure, so that any worker may decide a shard."""
-    return [case_columns(decide(trace, policy, arm)) for policy in policies]
+    return [decision_columns(decide(trace, policy, arm)) for policy in policies]
 
 
 def decide_shard(shard: Any, policy: PolicyData, arm: str | None) -> Decisions:  # noqa: ANN401 - a trace or a reference to one
     """Decisions on one shard."""
-    return decide(_loaded(shard), policy, arm)
+    return decide(reference_trace(shard), policy, arm)
 
 
 def decide_on_tables(
@@ -377,7 +386,7 @@ def shard_tally(shard: Any, policies: Sequence[PolicyData], arm: str | None, eng
     """Counted decisions of many policies over one shard; pure, so that any worker may count it."""
     found = shard.evidence_for(policies, arm) if hasattr(shard, "evidence_for") else None
     if found is None:
-        return tally(_loaded(shard), policies, arm, engine=engine)
+        return tally(reference_trace(shard), policies, arm, engine=engine)
     labels = np.bincount(found.label, minlength=len(Status))
     return _tally_evidence(policies, engine, labels, lambda _: found)
 
@@ -447,7 +456,8 @@ def _count_codes(seen: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np
 
 def tally_codes(codes: NDArray[np.int16]) -> Tally:
     """Counted decisions of the codes of cases, [P, Q], see `shard_codes`."""
-    seen = np.stack([np.bincount(row, minlength=len(STAGES) * CELLS) for row in codes])
+    seen = np.array([np.bincount(row, minlength=len(STAGES) * CELLS) for row in codes], dtype=np.int64)
+    seen = seen.reshape(len(codes), len(STAGES) * CELLS)
     cells, stages = _count_codes(seen)
     return Tally(cells, stages, metrics.label_counts(cells[0]))
 
@@ -615,8 +625,9 @@ def steps(
     """
     import pandas as pd
 
-    if resolution is not None and resolution < 2:
-        msg = f"resolution must be at least 2, got {resolution}; it is the most steps of a threshold, such as 2000."
+    if resolution is not None and (resolution < 2 or resolution != int(resolution)):
+        rule = "resolution must be a whole number of at least 2"
+        msg = f"{rule}, got {resolution}; it is the most steps of a threshold, such as 2000."
         raise ValueError(msg)
     curves = _step_curves(trace, policy, path, arm, resolution)
     if path is not None:
@@ -657,7 +668,7 @@ def shard_moves(
     Args:
       path: None is every threshold that acts.
     """
-    trace = _loaded(shard)
+    trace = reference_trace(shard)
     if path is None:
         found = measured_tables(trace, policy, arm).evidence
         return _moves_of_paths(found, policy, acting_paths(found, policy))
@@ -706,21 +717,6 @@ def _path_tables(trace: TraceData, policy: PolicyData, path: str, arm: str | Non
     return measured_tables(trace, policy, arm)
 
 
-def _shard_with(trace: Shards, case_id: str) -> TraceData:
-    """The shard that holds a case, loaded; of those before it the cases alone are read, where they can be.
-
-    Raises:
-      KeyError: none holds it.
-    """
-    n_cases = 0
-    for shard, cases in zip(_references(trace), cases_by_shard(trace), strict=True):
-        if any(case.id == case_id for case in cases):
-            return _loaded(shard)
-        n_cases += len(cases)
-    msg = f"case must be one of the trace's {n_cases} cases, got {case_id!r}; see its ids."
-    raise KeyError(msg)
-
-
 def flips(trace: TraceData | Shards, policy: PolicyData, case_id: str, arm: str | None = None) -> pd.DataFrame:
     """For each threshold, the smallest change that would flip the status of one case, nearest first.
 
@@ -733,7 +729,7 @@ def flips(trace: TraceData | Shards, policy: PolicyData, case_id: str, arm: str 
     import pandas as pd
 
     if not isinstance(trace, TraceData):
-        trace = _shard_with(trace, case_id)
+        trace = reference_trace(shard_with(_references(trace), case_id))
     said = decide(trace, policy, arm)
     row = said.row_of(case_id)
     one = _single_case(trace, row)

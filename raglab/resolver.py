@@ -7,6 +7,7 @@ threshold is replayed over it (rule S3.6). Hits stand in ascending L2 order on a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -221,9 +222,15 @@ def signature(tags: Mapping[str, Any], file_name: str, *, strict: bool) -> Signa
       ('domain', '__file__:guide.md')
     """
     keys = TAG_KEYS if strict else CORE_KEYS
-    values = [(key, str(tags.get(key) or "").strip().lower()) for key in keys]
-    if any(value for _, value in values):
-        return tuple(values)
+    return _signature(keys, tuple(str(tags.get(key) or "") for key in keys), file_name)
+
+
+@lru_cache(maxsize=1 << 16)
+def _signature(keys: tuple[str, ...], values: tuple[str, ...], file_name: str) -> Signature:
+    """Signature of some values; kept, since a corpus has few, and every hit of every question asks for one."""
+    found = tuple((key, value.strip().lower()) for key, value in zip(keys, values, strict=True))
+    if any(value for _, value in found):
+        return found
     return (("domain", f"{FALLBACK}{file_name}"), *((key, "") for key in keys[1:]))
 
 

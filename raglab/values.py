@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import wraps
+from functools import lru_cache, wraps
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -114,6 +114,13 @@ def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
     return decorate
 
 
+@lru_cache(maxsize=1 << 16)
+def _file_name(source: str) -> str:
+    """The last part of a path; kept, since many chunks are of one document and each is asked again and again."""
+    last = source.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return last if last != "." else PurePosixPath(source).name
+
+
 @checked(
     chunk_id=_TEXT, text=_TEXT, source=_TEXT, page=_PAGE, page_label=_OPTIONAL_TEXT, tags=_MAPPING, entities=_TEXTS
 )
@@ -140,8 +147,7 @@ class Chunk(NamedTuple):
     @property
     def file_name(self) -> str:
         """The last part of `source`, with either kind of slash."""
-        last = self.source.replace("\\", "/").rstrip("/").rpartition("/")[2]
-        return last if last != "." else PurePosixPath(self.source).name
+        return _file_name(self.source)
 
     @property
     def page_shown(self) -> str:

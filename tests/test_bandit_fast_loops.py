@@ -162,6 +162,19 @@ def test_scores_that_are_nearly_equal_are_told_apart_as_before(means: list[float
     np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
+def test_nearly_equal_scores_of_a_table_are_told_apart_as_before() -> None:
+    """Few rewards, of few digits: of thousands of scores some differ in the last digit alone."""
+    pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
+    rng, shape = np.random.default_rng(7), (3, 6)
+    reward = rng.choice([0.0, 0.1, 0.2, 0.3, 1 / 3, 0.7, 1.0], shape)
+    names, one = ("a", "b", "c", "d", "e", "f"), np.ones((3, 1))
+    world = Table(names, reward, reward, np.ones(shape, np.bool_), one, ("one",), np.full(shape, np.nan))
+    bandit = Bandit("ucb1", exploration=3.0)
+    plain, fast = (run(bandit, world, rounds=1500, replications=40, engine=name).arm for name in ("numpy", "numba"))
+    np.testing.assert_array_equal(plain, fast)
+
+
 @pytest.mark.parametrize("policy", [name for name in POLICIES if not LEARNERS[name].linear])
 @pytest.mark.parametrize("mask", [[True, False, True], None])
 def test_no_pull_of_a_masked_arm(policy: str, mask: list[bool] | None) -> None:

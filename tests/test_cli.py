@@ -52,6 +52,29 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_the_index_of_a_trace(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is `auto` where none is named, with its budget; every kind of `raglab index` can be, and no other."""
+    from raglab.live import large_index
+
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
+
+    def traced(*options: str) -> tuple[int, str]:
+        out = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet")
+        done = CliRunner().invoke(app, ["trace", str(world), "--out", out, "--quiet", *options])
+        return done.exit_code, done.output if done.exit_code else Trace.load(out).meta["parameters"]["index"]
+
+    assert [traced(*options) for options in ((), ("--index", "auto"), ("--index", "hnsw-sq8"))] == [
+        (0, "flat"),
+        (0, "flat"),
+        (0, "hnsw-sq8"),
+    ]
+    code, told = traced("--index", "tree")
+    assert (code, "index must be one of auto, flat, hnsw, ivf, hnsw-sq8, ivfpq" in told) == (1, True)
+    monkeypatch.setattr(large_index, "FLAT_UP_TO", 2)
+    assert traced("--index-mb", "5") == (0, "hnsw-sq8")
+    assert "index_mb must be at least" in traced("--index-mb", "0.0001")[1]
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_shows_an_example(command: str) -> None:
     """Each command says what it does and how it is called."""

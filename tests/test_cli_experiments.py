@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from arms import two_arms
 from labelled import free_policy, labelled
 from raglab.cli import app
+from raglab.lab import certification_texts, study_cases
 from raglab.lab.bandit_study import FIXED, ORACLE, ROUTER, UNIFORM
 from raglab.store.sharded_traces import save_shards
 
@@ -165,6 +166,44 @@ def test_wrong_names_of_weights_are_refused(trace: str, tmp_path: Path) -> None:
 def test_what_known_means_cannot_use_is_refused(option: tuple[str, ...]) -> None:
     """An option that would change nothing is not passed over."""
     assert f"got {option[0]}; leave it out" in run("--means", "0.7,0.6", *option, code=1)
+
+
+def certified(*arguments: str) -> str:
+    """Output of `raglab certify` that certifies nothing, of the policy whose gates are similarity and confidence."""
+    ended = CliRunner().invoke(app, ["certify", *arguments])
+    assert ended.exit_code == 3, ended.output
+    return ended.stdout
+
+
+def test_a_certificate_of_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its looks stand beside the folder, as if it had been given by its name."""
+    save_shards([labelled(0, {"tune": 40, "certify": 60})], tmp_path / "shards", shard=30)
+    free_policy().save(tmp_path / "p.yaml")
+    monkeypatch.chdir(tmp_path / "shards")
+    told = certified(".", "-p", "../p.yaml", "-t", "hallucination_rate=0.001")
+    assert "on split tune, for as many cases as split certify holds (chance" in told
+    assert len((tmp_path / "looks.jsonl").read_text(encoding="utf-8").splitlines()) == 1
+    monkeypatch.chdir(tmp_path)
+    assert certified("shards", "-p", "p.yaml", "-t", "hallucination_rate=0.001") == told
+    assert len((tmp_path / "looks.jsonl").read_text(encoding="utf-8").splitlines()) == 1
+
+
+def test_the_chance_of_a_certificate_is_that_of_all_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of very many cases a sample is looked at: what it says of the chance is for all of them."""
+    labelled(0, {"": 120}).save(tmp_path / "t.parquet")
+    free_policy().save(tmp_path / "p.yaml")
+    monkeypatch.setattr(study_cases, "MOST_REFITTED", 40)
+    sizes = []
+    whole = certification_texts.diagnosis
+
+    def diagnosis(*given: Any, size: float) -> pd.DataFrame:
+        sizes.append((len(given[0]), size))
+        return whole(*given, size=size)
+
+    monkeypatch.setattr(certification_texts, "diagnosis", diagnosis)
+    told = certified(str(tmp_path / "t.parquet"), "-p", str(tmp_path / "p.yaml"), "-t", "hallucination_rate=0.001")
+    assert "on these cases (40 of 120, drawn by label) (chance" in told
+    assert sizes == [(40, 3.0)]
 
 
 def test_a_gate_is_fused_from_a_folder_of_shards_as_from_one_file(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from raglab import replay
 from raglab.decision.chain import ON_ANSWER, STAGES, STATUS_OF, decide_cases, narrow_evidence
 from raglab.decision.measurement import measured_tables
+from raglab.parallel import workers
 from raglab.policy import PolicyData
 from raglab.replay import tally
 from raglab.thresholds import policy_thresholds
@@ -191,6 +192,23 @@ def test_kernel_and_chain_agree_on_signals(order: str, width: int, grid: tuple[f
     chose = STATUS_OF[said.stage] != Status.refuse
     np.testing.assert_array_equal(stage, said.stage)
     np.testing.assert_array_equal(slot[chose], said.slot[chose])
+
+
+@pytest.mark.parametrize("tile", [1, 7, N_POLICIES - 1])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_tiles_of_policies_and_their_threads_change_no_count(
+    tile: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Policies that pass the cases some at a time, by one thread or two, are counted as all at once are."""
+    rng = np.random.default_rng(tile)
+    trace, policies = random_trace(rng, 5, GRID), gated_policies(rng, GRID, "rank")
+    found, limits = measured_tables(trace, policies[0]).evidence, policy_thresholds(policies)
+    expected = kernel.tallied(found, limits, N_POLICIES)  # in one tile
+    monkeypatch.setattr(kernel, "TILE", tile)
+    with workers("threads", threads):
+        np.testing.assert_array_equal(kernel.tallied(found, limits, N_POLICIES), expected)
+    stage, _ = kernel.stages(found, limits, N_POLICIES)
+    np.testing.assert_array_equal(stage, decide_cases(found, limits, (N_POLICIES, N_CASES)).stage)
 
 
 @pytest.mark.parametrize(("order", "width", "grid"), WORLDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from raglab.decision import chain
 from raglab.decision.measurement import OPTION_SLOTS, WINNERS, Evidence, measured_tables
 from raglab.thresholds import policy_thresholds
 from raglab.values import TraceData, map_fields
-from worlds import PATTERNS, policy, random_trace
+from worlds import policy, random_policies, random_trace
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +63,9 @@ def test_the_slots_of_the_options_are_the_last_of_the_winners(trace: TraceData) 
 @pytest.mark.parametrize("seed", range(4))
 def test_known_passes_change_no_decision(seed: int) -> None:
     """Depths that were judged before are taken as they are: outcome and whether the loop goes on stay the same."""
-    given, trace = policy(patterns=PATTERNS), random_trace(seed, 12, depths=3, width=8)
-    limits = policy_thresholds([given])
-    for row in range(len(trace)):
+    trace, reached = random_trace(seed, 12, depths=3, width=8), 0
+    for given, row in product(random_policies(seed, 6), range(len(trace))):
+        limits = policy_thresholds([given])
         passes: list[chain.Pass] = []
         for depths in (1, 2, 3):
             hits = map_fields(trace.hits, lambda field, row=row, upto=depths: field[row : row + 1, :, :upto])
@@ -74,4 +75,5 @@ def test_known_passes_change_no_decision(seed: int) -> None:
             afresh, goes = chain.decide_and_refine(found, limits, (1, 1))
             np.testing.assert_array_equal(said, afresh)
             assert going == goes == chain.needs_refinement(found, limits)
-        assert len(passes) <= 3
+        reached = max(reached, len(passes))
+    assert reached == 3, "every depth was judged"

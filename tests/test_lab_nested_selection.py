@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from raglab.lab.comparison import compare_policies
+from raglab.lab.comparison import compare_policies, policies_case_cells
 from raglab.lab.decision_fitting import stratified_folds
 from raglab.lab.nested_selection import (
     _centre_on_estimate,
@@ -20,7 +20,6 @@ from raglab.lab.nested_selection import (
     honest_codes,
     honest_table,
     outcome_labels,
-    outcomes,
     stratified_resamples,
 )
 from raglab.lab.search_space import Goal
@@ -109,7 +108,7 @@ def test_of_equal_policies_the_first_wins() -> None:
 def test_outcomes_are_what_the_sweep_counts(depths: int) -> None:
     """Codes of 24 policies on 25 cases, summed, are the tally; the standings are rows of the sweep."""
     trace, policies = random_trace(depths, 25, depths), random_policies(3, 24)
-    codes = outcomes(trace, policies)
+    codes = policies_case_cells(trace, policies)
     assert codes.dtype == np.int8
     assert (code_counts()[codes].sum(axis=1) == tally(trace, policies).counts).all()
     assert (outcome_labels(codes) == [Status[case.expect_status] for case in trace.cases]).all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,10 @@ import pytest
 from arms import two_arms
 from generators import Weighed
 from labelled import free_policy, labelled
+from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.lab.bandit_study import tune_bandit
-from raglab.lab.comparison import compare, compare_policies, contests, policy_case_cells, standings
+from raglab.lab.cockpit.display import cockpit
+from raglab.lab.comparison import compare, compare_policies, contests, policies_case_cells, policy_case_cells, standings
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import (
     answer_outcomes,
@@ -25,14 +29,14 @@ from raglab.lab.gate_fitting import (
     transfer,
 )
 from raglab.lab.learned_signal import learn_signal
-from raglab.lab.nested_selection import honest, outcomes
+from raglab.lab.nested_selection import honest
 from raglab.lab.report.boundary_display import decision_boundary
 from raglab.lab.report.page import write_report
 from raglab.lab.report.verdicts import answer_signals
 from raglab.lab.reward_audit import arm_tables, audit_rewards
-from raglab.lab.search_space import always_answer
+from raglab.lab.search_space import Goal, always_answer, full_space, manual_loop
 from raglab.lab.signal_audit import audit_signals
-from raglab.lab.slices import BINARY, GRADED, fusion_weights, ndcg_by_case, ndcg_measures, ranking, slices
+from raglab.lab.slices import BINARY, GRADED, NONE, fusion_weights, ndcg_by_case, ndcg_measures, ranking, slices
 from raglab.live.response import record_answers
 from raglab.parallel import workers
 from raglab.policy import PolicyData
@@ -41,7 +45,7 @@ from raglab.store.loaders import hash_cases
 from raglab.store.policies import Policy
 from raglab.store.sharded_traces import ShardedTrace, save_shards
 from raglab.store.traces import Trace
-from raglab.values import Latency
+from raglab.values import Chunk, Latency
 from test_lab_gate_fitting import Sure
 from test_lab_signal_audit import N, world
 from test_replay_shards import Parts, cut, same
@@ -103,6 +107,17 @@ def test_each_shard_in_order_and_a_trace_in_memory_itself() -> None:
     assert list(each_shard(len, trace, what="count")) == [7]
 
 
+def test_decisions_over_shards_hold_a_column_once() -> None:
+    """Beside the ids some thirty bytes a case, and nothing of the shards that they came from."""
+    trace = stored(random_trace(0, n_cases=7))
+    said = decide(in_shards(trace, 3), policies_of(0)[0])
+    held = [field for value in vars(said).values() if isinstance(value, tuple) for field in value]
+    arrays = [field for field in held if isinstance(field, np.ndarray)]
+    assert said.sizes == (3, 3, 1)
+    assert {len(field) for field in arrays} == {7}
+    assert sum(field.nbytes for field in arrays) <= 30 * 7
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("seed", range(3))
 class TestPolicies:
@@ -111,10 +126,10 @@ class TestPolicies:
     def test_cells_of_every_case(self, seed: int, size: int) -> None:
         """Of many policies at once, and of each alone; two threads too."""
         trace, policies = stored(random_trace(seed, n_cases=7, depths=1 + seed % 2)), policies_of(seed)
-        parts, whole = in_shards(trace, size), outcomes(trace, policies)
-        assert np.array_equal(outcomes(parts, policies), whole)
+        parts, whole = in_shards(trace, size), policies_case_cells(trace, policies)
+        assert np.array_equal(policies_case_cells(parts, policies), whole)
         with workers("threads", 2):
-            assert np.array_equal(outcomes(parts, policies), whole)
+            assert np.array_equal(policies_case_cells(parts, policies), whole)
         for policy, row in zip(policies, whole, strict=True):
             assert np.array_equal(policy_case_cells(parts, policy), row)
             assert np.array_equal(policy_case_cells(trace, policy), row)
@@ -167,6 +182,39 @@ class TestRanking:
             same(told[1], told[0])
         with pytest.raises(ValueError, match="by must hold a value a case, got 1 of 'half' for 7 cases"):
             slices(decide(parts, policy), by={"half": [0]})
+
+
+def unretrieved() -> Trace:
+    """Cases that expect guide.md, which is hit, or other.md, which is never; a line by product, or of nobody's."""
+    drawn = labelled(3, {"report": 60})
+    hit = tuple(chunk._replace(tags={"product": "motor"}) for chunk in drawn.chunks)
+    more = (Chunk("2", "", "other.md"), Chunk("3", "", "other.md", tags={"product": "home"}))
+    return replace(drawn, chunks=(*hit, *more, Chunk("4", "", "else.md", tags={"domain": "cyber"})))
+
+
+class TestLines:
+    """Lines of documents that are expected but were never retrieved."""
+
+    def test_slices_of_a_folder(self, tmp_path: Path) -> None:
+        """By head: other.md is of the line home wherever its case stands; nobody expects else.md."""
+        whole, chosen = unretrieved(), Policy.load().replace("refine.max_depth", 0)
+        parts = save_shards([whole], tmp_path, shard=7)
+        one, two = (slices(decide(here, chosen), least=1) for here in (whole, parts))
+        same(two, one)
+        expecting = Counter(source for case in whole.cases for source in case.expect_sources)
+        of_line = one[one["column"] == "line"].set_index("value")["n"].to_dict()
+        assert of_line == {"motor": expecting["guide.md"], "home": expecting["other.md"], NONE: 60 - expecting.total()}
+        assert min(of_line.values()) > 0
+
+    def test_a_shard_holds_one_chunk_that_tells_a_line(self) -> None:
+        """Of what a case expects, or else of what its user named; none of what it does not."""
+        whole = unretrieved()
+        expects = next(row for row, case in enumerate(whole.cases) if case.expect_sources == ("other.md",))
+        named = whole.cases[expects]._replace(expect_sources=(), selected_sources=("else.md",))
+        both = named._replace(expect_sources_any=("other.md#2",))
+        for case, ids in ((whole.cases[expects], {"3"}), (named, {"4"}), (both, {"3"})):
+            kept = keep_used_chunks(replace(whole.subset([expects]), cases=(case,)))
+            assert {chunk.chunk_id for chunk in kept.chunks} - {chunk.chunk_id for chunk in whole.chunks[:-3]} == ids
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -239,9 +287,9 @@ def test_policies_of_several_orders_of_their_gates() -> None:
     """Decided together they are what each is alone: limits of one order do not hold for the other."""
     trace, base = stored(random_trace(3, n_cases=7)), policies_of(3)[0]
     policies = [base, base.replace("decision.order", ("similarity", "gap", "l2")), base]
-    alone = np.stack([outcomes(trace, [policy])[0] for policy in policies])
-    assert np.array_equal(outcomes(trace, policies), alone)
-    assert np.array_equal(outcomes(in_shards(trace, 2), policies), alone)
+    alone = np.stack([policies_case_cells(trace, [policy])[0] for policy in policies])
+    assert np.array_equal(policies_case_cells(trace, policies), alone)
+    assert np.array_equal(policies_case_cells(in_shards(trace, 2), policies), alone)
 
 
 @pytest.mark.slow
@@ -269,6 +317,12 @@ class TestReport:
         assert one == two
         for head in (b"Risk and coverage", b"Decision boundary", b"most harmful first"):
             assert head in one
+
+    def test_lines_of_what_was_never_retrieved(self, tmp_path: Path) -> None:
+        """The slices of the page name the line of a document that no case hits."""
+        one, two = self.pages(tmp_path, unretrieved(), {"defaults": Policy.load().replace("refine.max_depth", 0)})
+        assert one == two
+        assert b"home" in one
 
     def test_a_decision_by_cost(self, tmp_path: Path) -> None:
         """The model's probabilities, of all cases, with a signal of one's own."""
@@ -407,10 +461,19 @@ class TestArms:
 
 
 def test_what_needs_all_hits_at_once_says_so(tmp_path: Path) -> None:
-    """A learned signal reads texts of hits: rule, what came, and what to do."""
-    parts = save_shards([labelled(3, {"": 20})], tmp_path, shard=7)
-    told = r"learn_signal must have a trace in memory, got a ShardedTrace; draw some cases .* or merge shards"
-    with pytest.raises(TypeError, match=told):
-        learn_signal(parts)  # type: ignore[arg-type]
+    """Rule, what came, and what to do."""
+    parts: Any = save_shards([labelled(3, {"": 20})], tmp_path, shard=7)
+    chosen = Policy.load()
+    doors: dict[str, Callable[[], object]] = {
+        "learn_signal": lambda: learn_signal(parts),
+        "a cockpit": lambda: cockpit(parts, chosen),
+        "full_space": lambda: full_space(parts, chosen),
+        "manual_loop": lambda: manual_loop(parts, chosen, Goal()),
+        "record_answers": lambda: record_answers(parts, chosen, None, None),  # type: ignore[arg-type] # never asked
+    }
+    for door, call in doors.items():
+        told = rf"^{door} must have a trace in memory, got a ShardedTrace; draw some cases .* or merge shards"
+        with pytest.raises(TypeError, match=told):
+            call()
     first, *rest = parts.shards()
     assert [case.id for case in first.merge(*rest).cases] == [f"q{row:04d}" for row in range(20)]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import html
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,16 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
-from raglab.lab import study_cases
-from raglab.lab.study import TuneResult, tune
-from raglab.lab.study_cases import case_counts, draw_cases, label_counts, label_notes, study_splits
+from raglab.lab import study_cases, study_workers
+from raglab.lab.study import TuneResult, search_problem, tune
+from raglab.lab.study_cases import LEAST_LABELLED, case_counts, counts_by_label, draw_cases, label_notes, study_splits
+from raglab.lab.trial_search import open_study
 from raglab.replay import sweep, tally
+from raglab.store import measured_shards as measured_shards_module
 from raglab.store.loaders import hash_cases
 from raglab.store.measured_shards import measured_shards
 from raglab.store.policies import Policy
 from raglab.store.sharded_traces import ShardedTrace, save_shards
 from raglab.store.traces import Trace
-from raglab.values import Status
 from test_lab_study import _world
 from test_replay_shards import same
 from test_store_traces import stored
@@ -74,23 +78,49 @@ class TestDrawnCases:
     @settings(deadline=None, derandomize=True, max_examples=25)
     @given(seed=st.integers(0, 1000), most=st.integers(3, 40))
     def test_the_shares_are_right_to_one_case(self, seed: int, most: int) -> None:
-        """For any labels: so many cases, each label within one of its share."""
+        """For any labels of which 30 each are too many: so many cases, each label within one of its share."""
         label = np.random.default_rng(seed).integers(0, 3, 41).astype(np.int8)
         rows = study_cases._stratified_rows(label, most, seed)
         assert len(set(rows.tolist())) == most
         share = np.bincount(label, minlength=3) * most / len(label)
         assert np.all(np.abs(np.bincount(label[rows], minlength=3) - share) < 1.0)
 
+    @settings(deadline=None, derandomize=True, max_examples=50)
+    @given(n=st.tuples(*[st.integers(0, 400)] * 3), most=st.integers(90, 300))
+    def test_a_rare_label_is_drawn_by_thirty(self, n: tuple[int, ...], most: int) -> None:
+        """Or as often as it is there; all others keep their proportions to one case, and the sizes add up."""
+        most = min(most, sum(n))
+        sizes = study_cases._stratum_sizes(np.array(n), most)
+        least = np.minimum(n, LEAST_LABELLED)
+        assert sizes.sum() == most
+        assert np.all((least <= sizes) & (sizes <= n))
+        common = sizes > least
+        share = np.array(n) * sizes[common].sum() / max(1, np.array(n)[common].sum())
+        assert np.all(np.abs(sizes - share)[common] < 1.0 + 1e-9)
+
+    def test_few_of_very_many_are_there(self) -> None:
+        """By head: of 400,000 cases 200 ambiguous would be 10 in a sample of 20,000; nine are all drawn."""
+        for rare, drawn in ((200, 30), (9, 9)):
+            label = np.repeat(np.array([0, 1, 2], dtype=np.int8), [250_000, 150_000 - rare, rare])
+            rows = study_cases._stratified_rows(label, 20_000, 0)
+            assert np.bincount(label[rows]).tolist()[2] == drawn
+            assert len(rows) == 20_000
+
     def test_counts_are_those_of_the_whole(self, sharded: ShardedTrace[Trace]) -> None:
         """By split and label, whichever way the trace is held; a case without a label is refused."""
         assert case_counts(sharded) == case_counts(world())
-        assert label_counts(sharded).tolist() == label_counts(world()).tolist() == [30, 15, 15]
+        assert counts_by_label(sharded).tolist() == counts_by_label(world()).tolist() == [30, 15, 15]
         assert label_notes(sharded) == label_notes(world())
         one, two = study_splits(sharded, 0), study_splits(world(), 0)
         assert (one.notes, one.size_note, one.made_of.cases) == (two.notes, two.size_note, two.made_of.cases)
-        cases = (world().cases[0]._replace(expect_status=None), *world().cases[1:])
-        with pytest.raises(ValueError, match="label"):
-            label_counts(dataclasses.replace(world(), cases=cases))
+        looks = (counts_by_label, lambda trace: draw_cases(trace, 100, 0), lambda trace: study_splits(trace, 0))
+        for split in ("tune", "report"):
+            cases = list(world().cases)
+            row = next(row for row, case in enumerate(cases) if case.split == split)
+            cases[row] = cases[row]._replace(expect_status=None)
+            for look in looks:
+                with pytest.raises(ValueError, match=r"every case must have a label .* got 1 of "):
+                    look(dataclasses.replace(world(), cases=tuple(cases)))
 
 
 class TestMeasuredShards:
@@ -115,10 +145,35 @@ class TestMeasuredShards:
         """As on a machine that shares the shards alone; the folder is gone when the block ends."""
         policy = Policy.load()
         with measured_shards(sharded, policy, None) as measured:
-            place = Path(measured.parts[0].file)
+            place = Path(measured.parts[0].evidence.file)
             place.unlink()
             assert tally(measured, [policy]).cells.tolist() == tally(world(), [policy]).cells.tolist()
         assert not place.parent.exists()
+
+    def test_it_is_a_trace_of_shards_as_any(self, sharded: ShardedTrace[Trace]) -> None:
+        """Shown, counted, cut by split and by position, with a signal more: what was changed is measured anew."""
+        policy, own = Policy.load(), np.linspace(0.0, 1.0, 60)
+        with measured_shards(sharded, policy, None) as measured:
+            assert repr(measured) == repr(sharded)
+            assert measured._repr_html_() == sharded._repr_html_()
+            assert (measured.counted(), measured.signals) == (sharded.counted(), ())
+            rows = [*range(5), *range(9, 40)]
+            more: dict[str, Any] = {"higher": "surer", "unit": "probability"}
+            changes: list[Callable[[Any], Any]] = [
+                lambda trace: trace.split("tune"),
+                lambda trace: trace.subset(rows),
+                lambda trace: trace.subset(rows).split("report"),
+                lambda trace: trace.with_signal("own", own, **more),
+            ]
+            for change in changes:
+                one, two = change(measured), change(sharded)
+                assert (one.fingerprint, one.counted(), one.signals) == (two.fingerprint, two.counted(), two.signals)
+                assert tally(one, [policy]).cells.tolist() == tally(two, [policy]).cells.tolist()
+            gated = policy.replace("signals", {"own": {"min": 0.5}})
+            one, two = (changes[-1](trace) for trace in (measured, sharded))
+            assert tally(one, [gated]).cells.tolist() == tally(two, [gated]).cells.tolist()
+            assert measured.parts[0].evidence_for([policy], None) is not None
+            assert changes[-1](measured).parts[0].evidence_for([policy], None) is None
 
 
 def equal_results(one: TuneResult, two: TuneResult) -> None:
@@ -155,15 +210,22 @@ class TestTune:
                 equal_results(tune(sharded, trials=20), alone)
 
     def test_of_many_cases_candidates_are_made_of_a_sample(
-        self, sharded: ShardedTrace[Trace], monkeypatch: pytest.MonkeyPatch
+        self, sharded: ShardedTrace[Trace], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        """Of 32 cases twenty, the same ones in shards; trials and rates count all, and the notes say so."""
+        """Of 32 cases twenty, the same ones in shards; trials and rates count all, and a note of the page says so."""
         monkeypatch.setattr(study_cases, "MOST_REFITTED", 20)
         one, two = tune(sharded, trials=20), tune(world(), trials=20)
         equal_results(one, two)
-        assert any("made of 20 of the 32 cases" in note for note in one.notes)
+        (told,) = (note for note in one.notes if "cockpit are of 20 of the 32 cases tuned on, drawn by label;" in note)
         every = int(one.rates("coverage")["n"].iloc[0])
         assert every == len(one.judged_on) == 28
+        pages = [made.report(tmp_path / f"{place}.html").read_text("utf-8") for place, made in enumerate((one, two))]
+        for page in pages:
+            assert page.count(html.escape(told, quote=False)) == 1
+            assert page.count("all else") == 1
+        cockpits = [made.cockpit() for made in (one, two)]
+        assert len(draw_cases(one.tuned_on, 20, 0)) == 20
+        assert cockpits[0] == cockpits[1]
 
     def test_a_study_without_splits_flatters_and_says_so(self, tmp_path: Path) -> None:
         """All cases for both; the advantage is that of the folds."""
@@ -172,4 +234,22 @@ class TestTune:
         one = tune(save_shards([whole], tmp_path, shard=25), trials=10)
         equal_results(one, tune(whole, trials=10))
         assert "folds" in one.advantage.judged
-        assert Status.ok.name in one.notes[-1] or one.notes
+        assert any(note.startswith("The cases have no splits tune and report: tuned and judged") for note in one.notes)
+
+    def test_mistakes_are_refused_before_shards_are_measured(
+        self, sharded: ShardedTrace[Trace], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """No trials, an unknown sampler, a storage that is none, and a function that would end a shared study."""
+        monkeypatch.setattr(measured_shards_module, "measure_shard", lambda *_: pytest.fail("measured"))
+        monkeypatch.setattr(study_workers, "OPENS", 1)
+        asked = search_problem(sharded, trials=10).problem
+        open_study(tmp_path, "shared", asked.settings).sign("a worker", None)
+        ended: dict[str, Any] = {"study_name": "shared", "trials": 10, "on_trials": lambda _: False}
+        for call, told in (
+            ({"trials": 0}, "trials and batch_size must be at least 1"),
+            ({"sampler": "grid"}, "sampler must be one of"),
+            ({"storage": "nothing://host/db"}, "a storage must be a folder, or the URL"),
+            ({"storage": tmp_path} | ended, "on_trials must be left out of a study that workers share"),
+        ):
+            with pytest.raises(ValueError, match=told):
+                tune(sharded, **call)

@@ -25,11 +25,13 @@ from databases import Server
 from raglab.cli import app
 from raglab.lab import study_workers, trial_search
 from raglab.lab.search_space import Goal, own_trial
-from raglab.lab.study_workers import StudyWorker, finish_shared_study, work_on_study
+from raglab.lab.study_workers import StudyWorker, check_storage, finish_shared_study, work_on_study
 from raglab.lab.trial_search import (
+    ABOUT,
     PLACE,
     STUDY_FILE,
     WORKER,
+    AddedTrial,
     Problem,
     StorageError,
     StoredStudy,
@@ -37,6 +39,7 @@ from raglab.lab.trial_search import (
     is_claim,
     open_study,
     run_search,
+    settings_texts,
 )
 from raglab.replay import sweep
 from raglab.store.files import InputError
@@ -157,8 +160,8 @@ class TestSeveralWorkers:
         first, second = (StudyWorker(at(tmp_path, asked), asked, 60.0) for _ in range(2))
         for worker in (first, second):
             worker.stored.claim(asked, 3, asked.first[0], worker.name)
-        assert list(first.held([3])) == [3]
-        assert second.held([3]) == {}
+        assert list(first.own_claims([3])) == [3]
+        assert second.own_claims([3]) == {}
         assert second.lost == 1
         assert [trial.state.name for trial in first.stored.study.trials] == ["RUNNING", "FAIL"]
 
@@ -266,12 +269,15 @@ class TestSeveralWorkers:
         assert worker.stored.study.user_attrs[f"raglab worker {worker.name}"] is None
 
     def test_another_search_of_the_same_name_is_noticed(self, tmp_path: Path) -> None:
-        """Even where both were begun at the same moment, so that neither saw the other."""
-        asked = small(10)
-        worker = StudyWorker(at(tmp_path, asked), asked, 60.0)
-        worker.stored.study.set_user_attr("raglab", {"seed": "1"})
+        """Even where both were begun at the same moment, so that neither saw the other: the last that wrote goes on."""
+        one, two = small(10), small(10, seed=1)
+        stored = at(tmp_path, one)
+        stored.study.set_user_attr(ABOUT, settings_texts(two.settings))
         with pytest.raises(InputError, match="a study must be of one search"):
-            worker.round()
+            StudyWorker(stored, one, 60.0).round()
+        worker = StudyWorker(at(tmp_path, two), two, 60.0)
+        work(worker)
+        assert worker.judged == 10
 
     def test_a_storage_that_fails_for_a_moment_is_tried_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """But not for ever."""
@@ -284,13 +290,41 @@ class TestSeveralWorkers:
                 raise found
             return found
 
-        assert list(study_workers._patient(step)) == [1, 2]
+        assert list(study_workers._rounds(step)) == [1, 2]
 
         def fails() -> None:
             raise StorageError
 
         with pytest.raises(StorageError):
-            list(study_workers._patient(fails))
+            list(study_workers._rounds(fails))
+
+    def test_a_storage_may_be_away_for_two_minutes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """By head: 1, 2, 4 and 8 seconds, then eleven times 10, are 125."""
+        slept: list[float] = []
+        monkeypatch.setattr(time, "sleep", slept.append)
+
+        def fails() -> None:
+            raise StorageError
+
+        with pytest.raises(StorageError):
+            list(study_workers._rounds(fails))
+        assert slept == [1.0, 2.0, 4.0, 8.0, *[10.0] * 11]
+
+    def test_a_place_that_was_altered_is_judged_again(self, tmp_path: Path) -> None:
+        """By a worker, as the search itself would; that then takes all places and proposes none."""
+        asked = small(10)
+        work(StudyWorker(at(tmp_path, asked), asked, 60.0))
+        journal = tmp_path / STUDY_FILE
+        lines = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
+        (claim,) = [line for line in lines if line.get("user_attrs", {}).get(PLACE) == 7]
+        claim["params"]["l2.max_l2"] = 0.45
+        journal.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        worker = StudyWorker(at(tmp_path, asked), asked, 60.0)
+        work(worker)
+        assert (worker.judged, len(worker.stored.study.trials)) == (1, 11)
+        found = run_search(asked, storage=tmp_path, study_name="study", on_trials=None)
+        assert len(found.study.trials) == 11
+        assert sorted(found.trials["number"]) == [*range(7), 8, 9, 10]
 
 
 class TestDoors:
@@ -326,6 +360,37 @@ class TestDoors:
         assert sorted(finished(worker.stored.study)) == list(range(10))
         work(worker)
         assert finished(worker.stored.study) == dict.fromkeys(range(30), 1)
+
+    def test_a_worker_that_joins_while_a_batch_is_stored_is_told_of(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Places of that batch may stand there twice; the search takes each once afterwards."""
+        asked = small(30)
+        add = optuna.Study.add_trials
+
+        def added(study: optuna.Study, trials: Any) -> None:
+            if not isinstance(trials[0], AddedTrial):  # of the storage, not of the study in memory
+                worker = StudyWorker(at(tmp_path, asked), asked, 60.0)
+                worker.stored.sign(worker.name, 0)
+                work(worker, 1)
+            add(study, trials)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(optuna.Study, "add_trials", added)
+            with pytest.raises(InputError, match=r"of places 0 to 9 that stand there twice, it takes the first"):
+                run_search(asked, storage=tmp_path, study_name="study", on_trials=None)
+        work(StudyWorker(at(tmp_path, asked), asked, 0.1))
+        found = run_search(asked, storage=tmp_path, study_name="study", on_trials=None)
+        assert found.proposed == len(set(found.trials["number"])) == 30
+
+    def test_a_shared_study_is_not_ended_by_a_function(self, tmp_path: Path) -> None:
+        """All of its places are finished before any is told."""
+        asked = small(10)
+        check_storage(asked, tmp_path, "study", lambda _: False)
+        at(tmp_path, asked).sign("another", None)
+        check_storage(asked, tmp_path, "study", None)
+        with pytest.raises(ValueError, match=r"on_trials must be left out of a study that workers share.*'study'"):
+            check_storage(asked, tmp_path, "study", lambda _: False)
 
     def test_a_line_that_another_process_ends_meanwhile_is_kept(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,41 +21,54 @@ import pytest
 from numpy.typing import NDArray
 
 from generators import Fixed
-from raglab.live import large_index
+from raglab.live import large_index, trace_building
 from raglab.live.ask import ask
 from raglab.live.index_folder import read_index
 from raglab.live.index_growth import add_documents, remove_documents
 from raglab.live.large_index import (
     DONE,
+    FAISS,
     LOCK,
     MANIFEST,
+    TOKENS_KEPT,
     LargeIndex,
     LargeSize,
     StoredTokens,
     build_large,
+    drop_older,
     index_key,
+    large_indexes,
+    manifest_digest,
     open_large,
+    sampled_questions,
     sized_kind,
 )
+from raglab.live.shard_building import build_shards
 from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import RetrievalSettings, build_trace, check_settings
+from raglab.retrieval import dense, indexes
 from raglab.retrieval.dense import (
+    SENTENCE,
+    TOKENS,
+    DenseIndex,
     EmbeddingCache,
     StoredKind,
     StoredSearch,
+    cache_key,
     cosines,
     dense_index,
     index_bytes,
     stored_kind,
     tuned_search,
     with_search,
+    write_faiss,
 )
-from raglab.retrieval.indexes import Bm25Index
+from raglab.retrieval.indexes import Bm25Index, Signatures
 from raglab.retrieval.vector_shards import Remapped, VectorShards
 from raglab.store.files import InputError, locked, make_folder
 from raglab.store.policies import Policy
-from raglab.values import Case
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+from raglab.values import Case, Corpus
+from test_live_trace_building import CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401 - a fixture
 
 N, DIM, ROWS = 600, 16, 256
 WORDS = ("fence", "garden", "theft", "résiliation", "12", "policy", "flood", "roofing", "excess", "of", "the")
@@ -79,6 +101,13 @@ def make(folder: Path, kind: StoredKind, encoded: Callable[[slice], NDArray[np.f
     return open_large(folder, "0123456789abcdef")
 
 
+def stops(some: slice) -> NDArray[np.float32]:
+    """Embeddings of the first two shards; the third ends the build."""
+    if some.start >= 2 * ROWS:
+        raise KeyboardInterrupt
+    return VECTORS[some]
+
+
 class TestSize:
     """Which index a corpus gets."""
 
@@ -108,9 +137,42 @@ class TestSize:
             "ivfpq",
         ]
 
+    def test_auto_is_exact_where_none_can_be_stored(self) -> None:
+        """Without a cache, or with pictures; a named kind is refused there."""
+
+        def unasked() -> int:
+            raise AssertionError
+
+        assert sized_kind("auto", 10**6, unasked, 1_000.0, cached=False) == "flat"
+        assert sized_kind("auto", 10**6, unasked, 1_000.0, lambda: 2) == "flat"
+        assert sized_kind("auto", 10**6, lambda: 384, 1_000.0, lambda: 0) == "hnsw-sq8"
+        with pytest.raises(ValueError, match=r"ivfpq holds texts alone, got 2 pictures; take index='flat' or 'auto'"):
+            sized_kind("ivfpq", 10**6, unasked, 1_000.0, lambda: 2)
+        with pytest.raises(ValueError, match=r"kept beside the cache of embeddings, got none; give a cache, or take"):
+            sized_kind("ivfpq", 10**6, unasked, 1_000.0, cached=False)
+
+    def test_pictures_of_an_encoder_that_reads_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """They are counted where the index would be on disk; those that are found by their words do not count."""
+        picture = chunk(13, "map.png", None, "A map.", kind="image", sha256="0" * 64)
+        corpus = CORPUS._replace(chunks=(*CORPUS.chunks, picture))
+        monkeypatch.setattr(trace_building, "find_model", lambda name: SimpleNamespace(folder=name))
+        monkeypatch.setattr(trace_building, "reads_pictures", lambda folder: folder == "clip")
+        monkeypatch.setattr(trace_building, "load_encoder", lambda name: SimpleNamespace(dim=DIM, name=name))
+        monkeypatch.setattr(large_index, "FLAT_UP_TO", 3)
+        for named, encoder_name, kind in (
+            ("auto", "clip", "flat"),
+            ("auto", "words", "hnsw-sq8"),
+            ("auto", None, "hnsw-sq8"),
+            ("ivfpq", "words", "ivfpq"),
+        ):
+            wanted = check_settings({"index": named, "encoder": encoder_name})
+            assert wanted.sized(corpus).index == kind
+        with pytest.raises(ValueError, match="an index of kind ivfpq holds texts alone, got 1 pictures"):
+            check_settings({"index": "ivfpq", "encoder": "clip"}).sized(corpus)
+
     def test_the_fingerprint_names_the_kind_alone(self) -> None:
         """Auto over few chunks has the fingerprint of flat, whatever the budget."""
-        auto = check_settings({"index": "auto", "index_mb": 5.0}).sized(100)
+        auto = check_settings({"index": "auto", "index_mb": 5.0}).sized(CORPUS)
         assert auto == RetrievalSettings()
         assert "index_mb" not in auto.stated
 
@@ -157,8 +219,6 @@ class TestKeywords:
 
     def test_scores_are_the_same_to_the_bit(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Over texts of every length, blocks that cut them anywhere, and words that nobody has."""
-        from raglab.retrieval import indexes
-
         monkeypatch.setattr(indexes, "_TEXTS_AT_ONCE", 37)
         texts = [*some_texts(500, seed=3), "", "unique wording of one text", "the the the"]
         indexes.write_bm25(texts, lambda name: large_index.replacing(tmp_path / name))
@@ -175,6 +235,20 @@ class TestKeywords:
         with pytest.raises(ValueError, match="a word in it, got 2 texts"):
             large_index.write_bm25(["", " ? "], lambda name: large_index.replacing(tmp_path / name))
         assert not list(tmp_path.iterdir())
+
+
+class Blind:
+    """An index of FAISS that finds three vectors, however wide it is searched."""
+
+    def __init__(self, index: Any) -> None:
+        self.ntotal, self.hnsw = index.ntotal, None
+
+    def search(self, queries: NDArray[np.float32], k: int, params: object = None) -> tuple[Any, Any]:
+        """Numbers 0 to 2."""
+        del params
+        ids = np.full((len(queries), k), -1, np.int64)
+        ids[:, :3] = range(3)
+        return ids.astype(np.float32), ids
 
 
 @pytest.mark.parametrize("kind", ["hnsw-sq8", "ivfpq"])
@@ -212,14 +286,51 @@ class TestStored:
         for path in (tmp_path / "a").iterdir():
             assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
-    def test_a_recall_that_no_search_reaches_is_refused(self, tmp_path: Path, kind: StoredKind) -> None:
-        """With what to do; nothing stands as an index."""
-        index = make(tmp_path / "i", kind)
-        with pytest.raises(
-            ValueError,
-            match=r"must find 1.1 of the 50 nearest by two standard errors, got .*index='hnsw-sq8' or 'flat'",
-        ):
-            tuned_search(index.dense, ASKED, least=1.1)
+    def test_a_recall_that_no_search_reaches_is_refused(
+        self, tmp_path: Path, kind: StoredKind, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With another kind to take; nothing stands as an index, and the shards stay for the next build."""
+        monkeypatch.setattr(large_index, "tuned_search", partial(tuned_search, least=1.1))
+        remedy = {"hnsw-sq8": "take index='flat'", "ivfpq": r"take index='hnsw-sq8' \(auto does .*\) or 'flat'"}[kind]
+        rule = r"must find 1.1 of the 50 nearest by two standard errors, got [01].\d+ at its widest"
+        with pytest.raises(ValueError, match=f"{rule}; {remedy}.$"):
+            make(tmp_path / "i", kind)
+        names = {path.name for path in (tmp_path / "i").iterdir()}
+        assert names == {LOCK, DONE, FAISS, *(f"vectors-0000{number}.npy" for number in range(3))}
+        with pytest.raises(InputError):
+            open_large(tmp_path / "i", "0123456789abcdef")
+
+    def test_as_many_hits_as_it_holds(self, tmp_path: Path, kind: StoredKind) -> None:
+        """Any number of hits up to all vectors; where all are asked for they are those of the exact index."""
+        stored = make(tmp_path / "i", kind).dense
+        exact = dense_index(np.asarray(stored.vectors))
+        for k in (51, 200, N, N + 9):
+            l2, ids = stored.search(ASKED, k)
+            assert (np.count_nonzero(ids >= 0, axis=1) == min(k, N)).all()
+            assert all(len(set(row[row >= 0].tolist())) == min(k, N) for row in ids)
+            assert np.array_equal(l2 >= 0.0, ids >= 0)
+        for one, other in zip(stored.search(ASKED, N), exact.search(ASKED, N), strict=True):
+            assert np.array_equal(one, other)
+
+    def test_parts_of_a_graph_that_no_link_leads_to_are_found(self, tmp_path: Path, kind: StoredKind) -> None:
+        """Where no search is wide enough vectors are measured one by one, to the hits of the exact index."""
+        stored = make(tmp_path / "i", kind).dense
+        exact = dense_index(np.asarray(stored.vectors)).search(ASKED, 70)
+        found = DenseIndex(stored.vectors, Blind(stored.index), 1, stored.most).search(ASKED, 70)  # type: ignore[arg-type]
+        for one, other in zip(found, exact, strict=True):
+            assert np.array_equal(one, other)
+
+    @pytest.mark.parametrize("limit", ["ASKED_AT_ONCE", "PAIRS"])
+    def test_blocks_of_any_size_give_the_same(
+        self, tmp_path: Path, kind: StoredKind, limit: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Hits are those of all questions at once, one question after the other too."""
+        stored = make(tmp_path / "i", kind).dense
+        whole = stored.search(ASKED, 60)
+        for size in (1, 5_000):
+            monkeypatch.setattr(dense, limit, size)
+            for one, other in zip(stored.search(ASKED, 60), whole, strict=True):
+                assert np.array_equal(one, other)
 
     def test_damage_is_told(self, tmp_path: Path, kind: StoredKind) -> None:
         """A byte of any file, a file cut or gone, another manifest: refused, with what to do."""
@@ -240,7 +351,95 @@ class TestStored:
                 path.write_bytes(content)
         with pytest.raises(InputError, match=r"must be the index 0000.*delete the folder"):
             open_large(folder, "0" * 16)
-        open_large(folder, "0123456789abcdef", verify=False)
+
+    def test_no_field_of_the_manifest_can_be_altered(self, tmp_path: Path, kind: StoredKind) -> None:
+        """Each is refused by the digest; what cannot be, under a digest that fits too."""
+        folder = tmp_path / "i"
+        make(folder, kind)
+        path = folder / MANIFEST
+        stated = json.loads(path.read_text(encoding="utf-8"))
+        other = "ivfpq" if kind == "hnsw-sq8" else "hnsw-sq8"
+        altered: dict[str, list[Any]] = {
+            "version": [1, None],
+            "key": ["f" * 16],
+            "kind": [other, "flat", 7],
+            "n_chunks": [N - 1, 0, 10**9],
+            "n_rows": [N - 1, N + 1, 0, 10**18],
+            "dim": [8, 0],
+            "rows": [ROWS - 1, 0, 1],
+            "parameters": [{}, {**stated["parameters"], "seed": 1}],
+            "width": [0, -1],
+            "widen": [0],
+            "recall_at_50": [-0.1, 1.5, "1"],
+            "asked": [0],
+            "files": [[], stated["files"][1:], stated["files"][::-1], [*stated["files"], stated["files"][0]]],
+        }
+        quiet = {"width": 999, "widen": 9, "recall_at_50": 0.5, "asked": 31}  # of which only the digest tells
+        assert altered.keys() == stated.keys() - {"digest"}
+        for name, values in altered.items():
+            for value in values:
+                changed = stated | {name: value}
+                for one in (changed, changed | {"digest": manifest_digest(changed)}):
+                    path.write_text(json.dumps(one), encoding="utf-8")
+                    with pytest.raises(InputError, match="delete the folder"):
+                        open_large(folder, "0123456789abcdef")
+        for name, value in (*quiet.items(), ("digest", "0" * 64), ("more", 1)):
+            path.write_text(json.dumps(stated | {name: value}), encoding="utf-8")
+            with pytest.raises(InputError, match="delete the folder"):
+                open_large(folder, "0123456789abcdef")
+        path.write_text("[]", encoding="utf-8")
+        with pytest.raises(InputError, match="must be an object"):
+            open_large(folder, "0123456789abcdef")
+
+
+class TestDisk:
+    """A disk that is full, a file that cannot be read."""
+
+    def test_no_room_for_the_keywords(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Room is taken before a mapped file is written: an error with a message and no signal; nothing is left."""
+
+        def full(descriptor: int, start: int, length: int) -> None:
+            assert (start, length > 128, os.fstat(descriptor).st_size) == (0, True, length)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "posix_fallocate", full)
+        with pytest.raises(InputError, match="must be writable, got No space left on device"):
+            make(tmp_path / "i", "hnsw-sq8")
+        assert not (tmp_path / "i" / MANIFEST).exists()
+        assert not list((tmp_path / "i").glob(".*"))
+
+    def test_a_file_system_that_takes_no_room_before(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Or a system without the call: the index is made as elsewhere."""
+
+        def unknown(*_: int) -> None:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+        monkeypatch.setattr(os, "posix_fallocate", unknown)
+        make(tmp_path / "i", "hnsw-sq8")
+        monkeypatch.delattr(os, "posix_fallocate")
+        make(tmp_path / "j", "hnsw-sq8")
+        for path in (tmp_path / "i").iterdir():
+            assert path.read_bytes() == (tmp_path / "j" / path.name).read_bytes()
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+    @pytest.mark.parametrize("n", [3, N])
+    def test_no_room_for_the_vectors(self, tmp_path: Path, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What FAISS writes to a full disk is an error, to the last bytes of a small file."""
+        flat = dense_index(VECTORS[:n]).index
+        with pytest.raises(OSError, match="No space left on device"):
+            write_faiss(flat, Path("/dev/full"))
+
+        def fails(*_: object) -> None:
+            raise RuntimeError("Error in faiss: write error")  # noqa: EM101, TRY003 - as FAISS does
+
+        monkeypatch.setattr("faiss.write_index", fails)
+        with pytest.raises(InputError, match="must be writable, got FAISS could not write it: Error in faiss"):
+            make(tmp_path / "i", "hnsw-sq8")
+
+    def test_a_file_that_cannot_be_read(self, tmp_path: Path) -> None:
+        """Is told of as every file is."""
+        with pytest.raises(InputError, match=r"the file must be readable, got Is a directory; check path and rights"):
+            large_index._file(tmp_path)
 
 
 class TestResume:
@@ -248,12 +447,6 @@ class TestResume:
 
     def test_shards_that_stand_are_kept(self, tmp_path: Path) -> None:
         """A build stopped in the third shard encodes that one alone; the files are those of a build in one go."""
-
-        def stops(some: slice) -> NDArray[np.float32]:
-            if some.start >= 2 * ROWS:
-                raise KeyboardInterrupt
-            return VECTORS[some]
-
         with pytest.raises(KeyboardInterrupt):
             make(tmp_path / "i", "hnsw-sq8", stops)
         assert not (tmp_path / "i" / MANIFEST).exists()
@@ -271,12 +464,6 @@ class TestResume:
 
     def test_a_shard_that_was_damaged_meanwhile_is_made_again(self, tmp_path: Path) -> None:
         """And a list of shards that cannot be read keeps none."""
-
-        def stops(some: slice) -> NDArray[np.float32]:
-            if some.start >= 2 * ROWS:
-                raise KeyboardInterrupt
-            return VECTORS[some]
-
         for spoil, again in (("vectors-00001.npy", [ROWS, 2 * ROWS]), (DONE, [0, ROWS, 2 * ROWS])):
             folder = tmp_path / spoil
             with pytest.raises(KeyboardInterrupt):
@@ -291,6 +478,76 @@ class TestResume:
             make(folder, "hnsw-sq8", counts)
             assert starts == again
 
+    def test_shards_of_another_length_are_made_again(self, tmp_path: Path) -> None:
+        """A build that goes on with more or fewer rows a shard ends with the files of a build in one go."""
+        for rows in (100, 500):
+            folder, other = tmp_path / f"{rows}", tmp_path / f"{rows}-other"
+            with pytest.raises(KeyboardInterrupt):
+                make(folder, "hnsw-sq8", stops)
+            about = (some_texts(N), LargeSize(N, N, DIM, rows), VECTORS.__getitem__, lambda: ASKED)
+            for one in (folder, other):
+                build_large(one, *about, kind="hnsw-sq8", key="0123456789abcdef")
+            assert {path.name for path in folder.iterdir()} == {path.name for path in other.iterdir()}
+            for path in other.iterdir():
+                assert path.read_bytes() == (folder / path.name).read_bytes()
+            assert len(open_large(folder, "0123456789abcdef").vectors) == N
+
+    def test_what_a_kill_left_of_a_file_goes(self, tmp_path: Path) -> None:
+        """By its hidden name; a file of another name, a folder and a link stay."""
+        folder = make_folder(tmp_path / "i")
+        (tmp_path / "own").write_text("mine", encoding="utf-8")
+        (folder / ".0123456789abcdef.tmp").write_bytes(b"half")
+        (folder / ".mine.tmp").write_bytes(b"mine")
+        (folder / f".{'a' * 16}.tmp").mkdir()
+        (folder / f".{'b' * 16}.tmp").symlink_to(tmp_path / "own")
+        make(folder, "hnsw-sq8")
+        assert {path.name for path in folder.glob(".*")} == {".mine.tmp", f".{'a' * 16}.tmp", f".{'b' * 16}.tmp"}
+
+    def test_a_killed_build_goes_on(self, tmp_path: Path) -> None:
+        """A process that is killed in the middle of the keywords leaves no index and no lock; the next one ends it."""
+        code = (
+            "import os, sys, pathlib; from raglab.live import large_index as made; "
+            "made.write_bm25 = lambda texts, target: target('x').__enter__().write_bytes(b'half') "
+            "and os.kill(os.getpid(), 9); "
+            "from test_live_large_index import make; make(pathlib.Path(sys.argv[1]), 'hnsw-sq8')"
+        )
+        path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+        ended = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "i")], env={**os.environ, "PYTHONPATH": path}, check=False
+        )
+        assert ended.returncode == -signal.SIGKILL
+        assert not (tmp_path / "i" / MANIFEST).exists()
+        assert len(list((tmp_path / "i").glob(".*.tmp"))) == 1
+
+        def unasked(some: slice) -> NDArray[np.float32]:
+            raise AssertionError(some)
+
+        make(tmp_path / "i", "hnsw-sq8", unasked)
+        make(tmp_path / "other", "hnsw-sq8")
+        assert {path.name for path in (tmp_path / "i").iterdir()} == {
+            path.name for path in (tmp_path / "other").iterdir()
+        }
+
+    def test_two_builders_at_once(self, tmp_path: Path) -> None:
+        """One builds, the other waits and takes what stands; each shard is encoded once."""
+        starts: list[int] = []
+
+        def counts(some: slice) -> NDArray[np.float32]:
+            starts.append(some.start)
+            time.sleep(0.02)
+            return VECTORS[some]
+
+        made: list[LargeIndex] = []
+        threads = [
+            threading.Thread(target=lambda: made.append(make(tmp_path / "i", "hnsw-sq8", counts))) for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert starts == [0, ROWS, 2 * ROWS]
+        assert made[0].manifest == made[1].manifest
+
     def test_the_key_names_what_it_is_made_of(self) -> None:
         """Another text, encoder, kind or number of chunks is another index."""
         keys = {
@@ -302,6 +559,83 @@ class TestResume:
             index_key(["a", "b"], "words", "ivfpq", 1),
         }
         assert len(keys) == 6
+
+    def test_the_questions_are_of_passages_with_words(self) -> None:
+        """So many of them as there are; of empty ones none."""
+        texts = ["", " ", "a b", *[""] * 5_000, "\t", "one two three four five six seven eight nine ten 11 12 13"]
+        assert sampled_questions(texts) == ["a b", "one two three four five six seven eight nine ten 11 12"]
+        many = [f"passage {number}" for number in range(500)]
+        assert len(sampled_questions(many)) == 200
+
+    def test_a_corpus_without_a_word_is_refused(self, tmp_path: Path) -> None:
+        """Before anything is encoded, as where the index is held in memory; so are signatures of other texts."""
+
+        class Unasked:
+            name, dim = "unasked", DIM
+
+        of_none = Signatures(np.full(2, -1), np.empty((0, DIM), np.float32))
+        cache, about = EmbeddingCache(tmp_path / "e.sqlite"), {"kind": "hnsw-sq8", "tokens": False}
+        for texts, told in ((["", " ? "], "a word in it, got 2 texts"), (["a"], r"of_chunk must have shape \[1\]")):
+            with pytest.raises(ValueError, match=told):
+                large_indexes(texts, Unasked(), cache, of_none, of_none, **about)  # type: ignore[arg-type]
+        assert not list(tmp_path.iterdir())
+
+
+class TestDropped:
+    """What goes when a folder is indexed anew."""
+
+    def test_folders_of_others_stay(self, tmp_path: Path) -> None:
+        """Another name, no file of an index in it, a link, a file: nothing of it is touched."""
+        (tmp_path / "far").mkdir()
+        (tmp_path / "far" / MANIFEST).write_text("{}", encoding="utf-8")
+        for name in ("large-print", "large-0123456789ABCDEF", "large-0123456789abcdef0", f"large-{'e' * 16}"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "letters.txt").write_text("mine", encoding="utf-8")
+            if "e" * 16 not in name:
+                (tmp_path / name / MANIFEST).write_text("{}", encoding="utf-8")
+        (tmp_path / f"large-{'f' * 16}").symlink_to(tmp_path / "far")
+        (tmp_path / f"large-{'d' * 16}").write_text("mine", encoding="utf-8")
+        (tmp_path / f".{'c' * 16}.tmp").mkdir()
+        before = sorted(tmp_path.rglob("*"))
+        drop_older(tmp_path, None, earlier=False)
+        assert sorted(tmp_path.rglob("*")) == before
+
+    def test_indexes_go_and_one_stays(self, tmp_path: Path) -> None:
+        """A finished one, a stopped one, and what a kill left of one that was to go; the kept one and the earlier."""
+        names = [f"large-{digit * 16}" for digit in "0123"]
+        for at, name in enumerate(names):
+            make_folder(tmp_path / name)
+            (tmp_path / name / (DONE if at == 0 else MANIFEST)).write_text("{}", encoding="utf-8")
+            os.utime(next((tmp_path / name).iterdir()), (at, at))
+        make_folder(tmp_path / f".{'a' * 16}.tmp")
+        (tmp_path / f".{'a' * 16}.tmp" / LOCK).touch()
+        drop_older(tmp_path, tmp_path / names[3])
+        assert sorted(path.name for path in tmp_path.iterdir()) == names[2:]
+        drop_older(tmp_path, tmp_path / names[3], earlier=False)
+        assert [path.name for path in tmp_path.iterdir()] == names[3:]
+
+    def test_a_build_that_waited_for_a_folder_that_went(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Builds in a folder of its own: the lock that it got stands at the path no more, and is taken again."""
+        folder = make_folder(tmp_path / "large-0123456789abcdef")
+        (folder / DONE).write_text("[]", encoding="utf-8")
+        waits, made = threading.Event(), []
+        take = large_index.locked
+
+        def tells(path: Path, wait_s: float) -> Any:
+            waits.set()
+            return take(path, wait_s)
+
+        monkeypatch.setattr(large_index, "locked", tells)
+        thread = threading.Thread(target=lambda: made.append(make(folder, "hnsw-sq8")))
+        with take(folder / LOCK):
+            thread.start()
+            waits.wait(10.0)
+            time.sleep(0.05)
+            folder.rename(tmp_path / ".0123456789abcdef.tmp")  # as `drop_older` does under the lock
+        thread.join(60.0)
+        assert len(made) == 1
+        assert open_large(folder, "0123456789abcdef").manifest == made[0].manifest
+        assert not (tmp_path / ".0123456789abcdef.tmp" / MANIFEST).exists()
 
 
 @pytest.mark.slow
@@ -346,10 +680,11 @@ class TestEndToEnd:
         del encoder
         place, question = tmp_path / "i", "What is the motor excess?"
         policy = Policy.from_mapping({"l2": {"enabled": False}, "similarity": {"min_similarity": 0.2}})
-        (place / "large-killed").mkdir(parents=True)
-        held = make_folder(place / "large-held")
+        killed, held = f"large-{'a' * 16}", f"large-{'b' * 16}"
+        (make_folder(place / killed) / DONE).touch()
+        make_folder(place / held)
         folders, answers = [], []
-        with locked(held / LOCK):
+        with locked(place / held / LOCK):
             for count in (9, 10, 11, 12):
                 some = CORPUS._replace(chunks=CORPUS.chunks[:count])
                 build_index(some, place, cache=None, **{**SMALL, "index": "hnsw-sq8"})
@@ -358,7 +693,7 @@ class TestEndToEnd:
                     answers.append(ask(question, lab=lab, request_id="r"))
                 folders.append(lab.retriever.indexes.vectors.folder)
                 there = {path.name: _chunks_of(path) for path in place.glob("large-*")}
-                assert there.pop("large-held") == 0
+                assert there.pop(held) == 0
                 assert sorted(there.values()) == [one for one in (count - 1, count) if one >= 9]
         assert not folders[0].exists()
         answers.append(ask(question, lab=lab, request_id="r"))
@@ -374,9 +709,86 @@ class TestEndToEnd:
         added = add_documents(place, new, cache=None)
         assert sorted(map(_chunks_of, place.glob("large-*"))) == [9, 12]
         assert added.fingerprint == build_index(CORPUS, tmp_path / "j", cache=None, **{**SMALL, "index": "hnsw-sq8"})
+        # What was taken away stands in no index any more, neither on the way back nor where a document is replaced.
         remove_documents(place, "faq.txt")
-        assert sorted(map(_chunks_of, place.glob("large-*"))) == [9, 12]
+        assert sorted(map(_chunks_of, place.glob("large-*"))) == [9]
+        motor = {"source": "docs/motor.md", "pages": [{"page": 1, "text": "The motor excess is 300 pounds."}]}
+        add_documents(place, [motor], replace=True, cache=None)
+        assert sorted(map(_chunks_of, place.glob("large-*"))) == [7]
         assert isinstance(Lab.open(place, audit=False, cache=False).retriever.indexes.vectors, VectorShards)
+
+    def test_no_tokens_of_passages_that_nobody_asked_for(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
+        """Neither a build nor an addition keeps them, and what is not read is said once."""
+        place = tmp_path / "i"
+        old, new = (CORPUS._replace(chunks=part) for part in (CORPUS.chunks[:9], CORPUS.chunks[9:]))
+        build_index(old, place, cache=None, **{**SMALL, "index": "hnsw-sq8"})
+        encoder.max_tokens = 3  # type: ignore[assignment]
+        encoder.lengths = lambda texts: np.array([len(text.split()) for text in texts])  # type: ignore[attr-defined]
+        with pytest.warns(UserWarning, match="chunks are longer") as told:
+            add_documents(place, new, cache=None)
+        assert len(told) == 1
+        cache = EmbeddingCache(place / "embeddings.sqlite")
+        keys = {kind: [cache_key("words", kind, one.text) for one in CORPUS.chunks] for kind in (SENTENCE, TOKENS)}
+        assert len(cache.get(keys[SENTENCE])) == len(CORPUS.chunks)
+        assert cache.get(keys[TOKENS]) == {}
+
+    def test_the_kind_is_chosen_again(
+        self,
+        tmp_path: Path,
+        encoder: WordEncoder,  # noqa: F811 - the fixture
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """An index of auto that grew past the size is stored, and exact again below it; an open system goes along."""
+        del encoder
+        monkeypatch.setattr(large_index, "FLAT_UP_TO", 10)
+        place, question = tmp_path / "i", "What is the motor excess?"
+        old, new = (CORPUS._replace(chunks=part) for part in (CORPUS.chunks[:9], CORPUS.chunks[9:]))
+        first = build_index(old, place, cache=None, **SMALL)
+        policy = Policy.from_mapping({"l2": {"enabled": False}, "similarity": {"min_similarity": 0.2}})
+        lab = Lab.open(place, policy=policy, generator=Fixed(), audit=False, cache=False)
+        kinds, said = [], []
+        for change in (lambda: lab.add(new), lambda: lab.remove("faq.txt"), lambda: lab.add(new)):
+            change()
+            kinds.append(read_index(place).settings.index)
+            said.append(ask(question, lab=lab, request_id="r")["sources"])
+            assert isinstance(lab.retriever.indexes.vectors, VectorShards) == (kinds[-1] != "flat")
+        assert kinds == ["hnsw-sq8", "flat", "hnsw-sq8"]
+        assert said[0] == said[2]
+        assert read_index(place).head.auto_mb == 1_000.0
+        # A version of another kind is known by the fingerprint that it had.
+        assert first in read_index(place).earlier
+        build_index(CORPUS, place, cache=None, **{**SMALL, "index": "flat"})
+        with pytest.raises(ValueError, match="an open index must keep"):
+            lab.refresh()
+
+    def test_a_kind_that_was_named_stays(
+        self,
+        tmp_path: Path,
+        encoder: WordEncoder,  # noqa: F811 - the fixture
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """As in an index of an earlier version, which states nothing of how it was chosen."""
+        del encoder
+        monkeypatch.setattr(large_index, "FLAT_UP_TO", 10)
+        place = tmp_path / "i"
+        old, new = (CORPUS._replace(chunks=part) for part in (CORPUS.chunks[:9], CORPUS.chunks[9:]))
+        build_index(old, place, cache=None, **{**SMALL, "index": "flat"})
+        assert "auto_mb" not in json.loads((place / "index.json").read_text(encoding="utf-8"))
+        add_documents(place, new, cache=None)
+        assert read_index(place).settings.index == "flat"
+
+    def test_too_few_vectors_for_their_codes(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
+        """A named ivfpq that loses documents below 256 chunks is exact from then on, and says so."""
+        del encoder
+        chunks = [
+            chunk(number, f"{number % 6}.md", 1, f"Clause {number} of cover {number % 7}") for number in range(300)
+        ]
+        build_index(Corpus("many", tuple(chunks)), tmp_path / "i", cache=None, **{**SMALL, "index": "ivfpq"})
+        with pytest.warns(UserWarning, match=r"ivfpq must have 256 chunks or more, got 250; it is exact \(flat\)"):
+            remove_documents(tmp_path / "i", "0.md")
+        assert read_index(tmp_path / "i").settings.index == "flat"
+        assert not list((tmp_path / "i").glob("large-*"))
+        assert Lab.open(tmp_path / "i", audit=False, cache=False).retriever.indexes.n_chunks == 250
 
     def test_few_chunks_are_indexed_as_before(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
         """Nothing named, auto and flat are one index, and no folder of a large one stands beside it."""
@@ -402,17 +814,38 @@ class TestEndToEnd:
             build_index(CORPUS, tmp_path / "j", cache=None, index_mb=0.001, **SMALL)
         assert not (tmp_path / "j").exists()
 
-    def test_tokens_are_encoded_where_they_are_asked_for(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
-        """Once, and then read from the cache."""
-        texts = ["motor excess", "garden fences"]
-        tokens = StoredTokens(encoder, EmbeddingCache(tmp_path / "e.sqlite"), texts)
-        assert (list(tokens), len(tokens)) == (texts, 2)
-        first = tokens["motor excess"]
-        assert np.array_equal(
-            first, StoredTokens(encoder, EmbeddingCache(tmp_path / "e.sqlite"), texts)["motor excess"]
-        )
+    def test_without_a_cache_auto_is_exact(
+        self,
+        tmp_path: Path,
+        encoder: WordEncoder,  # noqa: F811 - the fixture
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Of any number of chunks, in one file and in shards; a named kind is refused before anything is encoded."""
+        monkeypatch.setattr(large_index, "FLAT_UP_TO", 3)
+        cases = [Case("c", "motor", "ok")]
+        small = {name: value for name, value in SMALL.items() if name != "index"}
+        assert build_trace(CORPUS, cases, cache=None, **small).meta["parameters"]["index"] == "flat"
+        assert len(build_shards(CORPUS, cases, tmp_path / "t", cache=None, **small)) == 1
+        encoder.seen.clear()
         with pytest.raises(ValueError, match="kept beside the cache"):
-            build_trace(CORPUS, [Case("c", "motor", "ok")], cache=None, **{**SMALL, "index": "hnsw-sq8"})
+            build_trace(CORPUS, cases, cache=None, **{**small, "index": "hnsw-sq8"})
+        assert encoder.seen == []
+
+    def test_tokens_are_encoded_where_they_are_asked_for(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
+        """Once, then read from the cache; in a folder that keeps nothing the last ones are read from memory."""
+        first = StoredTokens(encoder, EmbeddingCache(tmp_path / "e.sqlite"))["motor excess"]
+        encoder.seen.clear()
+        again = StoredTokens(encoder, EmbeddingCache(tmp_path / "e.sqlite"))
+        assert np.array_equal(first, again["motor excess"])
+        assert encoder.seen == []
+        nowhere = StoredTokens(encoder, None)  # type: ignore[arg-type]
+        for _ in range(2):
+            assert np.array_equal(nowhere["motor excess"], first)
+        assert encoder.seen == ["motor excess"]
+        for number in range(TOKENS_KEPT):
+            nowhere[f"passage {number}"]
+        nowhere["motor excess"]
+        assert encoder.seen.count("motor excess") == 2
 
 
 def _chunks_of(folder: Path) -> int:

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,25 @@ from typing import Any
 import pytest
 
 import raglab
-from raglab.live import trace_building
-from raglab.live.shard_building import WORK, build_shards, read_cases, read_corpus, write_work
+from raglab.live import shard_building, trace_building
+from raglab.live.shard_building import (
+    MARK,
+    WAIT_S,
+    WORK,
+    ShardWork,
+    build_shards,
+    read_cases,
+    read_corpus,
+    write_work,
+)
 from raglab.models import Encoding
 from raglab.retrieval.dense import EmbeddingCache
 from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus, load_cases, load_corpus
+from raglab.store.traces import Trace
 from raglab.values import Case, Corpus
 from test_live_trace_building import WordEncoder, encoder, stand_ins  # noqa: F401 - a fixture
+from tiny_models import save_encoder
 
 BROKER = Path(__file__).parents[1] / "datasets" / "broker"
 BUILD = """
@@ -120,6 +132,183 @@ def test_work_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_cases(tmp_path, 1) == cases[2:5]
     with pytest.raises(InputError, match="those that it wrote for its workers"):
         read_corpus(tmp_path, "0" * 64)
+
+
+class Sent:
+    """Stands in for `run_each`: what a process of this machine would be sent, done by this one instead."""
+
+    def __init__(self, before: Callable[[], object] = bool) -> None:
+        self.before = before  # the first shard is begun
+        self.items: list[tuple[int, str]] = []
+        self.work: ShardWork | None = None
+
+    def __call__(self, function: Any, items: list[tuple[int, str]], work: ShardWork, *, what: str) -> list[Any]:
+        """Results of the function."""
+        assert what == "build"
+        self.items, self.work = items, work
+        self.before()
+        return [function(item, work) for item in items]
+
+
+def killed(*_: object) -> None:
+    """Stop as a kill would: nothing after it is done."""
+    raise KeyboardInterrupt
+
+
+def build_apart(
+    patch: pytest.MonkeyPatch, folder: Path, cases: Sequence[Case], before: Callable[[], object] = bool
+) -> Sent:
+    """Build by the code of another process, in this one; a build that is killed ends there."""
+    sent = Sent(before)
+    with patch.context() as inside, raglab.workers("joblib", n=2), suppress(KeyboardInterrupt):
+        inside.setattr(shard_building, "run_each", sent)
+        build_shards(inputs()[0], cases, folder, **(OPTIONS | {"cache": EmbeddingCache(folder / "e.sqlite")}))
+    return sent
+
+
+@pytest.mark.usefixtures("encoder")
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_worker_that_was_left_over_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ends: bool) -> None:
+    """It waits for a shard's lock while another build ends, or has its shards but no manifest: they stay as they are.
+
+    The other is of other cases, then of the same cases by other settings.
+    """
+    corpus, cases = inputs()
+    sent = build_apart(monkeypatch, tmp_path, cases[:4], killed)
+    assert sent.work is not None
+    own = shard_building.locked
+    stood: dict[str, bytes] = {}
+
+    @contextmanager
+    def waiting(path: Path, wait_s: float = 60.0) -> Iterator[None]:
+        del wait_s
+        path.touch()  # open before the other build ends, and free once it has
+        monkeypatch.setattr(shard_building, "locked", own)
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            if not ends:
+                patch.setattr(shard_building, "replace_shards", killed)
+            other: dict[str, Any] = {} if ends else {"fetch_k": 6, "rerank_k": 4}
+            build_shards(corpus, cases[4:8] if ends else cases[:4], tmp_path, **OPTIONS, **other)
+        stood.update({path.name: path.read_bytes() for path in tmp_path.glob("v1-*.parquet")})
+        yield
+
+    monkeypatch.setattr(shard_building, "locked", waiting)
+    for item in sent.items:
+        with pytest.raises(InputError, match="must be those that it wrote for its workers, got others, or none"):
+            shard_building._built_apart(item, sent.work)
+    assert len(stood) == 2
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("v1-*.parquet")} == stood
+    assert (tmp_path / "manifest.json").exists() is ends
+
+
+@pytest.mark.usefixtures("encoder")
+def test_a_worker_refuses_where_another_write_has_made_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`save_shards` knows no work: its folder still names the build that was killed."""
+    corpus, cases = inputs()
+    sent = build_apart(monkeypatch, tmp_path / "t", cases[:4], killed)
+    assert sent.work is not None
+    raglab.save_shards([build_shards(corpus, cases[4:8], tmp_path / "other", **OPTIONS)], tmp_path / "t")
+    with pytest.raises(InputError, match="must be those that it wrote for its workers"):
+        shard_building._built_apart(sent.items[0], sent.work)
+    assert [len(shard) for shard in Trace.open(tmp_path / "t").shards()] == [2, 2]
+
+
+def test_shards_of_other_cases_leave_the_embeddings_to_this_process(
+    tmp_path: Path,
+    encoder: WordEncoder,  # noqa: F811 - the fixture
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Computed before a worker begins, though files of the same names stand; not where all shards are those asked."""
+    corpus, cases = inputs()
+    texts = {chunk.text for chunk in corpus.chunks}
+    seen: list[set[str]] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(shard_building, "replace_shards", killed)
+        with suppress(KeyboardInterrupt):
+            build_shards(corpus, cases[:4], tmp_path, **OPTIONS)
+        assert (tmp_path / "v1-00001.parquet").is_file()
+        encoder.seen.clear()
+        build_apart(monkeypatch, tmp_path, cases[4:8], lambda: seen.append(set(encoder.seen)))
+    assert texts <= seen[0]
+    assert not (tmp_path / "manifest.json").exists()
+    encoder.seen.clear()
+    assert build_apart(monkeypatch, tmp_path, cases[4:8]).items
+    assert encoder.seen == []
+
+
+@pytest.mark.usefixtures("encoder")
+def test_a_worker_lets_go_of_what_it_built_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One plan for all shards, and its corpus, models and indexes are gone soon after the build."""
+    monkeypatch.setattr(shard_building, "LOOK_S", 0.01)
+    plans: list[weakref.ref[Any]] = []
+    own = shard_building._plan_of
+
+    def noted(work: ShardWork) -> Any:
+        plan = own(work)
+        plans.append(weakref.ref(plan.reader))  # a plan itself has no weak reference
+        return plan
+
+    monkeypatch.setattr(shard_building, "_plan_of", noted)
+    build_apart(monkeypatch, tmp_path, inputs()[1][:6])
+    assert len(plans) == 3
+    until = time.monotonic() + 10
+    while (shard_building._PLANS or any(plan() for plan in plans)) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert (shard_building._PLANS, [plan() for plan in plans]) == ({}, [None] * 3)
+
+
+@pytest.mark.usefixtures("encoder")
+def test_a_folder_of_others_is_never_deleted(tmp_path: Path) -> None:
+    """A build refuses to write into it; where the trace stands already, it stays; its own goes."""
+    corpus, cases = inputs()
+    (tmp_path / WORK).mkdir()
+    (tmp_path / WORK / "notes").write_text("mine", encoding="utf-8")
+    with pytest.raises(InputError, match=r"build.parts: .* must be one that a build wrote, got one without .*; move"):
+        build_shards(corpus, cases[:2], tmp_path, **OPTIONS)
+    (tmp_path / WORK).rename(tmp_path / "aside")
+    build_shards(corpus, cases[:2], tmp_path, **OPTIONS)
+    assert not (tmp_path / WORK).exists()
+    (tmp_path / "aside").rename(tmp_path / WORK)
+    build_shards(corpus, cases[:2], tmp_path, **OPTIONS)
+    assert (tmp_path / WORK / "notes").read_text(encoding="utf-8") == "mine"
+    (tmp_path / WORK / MARK).touch()
+    build_shards(corpus, cases[:2], tmp_path, **OPTIONS)
+    assert not (tmp_path / WORK).exists()
+
+
+@pytest.mark.usefixtures("encoder")
+def test_a_build_takes_away_what_killed_writes_left(tmp_path: Path) -> None:
+    """Shards of the version that stands, which its manifest does not name, and their batches."""
+    corpus, cases = inputs()
+    build_shards(corpus, cases[:2], tmp_path, **OPTIONS)
+    (tmp_path / "v1-00007.parquet").touch()
+    (tmp_path / "v1-00008.parquet.0123456789abcdef.parts").mkdir()
+    build_shards(corpus, cases[2:4], tmp_path, **OPTIONS)
+    assert sorted(path.name for path in tmp_path.glob("v*")) == ["v2-00000.parquet", "v2-00000.parquet.latency"]
+
+
+def test_a_shard_is_waited_for_a_day() -> None:
+    """As long as a large index: one of many cases takes hours."""
+    assert WAIT_S == 24 * 3600
+
+
+@pytest.mark.slow
+def test_a_mapped_index_gives_the_bytes_of_one_process(tmp_path: Path) -> None:
+    """Two processes of this machine search one index on disk, which was made once."""
+    corpus, cases = inputs()
+    model = str(save_encoder(tmp_path / "model"))
+    found = []
+    for name, n in (("alone", 1), ("apart", 2)):
+        cache = EmbeddingCache(tmp_path / name / "cache" / "e.sqlite")
+        options = OPTIONS | {"cache": cache, "encoder": model, "index": "hnsw-sq8"}
+        with raglab.workers("joblib", n=n):
+            build_shards(corpus, cases, tmp_path / name / "t", **options)
+        assert len(list(cache.path.parent.glob("large-*/manifest.json"))) == 1
+        found.append(written(tmp_path / name / "t"))
+    assert found[0] == found[1]
+    assert len(found[0]) == 6
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from raglab.off_policy import estimate, overlap
-from raglab.off_policy.logs import CHUNK, read_log, target_array, weigh
+from raglab.off_policy.logs import CHUNK, SUM_TOLERANCE, read_log, target_array, weigh
 
 N = 6
 LOG = pd.DataFrame({"action": [0, 1] * 3, "reward": [0.0, 1.0] * 3, "propensity": [0.5] * N})
@@ -156,6 +156,22 @@ def test_compiled_weights_are_those_of_numpy(modelled: bool) -> None:  # noqa: F
         np.testing.assert_allclose(getattr(compiled, name), getattr(plain, name), rtol=1e-12, atol=0)
         assert getattr(again, name).tobytes() == getattr(compiled, name).tobytes()
     assert (compiled.fitted, compiled.pulls.tolist()) == (plain.fitted, plain.pulls.tolist())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_both_engines_draw_the_same_line(seed: int) -> None:
+    """Rows whose sum lies on the tolerance, where the order of summing decides: refused by both or by none."""
+    pytest.importorskip("numba", reason="numba is not installed")
+    target = np.random.default_rng(seed).dirichlet(np.ones(7), N)
+    target *= (1.0 + SUM_TOLERANCE) / target.sum(axis=1, keepdims=True)
+    read, said = read_log(LOG, 7), []
+    for engine in ("numpy", "numba"):
+        try:
+            weigh(read, target, engine=engine)
+            said.append("")
+        except ValueError as error:
+            said.append(str(error))
+    assert said[0] == said[1]
 
 
 @pytest.mark.parametrize("row", [[0.5, 0.6], [-0.5, 1.5], [NAN, 1.0]])

@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import os
 import signal
+from importlib.util import find_spec
+from itertools import accumulate
+from math import exp, factorial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from threadpoolctl import threadpool_limits
 
 import raglab
 from raglab.bandit import Bandit, Bernoulli, simulate
 from raglab.bandit.simulation import run
-from raglab.off_policy import difference, estimate
+from raglab.off_policy import difference, estimate, estimators
+from raglab.off_policy.logs import read_log, weigh
 from raglab.parallel import run_each
 
 MEANS = (0.5, 0.6, 0.4)
+# Poisson(1), cumulated and to 16 bits: a uniform number of 16 bits counts as often as it has values below it.
+POISSON = np.round(np.array([*accumulate(exp(-1.0) / factorial(k) for k in range(9))]) * 2**16) / 2**16
 
 
 def played() -> bytes:
     """Three blocks of a learner, of a policy that stays, and of late rewards."""
-    world = Bernoulli(np.array(MEANS))
+    world, engine = Bernoulli(np.array(MEANS)), "numba" if find_spec("numba") else "auto"  # no lock of Python's held
     runs = [
         simulate("thompson_beta", MEANS, rounds=30, replications=500, seed=3),
-        run(Bandit("ucb1"), world, rounds=20, replications=401, seed=4),
+        run(Bandit("ucb1"), world, rounds=20, replications=401, seed=4, engine=engine),
+        run(Bandit("thompson_nig"), world, rounds=20, replications=401, seed=4, engine=engine),
         run([0.2, 0.3, 0.5], world, rounds=20, replications=401, seed=4),
         run(Bandit("ucb1"), world, rounds=20, replications=401, seed=4, delay=(0, 3), missing=0.1),
     ]
@@ -73,6 +81,35 @@ def killing_once(folder: str, own: int, number: float) -> float:
 def first_number(item: int, shared: Any) -> int:
     """First number of what all items share."""
     return int(shared[item])
+
+
+@pytest.mark.parametrize("n_boot", [3000, 4097])
+def test_blocks_of_rounds_draw_from_one_stream(n_boot: int) -> None:
+    """Resampled values are those of one pass with one generator; an odd number of counts leaves half a draw unused."""
+    rng = np.random.default_rng(6)
+    n = 2_500
+    log = pd.DataFrame({"action": rng.integers(0, 3, n), "reward": rng.random(n), "propensity": 1 / 3})
+    rows = weigh(read_log(log, 3), np.tile([0.2, 0.3, 0.5], (n, 1)))
+    seed = np.random.SeedSequence(8)
+    settings = estimators.EstimatorSettings(clip=10.0, switch=10.0)
+    found = estimators.bootstrap_values(rows, ["ips"], settings, n_boot=n_boot, seed=seed)
+    stream, size = np.random.default_rng(seed), estimators.COUNTS_AT_ONCE // n_boot
+    assert size < n, "else there is one block"
+    total = np.zeros((n_boot, 2))
+    for start in range(0, n, size):
+        block = slice(start, start + size)
+        drawn = stream.integers(0, 2**16, size=(n_boot, len(rows.weight[block])), dtype=np.uint16)
+        counts = np.searchsorted(POISSON, drawn / 2**16, side="right")
+        total += counts @ np.column_stack([np.ones(len(rows.weight[block])), (rows.weight * rows.log.reward)[block]])
+    np.testing.assert_allclose(found[0], total[:, 1] / total[:, 0], rtol=1e-12)
+
+
+def test_the_threads_of_blas_change_no_bit() -> None:
+    """Processes of joblib have another number of them than their parent."""
+    with threadpool_limits(1):
+        one = resampled()
+    with threadpool_limits(2):
+        assert resampled() == one
 
 
 def test_threads_play_and_resample_as_one() -> None:

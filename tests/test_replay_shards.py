@@ -150,9 +150,12 @@ class TestResolution:
             cosine=rng.random(trace.hits.cosine.shape), l2=np.sort(rng.random(trace.hits.l2.shape))
         )
         trace = type(trace)(trace.cases, trace.chunks, trace.arms, hits, trace.pattern_hits, trace.meta)
-        policy = random_policies(5, 1, similarity__enabled=True, density__enabled=True)[0]
+        gates = ("density", "gap", "coverage", "similarity", "confidence")
+        alone = {gate: {"enabled": gate == path.partition(".")[0]} for gate in gates}
+        policy = PolicyData.from_mapping({**alone, "l2": {"soft_max_l2": None}})
         side = SWEPT[path].side
         exact, coarse = steps(trace, policy, path), steps(trace, policy, path, resolution=resolution)
+        assert path == "density.min_keep" or resolution == 100 or len(exact) > resolution, "else nothing is coarser"
         assert len(coarse) <= resolution
         assert (coarse["low"].iloc[0], coarse["high"].iloc[-1]) == (exact["low"].iloc[0], exact["high"].iloc[-1])
         assert np.array_equal(coarse["low"][1:], coarse["high"][:-1])
@@ -161,10 +164,18 @@ class TestResolution:
             assert self.value_at(exact, at, side) == row.pass_rate_k
         same(steps(cut(trace, [3, 4]), policy, path, resolution=resolution), coarse)
 
-    def test_one_step_is_no_resolution(self) -> None:
+    @pytest.mark.parametrize("resolution", [1, 2.5])
+    def test_a_resolution_is_a_whole_number_of_two_or_more(self, resolution: Any) -> None:
         """The outermost two are the least."""
-        with pytest.raises(ValueError, match="resolution must be at least 2, got 1"):
-            steps(random_trace(0), random_policies(0, 1)[0], resolution=1)
+        with pytest.raises(ValueError, match=f"resolution must be a whole number of at least 2, got {resolution}"):
+            steps(random_trace(0), random_policies(0, 1)[0], resolution=resolution)
+
+
+@pytest.mark.parametrize("door", [decide, lambda it, policy: sweep(it, [policy]), steps])
+def test_what_is_no_trace_is_refused(door: Any) -> None:
+    """A path instead of the trace that stands there, with what to do."""
+    with pytest.raises(ValueError, match=r"trace must be in memory or of shards, got str; load one by raglab\.Trace"):
+        door("out/trace.parquet", random_policies(0, 1)[0])
 
 
 @pytest.mark.parametrize("path", [None, "l2.max_l2"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -301,6 +302,15 @@ def test_tables_sum_to_the_cases() -> None:
     assert table.sum() == len(ROWS)
     assert table.sum(axis=1).tolist() == [2, 1, 1]
     assert sum(stage_by_label(said).values()).tolist() == [2, 1, 1]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("table", [confusion_counts, stage_by_label])
+def test_a_case_without_a_label_is_of_no_label(table: Callable[[Any], object]) -> None:
+    """It is refused, rather than counted under the last one."""
+    trace = some_trace(ROWS)
+    cases = (*trace.cases[:-1], trace.cases[-1]._replace(expect_status=None))
+    with pytest.raises(ValueError, match="every case must have a label where decisions are counted, got 1 of 4"):
+        table(replay.decide(replace(trace, cases=cases), policies()["tuned"]))
 
 
 def test_front_keeps_what_no_other_beats() -> None:

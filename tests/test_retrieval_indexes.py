@@ -295,6 +295,27 @@ class TestMaxSim:
                     assert found[q, j] == pytest.approx(products.max(axis=0).mean(), abs=1e-6)
         assert np.array_equal(np.isnan(found), candidates < 0)
 
+    def test_known_scores_equal_the_plain_form(self) -> None:
+        """Whatever was scored before, every cell has the bits of the form that keeps nothing; a pair is scored once."""
+        rng = np.random.default_rng(5)
+        docs = {f"d{i}": _some_units(int(rng.integers(0, 30)), 48, seed=i).astype(np.float16) for i in range(20)}
+        queries = {f"q{i}": _some_units(int(rng.integers(0, 9)), 48, seed=99 + i).astype(np.float16) for i in range(5)}
+        texts = [*docs, "d3", "d4"]  # of which two stand twice
+        keeping, plain = MaxSim(queries, docs, known={}), MaxSim(queries, docs)
+        for _ in range(6):
+            asked = rng.permutation(list(queries)).tolist()
+            candidates = rng.integers(-1, len(texts), (5, 7))
+            for one, other in zip(
+                keeping.scores(asked, texts, candidates), plain.scores(asked, texts, candidates), strict=True
+            ):
+                assert np.array_equal(one, other, equal_nan=True)
+        assert keeping.known
+        assert set(keeping.known) <= {(query, text) for query in queries for text in docs}
+        # No passage is read where the pair is known.
+        (query, text), score = next(iter(keeping.known.items()))
+        known = MaxSim(queries, {}, known={(query, text): score}).scores([query], [text], np.array([[0]]))
+        assert np.array_equal(known.raw, [[np.float32(score)]], equal_nan=True)
+
     def test_a_pair_does_not_depend_on_its_neighbours(self) -> None:
         """A pair alone has the bits that it has among others, and equal texts have equal scores."""
         docs = {f"d{i}": _some_units(20 + i, 384, seed=i).astype(np.float16) for i in range(40)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -192,6 +193,23 @@ def test_beir_queries_are_cases(tmp_path: Path) -> None:
     )
     save_cases(cases, tmp_path / "kept.jsonl")
     assert load_cases(tmp_path / "kept.jsonl") == cases
+
+
+def test_queries_that_no_qrels_judge_are_counted(tmp_path: Path) -> None:
+    """Their number alone, with the files that were read, in the same warning; none where all are judged."""
+    one = beir(tmp_path / "one", test="b\tD1\t1\n")
+    with pytest.warns(
+        UserWarning, match=r"one: 2 of 3 queries stand in no file of qrels \(test.tsv\) and are no cases.$"
+    ):
+        assert [case.id for case in load_cases(one)] == ["b"]
+    two = beir(tmp_path / "two", test="b\tD1\t0\n", train="a\tD1\t1\n")
+    both = r"is no case: 'b'; 1 of 3 queries stands in no file of qrels \(test.tsv, train.tsv\) and is no case.$"
+    with pytest.warns(UserWarning, match=both):
+        assert [case.id for case in load_cases(two)] == ["a"]
+    three = beir(tmp_path / "three", test="a\tD1\t1\nb\tD1\t1\nc\tD1\t1\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(load_cases(three)) == 3
 
 
 def test_training_queries_are_split_40_60_by_their_id() -> None:

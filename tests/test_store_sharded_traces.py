@@ -160,6 +160,48 @@ class TestLaws:
         assert len(sent) < 1_000
         assert [case.id for case in pickle.loads(sent).load().cases] == ["q3"]
 
+    def test_cases_are_read_shard_by_shard(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """By position, from the end, by slice and in a loop as those of the trace; a shard's are read once, no hits."""
+        trace = world()
+        made = save_shards([trace], tmp_path, shard=3)
+        read: list[str] = []
+        own = Trace.cases_of
+
+        def noted(path: str | Path) -> Any:
+            read.append(Path(path).name)
+            return own(path)
+
+        monkeypatch.setattr(Trace, "cases_of", staticmethod(noted))
+        monkeypatch.setattr(Trace, "load", None)
+        assert (len(made.cases), read) == (7, [])
+        assert (made.cases[4], read) == (trace.cases[4], ["v1-00001.parquet"])
+        assert (made.cases[-1], made.cases[1:7:2]) == (trace.cases[6], trace.cases[1:7:2])
+        assert (tuple(made.cases), made.cases.index(trace.cases[5])) == (trace.cases, 5)
+        assert sorted(read) == [f"v1-0000{n}.parquet" for n in range(3)]
+        with pytest.raises(IndexError):
+            made.cases[7]
+        assert [case.id for case in made.split("tune").subset([1, 2]).cases] == ["q3", "q6"]
+        assert len(pickle.dumps(made)) == len(pickle.dumps(Trace.open(tmp_path)))
+        assert repr(made.cases) == "ShardedCases(7 cases in 3 shards)"
+
+    def test_values_of_a_signal_are_read_from_a_file(self, tmp_path: Path) -> None:
+        """CSV or Parquet, as a trace in memory reads them; a case that is not there has NaN, a strange one is told."""
+        trace = world()
+        made = save_shards([trace], tmp_path / "t", shard=3)
+        asked: dict[str, Any] = {"higher": "surer", "unit": "probability"}
+        frame = pd.DataFrame({"case_id": ["q6", "q0"], "judge": [0.5, 0.25]})
+        frame.to_csv(tmp_path / "judge.csv", index=False)
+        frame.to_parquet(tmp_path / "judge.parquet")
+        here = trace.with_signal("judge", tmp_path / "judge.csv", **asked)
+        for path in (tmp_path / "judge.parquet", str(tmp_path / "judge.csv")):
+            there = made.with_signal("judge", path, **asked)
+            values = np.concatenate([part.columns["judge"] for part in there.shards()])
+            assert np.array_equal(values, here.columns["judge"], equal_nan=True)
+            assert there.fingerprint == made.with_signal("judge", here.columns["judge"], **asked).fingerprint
+        frame.assign(case_id=["q6", "x"]).to_csv(tmp_path / "judge.csv", index=False)
+        with pytest.raises(InputError, match="ids of the trace's cases, got 1 others, such as 'x'"):
+            made.with_signal("judge", tmp_path / "judge.csv", **asked)
+
     def test_a_series_is_laid_out_by_case_id(self, tmp_path: Path) -> None:
         """Whatever its order; a case that it lacks has NaN."""
         made = save_shards([world()], tmp_path, shard=3)
@@ -218,6 +260,25 @@ class TestVersions:
         with pytest.raises(InputError, match="traces must have the same arms"):
             one.append(named(stored(random_trace(1)), "z"))
 
+    def test_what_killed_writes_left_goes_with_the_next(self, tmp_path: Path) -> None:
+        """Files of shards up to the version that stands, which it does not name; those of the next and others stay."""
+        first = save_shards([world()], tmp_path, shard=3)
+        second = first.append(named(world(2, seed=1), "x"))
+        orphans = ("v1-00007.parquet", "v2-00003.parquet", "v2-00003.parquet.latency")
+        others = ("v3-00009.parquet", "v10-00000.parquet", "v1-notes.parquet", "notes.parquet")
+        for name in (*orphans, *others):
+            (tmp_path / name).touch()
+        batches = tmp_path / "v1-00000.parquet.0123456789abcdef.parts"
+        batches.mkdir()
+        second.append(named(world(2, seed=1), "y"))
+        assert [name for name in orphans if (tmp_path / name).exists()] == []
+        assert not batches.exists()
+        assert all((tmp_path / name).exists() for name in others)
+        assert (ids(first), ids(second)) == (ids(first), [*ids(first), "xq0", "xq1"])
+        (tmp_path / "v3-00009.parquet").touch()
+        save_shards([world(4)], tmp_path, shard=4)
+        assert sorted(path.name for path in tmp_path.glob("v[1-9]-0*.parquet")) == ["v4-00000.parquet"]
+
     @pytest.mark.slow
     def test_a_killed_write_leaves_the_version_before(self, tmp_path: Path) -> None:
         """SIGKILL between two shards: the old manifest and its shards stand, and the write goes through again."""
@@ -262,6 +323,32 @@ class TestRefusals:
         for reads in (lambda: list(made.shards()), lambda: Trace.open(tmp_path), made.parts[1].cases):
             with pytest.raises(TraceError, match=r"v1-00001.parquet: a shard must be .*, got none there; put that"):
                 reads()
+
+    def test_a_shard_that_a_newer_version_took_away(self, tmp_path: Path) -> None:
+        """Whoever opened the version before is told of the newer one, also where a file of the same name stands."""
+        made = save_shards([world()], tmp_path, shard=3)
+        save_shards([world(4)], tmp_path, shard=4)
+        rule = (
+            r"v1-00001.parquet: a shard must be .*, got {}: a newer version \(2\) stands there; open the folder again"
+        )
+        for reads in (made.parts[1].load, made.parts[1].cases):
+            with pytest.raises(TraceError, match=rule.format("none there")):
+                reads()
+        (tmp_path / "v1-00001.parquet").touch()
+        with pytest.raises(TraceError, match=rule.format("another file")):
+            made.parts[1].load()
+        assert len(list(Trace.open(tmp_path).shards())) == 1
+
+    def test_a_trace_in_memory_is_not_merged_with_shards(self, tmp_path: Path) -> None:
+        """Nor shards with a trace in memory; either says what to do instead."""
+        trace = world()
+        made = save_shards([trace], tmp_path, shard=3)
+        other: Any = named(trace, "x")
+        with pytest.raises(InputError, match=r"must be one of shards, got a Trace; write it first: raglab.save_shards"):
+            made.merge(other)
+        with pytest.raises(InputError, match=r"must be in memory, got a ShardedTrace; merge its shards \(trace.merge"):
+            other.merge(made)
+        assert len(other.merge(*made.shards())) == 14
 
     def test_a_manifest_that_was_altered(self, tmp_path: Path) -> None:
         """Every value of it is covered by its hash; one that is not there is told too."""

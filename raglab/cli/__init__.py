@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -113,7 +113,10 @@ def trace(
     encoder: Encoder = None,
     reranker: Reranker = None,
     download: Download = False,
-    index: Annotated[Literal["flat", "hnsw", "ivf"], typer.Option(help="FAISS index.")] = "flat",
+    index: Annotated[
+        str, typer.Option(help="flat (exact), hnsw, ivf, hnsw-sq8, ivfpq; auto is flat up to 100,000 chunks.")
+    ] = "auto",
+    index_mb: Annotated[float, typer.Option(help="Megabytes that an index of auto may take past that number.")] = 1_000,
     fetch_k: Annotated[int, typer.Option(min=1, max=10_000, help="Hits a question.")] = 50,
     rerank_k: Annotated[int, typer.Option(min=0, max=10_000, help="Hits that are reranked.")] = 20,
     max_depth: Annotated[int, typer.Option(help="Refinements that are measured beyond the first try.")] = 0,
@@ -143,6 +146,7 @@ def trace(
         reranker=reranker,
         download=download,
         index=index,
+        index_mb=index_mb,
         fetch_k=fetch_k,
         rerank_k=rerank_k,
         max_depth=max_depth,
@@ -314,7 +318,7 @@ def tune(
     from raglab.lab.study import search_problem
     from raglab.lab.study import tune as tuned
     from raglab.lab.study_cases import measured_once
-    from raglab.lab.study_workers import check_shareable, work_on_study
+    from raglab.lab.study_workers import check_shareable, check_storage, work_on_study
 
     keep_inputs(out / TUNED, path, policy)
     goal = parse_goal(cost, target)  # before anything is read that takes time
@@ -324,9 +328,12 @@ def tune(
     of, start = open_trace(path), load_policy(policy)
     if worker:
         shared = search_problem(of, policy=start, goal=goal, arm=arm, trials=trials, sampler=sampler, seed=seed).problem
+        check_storage(shared, kept, study_name, None)  # before shards are measured
         with measured_once(shared.trace, shared.start, arm) as replayed:
             did = work_on_study(shared._replace(trace=replayed), storage=kept, study_name=study_name)
         show(did._asdict(), as_json=as_json)
+        idle = "--out, --mlruns and --track are of that command"
+        say(f"no result is written here: the same command without --worker makes it; {idle}.", err=True)
         return
     result = tuned(
         of,

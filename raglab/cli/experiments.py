@@ -425,7 +425,9 @@ def certify(
     chosen, trace = load_policy(policy), open_trace(path)
     keep_inputs(out, path, policy, looks)
     keep_inputs(looks, path, policy, option="--looks")
-    remembered = looks if looks is not None else path.with_name("looks.jsonl")
+    # A link has looks of its own beside it; a folder that has no name of its own, such as `.`, is looked up.
+    beside = path if path.name not in {"", ".."} else path.resolve()
+    remembered = looks if looks is not None else beside.with_name("looks.jsonl")
     found = certify_policy(
         trace, chosen, targets=targets, costs=costs, delta=delta, arm=arm, again=again, looks=remembered
     )
@@ -449,14 +451,19 @@ def _say_why(trace: Trace | ShardedTrace[Trace], policy: Policy, alpha: float, d
     """Print what each signal could carry, on cases that the certificate does not need; of very many on a sample."""
     from raglab.lab.certification_texts import diagnosis
     from raglab.lab.gate_fitting import case_signals
-    from raglab.lab.study_cases import MOST_REFITTED, case_counts, draw_cases
+    from raglab.lab.study_cases import candidate_cases, case_counts
 
     counts = case_counts(trace)
-    pilot = "tune" in counts
-    seen = case_signals(draw_cases(trace.split("tune") if pilot else trace, MOST_REFITTED, 0), policy, arm)
-    size = sum(counts.get("certify", {}).values()) / len(seen.right) if pilot else 1.0
+    pilot, split = "tune" in counts, "certify" in counts
+    cases = trace.split("tune") if pilot else trace
+    seen = case_signals(candidate_cases(cases, 0), policy, arm)
+    # The chance is that of all the cases that there are for a certificate, not of those that are looked at here.
+    size = (sum(counts["certify"].values()) if split else len(trace)) / len(seen.right)
     table = diagnosis(seen.right, dict(zip(seen.names, seen.score, strict=True)), alpha, delta, size=size)
-    where = "split tune, for as many cases as split certify holds" if pilot else "these cases"
+    where = "split tune" if pilot else "these cases"
+    if len(seen.right) < len(cases):
+        where += f" ({len(seen.right):,} of {len(cases):,}, drawn by label)"
+    where += ", for as many cases as split certify holds" if split else ""
     say(f"\nwhat each signal could carry for a risk of {alpha:g}, on {where} (chance: of a certificate):")
     say(table_text(table.round(3), na_rep="–"))
 

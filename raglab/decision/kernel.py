@@ -11,6 +11,7 @@ hold those of another table.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -207,8 +208,10 @@ class HitColumns(NamedTuple):
 class Tile(NamedTuple):
     """What is said of one case under some policies: early [P] before any hits are chosen, stage and slot [P] then.
 
-    cut: how far a hit may lie to be relevant. score: confidence. fired: of the gates on signals. nearest: distance of
-    the hit that fills up each `min_keep`, [K + 2]. edge, chosen: see `_find_edges`, [K] and [K + 1].
+    cut: how far a hit may lie to be relevant. score: confidence, and before it the distance that meets `min_keep`.
+    fired: first gate that fires, of those on the chosen hits and then of those on signals. tied: whether the resolver
+    chooses among the groups that tie on entities. nearest: distance of the hit that fills up each `min_keep`, [K + 2].
+    edge, chosen: see `_find_edges`, [K] and [K + 1].
     """
 
     cut: NDArray[np.float64]
@@ -531,10 +534,12 @@ def _policies(limits: Thresholds, n: int) -> PolicyColumns:
 
 
 def _tiles(limits: Thresholds, n: int) -> Iterator[PolicyColumns]:
-    """Columns of some of the policies after the other, so few that they stay in the cache while all cases pass."""
+    """Columns of some of the policies after the others, so few that they stay in the cache while all cases pass."""
     columns = _policies(limits, n)
-    for first in range(0, n, TILE):
-        tile: list[Any] = [np.ascontiguousarray(column[..., first : first + TILE]) for column in columns]
+    n_tiles = -(-n // TILE)
+    edges = [n * number // n_tiles for number in range(n_tiles + 1)] if n else []
+    for first, last in pairwise(edges):
+        tile: list[Any] = [np.ascontiguousarray(column[..., first:last]) for column in columns]
         yield PolicyColumns(*tile)
 
 

@@ -101,6 +101,8 @@ def _right(chosen: ChosenHits, batch: CaseBatch, trace: TraceData) -> NDArray[np
     cases, places = batch.cases, chosen.places
     right = np.ones(places.shape[:2], dtype=bool)
     specs = [_expected_sources(case) for case in cases]
+    if not any(specs) and not any(case.min_sources or case.expect_option is not None for case in cases):
+        return right  # as of a question asked live
     sought = {source for spec in specs for source in spec}
     # A source is expected by its file or by file and page, so a chunk goes by both names, as far as anyone asks.
     named = [[name for name in (chunk.file_name, chunk.shown) if name in sought] for chunk in trace.chunks]

@@ -6,14 +6,14 @@ kept under case, arm, depth and chunks, and looked up for every slot that a deci
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.values import Answers, TraceData
+from raglab.values import Answers, Case, Chunk, TraceData
 
 
 class AnswerKey(NamedTuple):
@@ -73,13 +73,56 @@ def select_answers(answers: Answers | None, rows: Sequence[int]) -> Answers | No
     return answers._replace(row=np.array([place for place, _ in kept], dtype=np.int32), **arrays, **texts)
 
 
+LINE_TAGS = ("domain", "product")  # of a chunk: the line of business of its document, by the first that any states
+
+
+def text_value(value: Any) -> str:  # noqa: ANN401 - whatever a record holds
+    """A value as text; empty for None, NaN and blanks."""
+    missing = value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
+    return "" if missing else str(value).strip()
+
+
+def line_documents(case: Case) -> tuple[str, ...]:
+    """Documents that tell the line of a case: those expected, without any those that the user named."""
+    sources = (*case.expect_sources, *case.expect_sources_any) or case.selected_sources
+    return tuple(dict.fromkeys(_source_file(source) for source in sources))
+
+
+def _source_file(source: str) -> str:
+    """File of `file` or `file#page`."""
+    file, mark, page = source.rpartition("#")
+    return file if mark and page.isdigit() else source
+
+
+def line_chunks(chunks: Sequence[Chunk], documents: Collection[str] | None = None) -> dict[str, dict[str, int]]:
+    """Position of the first chunk of each document that states a line, by tag and document.
+
+    Args:
+      documents: that are looked for; all where not given.
+    """
+    found: dict[str, dict[str, int]] = {tag: {} for tag in LINE_TAGS}
+    for number, chunk in enumerate(chunks):
+        stated = [tag for tag in LINE_TAGS if text_value(chunk.tags.get(tag))]
+        if stated and (documents is None or chunk.file_name in documents):
+            for tag in stated:
+                found[tag].setdefault(chunk.file_name, number)
+    return found
+
+
 AnyTrace = TypeVar("AnyTrace", bound=TraceData)
 
 
 def keep_used_chunks(trace: AnyTrace) -> AnyTrace:
-    """Trace with those chunks alone that its hits and answers name, in corpus order, which decides ties (rule S0.4)."""
+    """Trace with those chunks alone that its cases need, in corpus order, which decides ties (rule S0.4).
+
+    They are what its hits and answers name, and of each document that tells the line of a case the chunk that states
+    it: such a document need not have been retrieved.
+    """
     hits, answers, found = trace.hits, trace.answers, trace.pattern_hits
-    held = [hits.chunk.ravel(), *([] if answers is None else [answers.chunks.ravel()])]
+    documents = {name for case in trace.cases for name in line_documents(case)}
+    lines = line_chunks(trace.chunks, documents) if documents else {}
+    stating = np.array([number for of_tag in lines.values() for number in of_tag.values()], dtype=np.int64)
+    held = [hits.chunk.ravel(), stating, *([] if answers is None else [answers.chunks.ravel()])]
     used = np.unique(np.concatenate([np.asarray(one, dtype=np.int64) for one in held]))
     used = used[used >= 0]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import InitVar, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CaseColumns(NamedTuple):
-    """What is held of every case, [Q] each: under a hundred bytes, whatever its hits.
+    """What is held of every case, [Q] each: its id and some thirty bytes, whatever its hits.
 
     ids: of the cases. status, gate_names, depth, confidence: as `Decisions` has them. stage: number in `chain.STAGES`.
     label_code: expected status. passes: whether it passes its contract, false without a label.
@@ -38,11 +38,17 @@ class CaseColumns(NamedTuple):
     passes: NDArray[np.bool_]
 
 
-def case_columns(said: Decisions) -> CaseColumns:
+def decision_columns(said: Decisions) -> CaseColumns:
     """Columns of the decisions on one trace in memory."""
     stage, depth = (said.outcome.stage.astype(np.int8), said.outcome.depth.astype(np.int8))
     ids = np.array(said.ids(), dtype=object)
     return CaseColumns(ids, said.status, stage, said.gate_names, depth, said.confidence(), said.label_code, said.passes)
+
+
+def reference_trace(reference: Any) -> TraceData:  # noqa: ANN401 - a trace or a reference to one
+    """Trace of a shard, loaded where it is not in memory."""
+    trace: TraceData = reference if isinstance(reference, TraceData) else reference.load()
+    return trace
 
 
 def reference_cases(reference: Any) -> Sequence[Case]:  # noqa: ANN401 - a trace or a reference to one
@@ -50,32 +56,68 @@ def reference_cases(reference: Any) -> Sequence[Case]:  # noqa: ANN401 - a trace
     if not isinstance(reference, TraceData) and hasattr(reference, "cases"):
         read: Sequence[Case] = reference.cases()
         return read
-    trace: TraceData = reference if isinstance(reference, TraceData) else reference.load()
-    return trace.cases
+    return reference_trace(reference).cases
+
+
+def check_in_memory(trace: object, what: str) -> None:
+    """Refuse a trace of shards where all hits are needed at once.
+
+    Raises:
+      TypeError: it is none in memory.
+    """
+    if not isinstance(trace, TraceData):
+        came = f"a {type(trace).__name__}"
+        remedy = "draw some cases (raglab.lab.study_cases.draw_cases), or merge shards (first, *rest = trace.shards(); "
+        msg = f"{what} must have a trace in memory, got {came}; {remedy}first.merge(*rest))."
+        raise TypeError(msg)
+
+
+def shard_with(references: Iterable[Any], case_id: str) -> Any:  # noqa: ANN401 - a trace or a reference to one
+    """The shard that holds a case; of those before it the cases alone are read, where they can be.
+
+    Raises:
+      KeyError: none holds it.
+    """
+    n_cases = 0
+    for reference in references:
+        cases = reference_cases(reference)
+        if any(case.id == case_id for case in cases):
+            return reference
+        n_cases += len(cases)
+    msg = f"case must be one of the trace's {n_cases} cases, got {case_id!r}; see its ids."
+    raise KeyError(msg)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ShardedDecisions(CaseVerdicts):
     """What one policy says of every case of a trace of shards; whatever needs hits decides the shard that holds them.
 
-    parts: columns of each shard. references: gives what stands for the shards, in order. decided: decisions on a shard,
-    by its reference.
+    parts: columns of each shard, in order, which are held as one. references: gives what stands for the shards.
+    decided: decisions on a shard, by its reference. columns: of all cases. sizes: cases of each shard.
 
     Example: `raglab.decide(raglab.Trace.open("out/shards"), policy).explain("q17")` loads one shard.
     """
 
     trace: Any
     policy: PolicyData
-    parts: tuple[CaseColumns, ...]
+    parts: InitVar[Sequence[CaseColumns]]
     references: Callable[[], Iterable[Any]]
     decided: Callable[[Any], Decisions]
+    columns: CaseColumns = field(init=False)
+    sizes: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self, parts: Sequence[CaseColumns]) -> None:
+        """Join the columns; those of the shards are let go."""
+        columns = CaseColumns(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "sizes", tuple(len(part.ids) for part in parts))
 
     def __len__(self) -> int:
         """Count the cases."""
         return len(self.columns.status)
 
     def __repr__(self) -> str:
-        sizes = f"{len(self):,} cases in {len(self.parts):,} shard{'' if len(self.parts) == 1 else 's'}"
+        sizes = f"{len(self):,} cases in {len(self.sizes):,} shard{'' if len(self.sizes) == 1 else 's'}"
         told = f"{self.status_counts()}; contract {self.contracts()}; policy {self.policy.policy_id}"
         return f"{type(self).__name__}({sizes}: {told})"
 
@@ -83,12 +125,7 @@ class ShardedDecisions(CaseVerdicts):
     def origin(self) -> list[tuple[str, str]]:
         """What was decided, as facts of a display."""
         meta = getattr(self.trace, "meta", {})
-        return [("trace", str(meta.get("fingerprint", "none"))), ("shards", f"{len(self.parts):,}")]
-
-    @cached_property
-    def columns(self) -> CaseColumns:
-        """Columns of all cases, in the order of the shards."""
-        return CaseColumns(*(np.concatenate(fields) for fields in zip(*self.parts, strict=True)))
+        return [("trace", str(meta.get("fingerprint", "none"))), ("shards", f"{len(self.sizes):,}")]
 
     @property
     def status(self) -> NDArray[np.int8]:
@@ -121,23 +158,23 @@ class ShardedDecisions(CaseVerdicts):
 
     def cases_at(self, rows: NDArray[np.intp]) -> list[Case]:
         """Cases at ascending positions; of each shard that holds some the cases are read, without its hits."""
-        return [case for reference, here in self._held(rows) for case in _cases_of(reference, here)]
+        return [case for reference, here in self._shard_rows(rows) for case in _cases_of(reference, here)]
 
     def reasons(self, rows: Sequence[int]) -> dict[int, str]:
         """Why some cases came out as they did, by position, see `Decisions.reason`; their shards are loaded."""
         at = np.unique(np.asarray(rows, dtype=np.intp))
         function = partial(shard_reasons, decided=self.decided)
-        told = run_each(function, list(self._held(at)), what="explain")
+        told = run_each(function, list(self._shard_rows(at)), what="explain")
         return dict(zip(at.tolist(), (text for texts in told for text in texts), strict=True))
 
-    def _held(self, rows: NDArray[np.intp]) -> Iterator[tuple[Any, list[int]]]:
+    def _shard_rows(self, rows: NDArray[np.intp]) -> Iterator[tuple[Any, list[int]]]:
         """Shards that hold some of ascending positions, and the positions in each."""
         start = 0
-        for part, reference in zip(self.parts, self.references(), strict=True):
-            here = rows[(rows >= start) & (rows < start + len(part.ids))] - start
+        for size, reference in zip(self.sizes, self.references(), strict=True):
+            here = rows[(rows >= start) & (rows < start + size)] - start
             if len(here):
                 yield reference, here.tolist()
-            start += len(part.ids)
+            start += size
 
     def shards(self) -> Iterator[Decisions]:
         """Decisions on each shard, one at a time."""
@@ -149,8 +186,7 @@ class ShardedDecisions(CaseVerdicts):
         Raises:
           KeyError: the trace holds no such case.
         """
-        ends = np.cumsum([len(part.ids) for part in self.parts])
-        number = int(np.searchsorted(ends, self.row_of(case_id), side="right"))
+        number = int(np.searchsorted(np.cumsum(self.sizes), self.row_of(case_id), side="right"))
         return next(self.decided(one) for place, one in enumerate(self.references()) if place == number)
 
     def explain(self, case_id: str) -> Checks:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import lru_cache
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -45,7 +44,7 @@ def arm_order(rank: NDArray[np.int32], hit: NDArray[np.int64]) -> NDArray[np.int
 
 def first_by_rank(values: NDArray[np.float64], order: NDArray[np.int64], k: int) -> NDArray[np.float64]:
     """Values of the first k hits in an order, [k, B]."""
-    return np.ascontiguousarray(np.take_along_axis(values, order[:, :k], axis=1).T)
+    return np.ascontiguousarray(values[np.arange(len(values)), order[:, :k].T])
 
 
 def query_signals(cases: Sequence[Case], entities: Sequence[Sequence[str]]) -> Columns:
@@ -59,7 +58,8 @@ def query_signals(cases: Sequence[Case], entities: Sequence[Sequence[str]]) -> C
       >>> [float(columns[name][0]) for name in ("words", "entities", "documents")]
       [4.0, 0.0, 1.0]
     """
-    scores = np.array([_intent_scores(case.query) for case in cases], dtype=np.float64).reshape(len(cases), 3)
+    asked = (intent(case.query) for case in cases)
+    scores = np.array([(one.graph, one.table, one.complexity) for one in asked], dtype=np.float64).reshape(-1, 3)
     return {
         "words": np.array([len(case.query.split()) for case in cases], dtype=np.float64),
         "entities": np.array([len(named) for named in entities], dtype=np.float64),
@@ -68,13 +68,6 @@ def query_signals(cases: Sequence[Case], entities: Sequence[Sequence[str]]) -> C
         "intent_table": scores[:, 1],
         "complexity": scores[:, 2],
     }
-
-
-@lru_cache(maxsize=1 << 16)
-def _intent_scores(question: str) -> tuple[float, float, float]:
-    """Intent of a question, kept: thirty expressions take longer than all other signals of a case together."""
-    asked = intent(question)
-    return asked.graph, asked.table, asked.complexity
 
 
 class FirstHits(NamedTuple):

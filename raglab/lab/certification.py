@@ -18,6 +18,7 @@ from raglab.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise
 from raglab.decision.measurement import gates_off, measured_tables
+from raglab.decision.sharded_decisions import reference_trace
 from raglab.gates import GATES
 from raglab.html_display import Fold, display
 from raglab.lab.certified_losses import (
@@ -121,7 +122,7 @@ def observed_values(
     """Values of one shard's cases, by path, ascending and each once; pure, so that any worker may find them."""
     found = shard.evidence_for([policy], arm) if hasattr(shard, "evidence_for") else None
     if found is None:
-        found = measured_tables(shard if isinstance(shard, TraceData) else shard.load(), policy, arm).evidence
+        found = measured_tables(reference_trace(shard), policy, arm).evidence
     limits = policy_thresholds([policy])
     every = (breakpoints(found, limits, path) for path in paths)
     # Which zero is met first must not decide its sign.
@@ -194,7 +195,7 @@ def _candidate_levels(known: NDArray[np.float64], own: float | None, size: int) 
 
 
 SPLITS = ("tune", "certify")
-UNSTATED = "2 or older"  # schema of the traces that were certified on before certificates said so
+OLD_SCHEMA = "2 or older"  # schema of the traces that were certified on before certificates said so
 
 
 class Certification(NamedTuple):
@@ -274,11 +275,10 @@ def certify_policy(
     Source: rules S6.4, S6.7, S6.9; Pareto testing (Laufer-Goldshtein and others 2023) with exact binomial p-values, of
       graded costs those of Hoeffding and Bentkus (Bates and others 2021).
     """
-    start = limit_depth(policy if policy is not None else Policy.load(), trace)
     _check_targets(targets, costs)
-    cases = _certify_splits(trace)
+    start, cases = limit_depth(policy if policy is not None else Policy.load(), trace), _certify_splits(trace)
     held_out, arm_name, names = cases.held_out, arm or trace.arms[0], list(targets)
-    with _measured_once(cases.pilot, start, arm, candidates) as pilot:
+    with _pilot_trace(cases.pilot, start, arm, candidates) as pilot:
         offered = _distinct_candidates(
             candidates if candidates is not None else grid(held_out if pilot is None else pilot, start, arm, paths),
             {cases.held_out_hash, cases.trace_hash},
@@ -291,8 +291,8 @@ def certify_policy(
     counts = held.losses
     # The cases are looked at now. Another look at the same cases is refused here, before it says anything.
     key = certification_key(tried, counts, targets, delta, arm_name, costs if COST in targets else None)
-    remembered = None if looks is None else Path(looks)
-    look = take_look(remembered, start.certificate, cases.held_out_hash, key, delta, again=again)
+    file = None if looks is None else Path(looks)
+    look = take_look(file, start.certificate, cases.held_out_hash, key, delta, again=again)
     tested = _sequence_test(counts, order, targets, delta)
     near = _nearest(order, seen, targets, delta)
     certificate = Certificate(
@@ -314,33 +314,40 @@ def certify_policy(
         over_ask=float(counts.over_ask[tested.chosen]) if tested.certified else 0.0,
         free=free_policies(held, targets, costs, delta) if tested.certified else (),
     )
-    # What a check on new cases needs beside the promises: how their hits must be retrieved, and this look's key.
-    retrieval = dict(held_out.meta.get("parameters", {}))
-    kept = certificate.rows | {"key": key, "arm": arm_name, "retrieval": retrieval, "schema_version": SCHEMA_VERSION}
-    if COST in targets:
-        kept["costs"] = metrics.stated_costs(metrics.cost_matrix(costs))
+    facts = certificate.rows | _check_facts(held_out, key, arm_name, targets, costs)
     return Certification(
         certificate=certificate,
-        policy=tried[tested.chosen].replace("certificate", kept) if tested.certified else None,
+        policy=tried[tested.chosen].replace("certificate", facts) if tested.certified else None,
         table=_candidate_table(start, tried, counts, tested, order, names, delta),
-        needs={
-            one.name: tests.data_need(one.alpha, one.n, int(one.k), delta)
-            for one in tested.promises
-            if one.name != COST
-        },
+        needs=_data_needs(tested.promises, delta),
         nearest=near.alpha,
         notes=_certificate_notes(certificate, near, order.free_rate, targets),
         chance=near.chance,
     )
 
 
-def _measured_once(
+def _pilot_trace(
     pilot: Trace | ShardedTrace[Trace] | None, start: Policy, arm: str | None, candidates: object
 ) -> AbstractContextManager[Trace | ShardedTrace[Trace] | None]:
     """The pilot for a grid and its order: measured on disk where it stands in shards, so that two passes read it."""
     if not isinstance(pilot, ShardedTrace) or candidates is not None or start.structure.decision is not None:
         return nullcontext(pilot)
     return measured_shards(pilot, start, arm)
+
+
+def _check_facts(
+    trace: TraceData | ShardedTrace[Any], key: str, arm: str, targets: Container[str], costs: metrics.Costs | None
+) -> dict[str, Any]:
+    """What a check on new cases needs beside the promises: how their hits must be retrieved, and this look's key."""
+    retrieval = dict(trace.meta.get("parameters", {}))
+    facts: dict[str, Any] = {"key": key, "arm": arm, "retrieval": retrieval, "schema_version": SCHEMA_VERSION}
+    return facts | ({"costs": metrics.stated_costs(metrics.cost_matrix(costs))} if COST in targets else {})
+
+
+def _data_needs(promises: Sequence[Promise], delta: float) -> dict[str, DataNeed]:
+    """What each target needs and has, but the cost."""
+    rates = (one for one in promises if one.name != COST)
+    return {one.name: tests.data_need(one.alpha, one.n, int(one.k), delta) for one in rates}
 
 
 def _nearest(order: Order, seen: RateCounts | None, targets: Mapping[str, float], delta: float) -> Nearest:
@@ -740,7 +747,7 @@ def _check_notes(certificate: Mapping[str, Any], trace: TraceData | ShardedTrace
     notes = []
     if told:
         notes.append(f"Retrieved otherwise than the certified cases: {told}. The promise is not about these hits.")
-    made_on = certificate.get("schema_version", UNSTATED)
+    made_on = certificate.get("schema_version", OLD_SCHEMA)
     if made_on != SCHEMA_VERSION:
         notes.append(
             f"The certificate is of a trace of schema version {made_on}, this one has {SCHEMA_VERSION}: the certified "

@@ -13,6 +13,7 @@ from raglab import metrics
 from raglab.html_display import Cell, Fold, display
 from raglab.lab.selection import DEFAULTS, FREE, NOT_THRESHOLDS, Advantage, best_of, count_cells, paired_advantage
 from raglab.metrics import Paired
+from raglab.policy import PolicyData
 from raglab.replay import Shards, decide_policies, each_shard, join_columns, shard_cells
 from raglab.store.policies import Policy
 from raglab.values import Status, TraceData, counted
@@ -223,9 +224,15 @@ def policy_case_cells(trace: TraceData | Shards, policy: Policy, arm: str | None
 
 
 def policies_case_cells(
-    trace: TraceData | Shards, policies: Sequence[Policy], arm: str | None = None
+    trace: TraceData | Shards, policies: Sequence[PolicyData], arm: str | None = None
 ) -> NDArray[np.int8]:
-    """Cell (decision, label, expected sources found) of every case under each policy, [P, Q], in one pass."""
+    """Cell of every case under each policy, 6 · status + 2 · label + expected sources found, [P, Q], in one pass.
+
+    Where the sources say nothing of a decision (a refusal), they are not told apart, see `metrics.DISTINCT_CELL`.
+
+    Args:
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
+    """
     cells: NDArray[np.int8] = join_columns(each_shard(shard_cells, trace, list(policies), arm, what="compare"))
     return cells
 

@@ -14,6 +14,7 @@ from threadpoolctl import ThreadpoolController
 from raglab import metrics
 from raglab.decision.chain import ASKED_SLOT, answer_slots
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
+from raglab.decision.sharded_decisions import reference_trace
 from raglab.expected_cost import CLASSES, LIMIT
 from raglab.lab.looks import trace_hash
 from raglab.parallel import run_each
@@ -25,7 +26,7 @@ from raglab.store.policies import Policy
 from raglab.store.sharded_traces import ShardedTrace
 from raglab.values import Status, TraceData
 
-Cases = TypeVar("Cases")  # a trace, in memory or of shards
+TraceKind = TypeVar("TraceKind")  # a trace, in memory or of shards
 STRENGTHS = (0.03, 0.1, 0.3, 1.0)  # inverse of the penalty, as scikit-learn's `C`
 FOLDS = 5  # of the choice of the penalty and of the calibration
 LEAST = 10  # cases that would be answered right, and others, that a fit must see
@@ -79,13 +80,13 @@ def join_decision_cases(parts: Sequence[DecisionCases]) -> DecisionCases:
     )
 
 
-def tune_cases(trace: Cases) -> Cases:
+def tune_cases(trace: TraceKind) -> TraceKind:
     """Cases of split `tune` where a trace has one, else all of it."""
     if not hasattr(trace, "split"):
         return trace
     of_shards: Any = trace
     tune = any(case.split == "tune" for cases in cases_by_shard(of_shards) for case in cases)
-    found: Cases = trace.split("tune") if tune else trace
+    found: TraceKind = trace.split("tune") if tune else trace
     return found
 
 
@@ -460,8 +461,7 @@ def fold_cells(
       pair: the shard or a reference to it, and the fold of each of its cases. without: a policy a fold, with its model.
     """
     shard, fold = pair
-    trace = shard if isinstance(shard, TraceData) else shard.load()
-    evidence = measured_tables(trace, policies[0], arm).evidence
+    evidence = measured_tables(reference_trace(shard), policies[0], arm).evidence
     cells = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
     for held in np.unique(fold).tolist():
         part = case_rows(evidence, fold == held)

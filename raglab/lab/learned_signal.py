@@ -29,6 +29,7 @@ from raglab.answering.evidence_features import (
 )
 from raglab.canonical import canonical_json, digest
 from raglab.decision.measurement import measured_tables
+from raglab.decision.sharded_decisions import check_in_memory
 from raglab.expected_cost import CLASSES
 from raglab.lab.decision_fitting import LEAST, decision_cases
 from raglab.lab.score_models import (
@@ -42,7 +43,6 @@ from raglab.lab.score_models import (
     model_record,
     parse_model,
 )
-from raglab.lab.study_cases import check_in_memory
 from raglab.live.measured_signals import add_signals, signal_rows
 from raglab.live.signal_functions import SignalFunction
 from raglab.model_files import BUNDLED

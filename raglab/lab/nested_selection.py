@@ -85,7 +85,7 @@ def fold_winners(
     """Winner of each fold by the goal's score on all other folds, and its cells on this one.
 
     Args:
-      codes: cells as `outcomes` gives them, [P, Q]. fold_of: of every case, [repeats, Q]. weights: how often every
+      codes: cells of `policies_case_cells`, [P, Q]. fold_of: of every case, [repeats, Q]. weights: how often every
         case counts, [B, Q].
     """
     label, folds = outcome_labels(codes[0]), int(fold_of.max()) + 1
@@ -232,7 +232,7 @@ class Honest(NamedTuple):
 
 
 class JudgedCases(NamedTuple):
-    """Cells under every policy, [P, Q], and under the incumbent, [Q], see `outcomes`; ids of the cases, [Q]."""
+    """Cells under every policy, [P, Q], and under the incumbent, [Q], see `policies_case_cells`; ids, [Q]."""
 
     codes: NDArray[np.int8]
     against: NDArray[np.int8]
@@ -292,18 +292,6 @@ def honest(
     )
 
 
-def outcomes(trace: TraceData | Shards, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int8]:
-    """Cell of every policy and case, 6 · status + 2 · label + expected sources found, [P, Q].
-
-    Where the sources say nothing of a decision (a refusal), they are not told apart, see `metrics.DISTINCT_CELL`.
-
-    Args:
-      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
-    """
-    codes: NDArray[np.int8] = join_columns(each_shard(shard_cells, trace, list(policies), arm, what="replay"))
-    return codes
-
-
 def honest_codes(
     codes: NDArray[np.int8],
     against: NDArray[np.int8],
@@ -319,7 +307,8 @@ def honest_codes(
     """`honest` of decisions made elsewhere.
 
     Args:
-      codes: of every policy and case, see `outcomes`, [P, Q]. against: of the incumbent, [Q]. ids: of the cases, [Q].
+      codes: of every policy and case, see `policies_case_cells`, [P, Q]. against: of the incumbent, [Q]. ids: of the
+        cases, [Q].
     """
     _check_codes(codes, against, ids, folds)
     _check_counts({"repeats": repeats, "resamples": resamples}, level)

@@ -14,6 +14,7 @@ from raglab import metrics
 from raglab.breakpoints import SWEPT, Steps, breakpoints, swept_paths, swept_threshold, threshold_at, user_gates
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.measurement import Evidence, measured_tables
+from raglab.decision.sharded_decisions import check_in_memory
 from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
 from raglab.replay import policy_cells, step_cells, tally
@@ -66,7 +67,11 @@ def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict
     """Every threshold over the values observed in a trace, and every switch.
 
     A threshold that no case can meet in the trace is left out, and a bound of a signal that the policy does not set.
+
+    Raises:
+      TypeError: a trace of shards.
     """
+    check_in_memory(trace, "full_space")
     found, limits = measured_tables(trace, policy, arm).evidence, policy_thresholds([policy])
     space: dict[str, SearchRange] = {}
     for path in swept_paths(found.known, user_gates(limits)):
@@ -190,8 +195,12 @@ def manual_loop(trace: TraceData, policy: Policy, goal: Goal, arm: str | None = 
     Looser while false refusals do not meet their target, else tighter while hallucinations do not meet theirs; a rate
     of no cases meets none. It ends when both are met, when it returns to where it was, or after 40 steps.
 
+    Raises:
+      TypeError: a trace of shards.
+
     Source: rules S6.2, S6.4.
     """
+    check_in_memory(trace, "manual_loop")
     limits = goal.targets
     path = [policy]
     for _ in range(MANUAL_STEPS):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.certify import holm_adjusted
 from raglab.decision.decisions import Decisions
+from raglab.decision.recorded_answers import LINE_TAGS, line_chunks, line_documents, text_value
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.decision.signal_values import arm_order
 from raglab.replay import Shards, cases_by_shard, each_shard
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 NONE = "(none)"  # value of a case of which the column says nothing
 SEVERAL = "(several)"  # line of a case whose documents are of several
 HIGHER_IS_BETTER = ("coverage", "pass_rate")
-LINE_TAGS = ("domain", "product")
 COLUMNS = ("column", "value", "n", "k", "rate", "low", "high", "rest", "p", "p_holm", "flag", "expected_cost")
 
 
@@ -114,48 +114,37 @@ def slices(
 def business_lines(cases: Sequence[Case], chunks: Sequence[Chunk]) -> list[str]:
     """Line of business of every case: what it says itself (`line` or `domain` of its extra), else its documents' tag.
 
-    Its documents are those expected, without any those that the user named; the tag is `domain`, where no chunk has
-    one `product`. `(several)` where its documents differ, `(none)` where none of them is known.
+    Its documents are those expected, without any those that the user named; the tag is `domain`, where no document of
+    the cases has one `product`. `(several)` where its documents differ, `(none)` where none of them is known.
     """
-    return _lines([_own_line(case) for case in cases], [_document_lines(chunks)])
+    return _lines([_own_line(case) for case in cases], _document_lines(chunks))
 
 
 def _document_lines(chunks: Sequence[Chunk]) -> dict[str, dict[str, str]]:
     """Line of each document by each of `LINE_TAGS`: what its first chunk says that says anything."""
-    lines: dict[str, dict[str, str]] = {tag: {} for tag in LINE_TAGS}
-    for chunk in chunks:
-        for tag in LINE_TAGS:
-            told = _text_value(chunk.tags.get(tag))
-            if told:
-                lines[tag].setdefault(chunk.file_name, told)
-    return lines
+    return {
+        tag: {name: text_value(chunks[number].tags.get(tag)) for name, number in of_tag.items()}
+        for tag, of_tag in line_chunks(chunks).items()
+    }
 
 
 def _own_line(case: Case) -> str | tuple[str, ...]:
     """Line that a case states itself, else the documents that tell it."""
-    own = _text_value(case.extra.get("line")) or _text_value(case.extra.get("domain"))
-    expected = (*case.expect_sources, *case.expect_sources_any) or case.selected_sources
-    return own or tuple(dict.fromkeys(_source_file(source) for source in expected))
+    own = text_value(case.extra.get("line")) or text_value(case.extra.get("domain"))
+    return own or line_documents(case)
 
 
-def _lines(stated: Sequence[str | tuple[str, ...]], lines: Sequence[Mapping[str, Mapping[str, str]]]) -> list[str]:
-    """Line of every case, by what it states and what the documents of some shards say."""
-    tag = next((tag for tag in LINE_TAGS if any(of_shard[tag] for of_shard in lines)), LINE_TAGS[0])
-    of_document: dict[str, str] = {}
-    for of_shard in lines:
-        of_document = dict(of_shard[tag]) | of_document  # the first that knows a document
-    return [one if isinstance(one, str) else _line_of(one, of_document) for one in stated]
+def _lines(stated: Sequence[str | tuple[str, ...]], lines: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Line of every case, by what it states and what documents say, by tag."""
+    # A tag that other documents alone have would leave all cases without a line, and shards do not hold those.
+    documents = {name for one in stated if not isinstance(one, str) for name in one}
+    tag = next((tag for tag in LINE_TAGS if not documents.isdisjoint(lines[tag])), LINE_TAGS[0])
+    return [one if isinstance(one, str) else _line_of(one, lines[tag]) for one in stated]
 
 
 def _line_of(documents: Sequence[str], of_document: Mapping[str, str]) -> str:
     found = {of_document[name] for name in documents if name in of_document}
     return SEVERAL if len(found) > 1 else next(iter(found), NONE)
-
-
-def _source_file(source: str) -> str:
-    """File of `file` or `file#page`."""
-    file, mark, page = source.rpartition("#")
-    return file if mark and page.isdigit() else source
 
 
 class StatedColumns(NamedTuple):
@@ -169,12 +158,12 @@ def stated_columns(trace: TraceData) -> StatedColumns:
     """Columns of the cases of one trace in memory; pure, so that any worker may read them."""
     cases = trace.cases
     columns: dict[str, list[Any]] = {
-        "language": [_text_value(case.extra.get("lang")) or _text_value(case.extra.get("language")) for case in cases],
+        "language": [text_value(case.extra.get("lang")) or text_value(case.extra.get("language")) for case in cases],
         "line": [_own_line(case) for case in cases],
-        "doctype": [_text_value(case.doctype) for case in cases],
-        "intent": [_text_value(case.intent) for case in cases],
+        "doctype": [text_value(case.doctype) for case in cases],
+        "intent": [text_value(case.intent) for case in cases],
         "named_documents": ["yes" if case.selected_sources else "no" for case in cases],
-        "label": [_text_value(case.expect_status) for case in cases],
+        "label": [text_value(case.expect_status) for case in cases],
     }
     return StatedColumns(columns, _document_lines(trace.chunks))
 
@@ -183,22 +172,22 @@ def case_columns(
     said: Decisions | ShardedDecisions, by: Mapping[str, Sequence[Any] | NDArray[Any]]
 ) -> dict[str, list[str]]:
     """Column -> value of every case; columns that say nothing of any case are left out."""
-    parts = list(each_shard(stated_columns, said.trace, what="slice"))
-    own = {name: [value for part in parts for value in part.columns[name]] for name in parts[0].columns}
-    own["line"] = _lines(own["line"], [part.lines for part in parts])
+    own: dict[str, list[Any]] = {}
+    lines: dict[str, dict[str, str]] = {tag: {} for tag in LINE_TAGS}
+    for part in each_shard(stated_columns, said.trace, what="slice"):
+        for name, column in part.columns.items():
+            own.setdefault(name, []).extend(column)
+        for tag, of_document in part.lines.items():
+            for name, line in of_document.items():
+                lines[tag].setdefault(name, line)  # of the first that knows a document
+    own["line"] = _lines(own["line"], lines)
     for name, values in by.items():
         if len(values) != len(said):
             msg = f"by must hold a value a case, got {len(values)} of {name!r} for {len(said)} cases."
             raise ValueError(msg)
-        own[name] = [_text_value(value) for value in values]
+        own[name] = [text_value(value) for value in values]
     stated = {name: [value or NONE for value in values] for name, values in own.items()}
     return {name: values for name, values in stated.items() if set(values) - {NONE}}
-
-
-def _text_value(value: Any) -> str:  # noqa: ANN401 - whatever a record holds
-    """A value as text; empty for None, NaN and blanks."""
-    missing = value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
-    return "" if missing else str(value).strip()
 
 
 def _share(k: int, n: int) -> float:

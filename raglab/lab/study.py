@@ -48,9 +48,9 @@ from raglab.lab.selection import (
     recipes_of,
     select_recipe,
 )
-from raglab.lab.study_cases import MOST_REFITTED, AnyTrace, Splits, draw_cases, label_notes, measured_once, study_splits
-from raglab.lab.study_workers import finish_shared_study
-from raglab.lab.trial_search import Problem, Search, pareto_front, run_search, trial_policies
+from raglab.lab.study_cases import Splits, StudyTrace, candidate_cases, label_notes, measured_once, study_splits
+from raglab.lab.study_workers import check_storage, finish_shared_study
+from raglab.lab.trial_search import Problem, Search, check_search, pareto_front, run_search, trial_policies
 from raglab.metrics import Paired
 from raglab.policy import told_value
 from raglab.replay import CELL_OF_CODE, decide, each_shard, join_columns, rate_table, shard_codes, tally, tally_codes
@@ -81,7 +81,9 @@ class TuneResult:
     policy_id). best: the trial of Optuna's that meets all targets at the least expected cost; where none meets them,
     the one nearest to them. pareto: the trials no other beats in cost and coverage. plateaus: how far each threshold of
     `policy` may move at no cost. judged: policies × everything counted on the cases that the study did not see, see
-    `comparison` and `rates`. paired: tuned against incumbent. notes: what a reader must know.
+    `comparison` and `rates`. paired: tuned against incumbent. notes: what a reader must know. Candidates, their costs
+    in sample and cross-validated, plateaus and cockpit are of at most 20,000 of the cases tuned on, drawn by label;
+    trials are judged on all of these, and the few that a chain is made of are chosen among them by the sample.
     tuned_on, judged_on: the traces. study: Optuna's own, for its plots and dashboards: trials by the paths that they
     set, objectives named, targets as constraints. settings: what tells this study from another, as storage and tracker
     name it; `trace` is the id of the whole trace. goal: costs and targets.
@@ -100,8 +102,8 @@ class TuneResult:
     judged: pd.DataFrame
     paired: Mapping[str, Paired]
     notes: tuple[str, ...]
-    tuned_on: AnyTrace
-    judged_on: AnyTrace
+    tuned_on: StudyTrace
+    judged_on: StudyTrace
     study: Any
     best: Any
     settings: Mapping[str, Any]
@@ -192,16 +194,9 @@ class TuneResult:
         return display("Result of a study", facts, folds)
 
     def report(self, path: str | Path) -> Path:
-        """Write the HTML report of tuned and reference policies on the judged cases, with `cockpit` inside.
-
-        A cockpit holds cases in memory: of a trace of shards it shows a sample, and the page says so.
-        """
+        """Write the HTML report of tuned and reference policies on the judged cases, with `cockpit` inside."""
         from raglab.lab.report.page import write_report
 
-        notes, size = self.notes, len(self.tuned_on)
-        if not isinstance(self.tuned_on, Trace) and size > MOST_REFITTED:
-            n = f"{MOST_REFITTED:,} of the {size:,} cases tuned on, drawn by label"
-            notes = (*notes, f"The thresholds to move yourself show {n}; all else on this page is of all cases.")
         return write_report(
             path,
             self.judged_on,
@@ -210,7 +205,7 @@ class TuneResult:
             plateaus=self.plateaus,
             trials=self.trials,
             paired=self.paired,
-            notes=notes,
+            notes=self.notes,
             candidates=self.costs,
             costs=self.goal.costs,
             trace_id=self.settings["trace"],
@@ -220,18 +215,18 @@ class TuneResult:
     def cockpit(self) -> str:
         """HTML page of the tuned policy against the incumbent, whose thresholds move without a kernel.
 
-        It shows the cases that were tuned on: those it was judged on are no place to choose a threshold.
+        It shows the cases that were tuned on, of more than 20,000 the sample that candidates were made of: those it
+        was judged on are no place to choose a threshold.
         """
         from raglab.lab.cockpit.page import frozen_html
         from raglab.lab.cockpit.state import CockpitState
 
-        trace, arm = self.tuned_on, self.settings["arm"]
-        shown = trace if isinstance(trace, Trace) else draw_cases(trace, MOST_REFITTED, int(self.settings["seed"]))
+        shown, arm = candidate_cases(self.tuned_on, int(self.settings["seed"])), self.settings["arm"]
         return frozen_html(CockpitState(shown, self.policy, compare=self.incumbent, goal=self.goal, arm=arm))
 
 
 def tune(
-    trace: AnyTrace,
+    trace: StudyTrace,
     *,
     policy: Policy | None = None,
     arm: str | None = None,
@@ -260,12 +255,14 @@ def tune(
       storage: where Optuna keeps the trials: a folder (a journal file in it), or the URL of a database. There a study
         goes on; one that was killed ends with the same result. Trials that you ran or queued in it with Optuna are
         judged too, beside those of `trials`. Where workers have been at it (`raglab.lab.study_workers`), what they left
-        open is finished first, as one of them.
+        open is finished first, as one of them, and whatever it takes.
       study_name: in the storage; made of corpus and settings where not given, so that no study meets another.
       on_trials: takes the rows of each batch of trials, as in `TuneResult.trials`; what returns False ends the search.
+        A study that workers share takes none: its places are finished in any case.
 
     Raises:
-      ValueError: unknown sampler, trials below 1, a range that is none, or a stored study of another search.
+      ValueError: unknown sampler, trials below 1, a range that is none, a case without a label, a storage that cannot
+        be opened or holds a study of another search under this name, or `on_trials` with a study that workers share.
 
     Source: rules S6.2, S6.4, S6.5, S6.7, S6.8.
 
@@ -282,6 +279,7 @@ def tune(
         goal=goal,
         space=space,
     )
+    check_storage(of.problem, storage, study_name, on_trials)  # before shards are measured
     with measured_once(of.splits.tuned_on, of.problem.start, arm) as replayed:
         problem = of.problem._replace(trace=replayed)
         finish_shared_study(problem, storage, study_name)
@@ -302,7 +300,7 @@ class StudyProblem(NamedTuple):
 
 
 def search_problem(
-    trace: AnyTrace,
+    trace: StudyTrace,
     *,
     policy: Policy | None = None,
     arm: str | None = None,
@@ -317,6 +315,7 @@ def search_problem(
 
     Args: see `tune`.
     """
+    check_search({"trials": trials, "batch_size": batch_size, "sampler": sampler})  # before a trace is read
     start = limit_depth(policy if policy is not None else Policy.load(), trace).replace("decision.rule", "chain")
     wanted, splits = goal or Goal(), study_splits(trace, seed)
     ranges = full_space(splits.made_of, start, arm) if space is None else search_ranges(space)
@@ -349,7 +348,8 @@ def _judged_result(splits: Splits, problem: Problem, search: Search, incumbent: 
     """The recipe that holds, made of all cases, on the cases that nothing was made of or chosen on."""
     arm, trials, goal = problem.settings["arm"], int(problem.settings["trials"]), problem.goal
     tuned_on, judged_on = splits.tuned_on, splits.judged_on
-    # The chain's search is one candidate among others; which of them holds is found out in folds of these cases.
+    # The chain's search is one candidate among others; which of them holds is found out in folds of these cases. They
+    # may be a sample: then its trials, judged on all cases, are scored on the sample once more to be compared with it.
     cases = _measured_cases(problem, splits.made_of, incumbent)
     pool = chain_pool(cases, min(POOL, trials))
     recipes = recipes_of(cases, lambda name: _chain_of_trials(name, cases, search.trials), pool)
@@ -413,7 +413,7 @@ def _named_policies(chosen: Selection, incumbent: Policy, by_hand: Policy) -> di
 
 
 def _chain_of_trials(name: str, cases: Cases, table: pd.DataFrame) -> Policy:
-    """Chain with or without its resolver: the best trials of the search, then the exact line search."""
+    """Chain with or without its resolver: the trials that are best on these cases, then the exact line search."""
     asks = name == CHAIN_ASKS
     tried = trial_policies(cases.start, table)
     paths = [path for path in cases.space if asks or not path.startswith(RESOLVES)]
@@ -462,7 +462,7 @@ class JudgedPolicies(NamedTuple):
         return CELL_OF_CODE[self.codes[policy.policy_id]]
 
 
-def judge_policies(trace: AnyTrace, policies: Sequence[Policy], arm: str | None) -> JudgedPolicies:
+def judge_policies(trace: StudyTrace, policies: Sequence[Policy], arm: str | None) -> JudgedPolicies:
     """Decisions of policies on cases, in one pass over a trace in memory or of shards."""
     every = {one.policy_id: one for one in policies}
     codes = join_columns(each_shard(shard_codes, trace, list(every.values()), arm, what="judge"))

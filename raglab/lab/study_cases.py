@@ -19,9 +19,9 @@ from raglab.store.traces import Trace
 from raglab.values import UNLABELLED, Status, TraceData, check_labelled, label_codes
 
 MOST_REFITTED = 20_000  # cases that candidates are made of: a fold's fit and line search of 20,000 take three minutes
-LEAST_LABELLED = 30  # cases of a label below which a split says little of it
+LEAST_LABELLED = 30  # cases of a label below which a split says little of it, and a sample draws no fewer
 
-AnyTrace = Trace | ShardedTrace[Trace]
+StudyTrace = Trace | ShardedTrace[Trace]
 
 
 class Splits(NamedTuple):
@@ -30,21 +30,21 @@ class Splits(NamedTuple):
     made_of: those that candidates are made of and cross-validated on: those that are tuned on, or a sample of them.
     """
 
-    tuned_on: AnyTrace
-    judged_on: AnyTrace
+    tuned_on: StudyTrace
+    judged_on: StudyTrace
     made_of: Trace
     notes: tuple[str, ...]
     size_note: str
 
 
-def study_splits(trace: AnyTrace, seed: int) -> Splits:
+def study_splits(trace: StudyTrace, seed: int) -> Splits:
     """Splits of a trace for a study; all cases for both where it has none.
 
     Args:
       seed: of the sample.
 
     Raises:
-      ValueError: a case without a label.
+      ValueError: a case without a label among those that are tuned or judged on.
     """
     counts, size = case_counts(trace), _size_note(trace)
     if {"tune", "report"} <= counts.keys():
@@ -53,26 +53,20 @@ def study_splits(trace: AnyTrace, seed: int) -> Splits:
         tuned_on = judged_on = trace
         says = "tuned and judged on the same cases, so the rates flatter (S6.5)."
         notes = [f"The cases have no splits tune and report: {says}"]
-    made_of = draw_cases(tuned_on, MOST_REFITTED, seed)
+    counts_by_label(judged_on)
+    made_of = candidate_cases(tuned_on, seed)
     if len(made_of) < len(tuned_on):
         notes.append(
-            f"Candidates were made of {len(made_of):,} of the {len(tuned_on):,} cases tuned on, drawn by label, and "
-            "cross-validated on them; trials were judged on all."
+            "Candidates and the manual loop, ranges searched, costs in sample and cross-validated, plateaus and the "
+            f"cockpit are of {len(made_of):,} of the {len(tuned_on):,} cases tuned on, drawn by label; all else is of "
+            "all cases."
         )
     return Splits(tuned_on, judged_on, made_of, tuple(notes), size)
 
 
-def check_in_memory(trace: object, what: str) -> None:
-    """Refuse a trace of shards where all hits are needed at once.
-
-    Raises:
-      TypeError: it is none in memory.
-    """
-    if not isinstance(trace, TraceData):
-        came = f"a {type(trace).__name__}"
-        remedy = "draw some cases (raglab.lab.study_cases.draw_cases), or merge shards (first, *rest = trace.shards(); "
-        msg = f"{what} must have a trace in memory, got {came}; {remedy}first.merge(*rest))."
-        raise TypeError(msg)
+def candidate_cases(trace: StudyTrace, seed: int) -> Trace:
+    """Cases that candidates are made of, in memory: all, or of more than `MOST_REFITTED` a sample of so many."""
+    return draw_cases(trace, MOST_REFITTED, seed)
 
 
 def case_counts(trace: TraceData | ShardedTrace[Any]) -> dict[str, dict[str, int]]:
@@ -80,30 +74,31 @@ def case_counts(trace: TraceData | ShardedTrace[Any]) -> dict[str, dict[str, int
     return count_cases(trace.cases) if isinstance(trace, TraceData) else trace.counted()
 
 
-def label_counts(trace: AnyTrace) -> NDArray[np.int64]:
+def counts_by_label(trace: StudyTrace) -> NDArray[np.int64]:
     """Cases by label, [3].
 
     Raises:
       ValueError: a case without a label.
     """
     by_split = case_counts(trace).values()
-    check_labelled(np.array([UNLABELLED for labels in by_split if NONE in labels], dtype=np.int8))
+    without = sum(labels.get(NONE, 0) for labels in by_split)
+    check_labelled(np.repeat(np.array([UNLABELLED, Status.ok], dtype=np.int8), [without, len(trace) - without]))
     return np.array([sum(labels.get(status.name, 0) for labels in by_split) for status in Status])
 
 
-def draw_cases(trace: AnyTrace, most: int, seed: int) -> Trace:
+def draw_cases(trace: StudyTrace, most: int, seed: int) -> Trace:
     """At most so many cases in memory, of each label in proportion, in their order; all where they are no more.
 
-    Which are drawn hangs on the labels and the seed alone, not on how the trace is cut into shards.
+    Of a label that is rare 30 are drawn, or all that there are, where so many of each fit. Which are drawn hangs on
+    labels and seed alone, not on how the trace is cut into shards.
 
     Raises:
       ValueError: a case without a label.
     """
-    if isinstance(trace, Trace) and len(trace) <= most:
+    n = counts_by_label(trace)
+    if isinstance(trace, Trace) and n.sum() <= most:
         return trace
-    rows = np.arange(len(trace))
-    if len(trace) > most:
-        rows = _stratified_rows(_labels(trace), most, seed)
+    rows = np.arange(len(trace)) if n.sum() <= most else _stratified_rows(_labels(trace), most, seed)
     if isinstance(trace, Trace):
         return trace.subset(rows)
     first, *rest = map(keep_used_chunks, trace.subset(rows).shards())
@@ -112,19 +107,30 @@ def draw_cases(trace: AnyTrace, most: int, seed: int) -> Trace:
 
 
 def _stratified_rows(label: NDArray[np.int8], most: int, seed: int) -> NDArray[np.int64]:
-    """Positions of so many cases, ascending: of each label its share, those left over to the largest remainders."""
+    """Positions of so many cases, ascending."""
     rng = np.random.default_rng([seed, most])
-    n = np.bincount(label, minlength=len(Status))
-    share = n * most / len(label)
-    of_label = share.astype(np.int64)
-    of_label[np.argsort(of_label - share, kind="stable")[: most - of_label.sum()]] += 1
-    drawn = [
-        rng.choice(np.flatnonzero(label == one), size, replace=False) for one, size in enumerate(of_label.tolist())
-    ]
+    sizes = _stratum_sizes(np.bincount(label, minlength=len(Status)), most).tolist()
+    drawn = [rng.choice(np.flatnonzero(label == one), size, replace=False) for one, size in enumerate(sizes)]
     return np.sort(np.concatenate(drawn)).astype(np.int64)
 
 
-def _labels(trace: AnyTrace) -> NDArray[np.int8]:
+def _stratum_sizes(n: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """How many of each label are drawn, [3], of n there are: its share, those left over to the largest remainders."""
+    least = np.minimum(n, LEAST_LABELLED)
+    least = least if least.sum() <= most else np.zeros_like(n)
+    rare = np.zeros(len(n), dtype=bool)
+    while True:
+        # What rare labels take more than their share is taken from the others alike, which may make one of them rare.
+        share = np.where(rare, least, n * (most - least[rare].sum()) / max(1, n[~rare].sum()))
+        if not np.any(share < least):
+            break
+        rare |= share < least
+    sizes = share.astype(np.int64)
+    sizes[np.argsort(sizes - share, kind="stable")[: most - sizes.sum()]] += 1
+    return sizes
+
+
+def _labels(trace: StudyTrace) -> NDArray[np.int8]:
     """Label of every case, [Q]."""
     if isinstance(trace, Trace):
         return check_labelled(label_codes(trace.cases))
@@ -143,9 +149,9 @@ def measured_once(
     return nullcontext(trace) if isinstance(trace, TraceData) else measured_shards(trace, policy, arm)
 
 
-def label_notes(trace: AnyTrace) -> list[str]:
-    """Labels of which the cases that were tuned on hold few (rule S6.8)."""
-    n = label_counts(trace)
+def label_notes(trace: StudyTrace) -> list[str]:
+    """Labels of which the cases that were tuned on hold few (rule S6.8); a sample of them holds no fewer."""
+    n = counts_by_label(trace)
     counts = {status.name: int(n[status]) for status in Status}
     few = [f"{count} labelled {name}" for name, count in counts.items() if 0 < count < LEAST_LABELLED]
     none = [name for name, count in counts.items() if not count]
@@ -160,7 +166,7 @@ def label_notes(trace: AnyTrace) -> list[str]:
     return notes
 
 
-def _size_note(trace: AnyTrace) -> str:
+def _size_note(trace: StudyTrace) -> str:
     """What a set of this size can certify at all, in plain words (rule S6.5)."""
     counts = case_counts(trace)
     held_out = counts.get("certify")

@@ -25,16 +25,19 @@ from raglab.lab.trial_search import (
     ABOUT,
     SIGN,
     WORKER,
+    OnTrials,
     Problem,
     StorageError,
     StoredStudy,
     Trial,
-    check_counts,
+    check_search,
     is_claim,
+    is_unaltered,
     judge_trials,
     open_study,
     proposals_by_place,
     quiet_optuna,
+    settings_texts,
 )
 from raglab.progress import progress
 from raglab.store.files import InputError, Where, input_error
@@ -42,7 +45,7 @@ from raglab.store.files import InputError, Where, input_error
 SIGN_S = 2.0  # seconds between two signs of life
 GRACE_S = 30.0  # seconds of silence after which a worker's claims are given up
 WAIT_S = 0.5  # seconds before the study is looked at again, where all places are claimed
-RETRIES = 8  # times in a row that a storage may fail before a worker ends
+RETRIES = 16  # times in a row that a storage may fail before a worker ends: between them it waits two minutes
 OPENS = 5  # times that a storage is opened: two that make its tables at once disturb each other
 _WAITED = 10.0  # seconds at most between two tries of a storage that fails
 _NOT_SHARED = ("sqlite",)  # databases of which Optuna locks no row, so that two may end one trial
@@ -83,26 +86,50 @@ def work_on_study(
         worker is taken for dead; many times `sign_s`.
 
     Raises:
-      InputError: a storage that processes cannot share, or that cannot be opened or fails for minutes, or a study of
-        another search.
+      InputError: a storage that processes cannot share, or that cannot be opened or fails for two minutes, or a study
+        of another search.
       ValueError: trials or a batch below 1, or a grace that is not longer than two signs of life.
     """
-    check_counts(problem)
+    check_search(problem.settings)
     if not 0.0 < 2.0 * sign_s < grace_s:
         msg = f"grace_s must be more than twice sign_s, got {grace_s} and {sign_s}; state a longer grace_s."
         raise ValueError(msg)
     check_shareable(storage)
     with quiet_optuna():
-        worker = StudyWorker(_opened(storage, study_name or problem.name, problem), problem, grace_s)
+        worker = StudyWorker(_storage_study(storage, study_name or problem.name, problem), problem, grace_s)
         try:
             with worker.alive(sign_s):
-                for _ in progress(_patient(worker.round), "study", "trial", size=int, total=worker.trials):
+                for _ in progress(_rounds(worker.round), "study", "trial", size=int, total=worker.trials):
                     pass
         except StorageError as error:
             rule, remedy = "the storage must answer", "check server and network, then start the worker again"
             came = type(error.__cause__ or error).__name__
             raise input_error(Where(str(storage)), rule, remedy, f"{came}, time and again") from error
     return worker.report()
+
+
+def check_storage(
+    problem: Problem, storage: str | Path | None, study_name: str | None, on_trials: OnTrials | None
+) -> None:
+    """Refuse a storage that a search cannot go on in, before anything is measured for it.
+
+    Args: see `raglab.tune`.
+
+    Raises:
+      InputError: a storage that cannot be opened, or a study of another search.
+      ValueError: trials or a batch below 1, an unknown sampler, or `on_trials` where workers have been at the study.
+    """
+    check_search(problem.settings)
+    if storage is None:
+        return
+    name = study_name or problem.name
+    with quiet_optuna():
+        shared = _storage_study(storage, name, problem).is_shared
+    if shared and on_trials is not None:
+        # Its places are stored whole before any of them is told, so that nothing is left to be ended.
+        rule = "on_trials must be left out of a study that workers share, whose places are finished in any case"
+        msg = f"{rule}, got one for study {name!r}; leave it out, or choose another study_name."
+        raise ValueError(msg)
 
 
 def finish_shared_study(problem: Problem, storage: str | Path | None, study_name: str | None) -> None:
@@ -112,9 +139,8 @@ def finish_shared_study(problem: Problem, storage: str | Path | None, study_name
     """
     if storage is None or not _is_shareable(storage):
         return
-    check_counts(problem)
     with quiet_optuna():
-        shared = _opened(storage, study_name or problem.name, problem).is_shared
+        shared = _storage_study(storage, study_name or problem.name, problem).is_shared
     if shared:
         work_on_study(problem, storage=storage, study_name=study_name)
 
@@ -136,19 +162,19 @@ def check_shareable(storage: str | Path) -> None:
         raise input_error(Where(str(storage)), rule, remedy, "SQLite" if "://" in str(storage) else "a folder")
 
 
-def _opened(storage: str | Path, name: str, problem: Problem) -> StoredStudy:
+def _storage_study(storage: str | Path, name: str, problem: Problem) -> StoredStudy:
     """The study, tried again where others make its tables, or the study, at the same moment."""
-    for number in range(OPENS):
+    for number in range(1, OPENS):
         try:
             return open_study(storage, name, problem.settings)
         except InputError as error:
-            if error.__cause__ is None or number == OPENS - 1:  # of a rule, not of a database
+            if error.__cause__ is None or not _is_shareable(storage):  # of a rule, or where nobody else is
                 raise
-            time.sleep(secrets.SystemRandom().uniform(0.1, 0.4) * (number + 1))
-    raise AssertionError
+        time.sleep(secrets.SystemRandom().uniform(0.1, 0.4) * number)
+    return open_study(storage, name, problem.settings)
 
 
-def _patient(step: Callable[[], int | None]) -> Iterator[int]:
+def _rounds(step: Callable[[], int | None]) -> Iterator[int]:
     """Results of a step until it gives None; tried again where the storage fails, but not too often in a row."""
     failed = 0
     while True:
@@ -169,17 +195,19 @@ def _patient(step: Callable[[], int | None]) -> Iterator[int]:
 class StudyWorker:
     """One of the workers of a study."""
 
-    def __init__(self, stored: StoredStudy, problem: Problem, grace_s: float, name: str | None = None) -> None:
+    def __init__(self, stored: StoredStudy, problem: Problem, grace_s: float) -> None:
         """Take the study.
 
         Args:
-          grace_s: seconds of silence after which another worker's claims are given up. name: drawn where not given.
+          grace_s: seconds of silence after which another worker's claims are given up.
         """
         self.stored = stored
-        self.problem, self.grace_s, self.name = problem, grace_s, name or secrets.token_hex(6)
-        self.about = self.stored.study.user_attrs.get(ABOUT)
+        self.problem, self.grace_s, self.name = problem, grace_s, secrets.token_hex(6)
+        # Of its own search: what stands in the study may be of another that was begun at the same moment.
+        self.about = settings_texts(problem.settings)
         self.trials, self.size = int(problem.settings["trials"]), int(problem.settings["batch_size"])
         self.complete, self.judged, self.taken_over, self.lost = 0, 0, 0, 0
+        self._altered: dict[int, bool] = {}  # of each trial that is complete, by number: whether it holds no place
         self._heard: dict[Any, tuple[Any, float]] = {}  # of each worker: its last sign, and when it was new here
 
     def report(self) -> WorkerReport:
@@ -240,32 +268,40 @@ class StudyWorker:
 
     def _work(self, places: Sequence[int]) -> None:
         """Claim places, judge those that are held, and store what they came to."""
-        known = [trial for _, trial in self.stored.placed(self.trials)]
+        known = [trial for _, trial in self._place_trials()]
         for place, values in zip(places, proposals_by_place(self.problem, places, known), strict=True):
             self.stored.claim(self.problem, place, values, self.name)
             # The first claim tells whether another worker is at this batch, before all of it is proposed.
-            if place == places[0] and not self.held([place]):
+            if place == places[0] and not self.own_claims([place]):
                 return
-        held = self.held(places)
+        claims = self.own_claims(places)
         # What the storage holds is judged, so that values and outcome belong together whatever it makes of a number.
-        tried = [{path: held[place].params[path] for path in self.problem.space} for place in held]
-        for trial, judged in zip(held.values(), judge_trials(self.problem, tried, list(held)).trials, strict=True):
+        tried = [{path: claim.params[path] for path in self.problem.space} for claim in claims.values()]
+        for trial, judged in zip(claims.values(), judge_trials(self.problem, tried, list(claims)).trials, strict=True):
             stored = self.stored.complete(trial, judged)
             self.judged += stored
             self.lost += not stored
 
-    def held(self, places: Sequence[int]) -> dict[int, Trial]:
+    def own_claims(self, places: Sequence[int]) -> dict[int, Trial]:
         """Claims of this worker that hold, by place; those that do not are given up."""
-        placed = self.stored.placed(self.trials)
-        holders = _holders(placed)
-        for place, trial in placed:
+        trials = self._place_trials()
+        holders = _holders(trials)
+        for place, trial in trials:
             if place in places and self._is_own(trial) and trial.number != holders[place].number:
                 self.lost += self.stored.give_up(trial)
         return {place: holders[place] for place in places if place in holders and self._is_own(holders[place])}
 
     def holders(self) -> dict[int, Trial]:
         """Trial that holds each place that is not free: the one that is complete, else the first claim."""
-        return _holders(self.stored.placed(self.trials))
+        return _holders(self._place_trials())
+
+    def _place_trials(self) -> list[tuple[int, Trial]]:
+        """Places, and the trials that name them; without those that a search would not take, see `is_unaltered`."""
+        trials = self.stored.place_trials(self.trials)
+        for _, trial in trials:
+            if not is_claim(trial) and trial.number not in self._altered:
+                self._altered[trial.number] = not is_unaltered(trial, self.problem)
+        return [(place, trial) for place, trial in trials if not self._altered.get(trial.number, False)]
 
     def _is_own(self, trial: Trial) -> bool:
         return is_claim(trial) and trial.user_attrs.get(WORKER) == self.name
@@ -310,9 +346,9 @@ class StudyWorker:
         return pool[int(digest(self.name, 8), 16) % len(pool)] if pool else []
 
 
-def _holders(placed: Sequence[tuple[int, Trial]]) -> dict[int, Trial]:
+def _holders(trials: Sequence[tuple[int, Trial]]) -> dict[int, Trial]:
     holders: dict[int, Trial] = {}
-    for place, trial in placed:
+    for place, trial in trials:
         if place not in holders or (is_claim(holders[place]) and not is_claim(trial)):
             holders[place] = trial
     return holders

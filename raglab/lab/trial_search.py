@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -30,6 +30,7 @@ STUDY_FILE = "study.journal"  # in a folder that is the storage of studies
 PLACE = "place"  # attribute of a trial that was proposed here: its place in the search, from 0
 POLICY_ID = "policy_id"  # attribute of every such trial
 WORKER = "worker"  # attribute of a trial: which of several processes has claimed its place
+SAMPLERS = ("nsga2", "tpe", "random")
 SIGN = "raglab worker "  # how attributes of a study begin by which its workers say that they are alive
 ABOUT = "raglab"  # attribute of a study: what its trials were judged on, and by
 IDLE_S = 30.0  # seconds that a transaction may stand open in a storage with nothing done
@@ -64,7 +65,7 @@ class Problem(NamedTuple):
     @property
     def name(self) -> str:
         """Name of the study where it is given none: corpus, and digest of all that tells it from another."""
-        return f"{self.trace.meta.get('corpus', 'study')}-{digest(canonical_json(_about(self.settings)), 8)}"
+        return f"{self.trace.meta.get('corpus', 'study')}-{digest(canonical_json(settings_texts(self.settings)), 8)}"
 
 
 class Search(NamedTuple):
@@ -100,7 +101,7 @@ class StoredStudy(NamedTuple):
         """Write a worker's sign of life; None says that it has ended."""
         self.storage.set_study_user_attr(self.id, SIGN + worker, number)
 
-    def placed(self, trials: int) -> list[tuple[int, Trial]]:
+    def place_trials(self, trials: int) -> list[tuple[int, Trial]]:
         """Places below `trials`, and the complete or running trials that name them, in order of their numbers."""
         every = sorted(self.storage.get_all_trials(self.id, deepcopy=False), key=lambda trial: trial.number)
         states = {optuna.trial.TrialState.RUNNING, optuna.trial.TrialState.COMPLETE}
@@ -161,14 +162,14 @@ def run_search(
     """
     import pandas as pd
 
-    trials, size = check_counts(problem)
+    trials, size = check_search(problem.settings)
     name, memory = study_name or problem.name, optuna.storages.InMemoryStorage()
     rows: list[dict[str, Any]] = []
     with quiet_optuna():
         study = _new_study(memory, name)
         opened = None if storage is None else open_study(storage, name, problem.settings)
         stored, shared = (None, False) if opened is None else (opened.study, opened.is_shared)
-        kept = {} if stored is None else _kept_trials(stored, problem)
+        kept = {} if stored is None else _kept_values(stored, problem)
         before: tuple[Trials, Trials] = ([], [])
         for begin in progress(range(0, trials, size), "study", "batch"):
             places = range(begin, min(begin + size, trials))
@@ -183,8 +184,11 @@ def run_search(
             fresh = [one for one in batch.trials if kept.get(one.user_attrs[PLACE]) != one.params]
             if opened is not None and fresh:
                 if not shared and opened.is_shared:
-                    raise _joined_error(storage, name)
+                    raise _joined_error(storage, name, places, stored=False)
                 opened.study.add_trials(fresh)
+                # Whoever joined between that look and this one may have claimed a place of the batch.
+                if not shared and opened.is_shared:
+                    raise _joined_error(storage, name, places, stored=True)
             rows += batch.rows
             before = (_trials_at(study, places), sampler.parents if isinstance(sampler, _Batchwise) else [])
             if on_trials is not None and on_trials(pd.DataFrame(batch.rows)) is False:
@@ -196,22 +200,31 @@ def run_search(
     return Search(study, table, len(rows), study.get_trials(deepcopy=False)[int(nearest)])
 
 
-def check_counts(problem: Problem) -> tuple[int, int]:
+def check_search(settings: Mapping[str, Any]) -> tuple[int, int]:
     """How many trials a search has, and how many of them a batch.
 
     Raises:
-      ValueError: one of them is below 1.
+      ValueError: one of them is below 1, or an unknown sampler.
     """
-    trials, size = int(problem.settings["trials"]), int(problem.settings["batch_size"])
+    trials, size, sampler = int(settings["trials"]), int(settings["batch_size"]), str(settings["sampler"])
+    if sampler not in SAMPLERS:
+        raise _unknown_sampler(SAMPLERS, sampler)
     if trials < 1 or size < 1:
         msg = f"trials and batch_size must be at least 1, got {trials} and {size}."
         raise ValueError(msg)
     return trials, size
 
 
-def _joined_error(storage: str | Path | None, name: str) -> InputError:
+def _joined_error(storage: str | Path | None, name: str, places: range, *, stored: bool) -> InputError:
+    """What is said where workers join a study that one process is at.
+
+    Args:
+      stored: whether the places of its last batch went into the study beside theirs.
+    """
     rule = f"study {name!r} must have either workers or one process that proposes all trials"
     remedy = "wait until its workers have ended, then run this again: it takes what they stored"
+    if stored:
+        remedy += f"; of places {places.start} to {places.stop - 1} that stand there twice, it takes the first"
     return input_error(Where(str(storage)), rule, remedy, "workers that joined it meanwhile")
 
 
@@ -384,7 +397,7 @@ def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> S
             _drop_broken_line(file)
             place = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
         study = _new_study(place, name)
-        about, ours = study.user_attrs.get(ABOUT), _about(settings)
+        about, ours = study.user_attrs.get(ABOUT), settings_texts(settings)
     except Exception as error:  # each database has errors of its own
         rule = "a storage must be a folder, or the URL of a database, that Optuna can open"
         raise input_error(where, rule, remedy, shown_value(f"{type(error).__name__}: {error}")) from error
@@ -431,25 +444,37 @@ def _drop_broken_line(file: Path) -> None:
             lock.release()
 
 
-def _about(settings: Mapping[str, Any]) -> dict[str, str]:
+def settings_texts(settings: Mapping[str, Any]) -> dict[str, str]:
     """What tells one search from another: all settings but the number of trials, long ones by their digest."""
     texts = {key: canonical_json(value, default=float) for key, value in settings.items() if key != "trials"}
     return {key: text if len(text) <= LONGEST else digest(text, 16) for key, text in texts.items()}
 
 
-def _kept_trials(study: optuna.Study, problem: Problem) -> dict[int, dict[str, Any]]:
-    """Values of the trials that the search proposed before, by place; what was altered since is left out.
+def _kept_trials(study: optuna.Study, problem: Problem) -> dict[int, Trial]:
+    """Trials that the search proposed before, the first of each place; what was altered since is left out."""
+    kept: dict[int, Trial] = {}
+    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
+        place = trial.user_attrs.get(PLACE)
+        if isinstance(place, int) and place not in kept and is_unaltered(trial, problem):
+            kept[place] = trial
+    return kept
+
+
+def _kept_values(study: optuna.Study, problem: Problem) -> dict[int, dict[str, Any]]:
+    """Values of the trials that the search proposed before, by place.
 
     A storage is believed in what was tried, never in what came of it: that is replayed again.
     """
-    kept: dict[int, dict[str, Any]] = {}
-    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
-        place, values = trial.user_attrs.get(PLACE), trial.params
-        if isinstance(place, int) and place not in kept and values.keys() == problem.space.keys():
-            policy = _policy(problem, values)
-            if policy is not None and policy.policy_id == trial.user_attrs.get(POLICY_ID):
-                kept[place] = {path: values[path] for path in problem.space}
-    return kept
+    kept = _kept_trials(study, problem)
+    return {place: {path: trial.params[path] for path in problem.space} for place, trial in kept.items()}
+
+
+def is_unaltered(trial: Trial, problem: Problem) -> bool:
+    """Whether the values of a trial are of the space, and make the policy that was proposed."""
+    if trial.params.keys() != problem.space.keys():
+        return False
+    policy = _policy(problem, trial.params)
+    return policy is not None and policy.policy_id == trial.user_attrs.get(POLICY_ID)
 
 
 def _policy(problem: Problem, values: Mapping[str, Any]) -> Policy | None:
@@ -492,12 +517,10 @@ def _with_users_trials(study: optuna.Study, problem: Problem, table: pd.DataFram
             continue
         (done,) = judge_trials(problem, [trial.params], ()).trials
         _tell(study, trial, done)
-    numbers: dict[int, int] = {}
+    numbers = {place: trial.number for place, trial in _kept_trials(study, problem).items()}
     users: dict[int, dict[str, Any]] = {}
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
-        if PLACE in trial.user_attrs:
-            numbers |= {place: trial.number for place in [trial.user_attrs[PLACE]] if isinstance(place, int)}
-        elif trial.params and trial.params.keys() <= problem.space.keys():
+        if PLACE not in trial.user_attrs and trial.params and trial.params.keys() <= problem.space.keys():
             values = own | trial.params
             if _policy(problem, values) is not None:
                 users[trial.number] = {path: values[path] for path in problem.space}
@@ -653,9 +676,12 @@ def _sampler_by_name(
     make: Mapping[str, Callable[[], optuna.samplers.BaseSampler]], name: str
 ) -> optuna.samplers.BaseSampler:
     if name not in make:
-        msg = f"sampler must be one of {', '.join(make)}, got {name!r}."
-        raise ValueError(msg)
+        raise _unknown_sampler(make, name)
     return make[name]()
+
+
+def _unknown_sampler(known: Iterable[str], name: str) -> ValueError:
+    return ValueError(f"sampler must be one of {', '.join(known)}, got {name!r}; correct the name.")
 
 
 def trial_policies(start: Policy, trials: pd.DataFrame) -> list[Policy]:

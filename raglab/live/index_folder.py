@@ -31,6 +31,7 @@ _CORPORA = re.compile(r"corpus-[0-9a-f]{16}\.jsonl")
 _MAX_BYTES = 2**20
 _MOST_CHANGES, _MOST_CHARACTERS = 100, 50_000  # of names, that an index remembers; the oldest go first
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
+_Kind = Literal["flat", "hnsw", "ivf", "hnsw-sq8", "ivfpq"]
 
 
 class _Settings(BaseModel):
@@ -41,7 +42,7 @@ class _Settings(BaseModel):
     arms: list[str]
     encoder: str | None
     reranker: str | None
-    index: Literal["flat", "hnsw", "ivf", "hnsw-sq8", "ivfpq"]
+    index: _Kind
     fetch_k: int
     rerank_k: int
     rrf_k: int
@@ -51,19 +52,25 @@ class _Settings(BaseModel):
 
 
 class Change(BaseModel):
-    """A change of the documents: hash of the corpus before it, and file names that mean something else since."""
+    """A change of the documents: hash of the corpus before it, and file names that mean something else since.
+
+    index: kind of the index before it, where it had another after it; None where that is the same.
+    """
 
     model_config = _STRICT
 
     corpus_hash: str = Field(pattern=r"^[0-9a-f]{64}$")
     documents: list[str]
+    index: _Kind | None = None
 
 
 class IndexHead(BaseModel):
     """Content of index.json.
 
-    fingerprint: of corpus, models and settings. corpus: its name. pack: hash of the pack that the index is for; None
-    fits any. changes: of its documents, the oldest first. digest: SHA-256 of the canonical JSON of all other fields.
+    fingerprint: of corpus, models and settings. corpus: its name. auto_mb: megabytes that an index of `auto` may take,
+    whose kind is chosen again when its documents change; None is a kind that was named. pack: hash of the pack that the
+    index is for; None fits any. changes: of its documents, the oldest first. digest: SHA-256 of the canonical JSON of
+    all other fields.
     """
 
     model_config = _STRICT
@@ -74,6 +81,7 @@ class IndexHead(BaseModel):
     n_chunks: int = Field(ge=1)
     corpus_hash: str = Field(pattern=r"^[0-9a-f]{64}$")
     settings: _Settings
+    auto_mb: float | None = Field(default=None, gt=0.0)
     pack: str | None = None
     changes: list[Change] = []
     digest: str
@@ -127,6 +135,7 @@ def read_index(place: Path, rewriter: Rewriter | None = None) -> Index:
     earlier: dict[str, frozenset[str]] = {}
     for one in reversed(head.changes):
         moved |= frozenset(one.documents)
+        parameters |= {} if one.index is None else {"index": one.index}
         earlier.setdefault(index_fingerprint(one.corpus_hash, parameters), moved)
     return Index(corpus, wanted, fingerprint, head, earlier)
 
@@ -142,16 +151,19 @@ def write_index(
     pack: str | None,
     embed: Callable[[Corpus], Path | None] | None = None,
     *,
+    auto_mb: float | None = None,
     base: IndexHead | None = None,
     documents: Collection[str] = (),
+    removes: bool = False,
 ) -> str:
     """Write an index beside the one that is there, then put it in its place; its fingerprint.
 
     Args:
       pack: hash of the one that it is for. embed: what fills the embeddings of the corpus, None where they are there;
         it gives the folder of a large index, which is then the only one but for that of the index before.
-      base: head of the index that this one is a change of; None takes the place of any. documents: file names that mean
-        something else than in that one.
+      auto_mb: see `IndexHead`. base: head of the index that this one is a change of; None takes the place of any.
+      documents: file names that mean something else than in that one. removes: whether documents of that one are gone
+        or replaced, so that its large index, which holds them, goes too.
 
     Raises:
       InputError: the folder cannot be written.
@@ -175,11 +187,14 @@ def write_index(
         "corpus_hash": corpus_hash,
         "settings": wanted.stated,
     }
+    if auto_mb is not None:
+        head["auto_mb"] = float(auto_mb)
     if pack is not None:
         head["pack"] = pack
     if base is not None:
-        change = Change(corpus_hash=base.corpus_hash, documents=sorted(documents))
-        head["changes"] = [one.model_dump() for one in _remembered([*base.changes, change])]
+        before = None if base.settings.index == wanted.index else base.settings.index
+        change = Change(corpus_hash=base.corpus_hash, documents=sorted(documents), index=before)
+        head["changes"] = [one.model_dump(exclude_none=True) for one in _remembered([*base.changes, change])]
     with locked(place / LOCK):
         if base is not None and _head(place) != base:
             raise OvertakenError
@@ -191,7 +206,7 @@ def write_index(
             if _CORPORA.fullmatch(other.name) and other != file:
                 with suppress(OSError):
                     other.unlink()
-        drop_older(place, large)
+        drop_older(place, large, earlier=not removes)
     return fingerprint
 
 

@@ -1,14 +1,16 @@
 """Growth of an index (shore): documents added to it, replaced and removed, while others answer from it.
 
 Only what is new is encoded. The new version is written beside the old one and takes its place at once (see
-`raglab.live.index_folder`); everything else is derived from the corpus when it is opened, as after `build_index`.
+`raglab.live.index_folder`); everything else is derived from the corpus when it is opened, as after `build_index`. Of a
+large index, which stands on disk, each change writes all shards, and trains the FAISS index and BM25, anew. The kind of
+an index that was chosen by its size is chosen again.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import partial
 from itertools import pairwise
 from os import W_OK, access
 from pathlib import Path
@@ -24,7 +26,7 @@ from raglab.live.trace_building import (
     warn_of_cut_chunks,
     warn_of_pictures,
 )
-from raglab.retrieval.dense import EmbeddingCache, default_cache, drop_pictures, drop_texts
+from raglab.retrieval.dense import LEAST_CODED, EmbeddingCache, default_cache, drop_pictures, drop_texts
 from raglab.retrieval.indexes import ANCHOR
 from raglab.retrieval.vector_shards import VectorShards
 from raglab.store.files import Where, input_error, shown_value
@@ -71,6 +73,9 @@ def add_documents(
     their places among them: the index is then the one that `build_index` makes of all of them, but for the last bits
     of embeddings, which hang on what is encoded beside a text. Else they stand at the end.
 
+    Of a large index only what is new is encoded, but its files are all made anew, which takes as long as building them
+    from known embeddings. An index of `auto` may change its kind; of one that was named it stays.
+
     Args:
       place: folder of the index. documents: what `load_documents` takes. replace: whether a document with the source of
         one that is there takes its place. follow_links: whether links inside a folder of documents are followed. cache:
@@ -78,22 +83,19 @@ def add_documents(
 
     Raises:
       InputError: no index there, one that cannot be written, or documents that cannot be read.
-      ValueError: a document that is there with another content, unless it is to be replaced.
+      ValueError: a document that is there with another content, unless it is to be replaced; or no index of `auto` fits
+        its memory any more.
     """
     new = load_documents(documents, follow_links=follow_links)
     behind = default_cache() if cache == "default" else cache
 
-    def embed_some(sources: Collection[str], index: Index) -> None:
-        chunks = tuple(chunk for chunk in new.chunks if chunk.source in sources)
-        some = Corpus(index.corpus.name, chunks, new.pictures)
-        # The embeddings of some documents alone are wanted, and no large index of them.
-        embed_corpus(some, Path(place), index.settings._replace(index="flat"), behind)
-
-    return _change_index(Path(place), lambda index: _with_documents(index, new, replace=replace), embed_some)
+    return _change_index(Path(place), lambda index: _with_documents(index, new, replace=replace), behind, new.pictures)
 
 
 def remove_documents(place: str | Path, names: str | Sequence[str]) -> IndexChange:
     """Remove documents from the index in a folder, and their embeddings.
+
+    The large indexes that hold them are deleted with them; whoever has one open answers from it until they close it.
 
     Args:
       place: folder of the index. names: sources, or file names where one document alone has them.
@@ -119,12 +121,15 @@ def embed_corpus(corpus: Corpus, place: Path, wanted: RetrievalSettings, behind:
 
 
 def _change_index(
-    place: Path, change: Callable[[Index], _Version], embed: Callable[[Collection[str], Index], None] | None = None
+    place: Path,
+    change: Callable[[Index], _Version],
+    behind: EmbeddingCache | None = None,
+    pictures: Mapping[str, str] | None = None,
 ) -> IndexChange:
     """Put a changed index in the place of the one that is there, and do so again where another came between.
 
     Args:
-      embed: what fills the embeddings of documents, by their sources; None where none are new.
+      behind: cache from which embeddings are copied. pictures: files of the new chunks that are pictures, by chunk.
     """
     while True:
         index = read_index(place)
@@ -135,21 +140,70 @@ def _change_index(
         stated = IndexChange(index.fingerprint, len(index.corpus.chunks), *version[1:])
         if not any(version[1:]):
             return stated
-        # Embeddings are kept by content, so that an index which nobody switches to only has some too many.
-        if embed is not None:
-            embed({*version.added, *version.replaced}, index)
-        documents = _other_meaning(index.corpus.chunks, version)
-        about = (version.corpus, place, index.settings, index.head.pack)
-        # A large index takes long to build: it stands before the new version takes its place, not when that is opened.
-        whole = partial(embed_corpus, place=place, wanted=index.settings, behind=None)
-        large = whole if index.settings.index in STORED_KINDS else None
+        wanted = _sized_again(index, version.corpus)
         try:
-            made = write_index(*about, large, base=index.head, documents=documents)
+            made = write_index(
+                version.corpus,
+                place,
+                wanted,
+                index.head.pack,
+                _filling(index, version, wanted, place, behind, pictures or {}),
+                auto_mb=index.head.auto_mb,
+                base=index.head,
+                documents=_other_meaning(index.corpus.chunks, version),
+                removes=bool(version.replaced or version.removed),
+            )
         except OvertakenError:
             continue
         if version.replaced or version.removed:
             _forget(place, index, version.corpus)
         return stated._replace(fingerprint=made, n_chunks=len(version.corpus.chunks))
+
+
+def _filling(
+    index: Index,
+    version: _Version,
+    wanted: RetrievalSettings,
+    place: Path,
+    behind: EmbeddingCache | None,
+    pictures: Mapping[str, str],
+) -> Callable[[Corpus], Path | None]:
+    """What fills the embeddings of a folder for a new version, as `embed_corpus` does.
+
+    Of a small index they are those of the new documents; they are kept by content, so that an index which nobody
+    switches to only has some too many. A large index takes long to build: it stands before the new version takes its
+    place, not when that is opened. One that is large no more lacks the embeddings of tokens that late interaction
+    reads, so that all of it is looked at as well.
+    """
+    whole = wanted.index in STORED_KINDS or wanted.index != index.settings.index
+    fresh = {*version.added, *version.replaced}
+
+    def fill(stored: Corpus) -> Path | None:
+        if whole:
+            return embed_corpus(stored._replace(pictures=pictures), place, wanted, behind)
+        chunks = tuple(chunk for chunk in stored.chunks if chunk.source in fresh)
+        if chunks:
+            # The embeddings alone are wanted, and no index of some documents.
+            embed_corpus(Corpus(stored.name, chunks, pictures), place, wanted._replace(index="flat"), behind)
+        return None
+
+    return fill
+
+
+def _sized_again(index: Index, corpus: Corpus) -> RetrievalSettings:
+    """Settings of an index with the kind that its new corpus gets.
+
+    Warns:
+      UserWarning: a named kind of product-quantised vectors has too few of them left: it is exact from now on.
+    """
+    kept = index.settings
+    if index.head.auto_mb is not None:
+        return kept._replace(index="auto", index_mb=index.head.auto_mb).sized(corpus)
+    if kept.index == "ivfpq" and len(corpus.chunks) < LEAST_CODED:
+        rule = f"an index of kind ivfpq must have {LEAST_CODED} chunks or more, got {len(corpus.chunks)}"
+        warnings.warn(f"{rule}; it is exact (flat) from now on: index the documents anew for another.", stacklevel=4)
+        return kept._replace(index="flat")
+    return kept.sized(corpus)
 
 
 def _with_documents(index: Index, new: Corpus, *, replace: bool) -> _Version:

@@ -238,11 +238,17 @@ def add_signals(
       cache: file of the finished values; `signals.sqlite` of the user's cache folder.
 
     Raises:
+      TypeError: a trace of shards.
       ValueError: no such signal or arm, one twice, answers that the trace lacks; a function that raised, or a value
         that is none: names signal and case. Nothing is added then.
 
     Example: `raglab.add_signals(trace, ["judge"]).signal("judge")`
     """
+    if not isinstance(trace, TraceData):
+        came, remedy = f"a {type(trace).__name__}", "give it shard by shard: raglab.save_shards("
+        shards = "(raglab.add_signals(shard, signals) for shard in trace.shards()), folder)."
+        msg = f"add_signals must have a trace in memory, got {came}; {remedy}{shards}"
+        raise TypeError(msg)
     given = [signals] if isinstance(signals, str | SignalFunction) else signals
     functions = [signal_function(one) for one in given]
     named = (arms,) if isinstance(arms, str) else trace.arms if arms is None else arms

@@ -20,6 +20,7 @@ from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
 from raglab.decision.checks import Check
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, slot_sets
+from raglab.decision.sharded_decisions import check_in_memory
 from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.replay import decide
@@ -234,8 +235,10 @@ def record_answers(
       decided_only: only the sets that this very policy chooses; for a generator that costs.
 
     Raises:
+      TypeError: a trace of shards.
       ValueError: an arm that the trace lacks.
     """
+    check_in_memory(trace, "record_answers")
     named = trace.arms if arms is None else tuple(arms)
     sets_of = _policy_sets if decided_only else _every
     keys = [key for arm in named for key in sets_of(trace, policy, arm)]

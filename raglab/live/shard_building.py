@@ -5,11 +5,14 @@ Corpus and cases stand beside the shards until the trace does, so that a cluster
 
 from __future__ import annotations
 
+import gc
 import shutil
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any, Literal, NamedTuple, NoReturn
 from uuid import uuid4
 
@@ -18,11 +21,20 @@ from numpy.typing import NDArray
 
 from raglab import policy as policies
 from raglab.live.question_signals import DocumentReader
-from raglab.live.trace_building import Building, build_planned, plan_building, question_scopes
+from raglab.live.trace_building import UNREADABLE, Building, build_planned, plan_building, question_scopes
 from raglab.parallel import current_workers, run_each
 from raglab.retrieval.arms import Rewriter
 from raglab.retrieval.dense import EmbeddingCache
-from raglab.store.files import MAX_LINE_BYTES, Where, input_error, json_lines, locked, make_folder, write_lines
+from raglab.store.files import (
+    MAX_LINE_BYTES,
+    Where,
+    input_error,
+    json_lines,
+    locked,
+    make_folder,
+    write_lines,
+    write_text,
+)
 from raglab.store.loaders import case_record, hash_corpus, load_corpus, parse_case, save_corpus
 from raglab.store.sharded_traces import (
     CASES_OF_SHARD,
@@ -33,16 +45,19 @@ from raglab.store.sharded_traces import (
     Written,
     check_shard,
     next_version,
+    remove_orphans,
     replace_shards,
     shard_name,
     shard_row,
 )
 from raglab.store.trace_merging import check_alike, shared_facts
-from raglab.store.traces import Trace
+from raglab.store.traces import Trace, open_trace
 from raglab.values import Case, Corpus
 
 WORK = "build.parts"  # folder beside the shards
-WAIT_S = 3600.0  # for a shard that another worker holds
+MARK = "raglab-build"  # file in it that names the work; a folder without one is another's, and never deleted
+WAIT_S = 24 * 3600.0  # for a shard that another worker holds, as long as for a large index
+LOOK_S = 5.0  # seconds before a worker looks again whether its work is over
 _CORPUS = "corpus.jsonl"
 
 
@@ -78,6 +93,7 @@ def build_shards(
 
     Raises:
       ValueError: as in `build_trace`, or shard below 1.
+      InputError: a folder `build.parts` stands in `out` that no build wrote.
 
     Source: rules S1.5, S2.9.
     """
@@ -91,18 +107,20 @@ def build_shards(
     with locked(folder / LOCK):
         version, known = next_version(folder)
         if known is None or not _is_of(known, plan, parts):
+            name = begin_work(folder / WORK)
+            remove_orphans(folder, known)
             current = current_workers()
             if current is None or current.kind == "threads":
-                shared = (plan, parts, [allowed[span] for span in spans], folder, version)
+                shared = (name, plan, parts, [allowed[span] for span in spans], folder, version)
                 built = list(run_each(_built_shard, range(len(parts)), *shared, what="build"))
             else:
                 near = current.kind == "joblib" or cache != "default"
-                built = _built_elsewhere(plan, parts, folder.resolve(), version, plan.store if near else None)
+                built = _built_elsewhere(name, plan, parts, folder.resolve(), version, plan.store if near else None)
             for one in built[1:]:
                 check_alike(built[0].facts, one.facts)
             written = Written(tuple(one.row for one in built), built[0].facts, Trace)
             replace_shards(folder, known, written)
-        shutil.rmtree(folder / WORK, ignore_errors=True)
+        end_work(folder / WORK)
     return Trace.open(folder)
 
 
@@ -115,6 +133,7 @@ class BuiltShard(NamedTuple):
 
 def _built_shard(
     number: int,
+    name: str,
     plan: Building,
     parts: Sequence[Sequence[Case]],
     allowed: Sequence[Sequence[NDArray[np.int64] | None]],
@@ -122,7 +141,8 @@ def _built_shard(
     version: int,
 ) -> BuiltShard:
     """A shard of this process's work."""
-    return _stored_shard(plan, parts[number], allowed[number], folder / shard_name(version, number))
+    with held_shard(folder / WORK, number, name):
+        return _stored_shard(plan, parts[number], allowed[number], folder / shard_name(version, number))
 
 
 def _stored_shard(
@@ -146,7 +166,7 @@ class ShardWork(NamedTuple):
 
 
 def _built_elsewhere(
-    plan: Building, parts: Sequence[Sequence[Case]], folder: Path, version: int, store: EmbeddingCache | None
+    name: str, plan: Building, parts: Sequence[Sequence[Case]], folder: Path, version: int, store: EmbeddingCache | None
 ) -> list[BuiltShard]:
     """Shards that other processes build; what they all need is written for them once, the embeddings by one process.
 
@@ -157,45 +177,122 @@ def _built_elsewhere(
         store = EmbeddingCache(folder / WORK / "embeddings.sqlite", behind=plan.store)
     store = replace(store, path=store.path.absolute())
     write_work(folder / WORK, plan.corpus, parts)
-    if not all((folder / shard_name(version, number)).is_file() for number in range(len(parts))):
+    metas = [plan.meta(part) for part in parts]
+    if not all(_stands(folder / shard_name(version, number), meta) for number, meta in enumerate(metas)):
         plan.load(store)
     kept = ("corpus_hash", "wanted", "rewriter", "patterns", "parameters", "pack", "command", "batch_size")
-    made_with = {name: getattr(plan, name) for name in kept} | {"store": replace(store, behind=None), "warns": False}
-    work = ShardWork(uuid4().hex, folder, version, made_with)
-    items = [(number, plan.meta(part)["fingerprint"]) for number, part in enumerate(parts)]
+    made_with = {field: getattr(plan, field) for field in kept} | {"store": replace(store, behind=None), "warns": False}
+    work = ShardWork(name, folder, version, made_with)
+    items = [(number, meta["fingerprint"]) for number, meta in enumerate(metas)]
     return list(run_each(_built_apart, items, work, what="build"))
 
 
-_PLANS: dict[str, Building] = {}  # of the work that this process does for another; the latest alone
+def _stands(place: Path, meta: Mapping[str, Any]) -> bool:
+    """Whether a shard of this fingerprint and pack stands, by what its file says of itself; its hits are not read."""
+    with suppress(*UNREADABLE, TypeError):
+        told = open_trace(place)[1]["meta"] if place.is_file() else {}
+        return all(told.get(name) == meta.get(name) for name in ("fingerprint", "pack"))
+    return False
+
+
+_PLANS: dict[str, Building] = {}  # of the work that this process does for another; the latest alone, until it is over
 _PLANS_LOCK = Lock()
 
 
 def _built_apart(item: tuple[int, str], work: ShardWork) -> BuiltShard:
     """A shard of another process's work, (number, fingerprint): the models are loaded once a process, not once a shard.
 
-    A shard that another worker holds, such as one that its cluster has given up, is waited for, and then stands.
+    A shard that another worker holds, such as one that its cluster has given up, is waited for, and then stands. What
+    the shard is made of is read under its lock: whoever waited for it through the end of the build refuses.
     """
     number, fingerprint = item
     folder = work.folder / WORK
+    with held_shard(folder, number, work.name):
+        if next_version(work.folder)[0] != work.version:  # another write has made it, without this folder
+            refuse_work(folder)
+        plan = _plan_of(work)
+        cases = read_cases(folder, number)
+        if plan.meta(cases)["fingerprint"] != fingerprint:
+            refuse_work(folder)
+        allowed = question_scopes(plan.corpus.chunks, [case.selected_sources for case in cases])
+        return _stored_shard(plan, cases, allowed, work.folder / shard_name(work.version, number))
+
+
+def _plan_of(work: ShardWork) -> Building:
+    """What a work's shards are built with, by this process; let go once the work is over."""
     with _PLANS_LOCK:
-        if work.name not in _PLANS:
+        plan = _PLANS.get(work.name)
+        if plan is None:
             _PLANS.clear()
+            folder = work.folder / WORK
             corpus = read_corpus(folder, work.made_with["corpus_hash"])
             reader = DocumentReader(tuple(corpus.chunks), work.made_with["pack"])
-            _PLANS[work.name] = Building(corpus=corpus, reader=reader, **work.made_with)
-        plan = _PLANS[work.name]
-    cases = read_cases(folder, number)
-    if plan.meta(cases)["fingerprint"] != fingerprint:
-        refuse_work(folder)
-    allowed = question_scopes(plan.corpus.chunks, [case.selected_sources for case in cases])
-    with locked(folder / f"{number:05d}.lock", WAIT_S):
-        return _stored_shard(plan, cases, allowed, work.folder / shard_name(work.version, number))
+            plan = _PLANS[work.name] = Building(corpus=corpus, reader=reader, **work.made_with)
+            # A worker is not told when the last shard is done, which may be another's, but sees that the work is gone.
+            Thread(target=_drop_plan, args=(folder, work.name), daemon=True).start()
+        return plan
+
+
+def _drop_plan(folder: Path, name: str) -> None:
+    """Wait for the end of a work, then let go of its corpus, models and indexes, which refer to one another."""
+    while name in _PLANS and _is_named(folder, name):
+        time.sleep(LOOK_S)
+    _PLANS.pop(name, None)
+    gc.collect()
 
 
 def _is_of(known: Manifest, plan: Building, parts: Sequence[Sequence[Case]]) -> bool:
     """Whether a manifest names the shards that would be built of some cases."""
     same = known.shared.get("pack in their meta") == plan.pack.stored
     return same and [row.fingerprint for row in known.shards] == [plan.meta(part)["fingerprint"] for part in parts]
+
+
+def begin_work(folder: Path) -> str:
+    """Name of a new work, which its folder bears from now on, so that a worker of an earlier one refuses.
+
+    Raises:
+      InputError: the folder is not one that a build wrote, or cannot be written.
+    """
+    if folder.is_dir() and not (folder / MARK).is_file() and any(folder.iterdir()):
+        rule, remedy = "the folder of a build's work must be one that a build wrote", "move it away, or build elsewhere"
+        raise input_error(Where(str(folder)), rule, remedy, f"one without a file {MARK}")
+    name = uuid4().hex
+    write_text(f"{name}\n", make_folder(folder) / MARK)
+    return name
+
+
+def end_work(folder: Path) -> None:
+    """Delete the folder of a work; one that no build wrote stays. The mark goes last, so that a kill leaves it."""
+    if not (folder / MARK).is_file():
+        return
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != MARK:
+            path.unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def held_shard(folder: Path, number: int, name: str) -> Iterator[None]:
+    """A shard of a work that this worker alone builds; while another does, it is waited for.
+
+    Raises:
+      InputError: the work is over or another's, be it that it ended while the shard was waited for.
+    """
+    if not _is_named(folder, name):
+        refuse_work(folder)
+    with locked(folder / f"{number:05d}.lock", WAIT_S):
+        if not _is_named(folder, name):
+            refuse_work(folder)
+        yield
+
+
+def _is_named(folder: Path, name: str) -> bool:
+    """Whether a folder is that of a work."""
+    with suppress(OSError):
+        return (folder / MARK).read_bytes() == f"{name}\n".encode()
+    return False
 
 
 def write_work(folder: Path, corpus: Corpus, parts: Sequence[Sequence[Case]]) -> None:
@@ -239,7 +336,7 @@ def refuse_work(folder: Path) -> NoReturn:
       InputError: always.
     """
     rule = "corpus and cases of a build must be those that it wrote for its workers"
-    raise input_error(Where(str(folder)), rule, "build into a folder that no other build writes to", "others")
+    raise input_error(Where(str(folder)), rule, "build into a folder that no other build writes to", "others, or none")
 
 
 def _cases_path(folder: Path, number: int) -> Path:

@@ -437,14 +437,18 @@ class Lab:
         index = read_index(opening.place, opening.rewriter)
         remedy = "open it again under that pack"
         check_pack(index.head.pack, self.pack.stored, f"the index {opening.place}", remedy)
-        if index.settings != opening.settings:
-            msg = f"an open index must keep its arms, models and sizes, got others in {opening.place}; open it again."
-            raise ValueError(msg)
         if index.fingerprint == self.fingerprint:
             return self
+        # An index that grew may have another kind than the one that was opened; all else it keeps.
+        grown = self.fingerprint in index.earlier
+        kept = index.settings._replace(index=opening.settings.index) if grown else index.settings
+        if kept != opening.settings:
+            msg = f"an open index must keep its arms, models and sizes, got others in {opening.place}; open it again."
+            raise ValueError(msg)
         ready = _ready_documents(index, opening, self.policy, self.pack, self.scorer, self.retriever)
         with _CHANGE:
-            for name, value in ready._asdict().items():
+            more = {"opening": opening._replace(settings=index.settings)}
+            for name, value in (ready._asdict() | more).items():
                 object.__setattr__(self, name, value)
         return self
 
@@ -627,7 +631,9 @@ def build_index(
         for, and no other; any where it names none. download: whether models that are not on this machine may be
         fetched from the hub; the index keeps the commit that it was made with.
       settings: further fields of `RetrievalSettings`; `index` is `auto` where not given: exact up to 100,000 chunks,
-        above that on disk, memory-mapped, in the kind that fits `index_mb` (`raglab.live.large_index`).
+        above that on disk, memory-mapped, in the kind that fits `index_mb` (`raglab.live.large_index`), and exact
+        whatever their number where pictures are embedded. An index of `auto` keeps its budget: its kind is chosen again
+        when documents are added or removed.
 
     Returns: the fingerprint.
 
@@ -640,11 +646,12 @@ def build_index(
         raise ValueError(msg)
     place = Path(folder)
     named = check_settings({"arms": tuple(arms), "index": "auto", **settings})
-    wanted = named.pinned(download=download).sized(len(corpus.chunks))
+    wanted = named.pinned(download=download).sized(corpus)
+    auto_mb = named.index_mb if named.index == "auto" else None
     behind = default_cache() if cache == "default" else cache
 
     def embed_stored(stored: Corpus) -> Path | None:
         return embed_corpus(stored._replace(pictures=corpus.pictures), place, wanted, behind)
 
     pack = None if policy is None else load_pack(policy.pack).stored
-    return write_index(corpus, place, wanted, pack, embed_stored)
+    return write_index(corpus, place, wanted, pack, embed_stored, auto_mb=auto_mb)

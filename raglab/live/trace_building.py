@@ -54,10 +54,11 @@ class RetrievalSettings(NamedTuple):
 
     arms: names of strategies. encoder, reranker: folder, or name of the hub with or without `@` and a revision; None is
     the bundled model, and late interaction over its token embeddings. index: FAISS index; `auto` is flat up to 100,000
-    chunks, then of a stored kind that fits index_mb megabytes, see `sized_kind`. fetch_k, rerank_k: hits a query.
-    rrf_k: constant of the fusion. max_depth: refinements that are measured beyond the first try. dense_weight: what the
-    embeddings' list counts in it, where every other list counts 1; `raglab.fusion_weights` searches it. precision: of
-    the encoder, see `raglab.models.load_encoder`.
+    chunks, then of a stored kind that fits index_mb megabytes, see `sized_kind`; it is flat for any number without a
+    cache, beside which an index on disk stands, and where pictures are embedded, of which it holds none. fetch_k,
+    rerank_k: hits a query. rrf_k: constant of the fusion. max_depth: refinements that are measured beyond the first
+    try. dense_weight: what the embeddings' list counts in it, where every other list counts 1; `raglab.fusion_weights`
+    searches it. precision: of the encoder, see `raglab.models.load_encoder`.
     """
 
     arms: tuple[str, ...] = ("hybrid",)
@@ -108,9 +109,25 @@ class RetrievalSettings(NamedTuple):
         bare = same.needs_tokens and encoder is not None and reads_pictures(find_model(encoder).folder)
         return same._replace(rerank_k=0) if bare else same
 
-    def sized(self, n: int) -> Self:
-        """The same with the kind of index that n chunks get; what led to it is no part of the fingerprint."""
-        kind = sized_kind(self.index, n, lambda: load_encoder(self.encoder).dim, self.index_mb)
+    def sized(self, corpus: Corpus, *, cached: bool = True) -> Self:
+        """The same with the kind of index that a corpus gets; what led to it is no part of the fingerprint.
+
+        Args:
+          cached: whether embeddings are kept in a cache.
+
+        Raises:
+          ValueError: no index fits the memory; or a kind on disk is named where there is no cache, or pictures.
+        """
+
+        def dim() -> int:
+            return load_encoder(self.encoder).dim
+
+        def n_pictures() -> int:
+            count = sum(picture_digest(chunk) is not None for chunk in corpus.chunks)
+            seen = count and self.encoder is not None and reads_pictures(find_model(self.encoder).folder)
+            return count if seen else 0
+
+        kind = sized_kind(self.index, len(corpus.chunks), dim, self.index_mb, n_pictures, cached=cached)
         return self._replace(index=kind, index_mb=INDEX_MB)
 
     def parameters(self, rewriter: Rewriter | None) -> dict[str, Any]:
@@ -424,7 +441,8 @@ def build_trace(
       out: Parquet file of the trace.
       policy: whose patterns are measured at once (others later, on replay), and whose pack reads questions about
         tables: its hash is stored, and a policy of another is refused.
-      cache: of embeddings, by content.
+      cache: of embeddings, by content; beside it stands the index of more than 100,000 chunks. Without one `auto` is
+        exact for any number.
       batch_size: cases a batch, at least 1.
       command: named in errors as the way to build it.
       rewriter: of questions, for the arm `iterative` and for depths after the first; None is RM3.
@@ -465,7 +483,7 @@ def plan_building(
     check_expected_sources(corpus.chunks, cases)
     names = [f"case {case.id!r}" for case in cases]
     allowed = question_scopes(corpus.chunks, [case.selected_sources for case in cases], names)
-    wanted = wanted.pinned(download=download).sized(len(corpus.chunks))
+    wanted = wanted.pinned(download=download).sized(corpus, cached=cache is not None)
     pack = GENERIC if policy is None else load_pack(policy.pack)
 
     plan = Building(

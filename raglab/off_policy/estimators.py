@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from math import exp, factorial, sqrt
 from math import log as ln
 from statistics import NormalDist
@@ -167,13 +167,14 @@ def bootstrap_values(
     Source: Chamandy et al. 2012 for the Poisson bootstrap.
     """
     used = [estimator_weight(rows, name, settings) for name in names]
-    size = max(1, COUNTS_AT_ONCE // n_boot)
+    size, middle = max(1, COUNTS_AT_ONCE // n_boot), midpoint(rows.log.reward)
     session = rows.log.session
-    sums = None if session is None else _session_columns(rows, session, names, used, size)
+    columns = partial(_block_columns, rows, names, used, middle)
+    sums = None if session is None else _session_sums(rows, session, columns, size)
     starts = range(0, len(rows.weight) if sums is None else len(sums), size)
     total: Floats | float = 0.0
     for part in run_each(
-        _resampled_sums, starts, rows, names, used, sums, size, n_boot, seed, what="resample", unit="block of rounds"
+        _resampled_sums, starts, columns, sums, size, n_boot, seed, what="resample", unit="block of rounds"
     ):
         total = total + part
     values, first = [], 0
@@ -186,9 +187,7 @@ def bootstrap_values(
 
 def _resampled_sums(
     start: int,
-    rows: EvaluationRows,
-    names: Sequence[str],
-    used: Sequence[Floats | None],
+    columns: Callable[[slice], Floats],
     sums: Floats | None,
     size: int,
     n_boot: int,
@@ -204,9 +203,10 @@ def _resampled_sums(
     rng.bit_generator.advance(before // 2)  # type: ignore[attr-defined] # it is PCG64
     if before % 2:
         rng.integers(0, 2**32, dtype=np.uint32)
-    part = _block_columns(rows, names, used, start, size) if sums is None else sums[start : start + size]
+    block = slice(start, start + size)
+    part = columns(block) if sums is None else sums[block]
     counts = _poisson()[rng.integers(0, 2**16, size=(n_boot, len(part)), dtype=np.uint16)]
-    return np.asarray(counts @ part)
+    return np.einsum("br,rc->bc", counts, part)  # not by BLAS, whose bits hang on its threads
 
 
 @cache
@@ -217,27 +217,22 @@ def _poisson() -> Floats:
 
 
 def _block_columns(
-    rows: EvaluationRows, names: Sequence[str], used: Sequence[Floats | None], start: int, size: int
+    rows: EvaluationRows, names: Sequence[str], used: Sequence[Floats | None], middle: float, part: slice
 ) -> Floats:
     """What is resampled of each round of a block, [size, C]."""
-    part, middle = slice(start, start + size), midpoint(rows.log.reward)
     return np.concatenate(
         [_summed_columns(rows, name, weight, part, middle) for name, weight in zip(names, used, strict=True)], 1
     )
 
 
-def _session_columns(
-    rows: EvaluationRows,
-    session: NDArray[np.int64],
-    names: Sequence[str],
-    used: Sequence[Floats | None],
-    size: int,
+def _session_sums(
+    rows: EvaluationRows, session: NDArray[np.int64], columns: Callable[[slice], Floats], size: int
 ) -> Floats:
     """What is resampled of each session, the sums of its rounds, [G, C]."""
-    sums = np.zeros((rows.log.sessions, sum(_width(rows, name) for name in names)))
+    sums = np.zeros((rows.log.sessions, columns(slice(0)).shape[1]))
     for start in range(0, len(rows.weight), size):
-        columns = _block_columns(rows, names, used, start, size)
-        np.add.at(sums, session[start : start + size], columns)
+        block = slice(start, start + size)
+        np.add.at(sums, session[block], columns(block))
     return sums
 
 

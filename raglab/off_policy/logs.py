@@ -19,6 +19,7 @@ COLUMNS = ("action", "reward", "propensity")
 PAYS = 200_000  # rounds from which on compiled loops are loaded
 CHUNK = 2**14  # rows worked on at once: small enough for the cache
 SUM_TOLERANCE = 1e-6  # of a target's row: what single precision leaves
+SURELY = 0.999  # share of it within which a sum is, in whatever order it was taken
 
 
 class Log(NamedTuple):
@@ -290,9 +291,10 @@ def weigh(
         finite = False
         if compiled is not None:
             of_rows = log.arm[rows], log.propensity[rows], weight[rows], expected[rows], predicted[rows]
-            right, finite = compiled(part, model.by_arm(rows), *of_rows, mass, SUM_TOLERANCE)
+            sure, finite = compiled(part, model.by_round(rows), *of_rows, mass, SURELY * SUM_TOLERANCE)
+            right = sure or _is_distribution(part)  # near the bound the order of a sum decides
         else:
-            right = part.min() >= 0.0 and np.abs(np.einsum("ra->r", part) - 1.0).max() <= SUM_TOLERANCE
+            right = _is_distribution(part)
         if not right:
             _refuse_target(part, start)
         if available is not None and (gone := (part > 0.0) & ~available[rows]).any():
@@ -321,6 +323,11 @@ def weigh(
     )
 
 
+def _is_distribution(part: Floats) -> bool:
+    """Whether every row of a target is a distribution, [R, A]."""
+    return bool(part.min() >= 0.0 and np.abs(np.einsum("ra->r", part) - 1.0).max() <= SUM_TOLERANCE)
+
+
 def _weighing_kernel() -> Any:  # noqa: ANN401 - a function
     from raglab.off_policy.kernel import weigh_rows
 
@@ -339,13 +346,15 @@ class _RewardModel:
             totals = np.bincount(log.arm, weights=log.reward, minlength=size)
             np.divide(totals, pulls, out=self.means, where=pulls > 0)
         self.side = np.empty((CHUNK, size))  # the model's columns side by side, one buffer for all chunks
-        self.below = np.repeat(self.means[:, None], min(CHUNK, len(log.arm)), axis=1)  # or below each other
 
-    def by_arm(self, rows: slice) -> Floats:
-        """Model of each arm for a chunk of rounds, [A, R or more]; written over by the next call."""
-        for one, column in zip(self.below, self.log.model, strict=not self.fitted):
-            one[: rows.stop - rows.start] = column[rows]
-        return self.below
+    def by_round(self, rows: slice) -> Floats:
+        """Model of each arm, [1, A], or for a chunk of rounds, [R, A], written over by the next call."""
+        if self.fitted:
+            return self.means[None]
+        model = self.side[: rows.stop - rows.start]
+        for number, column in enumerate(self.log.model):
+            model[:, number] = column[rows]
+        return model
 
     def read(self, part: Floats, place: NDArray[np.int64], rows: slice, expected: Floats, predicted: Floats) -> None:
         """Write the target's expected reward and the logged arm's predicted one for a chunk of rounds.
@@ -358,9 +367,7 @@ class _RewardModel:
             np.einsum("ra,a->r", part, self.means, out=expected[rows])
             np.take(self.means, self.log.arm[rows], out=predicted[rows])
             return
-        model = self.side[: len(part)]
-        for number, column in enumerate(self.log.model):
-            model[:, number] = column[rows]
+        model = self.by_round(rows)
         predicted[rows] = model.ravel().take(place)
         np.einsum("ra,ra->r", model, part, out=expected[rows])
         # One sum finds any gap in the chunk; only then is it worth looking whether the gap carries mass.

@@ -26,6 +26,8 @@ Ids = NDArray[np.int64]
 Values = NDArray[np.float64]
 
 BLOCK = 256
+PAIRS = 2**14  # of a query and a vector, in float64, that are in memory at a time
+ASKED_AT_ONCE = 2**22  # pairs of a query and the number of a candidate that FAISS is asked for at a time
 SLACK = 16
 TIE = 1e-5
 
@@ -56,8 +58,10 @@ class DenseIndex:
         """
         scopes = [None] * len(queries) if allowed is None else list(allowed)
         l2, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
-        free = np.array([i for i, scope in enumerate(scopes) if scope is None], np.int64)
-        l2[free], ids[free] = self._nearest(queries[free], k)
+        every = np.array([i for i, scope in enumerate(scopes) if scope is None], np.int64)
+        for block in _blocks(len(every), ASKED_AT_ONCE // self._candidates(k)):
+            free = every[block]
+            l2[free], ids[free] = self._nearest(queries[free], k)
         for i, scope in enumerate(scopes):
             if scope is not None:
                 within = np.unique(scope).astype(np.int64)[None, :]
@@ -65,10 +69,14 @@ class DenseIndex:
                 l2[i : i + 1], ids[i : i + 1] = _sort_by_distance(found, within, k)
         return l2, ids
 
+    def _candidates(self, k: int) -> int:
+        """Candidates a query that k hits may take where many tie, at least 1."""
+        n = self.index.ntotal
+        return max(1, n if self.most is None else min(n, max(self.most, self.widen * k + SLACK)))
+
     def _nearest(self, queries: Vectors, k: int) -> tuple[Values, Ids]:
         """Ask for more than k until the k-th is told apart from the last, so that ties fall by id, not by chance."""
-        n = self.index.ntotal
-        most = n if self.most is None else min(n, max(self.most, self.widen * k + SLACK))
+        n, most = self.index.ntotal, self._candidates(k)
         width = min(n, self.widen * k + SLACK)
         l2, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
         open_ = np.arange(len(queries)) if n else np.arange(0)
@@ -78,6 +86,37 @@ class DenseIndex:
             l2[open_], ids[open_] = _sort_by_distance(found, candidates, k)
             complete = (width == most) | (candidates[:, -1] < 0) | (found[:, -1] > l2[open_, -1] + TIE)
             open_, width = open_[~complete], min(most, 2 * width)
+        few = np.count_nonzero(ids >= 0, axis=1) < min(k, n)
+        if self.most is not None and few.any():
+            l2[few], ids[few] = self._completed(np.ascontiguousarray(queries[few]), k)
+        return l2, ids
+
+    def _completed(self, queries: Vectors, k: int) -> tuple[Values, Ids]:
+        """The k nearest where a stored index gave fewer than it holds: searched ever wider, at last exactly.
+
+        Cells that are searched may hold too few vectors, and a graph may have parts that no link leads to.
+        """
+        n, most = self.index.ntotal, self._candidates(k)
+        width = min(n, self.widen * k + SLACK)
+        l2, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
+        open_ = np.arange(len(queries))
+        searches: Any = faiss  # its stub lacks the parameters of a search
+        if isinstance(self.index, faiss.IndexIVFPQ):
+            cells = _doubled(2 * self.index.nprobe, self.index.nlist)
+            wider = [searches.SearchParametersIVF(nprobe=one) for one in cells]
+        else:
+            looked_at = _doubled(2 * width, min(n, most))
+            wider = [searches.SearchParametersHNSW(efSearch=one) for one in looked_at]
+        for parameters in wider:
+            _, candidates = self.index.search(queries[open_], width, params=parameters)
+            enough = np.count_nonzero(candidates >= 0, axis=1) >= min(k, n)
+            done, candidates = open_[enough], candidates[enough]
+            found, _ = distances(queries[done], self.vectors, candidates)
+            l2[done], ids[done] = _sort_by_distance(found, candidates, k)
+            open_ = open_[~enough]
+            if not len(open_):
+                return l2, ids
+        l2[open_], ids[open_] = _exact(queries[open_], self.vectors, n, k)
         return l2, ids
 
 
@@ -125,6 +164,7 @@ SHORT_LISTS = 4096  # candidates a query of a stored index that ties may take
 RECALL_AT = 50  # hits of which a stored index must find LEAST_RECALL
 LEAST_RECALL = 0.95
 STORED_NEIGHBOURS, STORED_LOOKED_AT = 32, 80  # of the graph that is stored: links of a node, candidates as it grows
+LEAST_CODED = 256  # vectors that product quantisation learns its 256 centres from
 PQ_BYTES = 4  # dimensions that one byte of a product-quantised vector stands for
 CELLS_BY_ROOT = 2  # cells of k-means: so many times the root of the number of vectors
 TRAINED_BY_CELL, ROUNDS = 64, 10  # vectors a cell that k-means learns from, and its rounds
@@ -204,9 +244,10 @@ def train_index(vectors: VectorShards, n: int, kind: StoredKind) -> faiss.Index:
             index = faiss.IndexHNSWSQ(dim, bits, STORED_NEIGHBOURS)
             index.hnsw.efConstruction = STORED_LOOKED_AT
         else:
-            if dim % PQ_BYTES or n < 256:
-                msg = f"ivfpq must have dimensions by {PQ_BYTES} and 256 vectors or more, got {dim} and {n}; take"
-                raise ValueError(msg + " hnsw-sq8.")
+            if dim % PQ_BYTES or n < LEAST_CODED:
+                rule = f"ivfpq must have dimensions by {PQ_BYTES} and {LEAST_CODED} vectors or more"
+                msg = f"{rule}, got {dim} and {n}; take hnsw-sq8."
+                raise ValueError(msg)
             index = faiss.IndexIVFPQ(faiss.IndexFlatL2(dim), dim, _cells(n), dim // PQ_BYTES, 8)
             for clusters in (index.cp, index.pq.cp):
                 clusters.seed, clusters.niter, clusters.min_points_per_centroid = SEED, ROUNDS, 1
@@ -221,8 +262,20 @@ def train_index(vectors: VectorShards, n: int, kind: StoredKind) -> faiss.Index:
 
 
 def write_faiss(index: faiss.Index, path: Path) -> None:
-    """Write an index of FAISS to a file."""
-    faiss.write_index(index, str(path))
+    """Write an index of FAISS to a file.
+
+    Raises:
+      OSError: the file cannot be written, or the disk is full.
+    """
+    # By a file of Python, which tells of the last bytes too that a full disk has no room for.
+    writer: Any = faiss  # its stub lacks it
+    with path.open("wb") as file:
+        try:
+            faiss.write_index(index, writer.PyCallbackIOWriter(file.write))
+        except RuntimeError as error:
+            file.flush()  # what the system said, where it says it again
+            msg = f"FAISS could not write it: {str(error).splitlines()[-1][-200:]}"
+            raise OSError(msg) from error
 
 
 def stored_index(path: Path, vectors: VectorShards, n: int, kind: StoredKind) -> DenseIndex:
@@ -266,7 +319,7 @@ def tuned_search(dense: DenseIndex, queries: Vectors, least: float = LEAST_RECAL
       ValueError: the widest search finds less.
     """
     k = min(RECALL_AT, dense.index.ntotal)
-    exact = _nearest_distances(queries, dense.vectors, dense.index.ntotal, k)[:, -1:]
+    exact = _exact(queries, dense.vectors, dense.index.ntotal, k)[0][:, -1:]
     if isinstance(dense.index, faiss.IndexIVFPQ):
         # Cells lose hits by the code, which more candidates mend, and by the cell; both grow together.
         steps = [(width, 4 if width < 64 else 8) for width in _doubled(16, dense.index.nlist)]
@@ -279,9 +332,11 @@ def tuned_search(dense: DenseIndex, queries: Vectors, least: float = LEAST_RECAL
         recall = float(shares.mean())
         if recall - 2.0 * float(shares.std()) / len(shares) ** 0.5 >= least:
             return searched, StoredSearch(width, widen, round(recall, 6), len(queries))
-    rule = f"a stored index must find {least:g} of the {k} nearest"
-    msg = f"{rule} by two standard errors, got {recall:.3f} at its widest; take index='hnsw-sq8' or 'flat', or give it"
-    raise ValueError(msg + " more memory (index_mb).")
+    rule = f"a stored index must find {least:g} of the {k} nearest by two standard errors"
+    cells = isinstance(dense.index, faiss.IndexIVFPQ)
+    remedy = "take index='hnsw-sq8' (auto does with more index_mb) or 'flat'" if cells else "take index='flat'"
+    msg = f"{rule}, got {recall:.3f} at its widest; {remedy}."
+    raise ValueError(msg)
 
 
 def _doubled(start: int, most: int) -> list[int]:
@@ -292,19 +347,20 @@ def _doubled(start: int, most: int) -> list[int]:
     return widths
 
 
-def _nearest_distances(queries: Vectors, vectors: VectorShards | Vectors, n: int, k: int) -> Values:
-    """Exact squared distances of the k nearest of the first n, ascending, [Q, k]."""
+def _exact(queries: Vectors, vectors: VectorShards | Vectors, n: int, k: int) -> tuple[Values, Ids]:
+    """The k nearest of the first n, (l2, ids), each [Q, k], by (l2, id); a block of vectors at a time."""
+    width = min(n, k + SLACK)
     best = np.empty((len(queries), 0), np.float32)
     ids = np.empty((len(queries), 0), np.int64)
     blocks = vectors.blocks(n) if isinstance(vectors, VectorShards) else iter([vectors[:n]])
     start = 0
     for block in blocks:
-        l2, at = faiss.knn(queries, block, min(k, len(block)))
+        l2, at = faiss.knn(queries, block, min(width, len(block)))
         best, ids = np.concatenate([best, l2], axis=1), np.concatenate([ids, at + start], axis=1)
-        order = np.argsort(best, axis=1, kind="stable")[:, :k]
+        order = np.argsort(best, axis=1, kind="stable")[:, :width]
         best, ids = np.take_along_axis(best, order, 1), np.take_along_axis(ids, order, 1)
         start += len(block)
-    return np.sort(distances(queries, vectors, ids)[0], axis=1)
+    return _sort_by_distance(distances(queries, vectors, ids)[0], ids, k)
 
 
 def distances(queries: Vectors, vectors: Vectors | VectorShards, ids: NDArray[np.integer]) -> tuple[Values, Values]:
@@ -325,8 +381,7 @@ def distances(queries: Vectors, vectors: Vectors | VectorShards, ids: NDArray[np
       (array([[ 0.,  2., nan]]), array([[ 1.,  0., nan]]))
     """
     l2, cosine = np.empty(ids.shape), np.empty(ids.shape)
-    for start in range(0, len(ids), BLOCK):
-        at = slice(start, start + BLOCK)
+    for at in _blocks(len(ids), min(BLOCK, PAIRS // max(1, ids.shape[1]))):
         hits, asked = _gather_vectors(vectors, ids[at]), queries[at].astype(np.float64)[:, None, :]
         l2[at] = ((hits - asked) ** 2).sum(axis=-1)
         cosine[at] = (hits * asked).sum(axis=-1)
@@ -336,10 +391,14 @@ def distances(queries: Vectors, vectors: Vectors | VectorShards, ids: NDArray[np
 def cosines(queries: Vectors, vectors: Vectors | VectorShards | Remapped, ids: NDArray[np.integer]) -> Values:
     """Cosine of each query and the unit vectors it is paired with, [Q, k]; NaN where the id is -1."""
     cosine = np.empty(ids.shape)
-    for start in range(0, len(ids), BLOCK):
-        at = slice(start, start + BLOCK)
+    for at in _blocks(len(ids), min(BLOCK, PAIRS // max(1, ids.shape[1]))):
         cosine[at] = (_gather_vectors(vectors, ids[at]) * queries[at].astype(np.float64)[:, None, :]).sum(axis=-1)
     return _round_distances(cosine.clip(-1.0, 1.0), ids)
+
+
+def _blocks(n: int, size: int) -> Iterator[slice]:
+    """Slices of n rows, of a size each, of one row where that is below 1."""
+    return (slice(start, start + max(1, size)) for start in range(0, n, max(1, size)))
 
 
 def _gather_vectors(vectors: Vectors | VectorShards | Remapped, ids: NDArray[np.integer]) -> Values:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from errno import EINVAL, EOPNOTSUPP
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import bm25s
 import numpy as np
@@ -51,9 +53,7 @@ class Bm25Index:
           ValueError: at least one text must hold a word.
         """
         words = [index_words(text) for text in texts]
-        if not any(words):
-            msg = f"a keyword index needs a text with a word in it, got {len(texts)} texts without; load a corpus."
-            raise ValueError(msg)
+        _check_words(words, len(texts))
         self.n = len(words)
         self._index = bm25s.BM25(k1=SATURATION, b=LENGTH)
         self._index.index(words, show_progress=False)
@@ -132,6 +132,7 @@ def write_bm25(texts: Sequence[str], target: Callable[[str], AbstractContextMana
 
     Raises:
       ValueError: at least one text must hold a word.
+      OSError: a file cannot be written, or the disk is full.
     """
     vocabulary: dict[str, int] = {}
     lengths = np.empty(len(texts), np.int64)
@@ -143,9 +144,7 @@ def write_bm25(texts: Sequence[str], target: Callable[[str], AbstractContextMana
         ]
         lengths[start : start + len(some)] = [len(words) for words in some]
         counts.append(_count_words(some))
-    if not vocabulary:
-        msg = f"a keyword index needs a text with a word in it, got {len(texts)} texts without; load a corpus."
-        raise ValueError(msg)
+    _check_words(vocabulary, len(texts))
     n_words = len(vocabulary)
     holding = sum((np.bincount(one.words, minlength=n_words) for one in counts), np.zeros(n_words, np.int64))
     # As bm25s does it, in the same order and width, so that scores are the same to the bit.
@@ -157,8 +156,7 @@ def write_bm25(texts: Sequence[str], target: Callable[[str], AbstractContextMana
         target(BM25_FILES[1]) as indices_path,
     ):
         shape = (int(ends[-1]),)
-        data = np.lib.format.open_memmap(data_path, "w+", np.float32, shape)
-        indices = np.lib.format.open_memmap(indices_path, "w+", np.int32, shape)
+        data, indices = _new_array(data_path, np.float32, shape), _new_array(indices_path, np.int32, shape)
         free, first = ends - holding, 0
         for one in progress(counts, "keyword lists", "block"):
             of_text = first + np.repeat(np.arange(len(one.distinct)), one.distinct)
@@ -178,6 +176,39 @@ def write_bm25(texts: Sequence[str], target: Callable[[str], AbstractContextMana
         np.save(file, np.concatenate([[0], ends]).astype(np.int64))
     with target(BM25_WORDS) as path:
         path.write_text("\n".join(vocabulary), encoding="utf-8")
+
+
+def _check_words(words: Iterable[object], n_texts: int) -> None:
+    """Stop where no text has a word."""
+    if not any(words):
+        msg = f"a keyword index needs a text with a word in it, got {n_texts} texts without; load a corpus."
+        raise ValueError(msg)
+
+
+def check_texts(texts: Sequence[str]) -> None:
+    """Stop at texts of which no keyword index can be made.
+
+    Raises:
+      ValueError: at least one text must hold a word.
+    """
+    _check_words(map(index_words, texts), len(texts))
+
+
+def _new_array(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """Array of a new file, memory-mapped, with its room on the disk.
+
+    A mapped file with holes in it would end the process by a signal where the disk is full; room that is taken before
+    makes that an OSError.
+    """
+    array = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            try:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+            except OSError as error:
+                if error.errno not in {EINVAL, EOPNOTSUPP}:  # a file system that cannot do so
+                    raise
+    return array
 
 
 def _count_words(texts: Sequence[Sequence[int]]) -> _WordCounts:
@@ -259,6 +290,13 @@ class PictureVectors(NamedTuple):
     vectors: Vectors
 
 
+class TokensByText(Protocol):
+    """Token embeddings by text: a dictionary, or what reads them where they are asked for."""
+
+    def __getitem__(self, text: str, /) -> Tokens:
+        """Embeddings of the tokens of a passage, [n_tokens, dim]."""
+
+
 @dataclass(frozen=True, slots=True)
 class Indexes:
     """All that retrieval needs of a corpus, built once.
@@ -272,7 +310,7 @@ class Indexes:
 
     texts: tuple[str, ...] = field(repr=False)
     vectors: Vectors | VectorShards = field(repr=False)
-    tokens: Mapping[str, Tokens] = field(repr=False)
+    tokens: TokensByText = field(repr=False)
     anchors: Vectors | Remapped = field(repr=False)
     dense: DenseIndex
     bm25: Bm25Index
@@ -310,6 +348,40 @@ class Indexes:
         return self.bm25.n
 
 
+class CorpusRows(NamedTuple):
+    """Rows that a corpus is indexed by.
+
+    n_chunks: chunks; behind them stand the rows of tables. worded: positions of what is embedded as text. long: of
+    those texts that have more characters than an anchor.
+    """
+
+    n_chunks: int
+    worded: list[int]
+    long: list[int]
+
+
+def rows_of_corpus(
+    texts: Sequence[str],
+    signatures: Signatures,
+    strict_signatures: Signatures,
+    tables: TableIndex | None,
+    pictures: PictureVectors | None = None,
+) -> CorpusRows:
+    """Rows of the texts that `build_indexes` takes.
+
+    Raises:
+      ValueError: there must be one signature place for each text.
+    """
+    for name, one in (("signatures", signatures), ("strict_signatures", strict_signatures)):
+        if one.of_chunk.shape != (len(texts),):
+            msg = f"{name}.of_chunk must have shape [{len(texts)}], got {list(one.of_chunk.shape)}; -1 marks none."
+            raise ValueError(msg)
+    shown = set() if pictures is None else set(pictures.at.tolist())
+    worded = [i for i in range(len(texts)) if i not in shown]
+    n_chunks = len(texts) - (0 if tables is None else len(tables.rows))
+    return CorpusRows(n_chunks, worded, [i for i in worded if len(texts[i]) > ANCHOR])
+
+
 def build_indexes(
     texts: Sequence[str],
     encoder: TextEncoder,
@@ -340,23 +412,17 @@ def build_indexes(
     Raises:
       ValueError: there must be chunks, and one signature place for each text.
     """
-    for name, one in (("signatures", signatures), ("strict_signatures", strict_signatures)):
-        if one.of_chunk.shape != (len(texts),):
-            msg = f"{name}.of_chunk must have shape [{len(texts)}], got {list(one.of_chunk.shape)}; -1 marks none."
-            raise ValueError(msg)
     # Rows of tables stand behind the chunks: embedded with them, found by their own index alone.
-    n_chunks = len(texts) - (0 if tables is None else len(tables.rows))
+    n_chunks, worded, long = rows_of_corpus(texts, signatures, strict_signatures, tables, pictures)
     bm25 = Bm25Index(texts[:n_chunks])
-    shown = np.empty(0, np.int64) if pictures is None else pictures.at
-    worded = np.setdiff1d(np.arange(len(texts)), shown).tolist()
     read = [texts[i] for i in worded]
     whole = embed(encoder, read, cache, tokens=tokens)
     vectors = np.empty((len(texts), encoder.dim), np.float32)
     vectors[worded] = whole.vectors
+    shown = np.empty(0, np.int64) if pictures is None else pictures.at
     if pictures is not None:
         vectors[shown] = pictures.vectors
     # The anchor of a short text is the text itself, whose embedding is there.
-    long = [i for i in worded if len(texts[i]) > ANCHOR]
     anchors = vectors.copy()
     anchors[long] = embed(encoder, [texts[i][:ANCHOR] for i in long], cache).vectors
     by_text = dict(zip(read, whole.tokens, strict=True)) if whole.tokens is not None else {}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from raglab.models import CrossEncoder, Tokens
-from raglab.retrieval.indexes import Indexes, Queries
+from raglab.retrieval.indexes import Indexes, Queries, TokensByText
 
 Values = NDArray[np.float64]
 IdArray = NDArray[np.integer]
@@ -63,7 +63,7 @@ class MaxSim:
     """
 
     query_tokens: Mapping[str, Tokens] = field(repr=False)
-    doc_tokens: Mapping[str, Tokens] = field(repr=False)
+    doc_tokens: TokensByText = field(repr=False)
     name: str = "maxsim"
     known: dict[tuple[str, str], float] | None = field(default=None, repr=False, compare=False)
 

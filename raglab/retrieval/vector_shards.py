@@ -18,8 +18,9 @@ class VectorShards:
     """Unit vectors as `.npy` files of float16 that stand on disk; only the rows that are asked for come into memory.
 
     Takes the place of an array [N, dim] of float32 wherever rows are gathered by position or cut by a slice: what comes
-    back is float32. Rounding to float16 moves a component by at most 1/2048 of itself, so that the squared distance of
-    two unit vectors moves by less than 0.001; every distance that is measured over shards is exact of the rounded rows.
+    back is float32. Rounding to float16 moves a component above 6e-5 by at most 1/2048 of itself, a smaller one by at
+    most 3e-8, so that the squared distance of a row to a unit vector that is not rounded, such as a question's, moves
+    by less than 0.002; every distance that is measured over shards is exact of the rounded rows.
     """
 
     __slots__ = ("_maps", "_size", "folder", "shape")

@@ -4,9 +4,10 @@ SQuAD: splits keep whole articles together, articles in the order of the SHA-256
 `tune`, the next 45 % `certify`, the rest `report`, each border rounded to a whole article. From three articles on
 every split has at least one; 16 articles are 5, 7 and 4. Adding an article may move others.
 
-BEIR: queries of `test.tsv` are `report`; those of any other qrels file (`train`, `dev`) are `tune` or `certify` by
-the SHA-256 of the query's id, 40 to 60. Queries without a relevant document have no label and are no cases; a warning
-says how many were judged and have none. Grades other than 1 are kept in `extra["source_grades"]`, by document.
+BEIR: queries of `test.tsv` are `report`; those of any other qrels file (`train`, `dev`) are `tune` or `certify` by the
+SHA-256 of the query's id, 40 to 60. Queries without a relevant document have no label and are no cases; a warning says
+how many were judged and have none, and how many no file judges: none in a set as published. Grades other than 1 are
+kept in `extra["source_grades"]`, by document.
 
 MT-RAG: a task's own `contexts` are the passages that its annotator picked, none where it cannot be answered: given to
 a gate they would be the label. So the corpus is their union over all tasks, in the order of the documents' ids, and
@@ -190,7 +191,8 @@ def beir_cases(
     extra: `source_grades` where the documents are not all of grade 1; see `raglab.values.source_grades`.
 
     Warns:
-      UserWarning: queries were judged and have no relevant document; it says how many and names some.
+      UserWarning: queries were judged and have no relevant document, it says how many and names some; or stand in no
+        file of qrels, it says how many.
     """
     judged = _read_judgements(folder, max_file_bytes, follow_links=follow_links)
     asked: set[str] = set()
@@ -207,21 +209,34 @@ def beir_cases(
         extra = {SOURCE_GRADES: grades} if set(grades.values()) != {1} else {}
         case = Case(name, query, "ok", expect_sources_any=tuple(grades), split=judgement.split, extra=extra)
         yield where._replace(id=name), case
-    if none_relevant:
-        _warn_of_queries(folder, none_relevant, len(judged))
     for name, judgement in judged.items():
         if name not in asked:
             remedy = "add the query or remove the judgement"
             raise input_error(judgement.where, "a judged query must be in queries.jsonl", remedy, shown_value(name))
+    n_unjudged = len(asked.difference(judged))
+    if none_relevant or n_unjudged:
+        _warn_of_queries(folder, none_relevant, len(judged), n_unjudged, len(asked))
 
 
-def _warn_of_queries(folder: Path, without: Sequence[str], n_judged: int) -> None:
-    """Say how many queries were judged and have no relevant document: no measure counts them."""
-    names = ", ".join(shown_value(name) for name in without[:_QUERIES_SHOWN])
-    more = ", …" if len(without) > _QUERIES_SHOWN else ""
-    one = len(without) == 1
-    text = f"{folder}: {len(without)} of {n_judged} judged queries {'has' if one else 'have'} no relevant document "
-    warnings.warn(visible(f"{text}and {'is no case' if one else 'are no cases'}: {names}{more}."), stacklevel=2)
+def _warn_of_queries(folder: Path, without: Sequence[str], n_judged: int, n_unjudged: int, n_asked: int) -> None:
+    """Say how many queries no measure counts: judged without a relevant document, by name; in no file of qrels.
+
+    A set as published judges every query, so that one of the second kind is of a split whose file was left out, or
+    lacks its lines: whoever took one split on purpose reads a number, and no names.
+    """
+    told = []
+    if without:
+        names = ", ".join(shown_value(name) for name in without[:_QUERIES_SHOWN])
+        more = ", …" if len(without) > _QUERIES_SHOWN else ""
+        verb, those = ("has", "is no case") if len(without) == 1 else ("have", "are no cases")
+        told.append(
+            f"{len(without)} of {n_judged} judged queries {verb} no relevant document and {those}: {names}{more}"
+        )
+    if n_unjudged:
+        files = ", ".join(path.name for path in sorted((folder / "qrels").glob("*.tsv")))
+        verb, those = ("stands", "is no case") if n_unjudged == 1 else ("stand", "are no cases")
+        told.append(f"{n_unjudged} of {n_asked} queries {verb} in no file of qrels ({files}) and {those}")
+    warnings.warn(visible(f"{folder}: {'; '.join(told)}."), stacklevel=2)
 
 
 def query_split(query_id: str, qrels_name: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,41 +21,47 @@ from raglab.parallel import run_each
 from raglab.policy import PolicyData, Structure
 from raglab.replay import group_by_structure
 from raglab.store.files import replacing
-from raglab.store.sharded_traces import Counts, Shard, ShardedTrace
+from raglab.store.sharded_traces import Change, Counts, Shard, ShardedTrace
 from raglab.values import Case
 
 Arrays = dict[str, NDArray[Any]]
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class MeasuredShard:
-    """Reference to a shard whose evidence under one structure stands in a file; else as `Shard`.
+class ShardEvidence(NamedTuple):
+    """Evidence of a shard under one structure, which stands in a file.
 
     file: of the arrays. rest: evidence without its arrays. arm: as it was asked for. gated: signals of their own that
-    policies may gate.
+    policies may gate. changes: how many the shard had when it was measured; they only ever become more.
     """
 
-    shard: Shard
     file: str
     rest: Evidence
     structure: Structure
     arm: str | None
     gated: frozenset[str]
+    changes: int
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class MeasuredShard:
+    """Reference to a shard whose evidence stands in a file: the fields of `Shard`, and that evidence."""
+
+    path: str
+    sha256: str
+    kind: Any
+    size: int
+    counts: Counts | None
+    changes: tuple[Change, ...]
+    evidence: ShardEvidence
 
     @property
-    def size(self) -> int:
-        """Cases of the shard."""
-        return self.shard.size
+    def shard(self) -> Shard:
+        """The same without its evidence."""
+        return Shard(self.path, self.sha256, self.kind, self.size, self.counts, self.changes)
 
-    @property
-    def path(self) -> str:
-        """Where the shard stands."""
-        return self.shard.path
-
-    @property
-    def counts(self) -> Counts | None:
-        """Cases by split and label, None where nobody has counted them."""
-        return self.shard.counts
+    def counted(self) -> Self:
+        """The same with its counts; see `Shard.counted`."""
+        return replace(self, counts=self.shard.counted().counts)
 
     def cases(self) -> list[Case]:
         """Cases of the shard, without its hits."""
@@ -67,12 +73,15 @@ class MeasuredShard:
 
     def evidence_for(self, policies: Sequence[PolicyData], arm: str | None) -> Evidence | None:
         """Evidence that the policies meet; None where it is not what was measured, or its file is not there."""
-        if arm != self.arm or any(not self.gated.issuperset(one.signals) for one in policies):
+        own = self.evidence
+        if len(self.changes) != own.changes:  # other cases, or another signal
             return None
-        if any(policies[places[0]].structure != self.structure for places in group_by_structure(policies)):
+        if arm != own.arm or any(not own.gated.issuperset(one.signals) for one in policies):
+            return None
+        if any(policies[places[0]].structure != own.structure for places in group_by_structure(policies)):
             return None
         with suppress(FileNotFoundError):  # on a machine that shares the shards, but not this folder
-            return joined_evidence(self.rest, read_arrays(Path(self.file)))
+            return joined_evidence(own.rest, read_arrays(Path(own.file)))
         return None
 
 
@@ -95,11 +104,12 @@ def measured_shards(trace: ShardedTrace[Any], policy: PolicyData, arm: str | Non
         pairs = list(zip(trace.parts, files, strict=True))
         rests = run_each(measure_shard, pairs, policy, arm, what="measure")
         gated = frozenset(policy.signals)
-        parts = tuple(
-            MeasuredShard(part, file, rest, policy.structure, arm, gated)
-            for (part, file), rest in zip(pairs, rests, strict=True)
-        )
-        yield replace(trace, parts=parts)  # type: ignore[arg-type] # stands for a reference wherever it is replayed
+        parts = []
+        for (part, file), rest in zip(pairs, rests, strict=True):
+            evidence = ShardEvidence(file, rest, policy.structure, arm, gated, len(part.changes))
+            own = (part.path, part.sha256, part.kind, part.size, part.counts, part.changes)
+            parts.append(MeasuredShard(*own, evidence))
+        yield replace(trace, parts=tuple(parts))  # type: ignore[arg-type] # stands for a reference wherever it is replayed
 
 
 def measure_shard(pair: tuple[Shard, str], policy: PolicyData, arm: str | None) -> Evidence:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, NoReturn, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, Protocol, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +26,7 @@ from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.html_display import Fold, display, short
 from raglab.progress import progress
 from raglab.signals import declaration, own_signal
-from raglab.store.files import Where, input_error, locked, make_folder, read_json, shown_value, write_text
+from raglab.store.files import InputError, Where, input_error, locked, make_folder, read_json, shown_value, write_text
 from raglab.store.signal_columns import signal_column
 from raglab.store.trace_merging import TraceError, check_alike, joined_fingerprint, shared_facts, twice
 from raglab.values import Case, counted
@@ -152,11 +154,64 @@ class Shard:
             if path.is_file():
                 came = "another file" if file_hash(path) != self.sha256 else ""
         if came:
-            self._refuse("be the file that its manifest names", came)
+            what, version = "be the file that its manifest names", self._later_version()
+            if version is not None:
+                self._refuse(what, f"{came}: a newer version ({version}) stands there", "open the folder again")
+            self._refuse(what, came)
 
-    def _refuse(self, what: str, came: str) -> NoReturn:
-        rule, remedy = f"a shard must {what}", "put that file back, or build the trace again"
-        raise TraceError(str(input_error(Where(self.path), rule, remedy, came)))
+    def _later_version(self) -> int | None:
+        """Version of the folder whose manifest names another file than this one; None where it names this, or none."""
+        path = Path(self.path)
+        with suppress(InputError):
+            there = read_manifest(path.parent)
+            if (path.name, self.sha256) not in {(row.file, row.sha256) for row in there.shards}:
+                return there.version
+        return None
+
+    def _refuse(self, what: str, came: str, remedy: str = "put that file back, or build the trace again") -> NoReturn:
+        raise TraceError(str(input_error(Where(self.path), f"a shard must {what}", remedy, came)))
+
+
+class ShardedCases(Sequence[Case]):
+    """Cases of all shards in their order, each shard's read without its hits where one of them is asked for.
+
+    Those of the last shard that was read are kept; another process is sent none of them.
+    """
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self._parts = parts
+        self._starts = np.cumsum([0, *(part.size for part in parts)])
+        self._read: tuple[int, list[Case]] = (-1, [])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    @overload
+    def __getitem__(self, place: int) -> Case: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Case, ...]: ...
+    def __getitem__(self, place: int | slice) -> Case | tuple[Case, ...]:
+        places = range(len(self))[place]  # counts from the end, and refuses what is beyond
+        return self._case(places) if isinstance(places, int) else tuple(map(self._case, places))
+
+    def __iter__(self) -> Iterator[Case]:
+        for number in range(len(self._parts)):
+            yield from self._cases_of(number)
+
+    def __reduce__(self) -> tuple[type[ShardedCases], tuple[Any, ...]]:
+        return ShardedCases, (self._parts,)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self):,} cases in {len(self._parts):,} shards)"
+
+    def _case(self, place: int) -> Case:
+        number = int(np.searchsorted(self._starts, place, side="right")) - 1
+        return self._cases_of(number)[place - int(self._starts[number])]
+
+    def _cases_of(self, number: int) -> list[Case]:
+        if self._read[0] != number:
+            self._read = (number, self._parts[number].cases())
+        return self._read[1]
 
 
 def count_cases(cases: Iterable[Case]) -> Counts:
@@ -257,7 +312,8 @@ class ShardedTrace(Generic[Stored]):
     """A trace in parts that are loaded one at a time: `raglab.sweep` and `raglab.steps` take it as they take a trace.
 
     parts: references to its shards. shared: arms, depths, models and parameters, alike in all. place: folder or file;
-    None where cases or signals were changed since. version: of the folder. kind: what a shard is loaded as.
+    None where cases or signals were changed since. version: of the folder. kind: what a shard is loaded as. cases: of
+    all shards in their order, read shard by shard where they are asked for.
     """
 
     parts: tuple[Shard, ...]
@@ -266,6 +322,10 @@ class ShardedTrace(Generic[Stored]):
     kind: Any = field(repr=False)
     place: Path | None = None
     version: int = 1
+    cases: Sequence[Case] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cases", ShardedCases(self.parts))
 
     def __len__(self) -> int:
         """Count the cases, Q."""
@@ -356,7 +416,7 @@ class ShardedTrace(Generic[Stored]):
     def with_signal(
         self,
         name: str,
-        values: Any,  # noqa: ANN401 - array or Series
+        values: Any,  # noqa: ANN401 - array, Series or path
         *,
         higher: str,
         unit: str,
@@ -368,8 +428,8 @@ class ShardedTrace(Generic[Stored]):
         """Trace with a signal of your own, held whole and given to each shard when it is loaded.
 
         Args:
-          values: [Q], [Q, A] or [Q, A, D] in the order of the shards' cases, or a Series by case id, for which the
-            cases of all shards are read once. All else as in `Trace.with_signal`.
+          values: [Q], [Q, A] or [Q, A, D] in the order of the shards' cases; a Series by case id, or the path of a
+            file, for which the cases of all shards are read once. All else as in `Trace.with_signal`.
 
         Raises:
           ValueError: a name or declaration that is none.
@@ -379,14 +439,16 @@ class ShardedTrace(Generic[Stored]):
         """
         one = own_signal(name, higher=higher, unit=unit, stage=stage, missing=missing, source=source, version=version)
         shape = (len(self), len(self.arms), int(self.shared["depths"]))
+        declared = {"higher": higher, "unit": unit, "stage": stage, "missing": missing}
+        declared |= {"source": source, "version": version}
+        if isinstance(values, str | Path):
+            values = self._values_of(values, name, shape, declared)
         if hasattr(values, "index") and hasattr(values, "to_numpy"):
-            ids: Sequence[str] = [case.id for part in self.parts for case in part.cases()]
+            ids: Sequence[str] = [case.id for case in self.cases]
         else:
             ids = _Positions(len(self))
         column = signal_column(one, values, shape, ids)
         told = hashlib.sha256(np.where(np.isnan(column), np.nan, column).tobytes()).hexdigest()
-        declared = {"higher": higher, "unit": unit, "stage": stage, "missing": missing}
-        declared |= {"source": source, "version": version}
         starts = np.cumsum([0, *(part.size for part in self.parts)]).tolist()
         parts = [
             replace(part, changes=(*part.changes, AddedSignal(name, column[start : start + part.size], declared)))
@@ -394,12 +456,28 @@ class ShardedTrace(Generic[Stored]):
         ]
         return self._changed(parts, ["signal", name, declaration(one), told])
 
+    def _values_of(
+        self, path: str | Path, name: str, shape: tuple[int, int, int], declared: Mapping[str, Any]
+    ) -> NDArray[np.float64]:
+        """Values of a file, [Q, A, D], as a trace in memory of these cases reads them; it needs no hits for that."""
+        first = self.parts[0].load()
+        none = first.hits._replace(chunk=np.empty((*shape, 0), dtype=np.int32))
+        bare = replace(first, cases=tuple(self.cases), hits=none, columns={})
+        column: NDArray[np.float64] = bare.with_signal(name, path, **declared).columns[name]
+        return column
+
     def merge(self, *others: ShardedTrace[Stored]) -> Self:
         """Trace of the shards of this one, then of the others, which were built apart.
 
         Raises:
-          InputError: traces of another corpus, other arms, models, patterns or signals, or a case twice.
+          InputError: a trace in memory, which has no file to be read from, traces of another corpus, other arms,
+            models, patterns or signals, or a case twice.
         """
+        for other in others:
+            if not isinstance(other, ShardedTrace):
+                rule = "a trace that is merged with shards must be one of shards"
+                remedy = "write it first: raglab.save_shards([trace], folder)"
+                raise input_error(Where("merge"), rule, remedy, f"a {type(other).__name__}")
         of_all: list[ShardedTrace[Any]] = [self, *others]
         for other in others:
             check_alike(_stated(self), _stated(other))
@@ -429,6 +507,7 @@ class ShardedTrace(Generic[Stored]):
         with locked(self.place / LOCK):
             known = read_manifest(self.place)
             ids, version = _ids_of([open_shards(self.place, self.kind)]), known.version + 1
+            remove_orphans(self.place, known)
             written = write_shards(_cut(traces, shard), self.place, version, ids=ids, shared=known.shared)
             rows = (*known.shards, *written.rows)
             write_manifest(self.place, Manifest(version, known.rows["content"], known.shared, rows))
@@ -561,7 +640,8 @@ def save_shards(traces: Iterable[Any], folder: str | Path, *, shard: int | None 
     Args:
       traces: each in memory or sharded; of one corpus, with the same arms, models, patterns and signals.
       folder: where a trace of shards stands, the next version takes its place.
-      shard: most cases of a shard; a larger trace is cut, each shard with the chunks that it hits. None cuts none.
+      shard: most cases of a shard; a larger trace is cut, each shard with the chunks that it hits, and those that
+        tell the line of what its cases expect. None cuts none.
 
     Raises:
       ValueError: shard below 1.
@@ -575,6 +655,7 @@ def save_shards(traces: Iterable[Any], folder: str | Path, *, shard: int | None 
     place = make_folder(Path(folder))
     with locked(place / LOCK):
         version, known = next_version(place)
+        remove_orphans(place, known)
         written = write_shards(_cut(traces, shard), place, version)
         replace_shards(place, known, written)
     return open_shards(place, written.kind)
@@ -647,7 +728,7 @@ def _cut(traces: Iterable[Any], shard: int | None) -> Iterator[Any]:
 
 
 def _pieces(trace: Any, shard: int | None) -> Iterator[Any]:  # noqa: ANN401 - a trace, in memory or sharded
-    """Parts of a trace of at most so many cases, each with the chunks that it hits."""
+    """Parts of a trace of at most so many cases, each with the chunks that its cases need."""
     if isinstance(trace, ShardedTrace):
         for part in trace.parts:
             yield from _pieces(part.load(), shard)
@@ -663,3 +744,26 @@ def remove_shards(folder: Path, rows: Iterable[ShardRow]) -> None:
     for row in rows:
         for name in (row.file, f"{row.file}.latency"):
             (folder / name).unlink(missing_ok=True)
+
+
+_OF_VERSION = re.compile(r"(v(\d+)-\d{5,}\.parquet)(\.latency|\.[0-9a-f]+\.parts)?")
+
+
+def remove_orphans(folder: Path, known: Manifest | None) -> None:
+    """Take away what killed writes have left: files of shards up to the version that stands, which it does not name.
+
+    The caller holds the folder's lock. Whoever opened an earlier version loses nothing: where cases were appended, the
+    manifest names its shards too; where another trace took its place, they went with that write. Files of the next
+    version stay, since a build goes on from them.
+    """
+    if known is None:
+        return
+    named = {row.file for row in known.shards}
+    for path in list(folder.iterdir()):
+        found = _OF_VERSION.fullmatch(path.name)
+        if found is None or int(found[2]) > known.version:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        elif found[1] not in named:
+            path.unlink(missing_ok=True)

@@ -18,6 +18,7 @@ _VALUED = (
     "--encoder",
     "--reranker",
     "--index",
+    "--index-mb",
     "--fetch-k",
     "--rerank-k",
     "--dense-weight",

@@ -28,7 +28,7 @@ def merge_traces(parts: Sequence[TraceData]) -> TraceData:
     """Cases of all parts, in order; see `Trace.merge`.
 
     Raises:
-      InputError: parts that differ in more than their cases, or share one.
+      InputError: parts that differ in more than their cases, or share one; a trace of shards.
     """
     first = parts[0]
     facts = shared_facts(first)
@@ -67,7 +67,14 @@ class TraceError(InputError):
 
 
 def shared_facts(trace: TraceData) -> dict[str, Any]:
-    """What must be alike in traces whose cases are to be one, by what messages call it; JSON values alone."""
+    """What must be alike in traces whose cases are to be one, by what messages call it; JSON values alone.
+
+    Raises:
+      InputError: it is no trace in memory.
+    """
+    if not isinstance(trace, TraceData):
+        remedy = "merge its shards (trace.merge(*sharded.shards())), or write all by raglab.save_shards"
+        _refuse("traces that are merged must be in memory", f"a {type(trace).__name__}", remedy)
     optional = {name: getattr(trace, name) for name in ("pattern_hits", "queries", "answers", "vectors")}
     said = trace.answers
     facts: dict[str, Any] = {

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.decision.sharded_decisions import check_in_memory
 from raglab.lab.certification import Certification, certify_policy
 from raglab.lab.cockpit import views
 from raglab.lab.cockpit.search import OnBatch, SearchJob, search
@@ -74,6 +75,7 @@ class CockpitState:
         goal: Goal | None = None,
         arm: str | None = None,
     ) -> None:
+        check_in_memory(trace, "a cockpit")
         self._whole = trace
         self.arm = trace.arms[0] if arm is None else trace.arms[trace.arm(arm)]
         self.trace, self.split, self.labelled, self.notes = _shown_cases(trace)

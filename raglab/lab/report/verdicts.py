@@ -22,7 +22,7 @@ from raglab.replay import Shards, each_shard
 from raglab.signals import BUILT_IN_SET, SignalSet
 from raglab.store.policies import Policy
 from raglab.text import decimals
-from raglab.values import Curve, Status, TraceData
+from raglab.values import Curve, Status, TraceData, check_labelled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -372,15 +372,24 @@ def probability_histograms(seen: AnswerSignals, status: NDArray[np.int8]) -> NDA
 
 
 def confusion_counts(said: CaseVerdicts) -> NDArray[np.int64]:
-    """Cases by label (rows) and decision (columns), [3, 3] in the order of `Status`."""
-    return metrics.outcome_table(said.label_code, said.status)
+    """Cases by label (rows) and decision (columns), [3, 3] in the order of `Status`.
+
+    Raises:
+      ValueError: some case has no label.
+    """
+    return metrics.outcome_table(check_labelled(said.label_code), said.status)
 
 
 def stage_by_label(said: Decisions | ShardedDecisions) -> dict[str, NDArray[np.int64]]:
-    """Gate or rule that decided -> cases by label, [3]; those that decided any, in the order of the chain."""
+    """Gate or rule that decided -> cases by label, [3]; those that decided any, in the order of the chain.
+
+    Raises:
+      ValueError: some case has no label.
+    """
+    label = check_labelled(said.label_code)
     stage = said.columns.stage if isinstance(said, ShardedDecisions) else said.outcome.stage
     counts = np.zeros((len(chain.STAGES), len(Status)), dtype=np.int64)
-    np.add.at(counts, (stage.astype(int), said.label_code.astype(int)), 1)
+    np.add.at(counts, (stage.astype(int), label.astype(int)), 1)
     return {name: row for (name, _), row in zip(chain.STAGES, counts, strict=True) if row.any()}
 
 
