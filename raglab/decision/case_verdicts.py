@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,8 @@ def _contract_table() -> NDArray[np.object_]:
 CONTRACTS = _contract_table().ravel()  # by `CaseVerdicts.contract_codes`
 
 
-class CaseVerdicts:
-    """Cases decided by one policy, beside their labels; whoever inherits it states the properties without a body.
+class CaseVerdicts(Protocol):
+    """Cases decided by one policy, beside their labels: what is told of them in memory and over shards alike.
 
     trace: what was decided, in memory or of shards.
     """
@@ -47,40 +47,32 @@ class CaseVerdicts:
 
     def __len__(self) -> int:
         """Count the cases."""
-        raise NotImplementedError
 
     @property
     def origin(self) -> list[tuple[str, str]]:
         """What was decided, as facts of a display."""
-        raise NotImplementedError
 
     @property
     def status(self) -> NDArray[np.int8]:
         """Status codes, [Q]."""
-        raise NotImplementedError
 
     @property
     def gate_names(self) -> NDArray[np.object_]:
         """Name of the gate that decided each case, [Q]."""
-        raise NotImplementedError
 
     @property
     def label_code(self) -> NDArray[np.int8]:
         """The expected `Status` of every case, [Q]; `UNLABELLED` where it has none."""
-        raise NotImplementedError
 
     @property
     def passes(self) -> NDArray[np.bool_]:
         """Whether each case passes its contract, [Q]; false where it has no label."""
-        raise NotImplementedError
 
     def ids(self) -> Sequence[str]:
         """Ids of the cases, [Q]."""
-        raise NotImplementedError
 
     def cases_at(self, rows: NDArray[np.intp]) -> list[Case]:
         """Cases at ascending positions."""
-        raise NotImplementedError
 
     def _repr_html_(self) -> str:
         """Display for a notebook: what decided, label by decision, and the first cases whose contract is not met."""
