@@ -415,10 +415,8 @@ def _named_policies(chosen: Selection, incumbent: Policy, by_hand: Policy) -> di
 def _chain_of_trials(name: str, cases: Cases, table: pd.DataFrame) -> Policy:
     """Chain with or without its resolver: the trials that are best on these cases, then the exact line search."""
     asks = name == CHAIN_ASKS
-    tried = trial_policies(cases.start, table)
+    tried = trial_policies(cases.start, table, None if asks else {"gap.enabled": False})
     paths = [path for path in cases.space if asks or not path.startswith(RESOLVES)]
-    if not asks:
-        tried = [policy.replace("gap.enabled", False) for policy in tried]
     cells = tally(cases.trace, tried, cases.arm).cells
     order = np.argsort(cases.goal.score(cells), kind="stable")
     _, distinct = np.unique(cells[order], axis=0, return_index=True)

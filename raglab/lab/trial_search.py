@@ -684,11 +684,15 @@ def _unknown_sampler(known: Iterable[str], name: str) -> ValueError:
     return ValueError(f"sampler must be one of {', '.join(known)}, got {name!r}; correct the name.")
 
 
-def trial_policies(start: Policy, trials: pd.DataFrame) -> list[Policy]:
-    """Policies of the trials of a search, in their order."""
+def trial_policies(start: Policy, trials: pd.DataFrame, stated: Mapping[str, Any] | None = None) -> list[Policy]:
+    """Policies of the trials of a search, in their order.
+
+    Args:
+      stated: values by path that all of them take instead of their own.
+    """
     paths = [column for column in trials.columns if "." in column]
     rows = trials[paths].to_dict("records")
-    return [set_values(start, {path: _python_scalar(row[path]) for path in paths}) for row in rows]
+    return [set_values(start, {path: _python_scalar(row[path]) for path in paths} | dict(stated or {})) for row in rows]
 
 
 def _python_scalar(value: Any) -> Any:  # noqa: ANN401 - numpy or Python scalar
