@@ -96,7 +96,7 @@ def trace(
     corpus: Annotated[
         Path,
         typer.Argument(
-            help="Folder of Markdown, text, CSV, PDF or pictures; JSONL; CSV; SQuAD 2.0; BEIR or MT-RAG folder."
+            help="Folder of Markdown, text, HTML, CSV, PDF or pictures; JSONL; CSV; SQuAD 2.0; BEIR or MT-RAG folder."
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Trace to write; resumed where it was interrupted.")],
