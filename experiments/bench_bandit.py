@@ -192,7 +192,7 @@ def measured(sizes: Sizes) -> list[Row]:
         try:
             rows += [Row(peer, policy, rate(policy), None) for policy in POLICIES]
         except ImportError as missing:
-            print(f"{peer}: left out, {missing}; install raglab[bench]")
+            print(f"{peer}: left out, {missing}; install raglab-toolkit[bench]")
     return rows
 
 

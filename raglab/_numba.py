@@ -70,6 +70,6 @@ def kernel_of(engine: str, load: Callable[[], Kernel]) -> Kernel | None:
         return load()
     except ImportError:
         if engine == "numba":
-            msg = "engine numba needs the package numba; install raglab[fast], or use engine='numpy'."
+            msg = "engine numba needs the package numba; install raglab-toolkit[fast], or use engine='numpy'."
             raise ImportError(msg) from None
         return None

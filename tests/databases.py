@@ -36,7 +36,7 @@ def why_not() -> str | None:
     """Why nothing can be run on PostgreSQL here; None where it can."""
     if server_programs() is None:
         return "no PostgreSQL server here: apt-get install postgresql"
-    return None if find_spec("psycopg") else 'no driver of PostgreSQL here: pip install "raglab[postgres]"'
+    return None if find_spec("psycopg") else 'no driver of PostgreSQL here: pip install "raglab-toolkit[postgres]"'
 
 
 class Server:

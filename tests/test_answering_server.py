@@ -653,5 +653,5 @@ def test_a_wrong_setting_stops_at_the_door(changes: dict[str, Any], message: str
 def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the door, before a question is asked."""
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(ImportError, match=r"raglab\[openai\]"):
+    with pytest.raises(ImportError, match=r"raglab-toolkit\[openai\]"):
         OpenAIGenerator("tiny", "http://host/v1")

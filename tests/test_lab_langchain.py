@@ -323,7 +323,7 @@ class TestDoor:
     def test_without_the_extra(self, store: InMemoryVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
         """Says what to install."""
         monkeypatch.setitem(sys.modules, "langchain_core.retrievers", None)
-        with pytest.raises(ImportError, match=r'pip install "raglab\[langgraph\]"'):
+        with pytest.raises(ImportError, match=r'pip install "raglab-toolkit\[langgraph\]"'):
             hits_frame(store, CASES, distance="cosine")
 
     def test_the_same_again(self, store: InMemoryVectorStore) -> None:

@@ -938,7 +938,7 @@ class TestCoherence:
             "learner_rule": lab.audit.learner.rule,
             "learner": lab.audit.digest,
         }
-        assert (audit["prompt_version"], audit["raglab"]) == (PARSER, version("raglab"))
+        assert (audit["prompt_version"], audit["raglab"]) == (PARSER, version("raglab-toolkit"))
         assert audit["policy_id"] == lab.policy.policy_id
         kept = explain_request("q", lab.audit).clarification
         assert kept is not None

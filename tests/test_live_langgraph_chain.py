@@ -398,5 +398,5 @@ class TestDoor:
         """Says what to install."""
         system = opened({}, generator=Fixed())
         monkeypatch.setitem(sys.modules, "langgraph.graph", None)
-        with pytest.raises(ImportError, match=r'pip install "raglab\[langgraph\]"'):
+        with pytest.raises(ImportError, match=r'pip install "raglab-toolkit\[langgraph\]"'):
             build_graph(system)

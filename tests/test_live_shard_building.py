@@ -324,7 +324,7 @@ def test_workers_of_this_machine_build_the_same(kind: str, alone: dict[str, byte
 @pytest.mark.slow
 def test_a_killed_worker_of_a_cluster(alone_by_words: dict[str, bytes], tmp_path: Path) -> None:
     """One of two processes is killed with a shard in hand: it is built again, to the same bytes."""
-    distributed = pytest.importorskip("distributed", reason="raglab[dask] is not installed")
+    distributed = pytest.importorskip("distributed", reason="raglab-toolkit[dask] is not installed")
     options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with (
         distributed.LocalCluster(**options, local_directory=str(tmp_path / "dask")) as cluster,
@@ -340,7 +340,7 @@ def test_a_killed_worker_of_a_cluster(alone_by_words: dict[str, bytes], tmp_path
 @pytest.mark.slow
 def test_a_lost_scheduler(alone_by_words: dict[str, bytes], tmp_path: Path) -> None:
     """Cluster and client are killed with the last shard in hand; the next build leaves the first as it is."""
-    pytest.importorskip("distributed", reason="raglab[dask] is not installed")
+    pytest.importorskip("distributed", reason="raglab-toolkit[dask] is not installed")
     script, folder = tmp_path / "build.py", tmp_path / "t"
     script.write_text(BUILD, encoding="utf-8")
     command = [sys.executable, str(script), str(Path(__file__).parent), str(folder), str(tmp_path / "dask")]

@@ -169,7 +169,7 @@ def test_a_block_of_a_killed_process_is_done_again(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_cluster_counts_as_one_process(sharded: ShardedTrace[Trace], tmp_path: Path) -> None:
     """Two processes of a local cluster of Dask: the same bytes, one killed in between included."""
-    distributed = pytest.importorskip("distributed", reason="raglab[dask] is not installed")
+    distributed = pytest.importorskip("distributed", reason="raglab-toolkit[dask] is not installed")
     expected = written(sharded)
     options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with (

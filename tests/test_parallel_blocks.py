@@ -131,7 +131,7 @@ def test_processes_play_and_resample_as_one() -> None:
 @pytest.mark.slow
 def test_a_worker_that_is_killed_in_a_simulation(tmp_path: Path) -> None:
     """A process of a Dask cluster, killed by SIGKILL with a block of a simulation in hand: the same bits."""
-    distributed = pytest.importorskip("distributed", reason="raglab[dask] is not installed")
+    distributed = pytest.importorskip("distributed", reason="raglab-toolkit[dask] is not installed")
     world = Bernoulli(np.array(MEANS))
     sizes: dict[str, Any] = {"rounds": 20, "replications": 801, "seed": 4}
     expected, bootstrap = run(Bandit("thompson_beta"), world, **sizes), resampled()

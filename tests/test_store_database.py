@@ -476,7 +476,7 @@ class TestUrls:
     def test_a_driver_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Is named with what installs it."""
         monkeypatch.setitem(sys.modules, "psycopg", None)
-        told = r"got postgresql\+psycopg \(.*\); pip install \"raglab\[postgres\]\""
+        told = r"got postgresql\+psycopg \(.*\); pip install \"raglab-toolkit\[postgres\]\""
         with pytest.raises(ValueError, match=told) as caught:
             Database("postgresql://ann:hunter2@db/rag", (NOTES,)).writing().__enter__()
         assert "hunter2" not in str(caught.value)

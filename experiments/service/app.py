@@ -1,6 +1,6 @@
 """A policy behind HTTP: FastAPI around `raglab.apply`, started on this machine, or measured.
 
-    pip install --no-deps raglab -r requirements-service.txt; pip install fastapi uvicorn
+    pip install --no-deps raglab-toolkit -r requirements-service.txt; pip install fastapi uvicorn
     python experiments/service/app.py [POLICY] [--port 8000] [--measure]
 
 POST /decide with {"hits": [{"query": …, "hit_id": …, "node_score": …}, …]} answers {"decisions": […]}, an object a

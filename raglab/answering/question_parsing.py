@@ -315,7 +315,7 @@ class OpenAIParser:
     Fields and errors are those of `server.OpenAIGenerator`. max_tokens: of the reply.
 
     Raises:
-      ImportError: the extra `raglab[openai]` must be installed.
+      ImportError: the extra `raglab-toolkit[openai]` must be installed.
       ValueError: the URL must be one of http or https without a query, and the numbers in range.
     """
 

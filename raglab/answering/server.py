@@ -224,7 +224,7 @@ class OpenAIGenerator:
     of the answer; one cut off there is none. max_passage_chars: sent of a passage at most.
 
     Raises:
-      ImportError: the extra `raglab[openai]` must be installed.
+      ImportError: the extra `raglab-toolkit[openai]` must be installed.
       ValueError: the URL must be one of http or https without a query, and the numbers in range.
     """
 
@@ -336,7 +336,10 @@ def _none(reason: str) -> Generation:
 def _check_address(asked: OpenAIGenerator | OpenAIRewriter) -> None:
     """Stop at the door; no message shows a user or password."""
     if find_spec("openai") is None or find_spec("httpx2") is None:
-        msg = 'a server needs the extra raglab[openai] with openai 3 or newer, got none; pip install "raglab[openai]".'
+        msg = (
+            "a server needs the extra raglab-toolkit[openai] with openai 3 or newer, got none; "
+            'pip install "raglab-toolkit[openai]".'
+        )
         raise ImportError(msg)
     shown = asked.base_url.rpartition("@")[2].partition("?")[0]
     try:

@@ -53,7 +53,7 @@ class OpenAIReader:
     Fields and errors are those of `server.OpenAIGenerator`. max_tokens: of the reply. max_passages: sent, best first.
 
     Raises:
-      ImportError: the extra `raglab[openai]` must be installed.
+      ImportError: the extra `raglab-toolkit[openai]` must be installed.
       ValueError: the URL must be one of http or https without a query, and the numbers in range.
     """
 

@@ -170,7 +170,7 @@ def _is_store(source: object) -> bool:
         from langchain_core.retrievers import BaseRetriever
         from langchain_core.vectorstores import VectorStore
     except ImportError as error:
-        msg = 'hits_frame needs langchain-core, which is not installed; pip install "raglab[langgraph]".'
+        msg = 'hits_frame needs langchain-core, which is not installed; pip install "raglab-toolkit[langgraph]".'
         raise ImportError(msg) from error
     if not isinstance(source, VectorStore | BaseRetriever):
         rule = "a source of hits must be a VectorStore or a BaseRetriever of langchain_core"

@@ -328,7 +328,7 @@ def _made_by(turn: Turn) -> dict[str, str]:
         "fingerprint": turn.system.fingerprint,
         "learner_rule": turn.clarifier.learner.rule,
         "learner": turn.log.digest,
-        "raglab": version("raglab"),
+        "raglab": version("raglab-toolkit"),
     }
 
 

@@ -190,7 +190,7 @@ def build_graph(
         from langgraph.channels import UntrackedValue
         from langgraph.graph import END, START, StateGraph
     except ImportError as error:
-        msg = 'build_graph needs langgraph, which is not installed; pip install "raglab[langgraph]".'
+        msg = 'build_graph needs langgraph, which is not installed; pip install "raglab-toolkit[langgraph]".'
         raise ImportError(msg) from error
 
     class Shown(GraphState, total=False):

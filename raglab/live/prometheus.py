@@ -93,7 +93,7 @@ def _registry(arms: Measured | None, rates: Measured | None) -> Any:  # noqa: AN
         from prometheus_client import CollectorRegistry
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
     except ImportError as error:
-        msg = 'metrics need prometheus_client, which is not installed; pip install "raglab[prometheus]".'
+        msg = 'metrics need prometheus_client, which is not installed; pip install "raglab-toolkit[prometheus]".'
         raise ImportError(msg) from error
     kinds = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
     sources = ((arms, METRICS, ("arm",)), (rates, RATES, ("rate", "source")))

@@ -96,7 +96,7 @@ SCHEMA = 3  # of the tables; `Database._steps` brings an older log to it on the 
 _HIDDEN = "***"
 _MAKING = 5_771_031  # PostgreSQL's advisory lock while tables are made; any number that nobody else takes
 _BATCH = 1000  # rows that are read or linked at a time
-_INSTALL = 'pip install "raglab[postgres]"'
+_INSTALL = 'pip install "raglab-toolkit[postgres]"'
 _KINDS: dict[str, Any] = {
     "name": sql.String(LONGEST_NAME),
     "text": sql.Text,
