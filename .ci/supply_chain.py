@@ -40,9 +40,9 @@ LICENSES_HEAD = """\
 # Licences of the pinned distributions
 
 Written by `make lock` from the metadata that each distribution states of itself; nobody checked it against its files.
-raglab itself is under Apache-2.0. *Runtime* is what `pip install raglab-toolkit` brings, *extra* what its extras, the tests and
-the build bring. **Copyleft** marks a licence with conditions on what is passed on with it or made from it: read it
-before you ship a product that contains it.
+raglab itself is under Apache-2.0. *Runtime* is what `pip install raglab-toolkit` brings, *extra* what its extras, the
+tests and the build bring. **Copyleft** marks a licence with conditions on what is passed on with it or made from it:
+read it before you ship a product that contains it.
 
 | Distribution | Version | Licence | Part | |
 |---|---|---|---|---|

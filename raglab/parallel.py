@@ -65,7 +65,7 @@ def workers(kind: str | Client = "threads", n: int | None = None) -> Iterator[Wo
 
     Args:
       kind: `threads`; `joblib`, processes on this machine; or a `dask.distributed.Client`, whose workers must reach the
-        files of the shards under the same paths (`pip install "raglab-toolkit[dask]"`). n: how many, of a client its own.
+        files of the shards under the same paths (extra `raglab-toolkit[dask]`). n: how many, of a client its own.
 
     Raises:
       ValueError: another kind, or n below 1.
