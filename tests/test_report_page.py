@@ -669,7 +669,7 @@ def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost
     assert boundary.name == "probability_by_label"
     (stages,) = parts.stages_section(here)
     assert isinstance(stages, wording.ReportTable)
-    assert {"least cost: answers", "least cost: refuses"} <= {row[0].text for row in stages.rows}
+    assert {("answered", "ok"), ("expected_cost", "refuse")} <= {(row[0].text, row[1].text) for row in stages.rows}
     (histogram,) = parts.histogram_section(here)
     assert isinstance(histogram, wording.Picture)
     assert histogram.caption.endswith("No tau decides for tuned.")
