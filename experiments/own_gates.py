@@ -62,7 +62,7 @@ def main() -> None:
             reason = said.reason(row) if status == "refuse" else None
             agree["ask"] += (live["status"], live["refusal_reason"]) == (status, reason)
             agree["graph"] += (by_graph["status"], by_graph["refusal_reason"]) == (status, reason)
-            decided[said.gate_name(row)] += 1
+            decided[str(said.decided_by[row])] += 1
     print(f"{len(cases)} questions; ask agrees with the replay in {agree['ask']}, the graph in {agree['graph']}")
     print("decided by", ", ".join(f"{name} {count}" for name, count in decided.most_common()))
 

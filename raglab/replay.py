@@ -35,7 +35,7 @@ from raglab.decision.chain import (
     narrow_evidence,
     values_at_slot,
 )
-from raglab.decision.decisions import Decisions
+from raglab.decision.decisions import DECIDED_BY, Decisions
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.recorded_answers import keep_used_chunks, select_answers
 from raglab.decision.sharded_decisions import (
@@ -562,8 +562,8 @@ def sweep(
 
     Returns: a row a policy, in the order given: `policy_id`, each of `metrics.RATES` with `_k`, `_n`,
       `_low`, `_high`, `expected_cost` with `_low` and `_high` (1 - `pass_rate` where no costs are given), and how many
-      cases each stage decided (`stage_<name>`). Its `attrs["engine"]` says what counted, and why where the compiled
-      kernel could not.
+      cases each decided (`decided_by.<name>`, see `Decisions.decided_by`; all gates of the user are `signals`). Its
+      `attrs["engine"]` says what counted, and why where the compiled kernel could not.
     """
     return rate_table(tally(trace, policies, arm, engine=engine), policies, level=level, costs=costs)
 
@@ -577,7 +577,7 @@ def rate_table(
     columns: Mapping[str, Any] = {
         "policy_id": [policy.policy_id for policy in policies],
         **_rate_columns(seen.cells, level, costs),
-        **{f"stage_{name}": seen.stages[:, number] for number, (name, _) in enumerate(STAGES)},
+        **{f"decided_by.{name}": seen.stages[:, name == DECIDED_BY].sum(axis=1) for name in dict.fromkeys(DECIDED_BY)},
     }
     frame = pd.DataFrame(columns)
     frame.attrs["engine"] = seen.engine

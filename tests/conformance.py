@@ -20,7 +20,7 @@ def decide_case(case: dict[str, Any], patterns: dict[str, Any]) -> dict[str, Any
     """Decide one case; returns `{status, stage, docs, options, refusal_reason}` in the shape of `expect`."""
     said, order = _decide(case, patterns)
     status = Status(int(said.status[0]))
-    stage = said.frame()["stage"][0]
+    stage = said.stage(0)
     kind = {"deny": "ood", "allow": "ood", "empty_query": "ood", "coverage": "coverage"}.get(stage, "retrieval")
     return {
         "status": status.name,

@@ -282,7 +282,7 @@ def test_own_signals_are_swept_decided_and_explained_alike_on_every_case(
             if number >= 100:
                 check_case(said, row)
                 continue
-            acted += said.gate_name(row) == "signals.judge"
+            acted += said.decided_by[row] == "signals.judge"
             told = said.explain(judged.cases[row].id)
             assert decide_by_checks(told).status == Status(int(said.status[row])).name
     assert acted > 500

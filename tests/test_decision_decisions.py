@@ -7,15 +7,16 @@ import pytest
 
 from decided import by_cost, with_columns
 from generators import Drawn, Weighed
-from raglab.decision.decisions import GATE_OF, Decisions
+from raglab.decision import chain
+from raglab.decision.decisions import DECIDED_BY, GATE_OF, Decisions
 from raglab.live.response import record_answers
 from raglab.replay import decide
 from raglab.values import Case, Status, TraceData
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
 
 COLUMNS = [
-    "case_id", "query", "expect_status", "status", "gate", "stage", "confidence", "answer", "sources", "options",
-    "depth", "met", "why", "split", "policy_id",
+    "case_id", "query", "expect_status", "status", "decided_by", "confidence", "answer", "sources", "options",
+    "depth", "correct", "why", "split", "policy_id",
 ]  # fmt: skip
 
 
@@ -29,14 +30,13 @@ def _row(said: Decisions, row: int) -> dict[str, Any]:
         "query": case.query,
         "expect_status": case.expect_status,
         "status": Status(int(said.status[row])).name,
-        "gate": said.gate_name(row),
-        "stage": said.stage(row),
+        "decided_by": said.decided_by[row],
         "confidence": float(said.confidence()[row]),
         "answer": None if answer is None else answer.text,
         "sources": list(dict.fromkeys(said.trace.chunks[chunk].shown for chunk in said.chosen(row))),
         "options": [[f"{name}#{page}" for name, page in option.sources] for option in options],
         "depth": int(said.outcome.depth[row]),
-        "met": None if case.expect_status is None else bool(said.right[row]),
+        "correct": None if case.expect_status is None else bool(said.right[row]),
         "why": said.why(row),
         "split": case.split,
         "policy_id": said.policy.policy_id,
@@ -46,10 +46,10 @@ def _row(said: Decisions, row: int) -> dict[str, Any]:
 
 
 def _deciding_gate(said: Decisions, row: int) -> str:
-    """Name of the gate that decided, by the checks of the case: what the frame reads from the margins of all cases."""
+    """Name of what decided, by the checks of the case: what the frame reads from the margins of all cases."""
     stage = said.stage(row)
     if GATE_OF[stage] != "signals":
-        return GATE_OF[stage]
+        return str(DECIDED_BY[chain.STAGE[stage]])
     asks = stage == "signals_ask"
     failed = (one for one in said.explain(said.trace.cases[row].id) if not one.passes and "." in one.gate)
     return next(one.gate for one in failed if not one.rule.endswith("warns") and one.rule.endswith("asks") == asks)
@@ -65,18 +65,19 @@ def test_a_frame_is_what_its_cases_are_one_by_one(seed: int) -> None:
         frame = said.frame(reasons=True)
         plain = pd.DataFrame([_row(said, row) for row in range(len(trace))])
         pd.testing.assert_frame_equal(frame[list(plain)], plain)
-        assert frame["gate"].tolist() == [_deciding_gate(said, row) for row in range(len(trace))]
+        assert frame["decided_by"].tolist() == [_deciding_gate(said, row) for row in range(len(trace))]
         assert said.frame().columns.tolist()[: len(COLUMNS)] == COLUMNS
 
 
 def test_a_frame_of_a_decision_by_cost_is_what_its_cases_are() -> None:
     """Rule S2.17: `expected_cost` decides what has hits; the columns are those of the cases one by one."""
     trace = random_trace(2, n_cases=20)
-    said = decide(trace, by_cost(policy(), (1.0, 0.0, 0.0, 0.5)))
+    part = {"center": 0.5, "scale": 0.25, "missing": 0.0, "weights": (2.0, 0.0, -2.0, 0.0)}
+    said = decide(trace, by_cost(policy(), (1.0, 0.0, 0.0, 0.5), {"top1_cosine": part}))
     plain = pd.DataFrame([_row(said, row) for row in range(len(trace))])
     frame = said.frame(reasons=True)
     pd.testing.assert_frame_equal(frame[list(plain)], plain)
-    assert "expected_cost" in set(frame["gate"])
+    assert set(frame["decided_by"]) == {"answered", "expected_cost", "no_hits"}
 
 
 def _three() -> TraceData:
@@ -94,7 +95,7 @@ def test_a_contract_says_in_what_it_is_met() -> None:
     answers = policy(confidence={"enabled": False})
     frame = decide(_three(), answers).frame()
     assert frame["status"].tolist() == ["ok"] * 3
-    assert frame["met"].tolist() == [True, False, None]
+    assert frame["correct"].tolist() == [True, False, None]
     assert frame["why"].tolist()[:2] == ["ok as labelled, expected sources", "ok where the label is refuse"]
     assert frame["why"].isna().tolist() == [False, False, True]
     other = trace_of((ask(expect_sources=("c.md",)), [[Hit(0.25, "a.md")]]))
@@ -111,8 +112,9 @@ def test_changed_cases_are_named_with_what_they_were() -> None:
     assert changed["case_id"].tolist() == ["q0", "r1", "n2"]
     assert changed["change"].tolist() == ["lost", "gained", "other"]
     assert (changed["was"].unique().tolist(), changed["now"].unique().tolist()) == (["ok"], ["refuse"])
-    assert (changed["gate_was"][0], changed["gate_now"][0]) == ("gap", "similarity")
-    assert (changed["met_was"].tolist(), changed["met_now"].tolist()) == ([True, False, None], [False, True, None])
+    assert (changed["decided_by_was"][0], changed["decided_by_now"][0]) == ("answered", "similarity")
+    assert changed["correct_was"].tolist() == [True, False, None]
+    assert changed["correct_now"].tolist() == [False, True, None]
     assert len(before.changed(before)) == 0
     with pytest.raises(ValueError, match=r"must be on the same cases to be compared, got others \(3 and 1\)"):
         before.changed(decide(trace_of((ask(), [[Hit(0.25)]])), policy()))

@@ -165,7 +165,7 @@ def test_an_unfit_answer_is_refused_and_the_other_gates_on_answers_do_not_act() 
     unfit = decide(record_answers(trace, chosen, Fixed(text=""), Weighed()), chosen)
     assert unfit.status[0] == Status.refuse
     assert [check.gate for check in unfit.explain("q") if not check.passes] == ["hygiene"]
-    assert unfit.frame()["gate"].tolist() == ["hygiene"]
+    assert unfit.frame()["decided_by"].tolist() == ["hygiene"]
     assert unfit.reason(0)
 
 

@@ -187,7 +187,7 @@ def test_gates_on_answers_do_not_act_but_hygiene_does() -> None:
             before, after = decide(trace, chosen), decide(used, chosen)
             for row in range(len(trace)):
                 if before.status[row] == Status.ok and after.status[row] != Status.ok:
-                    assert after.gate_name(row) == "hygiene"
+                    assert after.decided_by[row] == "hygiene"
                     unfit += 1
                 else:
                     assert after.status[row] == before.status[row]

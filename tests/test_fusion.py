@@ -212,7 +212,7 @@ def test_the_gate_stands_between_similarity_and_confidence() -> None:
     low = _fused_policy()
     probability = float(1.0 / (1.0 + np.exp(0.5)))
     said = decide(trace, low)
-    assert (said.stage(0), said.frame()["gate"][0]) == ("fused", "fused")
+    assert (said.stage(0), said.frame()["decided_by"][0]) == ("fused", "fused")
     assert said.reason(0).startswith("fused probability 0.3775 is below min_fused 0.5; in logits: ")
     assert decide(trace, low.replace("fused.min_fused", round(probability, 10))).status[0] == Status.ok
     both = low.replace("similarity.enabled", True, "similarity.min_similarity", 0.9)
@@ -248,7 +248,7 @@ def test_a_gate_that_sees_nothing_refuses(bound: float) -> None:
     said = decide(trace, blind)
     assert said.stage(0) == "fused"
     assert said.reason(0).startswith(f"fused probability is missing, min_fused {bound:g}; ")
-    assert sweep(trace, [blind])["stage_fused"][0] == 1
+    assert sweep(trace, [blind])["decided_by.fused"][0] == 1
     assert decide(trace, blind.replace("fused.enabled", False)).status[0] == Status.ok
 
 

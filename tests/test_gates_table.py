@@ -55,12 +55,12 @@ for value, told in ((2.0, "it is a share"), ("high", "toy.min_hybrid")):
 trace = trace_of((ask(), [[Hit(0.25, cosine=0.8, s_hybrid=0.3)]]), (ask(), [[Hit(0.25, cosine=0.8, s_hybrid=0.6)]]))
 chosen = policy(toy={"enabled": True, "min_hybrid": 0.5}, confidence={"enabled": True, "tau_default": 90.0})
 said = replay.decide(trace, chosen)
-assert said.frame()["gate"].tolist() == ["toy", "confidence"]
+assert said.frame()["decided_by"].tolist() == ["toy", "confidence"]
 assert said.reason(0) == "best hybrid score 0.3 is below min_hybrid 0.5"
 names = [check.gate for check in said.explain("q0")]
 assert names[names.index("toy") - 1 : names.index("toy") + 2] == ["similarity", "toy", "sufficiency"]
 both = chosen.replace("similarity.enabled", True, "similarity.min_similarity", 0.9)
-assert replay.decide(trace, both).frame()["gate"].tolist() == ["similarity", "similarity"]
+assert replay.decide(trace, both).frame()["decided_by"].tolist() == ["similarity", "similarity"]
 assert replay.decide(trace, always_answer(chosen)).frame()["status"].tolist() == ["ok", "ok"]
 
 # The audit: the decision follows from the checks, whose margins follow from value and threshold.
@@ -123,7 +123,7 @@ query = "excess flood roof"
 trace = trace_of((ask(query), [[few]]), (ask(query), [[all_]]), (ask(query), [two]))
 chosen = policy(lone={"enabled": True, "min_lone": 0.5})
 said = replay.decide(trace, chosen)
-assert said.frame()["gate"].tolist() == ["lone", "gap", "gap"]
+assert said.frame()["decided_by"].tolist() == ["lone", "answered", "answered"]
 assert said.reason(0) == "keyword share of a lone hit 0.3333 is below min_lone 0.5"
 assert replay.steps(trace, chosen, "lone.min_lone")["coverage_k"].tolist() == [3, 2]
 assert replay.tally(trace, [chosen]).counts.tolist() == replay.tally(trace, [chosen], engine="numpy").counts.tolist()

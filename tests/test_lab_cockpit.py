@@ -14,16 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
+from decided import by_cost
 from labelled import free_policy, labelled
 from raglab.lab.cockpit import views
 from raglab.lab.cockpit.page import frozen_html
+from raglab.lab.cockpit.views import Filter
 from raglab.lab.cockpit.widget import axis_message
 from raglab.lab.search_space import round_between
 from raglab.metrics import N_CELLS, cell_costs
+from raglab.policy import PolicyData
 from raglab.replay import SWEPT, case_cells
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from worlds import random_policies, random_trace
+from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
 
 SPLITS = {"tune": 60, "report": 40, "certify": 50}
 
@@ -93,6 +96,37 @@ class TestNumbers:
         trace, policies = drawn(seed)
         for policy in policies:
             check_rates(raglab.cockpit(trace, policy, compare=policies[0]))
+
+    def test_an_answered_case_is_no_case_of_a_gate(self) -> None:
+        """Its first hit decides nothing: 2 of 4 are answered, 1 is asked back by the resolver and 1 refused by l2."""
+        apart = [Hit(0.25), Hit(0.5, "b.md")]
+        equal = [Hit(0.25, "a.md"), Hit(0.25, "b.md")]
+        rows = [(ask(), [apart]), (ask(), [apart]), (ask(expect_status="ambiguous"), [equal]), (ask(), [[Hit(1.5)]])]
+        base = trace_of(*rows)
+        trace = Trace(**{field.name: getattr(base, field.name) for field in dataclasses.fields(base)})
+        cockpit = raglab.cockpit(trace, Policy.from_mapping({"confidence": {"enabled": False}}))
+        page = cockpit.page()
+        counts = {row["name"]: row["decided"] for row in page["gates"] if sum(row["decided"])}
+        assert counts == {"answered": [2, 0, 0], "l2": [0, 1, 0], "resolver.options": [0, 0, 1]}
+        assert np.sum(page["table"], axis=0).tolist() == [2, 1, 1]
+
+    @given(st.integers(0, 400))
+    @settings(max_examples=25, deadline=None)
+    def test_counts_beside_gates_are_the_matrix(self, seed: int) -> None:
+        """By decision they sum to the table; each filter lists exactly those cases; a gate that is off has none."""
+        trace, policies = drawn(seed)
+        signals = with_signals([*map(PolicyData.model_validate, map(dict, policies))], seed)
+        for policy in [*policies, *(Policy.model_validate(dict(one)) for one in signals), by_cost(policies[0])]:
+            cockpit = raglab.cockpit(trace, policy)
+            page = cockpit.page()
+            counts = np.array([row["decided"] for row in page["gates"]])
+            assert counts.sum(axis=0).tolist() == np.sum(page["table"], axis=0).tolist()
+            names = cockpit.here.said.decided_by
+            for row in page["gates"]:
+                assert row["on"] or not sum(row["decided"]), row["name"]
+                assert not row["off_reason"] or not sum(row["decided"]), row["name"]
+                cockpit.filter = Filter(decided_by=row["name"])
+                assert cockpit.page()["cases"]["total"] == sum(row["decided"]) == int((names == row["name"]).sum())
 
     def test_the_difference_is_that_of_the_cases(self) -> None:
         """The mean of each case's own difference, with Student's t."""
@@ -313,8 +347,6 @@ class TestOddTraces:
 
     def test_a_policy_that_decides_by_cost_shows_its_costs(self) -> None:
         """Instead of the gates that it does not use."""
-        from decided import by_cost
-
         trace, policies = drawn(5)
         cockpit = raglab.cockpit(trace, by_cost(policies[0]))
         names = [row["name"] for row in cockpit.page()["gates"]]

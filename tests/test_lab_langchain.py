@@ -172,7 +172,7 @@ class TestVectorStore:
         """The case keeps its row, and its refusal."""
         trace = trace_from_langchain(Scored([]), CASES, distance="cosine")
         assert len(trace) == 3
-        assert decide(trace, PolicyData.from_mapping()).frame()["stage"].tolist() == ["no_hits"] * 3
+        assert decide(trace, PolicyData.from_mapping()).frame()["decided_by"].tolist() == ["no_hits"] * 3
 
     def test_a_store_without_scores(self) -> None:
         """Says what to pass instead."""

@@ -257,7 +257,7 @@ def test_tightening_never_answers_more(path: str, values: tuple[Any, ...], fixed
 def _moves(hits: list[Any], query: str, path: str, loose: Any, tight: Any, **sections: Any) -> list[str]:
     depths = hits if isinstance(hits[0], list) else [hits]
     trace, chosen = trace_of((ask(query), depths)), policy(patterns=PATTERNS, **sections)
-    return [str(decide(trace, chosen.replace(path, value)).frame()["stage"][0]) for value in (loose, tight)]
+    return [decide(trace, chosen.replace(path, value)).stage(0) for value in (loose, tight)]
 
 
 APART = {"resolver": {"signature": False, "anchor": False, "min_group_gap": None}}

@@ -54,7 +54,7 @@ class TestByHand:
         assert tuple(said.columns) == COLUMNS
         assert said["case_id"].tolist() == ["q1", "q2", "q3"]
         assert said["status"].tolist() == ["ok", "refuse", "refuse"]
-        assert said["decided_by"].tolist() == ["gap", "signals.node_score", "l2"]
+        assert said["decided_by"].tolist() == ["answered", "signals.node_score", "no_hits"]
         assert said["reason"].tolist()[1:] == ["signal node_score 0.25 is below min 0.5", "no hits were retrieved"]
         assert said["hits"].tolist() == [["x", "y"], [], []]
         assert [row.get("signals.node_score") for row in said["margins"]] == [0.25, -0.25, None]
@@ -74,7 +74,7 @@ class TestByHand:
         frame = pd.DataFrame(rows, columns=["query", "hit_id", "score", "domain"])
         said = apply(Policy.from_mapping({"confidence": {"enabled": False}}), frame)
         assert said["status"].tolist() == ["ambiguous"]
-        assert said["decided_by"].tolist() == ["resolver"]
+        assert said["decided_by"].tolist() == ["resolver.options"]
         assert said["options"].tolist() == [[["x"], ["y"]]]
 
     def test_gates_that_a_policy_has_on_are_told(self) -> None:
@@ -105,8 +105,8 @@ def test_it_decides_as_a_trace_does(labels: bool) -> None:  # noqa: FBT001 - a c
     said, trace = apply(policy, frame), trace_from_frame(frame)
     table = decide(trace, policy).frame(reasons=True)
     assert {"ok", "refuse"} <= set(said["status"])
-    for mine, theirs in (("status", "status"), ("decided_by", "gate"), ("reason", "reason"), ("warnings", "warnings")):
-        assert said[mine].tolist() == table[theirs].tolist(), mine
+    for name in ("status", "decided_by", "reason", "warnings"):
+        assert said[name].tolist() == table[name].tolist(), name
 
 
 @pytest.mark.slow

@@ -90,7 +90,7 @@ class TestByHead:
         """The first gate that refuses is named with its numbers."""
         said = decide(recorded(confidence, text), one(**sections))
         row = said.frame(reasons=True).iloc[0]
-        assert (row["status"], row["stage"], row["answer"]) == ("refuse", stage, None)
+        assert (row["status"], row["decided_by"], row["answer"]) == ("refuse", stage, None)
         assert reason in row["reason"] or stage == "hygiene"
         assert [check.passes for check in said.explain("q") if check.gate == stage] == [False]
 

@@ -604,7 +604,7 @@ class TestBundledEncoder:
             decide(trace, PolicyData.from_mapping({"similarity": {"min_similarity": 0.5}})).frame().set_index("case_id")
         )
         assert said["sources"]["b"][0] == "motor.md#3"
-        assert said["stage"]["g"] == "empty_query"
+        assert said["decided_by"]["g"] == "empty_query"
 
     def test_the_size_of_a_batch(self, bundled: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         """Questions of any length write the same bytes in batches of one, two and all."""

@@ -52,7 +52,7 @@ def _explained(trace: TraceData, chosen: PolicyData) -> None:
         told = said.explain(case.id)
         assert decide_by_checks(told).status == Status(int(said.status[row])).name, (case.id, told)
         assert not problems(told, said.limits)
-        assert said.gate_name(row)
+        assert said.decided_by[row]
         assert said.reason(row)
 
 
@@ -67,7 +67,7 @@ def test_a_gate_of_the_user_refuses_below_its_threshold() -> None:
         said = decide(trace, policy(**CONFIDENT, gates=section))
         assert said.frame()["status"].tolist() == [status]
     said = decide(trace, policy(**CONFIDENT, gates={"near": {"least": 0.8}}))
-    assert said.gate_name(0) == "gates.near"
+    assert said.decided_by[0] == "gates.near"
     assert said.reason(0) == "gate near: signals.top1_cosine 0.75, least 0.8; headroom -0.05"
     assert decide(trace, policy(**CONFIDENT, gates={"near": {"least": 0.8, "enabled": False}})).status[0] == Status.ok
 
@@ -76,7 +76,7 @@ def test_one_that_asks_back_needs_two_options() -> None:
     """With hits of two documents it asks, with one it refuses."""
     two = [Hit(0.25, "a.md", tags={"product": "hull"}), Hit(0.5, "b.md", tags={"product": "cargo"})]
     asked = decide(trace_of((ask(), [two])), policy(**CONFIDENT, gates={"short": {}}))
-    assert (asked.status[0], asked.gate_name(0)) == (Status.ambiguous, "gates.short")
+    assert (asked.status[0], asked.decided_by[0]) == (Status.ambiguous, "gates.short")
     alone = decide(trace_of((ask(), [two[:1]])), policy(**CONFIDENT, gates={"short": {}}))
     assert alone.status[0] == Status.refuse
     assert "no two options" in alone.reason(0)
@@ -103,12 +103,12 @@ def test_an_order_decides_which_gate_is_named_and_what_is_asked() -> None:
     assert decide(trace, strict).status[0] == Status.ambiguous
     others = [name for name in MIDDLE if name != "similarity"]
     ahead = decide(trace, strict.replace("decision.order", ["similarity", *others]))
-    assert (ahead.status[0], ahead.gate_name(0)) == (Status.refuse, "similarity")
+    assert (ahead.status[0], ahead.decided_by[0]) == (Status.refuse, "similarity")
     far = trace_of((ask(), [[Hit(3.0)]]))
-    assert decide(far, strict).gate_name(0) == "l2"
-    assert decide(far, strict.replace("decision.order", ["similarity", *others])).gate_name(0) == "similarity"
+    assert decide(far, strict).decided_by[0] == "l2"
+    assert decide(far, strict.replace("decision.order", ["similarity", *others])).decided_by[0] == "similarity"
     later = strict.replace("decision.order", ["gap", "similarity", "l2"])
-    assert decide(far, later).gate_name(0) == "similarity"
+    assert decide(far, later).decided_by[0] == "similarity"
 
 
 def test_a_gate_left_out_is_off() -> None:
@@ -117,9 +117,10 @@ def test_a_gate_left_out_is_off() -> None:
     strict = policy(gates={"near": {"least": 0.9}}, signals={"words": {"min": 90.0}})
     said = decide(trace, strict.replace("decision.order", ["domain", "gap"]))
     assert [said.stage(row) for row in range(3)] == ["gap", "empty_query", "no_hits"]
-    assert decide(trace, strict.replace("decision.order", ["gates.near"])).gate_name(0) == "gates.near"
+    assert decide(trace, strict.replace("decision.order", ["gates.near"])).decided_by[0] == "gates.near"
     assert (
-        decide(trace, strict.replace("decision.order", ["signals.words", "gates.near"])).gate_name(0) == "signals.words"
+        decide(trace, strict.replace("decision.order", ["signals.words", "gates.near"])).decided_by[0]
+        == "signals.words"
     )
 
 

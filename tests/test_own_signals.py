@@ -93,7 +93,7 @@ def test_a_series_is_read_by_case_id_whatever_its_order() -> None:
     assert trace.signals == ("judge",)
     said = decide(trace, policy(**CONFIDENT, signals={"judge": {"min": 0.5}}))
     assert said.frame()["status"].tolist() == ["refuse", "refuse", "ok"]
-    assert said.gate_name(0) == "signals.judge"
+    assert said.decided_by[0] == "signals.judge"
     assert said.reason(0).startswith("signal judge 0.2 is below min 0.5")
 
 

@@ -42,7 +42,7 @@ def _stage(said: Decisions) -> str:
 def test_a_near_hit_answers() -> None:
     """One hit at 0.25 with l2 at most 0.8: ok, its source, no reason to refuse."""
     row = _decide([Hit(0.25, "docs/a.md", 3)]).frame().iloc[0]
-    assert (row["status"], row["gate"], row["sources"], row["depth"]) == ("ok", "gap", ["a.md#3"], 0)
+    assert (row["status"], row["decided_by"], row["sources"], row["depth"]) == ("ok", "answered", ["a.md#3"], 0)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,9 @@ def test_a_refusal_names_its_gate_and_numbers(
     hits: list[Hit], case: Case, sections: dict[str, Any], stage: str, reason: str
 ) -> None:
     """Rule S0.2: the first gate that refuses decides, and says with which numbers."""
-    row = _decide(hits, case, **sections).frame(reasons=True).iloc[0]
-    assert (row["status"], row["stage"], row["sources"]) == ("refuse", stage, [])
+    said = _decide(hits, case, **sections)
+    row = said.frame(reasons=True).iloc[0]
+    assert (row["status"], said.stage(0), row["sources"]) == ("refuse", stage, [])
     assert reason in row["reason"]
 
 
@@ -466,7 +467,7 @@ def test_a_sweep_has_a_row_a_policy_in_order() -> None:
     assert frame["coverage"].tolist() == [1.0, 0.5, 0.0]
     assert frame["false_refusal_rate_k"].tolist() == [0, 1, 2]
     assert np.isnan(frame["hallucination_rate"].tolist()[-1])
-    assert frame["stage_l2"].tolist() == [0, 1, 2]
+    assert frame["decided_by.l2"].tolist() == [0, 1, 2]
 
 
 def test_no_policies_make_an_empty_sweep() -> None:

@@ -238,7 +238,7 @@ class TestDecisions:
         """Everything that is told of a case, and of all in words; workers change nothing."""
         trace, parts, policies = self.drawn(seed, size)
         one, two = decide(trace, policies[0]), decide(parts, policies[0])
-        for name in ("status", "gate_names", "label_code", "passes", "met", "contract_codes"):
+        for name in ("status", "decided_by", "label_code", "passes", "correct", "contract_codes"):
             assert list(getattr(one, name)) == list(getattr(two, name)), name
         assert one.confidence().tobytes() == two.confidence().tobytes()
         assert (len(one), one.ids(), one.why(3)) == (len(two), two.ids(), two.why(3))

@@ -35,11 +35,11 @@ from raglab.lab.report.verdicts import (
     UNREACHABLE,
     AnswerSignals,
     confusion_counts,
+    decided_by_label,
     flipped_cases,
     front,
     nearest_reaches,
     reachable,
-    stage_by_label,
     swept,
     verdicts,
 )
@@ -296,15 +296,15 @@ def test_size_limits_what_can_be_certified() -> None:
 
 
 def test_tables_sum_to_the_cases() -> None:
-    """Label × decision and stage × label each hold every case once."""
+    """Label × decision and what decided × label each hold every case once."""
     said = replay.decide(some_trace(ROWS), policies()["tuned"])
     table = confusion_counts(said)
     assert table.sum() == len(ROWS)
     assert table.sum(axis=1).tolist() == [2, 1, 1]
-    assert sum(stage_by_label(said).values()).tolist() == [2, 1, 1]  # type: ignore[union-attr]
+    assert sum(decided_by_label(said).values()).tolist() == [2, 1, 1]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("table", [confusion_counts, stage_by_label])
+@pytest.mark.parametrize("table", [confusion_counts, decided_by_label])
 def test_a_case_without_a_label_is_of_no_label(table: Callable[[Any], object]) -> None:
     """It is refused, rather than counted under the last one."""
     trace = some_trace(ROWS)
@@ -669,7 +669,7 @@ def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost
     assert boundary.name == "probability_by_label"
     (stages,) = parts.stages_section(here)
     assert isinstance(stages, wording.ReportTable)
-    assert {"least cost: answers", "least cost: refuses"} <= {row[0].text for row in stages.rows}
+    assert {("answered", "ok"), ("expected_cost", "refuse")} <= {(row[0].text, row[1].text) for row in stages.rows}
     (histogram,) = parts.histogram_section(here)
     assert isinstance(histogram, wording.Picture)
     assert histogram.caption.endswith("No tau decides for tuned.")

@@ -39,7 +39,7 @@ def _decide(hits: list[Hit], **gated: Any) -> Decisions:
 
 def _said(said: Decisions) -> tuple[str, str, str]:
     row = said.frame().iloc[0]
-    return row["status"], row["gate"], row["stage"]
+    return row["status"], row["decided_by"], said.stage(0)
 
 
 # one case by head: the gap of the two hits is 0.25, the cosine of the first 0.875
@@ -48,14 +48,14 @@ def _said(said: Decisions) -> tuple[str, str, str]:
 @pytest.mark.parametrize(
     ("gated", "said", "reason"),
     [
-        ({"gap": {"min": 0.25, "max": 0.25}}, ("ok", "gap", "gap"), "gate off"),
+        ({"gap": {"min": 0.25, "max": 0.25}}, ("ok", "answered", "gap"), "gate off"),
         ({"gap": {"min": 0.26}}, ("refuse", "signals.gap", "signals"), "signal gap 0.25 is below min 0.26"),
         ({"gap": {"max": 0.2}}, ("refuse", "signals.gap", "signals"), "signal gap 0.25 is above max 0.2"),
         ({"gap": {"min": 0.3, "max": 1.0}}, ("refuse", "signals.gap", "signals"), "is below min 0.3, max 1"),
         ({"gap": {"min": 0.26, "on_fire": "ask"}}, ("ambiguous", "signals.gap", "signals_ask"), "is below min 0.26"),
-        ({"gap": {"min": 0.26, "on_fire": "warn"}}, ("ok", "gap", "gap"), "gate off"),
-        ({"gap": {"min": 0.26, "enabled": False}}, ("ok", "gap", "gap"), "gate off"),
-        ({"gap": {}}, ("ok", "gap", "gap"), "gate off"),
+        ({"gap": {"min": 0.26, "on_fire": "warn"}}, ("ok", "answered", "gap"), "gate off"),
+        ({"gap": {"min": 0.26, "enabled": False}}, ("ok", "answered", "gap"), "gate off"),
+        ({"gap": {}}, ("ok", "answered", "gap"), "gate off"),
         (
             {"gap": {"min": 0.26, "on_fire": "ask"}, "top1_cosine": {"min": 0.9}},
             ("refuse", "signals.top1_cosine", "signals"),
@@ -286,7 +286,7 @@ def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:
             found = (Status(int(said.status[row])).name, said.stage(row), tuple(said.chosen(row)), shown)
             assert found == expected[:4]
             if said.stage(row).startswith("signals"):
-                name = said.gate_name(row).removeprefix("signals.")
+                name = said.decided_by[row].removeprefix("signals.")
                 hits = plain.hits_of(trace, chosen, row, 0, int(said.outcome.depth[row]))
                 assert plain.fires(chosen.signals[name], plain.signal_of(chosen, hits, name))
 
@@ -305,7 +305,8 @@ def test_the_decision_follows_from_its_checks(seed: int) -> None:
             assert derived is not None
             assert derived.status == Status(int(said.status[row])).name
             if derived.gate not in {"", "resolver"}:
-                assert derived.gate == said.gate_name(row)
+                gate = {"empty_query": "domain", "no_hits": "l2"}.get(said.decided_by[row], said.decided_by[row])
+                assert derived.gate == gate
             if said.stage(row).startswith("signals"):
                 assert said.reason(row) == derived.text
             assert problems(found, limits) == []

@@ -84,9 +84,9 @@ class TestByHand:
         np.testing.assert_array_equal(trace.signal("node_score"), [0.75, 0.5, 0.25, np.nan])
         said = decide(trace, HALF).frame()
         assert said["status"].tolist() == ["ok", "ok", "refuse", "refuse"]
-        assert said["gate"].tolist() == ["gap", "gap", "signals.node_score", "l2"]
+        assert said["decided_by"].tolist() == ["answered", "answered", "signals.node_score", "no_hits"]
         assert said["sources"].tolist() == [["x#n/a"], ["x#n/a"], [], []]
-        assert said["met"].tolist() == [True, False, False, False]
+        assert said["correct"].tolist() == [True, False, False, False]
         assert said["confidence"].isna().all()
         row = sweep(trace, [HALF]).iloc[0]
         assert [(row[f"{name}_k"], row[f"{name}_n"]) for name in metrics.RATES] == [
@@ -121,7 +121,7 @@ class TestByHand:
         trace = trace_from_frame(frame, score="probability")  # one has a distance, so that no gate is off by the trace
         assert "gates_off" not in trace.meta
         said = decide(trace, Policy.from_mapping({"confidence": {"enabled": False}})).frame()
-        assert said["stage"].tolist() == ["l2", "gap"]
+        assert said["decided_by"].tolist() == ["l2", "answered"]
         off = {name: {"enabled": False} for name in ("l2", "gap", "similarity", "confidence")}
         assert decide(trace, Policy.from_mapping(off)).frame()["sources"].tolist() == [["x#n/a"], ["y#n/a"]]
 
@@ -141,7 +141,7 @@ class TestByHand:
         assert trace.signal("judge").tolist() == [0.75, 0.25]
         assert trace.meta["signals"]["judge"]["version"] == "2"
         policy = Policy.from_mapping({"confidence": {"enabled": False}, "signals": {"judge": {"min": 0.5}}})
-        assert decide(trace, policy).frame()["gate"].tolist() == ["gap", "signals.judge"]
+        assert decide(trace, policy).frame()["decided_by"].tolist() == ["answered", "signals.judge"]
 
     def test_arms_and_depths(self) -> None:
         """Each arm and depth has the score of its own first hit."""
@@ -159,13 +159,13 @@ class TestWithoutLabels:
         trace = scored(drawn(1, labels=False))
         said = decide(trace, HALF).frame()
         assert set(said["status"]) == {"ok", "refuse"}
-        assert said["met"].isna().all()
+        assert said["correct"].isna().all()
         assert said["expect_status"].isna().all()
         trace.save(tmp_path / "t.parquet")
         again = Trace.load(tmp_path / "t.parquet")
         assert again.fingerprint == trace.fingerprint
         assert decide(again, HALF).frame().equals(said)
-        row = int(np.flatnonzero(said["gate"] == "signals.node_score")[0])
+        row = int(np.flatnonzero(said["decided_by"] == "signals.node_score")[0])
         near = flips(trace, HALF, said["case_id"][row]).set_index("path")
         assert near.loc["signals.node_score.min", "becomes"] == "ok"
 

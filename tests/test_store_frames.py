@@ -72,14 +72,14 @@ class TestByHead:
         """The published thresholds without the gate of confidence answer the first and refuse the second by l2 1.8."""
         said = decide(trace_from_frame(three()), UNSURE).frame()
         assert said["status"].tolist() == ["ok", "refuse"]
-        assert said["stage"].tolist() == ["gap", "l2"]
+        assert said["decided_by"].tolist() == ["answered", "l2"]
         assert said["sources"].tolist() == [["a#n/a", "b#n/a"], []]
-        assert said["met"].tolist() == [True, True]
+        assert said["correct"].tolist() == [True, True]
 
     def test_without_a_probability_confidence_is_zero(self) -> None:
         """A frame of cosines alone says nothing about confidence, and missing never passes."""
         said = decide(trace_from_frame(three()), PolicyData.from_mapping()).frame()
-        assert said["stage"].tolist() == ["confidence", "l2"]
+        assert said["decided_by"].tolist() == ["confidence", "l2"]
         probable = trace_from_frame(three(s_rerank=[0.8, 0.2, 0.1]))
         assert decide(probable, PolicyData.from_mapping()).frame()["confidence"].tolist() == [80.0, 10.0]
 
@@ -110,7 +110,7 @@ class TestByHead:
         assert np.isnan([row_of(trace, "l2"), row_of(trace, "cosine")]).all()
         assert trace.meta["gates_off"] == ["l2", "density", "gap", "similarity"]
         said = decide(trace, PolicyData.from_mapping()).frame(reasons=True)
-        assert said["stage"].tolist() == ["gap", "confidence"]
+        assert said["decided_by"].tolist() == ["answered", "confidence"]
         assert said["sources"].tolist() == [["b#n/a", "a#n/a"], []]
         assert said["reason"].tolist() == [
             "every gate that the trace can judge passes",
@@ -123,13 +123,13 @@ class TestByHead:
         frame = frame_of((EXCESS, "a", 0.9, "ok"), (CUP, None, None, "refuse"))
         trace = trace_from_frame(frame)
         assert trace.hits.chunk.tolist() == [[[[0]]], [[[-1]]]]
-        assert decide(trace, UNSURE).frame()["stage"].tolist() == ["gap", "no_hits"]
+        assert decide(trace, UNSURE).frame()["decided_by"].tolist() == ["answered", "no_hits"]
 
     def test_only_cases_without_hits(self) -> None:
         """A frame that found nothing at all has K = 1, empty, and is decided."""
         trace = trace_from_frame(frame_of((EXCESS, None, None, "ok"), (CUP, NAN, NAN, "refuse")))
         assert trace.hits.chunk.shape == (2, 1, 1, 1)
-        assert decide(trace, UNSURE).frame()["stage"].tolist() == ["no_hits", "no_hits"]
+        assert decide(trace, UNSURE).frame()["decided_by"].tolist() == ["no_hits", "no_hits"]
 
     def test_ties(self) -> None:
         """Equal scores rank in the order of the rows and are laid out in the order of the chunks."""

@@ -198,7 +198,7 @@ def decide(
         table = said.frame(reasons=True)
         write_csv(table, out)
         show(
-            table if as_json else table[["case_id", "expect_status", "status", "gate", "confidence", "reason"]],
+            table if as_json else table[["case_id", "expect_status", "status", "decided_by", "confidence", "reason"]],
             as_json=as_json,
         )
         if strict:
@@ -221,9 +221,9 @@ def decide(
         say_json(parts, indent=2)
         return
     label = row["expect_status"] or "none"
-    say(f"{row['query']}\nlabel {label}, decided {row['status']} by {row['gate']}: {row['reason']}")
-    if row["met"] is not None:
-        say(f"contract {'met' if row['met'] else 'not met'}: {row['why']}")
+    say(f"{row['query']}\nlabel {label}, decided {row['status']} ({row['decided_by']}): {row['reason']}")
+    if row["correct"] is not None:
+        say(f"{'correct' if row['correct'] else 'not correct'}: {row['why']}")
     say("")
     say(table_text(checks[["gate", "rule", "margin", "passes", "text"]]))
     say("\nthe smallest change of one threshold that would flip it:\n" + table_text(near))

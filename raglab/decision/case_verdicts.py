@@ -57,8 +57,8 @@ class CaseVerdicts(Protocol):
         """Status codes, [Q]."""
 
     @property
-    def gate_names(self) -> NDArray[np.object_]:
-        """Name of the gate that decided each case, [Q]."""
+    def decided_by(self) -> NDArray[np.object_]:
+        """Name of what decided each case, [Q], see `Decisions.decided_by`."""
 
     @property
     def label_code(self) -> NDArray[np.int8]:
@@ -76,8 +76,8 @@ class CaseVerdicts(Protocol):
 
     def _repr_html_(self) -> str:
         """Display for a notebook: what decided, label by decision, and the first cases whose contract is not met."""
-        names = dict(zip(*np.unique(self.gate_names.astype(str), return_counts=True), strict=True)) if len(self) else {}
-        gates_rows = [(str(name), f"{n:,}") for name, n in sorted(names.items(), key=lambda one: -one[1])]
+        deciders, counts = np.unique(self.decided_by.astype(str), return_counts=True)
+        decided = [(str(deciders[place]), f"{counts[place]:,}") for place in np.argsort(-counts, kind="stable")]
         labels = self.label_code
         table = [
             (
@@ -87,10 +87,10 @@ class CaseVerdicts(Protocol):
             for code, status in ((UNLABELLED, Status.ok), *((one.value, one) for one in Status))
             if (labels == code).any()
         ]
-        failed = np.flatnonzero(self.met == False)  # noqa: E712 - None where a case has no label
+        failed = np.flatnonzero(self.correct == False)  # noqa: E712 - None where a case has no label
         shown = failed[:MOST_ROWS]
         rows = [
-            (case.id, case.query, str(self.gate_names[row]), self.why(row) or "")
+            (case.id, case.query, str(self.decided_by[row]), self.why(row) or "")
             for row, case in zip(shown.tolist(), self.cases_at(shown), strict=True)
         ]
         facts = [
@@ -101,8 +101,8 @@ class CaseVerdicts(Protocol):
         ]
         folds = (
             Fold("label by decision", table, None, ("label", *(one.name for one in Status)), open=True),
-            Fold("what decided", gates_rows, None, ("gate", "cases")),
-            Fold("contract not met", rows, len(failed), ("case", "query", "gate", "why")),
+            Fold("what decided", decided, None, ("decided by", "cases")),
+            Fold("contract not met", rows, len(failed), ("case", "query", "decided by", "why")),
         )
         return display(f"Decisions on {len(self):,} cases", facts, folds)
 
@@ -138,11 +138,11 @@ class CaseVerdicts(Protocol):
         return cells
 
     @cached_property
-    def met(self) -> NDArray[np.object_]:
-        """Whether each case meets the contract of its label, [Q] (rule S6.3); None where it has none."""
-        met: NDArray[np.object_] = self.passes.astype(object)
-        met[self.label_code == UNLABELLED] = None
-        return met
+    def correct(self) -> NDArray[np.object_]:
+        """Whether each case fulfils its label, [Q] (rule S6.3); None where it has none."""
+        correct: NDArray[np.object_] = self.passes.astype(object)
+        correct[self.label_code == UNLABELLED] = None
+        return correct
 
     def why(self, row: int) -> str | None:
         """In what a case meets its contract or does not, None without a label; of `reason`, why it came out so."""
@@ -165,7 +165,8 @@ class CaseVerdicts(Protocol):
           other: decisions on the same cases; what they say stands as `now`.
 
         Returns: a row a case in the trace's order: `case_id`, `query`, `expect_status`, `was` and `now` (statuses),
-          `gate_was`, `gate_now`, `met_was`, `met_now` (None without a label), `change`: `gained`, `lost` or `other`.
+          `decided_by_was`, `decided_by_now`, `correct_was`, `correct_now` (None without a label), `change`: `gained`,
+          `lost` or `other`.
 
         Raises:
           ValueError: the cases are not the same.
@@ -174,7 +175,7 @@ class CaseVerdicts(Protocol):
 
         rows = self.changed_rows(other)
         cases = self.cases_at(rows)
-        changes = [_change(self.met[row], other.met[row]) for row in rows]
+        changes = [_change(self.correct[row], other.correct[row]) for row in rows]
         return pd.DataFrame(
             {
                 "case_id": [case.id for case in cases],
@@ -182,10 +183,10 @@ class CaseVerdicts(Protocol):
                 "expect_status": [case.expect_status for case in cases],
                 "was": STATUS_NAMES[self.status[rows]],
                 "now": STATUS_NAMES[other.status[rows]],
-                "gate_was": self.gate_names[rows],
-                "gate_now": other.gate_names[rows],
-                "met_was": self.met[rows].tolist(),
-                "met_now": other.met[rows].tolist(),
+                "decided_by_was": self.decided_by[rows],
+                "decided_by_now": other.decided_by[rows],
+                "correct_was": self.correct[rows].tolist(),
+                "correct_now": other.correct[rows].tolist(),
                 "change": changes,
             }
         )
@@ -200,7 +201,7 @@ class CaseVerdicts(Protocol):
             came = f"{len(self.ids())} and {len(other.ids())}"
             msg = f"decisions must be on the same cases to be compared, got others ({came}); decide one trace twice."
             raise ValueError(msg)
-        return np.flatnonzero((self.status != other.status) | (self.met != other.met))
+        return np.flatnonzero((self.status != other.status) | (self.correct != other.correct))
 
     def row_of(self, case_id: str) -> int:
         """Position of a case.

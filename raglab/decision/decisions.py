@@ -1,4 +1,4 @@
-"""Decisions (algebra): status, gate, reason and sources of every case; each gate of one case explained."""
+"""Decisions (algebra): status, what decided, reason and sources of every case; each gate of one case explained."""
 
 from __future__ import annotations
 
@@ -215,10 +215,27 @@ _GENERATED = frozenset(n for name, n in chain.STAGE.items() if n >= chain.FIRST_
 GATE_OF = {name: gate.name for gate in gates.GATES for name in gate.decides}
 GATE_OF |= dict.fromkeys((chain.COST_REFUSES, chain.COST_ASKS, chain.COST_ANSWERS), EXPECTED_COST)
 GATE_OF |= dict.fromkeys((*(rule.name for rule in resolver.RULES), resolver.ONE_OPTION), "resolver")
+ANSWERED = "answered"  # what decides a case that no gate refuses and no rule of the resolver picks hits for
+UNSWITCHED = frozenset({"empty_query", "no_hits"})  # refused whatever gates are on (rules S2.1, S2.2)
+RESOLVER_STAGES = frozenset({*(rule.name for rule in resolver.RULES), resolver.ONE_OPTION})
 
 
-_STAGE_NAMES = np.array([name for name, _ in chain.STAGES], dtype=object)
-_GATE_NAMES = np.array([GATE_OF.get(name, "") for name, _ in chain.STAGES], dtype=object)
+def _decided_by(stage: str, status: Status) -> str:
+    """Name of what decides at a stage, of the vocabulary of `Decisions.decided_by`."""
+    if stage in RESOLVER_STAGES:
+        return f"resolver.{stage}"
+    if status == Status.ok:
+        return ANSWERED
+    return stage if stage in UNSWITCHED else GATE_OF[stage]
+
+
+DECIDED_BY = np.array([_decided_by(name, status) for name, status in chain.STAGES], dtype=object)  # by stage
+
+
+def chain_place(name: str) -> int:
+    """Place of what decides in the order of the chain, by its name; gates of the user stand where signals do."""
+    places: list[str] = DECIDED_BY.tolist()
+    return places.index(name if name in places else SIGNALS)
 
 
 _COLUMNS: WeakKeyDictionary[TraceData, dict[str, Any]] = WeakKeyDictionary()
@@ -327,14 +344,17 @@ class Decisions(CaseVerdicts):
         """Name of what decided a case, one of `chain.STAGES`."""
         return chain.STAGES[int(self.outcome.stage[row])][0]
 
-    def gate_name(self, row: int) -> str:
-        """Name of the gate that decided a case: `signals.<name>` of one on a signal, `resolver` of a rule of it."""
-        return str(self.gate_names[row])
-
     @cached_property
-    def gate_names(self) -> np.ndarray[Any, np.dtype[np.object_]]:
-        """Name of the gate that decided each case, [Q], see `gate_name`."""
-        names: np.ndarray[Any, np.dtype[np.object_]] = _GATE_NAMES[self.outcome.stage]
+    def decided_by(self) -> np.ndarray[Any, np.dtype[np.object_]]:
+        """Name of what decided each case, [Q].
+
+        - a gate's name where that gate refused or asked back: `similarity`, `signals.<name>`, `gates.<name>`.
+        - `no_hits` and `empty_query`, which are refused whatever gates are on (rules S2.1, S2.2).
+        - `resolver.<rule>` where a rule of the resolver answered or asked back (rule S3.3).
+        - `expected_cost` where refusing or asking back costs least (rule S2.17).
+        - `answered` where the chain ran through, or answering costs least.
+        """
+        names: np.ndarray[Any, np.dtype[np.object_]] = DECIDED_BY[self.outcome.stage]
         for asks in (False, True):
             wanted = self.outcome.stage == chain.STAGE[SIGNALS_ASK if asks else SIGNALS]
             if wanted.any():
@@ -400,7 +420,7 @@ class Decisions(CaseVerdicts):
         steps = [step for step in self.limits.order.before if step.gate.name == gate.name]
         if gate.name != SIGNALS or self.limits.order.published:
             return bool(steps)
-        name = self.gate_name(row)
+        name = str(self.decided_by[row])
         return any(step.names is not None and name in step.names for step in steps)
 
     def judged_slot(self, row: int) -> int:
@@ -591,11 +611,11 @@ class Decisions(CaseVerdicts):
         return decision_reason(self, row)
 
     def frame(self, *, reasons: bool = False) -> pd.DataFrame:
-        """One row a case: what it asked, its label, status, gate, confidence, sources, options, contract.
+        """One row a case: its query, label, status, what decided, confidence, sources, options, whether it is correct.
 
-        `met` is whether the contract of the label is met (rule S6.3), `why` in what it is or is not; both are None in a
-        case without a label. Signals of the user's own that the trace holds follow as `signals.<name>`, at the depth
-        that decided.
+        `decided_by` names what decided, see `Decisions.decided_by`. `correct` is whether the case fulfils its label
+        (rule S6.3), `why` in what it does or does not; both are None in a case without a label. Signals of the user's
+        own that the trace holds follow as `signals.<name>`, at the depth that decided.
 
         Args:
           reasons: also `reason`, what decided with its numbers, and `warnings`, each a sentence a case: a hundred times
@@ -613,14 +633,13 @@ class Decisions(CaseVerdicts):
         columns: dict[str, Any] = {
             **cases,
             "status": named(STATUS_NAMES, self.status),
-            "gate": self.gate_names if self.limits.signals or self.limits.own else named(_GATE_NAMES, stage),
-            "stage": named(_STAGE_NAMES, stage),
+            "decided_by": self.decided_by if self.limits.signals or self.limits.own else named(DECIDED_BY, stage),
             "confidence": self.confidence(),
             "answer": self._answer_texts(),
             "sources": self._source_lists(),
             "options": self._option_lists(),
             "depth": self.outcome.depth.astype(np.int64),
-            "met": self.met.tolist(),
+            "correct": self.correct.tolist(),
             "why": named(CONTRACTS, self.contract_codes),
             "split": split,
             "policy_id": named(np.array([self.policy.policy_id], dtype=object), np.zeros(len(self), dtype=np.intp)),

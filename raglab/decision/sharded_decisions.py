@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 class CaseColumns(NamedTuple):
     """What is held of every case, [Q] each: its id and some thirty bytes, whatever its hits.
 
-    ids: of the cases. status, gate_names, depth, confidence: as `Decisions` has them. stage: number in `chain.STAGES`.
+    ids: of the cases. status, decided_by, depth, confidence: as `Decisions` has them.
     label_code: expected status. passes: whether it passes its contract, false without a label.
     """
 
     ids: NDArray[np.object_]
     status: NDArray[np.int8]
-    stage: NDArray[np.int8]
-    gate_names: NDArray[np.object_]
+    decided_by: NDArray[np.object_]
     depth: NDArray[np.int8]
     confidence: NDArray[np.float64]
     label_code: NDArray[np.int8]
@@ -40,9 +39,9 @@ class CaseColumns(NamedTuple):
 
 def decision_columns(said: Decisions) -> CaseColumns:
     """Columns of the decisions on one trace in memory."""
-    stage, depth = (said.outcome.stage.astype(np.int8), said.outcome.depth.astype(np.int8))
+    depth = said.outcome.depth.astype(np.int8)
     ids = np.array(said.ids(), dtype=object)
-    return CaseColumns(ids, said.status, stage, said.gate_names, depth, said.confidence(), said.label_code, said.passes)
+    return CaseColumns(ids, said.status, said.decided_by, depth, said.confidence(), said.label_code, said.passes)
 
 
 def reference_trace(reference: Any) -> TraceData:  # noqa: ANN401 - a trace or a reference to one
@@ -133,9 +132,9 @@ class ShardedDecisions(CaseVerdicts):
         return self.columns.status
 
     @property
-    def gate_names(self) -> NDArray[np.object_]:
-        """Name of the gate that decided each case, [Q]: `signals.<name>` of one on a signal, `resolver` of a rule."""
-        return self.columns.gate_names
+    def decided_by(self) -> NDArray[np.object_]:
+        """Name of what decided each case, [Q], see `Decisions.decided_by`."""
+        return self.columns.decided_by
 
     @property
     def label_code(self) -> NDArray[np.int8]:
@@ -200,7 +199,7 @@ class ShardedDecisions(CaseVerdicts):
     def frame(self, *, reasons: bool = False) -> pd.DataFrame:
         """One row a case, see `Decisions.frame`; every shard is decided once more, by the workers of `raglab.workers`.
 
-        Questions, answers and sources are texts, 0.5 to 1 kB a case: for millions of cases take `status`, `gate_names`
+        Questions, answers and sources are texts, 0.5 to 1 kB a case: for millions of cases take `status`, `decided_by`
         and `confidence()`, or the frames of `shards()` one by one.
         """
         function = partial(shard_frame, decided=self.decided, reasons=reasons)

@@ -38,7 +38,8 @@ def apply(
 
     Returns: a row a case, in the order of their first rows:
 
-    - `case_id`, `status` (ok, refuse or ambiguous), `decided_by` (the gate, or `resolver`), `reason` with its numbers.
+    - `case_id`, `status` (ok, refuse or ambiguous), `decided_by` as in `Decisions.frame`, `reason` with its
+      numbers.
     - `hits`: hit_id of those that the answer rests on, in order; none unless the status is ok.
     - `options`: hit_id of those of each option to ask back with; none unless the status is ambiguous.
     - `margins`: headroom by gate or signal that was judged, in its unit, 0 or more where it passes; None where its
@@ -60,7 +61,7 @@ def apply(
       >>> policy = PolicyData.from_mapping({"confidence": {"enabled": False}})
       >>> decided = apply(policy, pd.DataFrame(rows, columns=["query", "hit_id", "score"]))
       >>> decided[["case_id", "status", "decided_by", "hits"]].values.tolist()
-      [['q1', 'ok', 'gap', ['a', 'b']], ['q2', 'refuse', 'l2', []]]
+      [['q1', 'ok', 'answered', ['a', 'b']], ['q2', 'refuse', 'l2', []]]
       >>> decided["reason"][1]
       'l2 of the nearest hit 1.8 is above max_l2 0.8 and soft_max_l2 1.05'
     """
@@ -84,7 +85,7 @@ def _decision(said: Decisions, row: int, case_id: str, policy_id: str) -> tuple[
     return (
         case_id,
         status.name,
-        said.gate_name(row),
+        str(said.decided_by[row]),
         decision_reason(said, row, judged),
         hit_ids(said.chosen(row)),
         [hit_ids(option.chunks) for option in said.options(case_id)] if status == Status.ambiguous else [],

@@ -229,8 +229,8 @@ def trace_from_frame(
       >>> rows = [("the excess?", "a", 0.9, "ok"), ("the excess?", "b", 0.6, "ok"), ("Who won?", "b", 0.1, "refuse")]
       >>> trace = trace_from_frame(pd.DataFrame(rows, columns=["query", "hit_id", "score", "label"]))
       >>> policy = PolicyData.from_mapping({"confidence": {"enabled": False}})
-      >>> decide(trace, policy).frame()[["status", "stage", "sources"]].values.tolist()
-      [['ok', 'gap', ['a#n/a', 'b#n/a']], ['refuse', 'l2', []]]
+      >>> decide(trace, policy).frame()[["status", "decided_by", "sources"]].values.tolist()
+      [['ok', 'answered', ['a#n/a', 'b#n/a']], ['refuse', 'l2', []]]
     """
     trace = frame_trace(frame, score=score, signals=signals, policy=policy, name=name)
     warn_of_gates_off(name, trace.meta.get("gates_off", ()), signals or ())

@@ -409,7 +409,7 @@ function gatesView(cockpit) {
         list.replaceChildren(...gates.map((gate) => gate.el));
       }
       built = wanted;
-      gates.forEach((gate, i) => gate.update(page.gates[i]));
+      gates.forEach((gate, i) => gate.update(page.gates[i], page.filter));
     },
     here: (axis, step) => gates.forEach((gate) => gate.here(axis, step)),
   };
@@ -432,23 +432,30 @@ function gateView(cockpit, gate) {
         onchange: (event) => set(event.target.checked), ...cockpit.allow("switch", gate.switch),
       })
     : h("span", { class: "no-switch" });
-  const [decided, difference] = [h("b"), h("span", { class: "difference" })];
+  const [decided, zero, difference] = [span("counts"), h("b"), span("difference")];
   const reason = h("div", { class: "reason" });
   const lock = gate.switch ? lockButton(cockpit, gate.switch, `${gate.title}, its switch`) : null;
   const thresholds = gate.thresholds.map((t) => thresholdView(cockpit, t, gate));
   const title = h("span", { class: "title", title: `${gate.name}, rule ${gate.rule}` });
   const firing = span("firing");
-  const about = "cases this gate decides, and how many more than the baseline's";
-  const what = h("span", { class: "decided", title: about }, firing, decided, difference);
+  let pressed = false;
+  const what = h("button", {
+    type: "button", class: "decided", "aria-label": `cases decided by ${gate.title}`,
+    onclick: () => cockpit.filter({ decided_by: pressed ? null : gate.name }),
+    ...cockpit.allow("filter", "cases decided here by decision, and how many more than the baseline's; show them; again: all"),
+  }, firing, decided, zero, difference);
   const bar = h("div", { class: "gate-head" }, box, title, what, lock?.el);
   const el = h("div", { class: "gate", "data-gate": gate.name }, bar, reason, ...thresholds.map((t) => t.el));
   return {
     el,
-    update(now) {
+    update(now, filter) {
       put(title, now.title);
       put(firing, `${plain(now.firing ?? "")} `);
-      put(decided, now.decided);
-      put(difference, count(now.decided - now.decided_before));
+      sync(decided, cockpit.setup.statuses, decidedCount, (node, name, i) => updateCount(node, name, now.decided[i]));
+      put(zero, sum(now.decided) ? "" : "0");
+      put(difference, count(sum(now.decided) - sum(now.decided_before)));
+      pressed = filter?.decided_by === gate.name;
+      attribute(what, "aria-pressed", String(pressed));
       put(reason, now.off_reason ?? "");
       reason.hidden = !now.off_reason;
       el.classList.toggle("off", !now.on);
@@ -458,6 +465,21 @@ function gateView(cockpit, gate) {
     },
     here: (axis, step) => thresholds.forEach((t) => t.here(axis, step)),
   };
+}
+
+const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
+
+function decidedCount() {
+  return h("span", {}, h("i"), h("b"));
+}
+
+/** Cases that a gate decides in one way, with the mark of the decision; nothing where there is none. */
+function updateCount(node, status, number) {
+  const [icon, size] = node.children;
+  icon.className = `mark-${status}`;
+  put(icon, number ? MARKS[status] : "");
+  put(size, number || "");
+  attribute(node, "title", number ? `${number} ${status}` : null);
 }
 
 function lockButton(cockpit, path, name) {
@@ -1030,7 +1052,7 @@ function updateRow(line, one, reached, can) {
   put(query, one.query);
   const status = (name) => `${MARKS[name] ?? ""} ${name}`;
   const from = one.before != null && one.before !== one.after ? `${status(one.before)} → ` : "";
-  put(change, [from + status(one.after), one.label && `label ${one.label}`, one.gate].filter(Boolean).join(" · "));
+  put(change, [from + status(one.after), one.label && `label ${one.label}`, plain(one.decided_by)].filter(Boolean).join(" · "));
   line.dataset.id = one.id;
   attribute(line, "tabindex", reached ? 0 : -1);
   attribute(line, "aria-disabled", can ? null : "true");
@@ -1061,7 +1083,7 @@ function caseFilters(cockpit) {
   const choices = [
     setup.labelled ? choice(cockpit, "label", statuses) : null,
     choice(cockpit, "decision", statuses),
-    choice(cockpit, "gate", setup.gate_names.map((name) => [name, plain(name)])),
+    choice(cockpit, "decided_by", setup.deciders.map((name) => [name, plain(name)])),
     slices.length ? choice(cockpit, "slice", slices, (text) => JSON.parse(text)) : null,
   ].filter(Boolean);
   const buttons = h("div", { class: "chips" }, span("quiet", "changed:"), ...chips.map((one) => one.chip));
@@ -1080,8 +1102,8 @@ function caseFilters(cockpit) {
 }
 
 function choice(cockpit, name, options, read = (text) => text) {
-  const el = h("select", { "aria-label": `filter by ${name}`, ...cockpit.allow("filter") });
-  el.append(...[["", `any ${name}`], ...options].map(([value, text]) => h("option", { value, text })));
+  const el = h("select", { "aria-label": `filter by ${plain(name)}`, ...cockpit.allow("filter") });
+  el.append(...[["", name === "decided_by" ? "decided by any" : `any ${name}`], ...options].map(([value, text]) => h("option", { value, text })));
   el.addEventListener("change", () => cockpit.filter({ [name]: el.value === "" ? null : read(el.value) }));
   return {
     el,
@@ -1093,7 +1115,7 @@ function choice(cockpit, name, options, read = (text) => text) {
 }
 
 function caseParts(cockpit, one, back) {
-  const facts = [["label", one.label], ["decision", one.decision], ["gate", one.gate]].filter(([, value]) => value);
+  const facts = [["label", one.label], ["decision", one.decision], ["decided by", one.decided_by]].filter(([, value]) => value);
   const shown = (value) => (MARKS[value] ? mark(value) : h("b", { text: value }));
   const line = facts.map(([name, value]) => h("span", {}, span("quiet", `${name} `), shown(value)));
   const close = h("button", { type: "button", text: "← back", onclick: back });
@@ -1435,7 +1457,7 @@ class Cockpit {
   }
 
   filter(change) {
-    if ("decision" in change) this.show("cases");
+    if ("decision" in change || "decided_by" in change) this.show("cases");
     this.act({ do: "filter", filter: { ...this.page.filter, ...change } });
   }
 

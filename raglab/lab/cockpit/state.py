@@ -331,7 +331,7 @@ class CockpitState:
             ],
             "histograms": {path: found for path, found in histograms.items() if found is not None},
             "slices": {name: sorted(set(values)) for name, values in self._columns.items()},
-            "gate_names": list(dict.fromkeys(row.name for row in views.gate_rows(self.here))),
+            "deciders": [row.name for row in views.gate_rows(self.here)],
             "notes": list(self.notes),
         }
 

@@ -15,7 +15,7 @@ from raglab import gates, metrics
 from raglab.breakpoints import COST_THRESHOLDS, Steps, swept_paths, swept_threshold, threshold_values
 from raglab.decision import chain
 from raglab.decision.checks import Check
-from raglab.decision.decisions import GATE_OF, Decisions
+from raglab.decision.decisions import ANSWERED, Decisions
 from raglab.decision.measurement import Evidence
 from raglab.gates import Gate, Threshold
 from raglab.lab.search_space import Goal, round_between, step_index
@@ -27,7 +27,7 @@ from raglab.replay import (
     outcome_codes,
     step_cells,
 )
-from raglab.resolver import RULES, Contest
+from raglab.resolver import ONE_OPTION, RULES, Contest
 from raglab.signal_gates import OWN, SIGNALS, signal_path
 from raglab.store.policies import Policy
 from raglab.text import decimals
@@ -89,26 +89,27 @@ def shown(said: Decisions) -> Shown:
 class Row(NamedTuple):
     """A gate, a rule of the resolver or the expected cost, as the cockpit lists it.
 
-    switch: path of its switch, '' where it has none. stages: names under which it decides.
+    name: as `Decisions.decided_by` has it. firing: what it does to a case. switch: path of its switch, '' where it has
+    none.
     """
 
     name: str
     rule: str
     firing: str
     switch: str
-    thresholds: tuple[Threshold, ...]
-    stages: tuple[str, ...]
+    thresholds: tuple[Threshold, ...] = ()
 
 
 def gate_rows(here: Shown) -> Iterator[Row]:
-    """What may decide under a policy, in its order: gates, those on signals and of the user, rules, costs."""
+    """What may decide under a policy, in its order: gates, those on signals and of the user, rules, costs, no gate."""
     limits, policy = here.limits, here.policy
     order, by_cost = limits.order, policy.decision.rule == EXPECTED_COST
+    yield Row("empty_query", "S2.1", "refuse", "")
     for step in order.query:
         yield _gate_row(step.gate)
+    yield Row("no_hits", "S2.2", "refuse", "")
     if by_cost:
-        stages = (chain.COST_REFUSES, chain.COST_ASKS, chain.COST_ANSWERS)
-        yield Row(EXPECTED_COST, "S2.17", "decides", "", COST_THRESHOLDS, stages)
+        yield Row(EXPECTED_COST, "S2.17", "refuse or ask", "", COST_THRESHOLDS)
     for steps in (order.before, order.after):
         for step in steps:
             if step.gate.name == SIGNALS:
@@ -118,27 +119,26 @@ def gate_rows(here: Shown) -> Iterator[Row]:
         if steps is order.before and not by_cost:
             yield _gate_row(chain.GAP)
             yield from _rule_rows()
-    if here.found.answered and not by_cost:
-        for step in order.answer:
-            yield _gate_row(step.gate)
+    if here.found.answered:  # of them only hygiene judges what was decided by expected cost
+        yield from (_gate_row(step.gate) for step in order.answer if not (by_cost and step.gate.switch))
+    yield Row(ANSWERED, "S2.12", "answer", "")
 
 
 def _gate_row(gate: Gate) -> Row:
     swept = () if gate.firing == "warn" else gate.thresholds
-    return Row(gate.name, gate.rule, gate.firing, f"{gate.name}.enabled" if gate.switch else "", swept, gate.decides)
+    firing = "ask the resolver" if gate is chain.GAP else gate.firing
+    return Row(gate.name, gate.rule, firing, f"{gate.name}.enabled" if gate.switch else "", swept)
 
 
 def _rule_rows() -> Iterator[Row]:
     for rule in RULES:
         fires = "ask" if rule.status == Status.ambiguous else "answer"
-        yield Row(
-            f"resolver: {rule.name}", "S3.3", fires, RULE_SWITCHES.get(rule.name, ""), rule.thresholds, (rule.name,)
-        )
+        yield Row(f"resolver.{rule.name}", "S3.3", fires, RULE_SWITCHES.get(rule.name, ""), rule.thresholds)
+    yield Row(f"resolver.{ONE_OPTION}", "S3.5", "answer", "")
 
 
 def _user_rows(here: Shown, names: Sequence[str] | None) -> Iterator[Row]:
     """Gates on signals that the policy has or that the trace holds a column of, then those of the user."""
-    stages = (SIGNALS, "signals_ask")
     known = here.found.known.names
     held = [name for name in known if name in here.policy.signals or name in here.said.trace.columns]
     for name in held:
@@ -146,17 +146,19 @@ def _user_rows(here: Shown, names: Sequence[str] | None) -> Iterator[Row]:
         if names is None or path in names:
             section = here.policy.value(f"{path}.on_fire")
             swept = [one for one in swept_paths(here.found.known).values() if one.signal == name]
-            yield Row(path, "S2.15", section, f"{path}.enabled", tuple(swept), stages)
+            yield Row(path, "S2.15", section, f"{path}.enabled", tuple(swept))
     for name in here.policy.gates:
         if names is None or f"{OWN}.{name}" in names:
             own = own_gate(name)
-            yield Row(f"{OWN}.{name}", "S2.18", own.firing, f"{OWN}.{name}.enabled", own.thresholds, stages)
+            yield Row(f"{OWN}.{name}", "S2.18", own.firing, f"{OWN}.{name}.enabled", own.thresholds)
 
 
-def decided_counts(here: Shown) -> dict[str, int]:
-    """Cases by the name of what decided them."""
-    counted = np.bincount(here.said.outcome.stage, minlength=len(chain.STAGES))
-    return {name: int(n) for (name, _), n in zip(chain.STAGES, counted, strict=True)}
+def decided_counts(here: Shown) -> dict[str, list[int]]:
+    """Cases by decision, in the order of `Status`, by the name of what decided them; those that decided any."""
+    names, place = np.unique(here.said.decided_by.astype(str), return_inverse=True)
+    counts = np.zeros((len(names), len(Status)), dtype=np.int64)
+    np.add.at(counts, (place, here.said.status), 1)
+    return dict(zip(names.tolist(), counts.tolist(), strict=True))
 
 
 def gate_views(here: Shown, before: Shown, locked: frozenset[str], axes: Mapping[str, Axis]) -> list[dict[str, Any]]:
@@ -166,10 +168,8 @@ def gate_views(here: Shown, before: Shown, locked: frozenset[str], axes: Mapping
       locked: paths and gates that the user keeps. axes: those that were worked out for this policy, by path.
     """
     now, then = decided_counts(here), decided_counts(before)
-    rows, views = list(gate_rows(here)), []
-    n_user = sum(row.stages[:1] == (SIGNALS,) for row in rows)
-    for row in rows:
-        several = row.stages[:1] == (SIGNALS,) and n_user > 1  # counted together: the first that fires decides
+    none, views = [0] * len(Status), []
+    for row in gate_rows(here):
         view = {
             "name": row.name,
             "title": row.name.replace("_", " "),
@@ -177,8 +177,8 @@ def gate_views(here: Shown, before: Shown, locked: frozenset[str], axes: Mapping
             "firing": row.firing,
             "switch": row.switch or None,
             "on": bool(here.policy.value(row.switch)) if row.switch else True,
-            "decided": None if several else sum(now[stage] for stage in row.stages),
-            "decided_before": None if several else sum(then[stage] for stage in row.stages),
+            "decided": now.get(row.name, none),
+            "decided_before": then.get(row.name, none),
             "off_reason": _off_reason(here, row),
             "locked": row.name in locked,
             "thresholds": [_threshold_view(here, before, one, locked, axes) for one in row.thresholds],
@@ -425,7 +425,7 @@ class Filter(NamedTuple):
     kind: str | None = None
     label: str | None = None
     decision: str | None = None
-    gate: str | None = None
+    decided_by: str | None = None
     slice: tuple[str, str] | None = None
     search: str = ""
 
@@ -455,13 +455,13 @@ def case_views(
     kinds = case_kinds(here, before)
     if not labelled:
         kinds = np.where(here.said.status != before.said.status, "other", "same")
-    deciders = np.array([GATE_OF[name] for name, _ in chain.STAGES])[here.said.outcome.stage]
+    deciders = here.said.decided_by
     keep = np.ones(len(kinds), dtype=bool) if wanted.kind is None else kinds == wanted.kind
     for name, codes in (("label", here.found.label), ("decision", here.said.status)):
         if getattr(wanted, name):
             keep &= codes == Status[getattr(wanted, name)]
-    if wanted.gate:
-        keep &= deciders == wanted.gate
+    if wanted.decided_by:
+        keep &= deciders == wanted.decided_by
     if wanted.slice is not None:
         column, value = wanted.slice
         keep &= np.array([one == value for one in columns.get(column, [""] * len(keep))])
@@ -478,7 +478,7 @@ def case_views(
             "label": (cases[row].expect_status or "") if labelled else "",
             "before": STATUSES[before.said.status[row]],
             "after": STATUSES[here.said.status[row]],
-            "gate": str(deciders[row]),
+            "decided_by": str(deciders[row]),
             "kind": str(kinds[row]),
         }
         for row in rows[:MOST_ROWS].tolist()
@@ -502,7 +502,7 @@ def case_view(here: Shown, case_id: str, *, labelled: bool) -> dict[str, Any]:
         "query": case.query,
         "label": (case.expect_status or "") if labelled else "",
         "decision": STATUSES[said.status[row]],
-        "gate": said.gate_name(row),
+        "decided_by": str(said.decided_by[row]),
         "reason": said.reason(row),
         "notes": case.notes or "",
         "checks": [_check_view(check) for check in rows],

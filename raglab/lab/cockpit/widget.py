@@ -172,7 +172,9 @@ class CockpitWidget(anywidget.AnyWidget):
 
 def _filter(asked: Message) -> Filter:
     """A filter as a page states it; what it does not name is any."""
-    texts = {name: str(asked[name]) for name in ("kind", "label", "decision", "gate") if asked.get(name) is not None}
+    texts = {
+        name: str(asked[name]) for name in ("kind", "label", "decision", "decided_by") if asked.get(name) is not None
+    }
     pair = asked.get("slice")
     column = None if pair is None else (str(pair[0]), str(pair[1]))
     return Filter(**texts, slice=column, search=str(asked.get("search") or ""))

@@ -185,7 +185,8 @@ class OutcomeTableDisplay:
 
         Source: rules S6.3, S6.7.
 
-        Example: `OutcomeTableDisplay.from_predictions(frame["expect_status"], frame["status"], right=frame["met"])`.
+        Example:
+          `OutcomeTableDisplay.from_predictions(frame["expect_status"], frame["status"], right=frame["correct"])`
         """
         rows, columns = codes("label", label), codes("status", status)
         counts = metrics.outcome_table(rows, columns)

@@ -11,8 +11,7 @@ import numpy as np
 from raglab import calibration, metrics
 from raglab.calibration import Judgement
 from raglab.certify import MAX_OVER_ASK
-from raglab.decision.chain import COST_ANSWERS, COST_ASKS, COST_REFUSES, STAGES
-from raglab.decision.decisions import Decisions
+from raglab.decision.decisions import Decisions, chain_place
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.lab.report import blocks as changes
 from raglab.lab.report import blocks as wording
@@ -29,11 +28,11 @@ from raglab.lab.report.verdicts import (
     confidence_histograms,
     confusion_counts,
     curves,
+    decided_by_label,
     front,
     nearest_reaches,
     probability_histograms,
     reachable,
-    stage_by_label,
     swept,
     verdicts,
 )
@@ -73,13 +72,6 @@ class ReportData(NamedTuple):
     def by_cost(self, name: str) -> bool:
         """Whether a policy decides by expected cost (rule S2.17)."""
         return self.policies[name].decision.rule == EXPECTED_COST
-
-
-STAGE_WORDS = {  # what a decision by expected cost comes to; gates and rules keep their names
-    COST_ANSWERS: "least cost: answers",
-    COST_REFUSES: "least cost: refuses",
-    COST_ASKS: "least cost: asks back",
-}
 
 
 def head(judged: ReportData, notes: Sequence[str], trace_id: str | None = None) -> list[Block]:
@@ -210,24 +202,20 @@ def confusions(judged: ReportData) -> list[Block]:
 
 def stages_section(judged: ReportData) -> list[Block]:
     """What decided, by label, for incumbent and tuned."""
-    by_policy = {name: stage_by_label(said) for name, said in judged.said.items()}
+    by_policy = {name: decided_by_label(decisions) for name, decisions in judged.said.items()}
+    none = np.zeros(len(Status), dtype=np.int64)
+    pairs = {pair for counts in by_policy.values() for pair in counts}
     rows = []
-    for stage, status in STAGES:
-        if any(stage in found for found in by_policy.values()):
-            counts = [found.get(stage, np.zeros(3, dtype=np.int64)) for found in by_policy.values()]
-            rows.append(
-                [
-                    ReportCell(STAGE_WORDS.get(stage, stage)),
-                    ReportCell(status.name),
-                    *(ReportCell(str(int(count)), mark="number") for row in counts for count in row),
-                ]
-            )
+    for name, status in sorted(pairs, key=lambda pair: (chain_place(pair[0]), *pair)):
+        counts = [int(count) for found in by_policy.values() for count in found.get((name, status), none)]
+        numbers = (ReportCell(str(count), mark="number") for count in counts)
+        rows.append([ReportCell(name), ReportCell(status.name), *numbers])
     head = [
-        "gate or rule",
-        "decides",
+        "decided by",
+        "decision",
         *(f"{wording.cut_text(name)}: label {status.name}" for name in by_policy for status in Status),
     ]
-    return [ReportTable("Cases by the gate or rule that decided, in the order of the chain, and by label.", head, rows)]
+    return [ReportTable("Cases by what decided, in the order of the chain, and by label.", head, rows)]
 
 
 def histogram_section(judged: ReportData) -> list[Block]:

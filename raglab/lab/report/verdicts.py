@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 
 from raglab import metrics, replay
 from raglab.certify import MAX_OVER_ASK
-from raglab.decision import chain
 from raglab.decision.case_verdicts import CaseVerdicts
-from raglab.decision.decisions import Decisions
+from raglab.decision.decisions import chain_place
 from raglab.decision.measurement import measured_tables
-from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.lab.search_space import always_answer
 from raglab.metrics import TARGETS
 from raglab.policy_sections import EXPECTED_COST
@@ -380,17 +378,19 @@ def confusion_counts(said: CaseVerdicts) -> NDArray[np.int64]:
     return metrics.outcome_table(check_labelled(said.label_code), said.status)
 
 
-def stage_by_label(said: Decisions | ShardedDecisions) -> dict[str, NDArray[np.int64]]:
-    """Gate or rule that decided -> cases by label, [3]; those that decided any, in the order of the chain.
+def decided_by_label(decisions: CaseVerdicts) -> dict[tuple[str, Status], NDArray[np.int64]]:
+    """What decided, and its decision -> cases by label, [3]; those that decided any, in the order of the chain.
 
     Raises:
       ValueError: some case has no label.
     """
-    label = check_labelled(said.label_code)
-    stage = said.columns.stage if isinstance(said, ShardedDecisions) else said.outcome.stage
-    counts = np.zeros((len(chain.STAGES), len(Status)), dtype=np.int64)
-    np.add.at(counts, (stage.astype(int), label.astype(int)), 1)
-    return {name: row for (name, _), row in zip(chain.STAGES, counts, strict=True) if row.any()}
+    label = check_labelled(decisions.label_code)
+    names, place = np.unique(decisions.decided_by.astype(str), return_inverse=True)
+    counts = np.zeros((len(names), len(Status), len(Status)), dtype=np.int64)
+    np.add.at(counts, (place, decisions.status.astype(int), label.astype(int)), 1)
+    pairs = [(name, status) for name in sorted(names.tolist(), key=chain_place) for status in Status]
+    rows = {(name, status): counts[names.tolist().index(name), status] for name, status in pairs}
+    return {pair: row for pair, row in rows.items() if row.any()}
 
 
 def harm(said: CaseVerdicts) -> NDArray[np.int64]:
