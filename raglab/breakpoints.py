@@ -23,7 +23,7 @@ from raglab.expected_cost import PATHS
 from raglab.gates import Threshold
 from raglab.own_gates import REGISTERED, OwnGate, critical_values, crossing, last_passing, own_gate
 from raglab.policy import PolicyData
-from raglab.resolver import RULES, Contest
+from raglab.resolver import RULES, Contest, ties_on_entities
 from raglab.signal_gates import OWN
 from raglab.signals import BUILT_IN_SET, COST, NAMES, RATIO, SignalSet, is_name, own_signal
 from raglab.thresholds import Thresholds, policy_thresholds
@@ -197,7 +197,7 @@ def _live_values(found: Evidence, limits: Thresholds, path: str, depth: int) -> 
         every = limits.with_value(path, np.full((1, 1), found.l2.shape[1]))  # so that all hits are counted
         return chain.relevant_counts(found, every, depth).astype(np.float64)
     if meets in Contest._fields:
-        tied = np.atleast_2d(chain.ties_on_entities(found, limits, depth))
+        tied = np.atleast_2d(ties_on_entities(chain.rule_evidence(found, depth), limits.switches))
         return np.where(tied, getattr(found.tied, meets)[depth], getattr(found.all, meets)[depth])
     if meets in chain.BY_SLOT:
         read = chain.GateMeasurements(found, depth, slot=_slot_before_gates(found, limits, depth))

@@ -1,5 +1,6 @@
 """Resolver (algebra): ambiguity as an outcome; groups by signature, six rules in order, options (S3).
 
+`resolve` decides groups that are given as arrays, by the rules of `resolver_rules`, which the chain calls too.
 Everything but the rules' margins is free of thresholds: it is measured once for a trace, and every
 threshold is replayed over it (rule S3.6). Hits stand in ascending L2 order on axis K.
 """
@@ -11,54 +12,72 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from raglab.gates import Threshold
-from raglab.signals import COSINE, LEAD, SQUARED_L2
-from raglab.values import TAG_KEYS, Bools, Floats, Status
-
-
-class Rule(NamedTuple):
-    """One rule of the resolver: what it decides where it does, and the thresholds that it must reach, all of them.
-
-    thresholds: each meets a field of `Contest`.
-    """
-
-    name: str
-    status: Status
-    thresholds: tuple[Threshold, ...] = ()
-
-
-def _rule_threshold(key: str, *, meets: str, lead: bool = False) -> Threshold:
-    unit = SQUARED_L2 if key == "min_group_gap" else LEAD if lead else COSINE
-    return Threshold(f"resolver.{key}", "floor", unit, meets, nullable=True, log=lead)
-
-
-RULES: tuple[Rule, ...] = (  # in their order: the first that decides wins (rule S3.3)
-    Rule("single_group", Status.ok),
-    Rule("overview", Status.ambiguous),
-    Rule("entities", Status.ok),
-    Rule("group_gap", Status.ok, (_rule_threshold("min_group_gap", meets="group_gap", lead=True),)),
-    Rule(
-        "signature_similarity",
-        Status.ok,
-        (
-            _rule_threshold("min_sig_sim", meets="best_signature"),
-            _rule_threshold("min_sig_sim_gap", meets="gap_signature", lead=True),
-        ),
-    ),
-    Rule(
-        "anchor_similarity",
-        Status.ok,
-        (
-            _rule_threshold("min_anchor_sim", meets="best_anchor"),
-            _rule_threshold("min_anchor_sim_gap", meets="gap_anchor", lead=True),
-        ),
-    ),
-    Rule("options", Status.ambiguous),
+from raglab.resolver_rules import (
+    ONE_OPTION,
+    OUTCOMES,
+    RULES,
+    RULES_ON,
+    Contest,
+    Rule,
+    RuleEvidence,
+    RuleMargins,
+    RuleSwitches,
+    RuleThresholds,
+    contest,
+    decide_rules,
+    decides,
+    entities_rule_applies,
+    is_overview,
+    reshape_contest,
+    rule_margins,
+    ties_on_entities,
 )
+from raglab.signals import COSINE, Unit
+from raglab.values import TAG_KEYS, Status
+
+__all__ = [
+    "INVALID_SELECTION",
+    "ONE_OPTION",
+    "OUTCOMES",
+    "RULES",
+    "Contest",
+    "EntityCounts",
+    "EntityRule",
+    "Groups",
+    "Option",
+    "Resolution",
+    "Rule",
+    "RuleEvidence",
+    "RuleMargins",
+    "RuleSwitches",
+    "RuleThresholds",
+    "anchor_values",
+    "contest",
+    "decide_rules",
+    "decides",
+    "entities_rule_applies",
+    "entity_counts",
+    "fill_entities",
+    "first_members",
+    "group_hits",
+    "is_fallback",
+    "is_overview",
+    "options",
+    "rank_entities",
+    "rendered",
+    "reshape_contest",
+    "resolve",
+    "resolve_entities",
+    "rule_margins",
+    "select",
+    "signature",
+    "ties_on_entities",
+    "union_over",
+]
+
 INVALID_SELECTION = "Invalid selection: {option}"  # rule S3.7
-ONE_OPTION = "single_option"  # what asking becomes where one option is left (rule S3.5)
 
 
 def first_members(member: NDArray[np.bool_], order: NDArray[np.integer[Any]], k: int) -> NDArray[np.int64]:
@@ -310,12 +329,23 @@ class EntityRule(NamedTuple):
     best: NDArray[np.int64]
 
 
-def resolve_entities(mask: NDArray[np.uint64], groups: Groups, best_l2: NDArray[np.float64]) -> EntityRule:
-    """Which group the query's entities point at.
+class EntityCounts(NamedTuple):
+    """Entities of the query in each group, [B, G].
+
+    hits: entities among all of its members', -1 where there is no group. anchors: entities of its anchor. members:
+    hits of the group that carry any.
+    """
+
+    hits: NDArray[np.int64]
+    anchors: NDArray[np.int64]
+    members: NDArray[np.int64]
+
+
+def entity_counts(mask: NDArray[np.uint64], groups: Groups) -> EntityCounts:
+    """Count the query's entities in every group.
 
     Args:
-      mask: query's entities that each hit carries, bits [B, K], or [W, B, K] in W planes. best_l2: of the groups,
-        [B, G].
+      mask: query's entities that each hit carries, bits [B, K], or [W, B, K] in W planes.
 
     Source: rule S3.3, `entities`.
     """
@@ -324,16 +354,30 @@ def resolve_entities(mask: NDArray[np.uint64], groups: Groups, best_l2: NDArray[
     union = np.zeros((len(planes), size, n_groups + 1), dtype=np.uint64)
     members = np.zeros((size, n_groups + 1), dtype=np.int64)
     at = (np.arange(size)[:, None], groups.group)
-    for of_plane, plane in zip(union, planes, strict=True):
-        np.bitwise_or.at(of_plane, at, plane)
+    for union_of_plane, plane in zip(union, planes, strict=True):
+        np.bitwise_or.at(union_of_plane, at, plane)
     np.add.at(members, at, planes.any(axis=0))
     exists = groups.anchor >= 0
-    hits = np.where(exists, _bits_set(union[:, :, :-1]), -1)
-    best = hits.max(axis=1, initial=0)
-    tied = exists & (hits == best[:, None]) & (best[:, None] > 0)
     anchor_mask = planes[:, np.arange(size)[:, None], np.maximum(groups.anchor, 0)]
-    anchors = _bits_set(np.where(exists, anchor_mask, np.uint64(0)))
-    key = np.where(tied, anchors * (planes.shape[2] + 1) + members[:, :-1], -1)
+    return EntityCounts(
+        hits=np.where(exists, _bits_set(union[:, :, :-1]), -1),
+        anchors=_bits_set(np.where(exists, anchor_mask, np.uint64(0))),
+        members=members[:, :-1],
+    )
+
+
+def rank_entities(counts: EntityCounts, best_l2: NDArray[np.float64]) -> EntityRule:
+    """Which group the query's entities point at.
+
+    Args:
+      counts: of the groups, [B, G]. best_l2: of the groups, [B, G].
+
+    Source: rule S3.3, `entities`.
+    """
+    exists = counts.hits >= 0
+    best = counts.hits.max(axis=1, initial=0)
+    tied = exists & (counts.hits == best[:, None]) & (best[:, None] > 0)
+    key = np.where(tied, counts.anchors * (counts.members.max(initial=0) + 1) + counts.members, -1)
     top = key.max(axis=1, initial=-1)
     leaders = tied & (key == top[:, None])
     nearest = np.where(leaders, best_l2, np.inf)
@@ -346,107 +390,230 @@ def resolve_entities(mask: NDArray[np.uint64], groups: Groups, best_l2: NDArray[
     return EntityRule(winner, candidates, order, best)
 
 
-class Contest(NamedTuple):
-    """The candidate groups' two best by distance, signature and anchor, [B] each.
-
-    first, by_signature, by_anchor: group that would win (-1: none). group_gap: best_l2[1] - best_l2[0].
-    best_* and gap_*: highest cosine and its lead; NaN where there is no second.
-    """
-
-    first: NDArray[np.int64]
-    group_gap: NDArray[np.float64]
-    by_signature: NDArray[np.int64]
-    best_signature: NDArray[np.float64]
-    gap_signature: NDArray[np.float64]
-    by_anchor: NDArray[np.int64]
-    best_anchor: NDArray[np.float64]
-    gap_anchor: NDArray[np.float64]
-
-
-def reshape_contest(seen: Contest, shape: tuple[int, ...]) -> Contest:
-    """Contest with every field in another shape."""
-    fields: list[Any] = [field.reshape(shape) for field in seen]
-    return Contest(*fields)
-
-
-def _best_two(
-    values: NDArray[np.float64], order: NDArray[np.int64] | None
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    filled = np.where(np.isnan(values), -np.inf, values)
-    rows = np.arange(len(values))
-    if order is None:
-        winner = filled.argmax(axis=1)
-    else:
-        winner = order[rows, np.take_along_axis(filled, order, axis=1).argmax(axis=1)]
-    best = filled[rows, winner]
-    filled[rows, winner] = -np.inf
-    second = filled.max(axis=1)
-    known = np.isfinite(best)
-    with np.errstate(invalid="ignore"):
-        lead = np.where(np.isfinite(second), best - second, np.nan)
-    return np.where(known, winner, -1), np.where(known, best, np.nan), lead
-
-
-def contest(
-    candidates: NDArray[np.bool_],
-    best_l2: NDArray[np.float64],
-    sig_sim: NDArray[np.float64],
-    anchor_sim: NDArray[np.float64],
-    order: NDArray[np.int64] | None = None,
-) -> Contest:
-    """Who would win by each of the rules that have a threshold.
+def resolve_entities(mask: NDArray[np.uint64], groups: Groups, best_l2: NDArray[np.float64]) -> EntityRule:
+    """Which group the query's entities point at, by the entities that each hit carries.
 
     Args:
-      candidates: groups that go on, [B, G].
-      best_l2, sig_sim, anchor_sim: of the groups, [B, G].
-      order: of the groups, a permutation, where it is not their number.
+      mask: bits, [B, K], or [W, B, K] in W planes. best_l2: of the groups, [B, G].
 
-    Source: rule S3.3, `group_gap`, `signature_similarity`, `anchor_similarity`.
+    Source: rule S3.3, `entities`.
     """
-    nearest, _, gap = _best_two(np.where(candidates, -best_l2, -np.inf), order)
-    signature_, anchor_ = (_best_two(np.where(candidates, sim, -np.inf), order) for sim in (sig_sim, anchor_sim))
-    return Contest(nearest, gap, *signature_, *anchor_)
+    return rank_entities(entity_counts(mask, groups), best_l2)
 
 
-class RuleThresholds(NamedTuple):
-    """Thresholds of the rules; NaN where a rule never decides, -inf where a comparison is not asked for.
+class Resolution(NamedTuple):
+    """What the resolver decides; of one query plain values, of many arrays [...].
 
-    min_group_gap: squared L2. min_sig_sim, min_anchor_sim: cosine. min_*_gap: lead in cosine.
+    status: `Status`; of many int8. rule: name of the rule that decided, `single_option` where one option was left.
+    group: that answers, -1 where none does. options: groups that are offered in their order, of one query a tuple, of
+    many [..., M] with -1 at the end; none where the status is not ambiguous.
     """
 
-    min_group_gap: Floats
-    min_sig_sim: Floats
-    min_sig_sim_gap: Floats
-    min_anchor_sim: Floats
-    min_anchor_sim_gap: Floats
+    status: Any
+    rule: Any
+    group: Any
+    options: Any
 
 
-class RuleMargins(NamedTuple):
-    """Headroom of the rules that have a threshold; the first that is >= 0 picks its group."""
+def resolve(
+    best_l2: ArrayLike,
+    thresholds: RuleThresholds,
+    *,
+    sig_sim: ArrayLike | None = None,
+    anchor_sim: ArrayLike | None = None,
+    entity_hits: ArrayLike | None = None,
+    anchor_hits: ArrayLike | None = None,
+    member_hits: ArrayLike | None = None,
+    sources: ArrayLike | None = None,
+    n_entities: ArrayLike = 0,
+    overview: ArrayLike = False,
+    switches: RuleSwitches = RULES_ON,
+    max_options: int | None = None,
+) -> Resolution:
+    """Decide which of some groups of hits a query means, or which of them to offer.
 
-    group_gap: Floats
-    signature_similarity: Floats
-    anchor_similarity: Floats
+    Args:
+      best_l2: squared L2 of each group's nearest hit, [G] of one query or [..., G] of many; NaN where there is no
+        group, +inf where a group's distance is not known.
+      thresholds: of the rules, scalars, or [P, 1] of policies against [Q] queries.
+      sig_sim: cosine of the query with each group's rendered signature, [..., G]; missing where not given.
+      anchor_sim: cosine of the query with each group's nearest hit, [..., G]; missing where not given.
+      entity_hits: entities of the query among all of a group's hits, [..., G]; 0 where not given or missing.
+      anchor_hits: entities of the query in the group's nearest hit, [..., G]; likewise. It breaks ties.
+      member_hits: hits of the group that carry an entity of the query, [..., G]; likewise. It breaks ties after that.
+      sources: number of each group's sources, [..., G]; groups of the same sources are one option.
+      n_entities: entities that the query names, [...].
+      overview: whether the query matches a generic pattern and no facet pattern, [...].
+      switches: of the rules, scalars or [P, 1].
+      max_options: groups that are offered at most; all where not given.
 
+    Raises:
+      ValueError: arrays of different shapes, a number out of its range, or a lead without its similarity.
 
-def rule_margins(seen: Contest, thresholds: RuleThresholds) -> RuleMargins:
-    """Headroom of `group_gap`, `signature_similarity` and `anchor_similarity`.
+    Source: rules S3.3, S3.5.
 
-    Source: rule S3.3.
+    Example:
+      >>> rules = RuleThresholds(min_group_gap=0.05, min_sig_sim=0.30, min_sig_sim_gap=0.015)
+      >>> resolve([0.40, 0.47], rules)
+      Resolution(status=<Status.ok: 0>, rule='group_gap', group=0, options=())
+      >>> resolve([0.40, 0.43, 0.44], rules, sig_sim=[0.52, 0.51, 0.20], max_options=2)
+      Resolution(status=<Status.ambiguous: 2>, rule='options', group=-1, options=(0, 1))
+      >>> resolve([[0.40, 0.47], [0.40, 0.43]], rules).rule.tolist()
+      ['group_gap', 'options']
     """
-    return RuleMargins(
-        group_gap=np.subtract(seen.group_gap, thresholds.min_group_gap),
-        signature_similarity=np.minimum(
-            np.subtract(seen.best_signature, thresholds.min_sig_sim),
-            np.subtract(seen.gap_signature, thresholds.min_sig_sim_gap),
-        ),
-        anchor_similarity=np.minimum(
-            np.subtract(seen.best_anchor, thresholds.min_anchor_sim),
-            np.subtract(seen.gap_anchor, thresholds.min_anchor_sim_gap),
-        ),
+    shape = np.shape(best_l2)
+    if not shape:
+        msg = f"best_l2 must hold a number a group, got {best_l2!r}; write [{best_l2!r}] for one group."
+        raise ValueError(msg)
+    if max_options is not None and max_options < 1:
+        msg = f"max_options must be >= 1, got {max_options}; leave it out to offer all groups."
+        raise ValueError(msg)
+    if not shape[-1]:  # no group of any query
+        none = np.full((*shape[:-1], 1), np.nan)
+        return resolve(none, thresholds, n_entities=n_entities, overview=overview, switches=switches)
+    limits, on = _check_rule_thresholds(thresholds), RuleSwitches(*(np.asarray(one, dtype=bool) for one in switches))
+    names = np.broadcast_to(np.asarray(n_entities, dtype=np.int64), shape[:-1])
+    groups = _CandidateGroups(
+        _group_column("best_l2", best_l2, shape, DISTANCE),
+        _group_column("sig_sim", sig_sim, shape, COSINE),
+        _group_column("anchor_sim", anchor_sim, shape, COSINE),
+        _group_counts("entity_hits", entity_hits, shape),
+        _group_counts("anchor_hits", anchor_hits, shape),
+        _group_counts("member_hits", member_hits, shape),
+        _group_column("sources", sources, shape, COUNTED),
     )
+    if (above := groups.entity_hits > names.reshape(-1, 1)).any():
+        most = groups.entity_hits[above][0]
+        msg = f"entity_hits must be at most n_entities, got {most}; state how many entities the query names."
+        raise ValueError(msg)
+    evidence, winners, offered = _measure_groups(groups, names, np.asarray(overview, dtype=bool), max_options)
+    number, tied = decide_rules(evidence, on, limits, np.broadcast_shapes(names.shape, *map(np.shape, (*limits, *on))))
+    # Winner and options are those of the pool of groups that the rule chose from, of each query.
+    pool, query = tied.astype(np.int64), np.arange(names.size).reshape(names.shape)
+    group, options_ = winners[pool, number, query], offered[pool, np.broadcast_to(query, number.shape)]
+    status = np.array([status for _, status in OUTCOMES], dtype=np.int8)[number]
+    asks = status == Status.ambiguous
+    status = np.where(asks & (options_ < 0).all(axis=-1), np.int8(Status.refuse), status)
+    options_ = np.where((status == Status.ambiguous)[..., None], options_, -1)
+    rule = np.array([name for name, _ in OUTCOMES])[number]
+    if number.ndim:
+        return Resolution(status, rule, group, options_)
+    return Resolution(Status(int(status)), str(rule), int(group), tuple(options_[options_ >= 0].tolist()))
 
 
-def decides(margin: Floats) -> Bools:
-    """Whether a rule picks its group, bool [...]; a missing measurement (NaN) decides nothing."""
-    return np.greater_equal(margin, 0.0)
+DISTANCE, COUNTED = Unit("squared L2 distance", 0.0, np.inf), Unit("count", 0.0, np.inf, whole=True)
+ROUNDING = 1e-6  # by which a cosine of rounded vectors may leave its range
+
+
+def _group_column(name: str, values: ArrayLike | None, shape: tuple[int, ...], unit: Unit) -> NDArray[np.float64]:
+    """Numbers of groups, [B, G]; NaN where they are not given."""
+    if values is None:
+        return np.full(shape, np.nan).reshape(-1, shape[-1])
+    column = np.asarray(values, dtype=np.float64)
+    if column.shape != shape:
+        msg = (
+            f"{name} must have the shape of best_l2, {shape}, got {column.shape}; give a number a group, NaN for none."
+        )
+        raise ValueError(msg)
+    wrong = (column < unit.low - ROUNDING) | (column > unit.high + ROUNDING)
+    if unit.whole:
+        wrong |= np.isfinite(column) & (column != np.rint(column))
+    if wrong.any():
+        kind = "whole and in" if unit.whole else "in"
+        msg = f"{name} must be {kind} [{unit.low:g}, {unit.high:g}], got {column[wrong][0]:g}; it is {unit.described}."
+        raise ValueError(msg)
+    return column.reshape(-1, shape[-1])
+
+
+def _check_rule_thresholds(thresholds: RuleThresholds) -> RuleThresholds:
+    for name, value in thresholds._asdict().items():
+        if value is None:
+            msg = f"{name} must be a number, got None; leave it out, or write -inf where any number will do."
+            raise ValueError(msg)
+    checked = RuleThresholds(*(np.asarray(value, dtype=np.float64) for value in thresholds))
+    for name in ("min_sig_sim", "min_anchor_sim"):
+        lead = getattr(checked, f"{name}_gap")
+        if np.any(np.isnan(getattr(checked, name)) & np.isfinite(lead)):
+            remedy = f"state {name} too, -inf where any similarity will do"
+            msg = (
+                f"{name}_gap must come with {name}, without which its rule never decides, got {lead.max():g}; {remedy}."
+            )
+            raise ValueError(msg)
+    return checked
+
+
+def _offered(
+    candidates: NDArray[np.bool_], order: NDArray[np.int64], sources: NDArray[np.float64], most: int
+) -> NDArray[np.int64]:
+    """Groups to offer, [B, most], -1 at the end; of those with the same sources the first.
+
+    Source: rule S3.5.
+    """
+    first = first_members(candidates, order, most)
+    number = np.where(first >= 0, np.take_along_axis(sources, np.maximum(first, 0), axis=1), np.nan)
+    repeated = np.tril(number[:, :, None] == number[:, None, :], k=-1).any(axis=2)
+    places = first_members((first >= 0) & ~repeated, np.broadcast_to(np.arange(most), first.shape), most)
+    return np.where(places >= 0, np.take_along_axis(first, np.maximum(places, 0), axis=1), -1)
+
+
+def _winners(of: Contest, entities: NDArray[np.int64], offered: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Group that answers by each of `OUTCOMES`, -1 where it asks, [outcomes, B]."""
+    winner = {
+        "single_group": offered[:, 0],
+        "entities": entities,
+        "group_gap": of.first,
+        "signature_similarity": of.by_signature,
+        "anchor_similarity": of.by_anchor,
+        ONE_OPTION: offered[:, 0],
+    }
+    none = np.full(len(entities), -1, dtype=np.int64)
+    return np.stack([winner.get(name, none) for name, _ in OUTCOMES])
+
+
+class _CandidateGroups(NamedTuple):
+    """Groups of some queries, [B, G]; see `resolve`."""
+
+    best_l2: NDArray[np.float64]
+    sig_sim: NDArray[np.float64]
+    anchor_sim: NDArray[np.float64]
+    entity_hits: NDArray[np.int64]
+    anchor_hits: NDArray[np.int64]
+    member_hits: NDArray[np.int64]
+    sources: NDArray[np.float64]
+
+
+def _group_counts(name: str, values: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """Counts of groups, [B, G]; 0 where they are missing."""
+    return np.nan_to_num(_group_column(name, values, shape, COUNTED)).astype(np.int64)
+
+
+def _measure_groups(
+    groups: _CandidateGroups, n_entities: NDArray[np.int64], overview: NDArray[np.bool_], max_options: int | None
+) -> tuple[RuleEvidence, NDArray[np.int64], NDArray[np.int64]]:
+    """What the rules read of groups, [...]; groups that win [2, outcomes, B] and are offered [2, B, M].
+
+    The first of the two is of all groups, the second of those that tie on entities: which of them the rules choose from
+    hangs on switches.
+    """
+    exists, l2 = ~np.isnan(groups.best_l2), np.where(np.isnan(groups.best_l2), np.inf, groups.best_l2)
+    counts = EntityCounts(np.where(exists, groups.entity_hits, -1), groups.anchor_hits, groups.member_hits)
+    by_entities = rank_entities(counts, l2)
+    pools = ((exists, np.argsort(l2, axis=1, kind="stable")), (by_entities.candidates, by_entities.order))
+    contests = [contest(pool, l2, groups.sig_sim, groups.anchor_sim, order) for pool, order in pools]
+    most = max_options or l2.shape[1]
+    offered = [_offered(pool, order, groups.sources, most) for pool, order in pools]
+    queries = n_entities.shape
+    evidence = RuleEvidence(
+        n_groups=exists.sum(axis=1).reshape(queries),
+        overview=np.broadcast_to(overview, queries),
+        names_entity=n_entities > 0,
+        skips_entities=by_entities.best.reshape(queries) == 0,
+        full_entities=by_entities.best.reshape(queries) >= n_entities,
+        has_winner=by_entities.winner.reshape(queries) >= 0,
+        all=reshape_contest(contests[0], queries),
+        tied=reshape_contest(contests[1], queries),
+        n_options_all=(offered[0] >= 0).sum(axis=1).reshape(queries),
+        n_options_tied=(offered[1] >= 0).sum(axis=1).reshape(queries),
+    )
+    winners = [_winners(of, by_entities.winner, groups_) for of, groups_ in zip(contests, offered, strict=True)]
+    return evidence, np.stack(winners), np.stack(offered)

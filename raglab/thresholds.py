@@ -17,9 +17,9 @@ from raglab.gates import IntentThresholds, RefineThresholds
 from raglab.own_gates import own_gate, own_limits
 from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST, UNSTATED, SignalSection, in_order
-from raglab.resolver import RuleThresholds
+from raglab.resolver import RuleSwitches, RuleThresholds
 from raglab.signal_gates import OWN, SIGNALS, OwnLimits, SignalThresholds, UserLimits
-from raglab.values import Bools, Floats
+from raglab.values import Floats
 
 COST_FIELDS = {path: name for name, path in PATHS.items()}  # of `ActionCosts`, by path in `decision.costs`
 
@@ -27,17 +27,15 @@ COST_FIELDS = {path: name for name, path in PATHS.items()}  # of `ActionCosts`, 
 class Thresholds(NamedTuple):
     """Thresholds of one policy (scalars) or many ([P, 1]), as gates and resolver take them.
 
-    gates: by name, each in its form (`gates.Gate.form`), of the gates that have a switch. signals: by name, of the
-    signals that some policy gates. costs: of the actions, None under the rule `chain`. own: by name, of the gates of
-    the user that some policy has. order: of the gates, the same for all policies.
+    gates: by name, each in its form (`gates.Gate.form`), of the gates that have a switch. switches, rules: of the
+    resolver. signals: by name, of the signals that some policy gates. costs: of the actions, None under the rule
+    `chain`. own: by name, of the gates of the user that some policy has. order: of the gates, the same for all
+    policies.
     """
 
     gates: Mapping[str, Any]
     blend: Floats
-    overview: Bools
-    overview_entities_lift: Bools
-    entities: Bools
-    require_full: Bools
+    switches: RuleSwitches
     rules: RuleThresholds
     refine: RefineThresholds
     signals: Mapping[str, SignalThresholds]
@@ -111,10 +109,7 @@ def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
     return Thresholds(
         gates=of_gates | {name: of_gates[name]._replace(on=np.zeros_like(of_gates[name].on)) for name in order.off},
         blend=of("confidence.blend"),
-        overview=of("resolver.overview"),
-        overview_entities_lift=of("resolver.overview_entities_lift"),
-        entities=of("resolver.entities"),
-        require_full=of("resolver.require_full_entity_coverage"),
+        switches=RuleSwitches(*(of(f"resolver.{name}") for name in RuleSwitches._fields)),
         rules=RuleThresholds(
             of("resolver.min_group_gap"),
             rule("resolver.signature", "resolver.min_sig_sim"),

@@ -45,6 +45,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "own_gates",
             "fusion",
             "resolver",
+            "resolver_rules",
             "reward",
             "bandit",
             "default_learner",

@@ -203,8 +203,9 @@ def resolver_checks(said: Judged, row: int) -> Iterator[Check]:
     found, limits = said.tables.evidence, said.limits
     depth, shape = int(said.outcome.depth[row]), (1, len(said))
     groups = int(found.n_groups[depth, row])
-    overview = bool(np.broadcast_to(chain.is_overview(found, limits), shape)[0, row])
-    tied = bool(np.broadcast_to(chain.entities_rule_applies(found, limits, depth), shape)[0, row])
+    evidence = chain.rule_evidence(found, depth)
+    overview = bool(np.broadcast_to(resolver.is_overview(evidence, limits.switches), shape)[0, row])
+    tied = bool(np.broadcast_to(resolver.entities_rule_applies(evidence, limits.switches), shape)[0, row])
     winner = tied and bool(found.has_winner[depth, row])
     told = "one group has the query's entities" if winner else "groups tie on them" if tied else "they decide nothing"
     counted = said.say("{groups} of hits", groups=count_text(groups, "group", said.language))
