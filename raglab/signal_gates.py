@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from traceback import format_exception_only
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -98,7 +98,7 @@ def own_margin(limits: OwnLimits, read: Callable[[str], Any]) -> Any:  # noqa: A
             margin = limits.margins(measured, type(limits.values)(*map(_own_view, limits.values)))
     except Exception as error:
         raised = visible(format_exception_only(error)[0].strip())[:LONGEST_TEXT]
-        _refuse(limits.name, raised, COPY if _WRITES.search(raised) else REMEDY, error)
+        raise _no_headroom(limits.name, raised, COPY if _WRITES.search(raised) else REMEDY) from error
     return _checked_margin(limits.name, margin, np.broadcast_shapes(*shapes))
 
 
@@ -118,25 +118,24 @@ def _checked_margin(gate: str, margin: Any, shape: tuple[int, ...]) -> Any:  # n
     """
     as_numbers = "return an array of floats or a number"
     if type(margin) is not np.ndarray and not isinstance(margin, int | float | np.number):
-        _refuse(gate, f"a value of type {type(margin).__name__}", as_numbers)
+        raise _no_headroom(gate, f"a value of type {type(margin).__name__}", as_numbers)
     numbers = np.asarray(margin)
     if numbers.dtype.kind not in "iuf":
-        _refuse(gate, f"numbers of type {numbers.dtype}", as_numbers)
+        raise _no_headroom(gate, f"numbers of type {numbers.dtype}", as_numbers)
     if numbers.dtype.kind == "u":
-        _refuse(gate, f"numbers of type {numbers.dtype}, which are never below 0", "convert them to float first")
+        raise _no_headroom(gate, f"numbers of type {numbers.dtype}, never below 0", "convert them to float first")
     try:
         fits = np.broadcast_shapes(shape, numbers.shape) == shape
     except ValueError:
         fits = False
     if not fits:
         of = f"shape {numbers.shape} where what it read has {shape}"
-        _refuse(gate, of, "compute with what it reads and its thresholds, element by element")
+        raise _no_headroom(gate, of, "compute with what it reads and its thresholds, element by element")
     return margin
 
 
-def _refuse(gate: str, got: str, remedy: str, cause: Exception | None = None) -> NoReturn:
-    msg = f"gate {gate} must return headroom, a real number a case, got {got}; {remedy}."
-    raise ValueError(msg) from cause
+def _no_headroom(gate: str, got: str, remedy: str) -> ValueError:
+    return ValueError(f"gate {gate} must return headroom, a real number a case, got {got}; {remedy}.")
 
 
 class UserLimits(NamedTuple):
