@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab.gates import Firing, Side, Threshold, meets_threshold
-from raglab.signal_gates import OWN, OwnLimits
+from raglab.signal_gates import OWN, OwnLimits, own_margin
 from raglab.signals import BUILT_IN, LONGEST_TEXT, Unit, is_name, unit_of
 from raglab.values import Floats
 
@@ -69,7 +70,8 @@ def register_gate(
     """Register a gate of your own; decorates its margin function.
 
     The function gets `read`, which gives a measurement by its name as a scalar or array [Q], and its thresholds by key,
-    scalars or [P, 1]. It returns headroom that broadcasts over both, >= 0 where the gate passes; NaN fires. Headroom
+    scalars or [P, 1]. Both are read-only. It returns headroom, a real number or an array of the shape of both, >= 0
+    where the gate passes; NaN fires. Anything else is an error that names the gate, and so is what it raises. Headroom
     must rise with what a `floor` leaves and fall as the floor rises, so that steps and flips of it are exact.
 
     Args:
@@ -112,6 +114,9 @@ def register_gate(
         if not reads:
             msg = f"gate {own} must read something, got nothing; name a signal, as in signals.confidence."
             raise ValueError(msg)
+        if not callable(function):
+            msg = f"gate {own} must be a function of read and thresholds, got a {type(function).__name__}."
+            raise TypeError(msg)
         firing: Any = on_fire
         rows = tuple(_threshold(own, key, stated) for key, stated in thresholds.items())
         REGISTERED[own] = OwnGate(own, rows, tuple(reads), firing, function, str(version)[:LONGEST_TEXT])
@@ -194,7 +199,7 @@ def own_limits(name: str, sections: Sequence[Mapping[str, Any] | None]) -> OwnLi
     ]
     on = column([row is not None and row.get("enabled", True) for row in sections], np.bool_)
     form: Any = namedtuple("OwnThresholds", tuple(one.key for one in gate.thresholds))  # type: ignore[misc]  # noqa: PYI024 - by registration
-    return OwnLimits(name, gate.firing, gate.margins, form(*values), on)
+    return OwnLimits(name, gate.firing, gate.margins, gate.reads, form(*values), on)
 
 
 def critical_values(
@@ -213,7 +218,7 @@ def critical_values(
     near, far = (row.low, row.high) if row.side == "floor" else (row.high, row.low)
 
     def margin(value: Any, measured: Callable[[str], Any]) -> Any:  # noqa: ANN401 - floats
-        return gate.margins(measured, limits.values._replace(**{key: value}))
+        return own_margin(replace(limits, values=limits.values._replace(**{key: value})), measured)
 
     passing, failing = (np.broadcast_to(margin(np.full(shape, end), read), shape) for end in (near, far))
     changing = np.nonzero(meets_threshold(passing) & ~meets_threshold(failing))

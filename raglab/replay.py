@@ -56,7 +56,7 @@ from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.signal_gates import OwnLimits
 from raglab.thresholds import Thresholds, policy_thresholds, stacked
-from raglab.values import Case, Status, TraceData, check_labelled, label_codes, map_fields
+from raglab.values import Case, Status, TraceData, check_labelled, label_codes, map_fields, read_only
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -351,7 +351,8 @@ def refine_on_tables(
     """
     limits = limits.without(measured.evidence.off)
     outcome, going = decide_and_refine(measured.evidence, limits, (1, len(trace)), passes)
-    return Decisions(trace, policy, measured, limits, Outcome(*(field[0] for field in outcome))), going[0]
+    of_policy = read_only(Outcome(*(field[0] for field in outcome)))
+    return Decisions(trace, policy, measured, limits, of_policy), going[0]
 
 
 def resolver_structure(policy: PolicyData) -> tuple[bool, bool, int]:

@@ -7,14 +7,17 @@ do not grow with the gates.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from traceback import format_exception_only
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from raglab.signals import SignalSet
-from raglab.values import Bools, Floats
+from raglab.characters import visible
+from raglab.signals import LONGEST_TEXT, SignalSet
+from raglab.values import Bools, Floats, read_only
 
 SIGNALS, SIGNALS_ASK = "signals", "signals_ask"  # what decides where a gate on a signal refuses, or asks back
 OWN = "gates"  # section of a policy that holds the gates of the user
@@ -35,12 +38,13 @@ class SignalThresholds(NamedTuple):
 class OwnLimits:
     """Of a gate of the user (rule S2.18): what it does on fire, its margin function, thresholds by key and switch.
 
-    values: a named tuple of scalars or [P, 1]. on: scalar or [P, 1].
+    reads: names of the measurements that it declares. values: a named tuple of scalars or [P, 1]. on: scalar or [P, 1].
     """
 
     name: str
     firing: str
     margins: Callable[[Callable[[str], Any], Any], Any]
+    reads: tuple[str, ...]
     values: Any
     on: Any = True
 
@@ -49,9 +53,89 @@ class OwnLimits:
         return replace(self, values=type(self.values)(*(one[keep] for one in self.values)), on=self.on[keep])
 
     def headroom(self, read: Callable[[str], Any]) -> Any:  # noqa: ANN401 - scalar or array
-        """Headroom of the cases, +inf where the gate is off."""
-        margin = self.margins(read, self.values)
+        """Headroom of the cases, +inf where the gate is off; a function that is off in all policies is not called.
+
+        Raises:
+          ValueError: see `own_margin`.
+        """
+        if not np.any(self.on):
+            return np.inf
+        margin = own_margin(self, read)
         return margin if np.all(self.on) else np.where(self.on, margin, np.inf)
+
+
+REMEDY = "correct the function, or take the gate out of the policy"
+COPY = "what a gate reads is read-only: take a copy first, as in numpy.array(read(name))"
+_WRITES = re.compile("read-?only|WRITEABLE")  # in what NumPy says of a write to an array that is read-only
+
+
+def own_margin(limits: OwnLimits, read: Callable[[str], Any]) -> Any:  # noqa: ANN401 - scalar or array
+    """Headroom that the function of a gate of the user returns, whether the gate is on or off.
+
+    The function gets measurements and thresholds as read-only views of their own.
+
+    Args:
+      read: measurement by its name, scalar or [...].
+
+    Raises:
+      ValueError: the function raised, which is the cause; it read what it does not declare; or it returned what is no
+        headroom. Names the gate.
+
+    Source: rule S2.18.
+    """
+    shapes = [np.shape(value) for value in limits.values]
+
+    def measured(name: str) -> Any:  # noqa: ANN401 - scalar or array
+        if name not in limits.reads:
+            msg = f"it must read only what it declares, {', '.join(limits.reads)}, got {str(name)[:80]!r}"
+            raise ValueError(msg)
+        value = read(name)
+        shapes.append(np.shape(value))
+        return _own_view(value)
+
+    try:
+        with np.errstate():  # what the function sets of NumPy holds within it alone
+            margin = limits.margins(measured, type(limits.values)(*map(_own_view, limits.values)))
+    except Exception as error:
+        raised = visible(format_exception_only(error)[0].strip())[:LONGEST_TEXT]
+        raise _no_headroom(limits.name, raised, COPY if _WRITES.search(raised) else REMEDY) from error
+    return _checked_margin(limits.name, margin, np.broadcast_shapes(*shapes))
+
+
+def _own_view(value: Any) -> Any:  # noqa: ANN401 - scalar or array
+    """A read-only view of its own, whose shape may be changed; a scalar as it is."""
+    return read_only(value).view() if isinstance(value, np.ndarray) else value
+
+
+def _checked_margin(gate: str, margin: Any, shape: tuple[int, ...]) -> Any:  # noqa: ANN401 - whatever was returned
+    """What the function of a gate returned, where it is headroom.
+
+    Args:
+      shape: of what it read and of its thresholds, broadcast together.
+
+    Raises:
+      ValueError: it is no number or array of real numbers, or of another shape.
+    """
+    as_numbers = "return an array of floats or a number"
+    if type(margin) is not np.ndarray and not isinstance(margin, int | float | np.number):
+        raise _no_headroom(gate, f"a value of type {type(margin).__name__}", as_numbers)
+    numbers = np.asarray(margin)
+    if numbers.dtype.kind not in "iuf":
+        raise _no_headroom(gate, f"numbers of type {numbers.dtype}", as_numbers)
+    if numbers.dtype.kind == "u":
+        raise _no_headroom(gate, f"numbers of type {numbers.dtype}, never below 0", "convert them to float first")
+    try:
+        fits = np.broadcast_shapes(shape, numbers.shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        of = f"shape {numbers.shape} where what it read has {shape}"
+        raise _no_headroom(gate, of, "compute with what it reads and its thresholds, element by element")
+    return margin
+
+
+def _no_headroom(gate: str, got: str, remedy: str) -> ValueError:
+    return ValueError(f"gate {gate} must return headroom, a real number a case, got {got}; {remedy}.")
 
 
 class UserLimits(NamedTuple):

@@ -73,7 +73,39 @@ _LABEL = FieldRule(
 )
 _MAPPING = FieldRule(lambda value: isinstance(value, Mapping), "a mapping", 'write {"name": value}', dict)
 Kind = TypeVar("Kind")
+Values = TypeVar("Values")
 _SHOWN = 80  # characters of a value in a message
+
+
+def read_only(values: Values) -> Values:
+    """Arrays as views that nobody can write to, nor make writable again; no copy, and the given array stays as it is.
+
+    Args:
+      values: an array, a named tuple of such, or anything else, which is returned as it is.
+
+    Example:
+      >>> numbers = np.zeros(2)
+      >>> read_only(numbers).flags.writeable, numbers.flags.writeable
+      (False, True)
+    """
+    if isinstance(values, np.ndarray):
+        if type(values.base) is memoryview and values.base.readonly:
+            return values
+        view: Any = np.asarray(memoryview(values).toreadonly())  # the flag of a view of an array could be set back
+        return view
+    if isinstance(values, tuple) and hasattr(values, "_make"):
+        same: Values = values._make(map(read_only, values))
+        return same
+    return values
+
+
+def holds_read_only(kind: type[Kind]) -> type[Kind]:
+    """Named tuple whose arrays are `read_only`, however a value is made: by a call, by `_make` or by `_replace`."""
+    of: Any = kind  # the methods of a NamedTuple cannot be written in its body
+    call, make = of.__new__, of._make.__func__
+    of.__new__ = wraps(call)(lambda cls, *values, **fields: make(cls, map(read_only, call(cls, *values, **fields))))
+    of._make = classmethod(wraps(make)(lambda cls, values: make(cls, map(read_only, values))))
+    return kind
 
 
 def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
@@ -318,6 +350,7 @@ those that are labelled with `trace.subset`.
     return codes
 
 
+@holds_read_only
 class Hits(NamedTuple):
     """What retrieval measured, [Q, A, D, K], hits in ascending `l2`, padded at the end.
 
@@ -386,6 +419,7 @@ class Generator(Protocol):
         """Answer from the passages alone, or none with the reason."""
 
 
+@holds_read_only
 class PatternHits(NamedTuple):
     """What a policy's patterns hit in queries and chunks (rule S0.6).
 
@@ -404,6 +438,7 @@ class PatternHits(NamedTuple):
         return f"PatternHits({self.patterns_hash}: {sizes})"
 
 
+@holds_read_only
 class Answers(NamedTuple):
     """What a generator said to N sets of hits that a decision may rest on, each scored against those hits.
 
@@ -431,6 +466,7 @@ class Answers(NamedTuple):
         return f"Answers({len(self.text):,} of {short(self.generator)} by {short(self.scorer)}, {refused:,} refused)"
 
 
+@holds_read_only
 class Latency(NamedTuple):
     """Milliseconds by stage of retrieval, [Q, A, D, stages]; NaN where a stage did not run. No part of any hash."""
 
@@ -461,6 +497,11 @@ class TraceData:
     latency: Latency | None = None
     vectors: NDArray[np.float32] | None = None
     columns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Hold the arrays that are no named tuple's read-only as well."""
+        object.__setattr__(self, "vectors", read_only(self.vectors))
+        object.__setattr__(self, "columns", {name: read_only(column) for name, column in self.columns.items()})
 
     def __len__(self) -> int:
         """Count the cases, Q."""

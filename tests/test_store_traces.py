@@ -139,7 +139,7 @@ class TestRoundTrip:
         """A NaN with a sign or payload of its own is saved and loads as missing."""
         odd = np.array([0xFFF8_0000_0000_0001], dtype=np.uint64).view(np.float64)
         trace = stored(trace_of((ask(), [[Hit(0.5, s_raw=float(odd[0]))]])))
-        trace.hits.s_raw[...] = odd
+        trace = dataclasses.replace(trace, hits=trace.hits._replace(s_raw=np.broadcast_to(odd, trace.hits.s_raw.shape)))
         assert np.isnan(Trace.load(saved(trace, tmp_path)).hits.s_raw).all()
 
     def test_wider_integers_are_the_same_trace(self, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from raglab.html_display import MOST_ROWS, Fold, display
 from raglab.metrics import CELLS, DISTINCT_CELL
 from raglab.policy import PolicyData
-from raglab.values import UNLABELLED, Case, Status, check_labelled
+from raglab.values import UNLABELLED, Case, Status, check_labelled, read_only
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,7 +142,7 @@ class CaseVerdicts(Protocol):
         """Whether each case fulfils its label, [Q] (rule S6.3); None where it has none."""
         correct: NDArray[np.object_] = self.passes.astype(object)
         correct[self.label_code == UNLABELLED] = None
-        return correct
+        return read_only(correct)
 
     def why(self, row: int) -> str | None:
         """In what a case meets its contract or does not, None without a label; of `reason`, why it came out so."""
@@ -156,7 +156,7 @@ class CaseVerdicts(Protocol):
         kind = np.where(self.status != label, 0, np.where(self.passes, 2, 1))
         at = (np.where(label == UNLABELLED, len(Status), label), self.status, kind)
         codes: NDArray[np.intp] = np.ravel_multi_index(at, (len(Status) + 1, len(Status), 3))
-        return codes
+        return read_only(codes)
 
     def changed(self, other: CaseVerdicts) -> pd.DataFrame:
         """Cases that another policy decides otherwise: by status, or by whether their contract is met.

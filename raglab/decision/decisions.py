@@ -43,7 +43,7 @@ from raglab.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, SIGNALS_ASK, acts_b
 from raglab.signals import NAMES
 from raglab.text import decimals
 from raglab.thresholds import Thresholds
-from raglab.values import Case, Status, TraceData
+from raglab.values import Case, Status, TraceData, read_only
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -305,7 +305,7 @@ class Decisions(CaseVerdicts):
     @cached_property
     def status(self) -> np.ndarray[Any, np.dtype[np.int8]]:
         """Status codes, [Q]."""
-        return chain.STATUS_OF[self.outcome.stage]
+        return read_only(chain.STATUS_OF[self.outcome.stage])
 
     @property
     def label_code(self) -> np.ndarray[Any, np.dtype[np.int8]]:
@@ -325,7 +325,7 @@ class Decisions(CaseVerdicts):
         """Whether each case passes its contract, [Q]; false where it has no label."""
         found, label = self.tables.evidence, self.tables.evidence.label_code
         seen = found.right[self.outcome.depth, self.outcome.slot.astype(int), np.arange(len(self))]
-        return (self.status == label) & (seen | (label == Status.refuse))
+        return read_only((self.status == label) & (seen | (label == Status.refuse)))
 
     def confidence(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100; NaN where no score was measured."""
@@ -336,9 +336,9 @@ class Decisions(CaseVerdicts):
         """Retrieval confidence at the depth that decided, [Q], 0 to 100."""
         depths = self.tables.evidence.l2.shape[0]
         if "confidence" in self.tables.evidence.off:
-            return np.full(len(self), np.nan)
+            return read_only(np.full(len(self), np.nan))
         every = np.concatenate([chain.depth_confidence(self.tables.evidence, self.limits, d) for d in range(depths)])
-        return every[self.outcome.depth, np.arange(len(self))]
+        return read_only(every[self.outcome.depth, np.arange(len(self))])
 
     def stage(self, row: int) -> str:
         """Name of what decided a case, one of `chain.STAGES`."""
@@ -359,7 +359,7 @@ class Decisions(CaseVerdicts):
             wanted = self.outcome.stage == chain.STAGE[SIGNALS_ASK if asks else SIGNALS]
             if wanted.any():
                 self._name_user_gates(names, wanted, asks=asks)
-        return names
+        return read_only(names)
 
     def _name_user_gates(
         self, names: np.ndarray[Any, np.dtype[np.object_]], wanted: np.ndarray[Any, np.dtype[np.bool_]], *, asks: bool

@@ -539,7 +539,7 @@ def _tiles(limits: Thresholds, n: int) -> Iterator[PolicyColumns]:
     n_tiles = -(-n // TILE)
     edges = [n * number // n_tiles for number in range(n_tiles + 1)] if n else []
     for first, last in pairwise(edges):
-        tile: list[Any] = [np.ascontiguousarray(column[..., first:last]) for column in columns]
+        tile: list[Any] = [np.array(column[..., first:last], order="C") for column in columns]
         yield PolicyColumns(*tile)
 
 
@@ -616,7 +616,8 @@ def _inputs(found: Evidence, limits: Thresholds) -> tuple[NDArray[np.void], HitC
     rerank, hybrid = (np.array(scores[:, 0].T, order="C", copy=True) for scores in (found.top_rerank, found.top_hybrid))
     columns["unblended"] = retrieval_confidence(rerank.T, hybrid.T, found.degenerate[0], 1.0)
     columns["n_front"] = _partition_hits(rerank, hybrid)
-    missing, right = (np.ascontiguousarray(table[0].T) for table in (found.missing, found.right))
+    # Copies, since numba would compile the loops again for arrays that are read-only.
+    missing, right = (np.array(table[0].T, order="C") for table in (found.missing, found.right))
     hits = HitColumns(np.sort(found.l2[0].T, axis=1), rerank, hybrid, missing, right, _signals_of(found, limits))
     return _numpy_records(columns | _scalars_of(found, n), n), hits
 

@@ -47,7 +47,16 @@ from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData, Structure, check_pack
 from raglab.signals import SignalSet, degenerate_scores
 from raglab.text import BITS, content_words, word_set
-from raglab.values import Case, Hits, PatternHits, TraceData, check_labelled, label_codes, map_fields
+from raglab.values import (
+    Case,
+    Hits,
+    PatternHits,
+    TraceData,
+    check_labelled,
+    holds_read_only,
+    label_codes,
+    map_fields,
+)
 
 AT_ONCE = 1 << 16  # hits of sets looked up at once
 
@@ -226,6 +235,7 @@ WINNERS = (
 OPTION_SLOTS = (-2, -1)  # slots of the options among all groups, and among the tied ones: the last of `WINNERS`
 
 
+@holds_read_only
 class Evidence(NamedTuple):
     """Measurements that gates and resolver meet, by group; none of them hangs on a threshold (rule S3.6).
 
@@ -330,6 +340,7 @@ class Evidence(NamedTuple):
         return self.l2.shape[1] + 1
 
 
+@holds_read_only
 class ChosenHits(NamedTuple):
     """Places of the chosen hits by slot, [D·Q, S, k], -1 where there are fewer; options; sources by number.
 

@@ -15,7 +15,7 @@ from raglab.decision.checks import Checks
 from raglab.decision.decisions import Decisions, OptionShown
 from raglab.parallel import run_each
 from raglab.policy import PolicyData
-from raglab.values import Case, TraceData
+from raglab.values import Case, TraceData, read_only
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,7 +107,7 @@ class ShardedDecisions(CaseVerdicts):
 
     def __post_init__(self, parts: Sequence[CaseColumns]) -> None:
         """Join the columns; those of the shards are let go."""
-        columns = CaseColumns(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+        columns = read_only(CaseColumns(*(np.concatenate(fields) for fields in zip(*parts, strict=True))))
         object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "sizes", tuple(len(part.ids) for part in parts))
 

@@ -53,7 +53,7 @@ def signal_column(one: Signal, given: Any, shape: tuple[int, ...], ids: Sequence
         rule = f"values of unit {unit.name!r} must lie in [{unit.low:g}, {unit.high:g}]"
         raise input_error(where, rule, remedy, f"{values[place]:g} at case {ids[place[0]]!r}")
     whole = np.broadcast_to(values.reshape(values.shape + (1,) * (3 - values.ndim)), shape)
-    return np.ascontiguousarray(whole)
+    return np.array(whole, order="C")  # a copy: what its caller writes afterwards must not change the trace
 
 
 def _by_case(where: Where, series: Any, ids: Sequence[str]) -> Any:  # noqa: ANN401 - a Series
