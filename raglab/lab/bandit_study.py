@@ -23,7 +23,8 @@ from raglab.metrics.intervals import mean_interval, percentile_interval
 from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights
-from raglab.store.sharded_traces import ShardedTrace
+from raglab.store.case_labels import check_split_names
+from raglab.store.sharded_traces import NONE, ShardedTrace
 from raglab.values import TraceData
 
 if TYPE_CHECKING:
@@ -430,7 +431,9 @@ def _split_tables(
     trace: TraceData | ShardedTrace[Any], policy: PolicyData, budget_ms: float
 ) -> tuple[ArmTables, ArmTables, list[str]]:
     """Split that is tuned on and split that is judged on."""
-    if {"tune", "report"} <= case_counts(trace).keys():
+    splits = case_counts(trace).keys()
+    check_split_names(splits - {NONE})
+    if {"tune", "report"} <= splits:
         of_splits: Any = trace
         parts = (of_splits.split(name) for name in ("tune", "report"))
         tune, judge = (audit.arm_tables(part, policy, budget_ms=budget_ms) for part in parts)

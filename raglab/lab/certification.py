@@ -44,6 +44,7 @@ from raglab.parallel import run_each
 from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import Shards
 from raglab.signal_gates import SIGNALS, signal_path
+from raglab.store.case_labels import check_split_names
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.measured_shards import measured_shards
 from raglab.store.policies import Policy
@@ -507,6 +508,7 @@ class CertifyCases(NamedTuple):
 
 def _certify_splits(trace: Trace | ShardedTrace[Trace]) -> CertifyCases:
     by_split = split_queries(trace)
+    check_split_names(by_split)
     pilot, held_out = SPLITS
     of_all = hash_queries(chain.from_iterable(by_split.values()))
     if held_out in by_split:

@@ -22,6 +22,7 @@ from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import case_cells, case_rows, cases_by_shard, each_shard, evidence_with_model
 from raglab.signal_gates import LEAST_OPTIONS
 from raglab.signals import BUILT_IN_SET, Direction, SignalSet
+from raglab.store.case_labels import check_split_names
 from raglab.store.policies import Policy
 from raglab.store.sharded_traces import ShardedTrace
 from raglab.values import Status, TraceData
@@ -81,12 +82,21 @@ def join_decision_cases(parts: Sequence[DecisionCases]) -> DecisionCases:
 
 
 def tune_cases(trace: TraceKind) -> TraceKind:
-    """Cases of split `tune` where a trace has one, else all of it."""
+    """Cases of split `tune` where a trace has one, else all of it.
+
+    Raises:
+      ValueError: a split of a name that no study reads.
+    """
     if not hasattr(trace, "split"):
         return trace
     of_shards: Any = trace
-    tune = any(case.split == "tune" for cases in cases_by_shard(of_shards) for case in cases)
-    found: TraceKind = trace.split("tune") if tune else trace
+    splits: set[str | None] = set()
+    for cases in cases_by_shard(of_shards):
+        splits.update(case.split for case in cases)
+        if "tune" in splits:  # further shards need not be read
+            break
+    check_split_names(splits)
+    found: TraceKind = trace.split("tune") if "tune" in splits else trace
     return found
 
 

@@ -12,6 +12,7 @@ from raglab.certify import cases_needed
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.lab.report.verdicts import certifiable
 from raglab.parallel import run_each
+from raglab.store.case_labels import check_split_names
 from raglab.store.measured_shards import measured_shards
 from raglab.store.policies import Policy
 from raglab.store.sharded_traces import NONE, ShardedTrace, count_cases
@@ -44,9 +45,10 @@ def study_splits(trace: StudyTrace, seed: int) -> Splits:
       seed: of the sample.
 
     Raises:
-      ValueError: a case without a label among those that are tuned or judged on.
+      ValueError: a case without a label among those that are tuned or judged on, or a split of another name.
     """
     counts, size = case_counts(trace), _size_note(trace)
+    check_split_names(counts.keys() - {NONE})
     if {"tune", "report"} <= counts.keys():
         tuned_on, judged_on, notes = trace.split("tune"), trace.split("report"), []
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
+from raglab.store.case_labels import check_split_names
 from raglab.values import Case, Chunk, Corpus, source_grades
 
 
@@ -12,7 +13,8 @@ def check_cases(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
     """Refuse what no trace can be built of.
 
     Raises:
-      ValueError: no cases or no chunks, batches of less than one, a case twice, or grades that are none.
+      ValueError: no cases or no chunks, batches of less than one, a case twice, a split that no study reads, or grades
+        that are none.
     """
     if not cases or not corpus.chunks:
         came = f"{len(cases)} and {len(corpus.chunks)}"
@@ -21,6 +23,7 @@ def check_cases(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
     if batch_size < 1:
         msg = f"batch_size must be at least 1, got {batch_size}; 256 suits most machines."
         raise ValueError(msg)
+    check_split_names(case.split for case in cases)
     seen: dict[str, int] = {}
     for number, case in enumerate(cases):
         if seen.setdefault(case.id, number) != number:

@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 
 from raglab.canonical import digest
 from raglab.characters import visible
+from raglab.store.case_labels import plain_question
 from raglab.store.files import (
     JsonLine,
     Record,
@@ -430,7 +431,7 @@ def conversation_splits(conversations: Iterable[tuple[str, str, str]]) -> dict[s
 
     for conversation, first, last in conversations:
         above.setdefault(conversation, conversation)
-        for key in (("first", _plain_answer(first)), ("last", _plain_answer(last))):
+        for key in (("first", plain_question(first)), ("last", plain_question(last))):
             one, other = sorted((least(conversation), least(owners.setdefault(key, conversation))))
             above[other] = one
     return {conversation: _third(least(conversation)) for conversation in above}
@@ -438,10 +439,6 @@ def conversation_splits(conversations: Iterable[tuple[str, str, str]]) -> dict[s
 
 def _third(conversation: str) -> str:
     return _MTRAG_SPLITS[int(digest(conversation, 8), 16) * len(_MTRAG_SPLITS) // 16**8]
-
-
-def _plain_answer(text: str) -> str:
-    return " ".join(text.casefold().split())
 
 
 def _task(line: JsonLine) -> _Task:

@@ -3,7 +3,8 @@
 A row is a case or a chunk. A column has one of our names (`CASE_COLUMNS`, `CHUNK_COLUMNS`), or `columns` says which one
 stands for it. A cell that is None, NaN or blank is absent. A cell of several texts is a list, tuple or array, or one
 text: a JSON list, or parts with semicolons between. Whatever other columns there are, a case keeps in `extra` and a
-chunk in `tags`; those without a name, such as an index that was written with the table, are left out.
+chunk in `tags`; those without a name, such as an index that was written with the table, are left out. A column of a
+table of cases that looks like a field which the table lacks is an error, which proposes the name.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab.characters import visible
+from raglab.store.case_labels import near_name_error, near_names
 from raglab.store.cells import Cells, cell_text, check_heads, filled_text, frame_cells, is_unicode, whole_at_least
 from raglab.store.documents import csv_records
 from raglab.store.files import MAX_NAME, JsonLine, Where, flat_name, input_error, read_text, shown_value
@@ -338,7 +340,9 @@ def _columns(cells: Cells, known: Mapping[str, Column], columns: Mapping[str, st
     if not isinstance(columns, Mapping | None) or any(not isinstance(name, str) for name in (columns or {}).values()):
         rule = "columns must map our names to those of the table"
         raise input_error(where, rule, 'write {"query": "question"}', shown_value(columns))
-    strange = [str(name) for name in columns or () if name not in ours]
+    # {"status": "status"} says that a column is an extra one, whatever it looks like.
+    own = [name for name, given in (columns or {}).items() if name == given and name not in ours]
+    strange = [str(name) for name in columns or () if name not in (*ours, *own)]
     if strange:
         raise input_error(
             where, f"columns must map names among {', '.join(ours)}", "ours first, then yours", ", ".join(strange)
@@ -358,6 +362,11 @@ def _columns(cells: Cells, known: Mapping[str, Column], columns: Mapping[str, st
             rule = f"{field} must be one column"
             raise input_error(where, rule, "drop or rename one of them", f"{found[field]} and {there}")
         found[field] = there
+    if known is CASE_COLUMNS:
+        others = [name for name in cells.columns if name not in (*ours, *mapped) and name.strip()]
+        near = near_names(others, ours, [field for field in known if field not in found])
+        if near:
+            raise near_name_error(near, where, table=True)
     missing = [field for field, column in known.items() if column.required and field not in found]
     if missing:
         rule = (
@@ -375,7 +384,8 @@ def _other_columns(cells: Cells, known: Mapping[str, Column], where: Mapping[str
     left = [name for name in cells.columns if name not in used]
     out = [name for name in left if not name.strip() or name.startswith("Unnamed: ") or name in ours]
     rest = [name for name in left if name not in out]
-    near = {name: get_close_matches(name.lower(), ours, n=1, cutoff=0.85) for name in rest}
+    slips = rest if rest_in == "tags" else ()  # of cases they are an error
+    near = {name: get_close_matches(name.lower(), ours, n=1, cutoff=0.85) for name in slips}
     told = [f"left out: {', '.join(repr(name) if name else 'a column without a name' for name in out)}"] if out else []
     told += [
         f"kept in {rest_in}: {name!r}, which is close to our {close[0]!r}" for name, close in near.items() if close

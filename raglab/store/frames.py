@@ -16,6 +16,7 @@ from raglab.decision.measurement import CAN_BE_OFF
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData
 from raglab.signals import DECLARED, Signal, declaration, own_signal
+from raglab.store.case_labels import labelled_set
 from raglab.store.cells import (
     AllowedRange,
     Cells,
@@ -52,7 +53,10 @@ _AS_TEXT = "convert it with .astype(str)"
 
 
 def frame_cases(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:
-    """Cases in the order of their first rows, and the number of each row's; without a column of labels none has one."""
+    """Cases in the order of their first rows, and the number of each row's; without a column of labels none has one.
+
+    Two cases of one question may have different labels, since hits are given for each: that is a warning.
+    """
     label = "label" if cells.has("label") else "expect_status"
     one_of = f"one of {', '.join(STATUS_NAMES)}"
     query = required_values(cells, "query", cells.typed("query", cell_text, "a string", _AS_TEXT))
@@ -75,13 +79,14 @@ def frame_cases(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:
     for column, found in stated.items():
         cells.same(column, found, [first[number] for number in rows], "a case", remedy)
     stated["expect_status"] = stated.pop(label)
-    cases = []
+    placed = []
     for number, row in enumerate(first):
         record = {column: found[row] for column, found in stated.items() if found[row] is not None}
         record |= {column: list(record[column]) for column in LISTS if column in record}
         record["id"] = keys[number] if key == "case_id" else f"q{number + 1}"
-        cases.append(parse_case(record, f"{cells.name}, row {row}", labelled=False))
-    return tuple(cases), rows
+        where = Where(f"{cells.name}, row {row}", id=record["id"])
+        placed.append((where, parse_case(record, where.file, labelled=False)))
+    return labelled_set(placed, cells.name, stacklevel=5), rows
 
 
 def frame_chunks(cells: Cells, of_hit: Iterable[str]) -> tuple[tuple[Chunk, ...], list[int]]:
@@ -199,7 +204,8 @@ def trace_from_frame(
       the query with the passage's first 800 characters and with its rendered signature; missing never decides.
     - `arm`, `depth` (from 0): of several strategies and refinements; each case has rows in each of them.
     - `expect_sources`, `expect_sources_any`, `selected_sources` (lists of `file` or `file#page`), `min_sources`,
-      `expect_option`, `answer`, `intent`, `doctype`, `split`, `notes`: of the case, the same in each of its rows.
+      `expect_option`, `answer`, `intent`, `doctype`, `split`, `notes`: of the case, the same in each of its rows;
+      splits are `tune`, `certify`, `report`, or names that `load_cases` reads as these.
 
     Args:
       frame: one row a hit.
@@ -218,9 +224,9 @@ def trace_from_frame(
       InputError: a column or cell breaks a rule; names row (from 0), column, rule and remedy.
 
     Warns:
-      UserWarning: gates are off, since nothing was measured for them.
+      UserWarning: gates are off, since nothing was measured for them; splits are mapped; questions are repeated.
 
-    Source: rules S0.4, S1.1 to S1.4, S2.15, S6.1.
+    Source: rules S0.4, S1.1 to S1.4, S2.15, S6.1, S6.5.
 
     Example:
       >>> import pandas as pd
@@ -259,7 +265,7 @@ def frame_trace(
     policy: PolicyData | None,
     name: str,
 ) -> Trace:
-    """Trace as `trace_from_frame` makes it; it warns of nothing."""
+    """Trace as `trace_from_frame` makes it, without a warning of gates that are off."""
     cells = frame_cells(frame, name)
     columns = signal_columns(signals or {}, name)
     _check_columns(cells, score, columns)

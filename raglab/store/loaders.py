@@ -14,7 +14,8 @@ where source and pages are required, page and text in each page, and a `title` i
 that of the file.
 
 Cases as JSON lines: one object a line with the fields of `Case` (rule S6.1); `question` may stand for `query`; a key
-that is no field is kept in `extra`::
+that is no field is kept in `extra`, and named in a warning where raglab does not read it; one that looks like a field
+which no line has is an error (`raglab.store.case_labels`)::
 
     {"id": "w1-001", "query": "…", "expect_status": "ok", "expect_sources": ["a.md#2"], "split": "tune", "lang": "en"}
 """
@@ -46,6 +47,7 @@ from raglab.store.benchmarks import (
     squad_chunks,
     with_earlier_turns,
 )
+from raglab.store.case_labels import PlacedCases, checked_lines, labelled_set
 from raglab.store.documents import (
     Page,
     Passage,
@@ -118,7 +120,6 @@ class Limits(NamedTuple):
 
 
 PlacedChunks = Iterable[tuple[Where, Chunk]]
-PlacedCases = Iterable[tuple[Where, Case]]
 
 
 class Format(NamedTuple):
@@ -536,6 +537,7 @@ def _unique_chunks(name: str, placed: Iterable[tuple[Where, Chunk]], file: str) 
 
 _FIELDS = tuple(name for name in Case._fields if name != "extra")
 _KNOWN = frozenset((*_FIELDS, "question"))
+_OUR_KEYS = {name: "query" if name == "question" else name for name in _KNOWN}  # key -> field
 
 
 def load_cases(
@@ -554,11 +556,15 @@ def load_cases(
     ours; JSON is SQuAD 2.0 or CLINC150 by its keys. `FORMATS` lists them all; how the foreign sets are labelled and
     split stands at the head of `raglab.store.benchmarks`. A DataFrame, a CSV or a TSV file: a row a case, with the
     fields of `Case` as columns. Required are `query` (or `question`) and `expect_status` (or `label`); without `id`
-    they are q1, q2, …; any other column goes to `extra`. `raglab.store.case_frames` says how cells are read.
+    they are q1, q2, …; any other column goes to `extra`, unless it looks like a field that the table lacks.
+    `raglab.store.case_frames` says how cells are read.
+
+    Splits are `tune`, `certify` and `report`; `train`, `validation` or `dev`, and `test` are read as these.
 
     Args:
       source: folder, file or DataFrame.
-      columns: of a table, our names to its own; columns that have our names need none.
+      columns: of a table, our names to its own; columns that have our names need none. {"status": "status"} keeps a
+        column that looks like one of ours as an extra one.
       max_line_bytes: longest line of JSON lines; no more of it is read.
       max_file_bytes: longest file that is read as a whole.
       follow_links: whether links inside the folder are followed; else one stops the load. The path itself may be one.
@@ -566,10 +572,14 @@ def load_cases(
         `raglab.store.benchmarks.with_earlier_turns`.
 
     Raises:
-      InputError: something breaks a rule; the message names file, line and id, or row and column, rule and remedy.
+      InputError: something breaks a rule; the message names file, line and id, or row and column, rule and remedy. So
+        do two labels of one question; those of a published set are a warning.
       ValueError: turns below 0.
 
-    Source: rule S6.1.
+    Warns:
+      UserWarning: splits are mapped, questions repeated, or names kept in `extra` that raglab does not read.
+
+    Source: rules S6.1, S6.5.
 
     Example:
       >>> import pandas as pd
@@ -580,25 +590,29 @@ def load_cases(
     place = Path(source) if isinstance(source, str | Path) else None
     if place is None or tables.is_table(place):
         records = tables.case_records(source, columns, max_file_bytes)
-        return with_earlier_turns(_unique_cases(map(_case, records), str(place)), turns)
+        name = tables.FRAME if place is None else str(place)
+        cases = labelled_set(map(_case, records), name, own=True, known=(columns or {}).values())
+        return with_earlier_turns(cases, turns)
     tables.check_no_columns(columns, place)
     follow = not is_folder(place) or follow_links
     limits = Limits(max_line_bytes=max_line_bytes, max_file_bytes=max_file_bytes, follow_links=follow)
-    return with_earlier_turns(_cases_of(place, limits), turns)
+    placed, own = _cases_of(place, limits)
+    return with_earlier_turns(labelled_set(placed, str(place), own=own), turns)
 
 
-def _cases_of(place: Path, limits: Limits) -> tuple[Case, ...]:
+def _cases_of(place: Path, limits: Limits) -> tuple[PlacedCases, bool]:
+    """Cases of a file or folder with their places, and whether they are in our own form."""
     file = _file_in(place, [form.cases_file for form in FORMATS.values()], limits)
     if file is not None:
         several = next((form for form in FORMATS.values() if form.cases_file == file.name and form.cases_folder), None)
         if several is not None and several.cases_folder is not None:
-            return _unique_cases(several.cases_folder(place, limits), str(place))
+            return several.cases_folder(place, limits), False
         place = file
     ending = place.suffix.lower()
     if ending in _LINES:
-        return _unique_cases(_read_cases(place, limits), str(place))
+        return _read_cases(place, limits)
     if ending in _JSON:
-        return _unique_cases(_cases_from_json(place, limits), str(place))
+        return _cases_from_json(place, limits), False
     fixed = [form.cases_file for form in FORMATS.values() if form.cases_file]
     known = _or([*fixed, *(form.pattern for form in FORMATS.values() if form.pattern)])
     rule = f"cases must be a .jsonl, .json, .csv or .tsv file, a DataFrame, or a folder with {known}"
@@ -615,7 +629,10 @@ def save_cases(cases: Iterable[Case], path: str | Path) -> None:
       InputError: a case would not load again, or the folder cannot be written.
     """
     records = [_json_record(case, Where(str(path), n, case.id)) for n, case in enumerate(cases, 1)]
-    _unique_cases((_case(JsonLine(Where(str(path), n), record)) for n, record in enumerate(records, 1)), str(path))
+    lines = (JsonLine(Where(str(path), n), record) for n, record in enumerate(records, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what a warning says of cases at hand was said when they were loaded
+        labelled_set(map(_case, lines), str(path), own=True)
     write_lines(records, Path(path))
 
 
@@ -645,14 +662,14 @@ def parse_case(record: Record, file: str = "record", *, labelled: bool = True) -
     return _case(JsonLine(Where(file), record), labelled=labelled)[1]
 
 
-def _read_cases(path: Path, limits: Limits) -> PlacedCases:
+def _read_cases(path: Path, limits: Limits) -> tuple[PlacedCases, bool]:
     lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
     first = next(lines)
     form = _form(first.record, path.suffix.lower(), "cases")
     if form is None or form.cases is None:
         rule = f"a record must have {_format_endings(_LINES, 'cases')}"
         raise input_error(first.where, rule, "add the field", shown_value(", ".join(first.record)))
-    return form.cases(chain([first], lines), path, limits)
+    return form.cases(chain([first], lines), path, limits), form is FORMATS["cases"]
 
 
 def _cases_from_json(path: Path, limits: Limits) -> PlacedCases:
@@ -713,28 +730,6 @@ def _json_record(case: Case, where: Where) -> dict[str, Any]:
     return {key: fields[key] for key in _FIELDS if key in always or fields[key] not in (None, [], 0)} | dict(case.extra)
 
 
-def _unique_cases(placed: Iterable[tuple[Where, Case]], file: str) -> tuple[Case, ...]:
-    seen: dict[str, Where] = {}
-    cases = []
-    for where, case in placed:
-        if case.id in seen:
-            first = seen[case.id]
-            came = (
-                f"{shown_value(case.id)} again (first on line {first.line})"
-                if first.line
-                else f"{shown_value(case.id)} again"
-            )
-            raise input_error(where, "a case's id must be unique", "rename or remove one", came)
-        _at_most(where, "a case's id", len(case.id), MAX_NAME, "characters")
-        for source in (*case.expect_sources, *case.expect_sources_any, *case.selected_sources):
-            _at_most(where, "a source", len(source), MAX_NAME, "characters")
-        seen[case.id] = where
-        cases.append(case)
-    if not cases:
-        raise input_error(Where(file), "a labelled set must have at least one case", "add cases", "none")
-    return tuple(cases)
-
-
 # First the fixed names in a folder are looked for in this order, then by search; a file's first record is asked of each
 # entry in this order. A record with `_id` is BEIR's whatever else it has.
 FORMATS: dict[str, Format] = {
@@ -746,7 +741,9 @@ FORMATS: dict[str, Format] = {
         search=lambda folder, limits: mtrag_file(folder, limits.max_line_bytes, follow_links=limits.follow_links),
         pattern="reference*.jsonl",
     ),
-    "cases": Format(_LINES, cases=lambda lines, *_: map(_case, lines), cases_file="cases.jsonl"),
+    "cases": Format(
+        _LINES, cases=lambda lines, *_: map(_case, checked_lines(lines, _OUR_KEYS)), cases_file="cases.jsonl"
+    ),
     "documents": Format(
         _LINES,
         corpus=lambda lines, _, limits: chain.from_iterable(_page_chunks(line, limits) for line in lines),

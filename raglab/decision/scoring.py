@@ -1,0 +1,63 @@
+"""Scoring (algebra): which cases are scored by status alone, and the sentence that says so (S6.1, S6.3)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.values import Case
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def status_only(cases: Iterable[Case]) -> NDArray[np.bool_]:
+    """Whether each case is labelled ok and states no sources, so that any answer counts as correct, [Q].
+
+    A case states sources by `expect_sources`, `expect_sources_any` or `min_sources`.
+    """
+    return np.array([_states_no_sources(case) for case in cases], dtype=bool)
+
+
+def _states_no_sources(case: Case) -> bool:
+    return case.expect_status == "ok" and not (case.expect_sources or case.expect_sources_any or case.min_sources)
+
+
+def status_only_count(trace: Any) -> int:  # noqa: ANN401 - a trace in memory or of shards
+    """Number of cases of a trace that are scored by status alone; of shards the cases are read, without hits.
+
+    Source: rules S6.1, S6.3.
+    """
+    if hasattr(trace, "cases"):
+        return int(status_only(trace.cases).sum())
+    return sum(int(status_only(shard.cases).sum()) for shard in trace.shards())
+
+
+def status_only_sentence(count: int, cases: int) -> str:
+    """Headline of a result some of whose cases are scored by status alone; '' where there are none.
+
+    Example:
+      >>> status_only_sentence(41, 60)
+      '41 of 60 cases are scored by status alone'
+    """
+    return f"{count:,} of {cases:,} cases {'is' if count == 1 else 'are'} scored by status alone" if count else ""
+
+
+def status_only_note(trace: Any) -> str:  # noqa: ANN401 - a trace in memory or of shards
+    """The sentence about a trace, with its reason and remedy; '' where every case labelled ok states sources."""
+    sentence = status_only_sentence(status_only_count(trace), len(trace))
+    return (
+        f"{sentence}: they are labelled ok and state no sources, so any answer counts as correct." if sentence else ""
+    )
+
+
+def with_headline(table: pd.DataFrame, trace: Any) -> pd.DataFrame:  # noqa: ANN401 - a trace in memory or of shards
+    """The table of a public function; a warning at its caller, and `attrs["headline"]`, give `status_only_note`."""
+    table.attrs["headline"] = status_only_note(trace)
+    if table.attrs["headline"]:
+        warnings.warn(table.attrs["headline"], stacklevel=3)
+    return table

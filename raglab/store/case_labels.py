@@ -1,0 +1,354 @@
+"""Labels of a set of cases (shore): names of columns, splits, repeated questions, contradictions (S6.1, S6.5)."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from raglab.canonical import canonical_json
+from raglab.characters import visible
+from raglab.store.files import MAX_NAME, InputError, JsonLine, Where, input_error, shown_value
+from raglab.values import SOURCE_GRADES, Case
+
+SPLITS = ("tune", "certify", "report")
+OTHER_SPLITS = {
+    "train": "tune",
+    "training": "tune",
+    "dev": "certify",
+    "val": "certify",
+    "valid": "certify",
+    "validation": "certify",
+    "test": "report",
+    "testing": "report",
+}
+# What other sets call our fields. Names that are spelt nearly as ours are found by difflib.
+OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("prompt", "user_input", "utterance", "input"), ("query",)),
+    **dict.fromkeys(("status", "label", "gold_label", "outcome", "expected_outcome", "answerable"), ("expect_status",)),
+    **dict.fromkeys(("gold", "golds", "expected"), ("expect_sources", "expect_status", "answer")),
+    **dict.fromkeys(
+        ("source", "sources", "gold_source", "gold_sources", "evidence", "citation", "citations", "relevant"),
+        ("expect_sources",),
+    ),
+    **dict.fromkeys(
+        (
+            f"{lead}{noun}{end}"
+            for lead in ("", "gold_", "expected_", "relevant_")
+            for noun in ("doc", "document", "file")
+            for end in ("", "s", "_id", "_ids", "name", "_name")
+        ),
+        ("expect_sources",),
+    ),
+    **dict.fromkeys(
+        (
+            "ground_truth",
+            "ground_truths",
+            "reference",
+            "reference_answer",
+            "gold_answer",
+            "expected_answer",
+            "correct_answer",
+            "ideal_answer",
+        ),
+        ("answer",),
+    ),
+    **dict.fromkeys(("set", "fold", "subset", "partition", "data_split"), ("split",)),
+    "case_id": ("id",),
+}
+NEAR = 0.85  # of difflib, above which a name is a slip of ours
+# Keys of `Case.extra` that raglab reads, that its loaders write, or that the bundled sets hold: no warning names them.
+KNOWN_EXTRAS = frozenset(
+    {
+        *("lang", "language", "line", "domain", "kind", "phrasing", "readings"),
+        *("article", "paragraph", "document", "conversation_id", "answers", SOURCE_GRADES),
+        *("answerability", "earlier_turns", "last_turn", "turn", "question_type", "multi_turn", "collection"),
+        "label_note",
+    }
+)
+CONTEXT = ("article", "paragraph", "earlier_turns")  # keys of `extra` that tell one question from another
+_SHOWN = 3  # cases that a message names
+_NAMES_SHOWN = 20  # names that a warning lists
+
+PlacedCases = Iterable[tuple[Where, Case]]
+
+
+class NearName(NamedTuple):
+    """A column or key that looks like a field which the set lacks: its name, and the fields that it may be."""
+
+    name: str
+    fields: tuple[str, ...]
+
+
+def near_names(names: Iterable[str], fields: Mapping[str, str], lacking: Collection[str]) -> list[NearName]:
+    """Names that look like one of our fields which the set lacks.
+
+    Args:
+      names: columns or keys that are none of ours. fields: our names and aliases -> field. lacking: fields without a
+        column or key.
+
+    Example:
+      >>> near_names(["Sources", "team"], {"expect_sources": "expect_sources"}, {"expect_sources"})
+      [NearName(name='Sources', fields=('expect_sources',))]
+    """
+    found = []
+    for name in names:
+        plain = "_".join(name.casefold().replace("-", " ").replace("_", " ").split())
+        close = [] if name in KNOWN_EXTRAS else get_close_matches(plain, fields, n=1, cutoff=NEAR)
+        meant = OTHER_NAMES.get(plain, tuple(fields[one] for one in close))
+        stated = plain in OTHER_NAMES and "expect_sources_any" not in lacking  # sources are there by another name
+        likely = [field for field in meant if field in lacking and not (stated and field == "expect_sources")]
+        found += [NearName(name, tuple(likely))] if likely else []
+    return found
+
+
+def near_name_error(near: Sequence[NearName], where: Where, *, table: bool) -> InputError:
+    """Error that proposes the right names: nothing is read as a label, or left out of one, by guess.
+
+    Args:
+      table: whether `columns` can name the columns.
+    """
+    shown = ", ".join(shown_value(one.name) for one in near[:_NAMES_SHOWN])
+    guesses = "; ".join(f"{shown_value(one.name)} looks like {' or '.join(one.fields)}" for one in near[:_NAMES_SHOWN])
+    pairs = {one.fields[0]: one.name for one in reversed(near)}
+    columns = ", ".join(f'"{field}": "{name}"' for field, name in reversed(pairs.items()))
+    own = ", ".join(f'"{one.name}": "{one.name}"' for one in near[:1])
+    source = "" if table else "load the lines as a table, pandas.read_json(path, lines=True), with "
+    remedy = (
+        f"{guesses}: rename it, or {source or 'pass '}columns={{{columns}}}; "
+        f"columns={{{own}}} keeps it as an extra column"
+    )
+    return input_error(where, f"{'columns' if table else 'keys'} of labels must have our names", remedy, shown)
+
+
+def checked_lines(lines: Iterable[JsonLine], fields: Mapping[str, str]) -> list[JsonLine]:
+    """JSON lines of cases of our form, once no key looks like a field that no line has.
+
+    Args:
+      fields: our keys -> field.
+
+    Raises:
+      InputError: a key does.
+    """
+    every = list(lines)
+    first: dict[str, Where] = {}
+    for line in every:
+        for key in line.record:
+            first.setdefault(key, line.where)
+    lacking = set(fields.values()) - {fields.get(key) for key in first}
+    near = near_names([key for key in first if key not in fields], fields, lacking)
+    if near:
+        raise near_name_error(near, first[near[0].name], table=False)
+    return every
+
+
+def labelled_set(
+    placed: PlacedCases, name: str, *, own: bool = False, known: Collection[str] = (), stacklevel: int = 3
+) -> tuple[Case, ...]:
+    """Cases of a labelled set, each id once, with splits by our names and no label that contradicts another.
+
+    Args:
+      placed: cases, each with its place. name: of the set, in messages.
+      own: whether a person wrote it in our form: then a question with two labels is an error. In a published set, or
+        in a trace of hits, it is a warning, and each case is scored by its own label.
+      known: keys of `extra` that the caller states, beside `KNOWN_EXTRAS`. stacklevel: of the warnings.
+
+    Raises:
+      InputError: no case, an id twice, an unknown split, a field that its label rules out, or a question with two
+        labels in a set of our form.
+
+    Warns:
+      UserWarning: splits are mapped; questions are repeated; keys are kept in `extra` that nobody reads.
+
+    Source: rules S6.1, S6.5.
+    """
+    cases = _unique_cases(placed, name)
+    notes = []
+    cases, note = _with_splits(cases)
+    notes.append(note)
+    _check_fields(cases)
+    notes += _repeated_questions(cases, own=own)
+    if own:
+        notes.append(_further_keys([case for _, case in cases], known))
+    for text in filter(None, notes):
+        warnings.warn(visible(f"{name}: {text}"), stacklevel=stacklevel)
+    return tuple(case for _, case in cases)
+
+
+def check_split_names(names: Iterable[str | None]) -> None:
+    """Refuse splits that no study, certificate or report reads.
+
+    Raises:
+      ValueError: a name that is none of `SPLITS`.
+
+    Source: rule S6.5.
+    """
+    odd = sorted({str(name) for name in names if name is not None} - {*SPLITS, ""})
+    if odd:
+        means = OTHER_SPLITS.get(odd[0].strip().casefold())
+        remedy = f"write {means}" if means else "rename it, or deal splits by raglab.split"
+        msg = f"a case's split must be one of {', '.join(SPLITS)}, got {', '.join(map(repr, odd))}; {remedy}."
+        raise ValueError(msg)
+
+
+def plain_question(text: str) -> str:
+    """A question without regard to case and white space."""
+    return " ".join(text.casefold().split())
+
+
+def _unique_cases(placed: PlacedCases, name: str) -> list[tuple[Where, Case]]:
+    first: dict[str, Where] = {}
+    cases = []
+    for where, case in placed:
+        if case.id in first:
+            line = first[case.id].line
+            came = f"{shown_value(case.id)} again" + (f" (first on line {line})" if line else "")
+            raise input_error(where, "a case's id must be unique", "rename or remove one", came)
+        _check_length(where, "a case's id", case.id)
+        for source in (*case.expect_sources, *case.expect_sources_any, *case.selected_sources):
+            _check_length(where, "a source", source)
+        first[case.id] = where
+        cases.append((where, case))
+    if not cases:
+        raise input_error(Where(name), "a labelled set must have at least one case", "add cases", "none")
+    return cases
+
+
+def _check_length(where: Where, what: str, text: str) -> None:
+    if len(text) > MAX_NAME:
+        raise input_error(where, f"{what} must have at most {MAX_NAME} characters", "shorten it", str(len(text)))
+
+
+def _with_splits(cases: Sequence[tuple[Where, Case]]) -> tuple[list[tuple[Where, Case]], str]:
+    """Cases with the splits that studies read, and a sentence about those that were mapped; blank is none."""
+    mapped: Counter[tuple[str, str]] = Counter()
+    odd: dict[str, tuple[Where, int]] = {}
+    changed = []
+    for where, case in cases:
+        stated = case.split
+        split = None if stated is None or not stated.strip() else stated
+        if split is not None and split not in SPLITS:
+            plain = split.strip().casefold()
+            split = plain if plain in SPLITS else OTHER_SPLITS.get(plain)
+            if split is None:
+                first, count = odd.get(str(stated), (where, 0))
+                odd[str(stated)] = (first, count + 1)
+            else:
+                mapped[str(stated), split] += 1
+        changed.append((where, case if split == stated else case._replace(split=split)))
+    if odd:
+        shown = ", ".join(f"{shown_value(split)} ({count:,} cases)" for split, (_, count) in [*odd.items()][:_SHOWN])
+        rule = f"split must be one of {', '.join(SPLITS)}, or train, validation, dev or test, which are read as these"
+        remedy = "rename it, or leave split out and deal splits by raglab.split"
+        raise input_error(next(iter(odd.values()))[0], rule, remedy, shown)
+    told = ", ".join(f"{split!r} as {ours} ({count:,} cases)" for (split, ours), count in mapped.items())
+    return changed, f"splits by other names are read as ours (rule S6.5): {told}." if told else ""
+
+
+def _check_fields(cases: Sequence[tuple[Where, Case]]) -> None:
+    """Stop at fields that the label of their case rules out."""
+    wrong = [(where, case, field) for where, case in cases for field in _ruled_out(case)]
+    if wrong:
+        where, case, field = wrong[0]
+        ids = list(dict.fromkeys(shown_value(one.id) for _, one, _ in wrong))
+        of = "ambiguous" if field == "expect_option" and case.expect_status == "ok" else "ok or ambiguous"
+        came = f"{shown_value(_field_text(case, field))} with {case.expect_status}"
+        remedy = f"correct the label, or empty the field; {len(ids):,} of {len(cases):,} cases: {_some(ids)}"
+        raise input_error(where, f"{field} must be of a case labelled {of}", remedy, came)
+
+
+def _ruled_out(case: Case) -> Iterator[str]:
+    """Fields that say something a label denies: a refusal has no sources, and only who asks back offers options."""
+    fields = {
+        "refuse": ("expect_sources", "expect_sources_any", "min_sources", "expect_option"),
+        "ok": ("expect_option",),
+    }
+    return (field for field in fields.get(case.expect_status or "", ()) if getattr(case, field))
+
+
+def _field_text(case: Case, field: str) -> object:
+    value = getattr(case, field)
+    return "; ".join(value) if isinstance(value, tuple) else value
+
+
+def _some(texts: Sequence[str]) -> str:
+    return ", ".join(texts[:_SHOWN]) + (", …" if len(texts) > _SHOWN else "")
+
+
+def _question_key(case: Case) -> tuple[object, ...]:
+    """What makes two questions one: words, documents that the user named, and what came before."""
+    context = {key: case.extra[key] for key in CONTEXT if key in case.extra}
+    return plain_question(case.query), frozenset(case.selected_sources), canonical_json(context) if context else ""
+
+
+def _label_key(case: Case) -> tuple[object, ...]:
+    sources = (frozenset(case.expect_sources), frozenset(case.expect_sources_any))
+    return case.expect_status, *sources, case.min_sources, case.expect_option
+
+
+def _label_text(case: Case) -> str:
+    """Label as messages show it: `ok a.md; b.md`."""
+    parts = (
+        ("", "; ".join(case.expect_sources)),
+        ("any of ", "; ".join(case.expect_sources_any)),
+        ("min_sources ", str(case.min_sources or "")),
+        ("option ", str(case.expect_option or "")),
+    )
+    return " ".join([str(case.expect_status), *(f"{lead}{text}" for lead, text in parts if text)])
+
+
+def _repeated_questions(cases: Sequence[tuple[Where, Case]], *, own: bool) -> Iterator[str]:
+    """Sentences about questions that come twice: with the same label, or in a published set with another one."""
+    groups: dict[tuple[object, ...], list[tuple[Where, Case]]] = {}
+    for where, case in cases:
+        if case.expect_status is not None:
+            groups.setdefault(_question_key(case), []).append((where, case))
+    twice = [group for group in groups.values() if len(group) > 1]
+    apart = [pair for group in twice if (pair := _contradiction(group))]
+    if apart and own:
+        (_, first), (where, second) = apart[0]
+        came = f"{shown_value(_label_text(second))} after {shown_value(_label_text(first))} in {shown_value(first.id)}"
+        pairs = [f"{shown_value(one.id)} and {shown_value(other.id)}" for (_, one), (_, other) in apart]
+        remedy = (
+            "correct one, or merge them: several sources of one question are one cell, a.md;b.md. "
+            f"{len(apart):,} of {len(groups):,} questions have two labels: {_some(pairs)}"
+        )
+        raise input_error(where._replace(id=second.id), "a question must have one label", remedy, came)
+    if apart:
+        (_, first), (_, second) = apart[0]
+        labels = f"{shown_value(_label_text(first))} and {shown_value(_label_text(second))}"
+        yield (
+            f"{len(apart):,} of {len(groups):,} questions have different labels in different cases, the first in "
+            f"{shown_value(first.id)} and {shown_value(second.id)} ({labels}); each case is scored by its own."
+        )
+    again = [
+        (group[0][1], case) for group in twice for _, case in group[1:] if _label_key(case) == _label_key(group[0][1])
+    ]
+    if again:
+        first, second = again[0]
+        n_apart = sum(one.split != other.split for one, other in again)
+        across = f", {n_apart:,} of them in another split (rule S6.5)" if n_apart else ""
+        yield (
+            f"{len(again):,} of {len(cases):,} cases repeat question and label of an earlier one{across}; the first is "
+            f"{shown_value(second.id)}, as {shown_value(first.id)}. Each counts as a case."
+        )
+
+
+def _contradiction(group: Sequence[tuple[Where, Case]]) -> tuple[tuple[Where, Case], tuple[Where, Case]] | None:
+    """The first case of a question, and the first with another label; None where all have one."""
+    label = _label_key(group[0][1])
+    other = next((pair for pair in group[1:] if _label_key(pair[1]) != label), None)
+    return None if other is None else (group[0], other)
+
+
+def _further_keys(cases: Sequence[Case], known: Collection[str]) -> str:
+    """A sentence that names the keys of `extra` that raglab does not read."""
+    counts = Counter(key for case in cases for key in case.extra if key not in KNOWN_EXTRAS and key not in known)
+    if not counts:
+        return ""
+    shown = ", ".join(f"{key!r} ({count:,} cases)" for key, count in list(counts.items())[:_NAMES_SHOWN])
+    more = f" and {len(counts) - _NAMES_SHOWN} more" if len(counts) > _NAMES_SHOWN else ""
+    lead = "1 further name is" if len(counts) == 1 else f"{len(counts)} further names are"
+    return f"{lead} kept in extra, where raglab does not read it: {shown}{more}."
