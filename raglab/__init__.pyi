@@ -62,6 +62,7 @@ from .lab.search_space import SearchRange as SearchRange
 from .lab.search_space import always_answer as always_answer
 from .lab.search_space import always_refuse as always_refuse
 from .lab.search_space import full_space as full_space
+from .lab.search_space import starting_policy as starting_policy
 from .lab.signal_audit import SignalAudit as SignalAudit
 from .lab.signal_audit import audit_signals as audit_signals
 from .lab.slices import fusion_weights as fusion_weights

@@ -38,6 +38,7 @@ from raglab.decision.chain import (
 from raglab.decision.decisions import DECIDED_BY, Decisions
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.recorded_answers import keep_used_chunks, select_answers
+from raglab.decision.refusals import warn_of_refusals
 from raglab.decision.sharded_decisions import (
     CaseColumns,
     ShardedDecisions,
@@ -293,11 +294,14 @@ def decide(trace: TraceData | Shards, policy: PolicyData, arm: str | None = None
       trace: in memory, or of shards: what is held of each case then is a few numbers, see `ShardedDecisions`.
       arm: which of the trace's arms; the first where not given.
 
+    Warns:
+      UserWarning: one gate refuses nearly all cases labelled ok (rule S2.19).
+
     Example: `decide(trace, policy).frame()` has a row a case.
     """
-    if isinstance(trace, TraceData):
-        return decide_on_tables(measured_tables(trace, policy, arm), trace, policy)
-    return decide_policies(trace, [policy], arm)[0]
+    decisions = decide_policies(trace, [policy], arm)[0]
+    warn_of_refusals(decisions, stacklevel=3)
+    return decisions
 
 
 @overload
@@ -313,9 +317,9 @@ def decide_policies(
 def decide_policies(
     trace: TraceData | Shards, policies: Sequence[PolicyData], arm: str | None = None
 ) -> list[Decisions] | list[ShardedDecisions]:
-    """Decisions of some policies, see `decide`; each shard is loaded once for all of them."""
+    """Decisions of some policies, see `decide`, which alone warns; each shard is loaded once for all of them."""
     if isinstance(trace, TraceData):
-        return [decide(trace, policy, arm) for policy in policies]
+        return [decide_on_tables(measured_tables(trace, policy, arm), trace, policy) for policy in policies]
     by_policy = zip(*each_shard(shard_columns, trace, list(policies), arm, what="decide"), strict=True)
     references = partial(_references, trace)
     return [
@@ -326,12 +330,12 @@ def decide_policies(
 
 def shard_columns(trace: TraceData, policies: Sequence[PolicyData], arm: str | None) -> list[CaseColumns]:
     """What policies say of the cases of one trace in memory; pure, so that any worker may decide a shard."""
-    return [decision_columns(decide(trace, policy, arm)) for policy in policies]
+    return list(map(decision_columns, decide_policies(trace, policies, arm)))
 
 
 def decide_shard(shard: Any, policy: PolicyData, arm: str | None) -> Decisions:  # noqa: ANN401 - a trace or a reference to one
     """Decisions on one shard."""
-    return decide(reference_trace(shard), policy, arm)
+    return decide_policies(reference_trace(shard), [policy], arm)[0]
 
 
 def decide_on_tables(
@@ -731,7 +735,7 @@ def flips(trace: TraceData | Shards, policy: PolicyData, case_id: str, arm: str 
 
     if not isinstance(trace, TraceData):
         trace = reference_trace(shard_with(_references(trace), case_id))
-    said = decide(trace, policy, arm)
+    said = decide_policies(trace, [policy], arm)[0]
     row = said.row_of(case_id)
     one = _single_case(trace, row)
     found = measured_tables(one, policy, arm).evidence

@@ -40,6 +40,7 @@ from raglab.cli.common import (
     parse_columns,
     parse_costs,
     parse_goal,
+    policy_for,
     say,
     say_json,
     show,
@@ -192,7 +193,8 @@ def decide(
     from raglab.replay import flips
 
     keep_inputs(out, path, policy)
-    chosen, of = load_policy(policy), load_trace(path, split)
+    of = load_trace(path, split)
+    chosen = policy_for(policy, of, arm)
     said = decided(of, chosen, arm)
     if case is None:
         table = said.frame(reasons=True)
@@ -325,7 +327,8 @@ def tune(
     kept = out / "study" if storage is None else storage
     if worker:
         check_shareable(kept)
-    of, start = open_trace(path), load_policy(policy)
+    start = None if policy is None else load_policy(policy)  # without one, that of the trace's scores
+    of = open_trace(path)
     if worker:
         shared = search_problem(of, policy=start, goal=goal, arm=arm, trials=trials, sampler=sampler, seed=seed).problem
         check_storage(shared, kept, study_name, None)  # before shards are measured

@@ -213,6 +213,20 @@ def load_policy(path: Path | None) -> Policy:
     return Policy.load(path)
 
 
+def policy_for(path: Path | None, trace: Trace | ShardedTrace[Trace], arm: str | None = None) -> Policy:
+    """Policy of a file, or that which the scores of a trace begin with; says where that is not the published one."""
+    from raglab.lab.search_space import starting_policy
+
+    if path is not None:
+        return load_policy(path)
+    chosen = starting_policy(trace, arm)
+    if chosen.policy_id != load_policy(None).policy_id:
+        gated = ", ".join(f"signals.{name}" for name in chosen.signals) or "nothing"
+        why = "no --policy, and the scale of the scores is not stated"
+        say(f"{why}: every case is answered but for a gate on {gated}.", err=True)
+    return chosen
+
+
 def json_records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows of a table as JSON can hold them: every digit kept, null where a number is not finite."""
     return [

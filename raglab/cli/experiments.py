@@ -28,6 +28,7 @@ from raglab.cli.common import (
     open_trace,
     parse_costs,
     parse_targets,
+    policy_for,
     say,
     say_json,
     show,
@@ -422,7 +423,8 @@ def certify(
     from raglab.lab.certification_texts import certificate_lines
 
     targets, costs = parse_targets(target), parse_costs(cost)
-    chosen, trace = load_policy(policy), open_trace(path)
+    trace = open_trace(path)
+    chosen = policy_for(policy, trace, arm)
     keep_inputs(out, path, policy, looks)
     keep_inputs(looks, path, policy, option="--looks")
     # A link has looks of its own beside it; a folder that has no name of its own, such as `.`, is looked up.

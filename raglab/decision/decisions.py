@@ -366,7 +366,7 @@ class Decisions(CaseVerdicts):
     ) -> None:
         """Name the gate on a signal, or of the user, that decided the wanted cases: the first that fires so."""
         found, limits = self.tables.evidence, self.limits
-        read = self._measurements
+        read = self.measurements
         can_ask = np.asarray(read("n_options_all")) >= LEAST_OPTIONS
         left = wanted.copy()
         steps = [step for step in (*limits.order.before, *limits.order.after) if step.gate.name == SIGNALS]
@@ -393,7 +393,7 @@ class Decisions(CaseVerdicts):
                     left &= ~fires
 
     @cached_property
-    def _measurements(self) -> chain.GateMeasurements:
+    def measurements(self) -> chain.GateMeasurements:
         """Measurements of all cases at the depth that decided, of the hits that the gates on chosen hits judged."""
         found, every = self.tables.evidence, np.arange(len(self))
         depth, slot = self.outcome.depth, self.outcome.slot

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain, product
@@ -18,6 +19,7 @@ from raglab.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise
 from raglab.decision.measurement import gates_off, measured_tables
+from raglab.decision.refusals import refusal_text
 from raglab.decision.sharded_decisions import reference_trace
 from raglab.gates import GATES
 from raglab.html_display import Fold, display
@@ -37,12 +39,12 @@ from raglab.lab.certified_losses import (
 )
 from raglab.lab.looks import hash_queries, split_queries, take_look
 from raglab.lab.report.blocks import percent
-from raglab.lab.search_space import limit_depth
+from raglab.lab.search_space import limit_depth, starting_policy
 from raglab.live.trace_building import build_trace
 from raglab.metrics import OBJECTIVES, TARGETS
 from raglab.parallel import run_each
 from raglab.policy_sections import EXPECTED_COST
-from raglab.replay import Shards
+from raglab.replay import Shards, decide_policies
 from raglab.signal_gates import SIGNALS, signal_path
 from raglab.store.case_labels import check_split_names
 from raglab.store.loaders import load_cases, load_corpus
@@ -262,22 +264,26 @@ def certify_policy(
     Args:
       trace: with a split `certify`, or without any splits. Of shards (`Trace.open`) one is in memory at a time: the
         pilot is measured once and kept on disk meanwhile (see `measured_shards`), the cases to certify on once.
-      policy: whose thresholds are varied; the published ones where not given.
+      policy: whose thresholds are varied; those of `starting_policy` where not given.
       candidates: policies to choose from; a grid over `paths` of the policy where not given.
       targets: rate -> highest value; `expected_cost` too, in units of cost. costs: label -> outcome -> cost, of that
         target, see `metrics.cost_matrix`. paths: thresholds of the grid; `declared_family` where not given.
       again: these cases were certified on before, and that is known. looks: file that remembers it.
+
+    Warns:
+      UserWarning: one gate of the policy refuses nearly all cases labelled ok (in memory).
 
     Raises:
       ValueError: a fused gate or a model of the decision that was fitted on the cases to certify on, an unknown rate,
         target outside (0, 1), of the cost outside (0, the highest cost), costs without that target, no cases, or
         another certification on the same cases.
 
-    Source: rules S6.4, S6.7, S6.9; Pareto testing (Laufer-Goldshtein and others 2023) with exact binomial p-values, of
-      graded costs those of Hoeffding and Bentkus (Bates and others 2021).
+    Source: rules S2.19, S6.4, S6.7, S6.9; Pareto testing (Laufer-Goldshtein and others 2023) with exact binomial
+      p-values, of graded costs those of Hoeffding and Bentkus (Bates and others 2021).
     """
     _check_targets(targets, costs)
-    start, cases = limit_depth(policy if policy is not None else Policy.load(), trace), _certify_splits(trace)
+    start = limit_depth(policy if policy is not None else starting_policy(trace, arm), trace)
+    cases = _certify_splits(trace)
     held_out, arm_name, names = cases.held_out, arm or trace.arms[0], list(targets)
     with _pilot_trace(cases.pilot, start, arm, candidates) as pilot:
         offered = _distinct_candidates(
@@ -294,6 +300,9 @@ def certify_policy(
     key = certification_key(tried, counts, targets, delta, arm_name, costs if COST in targets else None)
     file = None if looks is None else Path(looks)
     look = take_look(file, start.certificate, cases.held_out_hash, key, delta, again=again)
+    refused = _refusal(cases, start, arm) if candidates is None else ""
+    if refused:
+        warnings.warn(refused, stacklevel=2)
     tested = _sequence_test(counts, order, targets, delta)
     near = _nearest(order, seen, targets, delta)
     certificate = Certificate(
@@ -322,7 +331,7 @@ def certify_policy(
         table=_candidate_table(start, tried, counts, tested, order, names, delta),
         needs=_data_needs(tested.promises, delta),
         nearest=near.alpha,
-        notes=_certificate_notes(certificate, near, order.free_rate, targets),
+        notes=(*_certificate_notes(certificate, near, order.free_rate, targets), *([refused] if refused else [])),
         chance=near.chance,
     )
 
@@ -522,6 +531,13 @@ def _certify_splits(trace: Trace | ShardedTrace[Trace]) -> CertifyCases:
         msg = "a certificate needs at least one case, got none."
         raise ValueError(msg)
     return CertifyCases(None, trace, of_all, of_all)
+
+
+def _refusal(cases: CertifyCases, policy: Policy, arm: str | None) -> str:
+    """That one gate of the policy given refuses nearly all answerable cases, of a trace in memory (rule S2.19)."""
+    trace = cases.held_out if cases.pilot is None else cases.pilot
+    text = refusal_text(decide_policies(trace, [policy], arm)[0]) if isinstance(trace, TraceData) else ""
+    return f"The policy to be certified: {text}" if text else ""
 
 
 def _binding(promises: Sequence[Promise], p: NDArray[np.float64] | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.breakpoints import SWEPT, Steps, breakpoints, swept_paths, swept_threshold, threshold_at, user_gates
 from raglab.certify import MAX_OVER_ASK
-from raglab.decision.measurement import Evidence, measured_tables
+from raglab.decision.measurement import CAN_BE_OFF, Evidence, gates_off, measured_tables
+from raglab.decision.refusals import REFUSES_ALL
 from raglab.decision.sharded_decisions import check_in_memory
 from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
 from raglab.replay import policy_cells, step_cells, tally
+from raglab.signals import COSINE, NAMES, declared_signal
+from raglab.store.frames import UNSTATED
 from raglab.store.policies import Policy
 from raglab.store.sharded_traces import ShardedTrace
 from raglab.store.traces import Trace
@@ -166,9 +169,44 @@ def always_answer(policy: Policy) -> Policy:
     return policy.replace("decision.rule", "chain", *off)
 
 
+def starting_policy(trace: TraceData | ShardedTrace[Trace], arm: str | None = None) -> Policy:
+    """Policy that a trace is best looked at with first: the published one, where its thresholds fit the scores.
+
+    Where the scale of the scores is not stated (`trace_from_frame` without `score`), or only scores of the user are
+    there, it answers every case and gates those scores at a bound that refuses nothing: `raglab.tune` and the cockpit
+    move it.
+
+    Args:
+      arm: of which a score's least value is the bound; the first where not given.
+
+    Source: rules S2.15, S6.8.
+
+    Example: `raglab.tune(trace, policy=raglab.starting_policy(trace).replace("chosen.final_k", 3))`
+    """
+    published = Policy.load()
+    if trace.meta.get("parameters", {}).get("score") == UNSTATED:
+        return always_answer(published).replace("signals.top1_cosine.min", COSINE.low)
+    if not gates_off(trace).issuperset(CAN_BE_OFF):
+        return published
+    declared = trace.meta.get("signals", {})
+    changes: list[Any] = []
+    for name in sorted(set(trace.signals).difference(NAMES)):
+        signal = declared_signal(name, declared.get(name))
+        surer = signal.direction == "surer"
+        values = np.concatenate([part.signal(name, arm).to_numpy() for part in _parts(trace)])
+        values = values[np.isfinite(values)]
+        if len(values):
+            changes += [f"signals.{name}.{'min' if surer else 'max'}", float(values.min() if surer else values.max())]
+    return always_answer(published).replace(*changes)
+
+
+def _parts(trace: TraceData | ShardedTrace[Trace]) -> Iterable[Any]:
+    return [trace] if isinstance(trace, TraceData) else trace.shards()
+
+
 def always_refuse(policy: Policy) -> Policy:
     """Policy that refuses every question: what no answer at all costs."""
-    return policy.replace("domain.enabled", True, "patterns.deny", ["(?s).*"])
+    return policy.replace("domain.enabled", True, "patterns.deny", [REFUSES_ALL])
 
 
 def step_thresholds(policy: Policy, direction: int) -> Policy:

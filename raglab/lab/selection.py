@@ -242,9 +242,9 @@ def chain_pool(cases: Cases, size: int) -> list[Policy]:
 def chain_complexity(policy: Policy, cases: Cases) -> int:
     """Gates and rules that refuse or ask in some case, and thresholds that are not the published ones."""
     from raglab.decision.decisions import GATE_OF
-    from raglab.replay import decide
+    from raglab.replay import decide_policies
 
-    said = decide(cases.trace, policy, cases.arm)
+    (said,) = decide_policies(cases.trace, [policy], cases.arm)
     acting = {GATE_OF[said.stage(int(row))] for row in np.flatnonzero(said.status != Status.ok)}
     moved = sum(policy.value(path) != cases.defaults.value(path) for path in cases.space)
     return len(acting) + moved

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.measurement import measured_tables
+from raglab.decision.refusals import refusal_text
 from raglab.html_display import Cell, Fold, display, short
 from raglab.lab.comparison import compare_cells
 from raglab.lab.decision_fitting import decision_cases
@@ -26,6 +28,7 @@ from raglab.lab.search_space import (
     polish,
     published_policy,
     search_ranges,
+    starting_policy,
 )
 from raglab.lab.selection import (
     ANSWER,
@@ -53,7 +56,16 @@ from raglab.lab.study_workers import check_storage, finish_shared_study
 from raglab.lab.trial_search import Problem, Search, check_search, pareto_front, run_search, trial_policies
 from raglab.metrics import Paired
 from raglab.policy import told_value
-from raglab.replay import CELL_OF_CODE, decide, each_shard, join_columns, rate_table, shard_codes, tally, tally_codes
+from raglab.replay import (
+    CELL_OF_CODE,
+    decide_policies,
+    each_shard,
+    join_columns,
+    rate_table,
+    shard_codes,
+    tally,
+    tally_codes,
+)
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
@@ -150,7 +162,8 @@ class TuneResult:
             if name not in self.policies:
                 msg = f"policies must be among {', '.join(self.policies)}, got {name!r}; correct the name."
                 raise ValueError(msg)
-        one, two = (decide(self.judged_on, self.policies[name], self.settings["arm"]) for name in (before, after))
+        chosen = [self.policies[name] for name in (before, after)]
+        one, two = decide_policies(self.judged_on, chosen, self.settings["arm"])
         return one.changed(two)
 
     def __repr__(self) -> str:
@@ -248,7 +261,7 @@ def tune(
 
     Args:
       trace: without splits all cases serve for both, and the notes say that the rates flatter.
-      policy: where the search starts, and whose patterns it keeps; the published thresholds where not given.
+      policy: where the search starts, and whose patterns it keeps; `starting_policy` of the trace where not given.
       trials: configurations of the chain tried before its line search.
       sampler: of Optuna. batch_size: configurations proposed and replayed together.
       goal: costs and targets. space: path -> range or (low, high); `full_space` where not given.
@@ -260,11 +273,14 @@ def tune(
       on_trials: takes the rows of each batch of trials, as in `TuneResult.trials`; what returns False ends the search.
         A study that workers share takes none: its places are finished in any case.
 
+    Warns:
+      UserWarning: one gate of the policy that it starts from, or ends with, refuses nearly all cases labelled ok.
+
     Raises:
       ValueError: unknown sampler, trials below 1, a range that is none, a case without a label, a storage that cannot
         be opened or holds a study of another search under this name, or `on_trials` with a study that workers share.
 
-    Source: rules S6.2, S6.4, S6.5, S6.7, S6.8.
+    Source: rules S2.19, S6.2, S6.4, S6.5, S6.7, S6.8.
 
     Example: `raglab.tune(trace, storage="out/study").best.params`
     """
@@ -284,7 +300,12 @@ def tune(
         problem = of.problem._replace(trace=replayed)
         finish_shared_study(problem, storage, study_name)
         search = run_search(problem, storage=storage, study_name=study_name, on_trials=on_trials)
-    return _judged_result(of.splits, of.problem, search, of.incumbent, of.by_hand)
+    result = _judged_result(of.splits, of.problem, search, of.incumbent, of.by_hand)
+    gated = ", ".join(f"signals.{name}" for name in of.problem.start.signals)
+    if policy is None and of.problem.start.policy_id != of.incumbent.policy_id:
+        begun = f"The scale of the scores is not stated: the study starts from always-answer with a gate on {gated}."
+        return replace(result, notes=(result.notes[0], begun, *result.notes[1:]))
+    return result
 
 
 class StudyProblem(NamedTuple):
@@ -316,7 +337,9 @@ def search_problem(
     Args: see `tune`.
     """
     check_search({"trials": trials, "batch_size": batch_size, "sampler": sampler})  # before a trace is read
-    start = limit_depth(policy if policy is not None else Policy.load(), trace).replace("decision.rule", "chain")
+    start = limit_depth(policy if policy is not None else starting_policy(trace, arm), trace).replace(
+        "decision.rule", "chain"
+    )
     wanted, splits = goal or Goal(), study_splits(trace, seed)
     ranges = full_space(splits.made_of, start, arm) if space is None else search_ranges(space)
     incumbent = limit_depth(published_policy(start), trace)
@@ -380,6 +403,7 @@ def _judged_result(splits: Splits, problem: Problem, search: Search, incumbent: 
             *label_notes(tuned_on),
             splits.size_note,
             *_target_notes(costs, chosen.selected, goal),
+            *_refusal_notes(cases, problem.start, tuned),
         ),
         tuned_on=tuned_on,
         judged_on=judged_on,
@@ -474,6 +498,18 @@ def _judged_rates(judged: JudgedPolicies, policies: Mapping[str, Policy], goal: 
     table = rate_table(seen, every, costs=goal.costs)
     table.insert(0, "policy", list(policies))
     return table.assign(met=goal.meets(seen.cells))
+
+
+def _refusal_notes(cases: Cases, start: Policy, tuned: Policy) -> list[str]:
+    """Policies of a study of which one gate refuses nearly all answerable cases; `tune` warns of them too."""
+    named = {start.policy_id: (start, "starts from"), tuned.policy_id: (tuned, "ends with")}
+    notes = []
+    for policy, role in named.values():
+        text = refusal_text(decide_policies(cases.trace, [policy], cases.arm)[0])
+        if text:
+            notes.append(f"The policy that the study {role}: {text}")
+            warnings.warn(notes[-1], stacklevel=4)
+    return notes
 
 
 def _target_notes(costs: pd.DataFrame, selected: str, goal: Goal) -> list[str]:

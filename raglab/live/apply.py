@@ -10,7 +10,7 @@ from raglab.decision.checks import Check
 from raglab.decision.decisions import Decisions, checks, decision_reason
 from raglab.policy import PolicyData
 from raglab.replay import decide
-from raglab.store.frames import Score, frame_trace, warn_of_gates_off
+from raglab.store.frames import UNSTATED, Score, frame_trace, warn_of_gates_off
 from raglab.values import Status
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def apply(
     policy: PolicyData,
     frame: pd.DataFrame,
     *,
-    score: Score | None = "cosine",
+    score: Score | None = UNSTATED,
     signals: Mapping[str, Mapping[str, str]] | None = None,
     name: str = "frame",
 ) -> pd.DataFrame:

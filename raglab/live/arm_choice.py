@@ -23,7 +23,7 @@ from raglab.live.system import BANDIT_UNWRITABLE, Key, Lab
 from raglab.live.trace_building import question_scopes
 from raglab.patterns import entities_in
 from raglab.policy import PolicyData
-from raglab.replay import decide
+from raglab.replay import decide_policies
 from raglab.retrieval.arms import Sizes
 from raglab.retrieval.indexes import Indexes, Queries
 from raglab.reward import BUDGET_MS, COMPONENTS, RewardWeights, hit_diversity, rank_consistency, reward, score_margin
@@ -110,7 +110,7 @@ def components(trace: TraceData, policy: PolicyData, *, budget_ms: float = BUDGE
     # Each arm is decided as if it alone answered: full information, from which any learner can be replayed.
     parts = []
     for arm in trace.arms:
-        decisions = decide(trace, policy, arm)
+        (decisions,) = decide_policies(trace, [policy], arm)
         ms = retrieval_ms(trace, decisions, arm)
         margin, diversity, consistency = measures(trace, decisions, arm).T
         parts.append(

@@ -23,7 +23,7 @@ from raglab.decision.recorded_answers import AnswerKey, slot_sets
 from raglab.decision.sharded_decisions import check_in_memory
 from raglab.policy import PolicyData
 from raglab.progress import progress
-from raglab.replay import decide
+from raglab.replay import decide_policies
 from raglab.retrieval.tables import TableIndex
 from raglab.store.traces import Trace
 from raglab.text import NO_MATH, decimals, html_text
@@ -286,7 +286,7 @@ def _every(trace: values.TraceData, policy: PolicyData, arm: str) -> list[Answer
 
 def _policy_sets(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:
     """Sets of hits that a policy answers from."""
-    decisions = decide(trace, policy, arm)
+    (decisions,) = decide_policies(trace, [policy], arm)
     ready = [*range(FIRST_OK, len(STAGE)), *(STAGE[name] for name in ON_ANSWER)]
     rows = np.flatnonzero(np.isin(decisions.outcome.stage, ready)).tolist()
     at, depth = trace.arm(arm), decisions.outcome.depth

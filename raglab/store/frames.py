@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,7 +154,8 @@ def _status(value: object) -> str | None:
     return value if isinstance(value, str) and value in STATUS_NAMES else None
 
 
-Score = Literal["cosine", "l2", "probability"]
+Score = Literal["unstated", "cosine", "l2", "probability"]
+UNSTATED: Final = "unstated"  # scale of a score that is read as a cosine because it lies in its range
 
 _NORMALISE = "give the squared distance of unit vectors (normalise them first)"
 _RANGES = {
@@ -166,7 +167,7 @@ _RANGES = {
     "anchor_similarity": AllowedRange(-1.0, 1.0, "a cosine", "leave the cell empty where it is not known"),
     "signature_similarity": AllowedRange(-1.0, 1.0, "a cosine", "leave the cell empty where it is not known"),
 }
-_MEASURES = {"cosine": "cosine", "l2": "l2", "probability": "s_rerank"}
+_MEASURES = {UNSTATED: "cosine", "cosine": "cosine", "l2": "l2", "probability": "s_rerank"}
 _OF_HIT = ("score", "rank", *_RANGES, *OF_CHUNK)
 _KNOWN = ("case_id", "query", "label", "expect_status", "hit_id", "arm", "depth", *_OF_HIT, *OF_CASE)
 _AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by less
@@ -175,7 +176,7 @@ _AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by
 def trace_from_frame(
     frame: pd.DataFrame,
     *,
-    score: Score | None = "cosine",
+    score: Score | None = UNSTATED,
     signals: Mapping[str, Mapping[str, str]] | None = None,
     policy: PolicyData | None = None,
     name: str = "frame",
@@ -187,9 +188,12 @@ def trace_from_frame(
     - `query`: the question. `hit_id`: name of the passage, strings or integers; missing in the one row of a case that
       found nothing.
     - `score`: by the argument `score`: `cosine` of query and passage; `l2`, squared distance of their unit vectors;
-      `probability`, a reranker's, in [0, 1], which becomes `s_rerank`. `l2` and `cosine` follow from one another where
-      one is not given (rule S1.1). Without both the gates l2, density, gap and similarity are off for this trace, and
-      without s_rerank and s_hybrid beside, confidence too; a warning says so, and the gates on `signals` decide.
+      `probability`, a reranker's, in [0, 1], which becomes `s_rerank`. Not stated, it must lie in [-1, 1] as a cosine
+      does and is read as one, but a study and the cockpit then begin with an always-answer policy that gates it
+      (`raglab.starting_policy`), not with thresholds made for one encoder's cosines: TF-IDF scores are far lower. `l2`
+      and `cosine` follow from one another where one is not given (rule S1.1). Without both the gates l2, density, gap
+      and similarity are off for this trace, and without s_rerank and s_hybrid beside, confidence too; a warning says
+      so, and the gates on `signals` decide.
     - `label` (or `expect_status`): ok, refuse or ambiguous. Without the column the cases are decided and count in no
       rate.
     - `case_id`: of the question; without it each distinct query is a case: q1, q2, …
@@ -358,7 +362,7 @@ def _gates_off(found: Mapping[str, NDArray[np.float64]], score: Score | None) ->
     def measured(*columns: str) -> bool:
         return any(not np.isnan(found[column]).all() for column in columns)
 
-    if score in {"cosine", "l2"} or measured("l2", "cosine"):
+    if score in {UNSTATED, "cosine", "l2"} or measured("l2", "cosine"):
         return []
     scores = score == "probability" or measured("s_rerank", "s_hybrid")
     return [gate for gate in CAN_BE_OFF if gate != "confidence" or not scores]
@@ -388,8 +392,9 @@ def _cut(column: str) -> str:
 def _check_columns(cells: Cells, score: Score | None, signals: Sequence[SignalColumn]) -> None:
     where, of_signals = Where(cells.name), [signal.column for signal in signals]
     if score not in (*get_args(Score), None):
-        rule = f"score must be one of {', '.join(get_args(Score))}, or None"
-        raise input_error(where, rule, "say what the column holds", shown_value(score))
+        rule = f"score must be one of {', '.join(get_args(Score)[1:])}, or None"
+        remedy = "say what the column holds, or leave score out where its scale is not known"
+        raise input_error(where, rule, remedy, shown_value(score))
     there = ", ".join(map(_cut, list(cells.columns)[:_NAMES]))
     for column in ("query", "hit_id", *(["score"] if score else []), *of_signals):
         if not cells.has(column):

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from raglab.decision.refusals import warn_of_refusals
 from raglab.lab.cockpit.page import freeze, static_html
 from raglab.lab.cockpit.state import CockpitState
 from raglab.lab.cockpit.widget import CockpitWidget
@@ -30,17 +31,23 @@ def cockpit(
 
     Args:
       trace: cases without a label are left out where others have one; where none has, decisions are shown and no rates.
-      policy: where it begins; the published one where not given. compare: the baseline; `policy` where not given.
+      policy: where it begins; `starting_policy` of the trace where not given. compare: the baseline; `policy` where not
+        given.
       goal: costs and targets. arm: of the trace; its first where not given.
 
     Raises:
       ValueError: a trace without cases, an arm that it has not, or a policy that needs a signal that it lacks.
 
-    Source: rules S2.12, S6.2, S6.4, S6.7.
+    Warns:
+      UserWarning: one gate of the policy refuses nearly all cases labelled ok.
+
+    Source: rules S2.12, S2.19, S6.2, S6.4, S6.7.
 
     Example: `cockpit(trace, policy).set("l2.max_l2", 0.7).policy.save("policy.yaml")`.
     """
-    return Cockpit(trace, policy, compare=compare, goal=goal, arm=arm)
+    opened = Cockpit(trace, policy, compare=compare, goal=goal, arm=arm)
+    warn_of_refusals(opened.here.said, stacklevel=3)
+    return opened
 
 
 class Cockpit(CockpitState):

@@ -18,15 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.decision.refusals import refusal_text
 from raglab.decision.sharded_decisions import check_in_memory
 from raglab.lab.certification import Certification, certify_policy
 from raglab.lab.cockpit import views
 from raglab.lab.cockpit.search import OnBatch, SearchJob, search
 from raglab.lab.cockpit.views import Axis, Filter, Shown
-from raglab.lab.search_space import Goal, always_answer, always_refuse
+from raglab.lab.search_space import Goal, always_answer, always_refuse, starting_policy
 from raglab.lab.slices import case_columns
 from raglab.metrics.costs import OUTCOMES
-from raglab.replay import decide, sweep
+from raglab.replay import decide_policies, sweep
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status
@@ -79,7 +80,7 @@ class CockpitState:
         self._whole = trace
         self.arm = trace.arms[0] if arm is None else trace.arms[trace.arm(arm)]
         self.trace, self.split, self.labelled, self.notes = _shown_cases(trace)
-        start = policy if policy is not None else Policy.load()
+        start = policy if policy is not None else starting_policy(trace, arm)
         self.baseline = start if compare is None else compare
         self.goal = goal or Goal()
         self.looks: list[ReportLook] = []
@@ -90,7 +91,9 @@ class CockpitState:
         self._decided: OrderedDict[str, Shown] = OrderedDict()
         self._axes: dict[tuple[str, str], Axis] = {}
         self.guard = RLock()  # a search runs in a thread of its own
-        self._before, _ = self._look_at(self.baseline), self._look_at(start)
+        self._before, begins = self._look_at(self.baseline), self._look_at(start)
+        refused = refusal_text(begins.said)
+        self.notes += (f"The policy that it begins with: {refused}",) if refused else ()
 
     def __repr__(self) -> str:
         n = len(self.diff())
@@ -112,7 +115,7 @@ class CockpitState:
     def _look_at(self, policy: Policy) -> Shown:
         key = policy.policy_id
         if key not in self._decided:
-            self._decided[key] = views.shown(decide(self.trace, policy, self.arm))
+            self._decided[key] = views.shown(decide_policies(self.trace, [policy], self.arm)[0])
             while len(self._decided) > KEPT:
                 gone, _ = self._decided.popitem(last=False)
                 self._axes = {of: axis for of, axis in self._axes.items() if of[0] != gone}
@@ -379,7 +382,8 @@ class CockpitState:
         """Cells of the policies that anyone has for free, by name."""
         answers = always_answer(self.baseline)
         free = {"answer all": answers, "refuse all": always_refuse(answers)}
-        return {name: views.shown(decide(self.trace, one, self.arm)).counts for name, one in free.items()}
+        decided = decide_policies(self.trace, list(free.values()), self.arm)
+        return {name: views.shown(decisions).counts for name, decisions in zip(free, decided, strict=True)}
 
     def _plane(self) -> dict[str, Any]:
         points = {name: views.plane_point(counts, self.goal) for name, counts in self._free.items()}

@@ -106,7 +106,7 @@ def shard_boundary(trace: TraceData, policy: Policy, arm: str | None = None, dep
     """`decision_boundary` of one trace in memory; pure, so that any worker may measure a shard."""
     depths = trace.hits.chunk.shape[2]
     _check_trace(trace, policy, depth, depths)
-    decisions = replay.decide(trace, policy, arm)
+    (decisions,) = replay.decide_policies(trace, [policy], arm)
     found, every = decisions.tables.evidence, np.arange(len(trace))
     at = decisions.outcome.depth.astype(np.intp) if depth is None else np.full(len(trace), depth)
     # Which hits would be chosen if no gate stood in the way: else a refused case would count as one without evidence.

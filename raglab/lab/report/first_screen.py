@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab import metrics
 from raglab.certify import MAX_OVER_ASK
+from raglab.decision.refusals import refusal_text
 from raglab.lab.comparison import TUNED, Contest, Verdict, contests, reference_roles
 from raglab.lab.report.blocks import Mark, ReportCell, ReportTable, cut_text, estimate_cell, verdict_sentence
 from raglab.lab.report.promise_sections import promise_line
@@ -68,9 +69,16 @@ def first_screen(
         _price(judged, costs),
         _cases(judged),
         promised,
+        *_refusals(judged),
         _advice(judged, found, promised, misses=misses),
     ]
     return FirstScreen(facts, _contest_table(judged, found) if found else None)
+
+
+def _refusals(judged: ReportData) -> list[Fact]:
+    """Policies of the page of which one gate refuses nearly all answerable cases (rule S2.19)."""
+    texts = {name: refusal_text(judged.said[name]) for name in judged.names}
+    return [Fact(f"What {cut_text(name)} refuses", text, mark="bad") for name, text in texts.items() if text]
 
 
 def _contests(judged: ReportData, candidates: pd.DataFrame | None, costs: metrics.Costs | None) -> list[Contest]:

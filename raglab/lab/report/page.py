@@ -271,14 +271,14 @@ def _report_data(
     names = (incumbent, tuned) if tuned in policies and tuned != incumbent else (incumbent,)
     name = trace.arms[0] if arm is None else arm
     table = replay.sweep(trace, list(policies.values()), name, costs=costs).set_axis(list(policies), axis=0)
-    said = {one: replay.decide(trace, policies[one], name) for one in names}
+    decided = replay.decide_policies(trace, [policies[one] for one in names], name)
     return ReportData(
         trace=trace,
         arm=name,
         split=split,
         policies=policies,
         names=names,
-        said=said,
+        said=dict(zip(names, decided, strict=True)),
         seen=answer_signals(trace, policies[names[-1]], name),
         table=table,
     )

@@ -1,0 +1,118 @@
+"""Refusals (algebra): a warning where one gate refuses nearly all answerable cases, with its numbers (S2.19)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import gates
+from raglab.decision.case_verdicts import CaseVerdicts
+from raglab.decision.checks import scalar_value
+from raglab.decision.decisions import UNSWITCHED, Decisions
+from raglab.own_gates import own_gate
+from raglab.policy import PolicyData
+from raglab.policy_sections import EXPECTED_COST
+from raglab.signal_gates import OWN, SIGNALS
+from raglab.text import decimals
+from raglab.values import Status
+
+LEAST_OK = 10  # cases labelled ok, below which nothing is warned of
+MOST_REFUSED = 0.9  # share of them that one gate may refuse without a warning
+REFUSES_ALL = "(?s).*"  # deny pattern of a policy that is meant to refuse every question
+
+
+class Bound(NamedTuple):
+    """What a gate compares: label of its measurement, the measurement's name, thresholds by key in force."""
+
+    label: str
+    measured: str
+    thresholds: dict[str, float]
+
+
+def refusal_text(decisions: CaseVerdicts) -> str:
+    """That one gate refuses nearly all cases labelled ok, with its threshold and the range of what it measures.
+
+    Empty where none does, where fewer than `LEAST_OK` cases are labelled ok, and for a policy that denies every query.
+
+    Args:
+      decisions: in memory, or of shards, whose hits are then read once more where there is something to say.
+
+    Source: rule S2.19.
+    """
+    ok = decisions.label_code == Status.ok
+    refused = ok & (decisions.status == Status.refuse)
+    n_ok = int(ok.sum())
+    if n_ok < LEAST_OK or refused.sum() <= MOST_REFUSED * n_ok or is_refusal(decisions.policy):
+        return ""
+    names, counts = np.unique(decisions.decided_by[refused].astype(str), return_counts=True)
+    gate, count = str(names[np.argmax(counts)]), int(counts.max())
+    if count <= MOST_REFUSED * n_ok or gate in {*UNSWITCHED, EXPECTED_COST}:
+        return ""
+    text = f"gate {gate} refuses {count:,} of {n_ok:,} cases labelled ok"
+    bound = _bound(next(_parts(decisions)), gate)
+    if bound is None:
+        return f'{text}; see decisions.frame(reasons=True)["reason"].'
+    stated = " and ".join(f"{key} is {decimals(value)}" for key, value in bound.thresholds.items())
+    text += f": {stated + ', ' if stated else ''}{bound.label} of these is {_range(decisions, gate, bound.measured)}; "
+    return f'{text}raglab.tune(trace) searches a threshold, policy.replace("{gate}.enabled", False) has none.'
+
+
+def warn_of_refusals(decisions: CaseVerdicts, stacklevel: int) -> None:
+    """Warn where one gate refuses nearly all cases labelled ok, see `refusal_text`.
+
+    Args:
+      stacklevel: of the caller's caller, as `warnings.warn` counts from here.
+    """
+    text = refusal_text(decisions)
+    if text:
+        warnings.warn(f"policy {decisions.policy.policy_id}: {text}", stacklevel=stacklevel)
+
+
+def is_refusal(policy: PolicyData) -> bool:
+    """Whether a policy is meant to refuse every question."""
+    return policy.domain.enabled and REFUSES_ALL in policy.patterns.deny
+
+
+def _parts(decisions: Any) -> Iterator[Decisions]:  # noqa: ANN401 - decisions in memory or of shards
+    """Decisions in memory, or those of each shard."""
+    return iter([decisions]) if isinstance(decisions, Decisions) else decisions.shards()
+
+
+def _bound(decisions: Decisions, name: str) -> Bound | None:
+    """What a gate compares in these cases; None where it compares with no number."""
+    section, _, own = name.partition(".")
+    limits = decisions.limits
+    if section == OWN and own:
+        gate = own_gate(own)
+        keys = {one.key: scalar_value(getattr(limits.own[own].values, one.key)) for one in gate.thresholds}
+        return Bound(gate.reads[0], gate.reads[0], keys)
+    if section == SIGNALS and own:
+        row, bounds = gates.signal_gate(decisions.tables.evidence.known.signal(own)), limits.signals[own]
+    else:
+        row, bounds = gates.gate_by_name(name), limits.gates[name]
+    if not row.thresholds:
+        return None
+    there = (one for one in row.thresholds if not one.where or np.any(decisions.measurements(one.where)))
+    values = {one.key: scalar_value(getattr(bounds, one.key)) for one in there}
+    return Bound(row.label, row.measurements[-1], {key: value for key, value in values.items() if np.isfinite(value)})
+
+
+def _range(decisions: CaseVerdicts, gate: str, measured: str) -> str:
+    """Least and greatest measurement of the cases labelled ok that a gate refuses, in words."""
+    ends: list[float] = []
+    for part in _parts(decisions):
+        values = _refused_values(part, gate, measured)
+        ends += [float(values.min()), float(values.max())] if len(values) else []
+    return f"{decimals(min(ends))} to {decimals(max(ends))}" if ends else "missing"
+
+
+def _refused_values(decisions: Decisions, gate: str, measured: str) -> NDArray[np.float64]:
+    """Measurements of the cases labelled ok that a gate refuses, those that are there."""
+    rows = (decisions.label_code == Status.ok) & (decisions.decided_by == gate)
+    every = np.asarray(decisions.measurements(measured), dtype=np.float64)
+    values: NDArray[np.float64] = np.broadcast_to(every, (1, len(decisions)))[0][rows]
+    return values[np.isfinite(values)]
