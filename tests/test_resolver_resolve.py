@@ -216,7 +216,7 @@ def test_the_chain_decides_through_a_trace_as_resolve_does_alone() -> None:
             decisions = decide(trace, policy.replace("similarity.enabled", False, "confidence.enabled", False))
             frame, limits = decisions.frame(), policy_thresholds([policy])
             for row, case in enumerate(trace.cases):
-                if frame["gate"][row] != "resolver":
+                if frame["stage"][row] not in {name for name, _ in OUTCOMES}:
                     continue
                 hits = plain.hits_of(trace, policy, row, 0, 0)
                 named = set(plain.entities_of(policy, case.query)) if policy.resolver.entity_extractor else set()
