@@ -12,26 +12,27 @@ the measurements (`[P, 1]` against `[Q]`); `on` false switches a gate off, its m
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, reduce
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from raglab.signal_gates import SIGNALS, SIGNALS_ASK, SignalThresholds, signal_margins, signal_path, signals_margins
 from raglab.signals import BUILT_IN, COSINE, COUNT, POINTS, SHARE, SQUARED_L2, Signal, Unit
 from raglab.values import Bools, Floats, Ints
 
 Margins: TypeAlias = tuple[Floats, ...]
+AT_ONCE = 1 << 19  # comparisons of a distance and a cut made at once
 
 
 class Verdict(NamedTuple):
-    """What a gate says of one case: whether it fires, which check is tightest, with what headroom."""
+    """What a gate says: whether it fires, which check is tightest, with what headroom; of many cases arrays [...]."""
 
-    fired: bool
-    check: str
-    margin: float
+    fired: Bools
+    check: Any
+    margin: Floats
 
 
 def headroom(value: Floats | Ints, threshold: Floats | Ints, on: Bools = True) -> Floats:
@@ -53,11 +54,12 @@ def fires(margins: Margins) -> Bools:
 
 
 def explain(margins: Margins) -> Verdict:
-    """Verdict of one case, from the margins of scalars: the tightest check and its headroom."""
-    named: Mapping[str, Any] = margins._asdict()  # type: ignore[attr-defined]
-    values = {name: float(np.squeeze(margin)) for name, margin in named.items()}
-    check = min(values, key=lambda name: (not np.isnan(values[name]), values[name]))
-    return Verdict(bool(fires(tuple(values.values()))), check, values[check])
+    """Verdict from a gate's margins: the tightest check and its headroom; a missing margin (NaN) is the tightest."""
+    names: Any = margins._fields  # type: ignore[attr-defined]
+    values = np.array(np.broadcast_arrays(*margins), dtype=np.float64)
+    tightest = np.where(np.isnan(values), -np.inf, values).argmin(axis=0)
+    parts = fires(tuple(values)), np.array(names)[tightest], np.take_along_axis(values, tightest[None], axis=0)[0]
+    return Verdict(*parts) if tightest.ndim else Verdict(*(np.asarray(part).item() for part in parts))
 
 
 class ConfidenceThresholds(NamedTuple):
@@ -220,9 +222,6 @@ def intent_margins(graph: Floats, table: Floats, complexity: Floats, thresholds:
     )
 
 
-AT_ONCE = 1 << 19  # comparisons of a distance and a cut made at once
-
-
 class SwitchThresholds(NamedTuple):
     """Of a gate that compares with no number of the policy: whether it is on."""
 
@@ -366,16 +365,17 @@ def l2_cut(best: Floats, thresholds: L2Thresholds) -> Floats:
     return cut if np.asarray(thresholds.on).all() else np.where(thresholds.on, cut, np.inf)
 
 
-def n_relevant(l2: NDArray[np.floating[Any]], cut: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
-    """Hits within the cut.
+def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[np.int16]:
+    """Hits within the cut, int [P, Q], or [...] as the cut.
 
     Args:
-      l2: [K, Q], NaN where there is no hit. cut: [P, Q].
-
-    Returns: int [P, Q].
+      l2: [K, Q], or [K] of one query, NaN where there is no hit. cut: [P, Q], or [...] of one query.
 
     Source: rule S2.3.
     """
+    l2, cut = np.asarray(l2), np.asarray(cut)
+    if l2.ndim == 1:
+        return n_relevant(l2[:, None], cut.reshape(-1, 1)).reshape(cut.shape)
     count = np.empty(cut.shape, dtype=np.int16)
     narrow = np.uint8 if len(l2) < np.iinfo(np.uint8).max else np.uint16
     # Distances of some cases at a time, which stay in the cache while all policies pass.

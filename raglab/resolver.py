@@ -380,7 +380,7 @@ def rank_entities(counts: EntityCounts, best_l2: NDArray[np.float64]) -> EntityR
     key = np.where(tied, counts.anchors * (counts.members.max(initial=0) + 1) + counts.members, -1)
     top = key.max(axis=1, initial=-1)
     leaders = tied & (key == top[:, None])
-    nearest = np.where(leaders, best_l2, np.inf)
+    nearest = np.where(leaders & ~np.isnan(best_l2), best_l2, np.inf)  # a distance not known is the farthest
     leaders &= nearest == nearest.min(axis=1, initial=np.inf)[:, None]
     strict = leaders.sum(axis=1) == 1
     winner = np.where(strict & (best > 0), leaders.argmax(axis=1), -1)

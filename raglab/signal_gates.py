@@ -27,10 +27,10 @@ LEAST_OPTIONS = 2  # to ask back at all (rule S3.5)
 class SignalThresholds(NamedTuple):
     """Of the gate on one signal (rule S2.15), scalars or [P, 1]: NaN where a bound is not set; what it does on fire."""
 
-    min: Floats
-    max: Floats
-    refuses: Bools
-    asks: Bools
+    min: Floats = np.nan
+    max: Floats = np.nan
+    refuses: Bools = True
+    asks: Bools = False
     on: Bools = True
 
 
@@ -184,7 +184,7 @@ def signal_margins(value: Floats, limits: SignalThresholds, *, missing_passes: b
     Source: rule S2.15.
 
     Example:
-      >>> signal_margins(3.0, SignalThresholds(np.nan, 1.0, True, False))
+      >>> signal_margins(3.0, SignalThresholds(max=1.0))
       SignalMargins(signal=np.float64(-2.0))
     """
     margin: Any = np.inf

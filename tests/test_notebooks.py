@@ -105,9 +105,9 @@ def fresh(
     shutil.rmtree(root, ignore_errors=True)
 
 
-def test_there_are_notebooks_numbered_from_one() -> None:
-    """Notebooks are numbered 01, 02, … without a gap."""
-    assert [path.name[:3] for path in PATHS] == [f"{number:02d}_" for number in range(1, len(PATHS) + 1)]
+def test_there_are_notebooks_numbered_from_zero() -> None:
+    """Notebooks are numbered 00, 01, … without a gap."""
+    assert [path.name[:3] for path in PATHS] == [f"{number:02d}_" for number in range(len(PATHS))]
     assert len(PATHS) >= 2
 
 

@@ -1,0 +1,154 @@
+"""The primitives at the door: attributes of `raglab`, each usable alone on plain numbers, lists and arrays."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from raglab import gates
+from raglab.gates import GATES
+from raglab.own_gates import REGISTERED, own_gate, register_gate
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+NAN = np.nan
+DOOR = ("gates", "resolver", "bandit", "default_learner", "signals", "values", "policy", "expected_cost")
+HEAVY = ("torch", "transformers", "faiss", "numba", "pyarrow", "pandas", "scipy", "sklearn", "matplotlib", "mlflow")
+
+
+@pytest.mark.parametrize("name", DOOR)
+def test_a_primitive_is_an_attribute_of_the_package(name: str) -> None:
+    """In a fresh process, after `import raglab` alone, and without a heavy library."""
+    code = f"import sys, raglab; print(raglab.{name}.__name__, *sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert shown[0] == f"raglab.{name}"
+    assert set(HEAVY) & set(shown) == set()
+
+
+# Of every gate: a call on measurements, and whether it fires for each of three cases.
+ALONE: dict[str, tuple[Callable[[Callable[[list[Any]], Any]], Any], list[bool]]] = {
+    "domain": (
+        lambda of: gates.domain_margins(of([4, 0, 4]), of([1, 0, 0]), of([0, 0, 0]), needs_allowed=False),
+        [True, True, False],
+    ),
+    "l2": (
+        lambda of: gates.l2_margins(of([0.5, 1, NAN]), gates.L2Thresholds(max_l2=0.8, soft_max_l2=NAN)),
+        [False, True, True],
+    ),
+    "density": (
+        lambda of: gates.density_margins(
+            gates.n_relevant([0.5, 0.7, NAN], of([0.8, 0.6, 0.1])), gates.DensityThresholds(min_keep=1)
+        ),
+        [False, False, True],
+    ),
+    "gap": (
+        lambda of: gates.gap_margins(
+            of([0.01, 0.01, NAN]), of([2, 2, 1]), of([False, True, False]), gates.GapThresholds(min_gap=0.015)
+        ),
+        [True, False, False],
+    ),
+    "coverage": (lambda of: gates.coverage_margins(of([0, 1, 2])), [False, True, True]),
+    "similarity": (
+        lambda of: gates.similarity_margins(of([0.62, 0.7, 1]), gates.SimilarityThresholds(min_similarity=0.7)),
+        [True, False, False],
+    ),
+    "signals": (
+        lambda of: gates.signal_margins(of([0.3, 1, NAN]), gates.SignalThresholds(min=0.4)),
+        [True, False, True],
+    ),
+    "fused": (lambda of: gates.fused_margins(of([0.3, 1, NAN]), gates.FusedThresholds(0.5)), [True, False, True]),
+    "sufficiency": (
+        lambda of: gates.sufficiency_margins(of([0, 0.5, 1]), gates.SufficiencyThresholds(0.5)),
+        [True, False, False],
+    ),
+    "confidence": (
+        lambda of: gates.confidence_margins(
+            of([34, 34, 40]), of([True, False, False]), gates.ConfidenceThresholds(tau_default=40, tau_explicit=30)
+        ),
+        [False, True, False],
+    ),
+    "generation": (
+        lambda of: gates.generation_margins(of([0.3, 1, NAN]), gates.GenerationThresholds(0.6)),
+        [True, False, True],
+    ),
+    "support": (lambda of: gates.support_margins(of([0.5, 0, NAN]), gates.SupportThresholds(0.5)), [False, True, True]),
+    "hygiene": (lambda of: gates.hygiene_margins(of([True, False, True])), [True, False, True]),
+}
+FORMS: dict[str, Callable[[list[Any]], Any]] = {"list": list, "tuple": tuple, "array": np.array}
+
+
+def test_every_gate_of_the_table_is_tried_alone() -> None:
+    """A gate that is added to the table is added here."""
+    assert list(ALONE) == [gate.name for gate in GATES]
+
+
+@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_gate_takes_lists_and_arrays(name: str, form: str) -> None:
+    """Three cases at once, with their verdicts; each case as a plain number says the same."""
+    call, expected = ALONE[name]
+    margins = call(FORMS[form])
+    assert gates.fires(margins).tolist() == expected
+    verdict = gates.explain(margins)
+    assert verdict.fired.tolist() == expected
+    for case, fired in enumerate(expected):
+        alone = call(lambda values, case=case: values[case])
+        of_case = gates.explain(alone)
+        assert bool(gates.fires(alone)) is of_case.fired is fired
+        assert of_case.check == verdict.check[case]
+        np.testing.assert_equal(of_case.margin, verdict.margin[case])
+
+
+def test_the_tightest_check_of_many_cases_is_that_of_each() -> None:
+    """A missing margin comes before all others; equal ones go to the first."""
+    margins = gates.DomainMargins(np.array([3.0, 0.0, 1.0]), np.array([-1.0, 0.0, 2.0]), np.array([NAN, 0.0, 0.5]))
+    assert gates.explain(margins).check.tolist() == ["allow", "query", "allow"]
+
+
+def test_the_margins_of_a_table_row_take_lists() -> None:
+    """By the name of a gate, with measurements from a plain dictionary."""
+    read = {"top1_cosine": [0.62, 0.75]}.get
+    margins = gates.margins_of(gates.gate_by_name("similarity"), read, gates.SimilarityThresholds(0.7))
+    assert gates.fires(margins).tolist() == [True, False]
+
+
+def test_a_gate_of_the_user_is_called_alone() -> None:
+    """Its margin function is a function, before and after it is registered."""
+
+    @register_gate(thresholds={"max_age": {"side": "ceiling", "default": 365.0, "unit": "days"}}, reads=["signals.age"])
+    def fresh(read: Any, limits: Any) -> Any:
+        return np.subtract(limits.max_age, read("signals.age"))
+
+    try:
+        margin = own_gate("fresh").margins({"signals.age": [10, 400]}.get, SimpleNamespace(max_age=365.0))
+        assert gates.fires((margin,)).tolist() == [False, True]
+        np.testing.assert_array_equal(margin, fresh({"signals.age": [10, 400]}.get, SimpleNamespace(max_age=365.0)))
+    finally:
+        del REGISTERED["fresh"]
+
+
+@pytest.mark.parametrize(("hits", "cut", "count"), [([0.4, 0.5, 0.9], 0.5, 2), ([0.4, NAN], [0.3, 0.4], [0, 1])])
+def test_relevant_hits_of_one_query_are_counted(hits: list[float], cut: Any, count: Any) -> None:
+    """At the cut is within; a missing hit is not."""
+    assert gates.n_relevant(hits, cut).tolist() == count
+
+
+def test_the_first_block_of_the_readme_runs() -> None:
+    """In a fresh process: it shows each of the four primitives, and prints what stands behind each arrow."""
+    block = README.read_text(encoding="utf-8").partition("```python\n")[2].partition("\n```")[0]
+    assert all(f"{name}." in block for name in DOOR[:4])
+    stated = [line.rpartition("-> ")[2] for line in block.splitlines() if line.startswith("print(")]
+    code = block + "\nimport sys; print(*sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *printed, modules = shown.stdout.splitlines()
+    assert len(stated) >= 4
+    assert printed == stated
+    assert shown.stderr == ""
+    assert (set(HEAVY) - {"scipy"}) & set(modules.split()) == set()

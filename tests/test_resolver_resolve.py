@@ -1,0 +1,242 @@
+"""One question's groups decided alone: worked examples by rule, many as each, and as the chain decides (S3.3, S3.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plain
+from raglab.policy import PolicyData
+from raglab.replay import decide
+from raglab.resolver import OUTCOMES, RULES, Resolution, RuleSwitches, RuleThresholds, resolve
+from raglab.thresholds import policy_thresholds
+from raglab.values import Status
+from worlds import random_policies, random_trace
+
+NAN, INF = np.nan, np.inf
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=150)
+STRICT = RuleThresholds(min_group_gap=0.25, min_sig_sim=0.5, min_sig_sim_gap=0.25, min_anchor_sim=0.5)
+ASKS, OK = Status.ambiguous, Status.ok
+
+
+@pytest.mark.parametrize(
+    ("best_l2", "more", "expected"),
+    [
+        # 1. One group; padding is no group.
+        ([0.5], {}, (OK, "single_group", 0, ())),
+        ([NAN, 0.5, NAN], {"overview": True}, (OK, "single_group", 1, ())),
+        # 2. An overview asks back, whatever the groups say, unless the query names an entity.
+        ([0.25, 1.0], {"overview": True}, (ASKS, "overview", -1, (0, 1))),
+        ([0.25, 1.0], {"overview": True, "n_entities": 1}, (OK, "group_gap", 0, ())),
+        (
+            [0.25, 1.0],
+            {"overview": True, "n_entities": 1, "switches": RuleSwitches(overview_entities_lift=False)},
+            (ASKS, "overview", -1, (0, 1)),
+        ),
+        ([0.25, 1.0], {"overview": True, "switches": RuleSwitches(overview=False)}, (OK, "group_gap", 0, ())),
+        # 3. The group with most of the query's entities; ties by the anchor, then by members, then by distance.
+        ([0.25, 0.5], {"entity_hits": [0, 1], "n_entities": 1}, (OK, "entities", 1, ())),
+        ([0.25, 0.25], {"entity_hits": [1, 1], "anchor_hits": [0, 1], "n_entities": 2}, (OK, "entities", 1, ())),
+        (
+            [0.25, 0.25],
+            {"entity_hits": [1, 1], "anchor_hits": [1, 1], "member_hits": [1, 2], "n_entities": 1},
+            (OK, "entities", 1, ()),
+        ),
+        ([0.5, 0.25], {"entity_hits": [1, 1], "n_entities": 1}, (OK, "entities", 1, ())),
+        ([0.25, 0.25, 0.25], {"entity_hits": [0, 1, 1], "n_entities": 1}, (ASKS, "options", -1, (1, 2))),
+        ([0.25, 0.5], {"entity_hits": [0, 0], "n_entities": 1}, (OK, "group_gap", 0, ())),
+        (
+            [0.25, 0.5],
+            {"entity_hits": [0, 1], "n_entities": 1, "switches": RuleSwitches(entities=False)},
+            (OK, "group_gap", 0, ()),
+        ),
+        (
+            [0.25, 0.5],
+            {
+                "entity_hits": [0, 1],
+                "n_entities": 2,
+                "switches": RuleSwitches(require_full_entity_coverage=True),
+            },
+            (OK, "group_gap", 0, ()),
+        ),
+        # 4. The gap of the first two, at its threshold; the nearest need not stand first.
+        ([0.25, 0.5], {}, (OK, "group_gap", 0, ())),
+        ([0.75, 0.5], {}, (OK, "group_gap", 1, ())),
+        ([0.25, 0.375], {}, (ASKS, "options", -1, (0, 1))),
+        # 5. The signature, then the anchor: best and lead; a missing cosine leaves the lead unknown.
+        ([0.25, 0.25], {"sig_sim": [0.25, 0.5]}, (OK, "signature_similarity", 1, ())),
+        ([0.25, 0.25], {"sig_sim": [0.375, 0.5]}, (ASKS, "options", -1, (0, 1))),
+        ([0.25, 0.25], {"sig_sim": [0.0, 0.25]}, (ASKS, "options", -1, (0, 1))),
+        ([0.25, 0.25], {"sig_sim": [NAN, 0.5]}, (ASKS, "options", -1, (0, 1))),
+        (
+            [0.25, 0.25],
+            {"sig_sim": [0.5, 0.25], "anchor_sim": [0.5, 0.75]},
+            (OK, "signature_similarity", 0, ()),
+        ),
+        ([0.25, 0.25], {"anchor_sim": [0.5, 0.75]}, (OK, "anchor_similarity", 1, ())),
+        # 6. Options in order of best l2; the first `max_options`; one that is left answers (S3.5); none refuses.
+        ([0.375, 0.25, 0.3125], {}, (ASKS, "options", -1, (1, 2, 0))),
+        ([0.375, 0.25, 0.3125], {"max_options": 2}, (ASKS, "options", -1, (1, 2))),
+        ([0.375, 0.25, 0.3125], {"max_options": 1}, (OK, "single_option", 1, ())),
+        ([0.25, 0.25, 0.25], {"sources": [4, 4, 7]}, (ASKS, "options", -1, (0, 2))),
+        ([0.25, 0.25, 0.25], {"sources": [4, 4, 7], "max_options": 2}, (OK, "single_option", 0, ())),
+        ([0.25, 0.25], {"sources": [4, 4], "overview": True}, (OK, "single_option", 0, ())),
+        ([], {}, (Status.refuse, "options", -1, ())),
+        ([NAN, NAN], {"overview": True}, (Status.refuse, "overview", -1, ())),
+        # A group whose distance is not known is a group, and comes last.
+        ([INF, 0.25], {}, (ASKS, "options", -1, (1, 0))),
+        ([INF, INF], {"entity_hits": [0, 1], "n_entities": 1}, (OK, "entities", 1, ())),
+    ],
+)
+def test_one_query(best_l2: list[float], more: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    """Status, rule, winner and options, worked out by hand."""
+    resolution = resolve(best_l2, STRICT, **more)
+    assert resolution == Resolution(*expected)
+    assert isinstance(resolution.status, Status)
+
+
+def test_the_rules_and_their_statuses_are_those_of_the_table() -> None:
+    """Six rules and the options in their order, and the one option that is left."""
+    assert {name for name, _ in OUTCOMES} == {*(rule.name for rule in RULES), "single_option"}
+    assert [name for name, _ in OUTCOMES[: len(RULES)]] == [
+        "single_group", "overview", "entities", "group_gap", "signature_similarity", "anchor_similarity", "options",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more", "message"),
+    [
+        (([0.25, 0.5], STRICT), {"sig_sim": [70.0, 20.0]}, r"sig_sim must be in \[-1, 1\], got 70; .* percentage"),
+        (
+            ([0.25, 0.5], STRICT),
+            {"anchor_sim": [0.5]},
+            r"anchor_sim must have the shape of best_l2, \(2,\), got \(1,\)",
+        ),
+        (([-0.25, 0.5], STRICT), {}, r"best_l2 must be in \[0, inf\], got -0.25"),
+        (([0.25, 0.5], STRICT), {"entity_hits": [0, 1]}, "entity_hits must be at most n_entities, got 1"),
+        (([0.25, 0.5], STRICT), {"entity_hits": [0.5, 1], "n_entities": 1}, "entity_hits must be whole"),
+        ((0.25, STRICT), {}, r"best_l2 must hold a number a group, got 0.25; write \[0.25\]"),
+        (([0.25, 0.5], STRICT), {"max_options": 0}, "max_options must be >= 1, got 0"),
+        (([0.25], RuleThresholds(min_sig_sim_gap=0.1)), {}, "min_sig_sim_gap must come with min_sig_sim"),
+        (([0.25], STRICT._replace(min_group_gap=None)), {}, "min_group_gap must be a number, got None"),
+    ],
+)
+def test_an_input_that_cannot_be_meant_is_refused(
+    arguments: tuple[Any, ...], more: dict[str, Any], message: str
+) -> None:
+    """Each with the argument, its rule, the value and the remedy."""
+    with pytest.raises(ValueError, match=message):
+        resolve(*arguments, **more)
+
+
+def test_nothing_is_written_into_the_arguments() -> None:
+    """Read-only arrays decide as others do."""
+    best_l2, cosine = np.array([[0.25, 0.5, NAN]]), np.array([[0.5, 0.25, NAN]])
+    for array in (best_l2, cosine):
+        array.flags.writeable = False
+    resolution = resolve(best_l2, STRICT, sig_sim=cosine, anchor_sim=cosine)
+    assert resolution.rule.tolist() == ["group_gap"]
+
+
+L2 = st.sampled_from([0.25, 0.5, 0.5, 0.75, INF, NAN])
+COSINE = st.sampled_from([0.0, 0.25, 0.5, 0.75, NAN])
+BOUND = st.sampled_from([0.0, 0.25, 0.5, -INF, NAN])
+COUNT = st.integers(0, 2)
+GROUP = st.tuples(L2, COSINE, COSINE, COUNT, COUNT, COUNT, st.integers(0, 2))
+QUERY = st.tuples(st.lists(GROUP, min_size=1, max_size=4), st.integers(2, 3), st.booleans())
+POLICY = st.tuples(st.tuples(*[BOUND] * 5), st.tuples(*[st.booleans()] * 4))
+NAMES = ("best_l2", "sig_sim", "anchor_sim", "entity_hits", "anchor_hits", "member_hits", "sources")
+
+
+def _thresholds(bounds: tuple[float, ...]) -> RuleThresholds:
+    gap, sig, sig_gap, anchor, anchor_gap = bounds
+    off = {"min_sig_sim_gap": sig_gap, "min_anchor_sim_gap": anchor_gap}
+    off |= {name: NAN for name, best in (("min_sig_sim_gap", sig), ("min_anchor_sim_gap", anchor)) if np.isnan(best)}
+    return RuleThresholds(gap, sig, off["min_sig_sim_gap"], anchor, off["min_anchor_sim_gap"])
+
+
+@LAWFUL
+@given(
+    queries=st.lists(QUERY, min_size=1, max_size=4),
+    policies=st.lists(POLICY, min_size=1, max_size=3),
+    most=st.sampled_from([None, 1, 2]),
+)
+def test_many_queries_under_many_policies_are_each_alone(queries: list[Any], policies: list[Any], most: Any) -> None:
+    """Padded with NaN, every cell of policies and queries has the status, rule, group and options of its own call."""
+    width = max(len(groups) for groups, _, _ in queries)
+    padded = np.array([[*groups, *[(NAN,) * len(NAMES)] * (width - len(groups))] for groups, _, _ in queries])
+    columns = dict(zip(NAMES, np.moveaxis(padded, -1, 0), strict=True))
+    flags = {"n_entities": [n for _, n, _ in queries], "overview": [overview for _, _, overview in queries]}
+    stacked = RuleThresholds(
+        *(np.array(of)[:, None] for of in zip(*(_thresholds(b) for b, _ in policies), strict=True))
+    )
+    switches = RuleSwitches(*(np.array(of)[:, None] for of in zip(*(on for _, on in policies), strict=True)))
+    many = resolve(columns.pop("best_l2"), stacked, **columns, **flags, switches=switches, max_options=most)
+    assert many.status.shape == (len(policies), len(queries))
+    for p, (bounds, on) in enumerate(policies):
+        for q, (groups, n_entities, overview) in enumerate(queries):
+            alone = dict(zip(NAMES, (list(column) for column in zip(*groups, strict=True)), strict=True))
+            one = resolve(
+                alone.pop("best_l2"), _thresholds(bounds), **alone,
+                n_entities=n_entities, overview=overview, switches=RuleSwitches(*on), max_options=most,
+            )  # fmt: skip
+            cell = many.options[p, q]
+            assert (many.status[p, q], many.rule[p, q], many.group[p, q]) == (one.status, one.rule, one.group)
+            assert tuple(cell[cell >= 0].tolist()) == one.options
+            assert (one.status == ASKS) == (len(one.options) >= 2) == (one.group < 0 and one.status != Status.refuse)
+
+
+def _groups_of(policy: PolicyData, hits: list[plain.One], named: set[str]) -> tuple[list[Any], dict[str, Any]]:
+    """Groups of a case's hits as hits, and as `resolve` takes them, measured in plain Python."""
+    groups, k = plain.groups_of(policy, hits), policy.chosen.final_k
+    sources = [frozenset(hit.file_page for hit in plain.distinct(group, k)) for group in groups]
+    return groups, {
+        "best_l2": [group[0].l2 for group in groups],
+        "sig_sim": [group[0].sig_sim for group in groups],
+        "anchor_sim": [group[0].anchor_sim for group in groups],
+        "entity_hits": [len(set().union(*(hit.entities for hit in group)) & named) for group in groups],
+        "anchor_hits": [len(group[0].entities & named) for group in groups],
+        "member_hits": [sum(bool(hit.entities & named) for hit in group) for group in groups],
+        "sources": [sources.index(one) for one in sources],
+        "n_entities": len(named),
+    }
+
+
+def test_the_chain_decides_through_a_trace_as_resolve_does_alone() -> None:
+    """On coarse grids: stage, status, the winner's hits and the options of every case that reaches the resolver."""
+    met: set[str] = set()
+    compared = 0
+    for seed in range(30):
+        trace = random_trace(seed, n_cases=8, width=6)
+        for policy in random_policies(seed, 6, gap__enabled=True, gap__min_gap=4.0, l2__enabled=False):
+            decisions = decide(trace, policy.replace("similarity.enabled", False, "confidence.enabled", False))
+            frame, limits = decisions.frame(), policy_thresholds([policy])
+            for row, case in enumerate(trace.cases):
+                if frame["stage"][row] not in {name for name, _ in OUTCOMES}:
+                    continue
+                hits = plain.hits_of(trace, policy, row, 0, 0)
+                named = set(plain.entities_of(policy, case.query)) if policy.resolver.entity_extractor else set()
+                groups, measured = _groups_of(policy, hits, named)
+                patterns = [
+                    any(plain.matches(pattern, case.query) for pattern in patterns)
+                    for patterns in (policy.patterns.generic, policy.patterns.facet)
+                ]
+                resolution = resolve(
+                    measured.pop("best_l2"), RuleThresholds(*(float(one[0, 0]) for one in limits.rules)), **measured,
+                    overview=patterns[0] and not patterns[1], max_options=policy.resolver.max_options,
+                    switches=RuleSwitches(*(bool(one[0, 0]) for one in limits.switches)),
+                )  # fmt: skip
+                assert (resolution.rule, resolution.status.name) == (frame["stage"][row], frame["status"][row])
+                offered = [option.chunks[0] for option in decisions.options(case.id)]
+                assert [groups[group][0].number for group in resolution.options] == offered
+                if resolution.status is OK and resolution.rule != "single_option":
+                    chosen = plain.filled(policy, groups[resolution.group], hits, named)
+                    assert [hit.place for hit in chosen] == list(decisions.places(row))
+                met.add(resolution.rule)
+                compared += 1
+    assert met == {name for name, _ in OUTCOMES}
+    assert compared > 300
