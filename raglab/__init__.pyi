@@ -103,6 +103,7 @@ from .replay import decide as decide
 from .replay import flips as flips
 from .replay import steps as steps
 from .replay import sweep as sweep
+from .store.case_splits import split as split
 from .store.files import InputError as InputError
 from .store.frames import trace_from_frame as trace_from_frame
 from .store.loaders import load_cases as load_cases

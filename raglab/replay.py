@@ -39,6 +39,7 @@ from raglab.decision.decisions import DECIDED_BY, Decisions
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.recorded_answers import keep_used_chunks, select_answers
 from raglab.decision.refusals import warn_of_refusals
+from raglab.decision.scoring import trace_status_only, with_headline
 from raglab.decision.sharded_decisions import (
     CaseColumns,
     ShardedDecisions,
@@ -568,9 +569,11 @@ def sweep(
     Returns: a row a policy, in the order given: `policy_id`, each of `metrics.RATES` with `_k`, `_n`,
       `_low`, `_high`, `expected_cost` with `_low` and `_high` (1 - `pass_rate` where no costs are given), and how many
       cases each decided (`decided_by.<name>`, see `Decisions.decided_by`; all gates of the user are `signals`). Its
-      `attrs["engine"]` says what counted, and why where the compiled kernel could not.
+      `attrs["engine"]` says what counted, and why where the compiled kernel could not; `attrs["headline"]`, as a
+      warning does, how many cases are scored by status alone (rule S6.3).
     """
-    return rate_table(tally(trace, policies, arm, engine=engine), policies, level=level, costs=costs)
+    seen = tally(trace, policies, arm, engine=engine)
+    return with_headline(rate_table(seen, policies, level=level, costs=costs), trace_status_only(trace))
 
 
 def rate_table(
@@ -635,13 +638,12 @@ def steps(
         msg = f"{rule}, got {resolution}; it is the most steps of a threshold, such as 2000."
         raise ValueError(msg)
     curves = _step_curves(trace, policy, path, arm, resolution)
-    if path is not None:
-        found = curves[path]
-        return pd.DataFrame({"low": found.low, "high": found.high, **_rate_columns(found.cells, level, costs)})
     names = np.repeat(np.array(list(curves), dtype=str), [len(curve.low) for curve in curves.values()])
     low, high, cells = (np.concatenate(parts) for parts in zip(*(NOTHING, *curves.values()), strict=True))
-    columns = _rate_columns(cells, level, costs)  # of all at once: counts recur from one threshold to the next
-    return pd.DataFrame({"path": names, "low": low, "high": high, **columns})
+    # Rates of all thresholds at once: counts recur from one to the next.
+    table = pd.DataFrame({"path": names, "low": low, "high": high, **_rate_columns(cells, level, costs)})
+    table = table if path is None else table.drop(columns="path")
+    return with_headline(table, trace_status_only(trace))
 
 
 def _step_curves(

@@ -94,6 +94,12 @@ def split_words(text: str) -> list[str]:
     return _TOKEN.findall(composed(text).casefold())
 
 
+def jaccard(first: frozenset[str], second: frozenset[str]) -> float:
+    """Share of the words of two questions that both have, in [0, 1]; 0 where neither has any."""
+    both = first | second
+    return len(first & second) / len(both) if both else 0.0
+
+
 @lru_cache(maxsize=1 << 16)
 def word_set(text: str) -> frozenset[str]:
     """Distinct words of a text, kept for the passages that are asked about again."""

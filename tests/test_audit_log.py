@@ -24,7 +24,7 @@ from databases import Places
 from raglab.audit.default_rows import learner_digest, learner_of
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog, check_from_json, check_to_json
-from raglab.audit.silence import SilenceRule, jaccard
+from raglab.audit.silence import SilenceRule
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.decision.checks import Check
 from raglab.default_learner import SIGNALS, ClarificationDefault, ClarificationRequest, Learner, init, met, update
@@ -43,6 +43,7 @@ from raglab.store.log_tables import (
     SETTLEMENTS,
     VERSIONS,
 )
+from raglab.text import jaccard
 
 pytestmark = pytest.mark.slow
 

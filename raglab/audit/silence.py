@@ -24,7 +24,7 @@ from raglab.store.log_tables import (
     SETTLEMENTS,
     request_events,
 )
-from raglab.text import split_words
+from raglab.text import jaccard, split_words
 
 
 class SilenceRule(NamedTuple):
@@ -56,12 +56,6 @@ class Silent(NamedTuple):
     key: RowKey
     value: str
     conditions: Mapping[str, str]
-
-
-def jaccard(first: frozenset[str], second: frozenset[str]) -> float:
-    """Share of the words of two questions that both have, in [0, 1]; 0 where neither has any."""
-    both = first | second
-    return len(first & second) / len(both) if both else 0.0
 
 
 def remember(

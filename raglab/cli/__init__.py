@@ -42,6 +42,7 @@ from raglab.cli.common import (
     parse_goal,
     policy_for,
     say,
+    say_headline,
     say_json,
     show,
     table_text,
@@ -158,9 +159,10 @@ def trace(
     table = ranking(made)
     show(where | {"ranking": json_records(table)} if as_json else where, as_json=as_json)
     if not as_json:
-        without = table.attrs["without_source"]
-        left_out = f" ({without} of {len(made)} cases expect none and are left out)" if without else ""
-        say(f"\nwhere the expected sources stand{left_out}:\n" + table_text(table.round(4)))
+        say_headline(made)
+        n_stated = len(made) - table.attrs["without_source"]
+        of_all = f" of the {n_stated} of {len(made)} cases that state some" if n_stated < len(made) else ""
+        say(f"\nwhere the expected sources{of_all} stand:\n" + table_text(table.round(4)))
         if {"bm25", "dense"} <= set(made.arms) and len(table) and table["n"].iloc[0]:
             _say_weight(fusion_weights(made))
 
@@ -196,6 +198,7 @@ def decide(
     of = load_trace(path, split)
     chosen = policy_for(policy, of, arm)
     said = decided(of, chosen, arm)
+    say_headline(of)
     if case is None:
         table = said.frame(reasons=True)
         write_csv(table, out)
@@ -383,7 +386,9 @@ def report(
         policies["tuned"] = chosen
     policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
     make_folder(out.parent)
-    page = write_report(out, open_trace(path, split), policies, arm=arm, costs=costs)
+    trace = open_trace(path, split)
+    page = write_report(out, trace, policies, arm=arm, costs=costs)
+    say_headline(trace)
     show({"report": str(page)}, as_json=as_json)
 
 

@@ -225,6 +225,12 @@ def policy_for(path: Path | None, trace: Trace | ShardedTrace[Trace], arm: str |
         why = "no --policy, and the scale of the scores is not stated"
         say(f"{why}: every case is answered but for a gate on {gated}.", err=True)
     return chosen
+def say_headline(trace: Trace | ShardedTrace[Trace]) -> None:
+    """Say on stderr how many cases are scored by status alone, where some are (rule S6.3)."""
+    from raglab.decision.scoring import status_only_note, trace_status_only
+
+    if note := status_only_note(trace_status_only(trace)):
+        say(note, err=True)
 
 
 def json_records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -355,6 +361,8 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, track: bo
         say(f"WARNING: {worse}")
     seen = "it was tuned on" if result.judged_on is result.tuned_on else "that the study did not see"
     say(f"\nJudged on {len(result.judged_on)} cases {seen} (rate [95 % interval] k/n; expected cost a case):\n")
+    if result.headline:
+        say(f"{result.headline}.\n")
     say(table_text(standings_text(standings(*judged, *by))) + "\n")
     for one in found:
         say(contest_sentence(one))

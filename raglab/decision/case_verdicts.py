@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.decision.scoring import status_only_sentence
 from raglab.html_display import MOST_ROWS, Fold, display
 from raglab.metrics import CELLS, DISTINCT_CELL
 from raglab.policy import PolicyData
@@ -68,6 +69,10 @@ class CaseVerdicts(Protocol):
     def passes(self) -> NDArray[np.bool_]:
         """Whether each case passes its contract, [Q]; false where it has no label."""
 
+    @property
+    def status_only(self) -> NDArray[np.bool_]:
+        """Whether each case is scored by status alone, since it is labelled ok and states no sources, [Q]."""
+
     def ids(self) -> Sequence[str]:
         """Ids of the cases, [Q]."""
 
@@ -112,9 +117,12 @@ class CaseVerdicts(Protocol):
         return ", ".join(f"{n:,} {status.name}" for status, n in zip(Status, counts, strict=True))
 
     def contracts(self) -> str:
-        """How many contracts are met, in words."""
+        """How many contracts are met, in words, and how many cases are scored by status alone."""
         labelled = int((self.label_code != UNLABELLED).sum())
-        return f"met in {int(self.passes.sum()):,} of {labelled:,}" if labelled else "no labels"
+        if not labelled:
+            return "no labels"
+        alone = status_only_sentence(int(self.status_only.sum()), len(self))
+        return f"met in {int(self.passes.sum()):,} of {labelled:,}" + (f" ({alone})" if alone else "")
 
     @property
     def right(self) -> NDArray[np.bool_]:

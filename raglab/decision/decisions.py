@@ -36,6 +36,7 @@ from raglab.decision.checks import (
 )
 from raglab.decision.measurement import Tables
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
+from raglab.decision.scoring import status_only
 from raglab.languages import retold, sentence
 from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST
@@ -311,6 +312,11 @@ class Decisions(CaseVerdicts):
     def label_code(self) -> np.ndarray[Any, np.dtype[np.int8]]:
         """The expected `Status` of every case, [Q]; `UNLABELLED` where it has none."""
         return self.tables.evidence.label_code
+
+    @property
+    def status_only(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Whether each case is scored by status alone, since it is labelled ok and states no sources, [Q]."""
+        return status_only(self.trace.cases)
 
     def ids(self) -> list[str]:
         """Ids of the cases, [Q]."""

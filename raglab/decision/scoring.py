@@ -27,14 +27,19 @@ def _states_no_sources(case: Case) -> bool:
     return case.expect_status == "ok" and not (case.expect_sources or case.expect_sources_any or case.min_sources)
 
 
+def trace_status_only(trace: Any) -> NDArray[np.bool_]:  # noqa: ANN401 - a trace in memory or of shards
+    """`status_only` of the cases of a trace, [Q]; of shards the cases are read without hits where that can be."""
+    if hasattr(trace, "cases"):
+        return status_only(trace.cases)
+    return np.concatenate([status_only(shard.cases) for shard in trace.shards()])
+
+
 def status_only_count(trace: Any) -> int:  # noqa: ANN401 - a trace in memory or of shards
-    """Number of cases of a trace that are scored by status alone; of shards the cases are read, without hits.
+    """Number of cases of a trace that are scored by status alone.
 
     Source: rules S6.1, S6.3.
     """
-    if hasattr(trace, "cases"):
-        return int(status_only(trace.cases).sum())
-    return sum(int(status_only(shard.cases).sum()) for shard in trace.shards())
+    return int(trace_status_only(trace).sum())
 
 
 def status_only_sentence(count: int, cases: int) -> str:
@@ -47,17 +52,19 @@ def status_only_sentence(count: int, cases: int) -> str:
     return f"{count:,} of {cases:,} cases {'is' if count == 1 else 'are'} scored by status alone" if count else ""
 
 
-def status_only_note(trace: Any) -> str:  # noqa: ANN401 - a trace in memory or of shards
-    """The sentence about a trace, with its reason and remedy; '' where every case labelled ok states sources."""
-    sentence = status_only_sentence(status_only_count(trace), len(trace))
-    return (
-        f"{sentence}: they are labelled ok and state no sources, so any answer counts as correct." if sentence else ""
-    )
+def status_only_note(alone: NDArray[np.bool_]) -> str:
+    """The sentence about cases, [Q], with the reason; '' where every case labelled ok states sources."""
+    sentence = status_only_sentence(int(alone.sum()), len(alone))
+    return f"{sentence}: labelled ok without sources, they count any answer as correct (S6.3)." if sentence else ""
 
 
-def with_headline(table: pd.DataFrame, trace: Any) -> pd.DataFrame:  # noqa: ANN401 - a trace in memory or of shards
-    """The table of a public function; a warning at its caller, and `attrs["headline"]`, give `status_only_note`."""
-    table.attrs["headline"] = status_only_note(trace)
+def with_headline(table: pd.DataFrame, alone: NDArray[np.bool_]) -> pd.DataFrame:
+    """The table of a public function with `status_only_note` in `attrs["headline"]` and in a warning at its caller.
+
+    Args:
+      alone: whether each case is scored by status alone, [Q].
+    """
+    table.attrs["headline"] = status_only_note(alone)
     if table.attrs["headline"]:
         warnings.warn(table.attrs["headline"], stacklevel=3)
     return table

@@ -25,7 +25,8 @@ class CaseColumns(NamedTuple):
     """What is held of every case, [Q] each: its id and some thirty bytes, whatever its hits.
 
     ids: of the cases. status, decided_by, depth, confidence: as `Decisions` has them.
-    label_code: expected status. passes: whether it passes its contract, false without a label.
+    label_code: expected status. passes: whether it passes its contract, false without a label. status_only: whether it
+    is scored by status alone.
     """
 
     ids: NDArray[np.object_]
@@ -35,13 +36,15 @@ class CaseColumns(NamedTuple):
     confidence: NDArray[np.float64]
     label_code: NDArray[np.int8]
     passes: NDArray[np.bool_]
+    status_only: NDArray[np.bool_]
 
 
 def decision_columns(said: Decisions) -> CaseColumns:
     """Columns of the decisions on one trace in memory."""
     depth = said.outcome.depth.astype(np.int8)
     ids = np.array(said.ids(), dtype=object)
-    return CaseColumns(ids, said.status, said.decided_by, depth, said.confidence(), said.label_code, said.passes)
+    verdicts = (said.label_code, said.passes, said.status_only)
+    return CaseColumns(ids, said.status, said.decided_by, depth, said.confidence(), *verdicts)
 
 
 def reference_trace(reference: Any) -> TraceData:  # noqa: ANN401 - a trace or a reference to one
@@ -145,6 +148,11 @@ class ShardedDecisions(CaseVerdicts):
     def passes(self) -> NDArray[np.bool_]:
         """Whether each case passes its contract, [Q]; false where it has no label."""
         return self.columns.passes
+
+    @property
+    def status_only(self) -> NDArray[np.bool_]:
+        """Whether each case is scored by status alone, [Q]."""
+        return self.columns.status_only
 
     def confidence(self) -> NDArray[np.float64]:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100; NaN where no score was measured."""

@@ -20,6 +20,7 @@ from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise
 from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.refusals import refusal_text
+from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
 from raglab.decision.sharded_decisions import reference_trace
 from raglab.gates import GATES
 from raglab.html_display import Fold, display
@@ -209,6 +210,7 @@ class Certification(NamedTuple):
     needs and what the chosen candidate, or the first one tested, has. nearest: lowest hallucination target that is
     likely to be certified on as many cases, by the pilot alone, beside the other targets, and that always-answer does
     not reach; NaN for none. notes: what a reader must know. chance: of the nearest target, by the best candidate.
+    status_only: cases certified on that are scored by status alone.
     """
 
     certificate: Certificate
@@ -218,9 +220,11 @@ class Certification(NamedTuple):
     nearest: float
     notes: tuple[str, ...]
     chance: float = float("nan")
+    status_only: int = 0
 
     def __repr__(self) -> str:
-        return f"Certification({self.certificate!r}, {len(self.table):,} candidates)"
+        alone = status_only_sentence(self.status_only, self.certificate.cases)
+        return f"Certification({self.certificate!r}, {len(self.table):,} candidates{f'; {alone}' if alone else ''})"
 
     def _repr_html_(self) -> str:
         """Display for a notebook: the certificate, what it needs and what a reader must know."""
@@ -305,6 +309,7 @@ def certify_policy(
         warnings.warn(refused, stacklevel=2)
     tested = _sequence_test(counts, order, targets, delta)
     near = _nearest(order, seen, targets, delta)
+    alone = trace_status_only(held_out)
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
         certified=tuple(one.policy_id for one, ok in zip(tried, tested.passed, strict=True) if ok),
@@ -316,7 +321,7 @@ def certify_policy(
         tested=tested.n_tested,
         candidates=len(offered),
         cases=len(held_out),
-        reason=_reason(tested.promises, tested.binding, delta, order.method, certified=tested.certified),
+        reason=_reason(tested.promises, tested.binding, delta, order.method, alone, certified=tested.certified),
         pilot=order.pilot_cases,
         cases_hash=cases.held_out_hash,
         looks=look.number,
@@ -331,8 +336,13 @@ def certify_policy(
         table=_candidate_table(start, tried, counts, tested, order, names, delta),
         needs=_data_needs(tested.promises, delta),
         nearest=near.alpha,
-        notes=(*_certificate_notes(certificate, near, order.free_rate, targets), *([refused] if refused else [])),
+        notes=(
+            *filter(None, [status_only_note(alone)]),
+            *_certificate_notes(certificate, near, order.free_rate, targets),
+            *filter(None, [refused]),
+        ),
         chance=near.chance,
+        status_only=int(alone.sum()),
     )
 
 
@@ -547,17 +557,27 @@ def _binding(promises: Sequence[Promise], p: NDArray[np.float64] | None) -> str:
     return max(promises, key=lambda one: one.bound / one.alpha if one.n else np.inf).name
 
 
-def _reason(promises: Sequence[Promise], binding: str, delta: float, method: str, *, certified: bool) -> str:
+def _reason(
+    promises: Sequence[Promise],
+    binding: str,
+    delta: float,
+    method: str,
+    alone: NDArray[np.bool_],
+    *,
+    certified: bool,
+) -> str:
     told = ", ".join(f"{one.name} at most {one.alpha:g}" for one in promises)
+    sentence = status_only_sentence(int(alone.sum()), len(alone))
+    scored = f"; {sentence}" if sentence else ""
     if certified:
         together = ", together," if len(promises) > 1 else ""
-        return f"{told}{together} with confidence {1.0 - delta:g}; {binding} binds"
+        return f"{told}{together} with confidence {1.0 - delta:g}; {binding} binds{scored}"
     one = next(one for one in promises if one.name == binding)
     seen = (
         f"{one.k:g} of {one.n}, upper bound {decimals(one.bound, one.alpha)}" if one.n else "nothing to be a share of"
     )
     which = "the first candidate tested fails" if method == "fixed_sequence" else "the likeliest of many fails"
-    return f"not certified: {told}; {which} on {binding} ({seen})"
+    return f"not certified: {told}; {which} on {binding} ({seen}){scored}"
 
 
 def _certificate_notes(
@@ -709,8 +729,8 @@ def retest(
     verdicts = set(table["verdict"])
     verdict: Verdict = "broken" if "broken" in verdicts else "open" if "open" in verdicts else "upheld"
     over_ask = float(counts.over_ask[0])
-    told = asking_note(over_ask, ())
-    return Retest(verdict, table, (told,) if told else (), float(counts.coverage[0]), over_ask)
+    notes = (status_only_note(trace_status_only(trace)), asking_note(over_ask, ()))
+    return Retest(verdict, table, tuple(filter(None, notes)), float(counts.coverage[0]), over_ask)
 
 
 def retrieve_trace(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.decision.scoring import status_only_sentence
 from raglab.html_display import Cell, Fold, display
 from raglab.lab.selection import DEFAULTS, FREE, NOT_THRESHOLDS, Advantage, best_of, count_cells, paired_advantage
 from raglab.metrics import Paired
@@ -33,6 +34,7 @@ class Comparison(NamedTuple):
     table: a row a measure, expected cost first: `measure`, `a`, `b`, `difference` (b less a) with `low`, `high`, then
     of a rate `a_k`, `a_n`, `b_k`, `b_n`, the cases that count in it under one policy alone, `only_a`, `only_b`, and
     McNemar's exact `p` of these. changed: cases decided otherwise, see `Decisions.changed`. a, b: their ids.
+    status_only: cases that are scored by status alone.
     """
 
     a: str
@@ -40,12 +42,19 @@ class Comparison(NamedTuple):
     cases: int
     table: pd.DataFrame
     changed: pd.DataFrame
+    status_only: int = 0
+
+    @property
+    def headline(self) -> str:
+        """How many cases are scored by status alone, '' where none is."""
+        return status_only_sentence(self.status_only, self.cases)
 
     def __repr__(self) -> str:
         cost: Any = self.table.iloc[0]
         told = f"cost {cost['difference']:+.3f} [{cost['low']:+.3f}, {cost['high']:+.3f}]"
         sizes = f"{len(self.changed):,} of {self.cases:,} cases changed"
-        return f"Comparison({self.a} to {self.b}: {told}; {sizes}, {counted(self._changes())})"
+        headline = f"; {self.headline}" if self.headline else ""
+        return f"Comparison({self.a} to {self.b}: {told}; {sizes}, {counted(self._changes())}{headline})"
 
     def _changes(self) -> dict[str, int]:
         changes = list(self.changed["change"])
@@ -66,6 +75,7 @@ class Comparison(NamedTuple):
             for row in self.changed.to_dict("records")
         )
         facts = [("a", self.a), ("b", self.b), ("cases", f"{self.cases:,}"), ("changed", counted(self._changes()))]
+        facts += [("scoring", self.headline)] if self.headline else []
         folds = (
             Fold("b less a", rows, None, ("measure", "a", "b", "difference", "p"), open=True),
             Fold("changed cases", cases, len(self.changed), ("case", "query", "label", "decision", "change")),
@@ -106,7 +116,8 @@ def compare(
         row = {"measure": name, "a": share[0, place], "b": share[1, place], **ends}
         rows.append(row | dict(zip(_COUNTS, map(int, counts), strict=True)) | {"p": float(rates.p[place])})
     table = pd.DataFrame(rows).astype(dict.fromkeys(_COUNTS, "Int64"))
-    return Comparison(a.policy_id, b.policy_id, len(first), table, first.changed(second))
+    alone = int(first.status_only.sum())
+    return Comparison(a.policy_id, b.policy_id, len(first), table, first.changed(second), alone)
 
 
 _COUNTS = ("a_k", "a_n", "b_k", "b_n", "only_a", "only_b")  # of a rate, missing of the cost

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.decision.measurement import measured_tables
 from raglab.decision.refusals import refusal_text
+from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
 from raglab.html_display import Cell, Fold, display, short
 from raglab.lab.comparison import compare_cells
 from raglab.lab.decision_fitting import decision_cases
@@ -98,7 +99,8 @@ class TuneResult:
     trials are judged on all of these, and the few that a chain is made of are chosen among them by the sample.
     tuned_on, judged_on: the traces. study: Optuna's own, for its plots and dashboards: trials by the paths that they
     set, objectives named, targets as constraints. settings: what tells this study from another, as storage and tracker
-    name it; `trace` is the id of the whole trace. goal: costs and targets.
+    name it; `trace` is the id of the whole trace. goal: costs and targets. status_only: judged cases that are scored by
+    status alone.
     """
 
     policy: Policy
@@ -120,6 +122,12 @@ class TuneResult:
     best: Any
     settings: Mapping[str, Any]
     goal: Goal
+    status_only: int = 0
+
+    @property
+    def headline(self) -> str:
+        """How many judged cases are scored by status alone, '' where none is."""
+        return status_only_sentence(self.status_only, len(self.judged_on))
 
     @property
     def comparison(self) -> pd.DataFrame:
@@ -171,7 +179,8 @@ class TuneResult:
         cost = f"expected cost {row['expected_cost']:.3f} on {len(self.judged_on):,} judged cases"
         met = f"; targets {'met' if row['met'] else 'not met'}" if self.goal.targets else ""
         selected, trials = short(self.selected), f"{len(self.trials):,} trials"
-        return f"{type(self).__name__}({selected}, policy {self.policy.policy_id}: {cost}{met}; {trials})"
+        headline = f"; {self.headline}" if self.headline else ""
+        return f"{type(self).__name__}({selected}, policy {self.policy.policy_id}: {cost}{met}; {trials}{headline})"
 
     def _repr_html_(self) -> str:
         """Display for a notebook: what was selected, beside what it must beat; what it changes; what to know."""
@@ -196,7 +205,7 @@ class TuneResult:
             ("selected", self.selected),
             ("policy", self.policy.policy_id),
             ("expected cost on new cases", f"{self.expected:.3f}"),
-            ("judged on", f"{len(self.judged_on):,} cases"),
+            ("judged on", f"{len(self.judged_on):,} cases" + (f"; {self.headline}" if self.headline else "")),
             ("tuned on", f"{len(self.tuned_on):,} cases, {len(self.trials):,} trials"),
         ]
         folds = (
@@ -382,6 +391,9 @@ def _judged_result(splits: Splits, problem: Problem, search: Search, incumbent: 
     judged = judge_policies(judged_on, [*chosen.policies.values(), *policies.values()], arm)
     candidates = {name: judged.cells(policy) for name, policy in chosen.policies.items()}
     costs, advantage = judged_costs(chosen, goal, candidates, unseen=judged_on is not tuned_on)
+    alone = {"judged": trace_status_only(judged_on)}
+    alone |= {} if judged_on is tuned_on else {"tuned": trace_status_only(tuned_on)}
+    scored = [f"Of the cases {name} on, {note}" for name, of in alone.items() if (note := status_only_note(of))]
     stopped = [f"Stopped after {search.proposed} of {trials} trials."] if search.proposed < trials else []
     return TuneResult(
         policy=tuned,
@@ -398,6 +410,7 @@ def _judged_result(splits: Splits, problem: Problem, search: Search, incumbent: 
         paired=compare_cells(judged.cells(incumbent), judged.cells(tuned)),
         notes=(
             _selection_note(chosen, advantage),
+            *scored,
             *stopped,
             *splits.notes,
             *label_notes(tuned_on),
@@ -411,6 +424,7 @@ def _judged_result(splits: Splits, problem: Problem, search: Search, incumbent: 
         best=search.best,
         settings=problem.settings,
         goal=goal,
+        status_only=int(alone["judged"].sum()),
     )
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
+from raglab import replay
 from raglab.canonical import canonical_json
 from raglab.metrics import RATES
-from raglab.replay import sweep
 from raglab.store.files import Where, csv_text, input_error, make_folder, shown_value, write_text
 
 if TYPE_CHECKING:
@@ -341,7 +341,9 @@ def _plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _judged_rows(result: TuneResult) -> dict[str, dict[str, Any]]:
     """Rates and expected cost of every policy of a study on the judged cases, by the policy's name."""
-    table = sweep(result.judged_on, list(result.policies.values()), result.settings["arm"], costs=result.goal.costs)
+    every = list(result.policies.values())
+    seen = replay.tally(result.judged_on, every, result.settings["arm"])
+    table = replay.rate_table(seen, every, costs=result.goal.costs)
     rows = ({str(key): value for key, value in row.items()} for row in table.to_dict("records"))
     return dict(zip(result.policies, rows, strict=True))
 

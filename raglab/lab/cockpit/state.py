@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.refusals import refusal_text
+from raglab.decision.scoring import status_only, status_only_note
 from raglab.decision.sharded_decisions import check_in_memory
 from raglab.lab.certification import Certification, certify_policy
 from raglab.lab.cockpit import views
@@ -27,7 +28,7 @@ from raglab.lab.cockpit.views import Axis, Filter, Shown
 from raglab.lab.search_space import Goal, always_answer, always_refuse, starting_policy
 from raglab.lab.slices import case_columns
 from raglab.metrics.costs import OUTCOMES
-from raglab.replay import decide_policies, sweep
+from raglab.replay import decide_policies, rate_table, tally
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status
@@ -154,7 +155,11 @@ class CockpitState:
 
     def rates(self) -> pd.DataFrame:
         """`raglab.sweep` of the baseline and of the policy, two rows."""
-        table = sweep(self.trace, [self.baseline, self.policy], self.arm, costs=metrics.stated_costs(self.goal.matrix))
+        return self._rates_on(self.trace)
+
+    def _rates_on(self, trace: Trace) -> pd.DataFrame:
+        both = [self.baseline, self.policy]
+        table = rate_table(tally(trace, both, self.arm), both, costs=metrics.stated_costs(self.goal.matrix))
         return table.set_axis(["baseline", "here"])
 
     # Moves
@@ -244,10 +249,10 @@ class CockpitState:
           ValueError: the trace has no such split.
         """
         sealed = self._whole.split(SEALED)
-        table = sweep(sealed, [self.baseline, self.policy], self.arm, costs=metrics.stated_costs(self.goal.matrix))
+        table = self._rates_on(sealed)
         before, here = table["expected_cost"].tolist()
         self.looks.append(ReportLook(len(self.looks) + 1, self.policy.policy_id, len(sealed), here, before))
-        return table.set_axis(["baseline", "here"])
+        return table
 
     def certify(self, *, delta: float = 0.1, again: bool = False) -> Certification:
         """Test on split `certify` whether this policy keeps the targets of the goal; see `raglab.certify_policy`.
@@ -428,4 +433,6 @@ def _shown_cases(trace: Trace) -> tuple[Trace, str, bool, tuple[str, ...]]:
     if len(known) < len(trace):
         notes.append(f"{len(trace) - len(known)} of {len(trace)} cases have no label and are left out.")
         trace = trace.subset(known)
+    alone = status_only_note(status_only(trace.cases))
+    notes += [alone] if alone else []
     return trace, split, True, tuple(notes)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from raglab import metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.refusals import refusal_text
+from raglab.decision.scoring import status_only_note
 from raglab.lab.comparison import TUNED, Contest, Verdict, contests, reference_roles
 from raglab.lab.report.blocks import Mark, ReportCell, ReportTable, cut_text, estimate_cell, verdict_sentence
 from raglab.lab.report.promise_sections import promise_line
@@ -125,19 +126,22 @@ def _price(judged: ReportData, costs: metrics.Costs | None) -> Fact:
 
 
 def _cases(judged: ReportData) -> Fact:
-    """How many cases, of which split and labels; a warning where the thresholds may have been tuned on them."""
+    """How many cases, of which split and labels, and how many are scored by status alone.
+
+    A warning where the thresholds may have been tuned on them.
+    """
     by_split = case_counts(judged.trace)
     labels = sum((Counter(by_label) for by_label in by_split.values()), Counter[str]())
     counts = ", ".join(f"{labels[status.name]} {status.name}" for status in Status)
+    alone = status_only_note(judged.said[judged.subject].status_only)
     lead = f"{len(judged.trace)} cases"
     if set(by_split) == {judged.split}:
-        return Fact("On which cases", f"{lead} of split {cut_text(judged.split)}: {counts}.")
+        return Fact("On which cases", f"{lead} of split {cut_text(judged.split)}: {counts}.", alone)
     text = f"{lead}, not all of split {cut_text(judged.split)}: {counts}."
     if len(judged.names) == 1:
-        return Fact("On which cases", text)
-    return Fact(
-        "On which cases", f"{text} If thresholds were tuned on some of them, the rates flatter (rule S6.5).", mark="bad"
-    )
+        return Fact("On which cases", text, alone)
+    flatter = "If thresholds were tuned on some of them, the rates flatter (rule S6.5)."
+    return Fact("On which cases", f"{text} {flatter}", alone, mark="bad")
 
 
 def _advice(judged: ReportData, found: Sequence[Contest], promised: Fact, *, misses: bool) -> Fact:

@@ -270,7 +270,8 @@ def _report_data(
         raise ValueError(msg)
     names = (incumbent, tuned) if tuned in policies and tuned != incumbent else (incumbent,)
     name = trace.arms[0] if arm is None else arm
-    table = replay.sweep(trace, list(policies.values()), name, costs=costs).set_axis(list(policies), axis=0)
+    every = list(policies.values())
+    table = replay.rate_table(replay.tally(trace, every, name), every, costs=costs).set_axis(list(policies), axis=0)
     decided = replay.decide_policies(trace, [policies[one] for one in names], name)
     return ReportData(
         trace=trace,

@@ -317,11 +317,10 @@ def ranking_section(trace: TraceData | ShardedTrace[Any]) -> list[Block]:
             ]
         )
     gains = "binary gains" if len(measures) == 1 else "graded: a hit gains its grade, linearly; binary: each gains 1"
-    without = frame.attrs["without_source"]
-    left_out = f"; {without} of {len(trace)} cases expect none and are left out" if without else ""
+    n_stated = len(trace) - frame.attrs["without_source"]
     caption = (
-        f"Cases that expect a source{left_out}. hit@k: a hit of an expected source among the first k. nDCG@10: "
-        f"{gains}, the first hit of each expected source counts."
+        f"The {n_stated} of {len(trace)} cases that state sources. hit@k: a hit of an expected source among the first "
+        f"k. nDCG@10: {gains}, the first hit of each expected source counts."
     )
     return [ReportTable(caption, ["arm", "order", "n", *frame.columns[3:]], rows)]
 

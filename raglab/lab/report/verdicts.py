@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -466,14 +467,23 @@ def _steps_by_path(
     trace: TraceData | Shards, policy: Policy, paths: Sequence[str], arm: str | None
 ) -> dict[str, pd.DataFrame]:
     """Steps of those of some thresholds that matter under a policy, by path; all that it sets in one pass of shards."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the page says of its cases what a warning of `steps` would
+        found = _all_steps(trace, policy, paths, arm)
+    kept = {path: found[path].reset_index(drop=True) for path in paths if path in found}
+    return {path: frame for path, frame in kept.items() if len(frame) > 1}
+
+
+def _all_steps(
+    trace: TraceData | Shards, policy: Policy, paths: Sequence[str], arm: str | None
+) -> dict[str, pd.DataFrame]:
+    """Steps of some thresholds by path, and of others that the policy sets."""
     found = {}
     alone = [path for path in paths if policy.value(path) is None or len(paths) == 1]
     if len(alone) < len(paths):
         every = replay.steps(trace, policy, None, arm, resolution=MOST_STEPS)
         found = {str(path): frame.drop(columns="path") for path, frame in every.groupby("path", sort=False)}
-    found |= {path: replay.steps(trace, policy, path, arm, resolution=MOST_STEPS) for path in alone}
-    kept = {path: found[path].reset_index(drop=True) for path in paths if path in found}
-    return {path: frame for path, frame in kept.items() if len(frame) > 1}
+    return found | {path: replay.steps(trace, policy, path, arm, resolution=MOST_STEPS) for path in alone}
 
 
 RATIO = "decision.ratio"

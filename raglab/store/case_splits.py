@@ -1,0 +1,186 @@
+"""Splits of cases (shore): cases dealt to tune, certify and report, near-duplicate questions together (S6.5)."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from raglab.canonical import digest
+from raglab.store.case_labels import SPLITS, plain_question
+from raglab.text import jaccard, split_words
+from raglab.values import Case
+
+NEAR = 0.5  # Jaccard index of words from which two questions are near-duplicates (rule S6.5)
+_FAR_OFF = 0.05  # of all cases: how far a split may lie from its share before a warning says so
+_ROUNDING = 1e-9
+
+
+def split(
+    cases: Sequence[Case],
+    *,
+    tune: float = 0.4,
+    certify: float = 0.3,
+    report: float = 0.3,
+    seed: int = 0,
+    near: float = NEAR,
+) -> tuple[Case, ...]:
+    """Cases with a split each: `tune`, `certify` or `report`.
+
+    Each label is dealt in these shares. Questions that are near-duplicates, in one step or in several, stay together,
+    so that no split holds what another was tuned on. What a case is dealt depends on its question, on the other
+    questions and on the seed, not on the order of the cases or their ids.
+
+    Args:
+      cases: of `load_cases`, none with a split.
+      tune: share of the cases that thresholds are tuned on, in [0, 1].
+      certify: share of the cases that are certified on, in [0, 1].
+      report: share of the cases that are reported on, in [0, 1].
+      seed: another one deals otherwise.
+      near: Jaccard index of the words of two questions, in (0, 1], from which they are near-duplicates. Questions of
+        one template, such as "how do I set …", need a higher one: else they all stay together.
+
+    Returns: the cases in their order.
+
+    Raises:
+      TypeError: no sequence of cases.
+      ValueError: no case, a case that has a split, shares that do not sum to 1, or `near` outside (0, 1].
+
+    Warns:
+      UserWarning: near-duplicates move a split away from its share, or a split has no case of a label.
+
+    Source: rule S6.5.
+
+    Example:
+      >>> cases = [Case(f"q{n}", f"{word}?", "ok") for n, word in enumerate("one two three four five".split())]
+      >>> sorted(case.split for case in split(cases, tune=0.4, certify=0.2, report=0.4))
+      ['certify', 'report', 'report', 'tune', 'tune']
+    """
+    shares = {"tune": tune, "certify": certify, "report": report}
+    _check_cases(cases)
+    _check_shares(shares, len(cases), near)
+    groups = near_duplicates([case.query for case in cases], near)
+    dealt = _deal(cases, groups, shares, seed)
+    for text in _notes(cases, dealt, groups, shares):
+        warnings.warn(text, stacklevel=2)
+    return tuple(case._replace(split=name) for case, name in zip(cases, dealt, strict=True))
+
+
+def near_duplicates(questions: Sequence[str], near: float = NEAR) -> list[list[int]]:
+    """Positions of the questions in groups; two near-duplicates are in one group, ascending, by first position.
+
+    Two near-duplicates share one of their rarest words: of n words, one of the first n - near * n + 1. Only questions
+    that share one are compared, which leaves out nearly all pairs.
+
+    Args:
+      near: Jaccard index of the words of two questions, in (0, 1], from which they are near-duplicates.
+
+    Example:
+      >>> near_duplicates(["Who pays the excess?", "What is covered?", "who pays the excess now"])
+      [[0, 2], [1]]
+    """
+    first: dict[str, int] = {}
+    same_as = [first.setdefault(plain_question(question), place) for place, question in enumerate(questions)]
+    bags = {place: frozenset(split_words(questions[place])) for place in first.values()}
+    frequency = Counter(word for bag in bags.values() for word in bag)
+    by_word: dict[str, list[int]] = defaultdict(list)
+    group_of = {place: [place] for place in bags}  # joined lists are shared by all their members
+    for place, bag in bags.items():
+        rarest = sorted(bag, key=lambda word: (frequency[word], word))
+        for word in rarest[: len(bag) - math.ceil(near * len(bag) - _ROUNDING) + 1]:
+            for other in by_word[word]:
+                apart = group_of[other] is not group_of[place]
+                if apart and jaccard(bags[other], bag) >= near:
+                    small, large = sorted((group_of[place], group_of[other]), key=len)
+                    large += small
+                    group_of.update(dict.fromkeys(small, large))
+            by_word[word].append(place)
+    groups: dict[int, list[int]] = defaultdict(list)
+    for place, same in enumerate(same_as):
+        groups[id(group_of[same])].append(place)
+    return list(groups.values())
+
+
+def _check_cases(cases: object) -> None:
+    """Refuse what holds no cases, and cases that have a split."""
+    remedy = "load a table or file by raglab.load_cases, and split its cases before the trace is built"
+    if not isinstance(cases, list | tuple) or not all(isinstance(case, Case) for case in cases):
+        of = type(next(case for case in cases if not isinstance(case, Case))) if isinstance(cases, list | tuple) else 0
+        came = f"a {type(cases).__name__}" + (f" with a {of.__name__}" if isinstance(of, type) else "")
+        msg = f"cases must be a list or tuple of raglab.Case, got {came}; {remedy}."
+        raise TypeError(msg)
+    if not cases:
+        msg = f"cases to split must be at least one, got none; {remedy}."
+        raise ValueError(msg)
+    known = [case.split for case in cases if case.split is not None]
+    if known:
+        msg = (
+            f"cases to split must have no split, got {known[0]!r} in {len(known):,} of {len(cases):,}; keep these, or "
+            "deal anew: [case._replace(split=None) for case in cases]."
+        )
+        raise ValueError(msg)
+
+
+def _check_shares(shares: Mapping[str, Any], n_cases: int, near: float) -> None:
+    told = ", ".join(f"{name}={share!r}" for name, share in shares.items())
+    numbers = all(isinstance(share, int | float) and not isinstance(share, bool) for share in shares.values())
+    if not numbers or not all(0.0 <= share <= 1.0 for share in shares.values()):
+        remedy = f"a share is no count: {n_cases // 2:,} of {n_cases:,} cases are {n_cases // 2 / n_cases:.2g}"
+        msg = f"shares must be numbers in [0, 1], got {told}; {remedy}."
+        raise ValueError(msg)
+    if abs(sum(shares.values()) - 1.0) > _ROUNDING:
+        msg = f"shares must sum to 1, got {told}, which sum to {sum(shares.values()):g}; state all three."
+        raise ValueError(msg)
+    if not 0.0 < near <= 1.0:
+        msg = f"near must be in (0, 1], got {near!r}; it is a Jaccard index of words, 1 for the same words."
+        raise ValueError(msg)
+
+
+def _deal(cases: Sequence[Case], groups: Sequence[Sequence[int]], shares: Mapping[str, float], seed: int) -> list[str]:
+    """Split of every case: each group goes where most cases of its labels are missing, the largest groups first."""
+    labels = [case.expect_status or "none" for case in cases]
+    missing = {label: {name: share * n for name, share in shares.items()} for label, n in Counter(labels).items()}
+    dealt = [""] * len(cases)
+
+    def order(group: Sequence[int]) -> tuple[int, str]:
+        return -len(group), digest(f"{seed}\n{min(plain_question(cases[place].query) for place in group)}")
+
+    for group in sorted(groups, key=order):
+        counts = Counter(labels[place] for place in group)
+
+        def need(name: str, counts: Counter[str] = counts) -> tuple[float, float]:
+            own = sum(n * missing[label][name] for label, n in sorted(counts.items()))
+            return round(own, 9), round(sum(of[name] for of in missing.values()), 9)
+
+        name = max((name for name, share in shares.items() if share), key=need)
+        for label, n in counts.items():
+            missing[label][name] -= n
+        for place in group:
+            dealt[place] = name
+    return dealt
+
+
+def _notes(
+    cases: Sequence[Case], dealt: Sequence[str], groups: Sequence[Sequence[int]], shares: Mapping[str, float]
+) -> Iterable[str]:
+    """What a reader must know of the splits: shares that near-duplicates move, labels that a split lacks."""
+    n, sizes = len(cases), Counter(dealt)
+    if any(abs(sizes[name] - share * n) > max(1.0, _FAR_OFF * n) for name, share in shares.items()):
+        counts = ", ".join(f"{name} {sizes[name]:,} for {share * n:.4g}" for name, share in shares.items())
+        largest = max(map(len, groups))
+        yield (
+            f"splits lie off their shares: {counts}; {largest:,} of {n:,} questions are near-duplicates of one another "
+            "and stay together. A higher near, such as 0.8, calls fewer questions so (rule S6.5)."
+        )
+    there = Counter((name, case.expect_status or "none") for name, case in zip(dealt, cases, strict=True))
+    labels = Counter(case.expect_status or "none" for case in cases)
+    lacks = [
+        f"{name} has no case labelled {label} ({labels[label]:,} in all)"
+        for name in SPLITS
+        for label in sorted(labels)
+        if shares[name] and not there[name, label]
+    ]
+    if lacks:
+        yield f"{'; '.join(lacks)}: label more, or leave a split out."
