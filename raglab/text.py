@@ -148,6 +148,7 @@ _EMPHASIS = re.compile(r"(?<![\w*])(\*{1,2})(?=[^\s*])([^*\n]{1,400})(?<=\S)\1(?
 _BOLD_LABEL = re.compile(r"\s{0,9}\*\*[A-ZÀ-ÖØ-Þ][^*\n]{1,60}\*\*\s{0,9}[^\s*]")  # `**Made by** Kestrel BV`
 _PATH_JOINT = " > "
 _TITLE_WIDTH = 0.6  # of the longest line: a first line shorter than this was not broken for want of room
+_NARROWEST = 36  # characters: nobody breaks lines that are narrower
 
 
 class Piece(NamedTuple):
@@ -292,7 +293,7 @@ def _is_title(lines: Sequence[str | CodeBlock]) -> bool:
     first = first.strip()
     if not first or first.endswith((".", "!", "?", "…", ":", ";", ",")):
         return False
-    if isinstance(below, CodeBlock):
+    if isinstance(below, CodeBlock) or below.lstrip().startswith("|") or _MARK.match(below):
         return True
     if not below.strip() or is_underline(below, first):
         return False
@@ -300,7 +301,8 @@ def _is_title(lines: Sequence[str | CodeBlock]) -> bool:
         return True
     longest = max(len(line) for line in lines if isinstance(line, str))
     room = len(first) + 1 + len(below.split(maxsplit=1)[0])
-    return room <= _TITLE_WIDTH * longest and _begins(below.lstrip(" *|-+•>`"))
+    begins = below.lstrip().startswith("`") or _begins(below.lstrip(" *|-+•>"))  # with a name of code, or a capital
+    return begins and room <= max(_TITLE_WIDTH * longest, _NARROWEST)
 
 
 def _line_cells(line: str) -> tuple[str, ...]:
