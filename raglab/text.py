@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from raglab.characters import composed, unaccented, visible
+from raglab.code_blocks import CodeBlock, split_code
 from raglab.languages import LANGUAGES, Language
 from raglab.numerals import any_of, comma_thousands, plain_number, tables
 
@@ -124,7 +125,7 @@ def _stop_words(language: Language) -> frozenset[str]:
     return frozenset(language.words.stop)
 
 
-Kind = Literal["heading", "prose", "head", "row"]
+Kind = Literal["heading", "prose", "head", "row", "code"]
 
 _END = re.compile(r"(?<=[.!?…])(?:\[[^\[\]]{1,24}\])*(?:[\"'”)\]]|[ \u00a0\u202f]?»)*\s+")
 _OPENING = "\"'“«([ \u00a0\u202f"
@@ -144,6 +145,8 @@ _UNIT_LAST = re.compile(r"(?:[°º][ \u00a0]?[CFK]|\d[ \u00a0\u202f]?[WVAJKN])\.
 _BEFORE_CODE = re.compile(rf"(?:^|[\W\d_])(?:{any_of(LANGUAGES.sentences.before_codes)})\.\s+$")
 _CODE = re.compile(r"(?:(?:No|N[o°º]|Nr)\.?\s?)?(?=[A-Z\d/.-]{0,9}\d)[A-Z\d]")
 _STARTERS = frozenset(LANGUAGES.sentences.starters)  # after a doubtful full stop they settle it
+_UNDERLINE = re.compile(r"[\s>]*(?:(=+)|-{3,})\s*")
+_COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
 _RULE = re.compile(r"^\|?[\s:|-]*-[\s:|-]*\|?$")
 _CELL = re.compile(r"(?<!\\)\|")
 _MARK = re.compile(r"^\s*(?:[-*+•]|\d{1,2}[.)]|#{1,6}|>)\s+")
@@ -151,12 +154,14 @@ _EMPHASIS = re.compile(r"(?<![\w*])(\*{1,2})(?=[^\s*])([^*\n]{1,400})(?<=\S)\1(?
 _BOLD_LABEL = re.compile(r"\s{0,9}\*\*[A-ZÀ-ÖØ-Þ][^*\n]{1,60}\*\*\s{0,9}[^\s*]")  # `**Made by** Kestrel BV`
 _PATH_JOINT = " > "
 _TITLE_WIDTH = 0.6  # of the longest line: a first line shorter than this was not broken for want of room
+_NARROWEST = 36  # characters: nobody breaks lines that are narrower
 
 
 class Piece(NamedTuple):
     """One piece of a passage and what it is.
 
-    text: as `sentences` gives it. kind: a row of a table, its head, a heading, or prose, list items among it.
+    text: as `sentences` gives it. kind: a row of a table, its head, a heading, fenced code, or prose, list items among
+    it.
     cells: of a row or a head, empty ones too. heads: the table's head over each cell, empty where there is none.
     """
 
@@ -167,11 +172,13 @@ class Piece(NamedTuple):
 
 
 def sentences(text: str) -> list[str]:
-    r"""Sentences, list items and table rows of a passage in order, without Markdown's marks; never an empty one.
+    r"""Sentences, list items, table rows and code of a passage in order, without Markdown's marks; never an empty one.
 
     A line of a table is one, its cells separated by `; `; the line under a table's head is left out. A line break
-    inside prose is a blank; a blank line, a list item, a heading or a table row ends a sentence. The first line is a
-    heading where it is a path (`Policy > Excess`) or stops well short of the lines below it, without a full stop.
+    inside prose is a blank; a blank line, a list item, a heading, a table row or code ends a sentence. The first line
+    is a heading where it is a path (`Policy > Excess`), stands above code, a list or a table without a full stop, or
+    stops well short of the lines below it. A line that is underlined is a heading. Fenced code is one piece, with its
+    fences and letter by letter. Comments of HTML are left out.
 
     Example:
       >>> sentences("# Excess\n\nThe excess is £250. It rose\nin 2025.\n| Storm | £400 |")
@@ -191,8 +198,8 @@ def pieces(text: str) -> list[Piece]:
     found: list[Piece] = []
     block: list[str] = []  # lines of the paragraph or list item at hand
     heads: tuple[str, ...] = ()
-    if _is_title(lines):
-        found.append(Piece(_MARK.sub("", lines[0]).strip(), "heading"))
+    if lines and _is_title(lines):
+        found.append(Piece(_MARK.sub("", str(lines[0])).strip(), "heading"))
         lines = lines[1:]
 
     def close() -> None:
@@ -200,21 +207,22 @@ def pieces(text: str) -> list[Piece]:
         block.clear()
 
     for line in lines:
+        if isinstance(line, CodeBlock):
+            close()
+            heads = ()
+            found += [] if line.is_blank else [Piece(line.markdown, "code")]
+            continue
         bare = line.strip()
         if bare.startswith("|"):
             close()
-            if not _RULE.match(bare):
-                cells = _line_cells(bare)
-                shown = "; ".join(cell for cell in cells if cell)
-                found += [Piece(shown, "row", cells, heads if len(heads) == len(cells) else ())] if shown else []
-            elif found and found[-1].kind == "row" and not heads:  # the rule makes a head of the row above it
-                heads = found[-1].cells
-                found[-1] = found[-1]._replace(kind="head")
+            heads = _add_table_line(found, bare, heads)
             continue
         heads = ()  # the table has ended
         if bare.startswith("#") and _MARK.match(line):
             close()
             found += [Piece(part, "heading") for part in [_MARK.sub("", line).strip()] if part]
+        elif len(block) == 1 and is_underline(line, block[0]):
+            found.append(Piece(block.pop(), "heading"))
         elif not bare:
             close()
         elif _MARK.match(line) or _ENUMERATED.match(bare):
@@ -226,27 +234,81 @@ def pieces(text: str) -> list[Piece]:
     return found
 
 
-def _plain_lines(text: str) -> list[str]:
-    """Lines without emphasis: `**not** covered` is one sentence with it or without; a blank one parts bold labels."""
-    bold = [_BOLD_LABEL.match(line) is not None for line in text.splitlines()]
+def _add_table_line(found: list[Piece], line: str, heads: tuple[str, ...]) -> tuple[str, ...]:
+    """Add a line of a table to the pieces; the heads of its columns, as far as they are known below it."""
+    if not _RULE.match(line):
+        cells = _line_cells(line)
+        shown = "; ".join(cell for cell in cells if cell)
+        found += [Piece(shown, "row", cells, heads if len(heads) == len(cells) else ())] if shown else []
+    elif found and found[-1].kind == "row" and not heads:  # the rule makes a head of the row above it
+        heads = found[-1].cells
+        found[-1] = found[-1]._replace(kind="head")
+    return heads
+
+
+def is_underline(line: str, above: str) -> bool:
+    """Whether a line makes a heading of the one above it; a rule of dashes below a whole sentence is a rule.
+
+    Example:
+      >>> is_underline("---", "Excess"), is_underline("---", "It is £250."), is_underline("===", "It is £250.")
+      (True, False, True)
+    """
+    marks = _UNDERLINE.fullmatch(line)
+    return (
+        marks is not None
+        and bool(above.strip())
+        and (bool(marks[1]) or not above.rstrip().endswith((".", "…", ";", ",")))
+    )
+
+
+def _plain_lines(text: str) -> list[str | CodeBlock]:
+    """Lines and code blocks, without emphasis and comments; `**not** covered` is one sentence with it or without.
+
+    A blank line parts lines that begin with bold labels.
+    """
+    plain: list[str | CodeBlock] = []
+    prose: list[str] = []
+    for part in split_code(text.splitlines()):
+        if isinstance(part, str):
+            prose.append(part)
+        elif not _is_comment_open("\n".join(prose)):  # else the comment holds the code too
+            plain += [*_plain_prose(prose), part]
+            prose = []
+    return [*plain, *_plain_prose(prose)]
+
+
+def _is_comment_open(text: str) -> bool:
+    return "<!--" in _COMMENT.sub(lambda comment: "" if comment[0].endswith(">") else comment[0], text)
+
+
+def _plain_prose(lines: Sequence[str]) -> list[str]:
+    """The same of lines without code."""
+    shown = _COMMENT.sub("", "\n".join(lines))
+    bold = [_BOLD_LABEL.match(line) is not None for line in shown.splitlines()]
     found: list[str] = []
-    for n, line in enumerate(_EMPHASIS.sub(r"\2", text).splitlines()):
+    for n, line in enumerate(_EMPHASIS.sub(r"\2", shown).splitlines()):
         found += ["", line] if n and bold[n - 1] and bold[n] else [line]
     return found
 
 
-def _is_title(lines: list[str]) -> bool:
+def _is_title(lines: Sequence[str | CodeBlock]) -> bool:
     """Whether the first line is a heading of what follows, though no mark says so."""
-    if len(lines) < 2 or not lines[1].strip() or lines[0].lstrip().startswith(("|", "#")):
+    first, below = lines[0], lines[1] if len(lines) > 1 else ""
+    if isinstance(first, CodeBlock) or first.lstrip().startswith(("|", "#")):
         return False
-    first = lines[0].strip()
-    if first.endswith((".", "!", "?", "…", ":", ";", ",")):
+    first = first.strip()
+    if not first or first.endswith((".", "!", "?", "…", ":", ";", ",")):
+        return False
+    if isinstance(below, CodeBlock) or below.lstrip().startswith("|") or _MARK.match(below):
+        return True
+    if not below.strip() or is_underline(below, first):
         return False
     if _PATH_JOINT in first and not first.startswith(">"):
         return True
-    longest = max(len(line) for line in lines)
-    room = len(first) + 1 + len(lines[1].split(maxsplit=1)[0])
-    return bool(first) and room <= _TITLE_WIDTH * longest and _begins(lines[1].lstrip(" *|-+•>"))
+    longest = max(len(line) for line in lines if isinstance(line, str))
+    room = len(first) + 1 + len(below.split(maxsplit=1)[0])
+    begins = below.lstrip().startswith("`") or _begins(below.lstrip(" *|-+•>"))  # with a name of code, or a capital
+    return begins and room <= max(_TITLE_WIDTH * longest, _NARROWEST)
 
 
 def _line_cells(line: str) -> tuple[str, ...]:

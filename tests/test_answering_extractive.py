@@ -248,7 +248,7 @@ print(Extractive().answer("storm and flood excess basis in May", [Chunk("a", {TA
 def test_it_is_a_value() -> None:
     """Two are equal, none can be changed, and its name says which answers it gives."""
     assert Extractive() == Extractive()
-    assert Extractive().name == "extractive-1"
+    assert Extractive().name == "extractive-2"
     with pytest.raises(FrozenInstanceError):
         Extractive().name = "other"  # type: ignore[misc]
 

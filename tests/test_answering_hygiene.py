@@ -7,9 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.answering.hygiene import _BLANKS, _INLINE, _LINES, MAX_PASSES, CleanAnswer, clean, insufficiency, visible
+from raglab.code_blocks import split_code
 
 KINDS = (
-    *("hidden characters", "code block", "html", "script link", "heading", "label line", "placeholder line"),
+    *(
+        "hidden characters",
+        "code fence",
+        "empty code",
+        "html",
+        "script link",
+        "heading",
+        "label line",
+        "placeholder line",
+    ),
     *("empty bullet", "empty examples", "closing sources", "blanks", "blank lines"),
 )
 
@@ -25,29 +35,75 @@ def test_a_clean_answer_stays_letter_by_letter() -> None:
     assert clean(answer) == CleanAnswer(answer, None, ())
 
 
+CODE = "```python\nif a:\n    b =  1  # two  blanks\n\n\n    <b>c</b>\n# no heading\nNone\n- \n```"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(CODE, f"Run this:\n{CODE}\nThen rest.", f"Run this:\n\n{CODE}\n\n{CODE}", "````\n```\n````"),
+        *("The code ```x = 1``` stays.", "One ```a``` two ````b``c```` three.", "Examples:\n```\nls\n```"),
+        *("A ~~~ B", "It is ~~struck~~ ``twice``.", "Two ```marks\nnever closed.", "```\n<script>x</script>\n```"),
+    ],
+)
+def test_code_stays_letter_by_letter(answer: str) -> None:
+    """Fenced, in a line, alone, behind a title; what is no heading, placeholder, bullet or markup in code stays."""
+    assert clean(answer) == CleanAnswer(answer, None, ())
+
+
 @pytest.mark.parametrize(
     ("answer", "left"),
     [
-        ("Before.\n```python\nprint(1)\n```\nAfter.", "Before.\nAfter."),
-        ("Before.\n~~~\ncode\n~~~\nAfter.", "Before.\nAfter."),
-        ("Before.\n````\n```\nstill code\n```\n````\nAfter.", "Before.\nAfter."),
-        ("Before.\n~~~\n```\n~~~\nAfter.", "Before.\nAfter."),
-        ("Before.\n```\nnever closed\n\nmore", "Before."),
-        ("Before.\n~~~ sh\nnever closed", "Before."),
-        ("Before.\n   ```\n   code\n   ```\nAfter.", "Before.\nAfter."),
-        ("Before.\n> ```\n> code\n> ```\nAfter.", "Before.\nAfter."),
-        ("Before.\n- ```\n  code\n  ```\nAfter.", "Before.\nAfter."),
-        ("Here it is: ```python\ncode\n```\nAfter.", "Here it is:\nAfter."),
-        ("The code ```x = 1``` is gone, `y` is not.", "The code is gone, `y` is not."),
-        ("One ```a``` two ````b``c```` three.", "One two three."),
-        ("~~~ crossed out ~~~", ""),
-        ("A ~~~ B", "A ~~~ B"),
-        ("It is ~~struck~~ ``twice``.", "It is ~~struck~~ ``twice``."),
+        ("Before.\n~~~\ncode\n~~~\nAfter.", "Before.\n```\ncode\n```\nAfter."),
+        ("Before.\n~~~\n```\n~~~\nAfter.", "Before.\n````\n```\n````\nAfter."),
+        ("Before.\n```\nnever closed\n\nmore", "Before.\n```\nnever closed\n\nmore\n```"),
+        ("Before.\n~~~ sh\nnever closed", "Before.\n```sh\nnever closed\n```"),
+        ("Before.\n   ```\n   code\n   ```\nAfter.", "Before.\n```\ncode\n```\nAfter."),
+        ("Before.\n> ```\n> code\n>   in\n> ```\nAfter.", "Before.\n```\ncode\n  in\n```\nAfter."),
+        ("Before.\n- ```\n  code\n    in\n  ```\nAfter.", "Before.\n```\ncode\n  in\n```\nAfter."),
+        ("Here it is: ```python\ncode\n```\nAfter.", "Here it is:\n```python\ncode\n```\nAfter."),
+        ('```python title="a b"\ncode\n```', "```python\ncode\n```"),
+        ("<foo>\n```\n<b>c</b>\n```", "<foo>\n\n```\n<b>c</b>\n```"),
     ],
 )
-def test_fenced_code_goes_with_its_content(answer: str, left: str) -> None:
-    """Either fence, closed by one at least as long of its kind, or never closed; in a line from fence to fence."""
-    assert text_of(answer) == left
+def test_code_is_fenced_one_way(answer: str, left: str) -> None:
+    """By backticks at the beginning of a line, closed, longer than any in the code, and never inside of HTML."""
+    cleaned = clean(answer)
+    assert (cleaned.text, cleaned.refused) == (left, None)
+    assert cleaned.changes in {("code fence",), ()}
+
+
+@pytest.mark.parametrize("answer", ["```", "~~~ crossed out ~~~", "```python\n\n  \n```", "# Run\n```sh\n```"])
+def test_a_fence_without_code_is_no_answer(answer: str) -> None:
+    """Fences by themselves say nothing."""
+    cleaned = clean(answer)
+    assert cleaned.text == ""
+    assert "empty code" in str(cleaned.refused)
+
+
+def test_a_heading_above_code_goes_and_the_code_is_the_answer() -> None:
+    """Headings are structure, also the line that is underlined; nothing of the code is one."""
+    for heading in ("# Run\n", "Run\n===\n", "Run\n---\n", "**Answer:**\n"):
+        cleaned = clean(heading + CODE)
+        assert (cleaned.text, cleaned.refused) == (CODE, None)
+
+
+@pytest.mark.parametrize("answer", ["```\nI cannot answer.\n```", "I cannot answer.\n```\nls\n```"])
+def test_code_around_or_below_a_refusal_makes_no_answer_of_it(answer: str) -> None:
+    """What is said in words counts; in code where nothing else is said."""
+    assert "says that it has none" in str(clean(answer).refused)
+    assert clean("Run it:\n```\nI cannot answer.\n```").refused is None
+
+
+def test_a_comment_takes_the_code_in_it_along() -> None:
+    """What a page would not show is not answered; a tag ends before code."""
+    assert clean("It is so.\n<!-- no\n```\nls\n```\n-->").text == "It is so."
+    assert clean("It is so, <b\n```\nls\n```\n>").text == "It is so, < b\n```\nls\n```\n>"
+
+
+def test_a_tag_in_a_code_span_is_shown_and_read_by_no_browser() -> None:
+    """The element is what the sentence is about."""
+    assert text_of("Use `<details>` and <b>this</b>.") == "Use `< details>` and this."
 
 
 @pytest.mark.parametrize(
@@ -63,11 +119,14 @@ def test_fenced_code_goes_with_its_content(answer: str, left: str) -> None:
         ("Item # 5 is covered.", "Item # 5 is covered."),
         ("####### seven", "####### seven"),
         ("It is £250.\n\n---\n\nMore.", "It is £250.\n\n---\n\nMore."),
+        ("It is £250.\n---\nMore.", "It is £250.\n---\nMore."),
+        ("Excess\n------\nIt is £250.", "It is £250."),
+        ("It is £250.\nExcess\n------", "It is £250.\nExcess\n------"),
         ("=====", "====="),
     ],
 )
 def test_a_heading_line_goes(answer: str, left: str) -> None:
-    """One to six hashes before a blank, or a line underlined with equals signs; a rule of dashes is text."""
+    """One to six hashes before a blank, or a line that is underlined; a rule below a sentence or a blank is text."""
     assert text_of(answer) == left
 
 
@@ -187,7 +246,7 @@ def test_an_empty_bullet_goes(bullet: str) -> None:
     assert "empty bullet" in clean(f"- Storm\n{bullet}\n- Fire").changes
 
 
-@pytest.mark.parametrize("line", ["-5", "---", "- x", "42.", "1)", "**", "--"])
+@pytest.mark.parametrize("line", ["-5", "- x", "42.", "1)", "**", "--"])
 def test_what_only_looks_like_a_bullet_is_text(line: str) -> None:
     """A number, a rule, an item."""
     assert text_of(f"Storm\n{line}") == f"Storm\n{line}"
@@ -280,11 +339,11 @@ def test_a_link_that_leads_somewhere_stays(answer: str) -> None:
 
 def test_changes_say_what_was_removed_in_order() -> None:
     """Each once; the blanks that a removal leaves are no change of their own."""
-    cleaned = clean("# A\n\nIt <b>is</b>.\n\n# B\n\nNone\n\nN/A\n\n- \n\nAnswer:\n\n```\nx\n```\n\n[x](javascript:y)")
+    cleaned = clean("# A\n\nIt <b>is</b>.\n\n# B\n\nNone\n\nN/A\n\n- \n\nAnswer:\n\n~~~\nx\n~~~\n\n[x](javascript:y)")
     assert cleaned.changes == (
-        *("code block", "html", "script link", "heading", "placeholder line", "empty bullet", "label line", "blanks"),
+        *("html", "script link", "code fence", "heading", "placeholder line", "empty bullet", "label line", "blanks"),
     )
-    assert cleaned.text == "It is.\n\n[x](#)"
+    assert cleaned.text == "It is.\n\n```\nx\n```\n\n[x](#)"
 
 
 @pytest.mark.parametrize(
@@ -447,6 +506,10 @@ FRAGMENTS = (
         "~~~",
         "~",
         "```py\n",
+        "\n```\n",
+        "\n~~~\n",
+        "> ```\n",
+        "\n---\n",
         "# ",
         "##",
         "===",
@@ -543,9 +606,9 @@ def laws_hold(answer: str) -> None:
     assert len(set(cleaned.changes)) == len(cleaned.changes)
     assert cleaned.refused is None or cleaned.refused
     assert cleaned.text or cleaned.refused
-    assert "  " not in cleaned.text
-    assert "\n\n\n" not in cleaned.text
-    page = Browser(f"<main>{cleaned.text}</main>")
+    prose = "\n".join(part for part in split_code(cleaned.text.split("\n")) if isinstance(part, str))
+    assert "  " not in prose
+    page = Browser(f"<main>{prose}</main>")
     assert page.tags[0] == "main"
     assert not any(known.fullmatch(tag) for tag in page.tags[1:] for known in (_LINES, _BLANKS, _INLINE))
     assert not any(re.fullmatch("on[a-z]+|style", name) for name in page.attributes)

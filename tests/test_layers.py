@@ -22,6 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "values",
             "canonical",
             "characters",
+            "code_blocks",
             "languages",
             "numerals",
             "text",

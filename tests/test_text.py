@@ -63,7 +63,8 @@ def test_pieces_say_what_they_are() -> None:
 def test_lines_that_begin_with_bold_labels_are_pieces() -> None:
     """One after another; a line that happens to begin so goes on."""
     assert sentences("**Item** T2-610/S\n**Made by** Kestrel BV") == ["Item T2-610/S", "Made by Kestrel BV"]
-    assert sentences("We never\n**Ever** do so.") == ["We never Ever do so."]
+    wrapped = "We have never paid for what the storm left\n**Ever** do so."
+    assert sentences(wrapped) == ["We have never paid for what the storm left Ever do so."]
 
 
 def test_a_table_without_a_head_has_rows_alone() -> None:
@@ -135,6 +136,39 @@ def test_a_path_is_a_heading_however_long() -> None:
     """The first line of a Markdown chunk is the path of its headings, numbered ones among them."""
     text = "Cargo Schedule > 9. Special conditions of this contract\nNone."
     assert sentences(text) == ["Cargo Schedule > 9. Special conditions of this contract", "None."]
+
+
+@pytest.mark.parametrize(
+    "below",
+    ["A nest is safe.", "`take` returns an egg.", "- at most 3", "| a | b |", "```\nls\n```", "---\n\nIt is so."],
+)
+def test_a_short_first_line_is_not_glued_to_what_follows(below: str) -> None:
+    """A sentence by itself, code, a list, a table or a line below it: the heading is not glued to any of them."""
+    assert [(piece.kind, piece.text) for piece in pieces(f"Safety of a nest\n{below}")][0] == (
+        "heading", "Safety of a nest",
+    )  # fmt: skip
+
+
+def test_code_is_one_piece_letter_by_letter() -> None:
+    """Emphasis, headings, tables, lists and comments inside of it are code; those outside are not."""
+    code = "```python\n# no heading\ndef f(*a, **k):\n\n    | x | <!-- y -->\n- **z**\n```"
+    assert [(piece.kind, piece.text) for piece in pieces(f"**Run** it:\n{code}\nThen <!-- not --> rest.")] == [
+        ("prose", "Run it:"), ("code", code), ("prose", "Then  rest."),
+    ]  # fmt: skip
+
+
+def test_what_stands_in_a_comment_is_left_out() -> None:
+    """On one line, on several, with code in it, and where it is never closed."""
+    assert sentences("It is so. <!-- Not so. -->\n<!--\nNor so.\n```\nls\n```\n-->\nNow.") == ["It is so.", "Now."]
+    assert sentences("It is so.\n\n<!-- never closed\n\nNot so.") == ["It is so."]
+
+
+def test_an_underlined_line_is_a_heading_and_a_rule_is_none() -> None:
+    """Of equals signs or dashes, below a line that is a paragraph by itself and no whole sentence."""
+    assert [piece.kind for piece in pieces("It is so. It was.\n\nNext\n----\n\nMore.\n\nLast\n====\nEnd.")] == [
+        "prose", "prose", "heading", "prose", "heading", "prose",
+    ]  # fmt: skip
+    assert "heading" not in {piece.kind for piece in pieces("It is so.\n---\nMore.\n\nOne\ntwo\n---\nThree.")}
 
 
 @pytest.mark.parametrize("text", ["", " \n\n", "|---|---|", "| | |", "#", "- ", "****"])

@@ -20,8 +20,8 @@ _LEADS_ON = ("?", ":")  # what a line ends with that means little without the ne
 class PassagePieces(NamedTuple):
     """A passage in pieces, as `sentences` counts them.
 
-    lines: places of those that say something by themselves: prose and rows of tables, headings only where there is
-    nothing else. needs: of each piece, the places of those without which it misleads. written: each as Markdown.
+    lines: places of those that say something by themselves: prose, rows of tables and code, headings only where there
+    is nothing else. needs: of each piece, the places of those without which it misleads. written: each as Markdown.
     goes_on: whether it goes on in the line of the piece before it.
     """
 
@@ -43,7 +43,9 @@ def cut_passage(text: str) -> PassagePieces:
       True
     """
     found = tuple(pieces(text))
-    lines = tuple(at for at, piece in enumerate(found) if piece.kind in {"prose", "row"}) or tuple(range(len(found)))
+    lines = tuple(at for at, piece in enumerate(found) if piece.kind in {"prose", "row", "code"}) or tuple(
+        range(len(found))
+    )
     written = tuple(map(_piece_markdown, found))
     return PassagePieces(text, found, lines, _needs(found), written, _continues_paragraph(text, found, written))
 
@@ -117,6 +119,8 @@ def _is_under(piece: Piece, found: tuple[Piece, ...], head: int | None) -> bool:
 def _piece_markdown(piece: Piece) -> str:
     if piece.kind == "heading":
         return f"# {piece.text}"
+    if piece.kind == "code":
+        return piece.text
     if piece.kind == "prose":
         return piece.text if sentences(piece.text) == [piece.text] else f"- {piece.text}"
     row = "| " + " | ".join(cell.replace("|", "\\|") for cell in piece.cells) + " |"
@@ -273,7 +277,10 @@ def _kept_lines(question: str, cuts: Sequence[PassagePieces], meaning: Meaning |
     """Lines that can be kept for their own sake; one that leads on to others only where there is nothing else."""
     asked = parse_question(question, pack)
     read = [
-        [line._replace(is_answer=not introduces_next(line.text)) for line in passage_lines(whole.text)]
+        [
+            line._replace(is_answer=not introduces_next(whole.pieces[at].text))
+            for at, line in zip(whole.lines, passage_lines(whole.text), strict=False)  # none where it is all headings
+        ]
         for whole in cuts
     ]
     places = [(passage, at) for passage, whole in enumerate(cuts) for at in whole.lines if read[passage]]

@@ -1,4 +1,4 @@
-"""Extractive generator (shore): an answer of verbatim sentences and rows, with a calibrated confidence."""
+"""Extractive generator (shore): an answer of verbatim sentences, rows and code, with a calibrated confidence."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from raglab.answering.hygiene import clean
 from raglab.calibration import apply, fit
 from raglab.languages import LANGUAGES, expression
 from raglab.numerals import CURRENCY_CODES, any_of, currencies, tables
@@ -120,11 +121,12 @@ class Question(NamedTuple):
 
 
 class PassageLine(NamedTuple):
-    """A sentence, list item or table row of a passage.
+    """A sentence, list item, table row or code block of a passage.
 
-    text: as an answer shows it. stems: what it says. pairs: its neighbouring stems. heading: stems of the headings
-    above it. before: stems of the line before it, of a row those of the last line before the table. is_answer: whether
-    it can be one; what ends in a question mark or a colon is answered by what follows.
+    text: as an answer shows it, after hygiene; code and the sentence right above it are shown together, for either.
+    stems: what it says. pairs: its neighbouring stems. heading: stems of the headings above it. before: stems of the
+    line before it, of a row or code those of the last sentence before. is_answer: whether it can be one: hygiene leaves
+    something to give, and what ends in a question mark or a colon is answered by what follows.
     """
 
     text: str
@@ -154,30 +156,36 @@ def parse_question(text: str, pack: Pack = GENERIC) -> Question:
 
 @lru_cache(maxsize=8192)
 def passage_lines(text: str) -> tuple[PassageLine, ...]:
-    r"""Sentences, list items and table rows of a passage in order; what stands in headings goes to what they head.
+    r"""Sentences, list items, table rows and code of a passage in order; words of headings go to what they head.
 
     Example:
       >>> passage_lines("Policy > Excess\nStorm is dearer.")[0].heading == {"polic", "exces"}
       True
+      >>> [line.text for line in passage_lines("Run it:\n```\nls\n```")]
+      ['Run it:\n```\nls\n```', 'Run it:\n```\nls\n```']
     """
     found: list[PassageLine] = []
     heading: frozenset[str] = frozenset()
     before: frozenset[str] = frozenset()
-    headings_run = False
+    lead = last = ""  # the last sentence, and the kind of the piece before
     for piece in pieces(text):
         if piece.kind == "heading":
-            heading = frozenset(line_stems(piece.text)) | (heading if headings_run or not found else frozenset())
-            headings_run, before = True, frozenset()
-            continue
-        headings_run = False
-        if piece.kind == "head":
-            continue
-        line = piece_text(piece)
-        said = line_stems(line)
-        is_answer = bool(said) and not line.rstrip(_CLOSING).endswith(_LEADS_ON)
-        found.append(PassageLine(line, frozenset(said), frozenset(pairwise(said)), heading, before, is_answer))
-        if piece.kind != "row":
-            before = frozenset(said)
+            heading = frozenset(line_stems(piece.text)) | (heading if last == "heading" or not found else frozenset())
+            before = frozenset()
+        elif piece.kind != "head":
+            shown = piece_text(piece)
+            cleaned = clean(shown)
+            own = line_stems(cleaned.text)
+            is_answer = bool(own) and not cleaned.refused and not shown.rstrip(_CLOSING).endswith(_LEADS_ON)
+            line = PassageLine(cleaned.text, frozenset(own), frozenset(pairwise(own)), heading, before, is_answer)
+            if piece.kind == "code" and last == "prose":  # the sentence right above introduces it
+                both = clean(f"{lead}\n{shown}")
+                line = line._replace(text=both.text, is_answer=bool(own) and not both.refused)
+                found[-1] = found[-1]._replace(text=both.text, is_answer=bool(found[-1].stems) and not both.refused)
+            found.append(line)
+            if piece.kind == "prose":
+                before, lead = line.stems, shown
+        last = piece.kind
     return tuple(found)
 
 
@@ -407,7 +415,7 @@ def fit_answer_confidence(raw: ArrayLike, right: ArrayLike) -> tuple[tuple[float
 
 @dataclass(frozen=True, slots=True)
 class Extractive:
-    """Answers with the best supported sentence or table row of the passages, or two of them, verbatim.
+    """Answers with the best supported sentence, table row or code block of the passages, or two of them, verbatim.
 
     Support of a line is the sum of its own share of the question's content, of what the lines beside it and the
     headings add, of neighbouring words kept together, of the expected kind of answer, and of its passage's rank. A
@@ -424,7 +432,7 @@ class Extractive:
     pack: whose nouns name amounts.
     """
 
-    name: str = "extractive-1"
+    name: str = "extractive-2"
     pack: Pack = field(default=GENERIC, repr=False)
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
@@ -455,6 +463,6 @@ class Extractive:
 
 
 def _join_lines(texts: Sequence[str]) -> str:
-    """Lines as one answer: prose goes on in the line, a table row stands on its own."""
+    """Lines as one answer: prose goes on in the line, a table row or code stands on its own."""
     parts = [text + (" " if text.rstrip("\"'”»)]").endswith((".", "!", "?", "…")) else "\n") for text in texts]
     return "".join(parts).strip()

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from raglab.characters import composed
+from raglab.code_blocks import CodeBlock, split_code, without_fences
 from raglab.languages import LANGUAGES, expression
+from raglab.text import is_underline
 
 _REACH = 400  # characters of a sentence in which it must have said what it says
 
@@ -71,15 +73,13 @@ _RUNS = (
     ("blank lines", re.compile(r"\n\s*\n\s*\n|\A\s*\n|\n\s*\Z")),
 )
 
-_TICKS = re.compile(r"`{3,}")
-_PAIR = re.compile(r"(?<!`)`{3,}+[^`]*+(?:`{1,2}(?!`)[^`]*+)*+`{3,}+")
-_BEFORE = r"[\s>]*(?:(?:[-*+]|\d{1,3}[.)])\s+)?"  # quote and list marks that a fence may stand behind
-_OPENING, _TILDES = re.compile(_BEFORE), re.compile(_BEFORE + r"(~{3,})")
-_CLOSING = re.compile(r"[\s>]*(`{3,}|~{3,})\s*")
-_INFO = re.compile(r"\s*[\w+#-]*")
+# A code block in the text that is cleaned around it: its number between two characters that `visible` takes out.
+_PLACE = re.compile("\x00(\\d+)\x00")
+_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)[^`\n]++\1(?!`)")
+_BEGINS_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_OPEN_HTML = re.compile(r"[\s>]*<[A-Za-z/!?]")  # a line that may begin HTML, which a blank line ends
 
 _HEADING = re.compile(r"[\s>]*(?:#{1,6}(?:\s|$)|#{2,6}[^\s#])")
-_UNDERLINE = re.compile(r"\s*={3,}\s*")
 _LABEL = re.compile(rf"(?:{'|'.join(_SAYS.labels)})\s*[:\uff1a]")
 _EXAMPLES, _SOURCES = (
     re.compile(rf"(?:{'|'.join(names)})(?P<list>\s*[:\uff1a]\s*|\Z)") for names in (_SAYS.examples, _SAYS.sources)
@@ -99,7 +99,7 @@ _COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
 _HIDDEN = re.compile(
     r"<(script|style|iframe)(?=[\s/>])[^<>]*+>.*?(?:</\1(?=[\s/>]|\Z)[^<>]*+>?|\Z)", re.DOTALL | re.IGNORECASE
 )
-_TAG = re.compile(r"<(?:(/?)([A-Za-z][^\s/<>]*+)|[!?])([^<>]*+)(>?)")
+_TAG = re.compile(r"<(?:(/?)([A-Za-z][^\s/<>\x00]*+)|[!?])([^<>\x00]*+)(>?)")
 _HANDLER = re.compile(r"[\s/\"'](?:on[a-z]++|style)\s*+=", re.IGNORECASE)
 _LINES = re.compile(
     "address|article|aside|blockquote|body|br|caption|center|d[dlt]|details|dialog|dir|div|fieldset|figcaption|figure"
@@ -131,10 +131,13 @@ class CleanAnswer(NamedTuple):
 
 
 def clean(text: str) -> CleanAnswer:
-    r"""An answer without code blocks, headings, labels, placeholders, empty bullets, markup and what cannot be seen.
+    r"""An answer without headings, labels, placeholders, empty bullets, markup and what cannot be seen.
 
-    Tags of HTML elements go, scripts, styles and frames with their content; entities and comparisons such as `a < b`
-    stay. An opening that no `>` ends gets a blank after its `<`, which no browser reads as a tag.
+    Fenced code stays letter by letter, but for what cannot be seen; its fences become backticks at the beginning of a
+    line, and one that is left open is closed. Around it tags of HTML elements go, scripts, styles and frames with their
+    content; entities and comparisons such as `a < b` stay. An opening that no `>` ends, or in a code span, gets a blank
+    after its `<`, which no browser reads as a tag. A page must show answers as Markdown or escaped: code is not for a
+    browser to read as HTML.
 
     Source: rule S2.13.
 
@@ -144,12 +147,14 @@ def clean(text: str) -> CleanAnswer:
       ('The excess is £250.', None)
       >>> cleaned.changes
       ('html', 'heading', 'label line', 'placeholder line')
+      >>> clean("Install it:\n```sh\npip install  corvid\n```").text
+      'Install it:\n```sh\npip install  corvid\n```'
       >>> clean("The context does not contain enough information.").refused
       "the answer says that it has none: 'The context does not contain enough information.'"
     """
-    seen = visible(text)
-    before = _tidy_whitespace(seen)
+    before = seen = visible(text)
     changes = ["hidden characters"] * (seen != text)
+    runs = [name for name, run in _RUNS if run.search(_without_code(seen)[0])]
     settled = False
     for _ in range(MAX_PASSES):
         after, found = _pass(before)
@@ -157,10 +162,11 @@ def clean(text: str) -> CleanAnswer:
         settled, before = after == before, after
         if settled:
             break
-    named = tuple(dict.fromkeys([*changes, *(name for name, run in _RUNS if run.search(seen))]))
+    named = tuple(dict.fromkeys([*changes, *runs]))
     if not settled:
         return CleanAnswer("", f"the answer nests marks deeper than {MAX_PASSES} levels", named)
-    said = insufficiency(before)
+    prose = _PLACE.sub("", _without_code(before)[0]).strip()
+    said = insufficiency(prose or without_fences(before))
     nothing = f"nothing is left of the answer without: {', '.join(named)}" if named else "the answer is empty"
     return CleanAnswer(before, (said and f"the answer says that it has none: {said!r}") if before else nothing, named)
 
@@ -177,41 +183,49 @@ def _tidy_whitespace(text: str) -> str:
 
 
 def _pass(text: str) -> tuple[str, list[str]]:
-    """The text after one round, and the names of what it removed, in order."""
-    bare = _without_code(text)
-    shown = _HIDDEN.sub("", _COMMENT.sub("", bare))
-    tagless = _TAG.sub(_instead, shown) if shown == bare else shown  # two halves of a script's tag may just have met
+    """The text after one round, and the names of what it changed, in order."""
+    prose, blocks = _without_code(text)
+    spans = _SPAN.sub(lambda span: _BEGINS_TAG.sub("< ", span[0]), prose)
+    shown = _HIDDEN.sub("", _COMMENT.sub("", spans))
+    tagless = _TAG.sub(_instead, shown) if shown == spans else shown  # two halves of a script's tag may just have met
     linked = _LINK.sub(lambda link: link[1] + ("#" if _is_script(link[2]) else link[2]), tagless)
     lines, names = _without_lines(linked)
-    steps = (("code block", bare != text), ("html", tagless != bare), ("script link", linked != tagless))
-    return _tidy_whitespace(lines), [name for name, changed in steps if changed] + names
+    made, codes = _with_code(_tidy_whitespace(lines), blocks)
+    steps = (("html", tagless != prose), ("script link", linked != tagless), *((name, True) for name in codes))
+    return made, [name for name, changed in steps if changed] + names
 
 
-def _without_code(text: str) -> str:
-    """Without fences and what they hold, an unclosed one to the end; a pair inside a line goes with what is between."""
-    kept: list[str] = []
-    fence = ""
-    for line in text.split("\n"):
-        if fence:
-            closing = _CLOSING.fullmatch(line)
-            fence = "" if closing and closing[1].startswith(fence) else fence
+def _without_code(text: str) -> tuple[str, list[CodeBlock]]:
+    """The text with a line that holds a number for each code block, and the blocks; one without code goes."""
+    blocks: list[CodeBlock] = []
+    lines: list[str] = []
+    for part in split_code(text.split("\n")):
+        if isinstance(part, str):
+            lines.append(part)
+        else:
+            lines.append(f"\x00{len(blocks)}\x00")
+            blocks.append(part)
+    return "\n".join(lines), blocks
+
+
+def _with_code(prose: str, blocks: Sequence[CodeBlock]) -> tuple[str, list[str]]:
+    """The text with its code again, and the names of what changed in it."""
+    lines: list[str] = []
+    changed: list[str] = []
+    is_html = False  # whether a page might still read HTML where a block begins
+    for line in prose.split("\n"):
+        place = _PLACE.search(line)
+        block = blocks[int(place[1])] if place else None
+        if block is None:
+            is_html = bool(line.strip()) and (is_html or bool(_OPEN_HTML.match(line)))
+            lines.append(line)
             continue
-        rest, fence = _code_fence(line)
-        kept += [rest] if rest or not fence else []
-    return "\n".join(kept)
-
-
-def _code_fence(line: str) -> tuple[str, str]:
-    """What of a line stands outside of code, and the fence that it opens, '' for none."""
-    tildes = _TILDES.match(line)
-    if tildes:
-        return "", tildes[1]
-    rest = _PAIR.sub("", line)
-    run = _TICKS.search(rest)
-    first = run and _OPENING.fullmatch(rest, 0, run.start())
-    if run and ("`" not in rest[run.end() :] if first else _INFO.fullmatch(rest, run.end())):
-        return "" if first else rest[: run.start()], run[0]
-    return rest, ""
+        shown = [] if block.is_blank else block.markdown.split("\n")
+        if shown != [*block.source]:
+            changed.append("code fence" if shown else "empty code")
+        lines += [""] * (is_html and bool(shown)) + shown
+        is_html = False
+    return "\n".join(lines).strip("\n"), changed
 
 
 def _instead(tag: re.Match[str]) -> str:
@@ -241,12 +255,18 @@ def _without_lines(text: str) -> tuple[str, list[str]]:
     for number, line in enumerate(lines):
         kind = "closing sources" if number >= closing else _removal_reason(line)
         kind = "empty examples" if number in empty else kind
-        if kind is None and _UNDERLINE.fullmatch(line) and kept and kept[-1].strip():
+        if kind is None and kept and _is_heading(kept, line):
             kept.pop()
             kind = "heading"
         found += [kind] if kind else []
         kept += [line] if kind is None else []
     return "\n".join(kept), found
+
+
+def _is_heading(kept: Sequence[str], line: str) -> bool:
+    """Whether a line makes a heading of the one above it: of dashes only where that is a paragraph by itself."""
+    alone = len(kept) < 2 or not kept[-2].strip()
+    return not _PLACE.search(kept[-1]) and (alone or "=" in line) and is_underline(line, kept[-1])
 
 
 def _closing_sources(lines: Sequence[str]) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.answering.claim_words import BREAK, KEY, LITTLE, NAME, NEGATION, NUMBER, UNIT, WORD, Word, claim_words
+from raglab.code_blocks import split_code
 from raglab.languages import LANGUAGES
 from raglab.models import Nli
 from raglab.text import pieces, sentences
@@ -514,7 +515,7 @@ def overlap_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> 
 
 
 def split_claims(answer: str) -> list[str]:
-    """What an answer states, in order: its sentences, list items and table rows, parts between semicolons apart.
+    """What an answer states, in order: sentences, list items, table rows and lines of code, parts at semicolons apart.
 
     Citations such as `[2]` are left out; so are headings, questions, and what has no word of substance, such as
     `Yes.`; an answer may so have no claim.
@@ -524,9 +525,16 @@ def split_claims(answer: str) -> list[str]:
       ['Storm carries £400', 'frost carries £250.']
     """
     found: list[str] = []
-    for piece in pieces(_CITED.sub("", _HEADING.sub("", answer))):
-        if piece.kind != "head":
-            found += [piece.text] if piece.kind == "row" else _semicolon_parts(piece.text)
+    prose: list[str] = []
+    for part in [*split_code(answer.split("\n")), None]:
+        if isinstance(part, str):
+            prose.append(part)
+            continue
+        for piece in pieces(_CITED.sub("", _HEADING.sub("", "\n".join(prose)))):
+            if piece.kind != "head":
+                found += [piece.text] if piece.kind == "row" else _semicolon_parts(piece.text)
+        found += [line.strip() for line in part.lines] if part else []
+        prose = []
     return [
         claim for claim in found if not _ASKED.search(claim) and any(w.kind in SUBSTANCE for w in claim_words(claim))
     ]

@@ -46,6 +46,7 @@ KEYS = (
     "policy_id",
     "request_id",
 )
+CELL = "text-align:left;white-space:pre-wrap"  # code keeps its indentation
 PREVIEW = 160  # characters of an option's anchor
 
 
@@ -106,7 +107,7 @@ class Response(Mapping[str, Any]):
         shown = {key: value for key, value in self._fields.items() if value not in (None, [], False)}
         told = {**shown, **_question_columns(shown)}
         rows = "".join(
-            f"<tr><th style='text-align:left'>{key}</th><td style='text-align:left'>{_escape_cell(value)}</td></tr>"
+            f"<tr><th style='text-align:left'>{key}</th><td style='{CELL}'>{_escape_cell(value)}</td></tr>"
             for key, value in told.items()
         )
         return f"<table class='{NO_MATH}'>{rows}</table>"
