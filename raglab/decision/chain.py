@@ -52,6 +52,10 @@ STAGES = _numbered()  # what decided, by its number: the margin of a gate, or a 
 STAGE = {name: number for number, (name, _) in enumerate(STAGES)}
 STATUS_OF = np.array([status for _, status in STAGES], dtype=np.int8)
 ON_ANSWER = tuple(name for gate in gates.judging_gates("answer") for name in gate.decides)  # they judge the answer
+# Whether retrieval answers, so that a generator is asked, by the number of the outcome.
+GENERATES = np.array(
+    [name in ON_ANSWER or number >= STAGE[gates.gate_by_name("gap").name] for number, (name, _) in enumerate(STAGES)]
+)
 NONE = 127  # number where no gate fires: greater than every other, and all bits of an int8 but the sign
 GAP = gates.gate_by_name("gap")
 FIRST_OK = STAGE[GAP.name]
@@ -93,7 +97,8 @@ STAGE_OF_RULE = _stage_of_rule()
 SLOT_TABLE = _slot_table()
 ASKED_SLOT = SLOT_TABLE[0, STAGE[SIGNALS_ASK]]  # after the slots of relevant hits
 COMPUTED = frozenset({"n_relevant", "confidence"})  # measurements that hang on thresholds or on the blend
-BY_SLOT = frozenset({"missing", "right", "share", "generation", "support", "unfit"})  # measured of the chosen hits
+# Measured of the chosen hits.
+BY_SLOT = frozenset({"missing", "right", "share", "generation", "support", "unfit", "unrecorded", "sources_right"})
 
 
 class Outcome(NamedTuple):

@@ -14,7 +14,8 @@ import numpy as np
 
 from raglab import expected_cost, gates, resolver
 from raglab.decision import chain
-from raglab.decision.case_verdicts import CONTRACTS, STATUS_NAMES, CaseVerdicts
+from raglab.decision.answer_text import AnswerCheck
+from raglab.decision.case_verdicts import CONTRACTS, STATUS_NAMES, UNRECORDED, CaseVerdicts
 from raglab.decision.checks import (
     FIT,
     RELATIONS,
@@ -47,9 +48,6 @@ from raglab.values import Case, Status, TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-UNRECORDED = "no answer was recorded for these hits"
 
 
 def checks(said: Decisions, row: int) -> list[Check]:
@@ -273,8 +271,7 @@ class Decisions(CaseVerdicts):
         return len(self.trace)
 
     def __repr__(self) -> str:
-        told = f"{self.status_counts()}; contract {self.contracts()}; policy {self.policy.policy_id}"
-        return f"Decisions({len(self):,} cases: {told})"
+        return f"Decisions({len(self):,} cases: {self._told()})"
 
     @property
     def origin(self) -> list[tuple[str, str]]:
@@ -306,9 +303,29 @@ class Decisions(CaseVerdicts):
     @cached_property
     def passes(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Whether each case passes its contract, [Q]; false where it has no label."""
-        found, label = self.tables.evidence, self.tables.evidence.label_code
-        seen = found.right[self.outcome.depth, self.outcome.slot.astype(int), np.arange(len(self))]
-        return (self.status == label) & (seen | (label == Status.refuse))
+        label = self.label_code
+        return (self.status == label) & (self._at_slot(self.tables.evidence.right) | (label == Status.refuse))
+
+    @cached_property
+    def answer_checks(self) -> np.ndarray[Any, np.dtype[np.int8]]:
+        """`AnswerCheck` of every case, [Q]: what its recorded answer says, where it is judged by text."""
+        evidence, answered = self.tables.evidence, chain.GENERATES[self.outcome.stage]
+        if not evidence.by_text.any():
+            return np.full(len(self), AnswerCheck.by_sources, dtype=np.int8)
+        wrong = self._at_slot(evidence.sources_right) & ~self._at_slot(evidence.right) & (self.status == Status.ok)
+        checks: np.ndarray[Any, np.dtype[np.int8]] = np.select(
+            [~evidence.by_text, ~answered, self._at_slot(evidence.unrecorded), wrong],
+            [AnswerCheck.by_sources, AnswerCheck.not_answered, AnswerCheck.unrecorded, AnswerCheck.wrong_text],
+            AnswerCheck.recorded,
+        ).astype(np.int8)
+        return checks
+
+    def _at_slot(self, table: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
+        """Values of the chosen hits, [Q], of a table [D, S, Q]."""
+        values: np.ndarray[Any, np.dtype[Any]] = table[
+            self.outcome.depth, self.outcome.slot.astype(int), np.arange(len(self))
+        ]
+        return values
 
     def confidence(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100; NaN where no score was measured."""
@@ -567,6 +584,8 @@ class Decisions(CaseVerdicts):
             warned = (check for check in user_checks(self, read) if check.rule in WARN_RULES)
             out += [check.text for check in warned if not check.passes]
             out += self._off_warnings
+        if self.answer_checks[row] == AnswerCheck.unrecorded:
+            out.append(self.say(UNRECORDED))
         gate_on = bool(np.squeeze(self.limits.gates["confidence"].on))
         if gate_on and bool(found.degenerate[depth, row]) and found.n_hits[depth, row]:
             ran = self.trace.hits.n_reranked[row, self.trace.arm(self.tables.arm), depth] > 0

@@ -25,7 +25,8 @@ class CaseColumns(NamedTuple):
     """What is held of every case, [Q] each: its id and some thirty bytes, whatever its hits.
 
     ids: of the cases. status, gate_names, depth, confidence: as `Decisions` has them. stage: number in `chain.STAGES`.
-    label_code: expected status. passes: whether it passes its contract, false without a label.
+    label_code: expected status. passes: whether it passes its contract, false without a label. answer_checks: codes of
+    `AnswerCheck`.
     """
 
     ids: NDArray[np.object_]
@@ -36,13 +37,15 @@ class CaseColumns(NamedTuple):
     confidence: NDArray[np.float64]
     label_code: NDArray[np.int8]
     passes: NDArray[np.bool_]
+    answer_checks: NDArray[np.int8]
 
 
 def decision_columns(said: Decisions) -> CaseColumns:
     """Columns of the decisions on one trace in memory."""
     stage, depth = (said.outcome.stage.astype(np.int8), said.outcome.depth.astype(np.int8))
     ids = np.array(said.ids(), dtype=object)
-    return CaseColumns(ids, said.status, stage, said.gate_names, depth, said.confidence(), said.label_code, said.passes)
+    verdicts = (said.label_code, said.passes, said.answer_checks)
+    return CaseColumns(ids, said.status, stage, said.gate_names, depth, said.confidence(), *verdicts)
 
 
 def reference_trace(reference: Any) -> TraceData:  # noqa: ANN401 - a trace or a reference to one
@@ -118,8 +121,7 @@ class ShardedDecisions(CaseVerdicts):
 
     def __repr__(self) -> str:
         sizes = f"{len(self):,} cases in {len(self.sizes):,} shard{'' if len(self.sizes) == 1 else 's'}"
-        told = f"{self.status_counts()}; contract {self.contracts()}; policy {self.policy.policy_id}"
-        return f"{type(self).__name__}({sizes}: {told})"
+        return f"{type(self).__name__}({sizes}: {self._told()})"
 
     @property
     def origin(self) -> list[tuple[str, str]]:
@@ -146,6 +148,11 @@ class ShardedDecisions(CaseVerdicts):
     def passes(self) -> NDArray[np.bool_]:
         """Whether each case passes its contract, [Q]; false where it has no label."""
         return self.columns.passes
+
+    @property
+    def answer_checks(self) -> NDArray[np.int8]:
+        """`AnswerCheck` of every case, [Q]: what its recorded answer says, where it is judged by text."""
+        return self.columns.answer_checks
 
     def confidence(self) -> NDArray[np.float64]:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100; NaN where no score was measured."""

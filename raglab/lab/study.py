@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.measurement import measured_tables
+from raglab.decision.outcome_codes import CELL_OF_CODE, tally_codes
 from raglab.html_display import Cell, Fold, display, short
 from raglab.lab.comparison import compare_cells
 from raglab.lab.decision_fitting import decision_cases
@@ -53,7 +54,7 @@ from raglab.lab.study_workers import check_storage, finish_shared_study
 from raglab.lab.trial_search import Problem, Search, check_search, pareto_front, run_search, trial_policies
 from raglab.metrics import Paired
 from raglab.policy import told_value
-from raglab.replay import CELL_OF_CODE, decide, each_shard, join_columns, rate_table, shard_codes, tally, tally_codes
+from raglab.replay import decide, each_shard, join_columns, rate_table, shard_codes, tally
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
