@@ -189,7 +189,7 @@ class CaseVerdicts(Protocol):
 
     @cached_property
     def contract_codes(self) -> NDArray[np.intp]:
-        """Place in `CONTRACTS` of the reason of each verdict, [Q]: answer missing, else status, sources or text wrong."""
+        """Place in `CONTRACTS` of the reason of each verdict, [Q]: no answer, else status, sources or text wrong."""
         label, check = self.label_code, self.answer_checks
         met = np.where((check == AnswerCheck.recorded) & (self.status == Status.ok), 5, 2)
         fails = np.where(check == AnswerCheck.wrong_text, 3, 1)

@@ -104,6 +104,11 @@ def count_codes(counted: NDArray[np.int64]) -> CodeCounts:
     return CodeCounts(codes @ _CELLS_OF_CODES, codes.reshape(len(codes), len(STAGES), CELLS).sum(axis=2), missing)
 
 
+def codes_missing(codes: NDArray[np.int16]) -> list[MissingAnswers]:
+    """Recorded answers that each policy lacks, of the codes of cases, [P, Q]."""
+    return tally_codes(codes).missing_answers
+
+
 def tally_codes(codes: NDArray[np.int16], by_text: int = 0) -> Tally:
     """Counted decisions of the codes of cases, [P, Q].
 
