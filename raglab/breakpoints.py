@@ -220,7 +220,7 @@ def _telling_hits(found: Evidence, limits: Thresholds, depth: int) -> NDArray[np
     """
     n_hits, size = found.l2.shape[1:]
     telling = np.zeros((n_hits, size), dtype=bool)
-    judged = {"right", "missing"} | ({"generation", "support", "unfit"} if found.answered else set())
+    judged = {"right", "missing"} | ({"generation", "support", "unfit", "unrecorded"} if found.answered else set())
     judged |= chain.BY_SLOT.intersection(one for name in limits.own for one in own_gate(name).reads)
     for name in sorted(judged):
         table = chain.measurement(found, name)[depth][: n_hits + 1]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +33,17 @@ from raglab.decision.chain import (
     decide_and_refine,
     decide_cases,
     narrow_evidence,
-    values_at_slot,
 )
 from raglab.decision.decisions import DECIDED_BY, Decisions
 from raglab.decision.measurement import Evidence, Tables, measured_tables
+from raglab.decision.outcome_codes import (
+    CELL_OF_CODE,
+    N_CODES,
+    Tally,
+    codes_wide,
+    count_codes,
+    outcome_codes,
+)
 from raglab.decision.recorded_answers import keep_used_chunks, select_answers
 from raglab.decision.refusals import warn_of_refusals
 from raglab.decision.scoring import trace_status_only, with_headline
@@ -127,45 +134,9 @@ def cases_by_shard(trace: TraceData | Shards) -> Iterator[Sequence[Case]]:
         yield reference_cases(shard)
 
 
-class Tally(NamedTuple):
-    """Counted decisions of many policies.
-
-    cells: cases by decision, label and whether the expected sources were found, [P, 18]. stages: by what decided,
-    [P, stages]. labels: cases by label, [3]. engine: what counted, and why where the compiled kernel could not.
-    """
-
-    cells: NDArray[np.int64]
-    stages: NDArray[np.int64]
-    labels: NDArray[np.int64]
-    engine: str = "numpy"
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """What each of `metrics.RATES` counts, [P, rates]."""
-        return metrics.rate_counts(self.cells)
-
-
-# Cell (decision, label, expected sources found) of each code (what decided, label, expected sources found), [codes].
-CELL_OF_CODE = metrics.DISTINCT_CELL[(STATUS_OF.astype(np.int64)[:, None] * CELLS + np.arange(CELLS)).ravel()].astype(
-    np.int8
-)
-_CELLS_OF_CODES = (CELL_OF_CODE[:, None] == np.arange(metrics.N_CELLS)).astype(np.int64)
-
-
-def outcome_codes(found: Evidence, said: Outcome) -> NDArray[np.int16]:
-    """Number of (what decided, label, expected sources found), [P, Q]."""
-    if found.right.shape[0] == 1:
-        right = values_at_slot(found.right[0], said.slot)
-    else:
-        depth, slot = said.depth.astype(np.int64), said.slot.astype(np.int64)
-        right = found.right[depth, slot, np.arange(slot.shape[1])]
-    codes: NDArray[np.int16] = said.stage.astype(np.int16) * np.int16(CELLS) + found.label * np.int8(2) + right
-    return codes
-
-
 def vectorised_codes(found: Evidence, limits: Thresholds, n_policies: int) -> NDArray[np.int64]:
-    """Cases by code (what decided, label, expected sources found), [P, codes], of many policies."""
-    width = len(STAGES) * CELLS
+    """Cases by code of `outcome_codes`, [P, codes], of many policies."""
+    width = codes_wide(found)
     seen = np.zeros((n_policies, width), dtype=np.int64)
     found, limits = narrow_evidence(found, limits)
     for cases in progress(list(_spans(len(found.label), CASES)), "replay", "part"):
@@ -400,13 +371,16 @@ def shard_tally(shard: Any, policies: Sequence[PolicyData], arm: str | None, eng
 def _sum_tallies(tallies: Iterable[Tally], n_policies: int) -> Tally:
     cells = np.zeros((n_policies, metrics.N_CELLS), dtype=np.int64)
     stages = np.zeros((n_policies, len(STAGES)), dtype=np.int64)
+    missing, by_text = np.zeros((n_policies, 2), dtype=np.int64), 0
     labels, engines = np.zeros(3, dtype=np.int64), dict[str, None]()
     for one in tallies:
         cells += one.cells
         stages += one.stages
         labels += one.labels
+        missing += one.missing
+        by_text += one.by_text
         engines[one.engine] = None
-    return Tally(cells, stages, labels, "; ".join(engines))
+    return Tally(cells, stages, labels, "; ".join(engines), missing, by_text)
 
 
 def tally(
@@ -438,6 +412,7 @@ def _tally_evidence(
     """Counted decisions of policies over cases by label, [3], whose evidence under policies of a structure is given."""
     cells = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
     stages = np.zeros((len(policies), len(STAGES)), dtype=np.int64)
+    missing, by_text = np.zeros((len(policies), 2), dtype=np.int64), 0
     compiled, fell_back = _compiled_kernel(engine), dict[str, None]()
     for places in _replay_groups(policies):
         group = [policies[place] for place in places]
@@ -448,24 +423,12 @@ def _tally_evidence(
             raise ValueError(msg)
         fell_back |= {unknown: None} if unknown and compiled is not None else {}
         use = vectorised_codes if unknown or compiled is None else compiled
-        cells[places], stages[places] = _count_codes(use(found, limits, len(group)))
+        cells[places], stages[places], missing[places] = count_codes(use(found, limits, len(group)))
+        by_text = int(found.by_text.sum())
     used = (
         f"numpy, since numba does not know {' or '.join(fell_back)}" if fell_back else "numba" if compiled else "numpy"
     )
-    return Tally(cells, stages, labels, used)
-
-
-def _count_codes(seen: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Cases by cell, [P, 18], and by what decided, [P, stages], of cases by code, [P, codes]."""
-    return seen @ _CELLS_OF_CODES, seen.reshape(len(seen), len(STAGES), CELLS).sum(axis=2)
-
-
-def tally_codes(codes: NDArray[np.int16]) -> Tally:
-    """Counted decisions of the codes of cases, [P, Q], see `shard_codes`."""
-    seen = np.array([np.bincount(row, minlength=len(STAGES) * CELLS) for row in codes], dtype=np.int64)
-    seen = seen.reshape(len(codes), len(STAGES) * CELLS)
-    cells, stages = _count_codes(seen)
-    return Tally(cells, stages, metrics.label_counts(cells[0]))
+    return Tally(cells, stages, labels, used, missing, by_text)
 
 
 def _replay_groups(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
@@ -492,7 +455,7 @@ def not_compiled(found: Evidence, limits: Thresholds) -> str:
 
 def policy_cells(found: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.int64]:
     """Cells of policies of one structure, [P, 18], over cases that are measured already."""
-    return vectorised_codes(found, policy_thresholds(policies), len(policies)) @ _CELLS_OF_CODES
+    return count_codes(vectorised_codes(found, policy_thresholds(policies), len(policies))).cells
 
 
 def case_cells(found: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.int8]:
@@ -506,7 +469,7 @@ def case_cells(found: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.in
 
 
 def shard_codes(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int16]:
-    """Number of (what decided, label, expected sources found) of every policy and case, [P, Q], of a trace in memory.
+    """Code of `outcome_codes` of every policy and case, [P, Q], of a trace in memory.
 
     Pure, so that any worker may decide a shard.
     """
@@ -568,9 +531,11 @@ def sweep(
 
     Returns: a row a policy, in the order given: `policy_id`, each of `metrics.RATES` with `_k`, `_n`,
       `_low`, `_high`, `expected_cost` with `_low` and `_high` (1 - `pass_rate` where no costs are given), and how many
-      cases each decided (`decided_by.<name>`, see `Decisions.decided_by`; all gates of the user are `signals`). Its
-      `attrs["engine"]` says what counted, and why where the compiled kernel could not; `attrs["headline"]`, as a
-      warning does, how many cases are scored by status alone (rule S6.3).
+      cases each decided (`decided_by.<name>`, see `Decisions.decided_by`; all gates of the user are `signals`). Where
+      cases are judged by text: `missing_answers_k`, answered ones without a recorded answer, which count as not
+      correct, of `missing_answers_n` (rule S6.3). Its `attrs["basis"]` says on which basis cases are judged;
+      `attrs["engine"]` what counted, and why where the compiled kernel could not; `attrs["headline"]`, as a warning
+      does, how many cases are scored by status alone (rule S6.3).
     """
     seen = tally(trace, policies, arm, engine=engine)
     return with_headline(rate_table(seen, policies, level=level, costs=costs), trace_status_only(trace))
@@ -582,13 +547,15 @@ def rate_table(
     """What `sweep` tells of policies, from their counted decisions."""
     import pandas as pd
 
-    columns: Mapping[str, Any] = {
+    columns: dict[str, Any] = {
         "policy_id": [policy.policy_id for policy in policies],
         **_rate_columns(seen.cells, level, costs),
         **{f"decided_by.{name}": seen.stages[:, name == DECIDED_BY].sum(axis=1) for name in dict.fromkeys(DECIDED_BY)},
     }
+    if seen.by_text:
+        columns |= {"missing_answers_k": seen.missing[:, 0], "missing_answers_n": seen.missing[:, 1]}
     frame = pd.DataFrame(columns)
-    frame.attrs["engine"] = seen.engine
+    frame.attrs |= {"engine": seen.engine, "basis": str(seen.basis)}
     return frame
 
 
@@ -750,7 +717,9 @@ def flips(trace: TraceData | Shards, policy: PolicyData, case_id: str, arm: str 
         if path.startswith("decision."):  # a cost has no greatest value: its change counts beside itself
             width = max(float(value), 1.0)
         moved = swept_threshold(found.known, limits, path)
-        tried = _closest_flip(float(value), points[:, 0], STATUS_OF[codes[:, 0] // CELLS], int(current), moved)
+        tried = _closest_flip(
+            float(value), points[:, 0], STATUS_OF[codes[:, 0] % N_CODES // CELLS], int(current), moved
+        )
         if tried is not None:
             at, becomes = tried
             change = at - float(value)

@@ -118,7 +118,7 @@ class TestByHead:
         made = record_answers(two, chosen, Fixed(), Full(), decided_only=True)
         assert decide(made, chosen).frame().loc[0, "status"] == "ok"
         wider = decide(made, one(chosen={"final_k": 2, "order": "l2"}, gap={"enabled": False}))
-        assert "no answer was recorded for these hits" in wider.frame(reasons=True).loc[0, "reason"]
+        assert "no answer is recorded for these hits" in wider.frame(reasons=True).loc[0, "reason"]
 
     def test_a_flip_of_the_gates_on_answers_is_found(self) -> None:
         """A flip of the gates on answers is found."""

@@ -225,6 +225,8 @@ def policy_for(path: Path | None, trace: Trace | ShardedTrace[Trace], arm: str |
         why = "no --policy, and the scale of the scores is not stated"
         say(f"{why}: every case is answered but for a gate on {gated}.", err=True)
     return chosen
+
+
 def say_headline(trace: Trace | ShardedTrace[Trace]) -> None:
     """Say on stderr how many cases are scored by status alone, where some are (rule S6.3)."""
     from raglab.decision.scoring import status_only_note, trace_status_only

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.decision.answer_text import AnswerCheck, Basis, MissingAnswers
 from raglab.decision.scoring import status_only_sentence
 from raglab.html_display import MOST_ROWS, Fold, display
 from raglab.metrics import CELLS, DISTINCT_CELL
@@ -21,16 +22,27 @@ if TYPE_CHECKING:
 STATUS_NAMES = np.array([status.name for status in Status], dtype=object)
 
 
+NOT_EXPECTED = "the recorded answer is not the expected one"
+UNRECORDED = "no answer is recorded for these hits"
+
+
 def _contract_table() -> NDArray[np.object_]:
-    """In what a contract is met or not, by label (the last: none), status, and (status wrong, sources wrong, met)."""
-    table = np.full((len(Status) + 1, len(Status), 3), None, dtype=object)
+    """In what a contract is met or not, by label (the last: none), status, and kind.
+
+    Kinds: status wrong, sources wrong, met, text wrong, no answer recorded, met by text too.
+    """
+    table = np.full((len(Status) + 1, len(Status), 6), None, dtype=object)
     lacks = {Status.ok: "the answer rests on", Status.ambiguous: "the options hold"}
     for label in Status:
         for status in Status:
             table[label, status, 0] = f"{status.name} where the label is {label.name}"
+            table[label, status, 4] = f"{status.name} where the label is {label.name}, and {UNRECORDED}"
         where = lacks.get(label, "the refusal rests on")
         table[label, label, 1] = f"{label.name} as labelled, but {where} other sources than expected"
         table[label, label, 2] = f"{label.name} as labelled" + (", expected sources" if label in lacks else "")
+    table[Status.ok, Status.ok, 3] = f"ok as labelled, but {NOT_EXPECTED}"
+    table[Status.ok, Status.ok, 4] = f"ok as labelled, but {UNRECORDED}"
+    table[Status.ok, Status.ok, 5] = "ok as labelled, expected sources and answer"
     return table
 
 
@@ -73,6 +85,10 @@ class CaseVerdicts(Protocol):
     def status_only(self) -> NDArray[np.bool_]:
         """Whether each case is scored by status alone, since it is labelled ok and states no sources, [Q]."""
 
+    @property
+    def answer_checks(self) -> NDArray[np.int8]:
+        """`AnswerCheck` of every case, [Q]: what its recorded answer says, where it is judged by text."""
+
     def ids(self) -> Sequence[str]:
         """Ids of the cases, [Q]."""
 
@@ -103,6 +119,7 @@ class CaseVerdicts(Protocol):
             *self.origin,
             ("decided", self.status_counts()),
             ("contract", self.contracts()),
+            *([("basis", self.basis_text())] if self.basis.text else []),
         ]
         folds = (
             Fold("label by decision", table, None, ("label", *(one.name for one in Status)), open=True),
@@ -123,6 +140,27 @@ class CaseVerdicts(Protocol):
             return "no labels"
         alone = status_only_sentence(int(self.status_only.sum()), len(self))
         return f"met in {int(self.passes.sum()):,} of {labelled:,}" + (f" ({alone})" if alone else "")
+
+    @property
+    def basis(self) -> Basis:
+        """What *correct* means of these cases (rule S6.3)."""
+        return Basis.of(self.answer_checks != AnswerCheck.by_sources, self.label_code)
+
+    @property
+    def missing_answers(self) -> MissingAnswers:
+        """Answers that are not recorded for the hits that are answered from, of cases judged by text."""
+        unrecorded = int((self.answer_checks == AnswerCheck.unrecorded).sum())
+        return MissingAnswers(unrecorded, int((self.answer_checks >= AnswerCheck.recorded).sum()))
+
+    def basis_text(self) -> str:
+        """The basis, and how many answers are missing, in words."""
+        missing = self.missing_answers
+        return f"{self.basis}; {missing}" if missing.k else str(self.basis)
+
+    def _told(self) -> str:
+        """What its representation says of the decisions."""
+        basis = f"; basis {self.basis_text()}" if self.basis.text else ""
+        return f"{self.status_counts()}; contract {self.contracts()}{basis}; policy {self.policy.policy_id}"
 
     @property
     def right(self) -> NDArray[np.bool_]:
@@ -159,11 +197,14 @@ class CaseVerdicts(Protocol):
 
     @cached_property
     def contract_codes(self) -> NDArray[np.intp]:
-        """Place in `CONTRACTS` of what is told of each contract, [Q]: a wrong status, else wrong sources."""
-        label = self.label_code
-        kind = np.where(self.status != label, 0, np.where(self.passes, 2, 1))
+        """Place in `CONTRACTS` of the reason of each verdict, [Q]: no answer, else status, sources or text wrong."""
+        label, check = self.label_code, self.answer_checks
+        met = np.where((check == AnswerCheck.recorded) & (self.status == Status.ok), 5, 2)
+        fails = np.where(check == AnswerCheck.wrong_text, 3, 1)
+        kind = np.where(self.status != label, 0, np.where(self.passes, met, fails))
+        kind = np.where(check == AnswerCheck.unrecorded, 4, kind)
         at = (np.where(label == UNLABELLED, len(Status), label), self.status, kind)
-        codes: NDArray[np.intp] = np.ravel_multi_index(at, (len(Status) + 1, len(Status), 3))
+        codes: NDArray[np.intp] = np.ravel_multi_index(at, (len(Status) + 1, len(Status), 6))
         return read_only(codes)
 
     def changed(self, other: CaseVerdicts) -> pd.DataFrame:
@@ -203,11 +244,15 @@ class CaseVerdicts(Protocol):
         """Positions of the cases whose status, or whether their contract is met, differs, in the trace's order.
 
         Raises:
-          ValueError: the cases are not the same.
+          ValueError: the cases are not the same, or judged on another basis.
         """
         if self.trace is not other.trace and list(self.ids()) != list(other.ids()):
             came = f"{len(self.ids())} and {len(other.ids())}"
             msg = f"decisions must be on the same cases to be compared, got others ({came}); decide one trace twice."
+            raise ValueError(msg)
+        if self.basis != other.basis:
+            came = f"{self.basis} and {other.basis}"
+            msg = f"decisions must be judged on one basis to be compared, got {came}; decide one trace twice."
             raise ValueError(msg)
         return np.flatnonzero((self.status != other.status) | (self.correct != other.correct))
 

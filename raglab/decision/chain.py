@@ -56,6 +56,8 @@ ON_ANSWER = tuple(name for gate in gates.judging_gates("answer") for name in gat
 NONE = NO_NUMBER  # where no gate fires
 GAP = gates.gate_by_name("gap")
 FIRST_OK = STAGE[GAP.name]
+# Whether retrieval answers, so that a generator is asked, by the number of the outcome.
+GENERATES = np.array([number >= FIRST_OK or name in ON_ANSWER for number, (name, _) in enumerate(STAGES)])
 
 
 def _slot_table() -> NDArray[np.int16]:
@@ -85,7 +87,8 @@ STAGE_OF_OUTCOME = np.array([STAGE[name] for name, _ in resolver.OUTCOMES], dtyp
 SLOT_TABLE = _slot_table()
 ASKED_SLOT = SLOT_TABLE[0, STAGE[SIGNALS_ASK]]  # after the slots of relevant hits
 COMPUTED = frozenset({"n_relevant", "confidence"})  # measurements that hang on thresholds or on the blend
-BY_SLOT = frozenset({"missing", "right", "share", "generation", "support", "unfit"})  # measured of the chosen hits
+# Measured of the chosen hits.
+BY_SLOT = frozenset({"missing", "right", "share", "generation", "support", "unfit", "unrecorded", "sources_right"})
 
 
 class Outcome(NamedTuple):

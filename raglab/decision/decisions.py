@@ -14,7 +14,8 @@ import numpy as np
 
 from raglab import expected_cost, gates, resolver
 from raglab.decision import chain
-from raglab.decision.case_verdicts import CONTRACTS, STATUS_NAMES, CaseVerdicts
+from raglab.decision.answer_text import AnswerCheck
+from raglab.decision.case_verdicts import CONTRACTS, STATUS_NAMES, UNRECORDED, CaseVerdicts
 from raglab.decision.checks import (
     FIT,
     RELATIONS,
@@ -36,7 +37,7 @@ from raglab.decision.checks import (
 )
 from raglab.decision.measurement import Tables
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
-from raglab.decision.scoring import status_only
+from raglab.decision.scoring import trace_status_only
 from raglab.languages import retold, sentence
 from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST
@@ -48,9 +49,6 @@ from raglab.values import Case, Status, TraceData, read_only
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-UNRECORDED = "no answer was recorded for these hits"
 
 
 def checks(said: Decisions, row: int) -> list[Check]:
@@ -212,7 +210,6 @@ def _case_measurements(said: Decisions, row: int) -> gates.Read:
     return read
 
 
-_GENERATED = frozenset(n for name, n in chain.STAGE.items() if n >= chain.FIRST_OK or name in chain.ON_ANSWER)
 GATE_OF = {name: gate.name for gate in gates.GATES for name in gate.decides}
 GATE_OF |= dict.fromkeys((chain.COST_REFUSES, chain.COST_ASKS, chain.COST_ANSWERS), EXPECTED_COST)
 GATE_OF |= dict.fromkeys((*(rule.name for rule in resolver.RULES), resolver.ONE_OPTION), "resolver")
@@ -291,8 +288,7 @@ class Decisions(CaseVerdicts):
         return len(self.trace)
 
     def __repr__(self) -> str:
-        told = f"{self.status_counts()}; contract {self.contracts()}; policy {self.policy.policy_id}"
-        return f"Decisions({len(self):,} cases: {told})"
+        return f"Decisions({len(self):,} cases: {self._told()})"
 
     @property
     def origin(self) -> list[tuple[str, str]]:
@@ -316,7 +312,7 @@ class Decisions(CaseVerdicts):
     @property
     def status_only(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Whether each case is scored by status alone, since it is labelled ok and states no sources, [Q]."""
-        return status_only(self.trace.cases)
+        return trace_status_only(self.trace)
 
     def ids(self) -> list[str]:
         """Ids of the cases, [Q]."""
@@ -329,9 +325,30 @@ class Decisions(CaseVerdicts):
     @cached_property
     def passes(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Whether each case passes its contract, [Q]; false where it has no label."""
-        found, label = self.tables.evidence, self.tables.evidence.label_code
-        seen = found.right[self.outcome.depth, self.outcome.slot.astype(int), np.arange(len(self))]
-        return read_only((self.status == label) & (seen | (label == Status.refuse)))
+        label = self.label_code
+        right = self._at_slot(self.tables.evidence.right)
+        return read_only((self.status == label) & (right | (label == Status.refuse)))
+
+    @cached_property
+    def answer_checks(self) -> np.ndarray[Any, np.dtype[np.int8]]:
+        """`AnswerCheck` of every case, [Q]: what its recorded answer says, where it is judged by text."""
+        evidence, answered = self.tables.evidence, chain.GENERATES[self.outcome.stage]
+        if not evidence.by_text.any():
+            return read_only(np.full(len(self), AnswerCheck.by_sources, dtype=np.int8))
+        wrong = self._at_slot(evidence.sources_right) & ~self._at_slot(evidence.right) & (self.status == Status.ok)
+        checks: np.ndarray[Any, np.dtype[np.int8]] = np.select(
+            [~evidence.by_text, ~answered, self._at_slot(evidence.unrecorded), wrong],
+            [AnswerCheck.by_sources, AnswerCheck.not_answered, AnswerCheck.unrecorded, AnswerCheck.wrong_text],
+            AnswerCheck.recorded,
+        ).astype(np.int8)
+        return read_only(checks)
+
+    def _at_slot(self, table: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
+        """Values of the chosen hits, [Q], of a table [D, S, Q]."""
+        values: np.ndarray[Any, np.dtype[Any]] = table[
+            self.outcome.depth, self.outcome.slot.astype(int), np.arange(len(self))
+        ]
+        return values
 
     def confidence(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100; NaN where no score was measured."""
@@ -538,7 +555,7 @@ class Decisions(CaseVerdicts):
 
     def generated(self, row: int) -> bool:
         """Whether retrieval lets a case through to generation."""
-        return int(self.outcome.stage[row]) in _GENERATED
+        return bool(chain.GENERATES[self.outcome.stage[row]])
 
     def route(self, row: int) -> str | None:
         """`synthesize` where the confidence suffices, `refine` where the hits refuse, None where neither is asked.
@@ -593,6 +610,8 @@ class Decisions(CaseVerdicts):
             warned = (check for check in user_checks(self, read) if check.rule in WARN_RULES)
             out += [check.text for check in warned if not check.passes]
             out += self._off_warnings
+        if self.answer_checks[row] == AnswerCheck.unrecorded:
+            out.append(self.say(UNRECORDED))
         gate_on = bool(np.squeeze(self.limits.gates["confidence"].on))
         if gate_on and bool(found.degenerate[depth, row]) and found.n_hits[depth, row]:
             ran = self.trace.hits.n_reranked[row, self.trace.arm(self.tables.arm), depth] > 0

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from raglab import fusion, resolver
 from raglab.canonical import canonical_json, digest
+from raglab.decision.answer_text import right_answers, text_cases
 from raglab.decision.hit_sets import (
     Keys,
     agree,
@@ -26,7 +27,7 @@ from raglab.decision.hit_sets import (
     row_options,
 )
 from raglab.decision.item_masks import bit_masks, full_masks, item_masks, item_planes, positions
-from raglab.decision.recorded_answers import answer_positions, slot_answer_scores
+from raglab.decision.recorded_answers import slot_answer_scores, slot_answer_verdicts, slot_answers, without_answers
 from raglab.decision.signal_values import (
     FirstHits,
     answer_signals,
@@ -266,12 +267,13 @@ class Evidence(NamedTuple):
       and among those tied on entities, every field [D, Q]. n_options_all, n_options_tied: options of either contest.
 
     Slots, [D, S, Q]: a number of relevant hits, then each of `WINNERS`:
-      missing: entities to be covered that the slot's hits lack. right: they hold the expected sources. share: of the
-      question's content words, in [0, 1].
+      missing: entities to be covered that the slot's hits lack. right: they hold the expected sources and, where text
+      is judged, the recorded answer is the expected one. share: of the question's content words, in [0, 1].
 
     Recorded answers, [D, S, Q], with S = 0 where the trace holds none:
       answered: one bool, whether it holds any. generation, support: confidence and least support of the slot's answer,
-      in [0, 1]. unfit: hygiene leaves nothing of it.
+      in [0, 1]. unfit: hygiene leaves nothing of it. by_text, [Q]: the case is judged by text (`text_cases`).
+      unrecorded: it is, and the slot has no recorded answer. sources_right: the hits hold the expected sources.
 
     Structure:
       off: gates that are off whatever a policy says, since nobody measured what they compare (`gates_off`).
@@ -320,6 +322,9 @@ class Evidence(NamedTuple):
     generation: NDArray[np.float64]
     support: NDArray[np.float64]
     unfit: NDArray[np.bool_]
+    by_text: NDArray[np.bool_]
+    unrecorded: NDArray[np.bool_]
+    sources_right: NDArray[np.bool_]
 
     off: frozenset[str]
     rank_order: bool
@@ -436,7 +441,7 @@ def measure_tables(
         missing=by_slot(slots.missing, batch.shape),
         right=by_slot(slots.right, batch.shape),
         share=by_slot(slots.share, batch.shape),
-        **_without_answers(batch.shape),
+        **without_answers(*batch.shape),
         off=off,
         rank_order=structure.order == "rank",
         final_k=structure.final_k,
@@ -662,13 +667,6 @@ def _resolver_fields(batch: CaseBatch, entities: Entities, contests: Contests, c
     }
 
 
-def _without_answers(shape: tuple[int, int]) -> dict[str, Any]:
-    """Fields of `Evidence` on recorded answers, where there are none: no slots, so that nobody can look one up."""
-    depths, n_cases = shape
-    none = np.empty((depths, 0, n_cases))
-    return {"answered": False, "generation": none, "support": none, "unfit": none.astype(bool)}
-
-
 def by_slot(table: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
     """Values of rows and slots [B, S] as [D, S, Q]: cases last, so that a policy's pass runs along the memory."""
     depths, n_cases = shape
@@ -676,20 +674,26 @@ def by_slot(table: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
 
 
 def add_answers(measured: Tables, trace: TraceData, structure: Structure) -> Tables:
-    """Tables with what the trace's answers say of every slot; as they are where it holds none."""
-    if trace.answers is None:
+    """Tables with the recorded answers of every slot, and what they make right; unchanged where there are none."""
+    answers, evidence, chosen = trace.answers, measured.evidence, measured.chosen
+    if answers is None:
         return measured
-    at, evidence = trace.arm(measured.arm), measured.evidence
-    depths, n_cases = shape = evidence.n_hits.shape
+    at, (depths, n_cases) = trace.arm(measured.arm), evidence.n_hits.shape
     chunk = np.moveaxis(trace.hits.chunk[:, at], 1, 0).reshape(depths * n_cases, -1)
-    known, places = answer_positions(trace.answers), measured.chosen.places
-    records = slot_answer_scores(trace.answers, known, at, places, chunk, n_cases, structure.calibration)
-    generation, support, unfit = (by_slot(table, shape) for table in records)
-    signals = with_columns(evidence.signals, answer_signals(generation, support, evidence.l2.shape[1]))
-    answered = measured._replace(
-        evidence=evidence._replace(answered=True, generation=generation, support=support, unfit=unfit, signals=signals)
-    )
-    return add_probabilities(answered, structure)
+    number = slot_answers(answers, at, chosen.places, chunk, n_cases)
+    by_text = text_cases(trace)
+    texts_right = _cached_on_trace(trace, "texts", "right", lambda: right_answers(answers, trace.cases, by_text))
+    sources_right = evidence.sources_right if evidence.answered else evidence.right
+    asked = np.zeros(number.shape, dtype=bool)
+    for slot, options in zip(OPTION_SLOTS, (chosen.options_all, chosen.options_tied), strict=True):
+        asked[:, slot] = [len(shown) != 1 for shown in options]  # one option left is an answer
+    by_row = sources_right.transpose(0, 2, 1).reshape(number.shape)
+    verdicts = slot_answer_verdicts(by_row, number, texts_right, np.tile(by_text, depths)[:, None] & ~asked)
+    tables = slot_answer_scores(answers, number, structure.calibration)._asdict() | verdicts._asdict()
+    fields: dict[str, Any] = {name: by_slot(table, (depths, n_cases)) for name, table in tables.items()}
+    rows = answer_signals(fields["generation"], fields["support"], evidence.l2.shape[1])
+    fields |= {"by_text": by_text, "sources_right": sources_right, "signals": with_columns(evidence.signals, rows)}
+    return add_probabilities(measured._replace(evidence=evidence._replace(answered=True, **fields)), structure)
 
 
 def _needs_coverage(hits_of: PatternHits, n_entities: NDArray[np.int64], depths: int) -> NDArray[np.bool_]:

@@ -6,7 +6,7 @@ kept under case, arm, depth and chunks, and looked up for every slot that a deci
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 
 
 class AnswerScores(NamedTuple):
-    """What the trace's answers say of every slot, [B, S] each, or [D, S, Q] by `by_slot`.
+    """Measurements of the recorded answers by slot, [B, S] each, or [D, S, Q] by `by_slot`.
 
     generation: the generator's confidence, calibrated where the structure says so; support: the least of a claim; both
     in [0, 1], NaN where nothing is recorded. unfit: whether hygiene leaves nothing to give.
@@ -187,24 +187,31 @@ def calibrate_confidence(
     return confidence if knots is None else np.where(np.isnan(confidence), np.nan, np.interp(confidence, *knots))
 
 
-def slot_answer_scores(
-    answers: Answers,
-    known: Mapping[AnswerKey, int],
-    arm: int,
-    places: NDArray[np.int64],
-    chunk: NDArray[np.integer],
-    n_cases: int,
-    calibration: tuple[tuple[float, ...], tuple[float, ...]] | None,
-) -> AnswerScores:
-    """Measurements of the recorded answers by slot; batch rows are depth · n_cases + case.
+def slot_answers(
+    answers: Answers, arm: int, places: NDArray[np.int64], chunk: NDArray[np.integer], n_cases: int
+) -> NDArray[np.int64]:
+    """Position of the recorded answer of every slot, [B, S], -1 where none is recorded.
 
     Args:
-      calibration: knots x, y of the generator's confidence; None takes it as it is.
+      places: of the chosen hits by slot, [B, S, k]; batch rows are depth · n_cases + case.
+      chunk: of each hit, [B, K].
     """
-    shape = places.shape[:2]
+    shape, known = places.shape[:2], answer_positions(answers)
     number = np.full(shape, -1, dtype=np.int64)
     for row, slot, chunks in slot_sets(places, chunk, np.ones(shape, dtype=bool)):
         number[row, slot] = known.get(AnswerKey(row % n_cases, arm, row // n_cases, chunks), -1)
+    return number
+
+
+def slot_answer_scores(
+    answers: Answers, number: NDArray[np.int64], calibration: tuple[tuple[float, ...], tuple[float, ...]] | None
+) -> AnswerScores:
+    """Measurements of the recorded answers by slot.
+
+    Args:
+      number: of `slot_answers`, [B, S].
+      calibration: knots x, y of the generator's confidence; None takes it as it is.
+    """
     there = number >= 0
 
     def of(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -213,3 +220,39 @@ def slot_answer_scores(
     confidence = calibrate_confidence(of(answers.confidence), calibration)
     unfit = there & np.append(np.array([bool(text) for text in answers.refused], dtype=bool), False)[number]
     return AnswerScores(confidence, of(answers.support), unfit)
+
+
+class AnswerVerdicts(NamedTuple):
+    """Slots of the cases that are judged by text, [B, S] each, or [D, S, Q] by `by_slot`.
+
+    right: the expected sources are there and, where text is judged, the recorded answer is the expected one.
+    unrecorded: text is judged and no answer is recorded.
+    """
+
+    right: NDArray[np.bool_]
+    unrecorded: NDArray[np.bool_]
+
+
+def slot_answer_verdicts(
+    sources_right: NDArray[np.bool_],
+    number: NDArray[np.int64],
+    texts_right: NDArray[np.bool_],
+    judged: NDArray[np.bool_],
+) -> AnswerVerdicts:
+    """Whether each slot is right by sources and text (rule S6.3).
+
+    Args:
+      sources_right: whether a slot holds the expected sources, [B, S].
+      number: of `slot_answers`, [B, S].
+      texts_right: whether each recorded answer is right, [N].
+      judged: slots that an answer may rest on, of cases judged by text, [B, S].
+    """
+    text_right = np.append(texts_right, False)[number]  # -1 is the last, which is not right
+    return AnswerVerdicts(sources_right & (~judged | text_right), judged & (number < 0))
+
+
+def without_answers(depths: int, n_cases: int) -> dict[str, Any]:
+    """Fields of `Evidence` on recorded answers, where there are none: no slots, so that nobody can look one up."""
+    none = np.empty((depths, 0, n_cases))
+    fields = {"answered": False, "generation": none, "support": none, "by_text": np.zeros(n_cases, dtype=bool)}
+    return fields | {name: none.astype(bool) for name in ("unfit", "unrecorded", "sources_right")}

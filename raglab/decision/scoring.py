@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.values import Case
+from raglab.decision.answer_text import has_gold_answer, text_cases
+from raglab.values import Case, TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,10 +29,22 @@ def _states_no_sources(case: Case) -> bool:
 
 
 def trace_status_only(trace: Any) -> NDArray[np.bool_]:  # noqa: ANN401 - a trace in memory or of shards
-    """`status_only` of the cases of a trace, [Q]; of shards the cases are read without hits where that can be."""
-    if hasattr(trace, "cases"):
-        return status_only(trace.cases)
-    return np.concatenate([status_only(shard.cases) for shard in trace.shards()])
+    """Which cases of a trace are scored by status alone, [Q]: `status_only`, and no recorded answer is judged by text.
+
+    Of shards the hits are loaded only where some case may be judged by text.
+    """
+    if isinstance(trace, TraceData):
+        return status_only(trace.cases) & ~text_cases(trace)
+    parts = getattr(trace, "parts", None)
+    return np.concatenate([_part_status_only(part) for part in (trace.shards() if parts is None else parts)])
+
+
+def _part_status_only(part: Any) -> NDArray[np.bool_]:  # noqa: ANN401 - a trace or a reference to one
+    if isinstance(part, TraceData):
+        return trace_status_only(part)
+    cases: Sequence[Case] = part.cases() if hasattr(part, "cases") else part.load().cases
+    alone = status_only(cases)
+    return trace_status_only(part.load()) if (alone & has_gold_answer(cases)).any() else alone
 
 
 def status_only_count(trace: Any) -> int:  # noqa: ANN401 - a trace in memory or of shards

@@ -26,7 +26,7 @@ class CaseColumns(NamedTuple):
 
     ids: of the cases. status, decided_by, depth, confidence: as `Decisions` has them.
     label_code: expected status. passes: whether it passes its contract, false without a label. status_only: whether it
-    is scored by status alone.
+    is scored by status alone. answer_checks: codes of `AnswerCheck`.
     """
 
     ids: NDArray[np.object_]
@@ -37,13 +37,14 @@ class CaseColumns(NamedTuple):
     label_code: NDArray[np.int8]
     passes: NDArray[np.bool_]
     status_only: NDArray[np.bool_]
+    answer_checks: NDArray[np.int8]
 
 
 def decision_columns(said: Decisions) -> CaseColumns:
     """Columns of the decisions on one trace in memory."""
     depth = said.outcome.depth.astype(np.int8)
     ids = np.array(said.ids(), dtype=object)
-    verdicts = (said.label_code, said.passes, said.status_only)
+    verdicts = (said.label_code, said.passes, said.status_only, said.answer_checks)
     return CaseColumns(ids, said.status, said.decided_by, depth, said.confidence(), *verdicts)
 
 
@@ -120,8 +121,7 @@ class ShardedDecisions(CaseVerdicts):
 
     def __repr__(self) -> str:
         sizes = f"{len(self):,} cases in {len(self.sizes):,} shard{'' if len(self.sizes) == 1 else 's'}"
-        told = f"{self.status_counts()}; contract {self.contracts()}; policy {self.policy.policy_id}"
-        return f"{type(self).__name__}({sizes}: {told})"
+        return f"{type(self).__name__}({sizes}: {self._told()})"
 
     @property
     def origin(self) -> list[tuple[str, str]]:
@@ -153,6 +153,11 @@ class ShardedDecisions(CaseVerdicts):
     def status_only(self) -> NDArray[np.bool_]:
         """Whether each case is scored by status alone, [Q]."""
         return self.columns.status_only
+
+    @property
+    def answer_checks(self) -> NDArray[np.int8]:
+        """`AnswerCheck` of every case, [Q]: what its recorded answer says, where it is judged by text."""
+        return self.columns.answer_checks
 
     def confidence(self) -> NDArray[np.float64]:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100; NaN where no score was measured."""

@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.decision.answer_text import SOURCES, MissingAnswers
+from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence
 from raglab.html_display import Cell, Fold, display
+from raglab.lab.answer_basis import check_compared
 from raglab.lab.selection import DEFAULTS, FREE, NOT_THRESHOLDS, Advantage, best_of, count_cells, paired_advantage
 from raglab.metrics import Paired
 from raglab.policy import PolicyData
-from raglab.replay import Shards, decide_policies, each_shard, join_columns, shard_cells
+from raglab.replay import Shards, decide_policies, each_shard, join_columns, shard_codes
 from raglab.store.policies import Policy
 from raglab.values import Status, TraceData, counted
 
@@ -33,8 +36,9 @@ class Comparison(NamedTuple):
 
     table: a row a measure, expected cost first: `measure`, `a`, `b`, `difference` (b less a) with `low`, `high`, then
     of a rate `a_k`, `a_n`, `b_k`, `b_n`, the cases that count in it under one policy alone, `only_a`, `only_b`, and
-    McNemar's exact `p` of these. changed: cases decided otherwise, see `Decisions.changed`. a, b: their ids.
-    status_only: cases that are scored by status alone.
+    McNemar's exact `p` of these. changed: cases decided otherwise, see `Decisions.changed`. a, b: their ids. basis: on
+    which the cases are judged (rule S6.3). missing: answers of each that are not recorded. status_only: cases that are
+    scored by status alone.
     """
 
     a: str
@@ -42,6 +46,8 @@ class Comparison(NamedTuple):
     cases: int
     table: pd.DataFrame
     changed: pd.DataFrame
+    basis: str = SOURCES
+    missing: tuple[MissingAnswers, ...] = ()
     status_only: int = 0
 
     @property
@@ -53,8 +59,9 @@ class Comparison(NamedTuple):
         cost: Any = self.table.iloc[0]
         told = f"cost {cost['difference']:+.3f} [{cost['low']:+.3f}, {cost['high']:+.3f}]"
         sizes = f"{len(self.changed):,} of {self.cases:,} cases changed"
+        basis = f"; basis {self.basis}" if self.basis != SOURCES else ""
         headline = f"; {self.headline}" if self.headline else ""
-        return f"Comparison({self.a} to {self.b}: {told}; {sizes}, {counted(self._changes())}{headline})"
+        return f"Comparison({self.a} to {self.b}: {told}; {sizes}, {counted(self._changes())}{basis}{headline})"
 
     def _changes(self) -> dict[str, int]:
         changes = list(self.changed["change"])
@@ -76,6 +83,8 @@ class Comparison(NamedTuple):
         )
         facts = [("a", self.a), ("b", self.b), ("cases", f"{self.cases:,}"), ("changed", counted(self._changes()))]
         facts += [("scoring", self.headline)] if self.headline else []
+        facts += [("basis", self.basis)] if self.basis != SOURCES else []
+        facts += [(f"missing in {name}", str(one)) for name, one in zip("ab", self.missing, strict=False) if one.k]
         folds = (
             Fold("b less a", rows, None, ("measure", "a", "b", "difference", "p"), open=True),
             Fold("changed cases", cases, len(self.changed), ("case", "query", "label", "decision", "change")),
@@ -93,15 +102,18 @@ def compare(
       arm: of the trace; the first where not given. costs: see `metrics.cost_matrix`.
 
     Raises:
-      ValueError: a case without a label, an unknown arm, or costs that mean nothing.
+      ValueError: a case without a label, an unknown arm, costs that mean nothing, or a policy of which more than 5 % of
+        the answers are missing, of cases judged by text.
 
-    Source: rules S6.2, S6.7; intervals of differences as in `metrics.paired_rates`, of the cost Student's t, paired.
+    Source: rules S6.2, S6.3, S6.7; intervals of differences as in `metrics.paired_rates`, of the cost Student's t, paired.
 
     Example: `raglab.compare(trace, policy, policy.replace("l2.max_l2", 0.7)).changed` names the cases.
     """
     import pandas as pd
 
     first, second = decide_policies(trace, [a, b], arm)
+    missing = (first.missing_answers, second.missing_answers)
+    check_compared(dict(zip((a.policy_id, b.policy_id), missing, strict=True)))
     cells = [said.cells for said in (first, second)]
     rates = metrics.paired_rates(cells[0], cells[1], LEVEL)
     spent = [float(metrics.expected_cost(count_cells(one[None])[0], costs)) for one in cells]
@@ -117,7 +129,8 @@ def compare(
         rows.append(row | dict(zip(_COUNTS, map(int, counts), strict=True)) | {"p": float(rates.p[place])})
     table = pd.DataFrame(rows).astype(dict.fromkeys(_COUNTS, "Int64"))
     alone = int(first.status_only.sum())
-    return Comparison(a.policy_id, b.policy_id, len(first), table, first.changed(second), alone)
+    changed, basis = first.changed(second), str(first.basis)
+    return Comparison(a.policy_id, b.policy_id, len(first), table, changed, basis, missing, alone)
 
 
 _COUNTS = ("a_k", "a_n", "b_k", "b_n", "only_a", "only_b")  # of a rate, missing of the cost
@@ -130,8 +143,13 @@ def compare_policies(
 
     Args:
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
+
+    Raises:
+      ValueError: more than 5 % of a policy's answers are missing, of cases judged by text.
     """
-    return compare_cells(*join_columns(each_shard(shard_cells, trace, [first, second], arm, what="compare")))
+    codes = policies_case_codes(trace, [first, second], arm)
+    check_compared({one.policy_id: lacks for one, lacks in zip((first, second), codes_missing(codes), strict=True)})
+    return compare_cells(*CELL_OF_CODE[codes])
 
 
 def compare_cells(first: NDArray[np.int8], second: NDArray[np.int8]) -> dict[str, Paired]:
@@ -194,17 +212,22 @@ def contests(
 ) -> list[Contest]:
     """Tuned policy against each of the references that is there, on the same cases.
 
+    A policy that lacks too many recorded answers is not compared (rule S6.3); where tuned does, nothing is.
+
     Args:
       policies: by name, `tuned` among them. roles: of `reference_roles`. costs: see `metrics.cost_matrix`.
 
-    Source: rules S6.7, S6.8.
+    Source: rules S6.3, S6.7, S6.8.
     """
     tuned = policies[TUNED]
     there = {name: role for name, role in roles.items() if name in policies}
-    cells, *others = policies_case_cells(trace, [tuned, *(policies[name] for name in there)], arm)
+    codes = policies_case_codes(trace, [tuned, *(policies[name] for name in there)], arm)
+    cells, *others = CELL_OF_CODE[codes]
+    compares, *compared = (lacks.is_compared for lacks in codes_missing(codes))
     return [
         _contest(name, role, cells, other, costs, same=policies[name].policy_id == tuned.policy_id)
-        for (name, role), other in zip(there.items(), others, strict=True)
+        for (name, role), other, is_compared in zip(there.items(), others, compared, strict=True)
+        if compares and is_compared
     ]
 
 
@@ -244,8 +267,15 @@ def policies_case_cells(
     Args:
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
     """
-    cells: NDArray[np.int8] = join_columns(each_shard(shard_cells, trace, list(policies), arm, what="compare"))
-    return cells
+    return CELL_OF_CODE[policies_case_codes(trace, policies, arm)]
+
+
+def policies_case_codes(
+    trace: TraceData | Shards, policies: Sequence[PolicyData], arm: str | None = None
+) -> NDArray[np.int16]:
+    """Code of every case under each policy, see `outcome_codes`, [P, Q], in one pass."""
+    codes: NDArray[np.int16] = join_columns(each_shard(shard_codes, trace, list(policies), arm, what="compare"))
+    return codes
 
 
 def standings(

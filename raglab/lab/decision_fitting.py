@@ -16,6 +16,7 @@ from raglab.decision.chain import ASKED_SLOT, answer_slots
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
 from raglab.decision.sharded_decisions import reference_trace
 from raglab.expected_cost import CLASSES, LIMIT
+from raglab.lab.answer_basis import check_recorded
 from raglab.lab.looks import trace_hash
 from raglab.parallel import run_each
 from raglab.policy_sections import EXPECTED_COST
@@ -503,9 +504,10 @@ def fit_decision(
       arm: which of the trace's arms; the first where not given.
 
     Raises:
-      ValueError: an unknown signal or cost, or too few cases of a kind.
+      ValueError: an unknown signal or cost, too few cases of a kind, or too many answers missing of cases judged by
+        text.
 
-    Source: rule S2.17; Chow 1970, Elkan 2001.
+    Source: rules S2.17, S6.3; Chow 1970, Elkan 2001.
 
     Example: `raglab.fit_decision(trace, policy, costs={"refuse": {"answered_wrong": 10}})`.
     """
@@ -514,6 +516,7 @@ def fit_decision(
         metrics.cost_matrix(costs)  # stops before anything is fitted
     fitted = tune_cases(trace)
     plain = base.replace("decision.rule", "chain")
+    check_recorded(fitted, plain, arm, "a decision")
     cases = join_decision_cases(list(each_shard(fitted_cases, fitted, plain, arm, what="measure")))
     model = fit_model(cases, names=signals, seed=seed)
     questions = trace_hash(fitted)  # no certificate on these cases (rule S6.4)

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from raglab import calibration, fusion, metrics, replay
 from raglab.answering.extractive import FITTED_DIGITS, KNOTS, fit_answer_confidence
 from raglab.breakpoints import swept_paths, threshold_values
+from raglab.decision.answer_text import MIN_RECALL, gold_answers, is_right_answer
 from raglab.decision.measurement import measured_tables
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.signal_values import arm_order, first_by_rank
 from raglab.fusion import Model, Part
 from raglab.gates import GATES, Threshold
 from raglab.html_display import Fold, display
+from raglab.lab.answer_basis import check_recorded
 from raglab.lab.decision_fitting import tune_cases
 from raglab.lab.looks import hash_queries
 from raglab.lab.search_space import always_answer, published_policy
@@ -29,7 +31,7 @@ from raglab.signals import NAMES, SIGNALS, SignalSet
 from raglab.store.loaders import hash_cases
 from raglab.store.policies import Policy
 from raglab.thresholds import policy_thresholds
-from raglab.values import Case, Status, TraceData, check_labelled, label_codes
+from raglab.values import Status, TraceData, check_labelled, label_codes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,15 +131,17 @@ def fuse(
         `boosting`, trees of one split under the same monotone constraints.
 
     Raises:
-      ValueError: fewer than 20 right or 20 wrong cases, folds below 2, or signals that rank against the labels.
+      ValueError: fewer than 20 right or 20 wrong cases, folds below 2, signals that rank against the labels, or too many
+        answers missing of cases judged by text.
 
-    Source: rule S2.14.
+    Source: rules S2.14, S6.3.
     """
     if folds < 2:
         msg = f"folds must be at least 2, got {folds}; 5 is usual."
         raise ValueError(msg)
     start = policy if policy is not None else Policy.load()
     here = tune_cases(trace)
+    check_recorded(here, start, arm, "a fused gate")
     seen = case_signals(here, start, arm)
     right, wrong = int(seen.right.sum()), int((~seen.right).sum())
     if min(right, wrong) < LEAST:
@@ -202,6 +206,7 @@ def compare_gates(
     if policy.fused_model is None:
         msg = "gates can be compared only with a fused one, got a policy without; fit one (raglab.fuse)."
         raise ValueError(msg)
+    check_recorded(trace, policy, arm, "a comparison of gates")
     seen = case_signals(trace, policy, arm)
     gates = dict(zip(seen.names, seen.score, strict=True))
     gates[FUSED] = fusion.fused_probability(seen.score, policy.fused_model, seen.names)
@@ -313,9 +318,6 @@ def _quality(
     return pd.DataFrame(rows)
 
 
-RECALL = 0.5  # share of the gold answer's words and numbers that a right answer holds
-
-
 class CalibratedAnswers(NamedTuple):
     """policy: with the fitted curve. outcomes: a row a case of the split it was fitted on, see `answer_outcomes`."""
 
@@ -324,19 +326,20 @@ class CalibratedAnswers(NamedTuple):
 
 
 def answer_outcomes(
-    trace: TraceData | Shards, policy: Policy, arm: str | None = None, *, min_recall: float = RECALL
+    trace: TraceData | Shards, policy: Policy, arm: str | None = None, *, min_recall: float = MIN_RECALL
 ) -> pd.DataFrame:
     """What the generator says to each case if nothing refuses, and whether it is right.
 
-    Right is an answer to a question whose label is ok, from hits that hold the expected sources, that holds at least
-    `min_recall` of the gold answer's content words and numbers, of any of them where there are several; where a case
-    has no gold answer, the sources decide.
+    Right is an answer to a question whose label is ok, from hits that hold the expected sources, that says what a gold
+    answer says (`is_right_answer`); where a case has no gold answer, the sources decide. With the default `min_recall`
+    it is what `decide` calls correct: as many rows are right as cases labelled ok that `always_answer` has correct.
 
     Args:
       trace: with answers; see `record_answers`; in memory, or of shards, one of which is in memory at a time.
+      min_recall: share of a gold answer's content words and numbers that a right answer holds, in [0, 1].
 
-    Returns: `case_id`, `label`, `answer`, `raw` (the generator's own confidence), `confidence` (after the policy's
-      calibration), `support`, `right`; without the cases that got no answer or no confidence.
+    Returns: `case_id`, `label`, `answer`, `raw` (the generator's own confidence, NaN where it has none), `confidence`
+      (after the policy's calibration), `support`, `right`; without the cases that got no answer.
 
     Raises:
       ValueError: the trace holds no answers.
@@ -358,29 +361,32 @@ def shard_outcomes(trace: TraceData, policy: Policy, arm: str | None, min_recall
     rows = []
     for row, case in enumerate(trace.cases):
         answer = said.answer(row)
-        if answer is None or answer.refused or np.isnan(answer.confidence):
+        if answer is None or answer.refused:
             continue
         slot, depth = int(said.outcome.slot[row]), int(said.outcome.depth[row])
-        found = bool(said.tables.evidence.right[depth, slot, row])
-        worth = float(said.tables.evidence.generation[depth, slot, row])
-        right = case.expect_status == Status.ok.name and found and _says(case, answer.text, min_recall)
+        found = bool(said.tables.evidence.sources_right[depth, slot, row])
+        worth, golds = float(said.tables.evidence.generation[depth, slot, row]), gold_answers(case)
+        says = not golds or is_right_answer(answer.text, golds, min_recall)
+        right = case.expect_status == Status.ok.name and found and says
         rows.append((case.id, case.expect_status, answer.text, answer.confidence, worth, answer.support, right))
     columns = ["case_id", "label", "answer", "raw", "confidence", "support", "right"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def calibrate_answers(
-    trace: TraceData | Shards, policy: Policy, arm: str | None = None, *, min_recall: float = RECALL
+    trace: TraceData | Shards, policy: Policy, arm: str | None = None, *, min_recall: float = MIN_RECALL
 ) -> CalibratedAnswers:
     """Policy whose `generation.calibration` turns the generator's confidence into the probability of being right.
 
-    Fit it on the tune split and judge it on the report split: `answer_outcomes(report, fitted.policy)`.
+    Answers without a confidence are left out. Fit it on the tune split and judge it on the report split:
+    `answer_outcomes(report, fitted.policy)`.
 
     Raises:
       ValueError: the trace holds no answers, or right and wrong ones are not both there.
     """
     plain = policy.replace("generation.calibration", None)
     outcomes = answer_outcomes(trace, plain, arm, min_recall=min_recall)
+    outcomes = outcomes[outcomes["raw"].notna()].reset_index(drop=True)
     x, y = fit_answer_confidence(outcomes["raw"].to_numpy(), outcomes["right"].to_numpy(dtype=bool))
     knots = {"x": x, "y": y, "fitted_on": hash_cases(chain.from_iterable(cases_by_shard(trace)))}
     return CalibratedAnswers(policy.replace("generation.calibration", knots), outcomes)
@@ -411,8 +417,10 @@ def calibrate_cosine(trace: TraceData | Shards, policy: Policy, arm: str | None 
       trace: in memory, or of shards, one of which is in memory at a time.
 
     Raises:
-      ValueError: right and wrong answers are not both there, or the cosine ranks against the labels.
+      ValueError: right and wrong answers are not both there, the cosine ranks against the labels, or too many answers
+        are missing of cases judged by text.
     """
+    check_recorded(trace, policy, arm, "the cosine")
     best, right = join_columns(each_shard(shard_cosines, trace, policy, arm, what="measure"))
     known = ~np.isnan(best)
     fitted = calibration.fit(right[known], best[known], method="platt")
@@ -427,11 +435,6 @@ def calibrate_cosine(trace: TraceData | Shards, policy: Policy, arm: str | None 
         "fitted_on": hash_cases(chain.from_iterable(cases_by_shard(trace))),
     }
     return policy.replace("confidence.fallback", "cosine", "confidence.calibration", knots)
-
-
-def _says(case: Case, answer: str, least: float) -> bool:
-    golds = [*case.extra.get("answers", ()), *([case.answer] if case.answer else [])]
-    return not golds or max(metrics.answer_recall(answer, gold) for gold in golds) >= least
 
 
 class Transfer(NamedTuple):

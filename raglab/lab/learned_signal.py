@@ -31,6 +31,7 @@ from raglab.canonical import canonical_json, digest
 from raglab.decision.measurement import measured_tables
 from raglab.decision.sharded_decisions import check_in_memory
 from raglab.expected_cost import CLASSES
+from raglab.lab.answer_basis import check_recorded
 from raglab.lab.decision_fitting import LEAST, decision_cases
 from raglab.lab.score_models import (
     DEPTHS,
@@ -314,14 +315,16 @@ def labelled_rows(
     """Cases that have a label for a target, ascending, and whether each should be answered.
 
     Raises:
-      ValueError: another target.
+      ValueError: another target, or too many answers missing of cases judged by text.
     """
     if target not in TARGETS:
         said = "; ".join(f"{name}: {what}" for name, what in TARGETS.items())
         msg = f"target must be one of {', '.join(TARGETS)}, got {target!r} ({said})."
         raise ValueError(msg)
     if target == "right":
-        found = measured_tables(trace, policy if policy is not None else Policy.load(), arm).evidence
+        start = policy if policy is not None else Policy.load()
+        check_recorded(trace, start, arm, "a signal")
+        found = measured_tables(trace, start, arm).evidence
         return np.arange(len(trace)), decision_cases(found).classes == CLASSES.index("right")
     status = np.array([case.expect_status for case in trace.cases])
     rows = np.flatnonzero(np.isin(status, ("ok", "refuse")))

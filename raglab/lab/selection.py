@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from raglab import metrics
+from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.measurement import Evidence, measured_tables
 from raglab.lab.decision_fitting import LEAST, DecisionCases, decide_by_model, fit_model, stratified_folds, tells_apart
 from raglab.lab.looks import queries_hash
@@ -32,7 +33,7 @@ from raglab.lab.search_space import (
 )
 from raglab.policy_sections import EXPECTED_COST
 from raglab.progress import progress
-from raglab.replay import case_cells, case_rows, evidence_with_model
+from raglab.replay import case_cells, case_rows, evidence_with_model, tally
 from raglab.signal_gates import LEAST_OPTIONS
 from raglab.store.policies import Policy
 from raglab.values import Status, TraceData
@@ -297,7 +298,7 @@ class Selection:
 
     selected: name of the chosen candidate. policies: of every candidate, made of all cases. costs: a row a candidate.
     loss: cost of every case, held out, mean over repeats, [candidates, Q]. expected: cost of what is selected on cases
-    that it was neither made of nor chosen on.
+    that it was neither made of nor chosen on. missing: recorded answers that each candidate's policy lacks.
     """
 
     selected: str
@@ -306,15 +307,16 @@ class Selection:
     loss: NDArray[np.float64]
     names: tuple[str, ...]
     expected: float
+    missing: Mapping[str, MissingAnswers]
 
 
 def select_recipe(recipes: Sequence[Recipe], cases: Cases) -> Selection:
     """Choose the simplest recipe within one standard error of the best, by cross-validation.
 
     Where some candidate meets all targets of the goal when held out, only such are chosen among; one that costs more
-    than a candidate no less simple is never chosen.
+    than a candidate no less simple is never chosen. One that lacks too many recorded answers is not compared.
 
-    Source: rule S6.8; Breiman et al. 1984 (one-standard-error rule).
+    Source: rules S6.3, S6.8; Breiman et al. 1984 (one-standard-error rule).
     """
     import pandas as pd
 
@@ -324,8 +326,10 @@ def select_recipe(recipes: Sequence[Recipe], cases: Cases) -> Selection:
     loss = metrics.cell_costs(cases.goal.matrix)[cells].mean(axis=1)
     policies = {recipe.name: recipe.refit() for recipe in progress(recipes, "refit", "candidate")}
     pooled = count_cells(cells).sum(axis=1)
-    feasible = cases.goal.meets(pooled)
-    allowed = feasible if feasible.any() else np.ones(len(recipes), dtype=bool)
+    lacks = tally(cases.trace, [policies[recipe.name] for recipe in recipes], cases.arm)
+    compared = np.array([one.is_compared for one in lacks.missing_answers])  # always-refuse is
+    feasible = cases.goal.meets(pooled) & compared
+    allowed = feasible if feasible.any() else compared
     complexity = np.array([recipe.complexity(policies[recipe.name]) for recipe in recipes])
     # The order in which the last ties are settled: by policy_id.
     ranks = np.argsort(np.argsort([policies[recipe.name].policy_id for recipe in recipes]))
@@ -349,8 +353,12 @@ def select_recipe(recipes: Sequence[Recipe], cases: Cases) -> Selection:
         },
         index=pd.Index(names, name="candidate"),
     )
+    if lacks.by_text:
+        table = table.assign(missing_answers_k=lacks.missing[:, 0], missing_answers_n=lacks.missing[:, 1])
+        table = table.assign(compared=compared)
     expected = corrected_cost(loss, allowed, complexity, ranks, cases.seed)
-    return Selection(names[chosen], policies, table, loss, names, expected)
+    missing = dict(zip(names, lacks.missing_answers, strict=True))
+    return Selection(names[chosen], policies, table, loss, names, expected, missing)
 
 
 def differences(
@@ -463,8 +471,9 @@ NOT_THRESHOLDS = frozenset({ANSWER, REFUSE, DEFAULTS, CHAIN, CHAIN_ASKS, COST})
 
 
 def best_of(costs: pd.DataFrame, names: Sequence[str]) -> str:
-    """Of some candidates the one that costs least when held out, the first of equals; '' of none."""
-    return str(costs.loc[list(names), "cross_validated"].idxmin()) if names else ""
+    """Of some candidates that are compared the one that costs least when held out, the first of equals; '' of none."""
+    compared = [name for name in names if "compared" not in costs or costs.loc[name, "compared"]]
+    return str(costs.loc[compared, "cross_validated"].idxmin()) if compared else ""
 
 
 class Advantage(NamedTuple):

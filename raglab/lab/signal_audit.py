@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 from raglab import metrics
 from raglab.decision.measurement import measured_tables
 from raglab.expected_cost import CLASSES, ActionCosts, action_costs, expected_costs, least_cost
+from raglab.lab.answer_basis import check_recorded
 from raglab.lab.decision_fitting import (
     STRENGTHS,
     DecisionCases,
@@ -162,13 +163,16 @@ def audit_signals(
       folds, repeats: of the stratified cross-validation; 0 repeats leave the costs out.
 
     Raises:
-      ValueError: no cases, fewer than two cases a fold, repeats below 0, or level outside (0, 1).
+      ValueError: no cases, fewer than two cases a fold, repeats below 0, level outside (0, 1), or too many answers
+        missing of cases judged by text.
 
-    Source: rules S2.15, S2.17, S6.7.
+    Source: rules S2.15, S2.17, S6.3, S6.7.
     """
     check_level(level)
     start = policy if policy is not None else Policy.load()
-    found_in = _join_shards(list(each_shard(shard_signals, tune_cases(trace), start, arm, what="measure")))
+    here = tune_cases(trace)
+    check_recorded(here, start, arm, "an audit")
+    found_in = _join_shards(list(each_shard(shard_signals, here, start, arm, what="measure")))
     seen = found_in.sorted_cases()
     _check_folds(len(seen.can_answer), folds, repeats)
     matrix = start.decision.costs.matrix if costs is None else cost_matrix(costs)

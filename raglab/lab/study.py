@@ -12,10 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.decision.answer_text import MAX_MISSING, Basis, MissingAnswers
 from raglab.decision.measurement import measured_tables
+from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
 from raglab.html_display import Cell, Fold, display, short
+from raglab.lab.answer_basis import missing_notes, trace_basis
 from raglab.lab.comparison import compare_cells
 from raglab.lab.decision_fitting import decision_cases
 from raglab.lab.search_space import (
@@ -54,19 +57,10 @@ from raglab.lab.selection import (
 )
 from raglab.lab.study_cases import Splits, StudyTrace, candidate_cases, label_notes, measured_once, study_splits
 from raglab.lab.study_workers import check_storage, finish_shared_study
-from raglab.lab.trial_search import Problem, Search, check_search, pareto_front, run_search, trial_policies
+from raglab.lab.trial_search import MISSING, Problem, Search, check_search, pareto_front, run_search, trial_policies
 from raglab.metrics import Paired
 from raglab.policy import told_value
-from raglab.replay import (
-    CELL_OF_CODE,
-    decide_policies,
-    each_shard,
-    join_columns,
-    rate_table,
-    shard_codes,
-    tally,
-    tally_codes,
-)
+from raglab.replay import decide_policies, each_shard, join_columns, rate_table, shard_codes, tally
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
@@ -91,7 +85,8 @@ class TuneResult:
     it was neither made of nor chosen on, while its own `cross_validated` is that of the best of many. advantage: over
     the best free policy.
     trials: a row a trial (values tried, rates, expected cost, `violation`: by how much targets are missed in sum,
-    policy_id). best: the trial of Optuna's that meets all targets at the least expected cost; where none meets them,
+    policy_id; where cases are judged by text `missing_answers`, the share of a trial's answers that is not recorded).
+    best: the trial of Optuna's that meets all targets at the least expected cost; where none meets them,
     the one nearest to them. pareto: the trials no other beats in cost and coverage. plateaus: how far each threshold of
     `policy` may move at no cost. judged: policies × everything counted on the cases that the study did not see, see
     `comparison` and `rates`. paired: tuned against incumbent. notes: what a reader must know. Candidates, their costs
@@ -394,6 +389,8 @@ def _judged_result(splits: Splits, problem: Problem, search: Search, incumbent: 
     alone = {"judged": trace_status_only(judged_on)}
     alone |= {} if judged_on is tuned_on else {"tuned": trace_status_only(tuned_on)}
     scored = [f"Of the cases {name} on, {note}" for name, of in alone.items() if (note := status_only_note(of))]
+    missing = judged.missing(policies)
+    both = (missing[DEFAULTS], missing["tuned"])
     stopped = [f"Stopped after {search.proposed} of {trials} trials."] if search.proposed < trials else []
     return TuneResult(
         policy=tuned,
@@ -407,7 +404,7 @@ def _judged_result(splits: Splits, problem: Problem, search: Search, incumbent: 
         pareto=pareto_front(search.trials),
         plateaus=policy_plateaus(cases, tuned),
         judged=_judged_rates(judged, policies, goal),
-        paired=compare_cells(judged.cells(incumbent), judged.cells(tuned)),
+        paired=compare_cells(judged.cells(incumbent), judged.cells(tuned)) if all(m.is_compared for m in both) else {},
         notes=(
             _selection_note(chosen, advantage),
             *scored,
@@ -417,6 +414,7 @@ def _judged_result(splits: Splits, problem: Problem, search: Search, incumbent: 
             splits.size_note,
             *_target_notes(costs, chosen.selected, goal),
             *_refusal_notes(cases, problem.start, tuned),
+            *_answer_notes(splits, judged.basis, search.trials, chosen, missing),
         ),
         tuned_on=tuned_on,
         judged_on=judged_on,
@@ -455,8 +453,9 @@ def _chain_of_trials(name: str, cases: Cases, table: pd.DataFrame) -> Policy:
     asks = name == CHAIN_ASKS
     tried = trial_policies(cases.start, table, None if asks else {"gap.enabled": False})
     paths = [path for path in cases.space if asks or not path.startswith(RESOLVES)]
-    cells = tally(cases.trace, tried, cases.arm).cells
-    order = np.argsort(cases.goal.score(cells), kind="stable")
+    counted = tally(cases.trace, tried, cases.arm)
+    cells, compared = counted.cells, np.array([one.is_compared for one in counted.missing_answers])
+    order = np.argsort(np.where(compared, cases.goal.score(cells), np.inf), kind="stable")
     _, distinct = np.unique(cells[order], axis=0, return_index=True)
     best = [tried[place] for place in order[np.sort(distinct)[:BEST]]]
     policy, _ = polish(cases.trace, best, paths, cases.goal.score, cases.defaults, cases.arm)
@@ -476,6 +475,8 @@ def _selection_note(chosen: Selection, advantage: Advantage) -> str:
     free = best_of(chosen.costs, FREE)
     if chosen.selected in FREE:
         others = best_of(chosen.costs, [name for name in chosen.names if name not in FREE])
+        if not others:
+            return f"{chosen.selected} is selected: no other candidate has the recorded answers to be compared with it."
         return (
             f"Nothing beats {chosen.selected}: its expected cost is {cost[chosen.selected]:.3f} a case, and the best "
             f"of the others, {others}, comes to {cost[others]:.3f} on cases it did not see, less than one standard "
@@ -489,29 +490,58 @@ def _selection_note(chosen: Selection, advantage: Advantage) -> str:
 
 
 class JudgedPolicies(NamedTuple):
-    """Decisions of policies on the judged cases. codes: see `shard_codes`, [Q] by policy_id."""
+    """Decisions of policies on the judged cases. codes: see `shard_codes`, [Q] by policy_id. basis: of the cases."""
 
     codes: Mapping[str, NDArray[np.int16]]
+    basis: Basis
 
     def cells(self, policy: Policy) -> NDArray[np.int8]:
         """Cell of every case under a policy, [Q]."""
         return CELL_OF_CODE[self.codes[policy.policy_id]]
+
+    def tally(self, policies: Mapping[str, Policy]) -> Tally:
+        """Counted decisions of policies."""
+        codes = np.stack([self.codes[policy.policy_id] for policy in policies.values()])
+        return tally_codes(codes, self.basis.text)
+
+    def missing(self, policies: Mapping[str, Policy]) -> dict[str, MissingAnswers]:
+        """Recorded answers that policies lack, by name."""
+        return dict(zip(policies, self.tally(policies).missing_answers, strict=True))
 
 
 def judge_policies(trace: StudyTrace, policies: Sequence[Policy], arm: str | None) -> JudgedPolicies:
     """Decisions of policies on cases, in one pass over a trace in memory or of shards."""
     every = {one.policy_id: one for one in policies}
     codes = join_columns(each_shard(shard_codes, trace, list(every.values()), arm, what="judge"))
-    return JudgedPolicies(dict(zip(every, codes, strict=True)))
+    return JudgedPolicies(dict(zip(every, codes, strict=True)), trace_basis(trace))
 
 
 def _judged_rates(judged: JudgedPolicies, policies: Mapping[str, Policy], goal: Goal) -> pd.DataFrame:
     """Rates of the named policies, a row each, and whether they meet the targets."""
-    every = list(policies.values())
-    seen = tally_codes(np.stack([judged.codes[one.policy_id] for one in every]))
-    table = rate_table(seen, every, costs=goal.costs)
+    seen = judged.tally(policies)
+    table = rate_table(seen, list(policies.values()), costs=goal.costs)
     table.insert(0, "policy", list(policies))
-    return table.assign(met=goal.meets(seen.cells))
+    compared = np.array([one.is_compared for one in seen.missing_answers])
+    return table.assign(met=goal.meets(seen.cells) & compared)
+
+
+def _answer_notes(
+    splits: Splits, judged_on: Basis, trials: pd.DataFrame, chosen: Selection, missing: Mapping[str, MissingAnswers]
+) -> list[str]:
+    """The basis that cases are judged on, and what is not compared since recorded answers are missing (rule S6.3)."""
+    tuned_on = judged_on if splits.tuned_on is splits.judged_on else trace_basis(splits.tuned_on)
+    notes = [f"Cases are judged by {judged_on}."] if judged_on.text else []
+    if tuned_on.kind != judged_on.kind:
+        notes.append(
+            f"The cases tuned on are judged by {tuned_on}, those judged on by {judged_on}: their costs do not compare. "
+            "Give both splits gold answers, or neither."
+        )
+    notes += missing_notes(chosen.missing, "the cases tuned on")
+    notes += missing_notes(missing, "the judged cases")
+    if MISSING in trials:
+        n = int((trials[MISSING] > MAX_MISSING).sum())
+        notes += [f"{n:,} of {len(trials):,} trials are not compared, since answers are missing."] if n else []
+    return notes
 
 
 def _refusal_notes(cases: Cases, start: Policy, tuned: Policy) -> list[str]:

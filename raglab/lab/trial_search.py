@@ -13,6 +13,7 @@ import optuna
 
 from raglab import metrics
 from raglab.canonical import canonical_json, digest
+from raglab.decision.answer_text import MAX_MISSING
 from raglab.lab.search_space import Goal, SearchRange, own_trial, set_values
 from raglab.progress import progress
 from raglab.replay import tally
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 OBJECTIVES = {"expected_cost": "minimize", "coverage": "maximize"}  # of a study, and which way each is wanted
 STUDY_FILE = "study.journal"  # in a folder that is the storage of studies
+MISSING = "missing_answers"  # share of a trial's answered cases judged by text that lack a recorded answer
 PLACE = "place"  # attribute of a trial that was proposed here: its place in the search, from 0
 POLICY_ID = "policy_id"  # attribute of every such trial
 WORKER = "worker"  # attribute of a trial: which of several processes has claimed its place
@@ -341,13 +343,18 @@ def judge_trials(problem: Problem, values: Sequence[Mapping[str, Any]], places: 
     # All policies share one pass over the trace, which is what a batch is for.
     counted = tally(problem.trace, policies, problem.settings["arm"])
     counts, n = counted.counts, metrics.denominators(counted.counts, counted.labels)
-    parts = (policies, values, counts, n, goal.cost(counted.cells), goal.excess(counted.cells))
+    excess, constraints = goal.excess(counted.cells), goal.constraints
+    if counted.by_text:  # one that lacks too many recorded answers is not compared (rule S6.3)
+        share = counted.missing[:, :1] / np.maximum(counted.missing[:, 1:], 1)
+        excess, constraints = np.hstack([excess, share - MAX_MISSING]), (*constraints, MISSING)
+    parts = (policies, values, counts, n, goal.cost(counted.cells), excess)
     rates = metrics.rates(counts, counted.labels)
     trials, rows = [], []
     for at, (policy, tried, k, of, cost, over) in enumerate(zip(*parts, strict=True)):
         row = {name: float(value) for name, value in zip(metrics.RATES, rates[at], strict=True)}
         row |= {"expected_cost": float(cost), "feasible": bool((over <= 0.0).all())}
         row |= {"violation": float(np.maximum(over, 0.0).sum())}
+        row |= {MISSING: float(over[-1] + MAX_MISSING)} if counted.by_text else {}
         stated = {POLICY_ID: policy.policy_id}
         whole = {"counts": {name: pair for name, *pair in zip(metrics.RATES, k.tolist(), of.tolist(), strict=True)}}
         trial = optuna.trial.create_trial(
@@ -355,7 +362,7 @@ def judge_trials(problem: Problem, values: Sequence[Mapping[str, Any]], places: 
             params=dict(tried),
             distributions=space,
             user_attrs={**({PLACE: places[at]} if places else {}), **stated, **whole},
-            constraints={name: float(value) for name, value in zip(goal.constraints, over, strict=True)},
+            constraints={name: float(value) for name, value in zip(constraints, over, strict=True)},
         )
         trials.append(trial)
         rows.append({"number": places[at] if places else -1, **stated, **row, **tried})

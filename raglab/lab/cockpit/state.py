@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.refusals import refusal_text
-from raglab.decision.scoring import status_only, status_only_note
+from raglab.decision.scoring import status_only_note, trace_status_only
 from raglab.decision.sharded_decisions import check_in_memory
 from raglab.lab.certification import Certification, certify_policy
 from raglab.lab.cockpit import views
@@ -433,6 +433,6 @@ def _shown_cases(trace: Trace) -> tuple[Trace, str, bool, tuple[str, ...]]:
     if len(known) < len(trace):
         notes.append(f"{len(trace) - len(known)} of {len(trace)} cases have no label and are left out.")
         trace = trace.subset(known)
-    alone = status_only_note(status_only(trace.cases))
+    alone = status_only_note(trace_status_only(trace))
     notes += [alone] if alone else []
     return trace, split, True, tuple(notes)

@@ -17,16 +17,12 @@ from raglab.decision import chain
 from raglab.decision.checks import Check
 from raglab.decision.decisions import ANSWERED, Decisions
 from raglab.decision.measurement import Evidence
+from raglab.decision.outcome_codes import CELL_OF_CODE, outcome_codes
 from raglab.gates import Gate, Threshold
 from raglab.lab.search_space import Goal, round_between, step_index
 from raglab.own_gates import own_gate
 from raglab.policy_sections import EXPECTED_COST
-from raglab.replay import (
-    CELL_OF_CODE,
-    flips,
-    outcome_codes,
-    step_cells,
-)
+from raglab.replay import flips, step_cells
 from raglab.resolver import ONE_OPTION, RULES, Contest
 from raglab.signal_gates import OWN, SIGNALS, signal_path
 from raglab.store.policies import Policy

@@ -1,0 +1,120 @@
+"""Outcome codes (algebra): what one decision counts as, and the counted decisions of many policies (S6.2, S6.3).
+
+A code numbers (what decided, label, whether the case is right). Where a trace holds recorded answers there are three
+blocks of them: cases that are not judged by text or not answered, answered ones, and answered ones whose answer is
+missing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import metrics
+from raglab.decision.answer_text import Basis, MissingAnswers
+from raglab.decision.chain import GENERATES, STAGES, STATUS_OF, Outcome, values_at_slot
+from raglab.decision.measurement import Evidence
+from raglab.metrics import CELLS
+from raglab.values import Status
+
+N_CODES = len(STAGES) * CELLS  # of a block
+BLOCKS = 3
+
+# Cell (decision, label, right) of each code (what decided, label, right), [BLOCKS · N_CODES].
+CELL_OF_CODE = np.tile(
+    metrics.DISTINCT_CELL[(STATUS_OF.astype(np.int64)[:, None] * CELLS + np.arange(CELLS)).ravel()].astype(np.int8),
+    BLOCKS,
+)
+_CELLS_OF_CODES = (CELL_OF_CODE[:N_CODES, None] == np.arange(metrics.N_CELLS)).astype(np.int64)
+
+
+class Tally(NamedTuple):
+    """Counted decisions of many policies.
+
+    cells: cases by decision, label and whether they are right (sources, and text where it is judged), [P, 18].
+    stages: by what decided, [P, stages]. labels: cases by label, [3]. engine: what counted, and why where the compiled
+    kernel could not. missing: answered cases that are judged by text, those without a recorded answer and all, [P, 2].
+    by_text: cases that are judged by text.
+    """
+
+    cells: NDArray[np.int64]
+    stages: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    engine: str
+    missing: NDArray[np.int64]
+    by_text: int = 0
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """What each of `metrics.RATES` counts, [P, rates]."""
+        return metrics.rate_counts(self.cells)
+
+    @property
+    def basis(self) -> Basis:
+        """What *correct* means here."""
+        return Basis(self.by_text, int(self.labels[Status.ok]))
+
+    @property
+    def missing_answers(self) -> list[MissingAnswers]:
+        """Answers that each policy lacks."""
+        return [MissingAnswers(*pair) for pair in self.missing.tolist()]
+
+
+def outcome_codes(evidence: Evidence, outcome: Outcome) -> NDArray[np.int16]:
+    """Code of every policy and case, [P, Q]."""
+    right = _at_slots(evidence.right, outcome)
+    label = evidence.label * np.int8(2)
+    codes: NDArray[np.int16] = outcome.stage.astype(np.int16) * np.int16(CELLS) + label + right
+    if evidence.answered:
+        answered = GENERATES.take(outcome.stage) & evidence.by_text
+        missing = answered & _at_slots(evidence.unrecorded, outcome)
+        codes += np.int16(N_CODES) * (answered.astype(np.int16) + missing)
+    return codes
+
+
+def _at_slots(table: NDArray[Any], outcome: Outcome) -> NDArray[Any]:
+    """Values of the sets of hits that were chosen, [P, Q], of a table [D, S, Q]."""
+    if table.shape[0] == 1:
+        return values_at_slot(table[0], outcome.slot)
+    slot = outcome.slot.astype(np.int64)
+    return table[outcome.depth.astype(np.int64), slot, np.arange(slot.shape[1])]
+
+
+def codes_wide(evidence: Evidence) -> int:
+    """How many codes the cases of evidence may have."""
+    return N_CODES * (BLOCKS if evidence.answered else 1)
+
+
+class CodeCounts(NamedTuple):
+    """Cases by cell, [P, 18], by what decided, [P, stages], and `Tally.missing`, [P, 2]."""
+
+    cells: NDArray[np.int64]
+    stages: NDArray[np.int64]
+    missing: NDArray[np.int64]
+
+
+def count_codes(counted: NDArray[np.int64]) -> CodeCounts:
+    """Counts of cases by code, [P, codes] of one block or of all."""
+    blocks = counted.reshape(len(counted), -1, N_CODES)
+    codes, n_blocks = blocks.sum(axis=1), blocks.sum(axis=2)
+    unrecorded = n_blocks[:, 2] if n_blocks.shape[1] == BLOCKS else np.zeros(len(counted), dtype=np.int64)
+    missing = np.stack([unrecorded, n_blocks[:, 1:].sum(axis=1)], axis=1)
+    return CodeCounts(codes @ _CELLS_OF_CODES, codes.reshape(len(codes), len(STAGES), CELLS).sum(axis=2), missing)
+
+
+def codes_missing(codes: NDArray[np.int16]) -> list[MissingAnswers]:
+    """Recorded answers that each policy lacks, of the codes of cases, [P, Q]."""
+    return tally_codes(codes).missing_answers
+
+
+def tally_codes(codes: NDArray[np.int16], by_text: int = 0) -> Tally:
+    """Counted decisions of the codes of cases, [P, Q].
+
+    Args:
+      by_text: how many of the cases are judged by text.
+    """
+    counted = np.array([np.bincount(row, minlength=BLOCKS * N_CODES) for row in codes], dtype=np.int64)
+    cells, stages, missing = count_codes(counted.reshape(len(codes), BLOCKS * N_CODES))
+    return Tally(cells, stages, metrics.label_counts(cells[0]), "numpy", missing, by_text)

@@ -1,0 +1,129 @@
+"""Basis and missing answers (shore): what *correct* means on a trace, and which policies are compared there (S6.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from raglab.decision.answer_text import (
+    MIXED,
+    REMEDY,
+    SOURCES,
+    TEXT,
+    Basis,
+    MissingAnswers,
+    has_gold_answer,
+    missing_text,
+    text_cases,
+)
+from raglab.decision.sharded_decisions import reference_cases, reference_trace
+from raglab.lab.search_space import always_answer
+from raglab.replay import Shards, each_shard, tally
+from raglab.store.policies import Policy
+from raglab.values import TraceData, label_codes
+
+
+def trace_basis(trace: TraceData | Shards) -> Basis:
+    """Basis on which the cases of a trace are judged, in memory or of shards.
+
+    Of a shard whose cases have no gold answer the hits are not loaded.
+    """
+    if isinstance(trace, TraceData):
+        return shard_basis(trace)
+    references: Any = getattr(trace, "parts", None)
+    cases = None if references is None else [reference_cases(reference) for reference in references]
+    if cases is not None and not any(has_gold_answer(of_shard).any() for of_shard in cases):
+        return Basis(0, sum(int((label_codes(of_shard) == 0).sum()) for of_shard in cases))
+    return Basis.joined(each_shard(shard_basis, trace, what="basis"))
+
+
+def shard_basis(trace: Any) -> Basis:  # noqa: ANN401 - a trace or a reference to one
+    """Basis of the cases of one shard; pure, so that any worker may find it."""
+    loaded = reference_trace(trace)
+    return Basis.of(text_cases(loaded), label_codes(loaded.cases))
+
+
+def not_compared(missing: Mapping[str, MissingAnswers]) -> dict[str, MissingAnswers]:
+    """Policies that lack too many recorded answers to be compared, by name."""
+    return {name: of_policy for name, of_policy in missing.items() if not of_policy.is_compared}
+
+
+def check_compared(missing: Mapping[str, MissingAnswers]) -> None:
+    """Refuse a comparison of which some policy lacks too many recorded answers.
+
+    Raises:
+      ValueError: more than 5 % of a policy's answers are missing.
+    """
+    for name, of_policy in not_compared(missing).items():
+        msg = missing_text(f"policy {name}", of_policy)
+        raise ValueError(msg)
+
+
+def check_recorded(trace: TraceData | Shards, policy: Policy, arm: str | None, what: str) -> None:
+    """Refuse a fit on cases of which too many lack the recorded answer that says whether they are right.
+
+    Args:
+      policy: whose hits are answered from if nothing refuses. what: is fitted.
+
+    Raises:
+      ValueError: more than 5 % of the answers are missing.
+    """
+    if not trace_basis(trace).text:
+        return
+    missing = tally(trace, [always_answer(policy)], arm).missing_answers[0]
+    if not missing.is_compared:
+        msg = f"{what} must be fitted on recorded answers, got too few: {missing}; {REMEDY}, without decided_only."
+        raise ValueError(msg)
+
+
+def missing_notes(missing: Mapping[str, MissingAnswers], where: str) -> list[str]:
+    """What a reader must know of missing answers: who is not compared, and how many answers of the others are missing.
+
+    Args:
+      missing: of policies by name. where: on which cases, such as `the judged cases`.
+    """
+    out = not_compared(missing)
+    notes = []
+    if out:
+        named = ", ".join(f"{name} ({of_policy.k:,} of {of_policy.n:,})" for name, of_policy in out.items())
+        notes.append(
+            f"{len(out)} of {len(missing)} policies are not compared on {where}: no answer is recorded for {named} of "
+            f"their answered cases with a gold answer; at most 5 % may be missing (rule S6.3); {REMEDY}."
+        )
+    few = {name: of_policy for name, of_policy in missing.items() if of_policy.k and name not in out}
+    if few:
+        named = ", ".join(f"{name} {of_policy.k:,} of {of_policy.n:,}" for name, of_policy in few.items())
+        notes.append(f"On {where} some answers are missing and count as not correct: {named} (rule S6.3).")
+    return notes
+
+
+def basis_kind(stated: object) -> str:
+    """Kind of a basis as a certificate states it; `sources` where it states none, as before certificates did."""
+    text = SOURCES if stated is None else str(stated)
+    return text if text in {SOURCES, TEXT} else MIXED
+
+
+def basis_conflict(stated: object, here: Basis) -> bool:
+    """Whether a certificate was made on one basis and cases are judged on the other."""
+    return (basis_kind(stated) == SOURCES) != (here.kind == SOURCES)
+
+
+def check_basis(stated: object, here: Basis) -> None:
+    """Refuse to judge a certificate of one basis on the other.
+
+    Args:
+      stated: basis of the certificate, None where it states none. here: of the cases.
+
+    Raises:
+      ValueError: one is `sources`, and the other is not.
+    """
+    if basis_conflict(stated, here):
+        made_on = SOURCES if stated is None else stated
+        remedy = (
+            "certify the policy again on text"
+            if here.text
+            else "check it on cases with a gold answer and recorded answers (raglab.record_answers)"
+        )
+        rule = f"a certificate must be judged on its own basis, {made_on}"
+        msg = f"{rule}, got cases judged by {here}; {remedy}."
+        raise ValueError(msg)
