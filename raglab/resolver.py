@@ -472,7 +472,8 @@ def resolve(
         none = np.full((*shape[:-1], 1), np.nan)
         return resolve(none, thresholds, n_entities=n_entities, overview=overview, switches=switches)
     limits, on = _check_rule_thresholds(thresholds), RuleSwitches(*(np.asarray(one, dtype=bool) for one in switches))
-    names = np.broadcast_to(np.asarray(n_entities, dtype=np.int64), shape[:-1])
+    names = _query_column("n_entities", n_entities, shape[:-1], np.int64)
+    overviews = _query_column("overview", overview, shape[:-1], np.bool_)
     groups = _CandidateGroups(
         _group_column("best_l2", best_l2, shape, DISTANCE),
         _group_column("sig_sim", sig_sim, shape, COSINE),
@@ -486,7 +487,7 @@ def resolve(
         most = groups.entity_hits[above][0]
         msg = f"entity_hits must be at most n_entities, got {most}; state how many entities the query names."
         raise ValueError(msg)
-    evidence, winners, offered = _measure_groups(groups, names, np.asarray(overview, dtype=bool), max_options)
+    evidence, winners, offered = _measure_groups(groups, names, overviews, max_options)
     number, tied = decide_rules(evidence, on, limits, np.broadcast_shapes(names.shape, *map(np.shape, (*limits, *on))))
     # Winner and options are those of the pool of groups that the rule chose from, of each query.
     pool, query = tied.astype(np.int64), np.arange(names.size).reshape(names.shape)
@@ -523,6 +524,17 @@ def _group_column(name: str, values: ArrayLike | None, shape: tuple[int, ...], u
         msg = f"{name} must be {kind} [{unit.low:g}, {unit.high:g}], got {column[wrong][0]:g}; it is {unit.described}."
         raise ValueError(msg)
     return column.reshape(-1, shape[-1])
+
+
+def _query_column(name: str, values: ArrayLike, queries: tuple[int, ...], kind: type[np.generic]) -> NDArray[Any]:
+    """A value a query, [...]."""
+    column = np.asarray(values, dtype=kind)
+    if column.shape not in {(), queries}:
+        msg = (
+            f"{name} must be one value or one a query, {queries}, got {column.shape}; give it in the order of best_l2."
+        )
+        raise ValueError(msg)
+    return np.broadcast_to(column, queries)
 
 
 def _check_rule_thresholds(thresholds: RuleThresholds) -> RuleThresholds:
@@ -605,7 +617,7 @@ def _measure_groups(
     queries = n_entities.shape
     evidence = RuleEvidence(
         n_groups=exists.sum(axis=1).reshape(queries),
-        overview=np.broadcast_to(overview, queries),
+        overview=overview,
         names_entity=n_entities > 0,
         skips_entities=by_entities.best.reshape(queries) == 0,
         full_entities=by_entities.best.reshape(queries) >= n_entities,

@@ -104,6 +104,12 @@ def test_then_to_the_nearest() -> None:
     assert _entities([5, 6], [1, 1], [0.1, 0.2]).winner.tolist() == [0]
 
 
+def test_a_group_without_a_distance_wins_by_its_entities() -> None:
+    """The one group with the entity wins whether or not its distance is known; in a tie it is the farthest."""
+    assert _entities([5, 6], [0, 1], [0.1, NAN]).winner.tolist() == [1]
+    assert _entities([5, 6], [1, 1], [0.1, NAN]).winner.tolist() == [0]
+
+
 def test_full_ties_go_on_without_the_others() -> None:
     """Two groups tie in everything; the third has no entity and is out."""
     said = _entities([5, 6, 7], [1, 1, 0], [0.1, 0.1, 0.1])

@@ -119,6 +119,7 @@ def test_the_rules_and_their_statuses_are_those_of_the_table() -> None:
         (([-0.25, 0.5], STRICT), {}, r"best_l2 must be in \[0, inf\], got -0.25"),
         (([0.25, 0.5], STRICT), {"entity_hits": [0, 1]}, "entity_hits must be at most n_entities, got 1"),
         (([0.25, 0.5], STRICT), {"entity_hits": [0.5, 1], "n_entities": 1}, "entity_hits must be whole"),
+        (([[0.25]] * 2, STRICT), {"overview": [True] * 3}, r"overview must be one value or one a query, \(2,\), got"),
         ((0.25, STRICT), {}, r"best_l2 must hold a number a group, got 0.25; write \[0.25\]"),
         (([0.25, 0.5], STRICT), {"max_options": 0}, "max_options must be >= 1, got 0"),
         (([0.25], RuleThresholds(min_sig_sim_gap=0.1)), {}, "min_sig_sim_gap must come with min_sig_sim"),
