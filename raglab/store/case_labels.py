@@ -112,8 +112,10 @@ def near_name_error(near: Sequence[NearName], where: Where, *, table: bool) -> I
     """
     shown = ", ".join(shown_value(one.name) for one in near[:_NAMES_SHOWN])
     guesses = "; ".join(f"{shown_value(one.name)} looks like {' or '.join(one.fields)}" for one in near[:_NAMES_SHOWN])
-    pairs = {one.fields[0]: one.name for one in reversed(near)}
-    columns = ", ".join(f'"{field}": "{name}"' for field, name in reversed(pairs.items()))
+    pairs: dict[str, str] = {}
+    for one in near:
+        pairs.setdefault(one.fields[0], one.name)
+    columns = ", ".join(f'"{field}": "{name}"' for field, name in pairs.items())
     own = ", ".join(f'"{one.name}": "{one.name}"' for one in near[:1])
     source = "" if table else "load the lines as a table, pandas.read_json(path, lines=True), with "
     remedy = (
