@@ -205,7 +205,7 @@ def test_wrong_columns_are_told_together(tmp_path: Path) -> None:
 
 
 def test_one_warning_names_odd_columns(tmp_path: Path) -> None:
-    """An index that was written with the table is left out; a slip of the pen is an error; a column of ours is silent."""
+    """An index that was written with the table is left out; a slip of the pen is an error; our names are silent."""
     path = tmp_path / "mine.csv"
     CASES[["question", "label"]].to_csv(path)
     with pytest.warns(UserWarning, match=r"left out: a column without a name") as all_:

@@ -261,10 +261,8 @@ class TestContradictions:
         again = pd.concat([frame, frame.assign(expect_sources=["b.md;a.md", "c.md", None, None])], ignore_index=True)
         found, notes = said(lambda: load_cases(again))
         assert len(found) == 8
-        assert notes == [
-            "frame: 4 of 8 cases repeat question and label of an earlier one; the first is 'q5', as 'q1'. "
-            "Each counts as a case."
-        ]
+        told = "frame: 4 of 8 cases repeat question and label of an earlier one; the first is 'q5', as 'q1'."
+        assert notes == [f"{told} Each counts as a case."]
         _, notes = said(lambda: load_cases(again.assign(split=["tune"] * 4 + ["report"] * 4)))
         assert "4 of them in another split (rule S6.5)" in notes[0]
 
