@@ -121,7 +121,7 @@ class TestNames:
         found, notes = said(lambda: load_cases(path))
         assert found[0].extra == {"gold_sources": ["a.md"]}
         assert len(notes) == 1
-        assert "1 further name is kept in extra, where raglab does not read it: 'gold_sources' (1 cases)" in notes[0]
+        assert "1 further name kept in extra, which raglab does not read: 'gold_sources' (1 case)" in notes[0]
         refusal(
             lambda: load_cases(lines(path, {"id": "a", "query": "Who?", "label": "ok"})), "looks like expect_status"
         )
@@ -139,7 +139,7 @@ class TestNames:
         frame = table(lang=["en"] * 4, priority=[1, 2, 3, None], team=["x"] * 4)
         found, notes = said(lambda: load_cases(frame))
         assert dict(found[0].extra) == {"lang": "en", "priority": 1, "team": "x"}
-        told = "frame: 2 further names are kept in extra, where raglab does not read it: "
+        told = "frame: 2 further names kept in extra, which raglab does not read: "
         assert notes == [f"{told}'priority' (3 cases), 'team' (4 cases)."]
 
     def test_keys_that_the_code_reads_are_known(self) -> None:
@@ -169,7 +169,7 @@ class TestSplits:
         assert [case.split for case in cases] == ["tune", "report", "certify", None]
         told = [note for note in notes if "splits by other names" in note]
         assert len(told) == 1
-        for part in ("'train' as tune (1 cases)", "'Test' as report (1 cases)", "'dev' as certify (1 cases)", "S6.5"):
+        for part in ("'train' as tune (1 case)", "'Test' as report (1 case)", "'dev' as certify (1 case)", "S6.5"):
             assert part in told[0]
 
     @pytest.mark.parametrize("kind", ["frame", "csv", "jsonl", "trace"])
@@ -177,7 +177,7 @@ class TestSplits:
         """Rule, values with counts, remedy."""
         splits = ["holdout", "tune", "holdout", "fold_3"]
         message = refusal(lambda: self.load(kind, splits, tmp_path), "split must be one of tune, certify, report")
-        assert "got 'holdout' (2 cases), 'fold_3' (1 cases)" in message
+        assert "got 'holdout' (2 cases), 'fold_3' (1 case)" in message
         assert "raglab.split" in message
 
     def test_every_name_of_a_split(self) -> None:
