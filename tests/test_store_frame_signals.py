@@ -66,7 +66,8 @@ def drawn(seed: int, n_cases: int = 40, *, labels: bool = True) -> pd.DataFrame:
         one: dict[str, Any] = {"query": f"question {case}"}
         if labels:
             wanted = f"h{rng.integers(8)}"
-            one |= {"label": str(rng.choice(["ok", "refuse", "ambiguous"])), "expect_sources_any": [wanted]}
+            one["label"] = str(rng.choice(["ok", "refuse", "ambiguous"]))
+            one |= {} if one["label"] == "refuse" else {"expect_sources_any": [wanted]}
         found = rng.permutation(8)[: rng.integers(0, 7)]
         score = [None if rng.random() < 0.1 else rng.integers(9) / 8 for _ in found]
         rows += [one | {"hit_id": f"h{hit}", "node_score": s} for hit, s in zip(found, score, strict=True)] or [one]

@@ -314,8 +314,10 @@ def _row(case: Case, chunk: Chunk | None, arm: str, depth: int) -> dict[str, Any
         "arm": arm,
         "depth": depth,
     }
-    row |= {name: list(getattr(case, name)) for name in ("expect_sources", "expect_sources_any", "selected_sources")}
-    row |= {"min_sources": case.min_sources, "hit_id": None, "score": None}
+    stated = case._replace(expect_sources=(), expect_sources_any=(), min_sources=0)
+    stated = stated if case.expect_status == "refuse" else case  # a refusal has no sources (rule S6.1)
+    row |= {name: list(getattr(stated, name)) for name in ("expect_sources", "expect_sources_any", "selected_sources")}
+    row |= {"min_sources": stated.min_sources, "hit_id": None, "score": None}
     if chunk is not None:
         row |= {"hit_id": chunk.chunk_id, "text": chunk.text, "source": chunk.source, "page": chunk.page}
         row |= {"page_label": chunk.page_label, "entities": list(chunk.entities), **chunk.tags}

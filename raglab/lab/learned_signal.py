@@ -51,6 +51,7 @@ from raglab.models import Encoder, identifier_of, load_encoder
 from raglab.progress import progress
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
 from raglab.signals import check_name
+from raglab.store.case_labels import check_split_names
 from raglab.store.files import Where, input_error, read_json, write_text
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -498,6 +499,7 @@ def learn_signal(
     """
     check_name(name)
     check_in_memory(trace, "learn_signal")
+    check_split_names(case.split for case in trace.cases)
     here = trace.split("tune") if any(case.split == "tune" for case in trace.cases) else trace
     if groups is not None and not isinstance(groups, str) and len(groups) == len(trace) > len(here):
         groups = [one for one, case in zip(groups, trace.cases, strict=True) if case.split == "tune"]

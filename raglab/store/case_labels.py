@@ -112,12 +112,15 @@ def near_name_error(near: Sequence[NearName], where: Where, *, table: bool) -> I
     """
     shown = ", ".join(shown_value(one.name) for one in near[:_NAMES_SHOWN])
     guesses = "; ".join(f"{shown_value(one.name)} looks like {' or '.join(one.fields)}" for one in near[:_NAMES_SHOWN])
-    pairs = {one.fields[0]: one.name for one in reversed(near)}
-    columns = ", ".join(f'"{field}": "{name}"' for field, name in reversed(pairs.items()))
+    pairs: dict[str, str] = {}
+    for one in near:
+        pairs.setdefault(one.fields[0], one.name)
+    columns = ", ".join(f'"{field}": "{name}"' for field, name in pairs.items())
     own = ", ".join(f'"{one.name}": "{one.name}"' for one in near[:1])
-    source = "" if table else "load the lines as a table, pandas.read_json(path, lines=True), with "
+    how = "pass" if table else "load the lines as a table, pandas.read_json(path, lines=True), with"
+    options = " ".join(f"--columns {field}={name}" for field, name in pairs.items())
     remedy = (
-        f"{guesses}: rename it, or {source or 'pass '}columns={{{columns}}}; "
+        f"{guesses}: rename it, or {how} columns={{{columns}}}{f' ({options})' if table else ''}; "
         f"columns={{{own}}} keeps it as an extra column"
     )
     return input_error(where, f"{'columns' if table else 'keys'} of labels must have our names", remedy, shown)
@@ -239,11 +242,11 @@ def _with_splits(cases: Sequence[tuple[Where, Case]]) -> tuple[list[tuple[Where,
                 mapped[str(stated), split] += 1
         changed.append((where, case if split == stated else case._replace(split=split)))
     if odd:
-        shown = ", ".join(f"{shown_value(split)} ({count:,} cases)" for split, (_, count) in [*odd.items()][:_SHOWN])
+        shown = ", ".join(f"{shown_value(split)} ({_cases(count)})" for split, (_, count) in [*odd.items()][:_SHOWN])
         rule = f"split must be one of {', '.join(SPLITS)}, or train, validation, dev or test, which are read as these"
         remedy = "rename it, or leave split out and deal splits by raglab.split"
         raise input_error(next(iter(odd.values()))[0], rule, remedy, shown)
-    told = ", ".join(f"{split!r} as {ours} ({count:,} cases)" for (split, ours), count in mapped.items())
+    told = ", ".join(f"{split!r} as {ours} ({_cases(count)})" for (split, ours), count in mapped.items())
     return changed, f"splits by other names are read as ours (rule S6.5): {told}." if told else ""
 
 
@@ -271,6 +274,10 @@ def _ruled_out(case: Case) -> Iterator[str]:
 def _field_text(case: Case, field: str) -> object:
     value = getattr(case, field)
     return "; ".join(value) if isinstance(value, tuple) else value
+
+
+def _cases(count: int) -> str:
+    return f"{count:,} case{'' if count == 1 else 's'}"
 
 
 def _some(texts: Sequence[str]) -> str:
@@ -348,7 +355,7 @@ def _further_keys(cases: Sequence[Case], known: Collection[str]) -> str:
     counts = Counter(key for case in cases for key in case.extra if key not in KNOWN_EXTRAS and key not in known)
     if not counts:
         return ""
-    shown = ", ".join(f"{key!r} ({count:,} cases)" for key, count in list(counts.items())[:_NAMES_SHOWN])
+    shown = ", ".join(f"{key!r} ({_cases(count)})" for key, count in list(counts.items())[:_NAMES_SHOWN])
     more = f" and {len(counts) - _NAMES_SHOWN} more" if len(counts) > _NAMES_SHOWN else ""
-    lead = "1 further name is" if len(counts) == 1 else f"{len(counts)} further names are"
-    return f"{lead} kept in extra, where raglab does not read it: {shown}{more}."
+    names = "name" if len(counts) == 1 else "names"
+    return f"{len(counts)} further {names} kept in extra, which raglab does not read: {shown}{more}."

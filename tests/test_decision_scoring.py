@@ -1,0 +1,195 @@
+"""Cases scored by status alone: how many stands in the headline of every result (S6.1, S6.3)."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import raglab
+from labelled import free_policy, labelled
+from raglab.cli import app
+from raglab.decision.scoring import status_only, status_only_count, status_only_sentence
+from raglab.lab.certification_texts import certificate_lines
+from raglab.store.traces import Trace
+from raglab.values import Case
+
+POLICY = free_policy()
+STATED = [
+    Case("a", "?", "ok", expect_sources=("a.md",)),
+    Case("b", "?", "ok", expect_sources_any=("a.md",)),
+    Case("c", "?", "ok", min_sources=1),
+    Case("d", "?", "refuse"),
+    Case("e", "?", "ambiguous"),
+    Case("f", "?"),
+]
+
+
+def alone(sizes: dict[str, int], every: int = 2) -> Trace:
+    """Trace in which every so many cases state no sources."""
+    trace = labelled(0, sizes)
+    cases = tuple(case if row % every else case._replace(expect_sources=()) for row, case in enumerate(trace.cases))
+    return dataclasses.replace(trace, cases=cases)
+
+
+def sentence(trace: Any) -> str:
+    """Headline that results on a trace must have, counted plainly."""
+    count = sum(case.expect_status == "ok" and not case.expect_sources for case in trace.cases)
+    assert count
+    return f"{count} of {len(trace)} cases are scored by status alone"
+
+
+def noted(call: Any) -> tuple[Any, list[str]]:
+    """What a call gives, and its warnings at this file's lines."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = call()
+    return found, [str(one.message) for one in caught if one.filename == __file__]
+
+
+def test_what_is_scored_by_status_alone() -> None:
+    """A case labelled ok that states neither sources nor their number; whatever else is labelled is not."""
+    assert (
+        status_only([*STATED, Case("g", "?", "ok"), Case("h", "?", "ok", answer="7")]).tolist()
+        == [False] * 6 + [True] * 2
+    )
+    assert status_only_sentence(41, 60) == "41 of 60 cases are scored by status alone"
+    assert status_only_sentence(1, 60) == "1 of 60 cases is scored by status alone"
+    assert status_only_sentence(0, 60) == ""
+    assert status_only([]).tolist() == []
+
+
+def test_decisions_in_memory_and_over_shards(tmp_path: Path) -> None:
+    """Their repr and their display say it, and are silent where every case labelled ok states sources."""
+    trace = alone({"tune": 40, "report": 20})
+    raglab.save_shards([trace.split("tune"), trace.split("report")], tmp_path / "shards")
+    sharded = Trace.open(tmp_path / "shards")
+    assert status_only_count(trace) == status_only_count(sharded) > 0
+    for decisions in (raglab.decide(trace, POLICY), raglab.decide(sharded, POLICY)):
+        assert sentence(trace) in repr(decisions)
+        assert sentence(trace) in decisions._repr_html_()
+    assert "status alone" not in repr(raglab.decide(labelled(0, {"tune": 40}), POLICY))
+
+
+def test_tables_of_rates(tmp_path: Path) -> None:
+    """`sweep` and `steps` warn at their caller, and hold it in `attrs`; over shards alike."""
+    trace, whole = alone({"": 60}), labelled(0, {"": 60})
+    raglab.save_shards([trace], tmp_path / "shards")
+    for given in (trace, Trace.open(tmp_path / "shards")):
+        for call in (
+            lambda given=given: raglab.sweep(given, [POLICY]),
+            lambda given=given: raglab.steps(given, POLICY, "similarity.min_similarity"),
+            lambda given=given: raglab.steps(given, POLICY),
+        ):
+            table, notes = noted(call)
+            assert len(notes) == 1
+            assert notes[0] == table.attrs["headline"]
+            assert notes[0].startswith(f"{sentence(trace)}: ")
+    table, notes = noted(lambda: raglab.sweep(whole, [POLICY]))
+    assert (table.attrs["headline"], notes) == ("", [])
+
+
+def test_a_comparison() -> None:
+    """Two policies on the same cases."""
+    trace = alone({"": 60})
+    found = raglab.compare(trace, POLICY, POLICY.replace("similarity.min_similarity", 0.9))
+    assert sentence(trace) in repr(found)
+    assert sentence(trace) in found._repr_html_()
+    assert "status alone" not in repr(raglab.compare(labelled(0, {"": 60}), POLICY, POLICY))
+
+
+@pytest.fixture(scope="module")
+def tuned() -> Any:
+    """A short study."""
+    return raglab.tune(alone({"tune": 60, "report": 40}), policy=POLICY, trials=20)
+
+
+def test_a_study(tuned: Any, tmp_path: Path) -> None:
+    """Result, its display, its notes of both splits, and the first screen of its report."""
+    told = sentence(tuned.judged_on)
+    assert told in repr(tuned)
+    assert told in tuned._repr_html_()
+    assert [note for note in tuned.notes if note.startswith(f"Of the cases judged on, {told}")]
+    assert [note for note in tuned.notes if note.startswith(f"Of the cases tuned on, {sentence(tuned.tuned_on)}")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        page = raglab.write_report(tmp_path / "r.html", tuned.judged_on, tuned.policies).read_text(encoding="utf-8")
+    first = page[: page.index("What was judged")]
+    assert told in first
+
+
+def test_a_certificate_and_its_check() -> None:
+    """Reason, repr, notes and lines; a policy file holds the reason."""
+    trace = alone({"tune": 150, "certify": 150, "report": 60})
+    told = sentence(trace.split("certify"))
+    found = raglab.certify_policy(trace, POLICY, targets={"hallucination_rate": 0.5})
+    assert found.policy is not None
+    assert found.certificate.reason.endswith(f"; {told}")
+    assert told in repr(found)
+    assert told in found.notes[0]
+    assert told in certificate_lines(found)[0]
+    failed = raglab.certify_policy(trace, POLICY, targets={"hallucination_rate": 0.001}, again=True)
+    assert failed.certificate.reason.endswith(f"; {told}")
+    check = raglab.check_policy(found.policy, trace.split("report"))
+    assert check.notes[0].startswith(sentence(trace.split("report")))
+    whole = raglab.certify_policy(
+        labelled(0, {"tune": 150, "certify": 150}), POLICY, targets={"hallucination_rate": 0.5}
+    )
+    assert not any("status alone" in text for text in (repr(whole), whole.certificate.reason, *whole.notes))
+
+
+def test_the_cockpit() -> None:
+    """A note of the cases that are shown."""
+    from raglab.lab.cockpit.state import CockpitState
+
+    trace = alone({"tune": 60})
+    assert any(note.startswith(sentence(trace)) for note in CockpitState(trace, POLICY).notes)
+
+
+def test_the_count_is_of_all_shards() -> None:
+    """Anything that gives shards is counted, whether or not its cases can be read alone."""
+
+    class Shards:
+        """Two shards, in memory."""
+
+        def shards(self) -> Any:
+            """One after the other."""
+            return iter([alone({"": 40}), alone({"": 20})])
+
+    assert status_only_count(Shards()) == sum(status_only_count(shard) for shard in Shards().shards())
+    assert np.issubdtype(status_only(alone({"": 4}).cases).dtype, np.bool_)
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    """Every command that judges says it; `trace` in place of "cases expect none"."""
+    trace = alone({"tune": 60, "certify": 60, "report": 40})
+    trace.save(tmp_path / "t.parquet")
+    POLICY.save(tmp_path / "p.yaml")
+    path, policy = str(tmp_path / "t.parquet"), ("-p", str(tmp_path / "p.yaml"))
+    certify = ("certify", path, *policy, "-t", "hallucination_rate=0.5", "--looks", str(tmp_path / "looks.jsonl"))
+    for command, judged in (
+        (("decide", path, *policy), trace),
+        (("sweep", path, *policy, "--path", "similarity.min_similarity"), trace),
+        (("report", path, *policy, "--split", "report", "-o", str(tmp_path / "r.html")), trace.split("report")),
+        (certify, trace.split("certify")),
+        (
+            ("tune", path, *policy, "--trials", "5", "--out", str(tmp_path / "out"), "--no-track", "-q"),
+            trace.split("report"),
+        ),
+    ):
+        done = CliRunner().invoke(app, list(command))
+        assert sentence(judged) in done.output, command
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "a.md").write_text("# Glass\n\nBroken glass is covered.\n", encoding="utf-8")
+    (tmp_path / "c" / "b.md").write_text("# Theft\n\nTheft from a car is not.\n", encoding="utf-8")
+    (tmp_path / "q.csv").write_text("query,label\nis glass covered,ok\nwho won,refuse\n", encoding="utf-8")
+    done = CliRunner().invoke(
+        app, ["trace", str(tmp_path / "c"), "-c", str(tmp_path / "q.csv"), "-o", str(tmp_path / "u.parquet"), "-q"]
+    )
+    assert "1 of 2 cases is scored by status alone" in done.output, done.output
+    assert "expect none" not in done.output

@@ -1,0 +1,319 @@
+"""Labels of a set of cases: names of columns, splits, repeated questions and contradictions (S6.1, S6.5)."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import raglab
+from raglab.lab.study_cases import study_splits
+from raglab.store.case_labels import KNOWN_EXTRAS, OTHER_NAMES, SPLITS, check_split_names, near_names
+from raglab.store.files import InputError
+from raglab.store.frames import trace_from_frame
+from raglab.store.loaders import load_cases, save_cases
+from raglab.values import Case
+
+ROOT = Path(raglab.__file__).parent
+QUESTIONS = ["Who pays for broken glass?", "How do I cancel a journey?", "Which sensor is cold?", "Who won the cup?"]
+LABELS = ["ok", "ok", "ambiguous", "refuse"]
+
+
+def table(**columns: list[Any]) -> pd.DataFrame:
+    """Four labelled questions, with further columns."""
+    return pd.DataFrame({"question": QUESTIONS, "label": LABELS} | columns)
+
+
+def lines(path: Path, *records: dict[str, Any]) -> Path:
+    """File of JSON lines."""
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def refusal(call: Any, *parts: str) -> str:
+    """Message of an error, which holds all parts."""
+    with pytest.raises(InputError) as caught:
+        call()
+    message = str(caught.value)
+    assert not (missing := [part for part in parts if part not in message]), f"{missing} not in {message!r}"
+    return message
+
+
+def said(call: Any) -> tuple[Any, list[str]]:
+    """What a call gives, and its warnings, each at the caller's line."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = call()
+    assert {one.filename for one in caught} <= {__file__}
+    return found, [str(one.message) for one in caught]
+
+
+class TestNames:
+    """A column or key that looks like a field which the set lacks is an error that proposes the field."""
+
+    def test_a_csv_with_sources_for_expect_sources(self, tmp_path: Path) -> None:
+        """Of issue 27: no case would have sources, and every answer would count as correct."""
+        path = tmp_path / "gold.csv"
+        table(sources=["glass.md", "journeys.md#2", None, None]).to_csv(path, index=False)
+        refusal(
+            lambda: load_cases(path),
+            "gold.csv: ",
+            "got 'sources'",
+            "'sources' looks like expect_sources",
+            'columns={"expect_sources": "sources"}',
+            'columns={"sources": "sources"} keeps it',
+        )
+        assert load_cases(path, columns={"expect_sources": "sources"})[1].expect_sources == ("journeys.md#2",)
+        kept, notes = said(lambda: load_cases(path, columns={"sources": "sources"}))
+        assert (kept[0].expect_sources, kept[0].extra, notes) == ((), {"sources": "glass.md"}, [])
+
+    @pytest.mark.parametrize(
+        ("name", "field"),
+        [
+            *[
+                (name, "expect_sources")
+                for name in ("source", "Sources", "gold_sources", "expected source", "document")
+            ],
+            *[
+                (name, "expect_sources")
+                for name in ("gold", "expected_sources", "doc_id", "file_name", "gold-documents")
+            ],
+            *[(name, "answer") for name in ("ground_truth", "reference_answer", "reference")],
+            *[(name, "split") for name in ("set", "fold", "Split", "splits")],
+            ("min_source", "min_sources"),
+            ("selected_source", "selected_sources"),
+            ("doc_type", "doctype"),
+        ],
+    )
+    def test_other_names(self, name: str, field: str) -> None:
+        """Known other names, and slips of the pen, whatever the case, blanks and hyphens."""
+        refusal(lambda: load_cases(table(**{name: ["a.md", None, None, None]})), repr(name), f"looks like {field}")
+
+    @pytest.mark.parametrize("name", ["status", "expected_status", "gold_label", "Label", "answerable"])
+    def test_names_of_the_label(self, name: str) -> None:
+        """The required column under another name is proposed too, before it is called missing."""
+        refusal(lambda: load_cases(table().rename(columns={"label": name})), f"{name!r} looks like expect_status")
+
+    def test_several_at_once(self) -> None:
+        """One message names all of them, with one map; of several that one field may be, the first is proposed."""
+        frame = table(docs=[None] * 4, sources=[None] * 4, fold=[None] * 4, gold=[None] * 4)
+        refusal(
+            lambda: load_cases(frame),
+            "got 'docs', 'sources', 'fold', 'gold'",
+            "'gold' looks like expect_sources or answer",
+            'columns={"expect_sources": "docs", "split": "fold"}',
+        )
+
+    def test_json_lines(self, tmp_path: Path) -> None:
+        """Keys likewise: the first line that has it, and whether any line has the field."""
+        first = {"id": "a", "query": "Who pays?", "expect_status": "ok"}
+        path = lines(tmp_path / "c.jsonl", first, first | {"id": "b", "query": "Why?", "gold_sources": ["a.md"]})
+        refusal(lambda: load_cases(path), "c.jsonl, line 2: ", "'gold_sources' looks like expect_sources", "read_json")
+        read = pd.read_json(path, lines=True)
+        assert load_cases(read, columns={"expect_sources": "gold_sources"})[1].expect_sources == ("a.md",)
+        more = first | {"id": "c", "query": "When?", "expect_sources": ["b.md"]}
+        lines(path, first | {"gold_sources": ["a.md"]}, more)
+        found, notes = said(lambda: load_cases(path))
+        assert found[0].extra == {"gold_sources": ["a.md"]}
+        assert len(notes) == 1
+        assert "1 further name kept in extra, which raglab does not read: 'gold_sources' (1 case)" in notes[0]
+        refusal(
+            lambda: load_cases(lines(path, {"id": "a", "query": "Who?", "label": "ok"})), "looks like expect_status"
+        )
+
+    def test_a_field_that_is_there_is_not_missed(self) -> None:
+        """With `expect_sources`, or `expect_sources_any`, a column `sources` is an extra one; a warning names it."""
+        for field in ("expect_sources", "expect_sources_any"):
+            frame = table(**{field: ["a.md", "b.md", "a.md;b.md", None], "sources": ["x"] * 4})
+            found, notes = said(lambda frame=frame: load_cases(frame))
+            assert found[0].extra == {"sources": "x"}
+            assert "'sources' (4 cases)" in notes[0]
+
+    def test_one_warning_names_further_columns(self) -> None:
+        """Those that raglab reads, or its own sets hold, are silent; all others are counted in one line."""
+        frame = table(lang=["en"] * 4, priority=[1, 2, 3, None], team=["x"] * 4)
+        found, notes = said(lambda: load_cases(frame))
+        assert dict(found[0].extra) == {"lang": "en", "priority": 1, "team": "x"}
+        told = "frame: 2 further names kept in extra, which raglab does not read: "
+        assert notes == [f"{told}'priority' (3 cases), 'team' (4 cases)."]
+
+    def test_keys_that_the_code_reads_are_known(self) -> None:
+        """Every key of `extra` that a module names is silent, and so is every one of the bundled sets."""
+        text = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py"))
+        keys = re.findall(r"""extra(?:\.get\(|\[)"([a-z_]+)\"""", text)
+        assert set(keys) >= {"lang", "line", "earlier_turns"}
+        assert set(keys) <= KNOWN_EXTRAS
+        for path in (ROOT.parent / "datasets").rglob("cases.jsonl"):
+            assert said(lambda path=path: load_cases(path))[1] == [], path
+
+    def test_other_names_are_of_fields(self) -> None:
+        """The table proposes fields of a case alone, and none of our own names."""
+        assert {field for fields in OTHER_NAMES.values() for field in fields} <= set(Case._fields)
+        assert not OTHER_NAMES.keys() & set(Case._fields)
+        assert near_names(["team", "notes_of_mine"], {name: name for name in Case._fields}, set(Case._fields)) == []
+
+
+class TestSplits:
+    """`train`, `validation` or `dev`, and `test` are read as `tune`, `certify` and `report`, which is said once."""
+
+    @pytest.mark.parametrize("kind", ["frame", "csv", "jsonl", "trace"])
+    def test_mapped_with_counts(self, kind: str, tmp_path: Path) -> None:
+        """Of issue 27: they were taken and meant nothing. A case without a split stays without."""
+        splits = ["train", "Test", "dev", None]
+        cases, notes = said(lambda: self.load(kind, splits, tmp_path))
+        assert [case.split for case in cases] == ["tune", "report", "certify", None]
+        told = [note for note in notes if "splits by other names" in note]
+        assert len(told) == 1
+        for part in ("'train' as tune (1 case)", "'Test' as report (1 case)", "'dev' as certify (1 case)", "S6.5"):
+            assert part in told[0]
+
+    @pytest.mark.parametrize("kind", ["frame", "csv", "jsonl", "trace"])
+    def test_any_other_name_is_refused(self, kind: str, tmp_path: Path) -> None:
+        """Rule, values with counts, remedy."""
+        splits = ["holdout", "tune", "holdout", "fold_3"]
+        message = refusal(lambda: self.load(kind, splits, tmp_path), "split must be one of tune, certify, report")
+        assert "got 'holdout' (2 cases), 'fold_3' (1 case)" in message
+        assert "raglab.split" in message
+
+    def test_every_name_of_a_split(self) -> None:
+        """The whole table; our own names are silent."""
+        names = {"training": "tune", "val": "certify", "valid": "certify", "validation": "certify", "testing": "report"}
+        found, _ = said(lambda: load_cases(table(split=[*names][:4])))
+        assert [case.split for case in found] == [*names.values()][:4]
+        found, notes = said(lambda: load_cases(table(split=["tune", "certify", "report", " "])))
+        assert ([case.split for case in found], notes) == (["tune", "certify", "report", None], [])
+
+    def test_cases_made_in_python(self, tmp_path: Path) -> None:
+        """A study, a build and a save refuse a split that means nothing, or another one."""
+        for split, remedy in (("train", "write tune"), ("holdout", "raglab.split")):
+            with pytest.raises(ValueError, match=rf"one of tune, certify, report, got '{split}'; .*{remedy}"):
+                check_split_names([None, "tune", split])
+        trace = trace_from_frame(hits(split=["tune", "report", "tune", "report"]))
+        odd = trace.cases[0]._replace(split="train")
+        trace = type(trace)(**{**vars_of(trace), "cases": (odd, *trace.cases[1:])})
+        with pytest.raises(ValueError, match=r"got 'train'; write tune"):
+            study_splits(trace, 0)
+        corpus = raglab.Corpus("x", (raglab.Chunk("a", "Glass is covered.", "a.md"),))
+        with pytest.raises(ValueError, match=r"got 'train'; write tune"):
+            raglab.build_trace(corpus, [odd])
+        refusal(lambda: save_cases([odd._replace(split="holdout")], tmp_path / "c.jsonl"), "split must be one of")
+
+    @staticmethod
+    def load(kind: str, splits: list[str | None], folder: Path) -> tuple[Case, ...]:
+        """Cases of a frame, a CSV file, JSON lines, or a trace of a frame."""
+        frame = table(split=splits)
+        if kind == "frame":
+            return load_cases(frame)
+        if kind == "trace":
+            return trace_from_frame(hits(split=splits)).cases
+        path = folder / f"c.{kind}"
+        if kind == "csv":
+            frame.to_csv(path, index=False)
+            return load_cases(path)
+        named = zip(QUESTIONS, LABELS, splits, strict=True)
+        records = [{"id": q, "query": q, "expect_status": label} | ({"split": s} if s else {}) for q, label, s in named]
+        return load_cases(lines(path, *records))
+
+
+def hits(**columns: list[Any]) -> pd.DataFrame:
+    """One hit of each of the four questions."""
+    return pd.DataFrame({"query": QUESTIONS, "label": LABELS, "hit_id": list("abcd"), "score": [0.9] * 4} | columns)
+
+
+def vars_of(trace: Any) -> dict[str, Any]:
+    """Fields of a trace, to make another one of."""
+    return {name: getattr(trace, name) for name in ("cases", "chunks", "arms", "hits", "pattern_hits", "meta")}
+
+
+class TestContradictions:
+    """A question has one label; what a label rules out is named."""
+
+    def test_two_labels_of_one_question(self, tmp_path: Path) -> None:
+        """Status or sources differ: an error names both, whatever case and white space."""
+        rows = [("Who pays?", "ok", "a.md"), ("Why?", "ok", "b.md"), ("who  PAYS?", "refuse", None)]
+        frame = pd.DataFrame(rows, columns=["query", "label", "expect_sources"])
+        refusal(
+            lambda: load_cases(frame),
+            "frame, row 2, id q3: a question must have one label",
+            "got 'refuse' after 'ok a.md' in 'q1'",
+            "1 of 2 questions have two labels",
+        )
+        frame.loc[2] = ["who pays?", "ok", "c.md"]
+        refusal(lambda: load_cases(frame), "got 'ok c.md' after 'ok a.md' in 'q1'", "several sources of one question")
+        path = tmp_path / "mine.csv"
+        frame.to_csv(path, index=False)
+        refusal(lambda: load_cases(path), "mine.csv, row 2 (line 4), id q3: a question must have one label")
+        path = lines(
+            tmp_path / "c.jsonl",
+            {"id": "a", "query": "Who pays?", "expect_status": "ok"},
+            {"id": "b", "query": "Who pays?", "expect_status": "ambiguous"},
+        )
+        refusal(lambda: load_cases(path), "c.jsonl, line 2, id b: a question must have one label", "in 'a'")
+
+    def test_the_order_of_sources_is_no_label(self) -> None:
+        """The same sources in another order are the same label: the row is a repetition, which is counted."""
+        frame = table(expect_sources=["a.md;b.md", "c.md", None, None])
+        again = pd.concat([frame, frame.assign(expect_sources=["b.md;a.md", "c.md", None, None])], ignore_index=True)
+        found, notes = said(lambda: load_cases(again))
+        assert len(found) == 8
+        told = "frame: 4 of 8 cases repeat question and label of an earlier one; the first is 'q5', as 'q1'."
+        assert notes == [f"{told} Each counts as a case."]
+        _, notes = said(lambda: load_cases(again.assign(split=["tune"] * 4 + ["report"] * 4)))
+        assert "4 of them in another split (rule S6.5)" in notes[0]
+
+    def test_documents_that_the_user_named_tell_questions_apart(self) -> None:
+        """The same words about another document are another question."""
+        rows = [("What is the excess?", "ok", "a.md", "a.md"), ("What is the excess?", "ok", "b.md", "b.md")]
+        frame = pd.DataFrame(rows, columns=["query", "label", "expect_sources", "selected_sources"])
+        found, notes = said(lambda: load_cases(frame))
+        assert (len(found), notes) == (2, [])
+
+    def test_a_published_set_is_a_warning(self, tmp_path: Path) -> None:
+        """SQuAD asks the same of one paragraph twice: each case is scored by its own label, and a count is said."""
+
+        def answer(text: str) -> dict[str, Any]:
+            return {"text": text, "answer_start": 0}
+
+        asked = [("1", False), ("2", True)]
+        questions = [
+            {"id": n, "question": "Who?", "is_impossible": no, "answers": [] if no else [answer("x")]}
+            for n, no in asked
+        ]
+        paragraphs = [{"context": "x is who.", "qas": questions}, {"context": "y is who.", "qas": []}]
+        path = tmp_path / "s.json"
+        path.write_text(json.dumps({"data": [{"title": "T", "paragraphs": paragraphs}]}), encoding="utf-8")
+        found, notes = said(lambda: load_cases(path))
+        assert len(found) == 2
+        assert "1 of 1 questions have different labels in different cases, the first in '1' and '2'" in notes[0]
+
+    def test_a_trace_of_hits_is_a_warning(self) -> None:
+        """Hits are given for each case, so two cases of one question may differ."""
+        frame = hits(case_id=list("abcd")).assign(
+            query=["Who?", "who?", "Which?", "When?"], label=["ok", "refuse", "ok", "ok"]
+        )
+        _, notes = said(lambda: trace_from_frame(frame))
+        assert any("1 of 3 questions have different labels" in note for note in notes)
+
+    @pytest.mark.parametrize(
+        ("label", "field", "cell"),
+        [
+            ("refuse", "expect_sources", "a.md"),
+            ("refuse", "expect_sources_any", "a.md;b.md"),
+            ("refuse", "min_sources", 1),
+            ("refuse", "expect_option", 1),
+            ("ok", "expect_option", 1),
+        ],
+    )
+    def test_what_a_label_rules_out(self, label: str, field: str, cell: object) -> None:
+        """A refusal has no sources, an answer no options: the rows are named."""
+        frame = pd.DataFrame(
+            {"query": ["Who?", "When?", "Why?"], "label": ["ok", label, label], field: [None, cell, cell]}
+        )
+        message = refusal(lambda: load_cases(frame), f"frame, row 1, id q2: {field} must be of a case labelled", label)
+        assert "2 of 3 cases: 'q2', 'q3'" in message
+        assert SPLITS == ("tune", "certify", "report")

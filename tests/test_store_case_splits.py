@@ -1,0 +1,180 @@
+"""Splits dealt to cases: worked examples, laws, and what is refused (S6.5)."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import raglab
+from raglab.store.case_labels import SPLITS, plain_question
+from raglab.store.case_splits import NEAR, near_duplicates
+from raglab.text import jaccard, split_words
+from raglab.values import Case
+
+WORDS = ["glass", "theft", "fire", "storm", "boat", "train"]  # few words, so that questions overlap often
+SHARES = [(0.4, 0.3, 0.3), (0.5, 0.0, 0.5), (1.0, 0.0, 0.0), (0.2, 0.2, 0.6), (0.0, 0.7, 0.3)]
+LABELS = ("ok", "refuse", "ambiguous")
+questions = st.lists(st.sampled_from(WORDS), min_size=0, max_size=4).map(" ".join)
+labelled = st.lists(st.tuples(questions, st.sampled_from([*LABELS, None])), min_size=1, max_size=30)
+
+
+def cases_of(rows: list[tuple[str, str | None]]) -> list[Case]:
+    """A case a row."""
+    return [Case(f"q{number}", query, label) for number, (query, label) in enumerate(rows)]
+
+
+def distinct(labels: list[str]) -> list[Case]:
+    """Cases no two of which are near-duplicates."""
+    return [Case(f"q{n}", f"word{n} term{n} name{n}?", label) for n, label in enumerate(labels)]
+
+
+def dealt(cases: list[Case], shares: tuple[float, float, float], **how: Any) -> list[str | None]:
+    """Splits of the cases in their order; warnings are of other tests."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = raglab.split(cases, **dict(zip(SPLITS, shares, strict=True)), **how)
+    assert [case._replace(split=None) for case in found] == list(cases)
+    return [case.split for case in found]
+
+
+def test_shares_of_each_label() -> None:
+    """60 ok, 20 refuse and 10 ambiguous in 0.4, 0.3, 0.3: 24, 18, 18; 8, 6, 6; 4, 3, 3."""
+    cases = distinct(["ok"] * 60 + ["refuse"] * 20 + ["ambiguous"] * 10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = raglab.split(cases)
+    counts = Counter((case.expect_status, case.split) for case in found)
+    assert [[counts[label, split] for split in SPLITS] for label in LABELS] == [[24, 18, 18], [8, 6, 6], [4, 3, 3]]
+
+
+def test_near_duplicates_stay_together() -> None:
+    """In one step or in several, whatever their labels; case and white space are irrelevant."""
+    asked = [
+        "How long is the notice period?",
+        "What is the notice period?",  # shares 4 of 7 words with the first
+        "what  IS the notice period?",
+        "Who pays for broken glass?",
+    ]
+    assert near_duplicates(asked) == [[0, 1, 2], [3]]
+    for seed in range(20):
+        cases = [Case(f"q{n}", query, "ok" if n % 2 else "refuse") for n, query in enumerate(asked)]
+        assert len(set(dealt(cases, (0.4, 0.3, 0.3), seed=seed)[:3])) == 1
+    assert near_duplicates(asked, near=1.0) == [[0], [1, 2], [3]]
+    assert near_duplicates(["?", "!", "? "], near=0.1) == [[0, 2], [1]]  # without a word only the same text is the same
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(questions, max_size=25), st.sampled_from([0.1, 0.25, 0.5, 0.7, 1.0]))
+def test_groups_are_the_components_of_the_plain_definition(asked: list[str], near: float) -> None:
+    """The search by rarest words finds the pairs that comparing all pairs finds."""
+    bags = [frozenset(split_words(text)) for text in asked]
+    group = list(range(len(asked)))
+    for one, other in combinations(range(len(asked)), 2):
+        same = plain_question(asked[one]) == plain_question(asked[other])
+        if same or jaccard(bags[one], bags[other]) >= near:
+            group = [group[one] if of == group[other] else of for of in group]
+    plain: dict[int, list[int]] = {}
+    for place, of in enumerate(group):
+        plain.setdefault(of, []).append(place)
+    assert near_duplicates(asked, near) == sorted(plain.values())
+
+
+@settings(max_examples=200, deadline=None)
+@given(labelled, st.sampled_from(SHARES), st.integers(0, 3))
+def test_a_partition_that_parts_no_near_duplicates(
+    rows: list[tuple[str, str | None]], shares: tuple[float, float, float], seed: int
+) -> None:
+    """Every case has one split, none of share 0; of two splits no two questions are near-duplicates."""
+    cases = cases_of(rows)
+    splits = dealt(cases, shares, seed=seed)
+    assert set(splits) <= {name for name, share in zip(SPLITS, shares, strict=True) if share}
+    for (case, split), (other, split_of_other) in combinations(zip(cases, splits, strict=True), 2):
+        words = (frozenset(split_words(one.query)) for one in (case, other))
+        assert split == split_of_other or (jaccard(*words) < NEAR and case.query != other.query)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(LABELS), min_size=1, max_size=40), st.sampled_from(SHARES), st.integers(0, 3))
+def test_shares_are_within_one_case_of_each_label(
+    labels: list[str], shares: tuple[float, float, float], seed: int
+) -> None:
+    """Where no two questions are near-duplicates."""
+    cases = distinct(labels)
+    counts = Counter(zip(labels, dealt(cases, shares, seed=seed), strict=True))
+    for label, n in Counter(labels).items():
+        for name, share in zip(SPLITS, shares, strict=True):
+            assert abs(counts[label, name] - share * n) < 1.0 + 1e-9
+
+
+@settings(max_examples=100, deadline=None)
+@given(labelled, st.sampled_from(SHARES), st.randoms(use_true_random=False))
+def test_the_same_in_any_order(
+    rows: list[tuple[str, str | None]], shares: tuple[float, float, float], random: Any
+) -> None:
+    """Neither the order of the cases nor their ids matter, and a second time gives the same."""
+    cases = cases_of(rows)
+    splits = dealt(cases, shares)
+    assert dealt(cases, shares) == splits
+    order = list(range(len(cases)))
+    random.shuffle(order)
+    moved = [cases[place]._replace(id=f"m{number}") for number, place in enumerate(order)]
+    assert dealt(moved, shares) == [splits[place] for place in order]
+
+
+def test_another_seed_deals_otherwise() -> None:
+    """The seed is an argument, and matters."""
+    cases = distinct(["ok"] * 40)
+    assert len({tuple(dealt(cases, (0.4, 0.3, 0.3), seed=seed)) for seed in range(5)}) == 5
+
+
+def test_what_a_reader_must_know() -> None:
+    """Templates that move the shares, with the size of the largest group; labels that a split lacks."""
+    things = [f"thing{n}" for n in range(30)]
+    cases = [Case(f"q{n}", f"How do I set the {thing}?", "ok") for n, thing in enumerate(things)]
+    with pytest.warns(UserWarning, match=r"tune 30 for 12, .*; 30 of 30 questions are near-duplicates") as caught:
+        raglab.split(cases)
+    assert caught[0].filename == __file__
+    assert Counter(dealt(cases, (0.4, 0.3, 0.3), near=0.8)) == {"tune": 12, "certify": 9, "report": 9}
+    with pytest.warns(UserWarning, match=r"certify has no case labelled refuse \(1 in all\)"):
+        raglab.split(distinct(["ok"] * 9 + ["refuse"]))
+
+
+def test_what_is_refused() -> None:
+    """Rule, value, remedy."""
+    cases = distinct(["ok"] * 60)
+    frame = pd.DataFrame({"query": ["Who?"], "label": ["ok"]})
+    for wrong, came in ((frame, "a DataFrame"), ("c.csv", "a str"), ([*cases, "x"], "a list with a str")):
+        with pytest.raises(TypeError, match=rf"tuple of raglab.Case, got {came}; .*raglab.load_cases"):
+            raglab.split(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least one, got none"):
+        raglab.split([])
+    with pytest.raises(ValueError, match=r"must have no split, got 'tune' in 1 of 60; .*_replace\(split=None\)"):
+        raglab.split([cases[0]._replace(split="tune"), *cases[1:]])
+    for shares, rule in (
+        ({"tune": 24, "certify": 18, "report": 18}, r"numbers in \[0, 1\], got tune=24, .*a share is no count"),
+        ({"tune": -0.1, "certify": 0.6, "report": 0.5}, r"numbers in \[0, 1\]"),
+        ({"tune": "0.4"}, r"numbers in \[0, 1\]"),
+        ({"tune": 0.5, "report": 0.5}, "must sum to 1, got tune=0.5, certify=0.3, report=0.5, which sum to 1.3"),
+        ({"near": 0.0}, r"near must be in \(0, 1\], got 0.0"),
+        ({"near": 70}, r"near must be in \(0, 1\], got 70"),
+    ):
+        with pytest.raises(ValueError, match=rule):
+            raglab.split(cases, **shares)  # type: ignore[arg-type]
+
+
+def test_the_bundled_sets_are_dealt() -> None:
+    """As many of each label in each split as the shares say, within one and the size of the few groups."""
+    known = raglab.load_cases(Path(raglab.__file__).parent.parent / "datasets" / "broker")
+    cases = [case._replace(split=None) for case in known]
+    counts = Counter(zip((case.expect_status for case in cases), dealt(cases, (0.4, 0.3, 0.3)), strict=True))
+    for label, n in Counter(case.expect_status for case in cases).items():
+        for name, share in zip(SPLITS, (0.4, 0.3, 0.3), strict=True):
+            assert abs(counts[label, name] - share * n) <= 2.0
