@@ -32,7 +32,7 @@ NEAR = "signals.top1_cosine"
 Gate = Callable[[Callable[[str], Any], Any], Any]
 
 
-class Unprintable(Exception):
+class UnprintableError(Exception):
     """An error without a text."""
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ def statements(code: str) -> Gate:
     """Gate that runs some statements on `x`, a signal [Q], before it returns headroom."""
     body = "\n".join(f"    {line}" for line in code.splitlines())
     source = f"def gate(read, limits):\n    x = read('{NEAR}')\n{body}\n    return x - limits.least"
-    names: dict[str, Any] = {"np": np, "Unprintable": Unprintable}
+    names: dict[str, Any] = {"np": np, "UnprintableError": UnprintableError}
     exec(source, names)  # noqa: S102 - the statements stand below
     made: Gate = names["gate"]
     return made
@@ -54,12 +54,12 @@ def value(of: Callable[[Any], Any]) -> Gate:
     return lambda read, limits: of(read(NEAR) - limits.least[0])
 
 
-def recursion(read: Any, limits: Any) -> Any:  # noqa: ANN401 - a gate
+def recursion(read: Any, limits: Any) -> Any:
     """Never end."""
     return recursion(read, limits)
 
 
-async def coroutine(read: Any, limits: Any) -> Any:  # noqa: ANN401 - a gate
+async def coroutine(read: Any, limits: Any) -> Any:
     """Return what must be awaited."""
     return read(NEAR) - limits.least
 
@@ -97,7 +97,7 @@ WRITES = {
 }
 RAISES = {
     "raises": ("raise ValueError('no judge')", "ValueError: no judge"),
-    "raises without a text": ("raise Unprintable", "Unprintable"),
+    "raises without a text": ("raise UnprintableError", "UnprintableError"),
     "raises text that a terminal would run": ("raise ValueError('\\x1b[2J')", re.escape("\\x1b[2J")),
     "divides by zero": ("1 / 0", "ZeroDivisionError"),
     "asserts": ("assert x.sum() < 0.0, 'all below'", "AssertionError: all below"),
@@ -267,7 +267,7 @@ def test_a_gate_that_warns_is_named_where_it_is_called() -> None:
     gated = register(KINDS["raises"].gate, "warn")
     decided = decide(trace, gated)
     assert decided.status.tolist() == decide(trace, policy()).status.tolist()
-    with pytest.raises(ValueError, match="gate odd must return headroom.*no judge"):
+    with pytest.raises(ValueError, match=r"gate odd must return headroom.*no judge"):
         decided.frame(reasons=True)
 
 
@@ -291,7 +291,7 @@ def test_the_cause_stays() -> None:
 def test_what_stops_the_process_is_left_alone(stop: type[BaseException]) -> None:
     """An interrupt is not an error of the gate."""
 
-    def gate(read: Any, limits: Any) -> Any:  # noqa: ANN401 - a gate
+    def gate(*_: Any) -> Any:
         raise stop
 
     with pytest.raises(stop):
@@ -299,7 +299,7 @@ def test_what_stops_the_process_is_left_alone(stop: type[BaseException]) -> None
 
 
 @pytest.mark.parametrize("function", [42, "a text", None])
-def test_what_is_no_function_is_not_registered(function: Any) -> None:  # noqa: ANN401 - no function
+def test_what_is_no_function_is_not_registered(function: Any) -> None:
     """Also with a name."""
     with pytest.raises(TypeError, match="gate odd must be a function of read and thresholds"):
         register(function)
