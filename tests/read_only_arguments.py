@@ -1,6 +1,6 @@
 """A guard around the algebra: every public function gets read-only arrays, whose bytes are the same afterwards.
 
-As a plugin of pytest it holds for whatever runs: `PYTHONPATH=.:tests pytest -p read_only_arguments tests/test_gates.py`.
+As a plugin of pytest it holds for all tests: `PYTHONPATH=.:tests pytest -p read_only_arguments tests/test_gates.py`.
 """
 
 from __future__ import annotations
