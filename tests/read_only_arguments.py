@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import pkgutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
@@ -58,12 +58,12 @@ ARRAYS = (
 
 def modules() -> list[ModuleType]:
     """Modules of the algebra."""
-    found = []
+    listed = []
     for name in ALGEBRA:
         room = import_module(f"raglab.{name}")
         inside = pkgutil.iter_modules(getattr(room, "__path__", []))
-        found += [room, *(import_module(f"raglab.{name}.{module.name}") for module in inside)]
-    return found
+        listed += [room, *(import_module(f"raglab.{name}.{module.name}") for module in inside)]
+    return listed
 
 
 def functions() -> dict[str, Any]:
@@ -78,21 +78,21 @@ def functions() -> dict[str, Any]:
 
 def takes_arrays(function: Any) -> bool:
     """Whether a parameter is declared as an array, or as something that holds arrays."""
-    stated = (str(one.annotation) for one in inspect.signature(function).parameters.values())
-    return any(kind in one for one in stated for kind in ARRAYS)
+    stated = (str(parameter.annotation) for parameter in inspect.signature(function).parameters.values())
+    return any(kind in annotation for annotation in stated for kind in ARRAYS)
 
 
-def closed(value: Any, seen: list[tuple[Any, bytes]]) -> Any:
-    """The value with read-only arrays; each is added to `seen` with its bytes."""
+def closed(value: Any, views: list[tuple[Any, bytes]]) -> Any:
+    """The value with read-only arrays; each is added to `views` with its bytes."""
     if isinstance(value, np.ndarray) and type(value) is np.ndarray and value.dtype.kind != "O":
         view = read_only(value)
-        seen.append((view, view.tobytes()))
+        views.append((view, view.tobytes()))
         return view
     if isinstance(value, tuple) and hasattr(value, "_make"):
-        parts = [closed(one, seen) for one in value]
+        parts = [closed(part, views) for part in value]
         return value if all(map(_is, parts, value)) else value._make(parts)
     if type(value) in {list, tuple} and len(value) < 100:
-        parts = [closed(one, seen) for one in value]
+        parts = [closed(part, views) for part in value]
         return value if all(map(_is, parts, value)) else type(value)(parts)
     return value
 
@@ -106,28 +106,24 @@ def guarded(name: str, function: Any, called: set[str]) -> Any:
 
     @wraps(function)
     def guard(*values: Any, **named: Any) -> Any:
-        seen: list[tuple[Any, bytes]] = []
-        closed_values = [closed(value, seen) for value in values]
-        closed_named = {key: closed(value, seen) for key, value in named.items()}
+        views: list[tuple[Any, bytes]] = []
+        closed_values = [closed(value, views) for value in values]
+        closed_named = {key: closed(value, views) for key, value in named.items()}
         try:
             return function(*closed_values, **closed_named)
         finally:
             called.add(name)
-            for view, before in seen:
+            for view, before in views:
                 assert view.tobytes() == before, f"{name} wrote into an argument"
 
     return guard
 
 
 @contextmanager
-def guard_algebra(but: Mapping[str, str] = {}) -> Iterator[set[str]]:
-    """Guard the public functions of the algebra wherever a module of raglab names them; names of those called.
-
-    Args:
-      but: functions that are left alone, with the reason.
-    """
+def guard_algebra() -> Iterator[set[str]]:
+    """Guard the public functions of the algebra wherever a module of raglab names them; names of those called."""
     called: set[str] = set()
-    guards = {id(one): guarded(name, one, called) for name, one in functions().items() if name not in but}
+    guards = {id(function): guarded(name, function, called) for name, function in functions().items()}
     rooms = [module for name, module in sys.modules.items() if name == "raglab" or name.startswith("raglab.")]
     places = [
         (room, name, value)

@@ -49,9 +49,9 @@ def arrays(value: Any, path: str = "") -> Iterator[tuple[str, np.ndarray]]:
 
 def assert_closed(value: Any) -> None:
     """No array of a value can be written, nor made writable, nor can a view of it."""
-    found = list(arrays(value))
-    assert found
-    for path, array in found:
+    listed = list(arrays(value))
+    assert listed
+    for path, array in listed:
         assert not array.flags.writeable, path
         for view in (array, array.view(), array[...]):
             with pytest.raises(ValueError, match="WRITEABLE"):
@@ -64,19 +64,19 @@ class TestArrays:
     @pytest.fixture
     def traces(self, tmp_path: Path) -> dict[str, TraceData]:
         """Traces by how they are made."""
-        made = sample_trace().with_signal("judge", np.linspace(0.0, 1.0, 6), higher="surer", unit="probability")
-        made = replace(made, vectors=np.zeros((len(made.chunks), 4), np.float32))
-        made.save(tmp_path / "trace.parquet")
+        whole = sample_trace().with_signal("judge", np.linspace(0.0, 1.0, 6), higher="surer", unit="probability")
+        whole = replace(whole, vectors=np.zeros((len(whole.chunks), 4), np.float32))
+        whole.save(tmp_path / "trace.parquet")
         frame = pd.DataFrame({"query": ["x", "x", "y"], "hit_id": ["s", "t", "s"], "score": [0.9, 0.5, 0.7]})
-        frame = frame.assign(label="ok", text=["one", "two", "one"])
-        raglab.save_shards([made], tmp_path / "shards", shard=2)
+        frame = frame.assign(label="ok", text=["storm", "theft", "storm"])
+        raglab.save_shards([whole], tmp_path / "shards", shard=2)
         return {
-            "made": made,
+            "built": whole,
             "loaded": Trace.load(tmp_path / "trace.parquet"),
-            "subset": made.subset([1, 0]),
-            "merged": made.subset([0]).merge(made.subset([1])),
+            "subset": whole.subset([1, 0]),
+            "merged": whole.subset([0]).merge(whole.subset([1])),
             "frame": raglab.trace_from_frame(frame),
-            "pickled": replace(pickle.loads(pickle.dumps(made))),
+            "pickled": replace(pickle.loads(pickle.dumps(whole))),
             "shard": next(iter(Trace.open(tmp_path / "shards").shards())),
         }
 
@@ -107,10 +107,10 @@ class TestArrays:
     def test_of_its_caller_stay_writable(self) -> None:
         """What a caller gave is the caller's: its flag stays, and its changes do not reach a trace's signals."""
         trace, shape = sample_trace(), (6, 1, 1)
-        for given in (np.linspace(0.0, 1.0, 6), np.linspace(0.0, 1.0, 6).reshape(shape)):
-            held = trace.with_signal("judge", given, higher="surer", unit="probability")
+        for scores_of_user in (np.linspace(0.0, 1.0, 6), np.linspace(0.0, 1.0, 6).reshape(shape)):
+            held = trace.with_signal("judge", scores_of_user, higher="surer", unit="probability")
             before = held.signal("judge").tolist()
-            given[...] = 0.5
+            scores_of_user[...] = 0.5
             assert held.signal("judge").tolist() == before
         series = pd.Series(np.linspace(0.0, 1.0, 6), index=[case.id for case in trace.cases])
         held = trace.with_signal("judge", series, higher="surer", unit="probability")
@@ -142,10 +142,10 @@ class TestArrays:
 def test_thresholds_of_a_gate_leave_their_values_alone() -> None:
     """A nullable threshold that is missing switches its gate off in what is returned, not in what was given."""
     gate = gates.gate_by_name("gap")
-    given = {"gap.min_gap": np.array([np.nan, 0.5]), "gap.enabled": np.array([True, True])}
-    assert gates.gate_thresholds(gate, given.__getitem__).on.tolist() == [False, True]
-    assert given["gap.enabled"].tolist() == [True, True]
-    closed = {name: read_only(values) for name, values in given.items()}
+    values = {"gap.min_gap": np.array([np.nan, 0.5]), "gap.enabled": np.array([True, True])}
+    assert gates.gate_thresholds(gate, values.__getitem__).on.tolist() == [False, True]
+    assert values["gap.enabled"].tolist() == [True, True]
+    closed = {name: read_only(array) for name, array in values.items()}
     assert gates.gate_thresholds(gate, closed.__getitem__).on.tolist() == [False, True]
 
 
@@ -156,25 +156,25 @@ def of_gates() -> None:
     """Margins of every gate on arrays."""
     share = np.array([0.25, 0.5, np.nan])
     count, yes = np.array([0, 1, 2]), np.array([True, False, True])
-    one = np.array([[0.5], [0.25]])
+    bound = np.array([[0.5], [0.25]])
     on = np.array([[True], [False]])
-    gates.fires((gates.headroom(share, one, on),))
-    gates.fused_margins(share, gates.FusedThresholds(one, on))
-    gates.generation_margins(share, gates.GenerationThresholds(one, on))
-    gates.support_margins(share, gates.SupportThresholds(one, on))
-    gates.sufficiency_margins(share, gates.SufficiencyThresholds(one, on))
-    gates.intent_margins(share, share, share, gates.IntentThresholds(one, one, one))
-    gates.l2_margins(share, gates.L2Thresholds(one, one, on))
-    gates.density_margins(count, gates.DensityThresholds(one, on))
-    gates.gap_margins(share, count, yes, gates.GapThresholds(one, on))
+    gates.fires((gates.headroom(share, bound, on),))
+    gates.fused_margins(share, gates.FusedThresholds(bound, on))
+    gates.generation_margins(share, gates.GenerationThresholds(bound, on))
+    gates.support_margins(share, gates.SupportThresholds(bound, on))
+    gates.sufficiency_margins(share, gates.SufficiencyThresholds(bound, on))
+    gates.intent_margins(share, share, share, gates.IntentThresholds(bound, bound, bound))
+    gates.l2_margins(share, gates.L2Thresholds(bound, bound, on))
+    gates.density_margins(count, gates.DensityThresholds(bound, on))
+    gates.gap_margins(share, count, yes, gates.GapThresholds(bound, on))
     gates.coverage_margins(count, on)
     gates.hygiene_margins(yes)
-    gates.n_relevant(np.sort(np.array([share, share])), gates.l2_cut(share, gates.L2Thresholds(one, one, on)))
+    gates.n_relevant(np.sort(np.array([share, share])), gates.l2_cut(share, gates.L2Thresholds(bound, bound, on)))
     signals.degenerate_scores(np.array([share]), np.array([share]), np.array([count]), np.array([yes]))
-    seen = fusion.signal_rows({"gap": share})
+    rows = fusion.signal_rows({"gap": share})
     model = fusion.Model(0.5, (fusion.Part("gap", (0.0, 0.5), (-1.0, 1.0)),))
-    fusion.fused_probability(seen, model)
-    fusion.logit(seen, model)
+    fusion.fused_probability(rows, model)
+    fusion.logit(rows, model)
     resolver.union_over(np.array([[1, 2]], np.uint64), np.array([[0, 1]]))
 
 
@@ -264,10 +264,10 @@ def test_no_function_writes_into_an_argument() -> None:
             flow()
         for seed, depths in ((3, 1), (8, 2)):
             of_replay(seed, depths)
-    assert [name for name, one in functions().items() if takes_arrays(one) and name not in called] == []
+    assert [name for name, function in functions().items() if takes_arrays(function) and name not in called] == []
 
 
-@pytest.mark.parametrize("write", [lambda given: given.sort(), lambda given: np.add(given, 1, out=given)])
+@pytest.mark.parametrize("write", [lambda x: x.sort(), lambda x: np.add(x, 1, out=x)])
 def test_the_guard_finds_a_write(write: Callable[[Any], Any]) -> None:
     """One that sorts, and one that adds."""
     with pytest.raises(ValueError, match="read-only"):

@@ -45,8 +45,8 @@ def statements(code: str) -> Gate:
     source = f"def gate(read, limits):\n    x = read('{NEAR}')\n{body}\n    return x - limits.least"
     names: dict[str, Any] = {"np": np, "UnprintableError": UnprintableError}
     exec(source, names)  # noqa: S102 - the statements stand below
-    made: Gate = names["gate"]
-    return made
+    gate: Gate = names["gate"]
+    return gate
 
 
 def value(of: Callable[[Any], Any]) -> Gate:
@@ -125,7 +125,7 @@ RETURNS: dict[str, tuple[Gate, str]] = {
     "a tuple": (value(lambda x: (x, x)), "type tuple"),
     "a mapping": (value(lambda x: {"margin": x}), "type dict"),
     "a set": (value(lambda x: {*x.tolist()}), "type set"),
-    "a generator": (value(lambda x: (one for one in x)), "type generator"),
+    "a generator": (value(lambda x: (margin for margin in x)), "type generator"),
     "an iterator": (value(lambda x: map(float, x)), "type map"),
     "a function": (value(lambda x: lambda: x), "type function"),
     "a decimal": (value(lambda _: Decimal(1)), "type Decimal"),
@@ -206,13 +206,13 @@ def neighbours() -> list[PolicyData]:
 
 def state(trace: TraceData) -> list[bytes]:
     """Bytes of all that the two policies decide on a trace, alone and in a sweep."""
-    found = []
+    parts = []
     for neighbour in neighbours():
         decided = decide(trace, neighbour)
         arrays = (*decided.outcome, decided.status, decided.passes, decided.confidence())
-        found += [array.tobytes() for array in arrays]
+        parts += [array.tobytes() for array in arrays]
     frame = sweep(trace, neighbours(), engine="numpy").drop(columns="policy", errors="ignore")
-    return [*found, frame.to_json().encode()]
+    return [*parts, frame.to_json().encode()]
 
 
 def test_thirty_kinds() -> None:
