@@ -785,7 +785,7 @@ def gate_thresholds(gate: Gate, of: Callable[[str], Any]) -> Any:  # noqa: ANN40
     form, paths, switch = _layout(gate.name)
     values, on = [of(path) for path in paths], of(switch)
     if gate.thresholds and gate.thresholds[0].nullable:
-        on = on & ~np.isnan(values[0])  # a new array: `of` may give one that is its caller's
+        on = on & ~np.isnan(values[0])  # a new array: that of `of` is its caller's
     return form(*values, on)
 
 

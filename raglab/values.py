@@ -89,9 +89,10 @@ def read_only(values: Values) -> Values:
       (False, True)
     """
     if isinstance(values, np.ndarray):
-        if type(values.base) is memoryview and values.base.readonly:
+        array: Any = values
+        if isinstance(array.base, memoryview) and array.base.readonly:
             return values
-        view: Any = np.asarray(memoryview(values).toreadonly())  # the flag of a view of an array could be set back
+        view: Any = np.asarray(memoryview(array).toreadonly())  # the flag of a view of an array could be set back
         return view
     if isinstance(values, tuple) and hasattr(values, "_make"):
         same: Values = values._make(map(read_only, values))

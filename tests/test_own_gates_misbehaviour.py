@@ -32,7 +32,7 @@ NEAR = "signals.top1_cosine"
 Gate = Callable[[Callable[[str], Any], Any], Any]
 
 
-class Unprintable(Exception):
+class UnprintableError(Exception):
     """An error without a text."""
 
     def __str__(self) -> str:
@@ -43,10 +43,10 @@ def statements(code: str) -> Gate:
     """Gate that runs some statements on `x`, a signal [Q], before it returns headroom."""
     body = "\n".join(f"    {line}" for line in code.splitlines())
     source = f"def gate(read, limits):\n    x = read('{NEAR}')\n{body}\n    return x - limits.least"
-    names: dict[str, Any] = {"np": np, "Unprintable": Unprintable}
+    names: dict[str, Any] = {"np": np, "UnprintableError": UnprintableError}
     exec(source, names)  # noqa: S102 - the statements stand below
-    made: Gate = names["gate"]
-    return made
+    gate: Gate = names["gate"]
+    return gate
 
 
 def value(of: Callable[[Any], Any]) -> Gate:
@@ -54,12 +54,12 @@ def value(of: Callable[[Any], Any]) -> Gate:
     return lambda read, limits: of(read(NEAR) - limits.least[0])
 
 
-def recursion(read: Any, limits: Any) -> Any:  # noqa: ANN401 - a gate
+def recursion(read: Any, limits: Any) -> Any:
     """Never end."""
     return recursion(read, limits)
 
 
-async def coroutine(read: Any, limits: Any) -> Any:  # noqa: ANN401 - a gate
+async def coroutine(read: Any, limits: Any) -> Any:
     """Return what must be awaited."""
     return read(NEAR) - limits.least
 
@@ -97,7 +97,7 @@ WRITES = {
 }
 RAISES = {
     "raises": ("raise ValueError('no judge')", "ValueError: no judge"),
-    "raises without a text": ("raise Unprintable", "Unprintable"),
+    "raises without a text": ("raise UnprintableError", "UnprintableError"),
     "raises text that a terminal would run": ("raise ValueError('\\x1b[2J')", re.escape("\\x1b[2J")),
     "divides by zero": ("1 / 0", "ZeroDivisionError"),
     "asserts": ("assert x.sum() < 0.0, 'all below'", "AssertionError: all below"),
@@ -125,7 +125,7 @@ RETURNS: dict[str, tuple[Gate, str]] = {
     "a tuple": (value(lambda x: (x, x)), "type tuple"),
     "a mapping": (value(lambda x: {"margin": x}), "type dict"),
     "a set": (value(lambda x: {*x.tolist()}), "type set"),
-    "a generator": (value(lambda x: (one for one in x)), "type generator"),
+    "a generator": (value(lambda x: (margin for margin in x)), "type generator"),
     "an iterator": (value(lambda x: map(float, x)), "type map"),
     "a function": (value(lambda x: lambda: x), "type function"),
     "a decimal": (value(lambda _: Decimal(1)), "type Decimal"),
@@ -206,13 +206,13 @@ def neighbours() -> list[PolicyData]:
 
 def state(trace: TraceData) -> list[bytes]:
     """Bytes of all that the two policies decide on a trace, alone and in a sweep."""
-    found = []
+    parts = []
     for neighbour in neighbours():
         decided = decide(trace, neighbour)
         arrays = (*decided.outcome, decided.status, decided.passes, decided.confidence())
-        found += [array.tobytes() for array in arrays]
+        parts += [array.tobytes() for array in arrays]
     frame = sweep(trace, neighbours(), engine="numpy").drop(columns="policy", errors="ignore")
-    return [*found, frame.to_json().encode()]
+    return [*parts, frame.to_json().encode()]
 
 
 def test_thirty_kinds() -> None:
@@ -267,7 +267,7 @@ def test_a_gate_that_warns_is_named_where_it_is_called() -> None:
     gated = register(KINDS["raises"].gate, "warn")
     decided = decide(trace, gated)
     assert decided.status.tolist() == decide(trace, policy()).status.tolist()
-    with pytest.raises(ValueError, match="gate odd must return headroom.*no judge"):
+    with pytest.raises(ValueError, match=r"gate odd must return headroom.*no judge"):
         decided.frame(reasons=True)
 
 
@@ -291,7 +291,7 @@ def test_the_cause_stays() -> None:
 def test_what_stops_the_process_is_left_alone(stop: type[BaseException]) -> None:
     """An interrupt is not an error of the gate."""
 
-    def gate(read: Any, limits: Any) -> Any:  # noqa: ANN401 - a gate
+    def gate(*_: Any) -> Any:
         raise stop
 
     with pytest.raises(stop):
@@ -299,7 +299,7 @@ def test_what_stops_the_process_is_left_alone(stop: type[BaseException]) -> None
 
 
 @pytest.mark.parametrize("function", [42, "a text", None])
-def test_what_is_no_function_is_not_registered(function: Any) -> None:  # noqa: ANN401 - no function
+def test_what_is_no_function_is_not_registered(function: Any) -> None:
     """Also with a name."""
     with pytest.raises(TypeError, match="gate odd must be a function of read and thresholds"):
         register(function)

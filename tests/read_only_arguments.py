@@ -1,0 +1,145 @@
+"""A guard around the algebra: every public function gets read-only arrays, whose bytes are the same afterwards.
+
+As a plugin of pytest it holds for all tests: `PYTHONPATH=.:tests pytest -p read_only_arguments tests/test_gates.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import wraps
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from raglab.values import read_only
+
+ALGEBRA = (
+    "gates",
+    "signal_gates",
+    "own_gates",
+    "gate_order",
+    "resolver",
+    "expected_cost",
+    "fusion",
+    "certify",
+    "robustness",
+    "reward",
+    "signals",
+    "thresholds",
+    "breakpoints",
+    "replay",
+    "decision",
+    "metrics",
+    "calibration",
+    "bandit",
+    "off_policy",
+    "default_learner",
+)
+ARRAYS = (
+    "NDArray",
+    "ArrayLike",
+    "Array",
+    "Floats",
+    "Ints",
+    "Bools",
+    "Evidence",
+    "Margins",
+    "Hits",
+    "Contest",
+    "Groups",
+)
+
+
+def modules() -> list[ModuleType]:
+    """Modules of the algebra."""
+    listed = []
+    for name in ALGEBRA:
+        room = import_module(f"raglab.{name}")
+        inside = pkgutil.iter_modules(getattr(room, "__path__", []))
+        listed += [room, *(import_module(f"raglab.{name}.{module.name}") for module in inside)]
+    return listed
+
+
+def functions() -> dict[str, Any]:
+    """Public functions of the algebra by module and name."""
+    return {
+        f"{module.__name__.removeprefix('raglab.')}.{name}": function
+        for module in modules()
+        for name, function in vars(module).items()
+        if inspect.isfunction(function) and function.__module__ == module.__name__ and not name.startswith("_")
+    }
+
+
+def takes_arrays(function: Any) -> bool:
+    """Whether a parameter is declared as an array, or as something that holds arrays."""
+    stated = (str(parameter.annotation) for parameter in inspect.signature(function).parameters.values())
+    return any(kind in annotation for annotation in stated for kind in ARRAYS)
+
+
+def closed(value: Any, views: list[tuple[Any, bytes]]) -> Any:
+    """The value with read-only arrays; each is added to `views` with its bytes."""
+    if isinstance(value, np.ndarray) and type(value) is np.ndarray and value.dtype.kind != "O":
+        view = read_only(value)
+        views.append((view, view.tobytes()))
+        return view
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        parts = [closed(part, views) for part in value]
+        return value if all(map(_is, parts, value)) else value._make(parts)
+    if type(value) in {list, tuple} and len(value) < 100:
+        parts = [closed(part, views) for part in value]
+        return value if all(map(_is, parts, value)) else type(value)(parts)
+    return value
+
+
+def _is(left: object, right: object) -> bool:
+    return left is right
+
+
+def guarded(name: str, function: Any, called: set[str]) -> Any:
+    """The function over read-only arrays."""
+
+    @wraps(function)
+    def guard(*values: Any, **named: Any) -> Any:
+        views: list[tuple[Any, bytes]] = []
+        closed_values = [closed(value, views) for value in values]
+        closed_named = {key: closed(value, views) for key, value in named.items()}
+        try:
+            return function(*closed_values, **closed_named)
+        finally:
+            called.add(name)
+            for view, before in views:
+                assert view.tobytes() == before, f"{name} wrote into an argument"
+
+    return guard
+
+
+@contextmanager
+def guard_algebra() -> Iterator[set[str]]:
+    """Guard the public functions of the algebra wherever a module of raglab names them; names of those called."""
+    called: set[str] = set()
+    guards = {id(function): guarded(name, function, called) for name, function in functions().items()}
+    rooms = [module for name, module in sys.modules.items() if name == "raglab" or name.startswith("raglab.")]
+    places = [
+        (room, name, value)
+        for room in rooms
+        for name, value in vars(room).items()
+        if inspect.isfunction(value) and id(value) in guards
+    ]
+    for room, name, value in places:
+        setattr(room, name, guards[id(value)])
+    try:
+        yield called
+    finally:
+        for room, name, value in places:
+            setattr(room, name, value)
+
+
+def pytest_configure() -> None:
+    """Guard all that runs."""
+    guard_algebra().__enter__()

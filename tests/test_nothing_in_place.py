@@ -1,0 +1,274 @@
+"""Nothing is written in place: arrays of traces, evidence and decisions, and the arguments of the algebra."""
+
+from __future__ import annotations
+
+import doctest
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import raglab
+from decided import by_cost
+from raglab import breakpoints, certify, expected_cost, fusion, gates, metrics, replay, resolver, signals
+from raglab.bandit import learner, learners, scores, simulation
+from raglab.bandit.environments import Bernoulli
+from raglab.bandit.learner import Bandit
+from raglab.decision import chain, kernel
+from raglab.decision.measurement import measured_tables
+from raglab.default_learner import confidence
+from raglab.policy import PolicyData
+from raglab.replay import decide, flips, steps, sweep, tally
+from raglab.store.traces import Trace
+from raglab.testing import sample_trace
+from raglab.thresholds import policy_thresholds
+from raglab.values import TraceData, read_only
+from read_only_arguments import functions, guard_algebra, guarded, modules, takes_arrays
+from worlds import policy, random_policies, random_trace, with_signals
+
+
+def arrays(value: Any, path: str = "") -> Iterator[tuple[str, np.ndarray]]:
+    """Arrays inside named tuples, mappings and traces, by their path."""
+    if isinstance(value, np.ndarray):
+        yield path, value
+    elif isinstance(value, TraceData):
+        for name in ("hits", "pattern_hits", "answers", "latency", "vectors", "columns"):
+            yield from arrays(getattr(value, name), f"{path}.{name}")
+    elif hasattr(value, "_asdict"):
+        for name, part in value._asdict().items():
+            yield from arrays(part, f"{path}.{name}")
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            yield from arrays(part, f"{path}.{name}")
+
+
+def assert_closed(value: Any) -> None:
+    """No array of a value can be written, nor made writable, nor can a view of it."""
+    listed = list(arrays(value))
+    assert listed
+    for path, array in listed:
+        assert not array.flags.writeable, path
+        for view in (array, array.view(), array[...]):
+            with pytest.raises(ValueError, match="WRITEABLE"):
+                view.flags.writeable = True
+
+
+class TestArrays:
+    """What leaves a trace, its evidence and decisions."""
+
+    @pytest.fixture
+    def traces(self, tmp_path: Path) -> dict[str, TraceData]:
+        """Traces by how they are made."""
+        whole = sample_trace().with_signal("judge", np.linspace(0.0, 1.0, 6), higher="surer", unit="probability")
+        whole = replace(whole, vectors=np.zeros((len(whole.chunks), 4), np.float32))
+        whole.save(tmp_path / "trace.parquet")
+        frame = pd.DataFrame({"query": ["x", "x", "y"], "hit_id": ["s", "t", "s"], "score": [0.9, 0.5, 0.7]})
+        frame = frame.assign(label="ok", text=["storm", "theft", "storm"])
+        raglab.save_shards([whole], tmp_path / "shards", shard=2)
+        return {
+            "built": whole,
+            "loaded": Trace.load(tmp_path / "trace.parquet"),
+            "subset": whole.subset([1, 0]),
+            "merged": whole.subset([0]).merge(whole.subset([1])),
+            "frame": raglab.trace_from_frame(frame),
+            "pickled": replace(pickle.loads(pickle.dumps(whole))),
+            "shard": next(iter(Trace.open(tmp_path / "shards").shards())),
+        }
+
+    def test_of_traces(self, traces: dict[str, TraceData]) -> None:
+        """However a trace is made."""
+        for trace in traces.values():
+            assert_closed(trace)
+
+    @pytest.mark.parametrize("depths", [1, 2])
+    def test_of_evidence(self, depths: int) -> None:
+        """Of either depth, with a model, and of answers."""
+        trace = random_trace(3, n_cases=6, depths=depths)
+        for chosen in (policy(), by_cost(policy()), PolicyData.from_mapping()):
+            tables = measured_tables(trace, chosen)
+            assert_closed(tables.evidence)
+            assert_closed(tables.chosen)
+        assert_closed(measured_tables(sample_trace(), PolicyData.from_mapping()).evidence)
+
+    def test_of_decisions(self, tmp_path: Path) -> None:
+        """In memory and over shards."""
+        trace = sample_trace()
+        raglab.save_shards([trace], tmp_path / "shards", shard=2)
+        for decided in (decide(trace, policy()), decide(Trace.open(tmp_path / "shards"), policy())):
+            named = ("status", "passes", "gate_names", "label_code", "met", "contract_codes")
+            assert_closed({name: getattr(decided, name) for name in named} | {"confidence": decided.confidence()})
+        assert_closed(decide(trace, policy()).outcome)
+
+    def test_of_its_caller_stay_writable(self) -> None:
+        """What a caller gave is the caller's: its flag stays, and its changes do not reach a trace's signals."""
+        trace, shape = sample_trace(), (6, 1, 1)
+        for scores_of_user in (np.linspace(0.0, 1.0, 6), np.linspace(0.0, 1.0, 6).reshape(shape)):
+            held = trace.with_signal("judge", scores_of_user, higher="surer", unit="probability")
+            before = held.signal("judge").tolist()
+            scores_of_user[...] = 0.5
+            assert held.signal("judge").tolist() == before
+        series = pd.Series(np.linspace(0.0, 1.0, 6), index=[case.id for case in trace.cases])
+        held = trace.with_signal("judge", series, higher="surer", unit="probability")
+        series.iloc[0] = 1.0
+        assert held.signal("judge").iloc[0] == 0.0
+        mine = np.array(trace.hits.l2)
+        assert not trace.hits._replace(l2=mine).l2.flags.writeable
+        assert mine.flags.writeable
+
+    def test_a_signal_handed_out_is_a_copy(self) -> None:
+        """A Series of the user's own."""
+        trace = sample_trace().with_signal("judge", np.zeros(6), higher="surer", unit="probability")
+        handed_out = trace.signal("judge")
+        handed_out.iloc[0] = 1.0
+        assert trace.signal("judge").tolist() == [0.0] * 6
+
+    @pytest.mark.parametrize("kind", ["?", "i1", "u1", "i4", "i8", "u8", "f4", "f8", "O", "U3"])
+    def test_any_array_can_be_closed(self, kind: str) -> None:
+        """Of any type and layout, without a copy, and the same once more."""
+        whole = np.zeros((3, 4), kind)
+        for array in (whole, whole.T, whole[:, ::2], whole[:0], whole[0, 0, ...], np.broadcast_to(whole[0], (3, 4))):
+            view = read_only(array)
+            assert (view.dtype, view.shape) == (array.dtype, array.shape)
+            assert np.shares_memory(view, array) or not array.size
+            assert read_only(view) is view
+            assert_closed({"view": view})
+
+
+def test_thresholds_of_a_gate_leave_their_values_alone() -> None:
+    """A nullable threshold that is missing switches its gate off in what is returned, not in what was given."""
+    gate = gates.gate_by_name("gap")
+    values = {"gap.min_gap": np.array([np.nan, 0.5]), "gap.enabled": np.array([True, True])}
+    assert gates.gate_thresholds(gate, values.__getitem__).on.tolist() == [False, True]
+    assert values["gap.enabled"].tolist() == [True, True]
+    closed = {name: read_only(array) for name, array in values.items()}
+    assert gates.gate_thresholds(gate, closed.__getitem__).on.tolist() == [False, True]
+
+
+# the algebra writes into no argument
+
+
+def of_gates() -> None:
+    """Margins of every gate on arrays."""
+    share = np.array([0.25, 0.5, np.nan])
+    count, yes = np.array([0, 1, 2]), np.array([True, False, True])
+    bound = np.array([[0.5], [0.25]])
+    on = np.array([[True], [False]])
+    gates.fires((gates.headroom(share, bound, on),))
+    gates.fused_margins(share, gates.FusedThresholds(bound, on))
+    gates.generation_margins(share, gates.GenerationThresholds(bound, on))
+    gates.support_margins(share, gates.SupportThresholds(bound, on))
+    gates.sufficiency_margins(share, gates.SufficiencyThresholds(bound, on))
+    gates.intent_margins(share, share, share, gates.IntentThresholds(bound, bound, bound))
+    gates.l2_margins(share, gates.L2Thresholds(bound, bound, on))
+    gates.density_margins(count, gates.DensityThresholds(bound, on))
+    gates.gap_margins(share, count, yes, gates.GapThresholds(bound, on))
+    gates.coverage_margins(count, on)
+    gates.hygiene_margins(yes)
+    gates.n_relevant(np.sort(np.array([share, share])), gates.l2_cut(share, gates.L2Thresholds(bound, bound, on)))
+    signals.degenerate_scores(np.array([share]), np.array([share]), np.array([count]), np.array([yes]))
+    rows = fusion.signal_rows({"gap": share})
+    model = fusion.Model(0.5, (fusion.Part("gap", (0.0, 0.5), (-1.0, 1.0)),))
+    fusion.fused_probability(rows, model)
+    fusion.logit(rows, model)
+    resolver.union_over(np.array([[1, 2]], np.uint64), np.array([[0, 1]]))
+
+
+def of_replay(seed: int, depths: int) -> None:
+    """Decisions, sweeps by both engines, steps and flips, of the rule chain and by expected cost."""
+    trace = random_trace(seed, n_cases=6, depths=depths, arms=2)
+    policies = with_signals(random_policies(seed, 4), seed)
+    policies = [*policies, by_cost(policies[0])]
+    for chosen in policies:
+        decide(trace, chosen).frame(reasons=True)
+        evidence = measured_tables(trace, chosen).evidence
+        replay.all_step_cells(evidence, chosen)
+        replay.policy_cells(evidence, [chosen])
+        replay.case_cells(evidence, [chosen])
+    for engine in ("numpy", "auto"):
+        sweep(trace, policies, engine=engine)
+        tally(trace, policies, engine=engine)
+    evidence, limits = measured_tables(trace, policies[0]).evidence, policy_thresholds(policies[:1])
+    breakpoints.breakpoints(evidence, limits, "confidence.tau_default")
+    chain.needs_refinement(evidence, limits)
+    replay.step_cells(evidence, policies[0], "confidence.tau_default")
+    replay.evidence_with_model(evidence, policies[0])
+    replay.tally_codes(replay.shard_codes(trace, policies[:1]))
+    steps(trace, policies[0], "confidence.tau_default")
+    flips(trace, policies[0], "q1")
+    decide(sample_trace(), PolicyData.from_mapping()).frame(reasons=True)
+
+
+def of_counts() -> None:
+    """Rates, costs and the tests of a certificate."""
+    cells, labels = np.arange(18)[None], np.array([51, 51, 51])
+    metrics.rate_columns(metrics.rate_counts(cells), labels)
+    metrics.decision_rates.hit_rate(np.array([[True, False]]), 1)
+    expected_cost.action_costs(metrics.cost_matrix(), np.array([1.0, 2.0]))
+    total, n = np.array([0.0, 1.0]), np.array([10, 20])
+    certify.hoeffding_bentkus(total, n, 0.1)
+    certify.joint_p(total, n, np.array([0.1, 0.2]))
+    certify.gate_counts([np.array([0.5, np.nan])], [np.array([0.25, 0.75])], np.array([0, 1]))
+
+
+def of_bandits() -> None:
+    """Rounds of every learner, by its loops and step by step, and probabilities of its choices."""
+    rng, on = np.random.default_rng(0), np.array([[True, True, False]] * 2)
+    for name in learner.LEARNERS:
+        bandit = Bandit(name)
+        state = learner.init(3, bandit=bandit, n_features=2 if bandit.linear else 0, batch=(2,))
+        context = np.array([[1.0, 0.5]] * 2) if bandit.linear else np.zeros((2, 0))
+        for arm, reward in ((0, 0.25), (1, 0.75), (2, 0.5)):
+            state = learner.record_pull(state, np.array([arm, arm]), bandit)
+            rows, arms, ages = np.arange(2), np.array([arm, arm]), np.zeros(2, int)
+            state = learner.record_rewards(state, rows, arms, np.full(2, reward), ages, context, bandit)
+        entry = learner.LEARNERS[name]
+        for function, chance in ((entry.index, on), (entry.draw, rng), (entry.largest, on)):
+            if function is not None:
+                getattr(learners, function.__name__)(state, bandit, chance, context)  # guarded, unlike the table's
+        learner.choose_arm(state, bandit, rng, on, context)
+    scores.kl_upper(np.array([0.5]), np.array([0.25]))
+    scores.student_posterior(np.ones(2), np.ones(2), np.ones(2), Bandit("thompson_nig"))
+    learner.nth(on, np.array([1, 0]))
+    table = Bernoulli(np.array([0.25, 0.5]))
+    for name in ("ucb1", "thompson_beta", "thompson_nig"):
+        simulation.run(Bandit(name), table, rounds=20, replications=2, seed=0)
+
+
+def of_votes() -> None:
+    """Votes on the values of a default."""
+    votes = confidence.no_votes(2, (3,))
+    value, signal = np.array([0, 1, 0]), np.array([confidence.SIGNALS.index("explicit_yes")] * 3)
+    votes = confidence.add_word(confidence.add_signal(votes, value, signal), value, signal)
+    confidence.decay_votes(votes, np.array([0.5, 1.0, 0.0]))
+
+
+def of_kernel() -> None:
+    """The compiled twin of the chain, stage by stage."""
+    pytest.importorskip("numba")
+    trace = random_trace(3, n_cases=6)
+    for policies in ([policy()], [policy(), policy(l2={"enabled": False})], [by_cost(policy())]):
+        kernel.stages(measured_tables(trace, policies[0]).evidence, policy_thresholds(policies), len(policies))
+
+
+def test_no_function_writes_into_an_argument() -> None:
+    """Every public function of the algebra that takes an array is called with read-only ones, by examples or here."""
+    with guard_algebra() as called:
+        for module in modules():
+            assert not doctest.testmod(module).failed, module.__name__
+        for flow in (of_gates, of_counts, of_bandits, of_votes, of_kernel):
+            flow()
+        for seed, depths in ((3, 1), (8, 2)):
+            of_replay(seed, depths)
+    assert [name for name, function in functions().items() if takes_arrays(function) and name not in called] == []
+
+
+@pytest.mark.parametrize("write", [lambda x: x.sort(), lambda x: np.add(x, 1, out=x)])
+def test_the_guard_finds_a_write(write: Callable[[Any], Any]) -> None:
+    """One that sorts, and one that adds."""
+    with pytest.raises(ValueError, match="read-only"):
+        guarded("write", write, set())(np.array([2.0, 1.0]))
