@@ -431,7 +431,11 @@ class TestRefused:
             ("page", [1, 2.5, 2.5], ("row 1, column page", "got 2.5")),
             ("entities", [["x"], "y", "y"], ("row 1, column entities", "a list of strings", "got 'y'")),
             ("entities", [["x"], [1], [1]], ("row 1, column entities", "a list of strings")),
-            ("expect_sources", ["a.md", "a.md", None], ("row 0, column expect_sources", "a list of strings")),
+            (
+                "expect_sources",
+                [["a.md"], [1], None],
+                ("row 1, column expect_sources", "or a.md;b.md#2"),
+            ),
             ("expect_sources", [["a"], ["b"], None], ("row 1, column expect_sources", "one expect_sources")),
             ("expect_sources", [["d/a"], ["d/a"], None], ("row 0", "expect_sources must be file names without folder")),
             ("min_sources", [-1, -1, 0], ("row 0, column min_sources", "at least 0", "got -1")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -153,12 +154,37 @@ def filled_text(value: object) -> str | None:
     return value if isinstance(value, str) and value.strip() else None
 
 
+def listed(value: object) -> Any:  # noqa: ANN401 - any cell
+    """A cell of several values: of one text its items, a JSON list or parts with semicolons between, stripped.
+
+    Example:
+      >>> listed("a.md; b.md#2"), listed('["a.md"]'), listed(("a.md",))
+      (['a.md', 'b.md#2'], ['a.md'], ('a.md',))
+    """
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if not isinstance(value, str):
+        return value
+    if not value.lstrip().startswith("["):
+        return [part.strip() for part in value.split(";") if part.strip()]
+    try:
+        items = json.loads(value, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
+        return None
+    return [item.strip() if isinstance(item, str) else item for item in items] if isinstance(items, list) else None
+
+
 def texts(value: object) -> tuple[str, ...] | None:
     """Strings of a cell that holds a list, tuple or array of them, none blank."""
     items = value.tolist() if isinstance(value, np.ndarray) else value
     if not isinstance(items, list | tuple) or any(filled_text(item) is None for item in items):
         return None
     return tuple(items)
+
+
+def listed_texts(value: object) -> tuple[str, ...] | None:
+    """Strings of a cell that holds several, none blank; see `listed`."""
+    return texts(listed(value))
 
 
 def names(cells: Cells, column: str) -> list[str | None]:

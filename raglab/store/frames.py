@@ -22,6 +22,7 @@ from raglab.store.cells import (
     cell_text,
     filled_text,
     frame_cells,
+    listed_texts,
     names,
     number_keys,
     numbers,
@@ -63,7 +64,9 @@ def frame_cases(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:
     keys, rows = number_keys(names(cells, key) if key == "case_id" else query, cells, key)
     stated: dict[str, Sequence[Any]] = {"query": query, label: status}
     for column in LISTS:
-        stated[column] = cells.typed(column, texts, "a list of strings", "write ['a.md', 'b.md#2']")
+        stated[column] = cells.typed(
+            column, listed_texts, "a list of strings", "write ['a.md', 'b.md#2'] or a.md;b.md#2"
+        )
     for column, least in COUNTS.items():
         stated[column] = cells.typed(
             column, whole_at_least(least), f"an integer of at least {least}, of 31 bits", "correct it"
@@ -202,7 +205,8 @@ def trace_from_frame(
     - `l2`, `cosine`: beside a score that is something else. `anchor_similarity`, `signature_similarity`: cosine of
       the query with the passage's first 800 characters and with its rendered signature; missing never decides.
     - `arm`, `depth` (from 0): of several strategies and refinements; each case has rows in each of them.
-    - `expect_sources`, `expect_sources_any`, `selected_sources` (lists of `file` or `file#page`), `min_sources`,
+    - `expect_sources`, `expect_sources_any`, `selected_sources` (lists of `file` or `file#page`, or one text with
+      semicolons between them), `min_sources`,
       `expect_option`, `answer`, `intent`, `doctype`, `split`, `notes`: of the case, the same in each of its rows.
 
     Args:
