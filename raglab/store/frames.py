@@ -156,10 +156,31 @@ Score = Literal["unstated", "cosine", "l2", "probability"]
 UNSTATED: Final = "unstated"  # scale of a score that is read as a cosine because it lies in its range
 
 _NORMALISE = "give the squared distance of unit vectors (normalise them first)"
+
+
+def _cosine_remedy(value: float) -> str:
+    """What a number that is no cosine may be."""
+    own = 'declare it: score=None, signals={"own": {"column": "score", "higher": "surer", "unit": "number"}}'
+    if value < -1.0:
+        return f"it is a logit? put it into s_raw, and its sigmoid into s_rerank; or {own}"
+    if value <= MOST_L2:
+        return 'it is a distance? use score="l2"'
+    percent = "it is a percentage? divide it by 100; " if value <= MOST_PERCENT else ""
+    return f"{percent}it is an inner product or BM25? {own}"
+
+
+def _probability_remedy(value: float) -> str:
+    """What a number that is no probability may be."""
+    if 1.0 < value <= MOST_PERCENT:
+        return "it is a percentage? divide it by 100; a raw logit goes into s_raw, and its sigmoid here"
+    return "put a raw logit into s_raw, and its sigmoid here"
+
+
+MOST_L2, MOST_PERCENT = 4.0, 100.0
 _RANGES = {
-    "cosine": AllowedRange(-1.0, 1.0, "a cosine", 'it is a distance? use score="l2"'),
+    "cosine": AllowedRange(-1.0, 1.0, "a cosine", _cosine_remedy),
     "l2": AllowedRange(0.0, 4.0, "a squared L2 distance of unit vectors", _NORMALISE),
-    "s_rerank": AllowedRange(0.0, 1.0, "a probability", "put a raw logit into s_raw, and its sigmoid here"),
+    "s_rerank": AllowedRange(0.0, 1.0, "a probability", _probability_remedy),
     "s_hybrid": AllowedRange(0.0, 1.0, "a fused score over its possible maximum", "divide it by that maximum"),
     "s_raw": AllowedRange(-1e308, 1e308, "a finite number", "leave the cell empty"),
     "anchor_similarity": AllowedRange(-1.0, 1.0, "a cosine", "leave the cell empty where it is not known"),
