@@ -254,7 +254,7 @@ def test_the_columns_become_signals() -> None:
 
 
 def test_a_missing_score_written_as_text() -> None:
-    """A cell `nan` is missing, so that its column stays; a column with other texts is left out, which a warning says."""
+    """A cell `nan` is missing, its column stays; one with other texts is left out with a warning."""
     frame = pd.DataFrame(
         {"user_input": QUESTIONS, "faithfulness": pd.Series([0.5, "nan", 1.0], dtype=object)},
     )
