@@ -46,7 +46,7 @@ def _is_off(decisions: Decisions, name: str) -> bool:
 @given(st.integers(0, 2_000))
 @settings(max_examples=40, deadline=None)
 def test_what_decided_is_a_gate_that_is_on_a_rule_or_nothing(seed: int) -> None:
-    """`answered` is ok, a rule has its own status, a gate refuses or asks back and is on; nobody is decided by `gap`."""
+    """`answered` is ok, a rule has its own status, a gate refuses or asks back and is on; `gap` decides nobody."""
     trace, policies = _worlds(seed)
     for chosen in policies:
         decisions = decide(trace, chosen)

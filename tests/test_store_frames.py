@@ -392,10 +392,15 @@ class TestRefused:
             ("cosine", 1.3, ("row 1, column score", "a cosine, from -1 to 1", "got 1.3", 'use score="l2"')),
             ("cosine", -1.3, ("from -1 to 1", "got -1.3")),
             ("cosine", np.inf, ("from -1 to 1", "got inf")),
-            ("cosine", 1.0000001, ("got 1.0000001", "it is rounding", 'frame["score"].clip(-1, 1)')),
+            ("cosine", 83.2, ("got 83.2", "a percentage", "an inner product or BM25")),
+            ("cosine", 283.2, ("got 283.2", "it is an inner product or BM25", "score=None")),
+            ("cosine", -172.6, ("got -172.6", "it is a logit", "s_raw")),
+            ("cosine", "92 %", ("got '92 %'", "0.92 for 92 %")),
+            ("cosine", 1.00001, ("got 1.00001",)),
             ("l2", 4.5, ("row 1, column score", "from 0 to 4", "got 4.5", "normalise")),
             ("l2", -0.5, ("from 0 to 4", "got -0.5")),
-            ("l2", -1e-8, ("it is rounding", 'frame["score"].clip(0, 4)')),
+            ("l2", -1e-5, ("got -1e-05",)),
+            ("probability", 92.0, ("got 92.0", "a percentage", "divide it by 100")),
             ("probability", 3.2, ("row 1, column score", "from 0 to 1", "got 3.2", "logit", "sigmoid")),
             ("cosine", None, ("row 1, column score", "a hit must have a score", "missing")),
             ("l2", NAN, ("row 1, column score", "a hit must have a score")),
@@ -433,7 +438,11 @@ class TestRefused:
             ("page", [1, 2.5, 2.5], ("row 1, column page", "got 2.5")),
             ("entities", [["x"], "y", "y"], ("row 1, column entities", "a list of strings", "got 'y'")),
             ("entities", [["x"], [1], [1]], ("row 1, column entities", "a list of strings")),
-            ("expect_sources", ["a.md", "a.md", None], ("row 0, column expect_sources", "a list of strings")),
+            (
+                "expect_sources",
+                [["a.md"], [1], None],
+                ("row 1, column expect_sources", "or a.md;b.md#2"),
+            ),
             ("expect_sources", [["a"], ["b"], None], ("row 1, column expect_sources", "one expect_sources")),
             ("expect_sources", [["d/a"], ["d/a"], None], ("row 0", "expect_sources must be file names without folder")),
             ("min_sources", [-1, -1, 0], ("row 0, column min_sources", "at least 0", "got -1")),
@@ -463,6 +472,15 @@ class TestRefused:
         """A given rank that puts a hit without s_rerank before one with it is refused."""
         frame = frame_of((EXCESS, "a", 0.9, "ok"), (EXCESS, "b", 0.6, "ok"), rank=[0, 1], s_rerank=[NAN, 0.5])
         told(refusal(frame), "row 1, column rank", "hits with s_rerank must come before those without, got rank 1")
+
+    @pytest.mark.parametrize(("score", "value", "end"), [("cosine", 1.0000001, 1.0), ("l2", -1e-8, 0.0)])
+    def test_rounding_is_clipped_and_said_once(self, score: Score, value: float, end: float) -> None:
+        """A score in single precision leaves its range by up to 1e-6."""
+        frame = frame_of((EXCESS, "a", 0.5, "ok"), (EXCESS, "b", value, "ok"))
+        with pytest.warns(UserWarning, match=r"frame: 1 of 2 score lie beyond .* by at most 1e-06") as seen:
+            trace = trace_from_frame(frame, score=score)
+        assert (len(seen), seen[0].filename) == (1, __file__)
+        assert end in row_of(trace, score)
 
     def test_nothing_beside_hits(self) -> None:
         """A row without hit_id beside hits of its case, or twice, is refused."""

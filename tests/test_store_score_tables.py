@@ -251,3 +251,15 @@ def test_the_columns_become_signals() -> None:
     found = score_table(TRACE, RAGAS)["factual_correctness_mode_f1"]
     trace = TRACE.with_signal("factual", found, higher="surer", unit="probability", source="Ragas")
     assert trace.signal("factual").to_dict() == pytest.approx({"q1": 0.5, "q2": math.nan, "q3": 0.25}, nan_ok=True)
+
+
+def test_a_missing_score_written_as_text() -> None:
+    """A cell `nan` is missing, its column stays; one with other texts is left out with a warning."""
+    frame = pd.DataFrame(
+        {"user_input": QUESTIONS, "faithfulness": pd.Series([0.5, "nan", 1.0], dtype=object)},
+    )
+    assert score_table(TRACE, frame, tool="ragas")["faithfulness"].isna().tolist() == [False, True, False]
+    mixed = frame.assign(graded=pd.Series([1.0, "high", 0.0], dtype=object))
+    with pytest.warns(UserWarning, match=r"column graded is left out: 1 of 3 cells are no numbers, the first 'high'"):
+        found = score_table(TRACE, mixed, tool="ragas")
+    assert list(found) == ["faithfulness"]

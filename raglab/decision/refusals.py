@@ -58,7 +58,7 @@ def refusal_text(decisions: CaseVerdicts) -> str:
         return f'{text}; see decisions.frame(reasons=True)["reason"].'
     stated = " and ".join(f"{key} is {decimals(value)}" for key, value in bound.thresholds.items())
     text += f": {stated + ', ' if stated else ''}{bound.label} of these is {_range(decisions, gate, bound.measured)}; "
-    return f'{text}raglab.tune(trace) searches a threshold, policy.replace("{gate}.enabled", False) has none.'
+    return f"{text}raglab.tune(trace) moves it, raglab.always_answer(policy) has no gate on."
 
 
 def warn_of_refusals(decisions: CaseVerdicts, stacklevel: int) -> None:

@@ -21,7 +21,16 @@ import numpy as np
 
 from raglab.characters import visible
 from raglab.store.case_labels import near_name_error, near_names
-from raglab.store.cells import Cells, cell_text, check_heads, filled_text, frame_cells, is_unicode, whole_at_least
+from raglab.store.cells import (
+    Cells,
+    cell_text,
+    check_heads,
+    filled_text,
+    frame_cells,
+    is_unicode,
+    listed,
+    whole_at_least,
+)
 from raglab.store.documents import csv_records
 from raglab.store.files import MAX_NAME, JsonLine, Where, flat_name, input_error, read_text, shown_value
 from raglab.store.folders import is_folder
@@ -92,10 +101,7 @@ def _whole(least: int) -> Callable[[Any], int | None]:
 
 def _texts(value: object) -> list[str] | None:
     """Texts of a cell that holds several; see the head of this module."""
-    items: Any = value.tolist() if isinstance(value, np.ndarray) else value
-    if isinstance(value, str):
-        items = _json(value) if value.lstrip().startswith("[") else [text for text in value.split(";") if text.strip()]
-        items = [text.strip() if isinstance(text, str) else text for text in items] if isinstance(items, list) else None
+    items = listed(value)
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) and _name(item) == item for item in items):
         return None
     return list(items)

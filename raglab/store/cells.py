@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -153,12 +155,37 @@ def filled_text(value: object) -> str | None:
     return value if isinstance(value, str) and value.strip() else None
 
 
+def listed(value: object) -> Any:  # noqa: ANN401 - any cell
+    """A cell of several values: of one text its items, a JSON list or parts with semicolons between, stripped.
+
+    Example:
+      >>> listed("a.md; b.md#2"), listed('["a.md"]'), listed(("a.md",))
+      (['a.md', 'b.md#2'], ['a.md'], ('a.md',))
+    """
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if not isinstance(value, str):
+        return value
+    if not value.lstrip().startswith("["):
+        return [part.strip() for part in value.split(";") if part.strip()]
+    try:
+        items = json.loads(value, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
+        return None
+    return [item.strip() if isinstance(item, str) else item for item in items] if isinstance(items, list) else None
+
+
 def texts(value: object) -> tuple[str, ...] | None:
     """Strings of a cell that holds a list, tuple or array of them, none blank."""
     items = value.tolist() if isinstance(value, np.ndarray) else value
     if not isinstance(items, list | tuple) or any(filled_text(item) is None for item in items):
         return None
     return tuple(items)
+
+
+def listed_texts(value: object) -> tuple[str, ...] | None:
+    """Strings of a cell that holds several, none blank; see `listed`."""
+    return texts(listed(value))
 
 
 def names(cells: Cells, column: str) -> list[str | None]:
@@ -180,31 +207,36 @@ def names(cells: Cells, column: str) -> list[str | None]:
 
 
 class AllowedRange(NamedTuple):
-    """Allowed values of a measurement, and what to do about others."""
+    """Allowed values of a measurement, and what to do about another, by its value."""
 
     low: float
     high: float
     what: str
-    remedy: str
+    remedy: str | Callable[[float], str]
 
 
 def numbers(cells: Cells, column: str, allowed: AllowedRange) -> NDArray[np.float64]:
     """Measurements of a column as float64, [rows], NaN where missing."""
     rule = f"{allowed.what}, from {allowed.low:g} to {allowed.high:g}"
-    found = cells.typed(column, _finite_cell, rule, "write a number without quotes")
-    out = np.array([np.nan if value is None else value for value in found], dtype=np.float64)
-    wrong = np.flatnonzero((out < allowed.low) | (out > allowed.high))
+    percent = any(isinstance(value, str) and value.rstrip().endswith("%") for value in cells.of(column))
+    remedy = "write a percentage as a share: 0.92 for 92 %" if percent else "write a number without quotes"
+    found = cells.typed(column, _finite_cell, rule, remedy)
+    given = np.array([np.nan if value is None else value for value in found], dtype=np.float64)
+    out = np.clip(given, allowed.low, allowed.high)
+    wrong = np.flatnonzero(np.abs(given - out) > ROUNDING)
     if len(wrong):
-        row = int(wrong[0])
-        near = min(abs(out[row] - allowed.low), abs(out[row] - allowed.high)) < _ROUNDING
-        clip = f'it is rounding: write frame["{column}"].clip({allowed.low:g}, {allowed.high:g})'
-        raise cells.error(
-            row, column, f"{column} must be {rule}", clip if near else allowed.remedy, shown_value(float(out[row]))
-        )
+        value = float(given[wrong[0]])
+        how = allowed.remedy if isinstance(allowed.remedy, str) else allowed.remedy(value)
+        raise cells.error(int(wrong[0]), column, f"{column} must be {rule}", how, shown_value(value))
+    rounded = int((given != out).sum() - np.isnan(given).sum())
+    if rounded:
+        within = f"[{allowed.low:g}, {allowed.high:g}]"
+        told = f"{rounded} of {cells.size} {column} lie beyond {within} by at most {ROUNDING:g}, which is rounding"
+        warnings.warn(f"{cells.name}: {told}; they count as its ends.", stacklevel=5)
     return out
 
 
-_ROUNDING = 1e-5
+ROUNDING = 1e-6  # by which a measurement in single precision may leave its range
 
 
 def _finite_cell(value: object) -> float | None:

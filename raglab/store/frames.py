@@ -23,6 +23,7 @@ from raglab.store.cells import (
     cell_text,
     filled_text,
     frame_cells,
+    listed_texts,
     names,
     number_keys,
     numbers,
@@ -67,7 +68,9 @@ def frame_cases(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:
     keys, rows = number_keys(names(cells, key) if key == "case_id" else query, cells, key)
     stated: dict[str, Sequence[Any]] = {"query": query, label: status}
     for column in LISTS:
-        stated[column] = cells.typed(column, texts, "a list of strings", "write ['a.md', 'b.md#2']")
+        stated[column] = cells.typed(
+            column, listed_texts, "a list of strings", "write ['a.md', 'b.md#2'] or a.md;b.md#2"
+        )
     for column, least in COUNTS.items():
         stated[column] = cells.typed(
             column, whole_at_least(least), f"an integer of at least {least}, of 31 bits", "correct it"
@@ -158,10 +161,31 @@ Score = Literal["unstated", "cosine", "l2", "probability"]
 UNSTATED: Final = "unstated"  # scale of a score that is read as a cosine because it lies in its range
 
 _NORMALISE = "give the squared distance of unit vectors (normalise them first)"
+
+
+def _cosine_remedy(value: float) -> str:
+    """What a number that is no cosine may be."""
+    own = 'declare it: score=None, signals={"own": {"column": "score", "higher": "surer", "unit": "number"}}'
+    if value < -1.0:
+        return f"it is a logit? put it into s_raw, and its sigmoid into s_rerank; or {own}"
+    if value <= MOST_L2:
+        return 'it is a distance? use score="l2"'
+    percent = "it is a percentage? divide it by 100; " if value <= MOST_PERCENT else ""
+    return f"{percent}it is an inner product or BM25? {own}"
+
+
+def _probability_remedy(value: float) -> str:
+    """What a number that is no probability may be."""
+    if 1.0 < value <= MOST_PERCENT:
+        return "it is a percentage? divide it by 100; a raw logit goes into s_raw, and its sigmoid here"
+    return "put a raw logit into s_raw, and its sigmoid here"
+
+
+MOST_L2, MOST_PERCENT = 4.0, 100.0
 _RANGES = {
-    "cosine": AllowedRange(-1.0, 1.0, "a cosine", 'it is a distance? use score="l2"'),
+    "cosine": AllowedRange(-1.0, 1.0, "a cosine", _cosine_remedy),
     "l2": AllowedRange(0.0, 4.0, "a squared L2 distance of unit vectors", _NORMALISE),
-    "s_rerank": AllowedRange(0.0, 1.0, "a probability", "put a raw logit into s_raw, and its sigmoid here"),
+    "s_rerank": AllowedRange(0.0, 1.0, "a probability", _probability_remedy),
     "s_hybrid": AllowedRange(0.0, 1.0, "a fused score over its possible maximum", "divide it by that maximum"),
     "s_raw": AllowedRange(-1e308, 1e308, "a finite number", "leave the cell empty"),
     "anchor_similarity": AllowedRange(-1.0, 1.0, "a cosine", "leave the cell empty where it is not known"),
@@ -207,9 +231,10 @@ def trace_from_frame(
     - `l2`, `cosine`: beside a score that is something else. `anchor_similarity`, `signature_similarity`: cosine of
       the query with the passage's first 800 characters and with its rendered signature; missing never decides.
     - `arm`, `depth` (from 0): of several strategies and refinements; each case has rows in each of them.
-    - `expect_sources`, `expect_sources_any`, `selected_sources` (lists of `file` or `file#page`), `min_sources`,
-      `expect_option`, `answer`, `intent`, `doctype`, `split`, `notes`: of the case, the same in each of its rows;
-      splits are `tune`, `certify`, `report`, or names that `load_cases` reads as these.
+    - `expect_sources`, `expect_sources_any`, `selected_sources` (lists of `file` or `file#page`, or one text with
+      semicolons between them), `min_sources`, `expect_option`, `answer`, `intent`, `doctype`, `split`, `notes`: of the
+      case, the same in each of its rows; splits are `tune`, `certify`, `report`, or names that `load_cases` reads as
+      these.
 
     Args:
       frame: one row a hit.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from raglab.signals import NAMES
-from raglab.store.cells import frame_cells
+from raglab.store.cells import Cells, frame_cells
 from raglab.store.files import MAX_FILE_BYTES, Where, decode_utf8, input_error, parse_json, read_bytes, shown_value
 from raglab.values import TraceData
 
@@ -28,6 +29,7 @@ _OF_RAGAS = frozenset(
     {"user_input", "question", "query", "index", "Unnamed: 0", "case_id"}
 )  # numbers that are no score
 _WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "pass": 1.0, "fail": 0.0, "unknown": math.nan}
+_MISSING = frozenset({"", "nan", "none", "null", "na", "n/a"})  # texts that other tools write for no score
 _VERSION = re.compile(r"/v\d+$")
 _LONGEST = 64  # characters of a signal's name
 _SHOWN = 5  # rows that a message names
@@ -48,8 +50,8 @@ def score_table(
 
     A row belongs to the case whose id stands in its column `case_id` (MLflow also `client_request_id`, DeepEval the
     test case's `name`), else to the one case that asks its question. Verdicts in words count as 1 and 0: yes and no,
-    true and false, pass and fail; unknown, an error and an empty cell are missing. Columns of other texts, and metrics
-    without any score, are left out.
+    true and false, pass and fail; unknown, an error, an empty cell and `nan` are missing. Columns of other texts, and
+    metrics without any score, are left out; where a column has numbers beside them a warning says so.
 
     - MLflow: `result_df` of `mlflow.genai.evaluate`, a frame of `mlflow.search_traces`, or `eval_results_table` of
       `mlflow.evaluate`, as a frame or as its file; `faithfulness/v1/score` is named faithfulness.
@@ -171,10 +173,22 @@ def _rows(content: pd.DataFrame | Record, tool: Tool, name: str) -> Iterator[Sco
         if (numbers := _scores(cells.columns[column], words=tool == "mlflow")) is not None
     }
     assessed = cells.of("assessments") if tool == "mlflow" and not columns else [None] * cells.size
+    _warn_of_texts(name, cells, [column for column, metric in columns.items() if metric not in scored])
     for row in range(cells.size):
         record = {column: values[row] for column, values in cells.columns.items()}
         scores = {metric: values[row] for metric, values in scored.items()} | _assessed(assessed[row])
         yield ScoreRow(_texts(record, _IDS), _texts(record, _QUESTIONS), scores)
+
+
+def _warn_of_texts(name: str, cells: Cells, columns: Iterable[str]) -> None:
+    """Say which columns of numbers are left out, since some of their cells are texts."""
+    for column in columns:
+        values = cells.columns[column]
+        wrong = [row for row, value in enumerate(values) if value is not None and _score(value, words=False) is None]
+        numbers = sum(isinstance(value, int | float) for value in values)
+        if wrong and numbers:
+            told = f"{len(wrong)} of {cells.size} cells are no numbers, the first {shown_value(values[wrong[0]])}"
+            warnings.warn(f"{name}: column {column} is left out: {told} in row {wrong[0]}.", stacklevel=4)
 
 
 def _mlflow_columns(columns: Mapping[str, Any]) -> dict[str, str]:
@@ -237,7 +251,10 @@ def _score(value: object, *, words: bool) -> float | None:
             return float(value) if math.isfinite(value) else math.nan
         except OverflowError:
             return None
-    return _WORDS.get(value.strip().lower()) if words and isinstance(value, str) else None
+    text = value.strip().lower() if isinstance(value, str) else None
+    if text in _MISSING:
+        return math.nan
+    return _WORDS.get(text) if words and text is not None else None
 
 
 def _texts(record: Record, keys: Sequence[str]) -> tuple[str, ...]:
