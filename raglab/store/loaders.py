@@ -569,6 +569,9 @@ def load_cases(
       InputError: something breaks a rule; the message names file, line and id, or row and column, rule and remedy.
       ValueError: turns below 0.
 
+    A source is the path of a document in its corpus, or its file name where no other document there has that; which
+    document is meant, and whether the corpus has it, is known where cases meet it (`build_trace`).
+
     Source: rule S6.1.
 
     Example:
