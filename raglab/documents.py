@@ -43,11 +43,11 @@ def source_meanings(sources: Iterable[str], documents: Iterable[str]) -> dict[st
     paths = frozenset(documents)
     parts = {source: _name_and_page(source) for source in sources}
     names = {name for source, (name, _) in parts.items() for name in (_plain(source), name)}
+    ends = names - paths
     endings: dict[str, list[str]] = {}
-    for path in (path for path in paths if "/" in path):
-        for ending in _endings(path):
-            if ending in names:
-                endings.setdefault(ending, []).append(path)
+    for path in (path for path in paths if "/" in path) if ends else ():
+        for ending in ends.intersection(_endings(path)):
+            endings.setdefault(ending, []).append(path)
 
     def candidates(name: str) -> tuple[str, ...]:
         return (name,) if name in paths else tuple(sorted(endings.get(name, ())))
@@ -152,6 +152,27 @@ def full_source(meaning: Meaning) -> str:
       'motor/readme.md#2'
     """
     return f"{meaning.documents[0]}#{meaning.page}" if meaning.page else meaning.documents[0]
+
+
+def full_sources(sources: Iterable[str], documents: Iterable[str]) -> tuple[str, ...]:
+    """Sources with the whole path of their document; one that no document has stays as it is.
+
+    Args:
+      documents: paths of all that may be meant.
+
+    Raises:
+      ValueError: several documents have one.
+
+    Example:
+      >>> full_sources(["readme.md#2", "x.md"], ["motor/readme.md"])
+      ('motor/readme.md#2', 'x.md')
+    """
+    named = tuple(sources)
+    meanings = source_meanings(named, documents) if named else {}
+    for source, meaning in meanings.items():
+        if len(meaning.documents) > 1:
+            refuse_unclear(source, meaning)
+    return tuple(full_source(meanings[source]) if meanings[source].documents else source for source in named)
 
 
 def _plain(source: str) -> str:

@@ -367,7 +367,7 @@ def _named_texts(vocabulary: Vocabulary, documents: Sequence[str]) -> list[str]:
     files = {document.partition("#")[0] for document in documents}
     texts, room = [], _MOST_TEXT
     for chunk in vocabulary.chunks:
-        if chunk.file_name in files and len(chunk.text) <= room:
+        if chunk.document in files and len(chunk.text) <= room:
             texts.append(chunk.text)
             room -= len(chunk.text)
     return texts

@@ -370,7 +370,7 @@ def _check_scope(case: Case, passages: Sequence[Mapping[str, Any]]) -> None:
         return
     chunks = [Chunk(hit["hit_id"], "", hit["source"] or "", hit["page"]) for hit in passages]
     meanings = source_meanings(case.selected_sources, chunk_documents(chunks))
-    check_clear([case._replace(expect_sources=(), expect_sources_any=())], meanings)
+    check_clear([case], meanings)
     for chunk, sources in zip(chunks, chunk_sources(chunks, meanings), strict=True):
         if not sources:
             rule = f"hits must be of the documents that the case names, {', '.join(case.selected_sources)}"

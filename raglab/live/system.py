@@ -461,7 +461,7 @@ class Lab:
         """Stop a reply to what was asked of another version of the index, unless its documents are the same in this.
 
         Args:
-          fingerprint: of the version. documents: that the request is about, `file` or `file#page`; none is all.
+          fingerprint: of the version. documents: that the request is about, `path` or `path#page`; none is all.
 
         Raises:
           ValueError: an index that this is no later version of, or documents that changed.

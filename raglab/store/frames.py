@@ -197,7 +197,7 @@ def trace_from_frame(
     - `label` (or `expect_status`): ok, refuse or ambiguous. Without the column the cases are decided and count in no
       rate.
     - `case_id`: of the question; without it each distinct query is a case: q1, q2, …
-    - `text`, `source` (path of the document, which tells documents apart; without it each passage is one of its own), `page` (from 1),
+    - `text`, `source` (path of the document; without it each passage is a document of its own), `page` (from 1),
       `page_label`, `domain`, `doc_type`, `product`, `vendor`, `version` (tags), `entities` (a list): of the passage,
       the same in each of its rows. Without `text` the keyword share is 0, a warning.
     - `rank`: place in the final order, 0, 1, 2, … within a case; without it by descending `s_rerank`, hits without
@@ -251,22 +251,29 @@ def trace_from_frame(
 
 
 def warn_of_short_sources(name: str, trace: Trace) -> None:
-    """Warn whoever called the caller where cases name documents by less than their path.
+    """Warn whoever called the caller where cases name documents by less than their path, or none that was hit.
 
     A frame holds the documents that were hit; another of the same name may stand in the corpus behind it.
     """
     meanings = _meanings(trace.cases, trace.chunks)
+    if meanings and not any(meaning.documents for meaning in meanings.values()):
+        warnings.warn(
+            f"{name}: none of the {len(meanings)} sources that cases name is a document among the hits, got "
+            f"{shown_value(min(meanings))} beside {shown_value(trace.chunks[0].document) if trace.chunks else 'none'}; "
+            "write them as the column source has them.",
+            stacklevel=3,
+        )
     short = {
-        source: meaning.documents[0]
+        source: full_source(meaning)
         for source, meaning in meanings.items()
-        if meaning.documents and document_path(source) not in {meaning.documents[0], full_source(meaning)}
+        if meaning.documents and document_path(source) != full_source(meaning)
     }
     if short:
-        source, document = next(iter(sorted(short.items())))
+        source, path = min(short.items())
         warnings.warn(
-            f"{name}: {len(short)} of {len(meanings)} sources of the cases are no path of a document, but the end of "
-            f"one among the hits: {shown_value(source)} is {shown_value(document)}; write the paths where the corpus "
-            "has other documents of these names.",
+            f"{name}: {len(short)} of {len(meanings)} sources that cases name are the end of a path, and mean the only "
+            f"document among the hits that has it, as {shown_value(source)} means {shown_value(path)}; write the path "
+            "where the corpus has others.",
             stacklevel=3,
         )
 
