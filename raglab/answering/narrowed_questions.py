@@ -51,7 +51,7 @@ _OF_SCOPE = ("page", "cite", "summarise", "extract_conditions")  # tasks on the 
 class NarrowedRequest(NamedTuple):
     """A request narrowed by a value: what the question became.
 
-    question: with the words of the value where the value is no scope. documents: `file` or `file#page`, to which
+    question: with the words of the value where the value is no scope. documents: `path` or `path#page`, to which
     retrieval is restricted; () where the documents have nothing that the value names, which is as good as a field that
     comes back empty. field: key of the extractor's rule, None where no rule reads it. task: of
     `task_answers.TASKS`, '' for a question that is answered by its best sentence. topic: stems of what it is about

@@ -92,7 +92,7 @@ def parse(question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = (
     Args:
       question: as it was asked, English or French. vocabulary: of the corpus, see `build_vocabulary`; its pack's
         expressions are the rules.
-      documents: sources that the user named, `file` or `file#page`.
+      documents: sources that the user named, `path` or `path#page`.
 
     Source: rule S5.1.
 

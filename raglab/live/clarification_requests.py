@@ -229,7 +229,7 @@ def _check_documents(documents: object) -> None:
     for name in documents:
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
             rule = f"a document must be named by 1 to {LONGEST_NAME} characters"
-            _refuse(rule, shown_value(name), "name it as `file` or `file#page`")
+            _refuse(rule, shown_value(name), "name it as `path` or `path#page`")
 
 
 def _refuse(rule: str, came: str, remedy: str) -> NoReturn:

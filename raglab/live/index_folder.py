@@ -91,7 +91,7 @@ class Index(NamedTuple):
     """An index as its folder states it.
 
     fingerprint: under the rewriter that it was read for. head: as it stands in the folder. earlier: by the fingerprint
-    of an earlier version, the file names that have meant something else since.
+    of an earlier version, the documents that are something else since.
     """
 
     corpus: Corpus

@@ -270,7 +270,7 @@ class Lab:
     policy say `bandit`; None where it is switched off. audit: logs every question; None keeps no log. audit_required:
     whether a question that cannot be logged is refused. clarifier: asks for what a question leaves out; None answers as
     ever. signals: functions that measure what the policy uses besides the built-in signals. earlier: by the fingerprint
-    of an earlier version of the index, the file names that have meant something else since. opening: None where the
+    of an earlier version of the index, the documents that are something else since. opening: None where the
     documents cannot change.
     """
 
