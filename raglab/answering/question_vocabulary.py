@@ -298,7 +298,7 @@ class Vocabulary(NamedTuple):
     """What a corpus calls things, in the words of a pack.
 
     terms: of its headings, heads of rows and columns, and definitions. names: (words of it, name, kind) of products,
-    clients and vendors, longest first. doctypes: path of a document -> doc_type. weights: stem -> how rare it is, in [0, 1].
+    clients and vendors, longest first. doctypes: path -> doc_type. weights: stem -> how rare it is, in [0, 1].
     vectors: of the terms, unit length, [terms, dim]; None without `encode`. encode: texts -> vectors. pack: of the
     trade that the corpus is of. chunks: of the corpus, which a model may quote.
     """

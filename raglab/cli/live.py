@@ -153,7 +153,7 @@ def ask(
     policy: PolicyPath = None,
     select: Annotated[int | None, typer.Option(help="Option chosen where the question was ambiguous, from 1.")] = None,
     document: Annotated[
-        list[str] | None, typer.Option(help="Document that the search keeps to, path or path#page, or a file name that it alone has; repeat.")
+        list[str] | None, typer.Option(help="Document that the search keeps to, path, path#page or unique file name; repeat.")
     ] = None,
     arm: LiveArm = None,
     model: Model = None,
