@@ -286,7 +286,7 @@ class TestScope:
 
     def test_hits_from_elsewhere(self) -> None:
         """Stop, since the trace would say that the search was scoped."""
-        with pytest.raises(ValueError, match=r"langchain, id z: hits must be of the documents .*, got 'docs/motor.md#1'"):
+        with pytest.raises(ValueError, match=r"langchain, id z: hits must be of the .*, got 'docs/motor.md#1'"):
             hits_frame(Scored([0.9, 0.8, 0.7]), [self.NAMED], distance="cosine")
 
     def test_a_filter_for_each_case(self) -> None:

@@ -349,15 +349,15 @@ def question_scopes(
         for source in sources:
             places.setdefault(source, []).append(position)
     scopes: list[NDArray[np.int64] | None] = []
-    for row, sources in enumerate(named):
-        for source in sources:
+    for row, wanted in enumerate(named):
+        for source in wanted:
             if len(meanings[source].documents) > 1:
                 refuse_unclear(source, meanings[source], f" in {whose[row]}" if whose else "")
             if source not in places:
                 came = f"{source!r} in {whose[row]}" if whose else repr(source)
                 msg = f"selected_sources must name documents of the corpus, got {came}; correct the name."
                 raise ValueError(msg)
-        positions = sorted({position for source in sources for position in places[source]})
+        positions = sorted({position for source in wanted for position in places[source]})
         scopes.append(np.array(positions, dtype=np.int64) if positions else None)
     return scopes
 
