@@ -576,6 +576,9 @@ def load_cases(
         do two labels of one question; those of a published set are a warning.
       ValueError: turns below 0.
 
+    A source is the path of a document in its corpus, or its file name where no other document there has that; which
+    document is meant, and whether the corpus has it, is known where cases meet it (`build_trace`).
+
     Warns:
       UserWarning: splits are mapped, questions repeated, or names kept in `extra` that raglab does not read.
 
