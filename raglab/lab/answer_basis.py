@@ -89,10 +89,10 @@ def missing_notes(missing: Mapping[str, MissingAnswers], where: str) -> list[str
     few = {name: of_policy for name, of_policy in missing.items() if of_policy.k and name not in out}
     notes = []
     if out:
-        are = f"{len(out)} polic{'y is' if len(out) == 1 else 'ies are'}"
+        lead = f"{len(out)} polic{'y is' if len(out) == 1 else 'ies are'} not compared on {where}"
         notes.append(
-            f"{are} not compared on {where}, since no answer is recorded for {_named(out)} of the answered cases with a "
-            f"gold answer; at most 5 % may be missing (rule S6.3): {REMEDY}."
+            f"{lead}, since no answer is recorded for {_named(out)} of the answered cases with a gold answer; at most "
+            f"5 % may be missing (rule S6.3): {REMEDY}."
         )
     if few:
         notes.append(f"On {where} some answers are missing and count as not correct: {_named(few)} (rule S6.3).")

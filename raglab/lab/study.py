@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.answer_text import MAX_MISSING, Basis, MissingAnswers
+from raglab.decision.answer_text import MAX_MISSING, SOURCES, Basis, MissingAnswers
 from raglab.decision.measurement import measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
 from raglab.html_display import Cell, Fold, display, short
@@ -90,7 +90,8 @@ class TuneResult:
     trials are judged on all of these, and the few that a chain is made of are chosen among them by the sample.
     tuned_on, judged_on: the traces. study: Optuna's own, for its plots and dashboards: trials by the paths that they
     set, objectives named, targets as constraints. settings: what tells this study from another, as storage and tracker
-    name it; `trace` is the id of the whole trace. goal: costs and targets.
+    name it; `trace` is the id of the whole trace. goal: costs and targets. basis: of the cases judged on (rule S6.3); a
+    policy that lacks too many recorded answers is not compared, see `notes`.
     """
 
     policy: Policy
@@ -112,6 +113,7 @@ class TuneResult:
     best: Any
     settings: Mapping[str, Any]
     goal: Goal
+    basis: str = SOURCES
 
     @property
     def comparison(self) -> pd.DataFrame:
@@ -162,7 +164,8 @@ class TuneResult:
         cost = f"expected cost {row['expected_cost']:.3f} on {len(self.judged_on):,} judged cases"
         met = f"; targets {'met' if row['met'] else 'not met'}" if self.goal.targets else ""
         selected, trials = short(self.selected), f"{len(self.trials):,} trials"
-        return f"{type(self).__name__}({selected}, policy {self.policy.policy_id}: {cost}{met}; {trials})"
+        basis = f"; basis {self.basis}" if self.basis != SOURCES else ""
+        return f"{type(self).__name__}({selected}, policy {self.policy.policy_id}: {cost}{met}{basis}; {trials})"
 
     def _repr_html_(self) -> str:
         """Display for a notebook: what was selected, beside what it must beat; what it changes; what to know."""
@@ -188,6 +191,7 @@ class TuneResult:
             ("policy", self.policy.policy_id),
             ("expected cost on new cases", f"{self.expected:.3f}"),
             ("judged on", f"{len(self.judged_on):,} cases"),
+            *([("basis", self.basis)] if self.basis != SOURCES else []),
             ("tuned on", f"{len(self.tuned_on):,} cases, {len(self.trials):,} trials"),
         ]
         folds = (
@@ -394,6 +398,7 @@ def _judged_result(splits: Splits, problem: Problem, search: Search, incumbent: 
         best=search.best,
         settings=problem.settings,
         goal=goal,
+        basis=str(judged.basis),
     )
 
 
