@@ -271,6 +271,7 @@ class Certificate:
     looks: certifications made on these cases so far, this one included. spent: sum of their deltas.
     over_ask: share of the unambiguous that the chosen one asks back, 0 without one; a gate by itself never asks.
     free: policies without a threshold that keep every target too: always-answer, always-refuse, always-ask.
+    basis: on which the cases are judged, `sources` or `text` (rule S6.3); None where the caller judged them.
     """
 
     chosen: float | str | None
@@ -290,6 +291,7 @@ class Certificate:
     spent: float | None = None
     over_ask: float = 0.0
     free: tuple[str, ...] = ()
+    basis: str | None = None
 
     def __repr__(self) -> str:
         promises = ", ".join(f"{one.name} <= {one.alpha:g}" for one in self.promises)
@@ -317,6 +319,7 @@ class Certificate:
             ("reason", self.reason),
             ("confidence", f"{1.0 - self.delta:g}, by {self.method}"),
             ("coverage", f"{self.coverage:.3f}, over-ask {self.over_ask:.3f}"),
+            *([("basis", self.basis)] if self.basis is not None else []),
             ("cases", f"{self.cases:,}, looked at {self.looks} time{'' if self.looks == 1 else 's'}"),
             ("tested", f"{self.tested:,} of {self.candidates:,}, {len(self.certified):,} passed"),
         ]
@@ -369,6 +372,7 @@ class Certificate:
             "looks": self.looks,
             "spent": self.delta if self.spent is None else self.spent,
             "reason": self.reason,
+            **({} if self.basis is None else {"basis": self.basis}),
         }
 
 

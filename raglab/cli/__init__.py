@@ -246,6 +246,8 @@ def _exit_on_failed_contracts(decisions: Decisions, *, as_json: bool) -> None:
         if status.name in labels
     )
     say(f"\npassed {passed.total()} of {len(labels)} contracts (S6.3): {parts}", err=as_json)
+    if decisions.basis.text:
+        say(f"basis: {decisions.basis_text()}", err=as_json)
     if passed.total() < len(labels):
         raise typer.Exit(1)
 

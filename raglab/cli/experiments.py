@@ -505,11 +505,11 @@ def check(
             "notes": found.notes,
             "targets": json_records(found.table),
         }
-        parts |= {"coverage": found.coverage, "over_ask_rate": found.over_ask}
+        parts |= {"coverage": found.coverage, "over_ask_rate": found.over_ask, "basis": found.basis}
         say_json(parts, indent=2)
     else:
         show(found.table, as_json=False)
-        rates = f"coverage {found.coverage:.3f}, over_ask_rate {found.over_ask:.3f}"
+        rates = f"coverage {found.coverage:.3f}, over_ask_rate {found.over_ask:.3f}, basis {found.basis}"
         told = [f"\nverdict: {found.verdict} ({rates})", *(f"note: {note}" for note in found.notes)]
         say("\n".join(told))
     if found.verdict != "upheld":

@@ -76,6 +76,9 @@ def check_recorded(trace: TraceData | Shards, policy: Policy, arm: str | None, w
         raise ValueError(msg)
 
 
+NAMED = 5  # policies that a note names
+
+
 def missing_notes(missing: Mapping[str, MissingAnswers], where: str) -> list[str]:
     """What a reader must know of missing answers: who is not compared, and how many answers of the others are missing.
 
@@ -83,18 +86,24 @@ def missing_notes(missing: Mapping[str, MissingAnswers], where: str) -> list[str
       missing: of policies by name. where: on which cases, such as `the judged cases`.
     """
     out = not_compared(missing)
+    few = {name: of_policy for name, of_policy in missing.items() if of_policy.k and name not in out}
     notes = []
     if out:
-        named = ", ".join(f"{name} ({of_policy.k:,} of {of_policy.n:,})" for name, of_policy in out.items())
+        lead = f"{len(out)} polic{'y is' if len(out) == 1 else 'ies are'} not compared on {where}"
         notes.append(
-            f"{len(out)} of {len(missing)} policies are not compared on {where}: no answer is recorded for {named} of "
-            f"their answered cases with a gold answer; at most 5 % may be missing (rule S6.3); {REMEDY}."
+            f"{lead}, since no answer is recorded for {_named(out)} of the answered cases with a gold answer; at most "
+            f"5 % may be missing (rule S6.3): {REMEDY}."
         )
-    few = {name: of_policy for name, of_policy in missing.items() if of_policy.k and name not in out}
     if few:
-        named = ", ".join(f"{name} {of_policy.k:,} of {of_policy.n:,}" for name, of_policy in few.items())
-        notes.append(f"On {where} some answers are missing and count as not correct: {named} (rule S6.3).")
+        notes.append(f"On {where} some answers are missing and count as not correct: {_named(few)} (rule S6.3).")
     return notes
+
+
+def _named(missing: Mapping[str, MissingAnswers]) -> str:
+    """Policies with their counts, the first of many."""
+    pairs = list(missing.items())
+    named = ", ".join(f"{name} {of_policy.k:,} of {of_policy.n:,}" for name, of_policy in pairs[:NAMED])
+    return named + (f" and {len(pairs) - NAMED:,} more" if len(pairs) > NAMED else "")
 
 
 def basis_kind(stated: object) -> str:

@@ -18,15 +18,17 @@ from raglab import metrics
 from raglab.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise
+from raglab.decision.answer_text import SOURCES
 from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
 from raglab.decision.sharded_decisions import reference_trace
 from raglab.gates import GATES
 from raglab.html_display import Fold, display
+from raglab.lab.answer_basis import check_basis, check_compared, missing_notes, trace_basis
+from raglab.lab.certification_notes import certificate_notes, certificate_reason, missing_candidates
 from raglab.lab.certified_losses import (
     COST,
-    RISK,
     Nearest,
     RateCounts,
     asking_note,
@@ -53,7 +55,6 @@ from raglab.store.measured_shards import measured_shards
 from raglab.store.policies import Policy
 from raglab.store.sharded_traces import ShardedTrace
 from raglab.store.traces import Trace
-from raglab.text import decimals
 from raglab.thresholds import policy_thresholds
 from raglab.values import SCHEMA_VERSION, TraceData
 
@@ -321,13 +322,16 @@ def certify_policy(
         tested=tested.n_tested,
         candidates=len(offered),
         cases=len(held_out),
-        reason=_reason(tested.promises, tested.binding, delta, order.method, alone, certified=tested.certified),
+        reason=certificate_reason(
+            tested.promises, tested.binding, delta, order.method, counts.basis, alone, certified=tested.certified
+        ),
         pilot=order.pilot_cases,
         cases_hash=cases.held_out_hash,
         looks=look.number,
         spent=look.spent,
         over_ask=float(counts.over_ask[tested.chosen]) if tested.certified else 0.0,
         free=free_policies(held, targets, costs, delta) if tested.certified else (),
+        basis=str(counts.basis),
     )
     facts = certificate.rows | _check_facts(held_out, key, arm_name, targets, costs)
     return Certification(
@@ -338,7 +342,8 @@ def certify_policy(
         nearest=near.alpha,
         notes=(
             *filter(None, [status_only_note(alone)]),
-            *_certificate_notes(certificate, near, order.free_rate, targets),
+            *certificate_notes(certificate, near, order.free_rate, targets),
+            *missing_candidates(tried, counts, tested.chosen),
             *filter(None, [refused]),
         ),
         chance=near.chance,
@@ -557,60 +562,6 @@ def _binding(promises: Sequence[Promise], p: NDArray[np.float64] | None) -> str:
     return max(promises, key=lambda one: one.bound / one.alpha if one.n else np.inf).name
 
 
-def _reason(
-    promises: Sequence[Promise],
-    binding: str,
-    delta: float,
-    method: str,
-    alone: NDArray[np.bool_],
-    *,
-    certified: bool,
-) -> str:
-    told = ", ".join(f"{one.name} at most {one.alpha:g}" for one in promises)
-    sentence = status_only_sentence(int(alone.sum()), len(alone))
-    scored = f"; {sentence}" if sentence else ""
-    if certified:
-        together = ", together," if len(promises) > 1 else ""
-        return f"{told}{together} with confidence {1.0 - delta:g}; {binding} binds{scored}"
-    one = next(one for one in promises if one.name == binding)
-    seen = (
-        f"{one.k:g} of {one.n}, upper bound {decimals(one.bound, one.alpha)}" if one.n else "nothing to be a share of"
-    )
-    which = "the first candidate tested fails" if method == "fixed_sequence" else "the likeliest of many fails"
-    return f"not certified: {told}; {which} on {binding} ({seen}){scored}"
-
-
-def _certificate_notes(
-    made: Certificate, near: Nearest, free_rate: float, targets: Mapping[str, float]
-) -> tuple[str, ...]:
-    out = []
-    if made.rests_on_asking:
-        out.append(asking_note(made.over_ask, made.free))
-    if "always-answer" in made.free:
-        out.append("Always answering keeps every target too: no threshold was needed for this.")
-    if made.looks > 1:
-        worst = min(1.0, made.spent or made.delta)
-        told = f"Look {made.looks} on these cases: some promise among them may break with probability {worst:g}"
-        out.append(f"{told}, and more if an earlier look chose the targets or the candidates.")
-    if not made.pilot:
-        out.append("No split tune to learn an order on: every candidate was tested at once (Holm), which costs power.")
-        out.append("It holds only if no threshold, gate or model of the policy was tuned or fitted on these cases.")
-    wanted = targets.get(RISK, np.nan)
-    beside = " beside the other targets" if len(targets) > 1 else ""
-    if made.chosen is None and near.alpha > wanted:
-        out.append(
-            f"On the pilot a {RISK} of {near.alpha:g}{beside} looks within reach of {made.cases} such cases, with "
-            f"probability {near.chance:.2f} (by the best of the candidates, so it flatters; always-answer has "
-            f"{percent(free_rate)}); certifying it on the same cases is a second look."
-        )
-    elif made.chosen is None and made.pilot and np.isnan(near.alpha) and RISK in targets:
-        out.append(
-            f"On the pilot no {RISK} up to 0.5{beside} is likely to be certified on {made.cases} such cases, unless "
-            f"always-answer reaches it too ({percent(free_rate)} there)."
-        )
-    return tuple(out)
-
-
 def _candidate_table(
     start: Policy,
     tried: Sequence[Policy],
@@ -659,6 +610,7 @@ class Retest(NamedTuple):
     above its target, `open` where the cases are too few to say either. Either is wrong with probability delta at most:
     all targets must be certified, so each may spend it whole; one is enough to break, so they share it. table: a row
     a target. notes: what a reader must know. coverage, over_ask: shares answered, and of the unambiguous asked back.
+    basis: on which the new cases are judged (rule S6.3).
     """
 
     verdict: Verdict
@@ -666,9 +618,11 @@ class Retest(NamedTuple):
     notes: tuple[str, ...]
     coverage: float
     over_ask: float
+    basis: str = SOURCES
 
     def __repr__(self) -> str:
-        return f"Retest({self.verdict}, {len(self.table)} targets, coverage {self.coverage:.3f})"
+        basis = f", basis {self.basis}" if self.basis != SOURCES else ""
+        return f"Retest({self.verdict}, {len(self.table)} targets, coverage {self.coverage:.3f}{basis})"
 
 
 def check_policy(policy: Policy, trace: TraceData | ShardedTrace[Any], *, again: bool = False) -> Retest:
@@ -679,10 +633,10 @@ def check_policy(policy: Policy, trace: TraceData | ShardedTrace[Any], *, again:
       again: the cases may be those it was certified on.
 
     Raises:
-      ValueError: the policy holds no whole certificate of its own, the trace holds no cases, or these, or a split of
-        them, are the cases it was certified on.
+      ValueError: the policy holds no whole certificate of its own, the trace holds no cases, these, or a split of
+        them, are the cases it was certified on, they are judged on another basis, or too many answers are missing.
 
-    Source: rule S6.4.
+    Source: rules S6.3, S6.4.
     """
     certificate = _certificate(policy)
     if not len(trace):
@@ -693,10 +647,11 @@ def check_policy(policy: Policy, trace: TraceData | ShardedTrace[Any], *, again:
     if not again and certificate["cases_hash"] in map(hash_queries, (every, *by_split.values())):
         msg = "a check must see new cases, got those the policy was certified on; give others, or say --again."
         raise ValueError(msg)
+    check_basis(certificate.get("basis"), trace_basis(trace))
     targets = {str(one["name"]): float(one["alpha"]) for one in certificate["promises"]}
     costs = certificate.get("costs") if COST in targets else None
     found = retest(policy, trace, targets, delta=float(certificate["delta"]), arm=certificate.get("arm"), costs=costs)
-    return found._replace(notes=(*found.notes, *_check_notes(certificate, trace)))
+    return found._replace(notes=(*found.notes, *_check_notes(certificate, trace, found.basis)))
 
 
 def retest(
@@ -715,10 +670,15 @@ def retest(
 
     Args:
       targets: rate -> highest value; `expected_cost` too, in units of cost. costs: of that target.
+
+    Raises:
+      ValueError: too many of the policy's answers are missing, of cases judged by text.
     """
     import pandas as pd
 
     counts, rows = count_rates(trace, [policy], list(targets), arm, costs), []
+    missing = {policy.policy_id: counts.missing_answers[0]}
+    check_compared(missing)
     for place, (name, alpha) in enumerate(targets.items()):
         k, n = counts.total(0, place), int(counts.n[0, place])
         high, low = counts.bound(0, place, delta), lower_bound(counts, place, delta / len(targets))
@@ -729,8 +689,9 @@ def retest(
     verdicts = set(table["verdict"])
     verdict: Verdict = "broken" if "broken" in verdicts else "open" if "open" in verdicts else "upheld"
     over_ask = float(counts.over_ask[0])
-    notes = (status_only_note(trace_status_only(trace)), asking_note(over_ask, ()))
-    return Retest(verdict, table, tuple(filter(None, notes)), float(counts.coverage[0]), over_ask)
+    told = (status_only_note(trace_status_only(trace)), asking_note(over_ask, ()))
+    notes = (*filter(None, told), *missing_notes(missing, "these cases"))
+    return Retest(verdict, table, notes, float(counts.coverage[0]), over_ask, str(counts.basis))
 
 
 def retrieve_trace(
@@ -778,11 +739,13 @@ def _certificate(policy: Policy) -> Mapping[str, Any]:
     return found
 
 
-def _check_notes(certificate: Mapping[str, Any], trace: TraceData | ShardedTrace[Any]) -> tuple[str, ...]:
+def _check_notes(certificate: Mapping[str, Any], trace: TraceData | ShardedTrace[Any], basis: str) -> tuple[str, ...]:
     own, here = dict(certificate.get("retrieval", {})), dict(trace.meta.get("parameters", {}))
     differ = [name for name in own if name != "arms" and own[name] != here.get(name)]
     told = "; ".join(f"{name} {here.get(name)} instead of {own[name]}" for name in differ)
     notes = []
+    if certificate.get("basis", basis) != basis:
+        notes.append(f"The certified cases were judged by {certificate['basis']}, these by {basis} (rule S6.3).")
     if told:
         notes.append(f"Retrieved otherwise than the certified cases: {told}. The promise is not about these hits.")
     made_on = certificate.get("schema_version", OLD_SCHEMA)

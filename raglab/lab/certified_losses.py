@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from raglab import certify, metrics
 from raglab.certify import MAX_OVER_ASK
+from raglab.decision.answer_text import Basis, MissingAnswers
+from raglab.decision.outcome_codes import Tally
 from raglab.lab.decision_fitting import held_out_cells
 from raglab.lab.looks import trace_hash
 from raglab.lab.report.blocks import percent
@@ -33,7 +35,8 @@ class RateCounts(NamedTuple):
 
     k: errors; of the expected cost the sum of the costs over the highest one. gain: right answers, [N]. coverage,
     over_ask: shares, [N]. scale: what a loss of 1 stands for, the highest cost or 1, [T]. graded: whether losses lie
-    between 0 and 1 too, [T].
+    between 0 and 1 too, [T]. missing: see `Tally.missing`, [N, 2]: an answer that is missing counts as not correct.
+    basis: on which the cases are judged.
     """
 
     k: NDArray[np.float64]
@@ -43,14 +46,29 @@ class RateCounts(NamedTuple):
     over_ask: NDArray[np.float64]
     scale: NDArray[np.float64]
     graded: NDArray[np.bool_]
+    missing: NDArray[np.int64]
+    basis: Basis
+
+    @property
+    def missing_answers(self) -> list[MissingAnswers]:
+        """Recorded answers that each policy lacks."""
+        return [MissingAnswers(*pair) for pair in self.missing.tolist()]
+
+    @property
+    def compared(self) -> NDArray[np.bool_]:
+        """Whether each policy has the recorded answers to be compared, [N] (rule S6.3)."""
+        return np.array([one.is_compared for one in self.missing_answers], dtype=bool)
 
     def subset(self, places: NDArray[np.int64]) -> RateCounts:
         """Counts of some policies, in the order given."""
-        mine = {name: getattr(self, name)[places] for name in ("k", "n", "gain", "coverage", "over_ask")}
+        mine = {name: getattr(self, name)[places] for name in ("k", "n", "gain", "coverage", "over_ask", "missing")}
         return self._replace(**mine)
 
     def p(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
-        """p-value that a policy breaks a target, [N, T]: exact of errors, Hoeffding and Bentkus' of graded losses."""
+        """p-value that a policy breaks a target, [N, T]: exact of errors, Hoeffding and Bentkus' of graded losses.
+
+        It is 1 of a policy that is not compared, so that it is never certified.
+        """
         out = np.empty(self.k.shape)
         for place, alpha in enumerate(targets / self.scale):
             k, n = self.k[:, place], self.n[:, place]
@@ -58,6 +76,7 @@ class RateCounts(NamedTuple):
                 out[:, place] = certify.hoeffding_bentkus(k, n, float(alpha))
             else:
                 out[:, place] = binomial_p(k.astype(np.int64), n, float(alpha))
+        out[~self.compared] = 1.0
         return out
 
     def bound(self, row: int, place: int, delta: float) -> float:
@@ -80,7 +99,7 @@ def count_rates(
     costs: metrics.Costs | None = None,
 ) -> RateCounts:
     """Losses and cases of some rates, or of the expected cost, for each policy, and its right answers."""
-    return counted_losses(tally(trace, policies, arm).cells, names, costs)
+    return tally_losses(tally(trace, policies, arm), names, costs)
 
 
 class SplitCounts(NamedTuple):
@@ -114,7 +133,14 @@ def count_split(
       start: policy that always-answer is made of.
     """
     seen = tally(trace, [*candidates, always_answer(start)], arm)
-    return SplitCounts(counted_losses(seen.cells[:-1], names, costs), seen.cells[-1], seen.labels)
+    of_candidates = seen._replace(cells=seen.cells[:-1], stages=seen.stages[:-1], missing=seen.missing[:-1])
+    return SplitCounts(tally_losses(of_candidates, names, costs), seen.cells[-1], seen.labels)
+
+
+def tally_losses(counted: Tally, names: Sequence[str], costs: metrics.Costs | None) -> RateCounts:
+    """Losses of policies whose decisions are counted, with the answers that they lack."""
+    losses = counted_losses(counted.cells, names, costs)
+    return losses._replace(missing=counted.missing, basis=counted.basis)
 
 
 def counted_losses(cells: NDArray[np.int64], names: Sequence[str], costs: metrics.Costs | None) -> RateCounts:
@@ -145,6 +171,8 @@ def counted_losses(cells: NDArray[np.int64], names: Sequence[str], costs: metric
         over_ask=every[:, idle] / np.maximum(1, of_rate[:, idle]),
         scale=np.where(is_cost, most, 1.0),
         graded=is_cost & bool(((matrix > 0.0) & (matrix < most)).any()),
+        missing=np.zeros((len(cells), 2), dtype=np.int64),
+        basis=Basis(0, int(labels[:1, Status.ok].sum())),
     )
 
 

@@ -105,7 +105,7 @@ def compare(
       ValueError: a case without a label, an unknown arm, costs that mean nothing, or a policy of which more than 5 % of
         the answers are missing, of cases judged by text.
 
-    Source: rules S6.2, S6.3, S6.7; intervals of differences as in `metrics.paired_rates`, of the cost Student's t, paired.
+    Source: rules S6.2, S6.3, S6.7; intervals of differences as in `metrics.paired_rates`, of the cost Student's t.
 
     Example: `raglab.compare(trace, policy, policy.replace("l2.max_l2", 0.7)).changed` names the cases.
     """

@@ -131,8 +131,8 @@ def fuse(
         `boosting`, trees of one split under the same monotone constraints.
 
     Raises:
-      ValueError: fewer than 20 right or 20 wrong cases, folds below 2, signals that rank against the labels, or too many
-        answers missing of cases judged by text.
+      ValueError: fewer than 20 right or 20 wrong cases, folds below 2, signals that rank against the labels, or too
+        many answers missing of cases judged by text.
 
     Source: rules S2.14, S6.3.
     """

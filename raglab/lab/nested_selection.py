@@ -9,12 +9,14 @@ the expected cost of one matrix (rule S6.7).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
+from raglab.lab.answer_basis import check_compared, missing_notes
 from raglab.lab.decision_fitting import stratified_folds
 from raglab.lab.search_space import Goal
 from raglab.metrics import COUNTS, DISTINCT_CELL, N_CELLS, RATES, Paired
@@ -22,7 +24,7 @@ from raglab.metrics.costs import LABEL_OF_CELL
 from raglab.metrics.intervals import check_level, percentile_interval
 from raglab.policy import PolicyData
 from raglab.progress import progress
-from raglab.replay import Shards, each_shard, join_columns, shard_cells
+from raglab.replay import Shards, each_shard, join_columns, shard_codes
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
@@ -216,7 +218,7 @@ class Honest(NamedTuple):
     in_sample, nested, incumbent: see `Standing`. optimism: in-sample minus nested, of `expected_cost` and of each
     rate; a cost that flatters is negative. nested_gain, in_sample_gain: see `IncumbentDifference`; the second flatters.
     paired: McNemar of incumbent (first) and selection (second), held out; over several repeats that of the upper
-    median p. labels: cases by label, [3].
+    median p. labels: cases by label, [3]. notes: policies that were not compared, and answers that are missing.
     """
 
     winner: int
@@ -229,13 +231,14 @@ class Honest(NamedTuple):
     in_sample_gain: IncumbentDifference
     paired: Mapping[str, Paired]
     labels: NDArray[np.int64]
+    notes: tuple[str, ...] = ()
 
 
 class JudgedCases(NamedTuple):
-    """Cells under every policy, [P, Q], and under the incumbent, [Q], see `policies_case_cells`; ids, [Q]."""
+    """Codes under every policy, [P, Q], and under the incumbent, [Q], see `outcome_codes`; ids, [Q]."""
 
-    codes: NDArray[np.int8]
-    against: NDArray[np.int8]
+    codes: NDArray[np.int16]
+    against: NDArray[np.int16]
     ids: NDArray[np.object_]
 
 
@@ -244,7 +247,7 @@ def judged_cases(
 ) -> JudgedCases:
     """Cases of one trace in memory as `honest` judges them; pure, so that any worker may decide a shard."""
     ids = np.array([case.id for case in trace.cases], dtype=object)
-    return JudgedCases(shard_cells(trace, policies, arm), shard_cells(trace, [incumbent], arm)[0], ids)
+    return JudgedCases(shard_codes(trace, policies, arm), shard_codes(trace, [incumbent], arm)[0], ids)
 
 
 def honest(
@@ -279,17 +282,26 @@ def honest(
       level: of the intervals.
 
     Raises:
-      ValueError: no policy, fewer cases than folds, folds below 2, a case id twice, or a count below 1.
+      ValueError: no policy, fewer cases than folds, folds below 2, a case id twice, a count below 1, or an incumbent of
+        which more than 5 % of the answers are missing, of cases judged by text. Policies of which as many are missing
+        are left out, and the result's notes say so.
 
     Source: Varma and Simon 2006; Cawley and Talbot 2010; rules S6.2 to S6.5, S6.7.
 
     Example: `honest_table(honest(trace, policies, published, rng=np.random.default_rng(0)))`.
     """
     seen: JudgedCases = join_columns(each_shard(judged_cases, trace, list(policies), incumbent, arm, what="replay"))
-    codes, against, ids = seen
-    return honest_codes(
-        codes, against, ids.tolist(), goal=goal, folds=folds, repeats=repeats, resamples=resamples, level=level, rng=rng
-    )
+    missing = [*codes_missing(seen.codes), *codes_missing(seen.against[None])]
+    lacks = {f"{policy.policy_id}": one for policy, one in zip([*policies, incumbent], missing, strict=True)}
+    check_compared({incumbent.policy_id: missing[-1]})
+    kept = np.flatnonzero([one.is_compared for one in missing[:-1]])
+    if not len(kept):
+        check_compared(lacks)
+    codes, against = CELL_OF_CODE[seen.codes[kept]], CELL_OF_CODE[seen.against]
+    of_folds: dict[str, Any] = {"folds": folds, "repeats": repeats, "resamples": resamples, "level": level, "rng": rng}
+    found = honest_codes(codes, against, seen.ids.tolist(), goal=goal, **of_folds)
+    notes = tuple(missing_notes(lacks, "these cases"))
+    return found._replace(winner=int(kept[found.winner]), winners=kept[found.winners], notes=notes)
 
 
 def honest_codes(

@@ -60,7 +60,7 @@ def slices(
       tested, NaN for the others), `flag` (p_holm below 1 − level: really unlike the rest, worse or better) and
       `expected_cost` (mean over all cases of the slice, whatever the rate is over).
       Worst first: by the bound on the good side, the highest `low` of an error rate, the lowest `high` of a pass rate,
-      so that a slice of few cases is not worst by chance.
+      so that a slice of few cases is not worst by chance. Its `attrs["basis"]` says on which basis cases are judged.
 
     Raises:
       ValueError: unknown rate, values of `by` that are not one a case, a level outside (0, 1), or costs that say
@@ -109,7 +109,9 @@ def slices(
     order = table.assign(order=np.arange(len(table))).sort_values(
         ["high" if good else "low", "rate", "n", "order"], ascending=[good, good, False, True], na_position="last"
     )
-    return table.loc[order.index, list(COLUMNS)].reset_index(drop=True)
+    rows = table.loc[order.index, list(COLUMNS)].reset_index(drop=True)
+    rows.attrs["basis"] = said.basis_text()
+    return rows
 
 
 def business_lines(cases: Sequence[Case], chunks: Sequence[Chunk]) -> list[str]:

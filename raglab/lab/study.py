@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.answer_text import MAX_MISSING, Basis, MissingAnswers
+from raglab.decision.answer_text import MAX_MISSING, SOURCES, Basis, MissingAnswers
 from raglab.decision.measurement import measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
 from raglab.decision.refusals import refusal_text
@@ -94,8 +94,9 @@ class TuneResult:
     trials are judged on all of these, and the few that a chain is made of are chosen among them by the sample.
     tuned_on, judged_on: the traces. study: Optuna's own, for its plots and dashboards: trials by the paths that they
     set, objectives named, targets as constraints. settings: what tells this study from another, as storage and tracker
-    name it; `trace` is the id of the whole trace. goal: costs and targets. status_only: judged cases that are scored by
-    status alone.
+    name it; `trace` is the id of the whole trace. goal: costs and targets. basis: of the cases judged on (rule S6.3); a
+    policy that lacks too many recorded answers is not compared, see `notes`. status_only: judged cases that are scored
+    by status alone.
     """
 
     policy: Policy
@@ -117,6 +118,7 @@ class TuneResult:
     best: Any
     settings: Mapping[str, Any]
     goal: Goal
+    basis: str = SOURCES
     status_only: int = 0
 
     @property
@@ -174,8 +176,10 @@ class TuneResult:
         cost = f"expected cost {row['expected_cost']:.3f} on {len(self.judged_on):,} judged cases"
         met = f"; targets {'met' if row['met'] else 'not met'}" if self.goal.targets else ""
         selected, trials = short(self.selected), f"{len(self.trials):,} trials"
+        basis = f"; basis {self.basis}" if self.basis != SOURCES else ""
         headline = f"; {self.headline}" if self.headline else ""
-        return f"{type(self).__name__}({selected}, policy {self.policy.policy_id}: {cost}{met}; {trials}{headline})"
+        name = type(self).__name__
+        return f"{name}({selected}, policy {self.policy.policy_id}: {cost}{met}{basis}; {trials}{headline})"
 
     def _repr_html_(self) -> str:
         """Display for a notebook: what was selected, beside what it must beat; what it changes; what to know."""
@@ -201,6 +205,7 @@ class TuneResult:
             ("policy", self.policy.policy_id),
             ("expected cost on new cases", f"{self.expected:.3f}"),
             ("judged on", f"{len(self.judged_on):,} cases" + (f"; {self.headline}" if self.headline else "")),
+            *([("basis", self.basis)] if self.basis != SOURCES else []),
             ("tuned on", f"{len(self.tuned_on):,} cases, {len(self.trials):,} trials"),
         ]
         folds = (
@@ -423,6 +428,7 @@ def _judged_result(splits: Splits, problem: Problem, search: Search, incumbent: 
         settings=problem.settings,
         goal=goal,
         status_only=int(alone["judged"].sum()),
+        basis=str(judged.basis),
     )
 
 

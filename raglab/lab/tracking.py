@@ -103,6 +103,7 @@ def track(
         "trace_fingerprint": trace,
         "corpus": corpus,
         "selected": result.selected,
+        "basis": result.basis,
         "mlflow.note.content": result.notes[0],
     }
     parameters = {

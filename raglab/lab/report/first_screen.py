@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab import metrics
 from raglab.certify import MAX_OVER_ASK
+from raglab.decision.answer_text import missing_text
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note
 from raglab.lab.comparison import TUNED, Contest, Verdict, contests, reference_roles
@@ -109,6 +110,9 @@ def _winner(judged: ReportData, found: Sequence[Contest], note: str) -> Fact:
         text = f"{_identity(judged, best)}; {cut_text(judged.subject)} does worse."
         return Fact("What wins", text, note, mark="bad")
     text = _identity(judged, judged.subject)
+    if not judged.is_compared:
+        lacks = missing_text(cut_text(judged.subject), judged.missing[judged.subject])
+        return Fact("What was judged", f"{text}. {lacks}", note, mark="bad")
     if not found:
         return Fact("What was judged", f"{text}; no other policy was given to hold it against.", note)
     shown = [one for one in found if one.verdict == "better"]
@@ -147,6 +151,8 @@ def _cases(judged: ReportData) -> Fact:
 def _advice(judged: ReportData, found: Sequence[Contest], promised: Fact, *, misses: bool) -> Fact:
     """Whether to use the subject: it must beat what costs no tuning, lose to nothing, and keep what it promises."""
     head, subject = "What to do next", cut_text(judged.subject)
+    if not judged.is_compared:
+        return Fact(head, f"Record the missing answers of {subject} before use: nothing is compared.", mark="bad")
     lost = [cut_text(one.other) for one in found if one.verdict == "worse"]
     if lost:
         return Fact(head, f"Do not use {subject}: it is worse than {' and than '.join(lost)}.", mark="bad")

@@ -9,6 +9,8 @@ import numpy as np
 
 from raglab import metrics
 from raglab.certify import data_need
+from raglab.decision.answer_text import SOURCES
+from raglab.lab.answer_basis import basis_conflict, basis_kind
 from raglab.lab.certification import SPLITS, Retest, check_policy, need_line
 from raglab.lab.certification_texts import diagnosis
 from raglab.lab.certified_losses import COST, asking_note
@@ -56,11 +58,18 @@ def promise_line(judged: ReportData) -> tuple[str, Mark]:
     delta = float(made["delta"])
     found, _ = _retest_blocks(judged, made)
     again = "" if found is None else f" Re-tested on the cases of this page: {found.verdict}."
+    here = judged.said[judged.subject].basis
+    basis = basis_kind(made.get("basis"))
+    conflict = basis_conflict(made.get("basis"), here)
+    if conflict:
+        again = f" It was certified on cases judged by {basis}, this page judges by {here}: certify it again."
+    elif basis != SOURCES:
+        again = f" Its cases were judged by {made['basis']}.{again}"
     text = (
         f"{rates}{together} with {_confidence(delta)} confidence (delta {delta:g}, look {int(made.get('looks', 1))}) "
         f"on traffic like the {made.get('cases', DASH)} cases that it was certified on.{again}"
     )
-    return text, "" if found is None else MARKS.get(found.verdict, "")
+    return text, "bad" if conflict else "" if found is None else MARKS.get(found.verdict, "")
 
 
 def _promise(one: Mapping[str, Any]) -> str:
@@ -82,6 +91,8 @@ def certificate_blocks(judged: ReportData) -> list[Block]:
         f"Certified on {made.get('cases', DASH)} cases: {made.get('tested', DASH)} of {made.get('candidates', DASH)} "
         f"candidates tested, ordered on {made.get('pilot', 0)} other cases; {made.get('binding', DASH)} binds."
     )
+    if basis_kind(made.get("basis")) != SOURCES:
+        text += f" The cases were judged by {made['basis']} (rule S6.3)."
     if "over_ask_rate" in made:
         text += (
             f" It answers {percent(float(made['coverage']))} of those cases and asks back "
@@ -109,7 +120,7 @@ def _retest_blocks(judged: ReportData, made: Mapping[str, Any]) -> tuple[Retest 
         ]
     try:
         found = check_policy(judged.policies[judged.subject], judged.trace)
-    except ValueError as error:  # another arm
+    except ValueError as error:  # another arm or basis, or answers that are missing
         return None, [Text(f"No re-test: {cut_text(str(error))}", warning=True)]
     says = {
         "upheld": "Re-test upheld: every target is certified again on the cases of this page.",

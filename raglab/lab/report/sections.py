@@ -11,8 +11,10 @@ import numpy as np
 from raglab import calibration, metrics
 from raglab.calibration import Judgement
 from raglab.certify import MAX_OVER_ASK
+from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.decisions import Decisions, chain_place
 from raglab.decision.sharded_decisions import ShardedDecisions
+from raglab.lab.answer_basis import missing_notes, not_compared
 from raglab.lab.report import blocks as changes
 from raglab.lab.report import blocks as wording
 from raglab.lab.report import figures
@@ -69,6 +71,19 @@ class ReportData(NamedTuple):
         """The policy that the report is about: the tuned one, else the incumbent."""
         return self.names[-1]
 
+    @property
+    def missing(self) -> dict[str, MissingAnswers]:
+        """Recorded answers that each policy lacks, by name; none where cases are judged by their sources."""
+        if "missing_answers_k" not in self.table:
+            return {}
+        pairs = self.table[["missing_answers_k", "missing_answers_n"]].to_numpy().tolist()
+        return {name: MissingAnswers(*pair) for name, pair in zip(self.policies, pairs, strict=True)}
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether the subject has the recorded answers to be compared with others (rule S6.3)."""
+        return self.subject not in not_compared(self.missing)
+
     def by_cost(self, name: str) -> bool:
         """Whether a policy decides by expected cost (rule S2.17)."""
         return self.policies[name].decision.rule == EXPECTED_COST
@@ -85,11 +100,13 @@ def head(judged: ReportData, notes: Sequence[str], trace_id: str | None = None) 
         "encoder": str(parameters.get("encoder", wording.DASH)),
         "reranker": str(parameters.get("reranker", wording.DASH)),
         "arm": f"{judged.arm} (of {', '.join(trace.arms)})",
+        **({"basis": judged.said[judged.subject].basis_text()} if judged.missing else {}),
         **({"gates off": f"{', '.join(meta['gates_off'])}: not measured"} if meta.get("gates_off") else {}),
     }
     rows = [[ReportCell(wording.cut_text(name)), ReportCell(wording.cut_text(value))] for name, value in facts.items()]
     table = ReportTable("What the numbers of this page were computed from.", ["what", "which"], rows)
-    return [table, *(Text(note, warning=True) for note in notes)]
+    every = dict.fromkeys((*notes, *missing_notes(judged.missing, "the judged cases")))
+    return [table, *(Text(note, warning=True) for note in every)]
 
 
 def verdict(

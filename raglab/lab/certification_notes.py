@@ -1,0 +1,94 @@
+"""What a certificate states (shore): its reason in one line, and what a reader must know (S6.3, S6.4, S6.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.certify import Certificate, Promise
+from raglab.decision.answer_text import Basis
+from raglab.decision.scoring import status_only_sentence
+from raglab.lab.answer_basis import missing_notes
+from raglab.lab.certified_losses import RISK, Nearest, RateCounts, asking_note
+from raglab.lab.report.blocks import percent
+from raglab.store.policies import Policy
+from raglab.text import decimals
+
+
+def certificate_reason(
+    promises: Sequence[Promise],
+    binding: str,
+    delta: float,
+    method: str,
+    basis: Basis,
+    alone: NDArray[np.bool_],
+    *,
+    certified: bool,
+) -> str:
+    """What is promised or not, on which basis where text is judged, and how many cases are scored by status alone.
+
+    Args:
+      alone: which cases are scored by status alone, [Q].
+    """
+    sentence = status_only_sentence(int(alone.sum()), len(alone))
+    judged = (f"; judged by {basis}" if basis.text else "") + (f"; {sentence}" if sentence else "")
+    told = ", ".join(f"{one.name} at most {one.alpha:g}" for one in promises)
+    if certified:
+        together = ", together," if len(promises) > 1 else ""
+        return f"{told}{together} with confidence {1.0 - delta:g}; {binding} binds{judged}"
+    one = next(one for one in promises if one.name == binding)
+    seen = (
+        f"{one.k:g} of {one.n}, upper bound {decimals(one.bound, one.alpha)}" if one.n else "nothing to be a share of"
+    )
+    which = "the first candidate tested fails" if method == "fixed_sequence" else "the likeliest of many fails"
+    return f"not certified: {told}; {which} on {binding} ({seen}){judged}"
+
+
+def missing_candidates(tried: Sequence[Policy], counts: RateCounts, chosen: int) -> list[str]:
+    """Candidates that cannot be certified since recorded answers are missing, and what the chosen one lacks (S6.3).
+
+    Args:
+      chosen: place of the chosen candidate, -1 for none.
+    """
+    pairs = enumerate(zip(tried, counts.missing_answers, strict=True))
+    told = {one.policy_id: lacks for place, (one, lacks) in pairs if place == chosen or not lacks.is_compared}
+    return missing_notes(told, "the cases certified on")
+
+
+def certificate_notes(
+    made: Certificate, near: Nearest, free_rate: float, targets: Mapping[str, float]
+) -> tuple[str, ...]:
+    """What a reader of a certification must know.
+
+    Args:
+      made: the certificate. near: target that the pilot hints at. free_rate: hallucination rate of always-answer there.
+      targets: that were tested.
+    """
+    out = []
+    if made.rests_on_asking:
+        out.append(asking_note(made.over_ask, made.free))
+    if "always-answer" in made.free:
+        out.append("Always answering keeps every target too: no threshold was needed for this.")
+    if made.looks > 1:
+        worst = min(1.0, made.spent or made.delta)
+        told = f"Look {made.looks} on these cases: some promise among them may break with probability {worst:g}"
+        out.append(f"{told}, and more if an earlier look chose the targets or the candidates.")
+    if not made.pilot:
+        out.append("No split tune to learn an order on: every candidate was tested at once (Holm), which costs power.")
+        out.append("It holds only if no threshold, gate or model of the policy was tuned or fitted on these cases.")
+    wanted = targets.get(RISK, np.nan)
+    beside = " beside the other targets" if len(targets) > 1 else ""
+    if made.chosen is None and near.alpha > wanted:
+        out.append(
+            f"On the pilot a {RISK} of {near.alpha:g}{beside} looks within reach of {made.cases} such cases, with "
+            f"probability {near.chance:.2f} (by the best of the candidates, so it flatters; always-answer has "
+            f"{percent(free_rate)}); certifying it on the same cases is a second look."
+        )
+    elif made.chosen is None and made.pilot and np.isnan(near.alpha) and RISK in targets:
+        out.append(
+            f"On the pilot no {RISK} up to 0.5{beside} is likely to be certified on {made.cases} such cases, unless "
+            f"always-answer reaches it too ({percent(free_rate)} there)."
+        )
+    return tuple(out)

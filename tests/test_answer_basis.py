@@ -1,0 +1,408 @@
+"""Recorded answers count: text makes a case correct, a missing answer never does, results state their basis (S6.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from generators import Drawn, Fixed, Weighed
+from raglab.decision.answer_text import (
+    MAX_MISSING,
+    AnswerCheck,
+    Basis,
+    MissingAnswers,
+    gold_answers,
+    is_right_answer,
+    text_cases,
+)
+from raglab.lab.certification import certify_policy, check_policy
+from raglab.lab.comparison import compare, contests
+from raglab.lab.decision_fitting import fit_decision
+from raglab.lab.gate_fitting import answer_outcomes, fuse
+from raglab.lab.nested_selection import honest
+from raglab.lab.search_space import Goal, always_answer
+from raglab.lab.slices import slices
+from raglab.lab.study import tune
+from raglab.live.response import record_answers
+from raglab.replay import decide, steps, sweep
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+from raglab.values import Case, Chunk, Generation, Hits
+from worlds import Hit, ask, policy, random_trace, trace_of
+
+GOLD, WRONG = "The excess is £250.", "Glass is covered."
+PLAIN = Policy.from_mapping(policy(generation={"enabled": False}, support={"enabled": False}).model_dump())
+
+
+class Knows(NamedTuple):
+    """Says the gold answer to the questions it knows, by the number in the question, and something else to the rest."""
+
+    right: frozenset[int]
+    confidence: float = 0.9
+    name: str = "knows"
+
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+        """The gold answer or another."""
+        del passages
+        number = int(question.rsplit(maxsplit=1)[-1])
+        return Generation(GOLD if number in self.right else WRONG, self.confidence, (0,))
+
+
+def questions(n: int, *, refuse: int = 0, **more: Any) -> Trace:
+    """Questions with a hit from the expected document, those labelled ok with a gold answer."""
+    rows = []
+    for number in range(n):
+        ok = number >= refuse
+        fields = {"answer": GOLD, "expect_sources": ("guide.md",)} if ok else {"expect_status": "refuse"}
+        rows.append(
+            (ask(f"excess number {number}", id=f"q{number}", **(fields | more)), [[Hit(0.25), Hit(0.5, page=3)]])
+        )
+    return Trace(*(getattr(trace_of(*rows), name) for name in ("cases", "chunks", "arms", "hits")))
+
+
+def recorded(trace: Trace, right: Sequence[int], chosen: Policy = PLAIN, **more: Any) -> Trace:
+    """The trace with answers, right to some questions."""
+    return record_answers(trace, chosen, Knows(frozenset(right)), Weighed(), **more)
+
+
+def without(trace: Trace, rows: Sequence[int]) -> Trace:
+    """The trace without the answers recorded for some cases."""
+    answers = trace.answers
+    assert answers is not None
+    keep = np.flatnonzero(~np.isin(answers.row, rows))
+    arrays = {name: getattr(answers, name)[keep] for name in ("row", "arm", "depth", "chunks", "confidence", "support")}
+    texts = {name: tuple(getattr(answers, name)[n] for n in keep) for name in ("text", "claim", "cited", "refused")}
+    return replace(trace, answers=answers._replace(**arrays, **texts))
+
+
+def many(right: Sequence[int], n: int = 80, splits: Sequence[str] = ()) -> Trace:
+    """Many questions with a signal, a quarter to be refused, in equal splits, and their answers."""
+    rng = np.random.default_rng(0)
+    cases = tuple(
+        Case(
+            f"q{row:03d}",
+            f"excess number {row}",
+            "refuse" if row % 4 == 0 else "ok",
+            ("guide.md",) if row % 4 else (),
+            answer=GOLD if row % 4 else None,
+            split=splits[row % len(splits)] if splits else None,
+        )
+        for row in range(n)
+    )
+    shape = (n, 1, 1, 1)
+    sure = np.where(np.isin(np.arange(n), right), 0.8, 0.3) + 0.15 * rng.random(n)
+    floats = {name: sure.reshape(shape) for name in ("cosine", "s_hybrid", "s_rerank", "s_raw", "anchor_sim")}
+    floats |= {"l2": 2.0 - 2.0 * sure.reshape(shape), "sig_sim": np.zeros(shape), "sig_sim_strict": np.zeros(shape)}
+    place = np.zeros(shape, dtype=np.int32)
+    hits = Hits(place, place, **floats, n_reranked=np.ones(shape[:3], dtype=np.int32))
+    chunks = (Chunk("0", "text", "guide.md", 1),)
+    return recorded(Trace(cases, chunks, ("hybrid",), hits, None, {"fingerprint": "made"}), right)
+
+
+class TestText:
+    """Which answer is right."""
+
+    @pytest.mark.parametrize(
+        ("answer", "golds", "right"),
+        [
+            ("The storm excess is GBP 1,200.", ["an excess of 1200 pounds"], True),
+            ("Glass is covered.", ["an excess of 1200 pounds"], False),
+            ("Glass is covered.", ["an excess of 1200 pounds", "glass: covered"], True),
+            ("", ["an excess"], False),
+            ("  ", ["the"], False),
+            ("The", ["the."], True),  # of function words alone: the answer itself
+            ("Not the one", ["the."], False),
+            ("anything", [], False),
+        ],
+    )
+    def test_by_head(self, answer: str, golds: list[str], right: bool) -> None:  # noqa: FBT001 - a table
+        """Half of the words and numbers of one gold answer, in any order and spelling."""
+        assert is_right_answer(answer, golds) is right
+
+    def test_gold_answers(self) -> None:
+        """The case's `answer` and those of a set with several; one text is not a list of letters."""
+        assert gold_answers(ask(answer="a", extra={"answers": ["b", ""]})) == ("b", "a")
+        assert gold_answers(ask(answer=" ", extra={"answers": "yes"})) == ("yes",)
+        assert gold_answers(ask(extra={"answers": 7})) == ()
+
+
+class TestDecide:
+    """Decisions on a trace with answers."""
+
+    def test_the_replay_reads_recorded_answers(self) -> None:
+        """20 of 21 answered cases passed while `answer_outcomes` found 2 of 21 right (issue 27, "Why")."""
+        trace = recorded(questions(21, refuse=1), right=[3, 7])
+        free = always_answer(PLAIN)
+        decisions = decide(trace, free)
+        assert int(answer_outcomes(trace, free)["right"].sum()) == 2
+        assert int((decisions.passes & (decisions.status == 0)).sum()) == 2
+        row = sweep(trace, [free]).iloc[0]
+        assert (row["pass_rate_k"], row["hallucination_rate_k"], row["hallucination_rate_n"]) == (2, 19, 21)
+
+    def test_why(self) -> None:
+        """Each verdict has its reason."""
+        trace = recorded(questions(5, refuse=1), right=[1])
+        other = trace.cases[2]._replace(expect_sources=("other.md",))
+        trace = without(replace(trace, cases=(*trace.cases[:2], other, *trace.cases[3:])), [4])
+        frame = decide(trace, always_answer(PLAIN)).frame()
+        assert frame["why"].tolist() == [
+            "ok where the label is refuse",
+            "ok as labelled, expected sources and answer",
+            "ok as labelled, but the answer rests on other sources than expected",
+            "ok as labelled, but the recorded answer is not the expected one",
+            "ok as labelled, but no answer is recorded for these hits",
+        ]
+
+    def test_missing_is_counted_and_never_correct(self) -> None:
+        """The count stands in the representation, the display, the warnings, the sweep."""
+        trace = without(recorded(questions(10), right=range(10)), [0, 1])
+        decisions = decide(trace, always_answer(PLAIN))
+        assert decisions.missing_answers == MissingAnswers(2, 10)
+        assert decisions.passes.tolist() == [False, False] + [True] * 8
+        assert "basis text; no answer is recorded for 2 of 10 answered cases" in repr(decisions)
+        assert "no answer is recorded for 2 of 10" in decisions._repr_html_()
+        assert decisions.warnings(0)[-1] == "no answer is recorded for these hits"
+        assert not any("recorded" in told for told in decisions.warnings(5))
+        frame = sweep(trace, [always_answer(PLAIN)])
+        assert frame.loc[0, ["missing_answers_k", "missing_answers_n", "pass_rate_k"]].tolist() == [2, 10, 8]
+
+    def test_a_gate_that_refuses_what_is_missing_is_missing_too(self) -> None:
+        """A generation gate refuses a missing confidence: that is no decision of the policy."""
+        gated = Policy.from_mapping(policy().model_dump())
+        trace = without(recorded(questions(4), right=range(4), chosen=gated), [2])
+        decisions = decide(trace, gated)
+        assert decisions.status.tolist()[2] == 1
+        assert decisions.missing_answers == MissingAnswers(1, 4)
+        assert "no answer is recorded" in str(decisions.why(2))
+
+    def test_a_refused_answer_is_not_right(self) -> None:
+        """What hygiene leaves nothing of is a refusal, of which no text is judged."""
+        trace = recorded(questions(3), right=range(3))
+        answers = trace.answers
+        assert answers is not None
+        said = decide(replace(trace, answers=answers._replace(refused=("nothing is left",) * len(answers.text))), PLAIN)
+        assert said.status.tolist() == [1, 1, 1]
+        assert not said.passes.any()
+
+    def test_option_slots_are_judged_by_their_sources(self) -> None:
+        """A case that is asked back answers nothing, so that no text of it is missing."""
+        hits = [
+            Hit(0.25, "guide.md", tags={"product": "motor"}),
+            Hit(0.26, "home.md", page=9, tags={"product": "home"}),
+        ]
+        asks = Policy.from_mapping(
+            policy(resolver={"overview": False}, generation={"enabled": False}, support={"enabled": False}).model_dump()
+        )
+        bare = trace_of((ask("excess number 1", "ambiguous", answer=GOLD, expect_sources=("home.md",)), [hits]))
+        trace = record_answers(bare, asks, Knows(frozenset()), Weighed(), decided_only=True)
+        decisions = decide(trace, asks)
+        assert decisions.status.tolist() == [2]
+        assert decisions.passes.all()
+        assert decisions.basis == Basis(0, 0)
+
+
+class TestBasis:
+    """Results and certificates state on which basis cases are judged."""
+
+    def test_in_words(self) -> None:
+        """Sources without answers, text with all, both where only some cases have a gold answer."""
+        bare = questions(6, refuse=2)
+        some = replace(bare, cases=(*bare.cases[:3], bare.cases[3]._replace(answer=None), *bare.cases[4:]))
+        told = [decide(trace, PLAIN).basis for trace in (bare, recorded(bare, []), recorded(some, []))]
+        assert [str(basis) for basis in told] == [
+            "sources",
+            "text",
+            "text for 3 of 4 cases labelled ok, sources for the rest",
+        ]
+        assert text_cases(recorded(some, [])).tolist() == [False, False, True, False, True, True]
+        assert sweep(recorded(bare, []), [PLAIN]).attrs["basis"] == "text"
+        assert slices(decide(recorded(bare, []), PLAIN)).attrs["basis"] == "text"
+        assert "basis" not in repr(decide(bare, PLAIN))
+
+    def test_decisions_of_another_basis_are_not_compared(self) -> None:
+        """The same cases, once with answers and once without."""
+        bare = questions(6)
+        with pytest.raises(ValueError, match="judged on one basis"):
+            decide(bare, PLAIN).changed(decide(recorded(bare, []), PLAIN))
+
+    def test_a_certificate_is_not_judged_on_the_other_basis(self) -> None:
+        """Made on text, it is refused by sources, and the other way about; an old one is of sources."""
+        right = [row for row in range(240) if row % 4]
+        trace = many(right, 240, ("tune", "certify", "report"))
+        bare = replace(trace, answers=None)
+        targets = {"hallucination_rate": 0.2}
+        made = [
+            certify_policy(one, PLAIN, targets=targets, paths=["similarity.min_similarity"]) for one in (trace, bare)
+        ]
+        on_text, on_sources = (found.policy for found in made)
+        assert on_text is not None
+        assert on_sources is not None
+        assert [found.certificate.basis for found in made] == ["text", "sources"]
+        assert on_text.certificate["basis"] == "text"
+        assert "judged by text" in made[0].certificate.reason
+        assert check_policy(on_text, trace.split("report")).basis == "text"
+        assert check_policy(on_sources, bare.split("report")).verdict in {"upheld", "open"}
+        for certified, cases in ((on_text, bare), (on_sources, trace)):
+            with pytest.raises(ValueError, match="its own basis"):
+                check_policy(certified, cases.split("report"))
+        facts = {name: value for name, value in on_sources.certificate.items() if name != "basis"}
+        old = on_sources.replace("certificate", facts)
+        assert check_policy(old, bare.split("report")).basis == "sources"
+        with pytest.raises(ValueError, match="its own basis"):
+            check_policy(old, trace.split("report"))
+
+
+class TestComparisons:
+    """A policy that lacks more than 5 % of its answers is not compared."""
+
+    def test_up_to_five_percent_may_be_missing(self) -> None:
+        """1 of 20 may, 2 of 20 may not."""
+        trace = recorded(questions(20), right=range(20))
+        free, near = always_answer(PLAIN), always_answer(PLAIN).replace("l2.enabled", True)
+        assert compare(without(trace, [0]), free, near).missing[0] == MissingAnswers(1, 20)
+        assert MAX_MISSING == 0.05
+        with pytest.raises(ValueError, match=r"not compared: no answer is recorded for 2 of 20 .*record_answers"):
+            compare(without(trace, [0, 1]), free, near)
+
+    def test_answers_of_one_policy_do_not_serve_another(self) -> None:
+        """Recorded for the sets of one policy alone, another that chooses other hits is left out of a contest."""
+        one, two = (always_answer(PLAIN).replace("chosen.final_k", k) for k in (1, 2))
+        trace = recorded(questions(20), range(20), one, decided_only=True)
+        found = contests(trace, {"tuned": one, "two": two, "always": one}, {"two": "other", "always": "free policy"})
+        assert [contest.other for contest in found] == ["always"]
+        found = contests(trace, {"tuned": two, "always": one}, {"always": "free policy"})
+        assert found == []
+
+    def test_a_study_leaves_them_out(self) -> None:
+        """The note names the policies and how many answers they lack; always-refuse needs none."""
+        trace = many([row for row in range(80) if row % 4 and row % 3], 80)
+        result = tune(without(trace, [1, 2, 3, 5, 6, 7]), policy=PLAIN, trials=20, batch_size=10, goal=Goal(targets={}))
+        note = next(note for note in result.notes if "not compared" in note)
+        assert "always-answer 6 of 60" in note
+        assert not result.costs.loc["always-answer", "compared"]
+        assert result.costs.loc["always-refuse", "compared"]
+        assert result.basis == "text"
+        assert result.costs.loc[result.selected, "compared"]
+        assert not result.rates().set_index("policy").loc["always-answer", "met"]
+
+    def test_a_study_judges_by_text(self) -> None:
+        """Of the same hits, a signal that knows which answers are right is worth a threshold by text alone."""
+        trace = many([row for row in range(80) if row % 4 and row % 3], 80)
+        by_text, by_sources = (
+            tune(one, policy=PLAIN, trials=20, batch_size=10, goal=Goal(targets={}))
+            for one in (trace, replace(trace, answers=None))
+        )
+        assert by_text.comparison.set_index("policy").loc["always-answer", "pass_rate"] == 0.5
+        assert by_sources.comparison.set_index("policy").loc["always-answer", "pass_rate"] == 0.75
+        assert any(note == "Cases are judged by text." for note in by_text.notes)
+        assert by_sources.basis == "sources"
+
+    def test_a_certificate_is_not_given(self) -> None:
+        """Every candidate answers from hits without an answer."""
+        trace = many([row for row in range(120) if row % 4], 120)
+        found = certify_policy(
+            without(trace, range(0, 120, 7)),
+            PLAIN,
+            candidates=[always_answer(PLAIN)],
+            targets={"hallucination_rate": 0.9},
+        )
+        assert found.policy is None
+        assert any("not compared on the cases certified on" in note for note in found.notes)
+        whole = certify_policy(trace, PLAIN, candidates=[always_answer(PLAIN)], targets={"hallucination_rate": 0.9})
+        assert whole.policy is not None
+
+    def test_nested_selection_leaves_them_out(self) -> None:
+        """The winner keeps its place among the policies given."""
+        one, two = (always_answer(PLAIN).replace("chosen.final_k", k) for k in (1, 2))
+        trace = recorded(questions(20, refuse=8), range(20), one, decided_only=True)
+        found = honest(trace, [two, one], one, folds=2, resamples=5, rng=np.random.default_rng(0))
+        assert found.winner == 1
+        assert "1 policy is not compared" in found.notes[0]
+        with pytest.raises(ValueError, match="not compared"):
+            honest(trace, [one], two, folds=2, resamples=5, rng=np.random.default_rng(0))
+
+    @pytest.mark.parametrize("fit", [fit_decision, fuse])
+    def test_nothing_is_fitted_on_missing_answers(self, fit: Any) -> None:
+        """What is right cannot be learned from answers that nobody recorded."""
+        trace = many([row for row in range(80) if row % 4 and row % 3], 80)
+        fit(trace, PLAIN)
+        with pytest.raises(ValueError, match=r"fitted on recorded answers.*record_answers"):
+            fit(without(trace, range(0, 80, 5)), PLAIN)
+
+    def test_a_model_learns_by_text(self) -> None:
+        """The class "right" of a decision by expected cost is that of the text."""
+        trace = many([row for row in range(80) if row % 4 and row % 3], 80)
+        by_text, by_sources = (fit_decision(one, PLAIN) for one in (trace, replace(trace, answers=None)))
+        assert decide(trace, by_text).passes.sum() > decide(trace, by_sources).passes.sum()
+
+
+def gold(trace: Trace, text: str) -> Trace:
+    """The trace with a gold answer in every case."""
+    return replace(trace, cases=tuple(case._replace(answer=text) for case in trace.cases))
+
+
+def drawn(seed: int, depths: int = 1) -> Trace:
+    """A trace on coarse grids, whose cases may be saved."""
+    bare = random_trace(seed, n_cases=8, depths=depths)
+    return Trace(bare.cases, bare.chunks, bare.arms, bare.hits, bare.pattern_hits, {"fingerprint": "drawn"})
+
+
+class TestLaws:
+    """Over random traces, chains and answers."""
+
+    @given(st.integers(0, 200), st.integers(1, 2))
+    def test_right_answers_change_nothing_and_wrong_ones_leave_nothing_correct(self, seed: int, depths: int) -> None:
+        """Of the same decisions."""
+        trace = drawn(seed, depths)
+        chosen = always_answer(PLAIN)
+        says = Fixed(GOLD)
+        bare = decide(trace, chosen)
+        right = decide(record_answers(gold(trace, GOLD), chosen, says, Weighed()), chosen)
+        wrong = decide(record_answers(gold(trace, WRONG), chosen, says, Weighed()), chosen)
+        assert right.status.tolist() == bare.status.tolist() == wrong.status.tolist()
+        assert right.passes.tolist() == bare.passes.tolist()
+        assert not (wrong.passes & (wrong.status == 0)).any()
+
+    @given(st.integers(0, 200))
+    def test_outcomes_are_what_decide_calls_correct(self, seed: int) -> None:
+        """Exactly, case by case, also of answers without a confidence."""
+        chosen = always_answer(PLAIN).replace("refine.max_depth", 0)
+        trace = record_answers(gold(drawn(seed), GOLD), chosen, Drawn(), Weighed())
+        decisions, table = decide(trace, chosen), answer_outcomes(trace, chosen)
+        correct = decisions.passes & (decisions.status == 0)
+        assert [decisions.ids()[row] for row in np.flatnonzero(correct)] == table.loc[
+            table["right"], "case_id"
+        ].tolist()
+
+    @given(st.integers(0, 200), st.integers(1, 2))
+    def test_sweep_steps_and_decisions_count_alike(self, seed: int, depths: int) -> None:
+        """Also where answers are missing, over depths."""
+        chosen = Policy.from_mapping(policy(generation={"min_generation_confidence": 0.5}).model_dump())
+        trace = record_answers(gold(drawn(seed, depths), GOLD), chosen, Drawn(), Weighed())
+        trace = without(trace, [seed % 8, (seed + 3) % 8])
+        decisions, row = decide(trace, chosen), sweep(trace, [chosen]).iloc[0]
+        assert int(row["pass_rate_k"]) == int(decisions.passes.sum())
+        missing = decisions.missing_answers
+        if decisions.basis.text:
+            assert MissingAnswers(int(row["missing_answers_k"]), int(row["missing_answers_n"])) == missing
+        else:
+            assert missing == MissingAnswers(0, 0)
+        assert not decisions.passes[decisions.answer_checks == AnswerCheck.unrecorded].any()
+        for path, value in (("l2.max_l2", chosen.l2.max_l2), ("generation.min_generation_confidence", 0.5)):
+            table = steps(trace, chosen, path)
+            low, high = table["low"], table["high"]
+            inside = (low <= value) & (value < high) if path == "l2.max_l2" else (low < value) & (value <= high)
+            assert int(table[inside]["pass_rate_k"].iloc[0]) == int(decisions.passes.sum())
+
+    def test_the_compiled_kernel_leaves_answers_to_numpy(self) -> None:
+        """One engine alone counts traces with answers, so both agree."""
+        trace = recorded(questions(6), [1, 2])
+        assert sweep(trace, [PLAIN]).attrs["engine"].startswith("numpy")
+        counts = [sweep(trace, [PLAIN], engine=engine)["pass_rate_k"].tolist() for engine in ("auto", "numpy")]
+        assert counts[0] == counts[1] == [2]
