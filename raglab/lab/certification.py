@@ -38,6 +38,7 @@ from raglab.lab.certified_losses import (
 from raglab.lab.looks import hash_queries, split_queries, take_look
 from raglab.lab.report.blocks import percent
 from raglab.lab.search_space import limit_depth
+from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.live.trace_building import build_trace
 from raglab.metrics import OBJECTIVES, TARGETS
 from raglab.parallel import run_each
@@ -321,7 +322,7 @@ def certify_policy(
         table=_candidate_table(start, tried, counts, tested, order, names, delta),
         needs=_data_needs(tested.promises, delta),
         nearest=near.alpha,
-        notes=_certificate_notes(certificate, near, order.free_rate, targets),
+        notes=(*_certificate_notes(certificate, near, order.free_rate, targets), *unmeasured_note(held_out, start)),
         chance=near.chance,
     )
 

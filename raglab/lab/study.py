@@ -51,6 +51,7 @@ from raglab.lab.selection import (
 from raglab.lab.study_cases import Splits, StudyTrace, candidate_cases, label_notes, measured_once, study_splits
 from raglab.lab.study_workers import check_storage, finish_shared_study
 from raglab.lab.trial_search import Problem, Search, check_search, pareto_front, run_search, trial_policies
+from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics import Paired
 from raglab.policy import told_value
 from raglab.replay import CELL_OF_CODE, decide, each_shard, join_columns, rate_table, shard_codes, tally, tally_codes
@@ -375,6 +376,7 @@ def _judged_result(splits: Splits, problem: Problem, search: Search, incumbent: 
         paired=compare_cells(judged.cells(incumbent), judged.cells(tuned)),
         notes=(
             _selection_note(chosen, advantage),
+            *unmeasured_note(judged_on, tuned),
             *stopped,
             *splits.notes,
             *label_notes(tuned_on),
