@@ -41,6 +41,7 @@ from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.live.trace_building import build_trace
 from raglab.metrics import OBJECTIVES, TARGETS
+from raglab.misuse import takes
 from raglab.parallel import run_each
 from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import Shards
@@ -240,6 +241,7 @@ def need_line(name: str, need: DataNeed) -> str:
     )
 
 
+@takes(trace="trace", policy="policy", candidates="policies")
 def certify_policy(
     trace: Trace | ShardedTrace[Trace],
     policy: Policy | None = None,
@@ -634,6 +636,7 @@ class Retest(NamedTuple):
         return f"Retest({self.verdict}, {len(self.table)} targets, coverage {self.coverage:.3f})"
 
 
+@takes(policy="policy", trace="trace")
 def check_policy(policy: Policy, trace: TraceData | ShardedTrace[Any], *, again: bool = False) -> Retest:
     """Re-test every promise of a policy's certificate, at the certificate's own delta.
 

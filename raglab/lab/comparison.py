@@ -13,6 +13,7 @@ from raglab import metrics
 from raglab.html_display import Cell, Fold, display
 from raglab.lab.selection import DEFAULTS, FREE, NOT_THRESHOLDS, Advantage, best_of, count_cells, paired_advantage
 from raglab.metrics import Paired
+from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.replay import Shards, decide_policies, each_shard, join_columns, shard_cells
 from raglab.store.policies import Policy
@@ -73,6 +74,7 @@ class Comparison(NamedTuple):
         return display("Two policies on the same cases", facts, folds)
 
 
+@takes(trace="trace", a="policy", b="policy")
 def compare(
     trace: TraceData | Shards, a: Policy, b: Policy, *, arm: str | None = None, costs: metrics.Costs | None = None
 ) -> Comparison:

@@ -17,6 +17,7 @@ from raglab.decision.measurement import Evidence, measured_tables
 from raglab.decision.sharded_decisions import check_in_memory
 from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
+from raglab.misuse import takes
 from raglab.replay import policy_cells, step_cells, tally
 from raglab.store.policies import Policy
 from raglab.store.sharded_traces import ShardedTrace
@@ -63,6 +64,7 @@ class SearchRange(NamedTuple):
         return float(rng.uniform(self.low, self.high))
 
 
+@takes(trace="trace", policy="policy")
 def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict[str, SearchRange]:
     """Every threshold over the values observed in a trace, and every switch.
 
@@ -158,6 +160,7 @@ def own_trial(policy: Policy, space: Mapping[str, SearchRange]) -> dict[str, Any
     return own
 
 
+@takes(policy="policy")
 def always_answer(policy: Policy) -> Policy:
     """Policy with every gate off: it answers whenever there is a hit."""
     off: list[Any] = [item for gate in GATES if gate.switch for item in (f"{gate.name}.enabled", False)]
@@ -166,6 +169,7 @@ def always_answer(policy: Policy) -> Policy:
     return policy.replace("decision.rule", "chain", *off)
 
 
+@takes(policy="policy")
 def always_refuse(policy: Policy) -> Policy:
     """Policy that refuses every question: what no answer at all costs."""
     return policy.replace("domain.enabled", True, "patterns.deny", ["(?s).*"])

@@ -53,6 +53,7 @@ from raglab.lab.study_workers import check_storage, finish_shared_study
 from raglab.lab.trial_search import Problem, Search, check_search, pareto_front, run_search, trial_policies
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics import Paired
+from raglab.misuse import takes
 from raglab.policy import told_value
 from raglab.replay import CELL_OF_CODE, decide, each_shard, join_columns, rate_table, shard_codes, tally, tally_codes
 from raglab.store.policies import Policy
@@ -226,6 +227,7 @@ class TuneResult:
         return frozen_html(CockpitState(shown, self.policy, compare=self.incumbent, goal=self.goal, arm=arm))
 
 
+@takes(trace="trace", policy="policy")
 def tune(
     trace: StudyTrace,
     *,

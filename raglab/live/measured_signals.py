@@ -29,6 +29,7 @@ from raglab.characters import composed, visible
 from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
 from raglab.live.signal_functions import ANSWER_COLUMNS, HIT_COLUMNS, SignalFunction, signal_function
+from raglab.misuse import takes
 from raglab.policy import PolicyData, Structure
 from raglab.progress import progress
 from raglab.signals import LONGEST_TEXT, NAMES, declaration
@@ -215,6 +216,7 @@ def _number(value: object) -> float | None:
         return np.inf
 
 
+@takes(trace="trace", policy="policy")
 def add_signals(
     trace: Trace,
     signals: str | SignalFunction | Sequence[str | SignalFunction],

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from raglab import values
 from raglab.decision.measurement import CAN_BE_OFF
+from raglab.misuse import takes
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData
 from raglab.signals import DECLARED, Signal, declaration, own_signal
@@ -167,6 +168,7 @@ _KNOWN = ("case_id", "query", "label", "expect_status", "hit_id", "arm", "depth"
 _AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by less
 
 
+@takes(frame="frame", policy="policy")
 def trace_from_frame(
     frame: pd.DataFrame,
     *,

@@ -23,6 +23,7 @@ from raglab.lab.report.verdicts import DELTA, answer_signals
 from raglab.lab.slices import slices
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics import TARGETS, Paired
+from raglab.misuse import takes
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
 from raglab.store.sharded_traces import ShardedTrace
@@ -184,6 +185,7 @@ SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # the page, by title
 }
 
 
+@takes(path="path", trace="trace", policies="policies")
 def write_report(
     path: str | Path,
     trace: TraceData | ShardedTrace[Any],
