@@ -60,6 +60,7 @@ from raglab.expected_cost import class_probabilities
 from raglab.gate_order import Order
 from raglab.gates import Threshold
 from raglab.metrics import CELLS
+from raglab.misuse import takes
 from raglab.parallel import Result, run_each
 from raglab.policy import PolicyData
 from raglab.progress import progress
@@ -259,6 +260,7 @@ def decide(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Deci
 def decide(trace: Shards, policy: PolicyData, arm: str | None = None) -> ShardedDecisions: ...
 
 
+@takes(trace="trace", policy="policy")
 def decide(trace: TraceData | Shards, policy: PolicyData, arm: str | None = None) -> Decisions | ShardedDecisions:
     """Decision of one policy for every case of a trace.
 
@@ -514,6 +516,7 @@ def _replay_kernel() -> Any:  # noqa: ANN401 - a module
     return kernel
 
 
+@takes(trace="trace", policies="policies")
 def sweep(
     trace: TraceData | Shards,
     policies: Sequence[PolicyData],
@@ -569,6 +572,7 @@ def _rate_columns(cells: NDArray[np.int64], level: float | None, costs: metrics.
     return columns
 
 
+@takes(trace="trace", policy="policy")
 def steps(
     trace: TraceData | Shards,
     policy: PolicyData,
@@ -692,6 +696,7 @@ def _path_tables(trace: TraceData, policy: PolicyData, path: str, arm: str | Non
     return measured_tables(trace, policy, arm)
 
 
+@takes(trace="trace", policy="policy")
 def flips(trace: TraceData | Shards, policy: PolicyData, case_id: str, arm: str | None = None) -> pd.DataFrame:
     """For each threshold, the smallest change that would flip the status of one case, nearest first.
 

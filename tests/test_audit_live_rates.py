@@ -299,15 +299,43 @@ class TestRates:
         ask(log, "f", "refuse", minute=5)  # taken in silence
         table = live_rates(log)
         refused, asked = rate(table, "false_refusal_rate", "feedback"), rate(table, "over_ask_rate", "feedback")
-        assert (refused["estimate"], refused["known"]) == (1 / 3, 3)
-        assert (asked["estimate"], asked["known"]) == (1 / 3, 3)
-        assert 0.0 < refused["low"] < 1 / 3 < refused["high"] < 1.0
+        assert (refused["estimate"], refused["known"], refused["unknown"]) == (1 / 2, 2, 3)
+        assert (asked["estimate"], asked["known"], asked["unknown"]) == (1 / 2, 2, 3)
+        assert 0.0 < refused["low"] < 1 / 2 < refused["high"] < 1.0
+
+    def test_silence_is_no_feedback(self, made: Callable[..., AuditLog]) -> None:
+        """Answers that nobody commented on are unknown: no rate counts them, each says how many they are."""
+        log = made()
+        for number in range(20):
+            ask(log, f"s{number:02d}", "ok", minute=number)
+        table = live_rates(log).query("source == 'feedback'")
+        assert table[["estimate", "low", "high"]].isna().all(axis=None)
+        assert table["known"].tolist() == [0, 0, 0]
+        assert table["unknown"].tolist() == [20, 20, 20]
+        ask(log, "a", "ok", minute=21)
+        log.signal("a", KEY, "1", "explicit_no", "toc", conditions={})
+        ask(log, "b", "ok", minute=22)
+        log.signal("b", KEY, "1", "explicit_yes", conditions={})
+        ask(log, "c", "refuse", minute=23)
+        row = rate(live_rates(log), "correction_rate", "feedback")
+        assert (row["estimate"], row["known"], row["unknown"], row["requests"]) == (1 / 2, 2, 20, 23)
+        assert 0.0 < row["low"] < 1 / 2 < row["high"] < 1.0
+
+    def test_nought_of_nought_is_missing(self, made: Callable[..., AuditLog], tmp_path: Path) -> None:
+        """Nothing was refused and no label says that a request should be answered: no share, and no interval of 0."""
+        log = made()
+        for number in range(10):
+            ask(log, f"r{number}", "ok", minute=number)
+        record_labels(log, labelled(draw_sample(log, 4, seed=0), tmp_path / "a.csv", lambda _: "refuse"))
+        row = rate(live_rates(log), "false_refusal_rate", "labels")
+        assert row[["estimate", "low", "high"]].isna().all()
+        assert (row["known"], row["covered"], row["unknown"]) == (4, 10, 6)
 
     def test_a_course_over_time(self, made: Callable[..., AuditLog]) -> None:
         """A window at each number of requests, by number or by days; the newest is what stands alone."""
         log = mixed(made())
         course = live_rates(log, last=10, every=10)
-        assert course["requests"].tolist() == [4] * 4 + [10] * 8
+        assert course["requests"].tolist() == [4] * 5 + [10] * 10
         assert course["until"].is_monotonic_increasing
         newest = course[course["until"] == course["until"].max()].reset_index(drop=True)
         pd.testing.assert_frame_equal(newest, live_rates(log, last=10))
@@ -379,8 +407,8 @@ def test_the_display(made: Callable[..., AuditLog], tmp_path: Path) -> None:
     record_labels(log, labelled(draw_sample(log, 12, seed=0), tmp_path / "a.csv", lambda _: "ok"))
     table = live_rates(log, last=10, every=5)
     display = LiveRatesDisplay.from_rates(table)
-    assert len(display.axes_) == 2
-    assert len(display.lines_) == 4
+    assert len(display.axes_) == 3
+    assert len(display.lines_) == 5
     legend = [text.get_text() for text in display.figure_.legends[0].get_texts()]
     assert legend == ["feedback of users", "labelled sample", "95 % interval"]
     assert display.to_frame().equals(table)

@@ -163,8 +163,8 @@ def test_what_cannot_be_certified_names_the_nearest_target() -> None:
     free = sweep(labelled(3, SPLITS).split("tune"), [always_answer(POLICY)])["hallucination_rate"][0]
     assert 0.01 < found.nearest < free
     assert LIKELY <= found.chance <= 1.0
-    assert f"On the pilot a hallucination_rate of {found.nearest:g}" in found.notes[-1]
-    assert f"250 such cases, with probability {found.chance:.2f}" in found.notes[-1]
+    assert f"On the pilot a hallucination_rate of {found.nearest:g}" in found.notes[-2]
+    assert f"250 such cases, with probability {found.chance:.2f}" in found.notes[-2]
     made = certify_policy(labelled(3, SPLITS), POLICY, targets={"hallucination_rate": found.nearest}, paths=ONE)
     assert made.policy is not None
 
@@ -174,7 +174,7 @@ def test_no_target_is_hinted_at_that_always_answering_reaches(wrong: float) -> N
     """Wrong as often whatever the score: 40 % would be certified, and by any policy, so nothing is proposed."""
     hopeless = certify_policy(labelled(3, SPLITS, wrong=wrong), POLICY, targets=RISK, paths=ONE)
     assert np.isnan([hopeless.nearest, hopeless.chance]).all()
-    assert "no hallucination_rate up to 0.5" in hopeless.notes[-1]
+    assert "no hallucination_rate up to 0.5" in hopeless.notes[-2]
 
 
 def test_the_chance_of_a_certificate_by_drawing() -> None:

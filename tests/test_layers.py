@@ -58,7 +58,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "off_policy",
         }
     ),
-    frozenset({"policy_sections", "policy", "thresholds", "decision"}),
+    frozenset({"policy_sections", "policy", "thresholds", "decision", "misuse"}),
     frozenset({"breakpoints", "replay"}),
     frozenset({"blobs", "model_files"}),
     frozenset({"models", "store", "retrieval", "answering"}),

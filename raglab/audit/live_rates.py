@@ -2,14 +2,15 @@
 
 The rates are those of S6.2, with what is known of live requests in place of a label on each. `labels`: of a sample
 drawn by stratum, see `raglab.audit.label_samples`; their interval holds for the requests that could be drawn, whatever
-nobody labelled. `feedback`: what users did next; it holds for those whose users did something, and says nothing of a
-refusal that was taken in silence.
+nobody labelled. `feedback`: what users did next; it holds for those whose users did something. Silence is no feedback:
+a request that its user neither confirmed, corrected, replied to nor rephrased is unknown, and is counted as that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.audit.label_samples import FirstDecision, first_decisions
@@ -35,6 +36,7 @@ COLUMNS = (
     "level",
     "known",
     "covered",
+    "unknown",
     "requests",
     "since",
 )
@@ -52,20 +54,31 @@ LIVE_RATES = (
     LiveRate("false_refusal_rate", "refuse", frozenset({"ok"})),
     LiveRate("over_ask_rate", "ambiguous", frozenset({"ok", "refuse"})),  # a needless question
 )
+CORRECTIONS = "correction_rate"  # answers that were corrected or rephrased, among those with feedback
+
+
+class Feedback(NamedTuple):
+    """What the user's next steps say of a request.
+
+    label: that it should have got, '' where they tell none. corrected: whether they correct or rephrase an answer.
+    """
+
+    label: str
+    corrected: bool
 
 
 class KnownRequest(NamedTuple):
     """A request with what is known of it.
 
     sample: latest draw with labels that could have taken it, '' where none could. drawn: whether that did. label: what
-    a person says, '' where nobody did. feedback: what its user's next steps say, '' where nothing.
+    a person says, '' where nobody did. feedback: what its user's next steps say, None where there were none.
     """
 
     first: FirstDecision
     sample: str
     drawn: bool
     label: str
-    feedback: str
+    feedback: Feedback | None
 
 
 def live_rates(
@@ -76,7 +89,7 @@ def live_rates(
     every: int | None = None,
     level: float = 0.95,
 ) -> pd.DataFrame:
-    """False refusals and needless questions among the latest requests, from labels and from feedback.
+    """False refusals, needless questions and corrections among the latest requests, from labels and from feedback.
 
     Args:
       last: so many requests make a window; None where days do. days: so many days before its last request. every: a
@@ -84,8 +97,9 @@ def live_rates(
         the intervals.
 
     Returns: a row a window, rate and source: until and since (moments of its last and first request), estimate, low,
-      high, level, known (requests with a label or feedback that the estimate rests on), covered (requests it speaks of)
-      and requests (of the window). NaN where nothing is known.
+      high, level, known (requests with a label or feedback that the estimate rests on), covered (requests it speaks
+      of), unknown (requests without a label, or without feedback; of the correction rate, answers without feedback) and
+      requests (of the window). NaN where nothing is known, and where 0 of 0 is.
 
     Raises:
       ValueError: no window, one below a request, or a level outside (0, 1).
@@ -137,22 +151,30 @@ def window_rates(requests: Sequence[KnownRequest], level: float) -> Iterator[dic
     """Estimate and interval of each rate over some requests, from labels and from feedback."""
     covered = [one for one in requests if one.sample]
     labelled = sum(one.drawn and bool(one.label) for one in covered)
-    told = [one for one in requests if one.feedback]
+    feedback = [(one.first.status, one.feedback) for one in requests if one.feedback is not None]
     for rate in LIVE_RATES:
         share, bounds = _from_labels(covered, rate, level) if labelled else (float("nan"), _NOTHING)
-        yield _rate_row(rate, "labels", share, bounds, labelled, len(covered))
-        wanted = [one for one in told if one.feedback in rate.labels]
-        hits = sum(one.first.status == rate.status for one in wanted)
-        share = hits / len(wanted) if wanted else float("nan")
-        yield _rate_row(rate, "feedback", share, clopper_pearson(hits, len(wanted), level), len(wanted), len(wanted))
+        counts = {"known": labelled, "covered": len(covered), "unknown": len(requests) - labelled}
+        yield {"rate": rate.name, "source": "labels", **_estimate(share, bounds), **counts}
+        wanted = [status for status, told in feedback if told.label in rate.labels]
+        yield _feedback_row(rate.name, wanted.count(rate.status), len(wanted), len(requests) - len(feedback), level)
+    answers = [told.corrected for status, told in feedback if status == "ok"]
+    silent = sum(one.first.status == "ok" for one in requests) - len(answers)
+    yield _feedback_row(CORRECTIONS, sum(answers), len(answers), silent, level)
 
 
 _NOTHING = Interval(float("nan"), float("nan"))
 
 
-def _rate_row(rate: LiveRate, source: str, share: float, bounds: Interval, known: int, covered: int) -> dict[str, Any]:
-    ends = {"low": float(bounds.low), "high": float(bounds.high)}
-    return {"rate": rate.name, "source": source, "estimate": share, **ends, "known": known, "covered": covered}
+def _estimate(share: float, bounds: Interval) -> dict[str, float]:
+    return {"estimate": share, "low": float(bounds.low), "high": float(bounds.high)}
+
+
+def _feedback_row(name: str, hits: int, known: int, unknown: int, level: float) -> dict[str, Any]:
+    """Row of a rate of k in n requests with feedback; unknown: requests without any."""
+    shown = _estimate(hits / known if known else float("nan"), clopper_pearson(hits, known, level))
+    counts = {"known": known, "covered": known, "unknown": unknown}
+    return {"rate": name, "source": "feedback", **shown, **counts}
 
 
 def _from_labels(covered: Sequence[KnownRequest], rate: LiveRate, level: float) -> tuple[float, Interval]:
@@ -170,7 +192,8 @@ def _from_labels(covered: Sequence[KnownRequest], rate: LiveRate, level: float) 
         hits = sum(one.label in rate.labels for one in drawn)
         made = Stratum(len(of), len(drawn), hits, sum(not one.label for one in drawn))
         (top if of[0].first.status == rate.status else rest).append(made)
-    return stratified_share(top, rest, level)
+    share, bounds = stratified_share(top, rest, level)
+    return share, _NOTHING if isnan(share) else bounds  # 0 of 0, or of nothing that is known
 
 
 def known_requests(log: Entries, *, last: int | None = None, days: float | None = None) -> list[KnownRequest]:
@@ -191,15 +214,16 @@ def known_requests(log: Entries, *, last: int | None = None, days: float | None 
         could = [each for each in samples if each[1] <= one.request <= each[2] and one.decision < each[0]]
         sample, drawn = (could[-1][3], one.request_id in could[-1][4]) if could else ("", False)
         label = labels.get((sample, one.request_id), "") if drawn else ""
-        found.append(KnownRequest(one, sample, drawn, label, feedback.get(one.request_id, "")))
+        found.append(KnownRequest(one, sample, drawn, label, feedback.get(one.request_id)))
     return found
 
 
-def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[str, str]:
-    """What users' next steps say that a request should have got, by its id.
+def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[str, Feedback]:
+    """What users' next steps say of a request, by its id; silence says nothing, so such a request has no entry.
 
     A refusal that a rephrasing turned into an answer should have been one. A question whose reply took what was
-    proposed was needless; any other reply says that it was not. An answer that nobody corrected or rephrased was right.
+    proposed was needless; any other reply says that it was not. An answer that was confirmed was right; one that was
+    corrected or asked again in other words was not.
     """
     rows = list(log.rows(REQUESTS, columns=("seq", "request_id", "rephrases"), after=after))
     rephrased = {row["rephrases"]: row["request_id"] for row in rows if row["rephrases"]}
@@ -209,16 +233,19 @@ def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[
     columns = ("request_id", "signal", "value")
     signals = list(log.rows(CHANGES, columns=columns, after=after))
     agreed = {row["request_id"] for row in signals if _agrees(row, proposed)}
+    confirmed = {row["request_id"] for row in signals if row["signal"] == "explicit_yes"}
     corrected = {row["request_id"] for row in signals if row["signal"] == "explicit_no"}
-    told: dict[str, str] = {}
+    told: dict[str, Feedback] = {}
     for one in first:
         name = one.request_id
         if one.status == "refuse" and status.get(rephrased.get(name, "")) == "ok":
-            told[name] = "ok"
+            told[name] = Feedback("ok", corrected=False)
         elif name in proposed and name in replied:
-            told[name] = "ok" if name in agreed else "ambiguous"
-        elif one.status == "ok" and name not in corrected and name not in rephrased:
-            told[name] = "ok"
+            told[name] = Feedback("ok" if name in agreed else "ambiguous", corrected=False)
+        elif one.status == "ok" and (name in corrected or name in rephrased):
+            told[name] = Feedback("", corrected=True)
+        elif one.status == "ok" and name in confirmed:
+            told[name] = Feedback("ok", corrected=False)
     return told
 
 

@@ -20,6 +20,7 @@ from raglab.lab.search_space import DIGITS, SearchRange, round_value
 from raglab.lab.study_cases import case_counts
 from raglab.lab.trial_search import TrialOutcome, maximise
 from raglab.metrics.intervals import mean_interval, percentile_interval
+from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights
@@ -342,6 +343,7 @@ class BanditStudy:
         )
 
 
+@takes(trace="trace", policy="policy")
 def tune_bandit(
     trace: TraceData | ShardedTrace[Any],
     policy: PolicyData,

@@ -43,8 +43,10 @@ from raglab.lab.certified_losses import (
 from raglab.lab.looks import hash_queries, split_queries, take_look
 from raglab.lab.report.blocks import percent
 from raglab.lab.search_space import limit_depth, starting_policy
+from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.live.trace_building import build_trace
 from raglab.metrics import OBJECTIVES, TARGETS
+from raglab.misuse import takes
 from raglab.parallel import run_each
 from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import Shards, decide_policies
@@ -247,6 +249,7 @@ def need_line(name: str, need: DataNeed) -> str:
     )
 
 
+@takes(trace="trace", policy="policy", candidates="policies")
 def certify_policy(
     trace: Trace | ShardedTrace[Trace],
     policy: Policy | None = None,
@@ -344,6 +347,7 @@ def certify_policy(
             *filter(None, [status_only_note(alone)]),
             *certificate_notes(certificate, near, order.free_rate, targets),
             *missing_candidates(tried, counts, tested.chosen),
+            *unmeasured_note(held_out, start),
             *filter(None, [refused]),
         ),
         chance=near.chance,
@@ -625,6 +629,7 @@ class Retest(NamedTuple):
         return f"Retest({self.verdict}, {len(self.table)} targets, coverage {self.coverage:.3f}{basis})"
 
 
+@takes(policy="policy", trace="trace")
 def check_policy(policy: Policy, trace: TraceData | ShardedTrace[Any], *, again: bool = False) -> Retest:
     """Re-test every promise of a policy's certificate, at the certificate's own delta.
 

@@ -17,6 +17,7 @@ from raglab.html_display import Cell, Fold, display
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.selection import DEFAULTS, FREE, NOT_THRESHOLDS, Advantage, best_of, count_cells, paired_advantage
 from raglab.metrics import Paired
+from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.replay import Shards, decide_policies, each_shard, join_columns, shard_codes
 from raglab.store.policies import Policy
@@ -92,6 +93,7 @@ class Comparison(NamedTuple):
         return display("Two policies on the same cases", facts, folds)
 
 
+@takes(trace="trace", a="policy", b="policy")
 def compare(
     trace: TraceData | Shards, a: Policy, b: Policy, *, arm: str | None = None, costs: metrics.Costs | None = None
 ) -> Comparison:

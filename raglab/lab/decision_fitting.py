@@ -18,6 +18,7 @@ from raglab.decision.sharded_decisions import reference_trace
 from raglab.expected_cost import CLASSES, LIMIT
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.looks import trace_hash
+from raglab.misuse import takes
 from raglab.parallel import run_each
 from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import case_cells, case_rows, cases_by_shard, each_shard, evidence_with_model
@@ -481,6 +482,7 @@ def fold_cells(
     return cells
 
 
+@takes(trace="trace", policy="policy")
 def fit_decision(
     trace: TraceData | ShardedTrace[Any],
     policy: Policy | None = None,

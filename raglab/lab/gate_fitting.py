@@ -24,6 +24,7 @@ from raglab.lab.decision_fitting import tune_cases
 from raglab.lab.looks import hash_queries
 from raglab.lab.search_space import always_answer, published_policy
 from raglab.metrics import Difference
+from raglab.misuse import takes
 from raglab.progress import progress
 from raglab.replay import Shards, cases_by_shard, decide, each_shard, join_columns
 from raglab.robustness import quantile_map
@@ -111,6 +112,7 @@ def shard_case_signals(trace: TraceData, policy: Policy, arm: str | None = None)
     return Signals(np.where(can, rows, np.nan), said.right & can, names)
 
 
+@takes(trace="trace", policy="policy")
 def fuse(
     trace: TraceData | Shards,
     policy: Policy | None = None,
@@ -175,6 +177,7 @@ def fuse(
     return FittedGate(policy=start.replace("fused", section), model=model, p=p, quality=quality, fitted_on=here)
 
 
+@takes(trace="trace", policy="policy")
 def compare_gates(
     trace: TraceData | Shards,
     policy: Policy,
@@ -325,6 +328,7 @@ class CalibratedAnswers(NamedTuple):
     outcomes: pd.DataFrame
 
 
+@takes(trace="trace", policy="policy")
 def answer_outcomes(
     trace: TraceData | Shards, policy: Policy, arm: str | None = None, *, min_recall: float = MIN_RECALL
 ) -> pd.DataFrame:
@@ -373,6 +377,7 @@ def shard_outcomes(trace: TraceData, policy: Policy, arm: str | None, min_recall
     return pd.DataFrame(rows, columns=columns)
 
 
+@takes(trace="trace", policy="policy")
 def calibrate_answers(
     trace: TraceData | Shards, policy: Policy, arm: str | None = None, *, min_recall: float = MIN_RECALL
 ) -> CalibratedAnswers:
@@ -407,6 +412,7 @@ def shard_cosines(trace: TraceData, policy: Policy, arm: str | None) -> Cosines:
     return Cosines(best, shard_case_signals(trace, policy, arm).right)
 
 
+@takes(trace="trace", policy="policy")
 def calibrate_cosine(trace: TraceData | Shards, policy: Policy, arm: str | None = None) -> Policy:
     """Policy whose confidence falls back to the cosine, calibrated on a trace, where the reranker breaks (rule S2.8).
 
@@ -473,6 +479,7 @@ def _all_scores(trace: TraceData | Shards, policy: Policy, arm: str | None) -> S
     return Scores(by_path, parts[0].known)
 
 
+@takes(policy="policy", source="trace", target="trace")
 def transfer(
     policy: Policy, source: TraceData | Shards, target: TraceData | Shards, *, arm: str | None = None
 ) -> Transfer:

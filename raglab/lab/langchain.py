@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from raglab.canonical import digest
 from raglab.documents import check_clear, chunk_documents, chunk_sources, source_meanings
+from raglab.misuse import takes
 from raglab.store.cells import is_unicode, whole_number
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.frames import OF_CASE, Score, frame_trace, signal_columns, warn_of_gates_off, warn_of_short_sources
@@ -40,6 +41,7 @@ class _FoundDocument(NamedTuple):
     score: float
 
 
+@takes(cases="cases")
 def hits_frame(
     source: VectorStore | BaseRetriever,
     cases: Sequence[Case],
@@ -132,6 +134,7 @@ def hits_frame(
     return pd.DataFrame(rows, columns=[name for name in named if name not in left_out])
 
 
+@takes(cases="cases", policy="policy")
 def trace_from_langchain(
     source: VectorStore | BaseRetriever,
     cases: Sequence[Case],

@@ -46,6 +46,7 @@ from raglab.lab.score_models import (
 )
 from raglab.live.measured_signals import add_signals, signal_rows
 from raglab.live.signal_functions import SignalFunction
+from raglab.misuse import takes
 from raglab.model_files import BUNDLED
 from raglab.models import Encoder, identifier_of, load_encoder
 from raglab.progress import progress
@@ -464,6 +465,7 @@ def cross_fit(
     return CrossFit(models[-1], tuple(models[:-1]), fold, held_out)
 
 
+@takes(trace="trace", policy="policy")
 def learn_signal(
     trace: Trace,
     *,

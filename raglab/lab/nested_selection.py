@@ -22,6 +22,7 @@ from raglab.lab.search_space import Goal
 from raglab.metrics import COUNTS, DISTINCT_CELL, N_CELLS, RATES, Paired
 from raglab.metrics.costs import LABEL_OF_CELL
 from raglab.metrics.intervals import check_level, percentile_interval
+from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.replay import Shards, each_shard, join_columns, shard_codes
@@ -250,6 +251,7 @@ def judged_cases(
     return JudgedCases(shard_codes(trace, policies, arm), shard_codes(trace, [incumbent], arm)[0], ids)
 
 
+@takes(trace="trace", policies="policies", incumbent="policy")
 def honest(
     trace: TraceData | Shards,
     policies: Sequence[PolicyData],

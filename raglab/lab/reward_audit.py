@@ -13,6 +13,7 @@ from raglab.decision.sharded_decisions import join_frames
 from raglab.live.arm_choice import components, router, table
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import percentile_interval
+from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.replay import Shards, each_shard
@@ -348,6 +349,7 @@ def shard_arm_tables(trace: TraceData, policy: PolicyData, weights: RewardWeight
     return ArmTables(world, measured, router(trace, policy))
 
 
+@takes(trace="trace", policy="policy")
 def audit_rewards(
     trace: TraceData | Shards,
     policy: PolicyData,

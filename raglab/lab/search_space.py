@@ -18,6 +18,7 @@ from raglab.decision.refusals import REFUSES_ALL
 from raglab.decision.sharded_decisions import check_in_memory
 from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
+from raglab.misuse import takes
 from raglab.replay import policy_cells, step_cells, tally
 from raglab.signals import COSINE, NAMES, declared_signal
 from raglab.store.frames import UNSTATED
@@ -66,6 +67,7 @@ class SearchRange(NamedTuple):
         return float(rng.uniform(self.low, self.high))
 
 
+@takes(trace="trace", policy="policy")
 def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict[str, SearchRange]:
     """Every threshold over the values observed in a trace, and every switch.
 
@@ -161,6 +163,7 @@ def own_trial(policy: Policy, space: Mapping[str, SearchRange]) -> dict[str, Any
     return own
 
 
+@takes(policy="policy")
 def always_answer(policy: Policy) -> Policy:
     """Policy with every gate off: it answers whenever there is a hit."""
     off: list[Any] = [item for gate in GATES if gate.switch for item in (f"{gate.name}.enabled", False)]
@@ -204,6 +207,7 @@ def _parts(trace: TraceData | ShardedTrace[Trace]) -> Iterable[Any]:
     return [trace] if isinstance(trace, TraceData) else trace.shards()
 
 
+@takes(policy="policy")
 def always_refuse(policy: Policy) -> Policy:
     """Policy that refuses every question: what no answer at all costs."""
     return policy.replace("domain.enabled", True, "patterns.deny", [REFUSES_ALL])

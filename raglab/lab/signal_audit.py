@@ -32,6 +32,7 @@ from raglab.lab.decision_fitting import (
 from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.metrics.costs import OUTCOME_OF_CELL, Costs, cost_matrix
 from raglab.metrics.intervals import check_level, mean_interval
+from raglab.misuse import takes
 from raglab.progress import progress
 from raglab.replay import Shards, each_shard
 from raglab.signals import Signal, SignalSet
@@ -125,6 +126,7 @@ class SignalAudit:
         return "\n".join([f"{type(self).__name__} of {len(self.frame)} signals; see .frame", *self.notes])
 
 
+@takes(trace="trace", policy="policy")
 def audit_signals(
     trace: TraceData | Shards,
     policy: Policy | None = None,

@@ -16,6 +16,7 @@ from raglab.decision.recorded_answers import LINE_TAGS, line_chunks, line_source
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.decision.signal_values import arm_order
 from raglab.documents import Meaning, check_clear, chunk_documents, chunk_sources, known_documents, source_meanings
+from raglab.misuse import takes
 from raglab.replay import Shards, cases_by_shard, each_shard
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.values import SOURCE_GRADES, Case, Chunk, TraceData, source_grades
@@ -335,6 +336,7 @@ class _Judged(NamedTuple):
     named: list[list[str]]
 
 
+@takes(trace="trace")
 def ranking(trace: TraceData | Shards) -> pd.DataFrame:
     """hit@1, hit@5, hit@20 and nDCG@10 of every arm, over the cases that expect a source, before any refinement.
 
@@ -439,6 +441,7 @@ class FusionWeights(NamedTuple):
     table: pd.DataFrame
 
 
+@takes(trace="trace")
 def fusion_weights(trace: TraceData | Shards, weights: Sequence[float] = DENSE_WEIGHTS) -> FusionWeights:
     """Search the weight of the dense list in the fusion, where that of the keywords counts 1, by nDCG@10.
 

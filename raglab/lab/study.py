@@ -58,7 +58,9 @@ from raglab.lab.selection import (
 from raglab.lab.study_cases import Splits, StudyTrace, candidate_cases, label_notes, measured_once, study_splits
 from raglab.lab.study_workers import check_storage, finish_shared_study
 from raglab.lab.trial_search import MISSING, Problem, Search, check_search, pareto_front, run_search, trial_policies
+from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics import Paired
+from raglab.misuse import takes
 from raglab.policy import told_value
 from raglab.replay import decide_policies, each_shard, join_columns, rate_table, shard_codes, tally
 from raglab.store.policies import Policy
@@ -247,6 +249,7 @@ class TuneResult:
         return frozen_html(CockpitState(shown, self.policy, compare=self.incumbent, goal=self.goal, arm=arm))
 
 
+@takes(trace="trace", policy="policy")
 def tune(
     trace: StudyTrace,
     *,
@@ -413,6 +416,7 @@ def _judged_result(splits: Splits, problem: Problem, search: Search, incumbent: 
         notes=(
             _selection_note(chosen, advantage),
             *scored,
+            *unmeasured_note(judged_on, tuned),
             *stopped,
             *splits.notes,
             *label_notes(tuned_on),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from raglab.decision.checks import Check
 from raglab.decision.decisions import Decisions, checks, decision_reason
+from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.store.frames import UNSTATED, Score, frame_trace, warn_of_gates_off
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 COLUMNS = ("case_id", "status", "decided_by", "reason", "hits", "options", "margins", "warnings", "policy_id")
 
 
+@takes(policy="policy", frame="frame")
 def apply(
     policy: PolicyData,
     frame: pd.DataFrame,

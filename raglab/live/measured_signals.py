@@ -30,6 +30,7 @@ from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
 from raglab.documents import full_sources, known_documents
 from raglab.live.signal_functions import ANSWER_COLUMNS, HIT_COLUMNS, SignalFunction, signal_function
+from raglab.misuse import takes
 from raglab.policy import PolicyData, Structure
 from raglab.progress import progress
 from raglab.signals import LONGEST_TEXT, NAMES, declaration
@@ -227,6 +228,7 @@ def _number(value: object) -> float | None:
         return np.inf
 
 
+@takes(trace="trace", policy="policy")
 def add_signals(
     trace: Trace,
     signals: str | SignalFunction | Sequence[str | SignalFunction],

@@ -26,6 +26,7 @@ RATES = (
     ("raglab_live_rate_low", "gauge", "low", 1.0, "Lower end of the live rate's interval"),
     ("raglab_live_rate_high", "gauge", "high", 1.0, "Upper end of the live rate's interval"),
     ("raglab_live_rate_known", "gauge", "known", 1.0, "Requests with a label or feedback that the live rate rests on"),
+    ("raglab_live_rate_unknown", "gauge", "unknown", 1.0, "Requests without a label or feedback"),
     ("raglab_live_rate_requests", "gauge", "requests", 1.0, "Requests of the live rate's window"),
 )
 Measured: TypeAlias = Callable[[], "pd.DataFrame"]

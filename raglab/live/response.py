@@ -21,6 +21,7 @@ from raglab.decision.checks import Check
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, slot_sets
 from raglab.decision.sharded_decisions import check_in_memory
+from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.replay import decide_policies
@@ -217,6 +218,7 @@ def check_answer(
     )
 
 
+@takes(trace="trace", policy="policy")
 def record_answers(
     trace: values.TraceData,
     policy: PolicyData,

@@ -23,6 +23,7 @@ from raglab import policy as policies
 from raglab.documents import EXACT_NAMES
 from raglab.live.question_signals import DocumentReader
 from raglab.live.trace_building import UNREADABLE, Building, build_planned, plan_building, question_scopes
+from raglab.misuse import takes
 from raglab.parallel import current_workers, run_each
 from raglab.retrieval.arms import Rewriter
 from raglab.retrieval.dense import EmbeddingCache
@@ -62,6 +63,7 @@ LOOK_S = 5.0  # seconds before a worker looks again whether its work is over
 _CORPUS = "corpus.jsonl"
 
 
+@takes(corpus="corpus", cases="cases", out="path", policy="policy")
 def build_shards(
     corpus: Corpus,
     cases: Sequence[Case],

@@ -33,6 +33,7 @@ from raglab.live.question_signals import DocumentReader
 from raglab.live.response import SupportScorer, TableFirst
 from raglab.live.signal_functions import SignalFunction
 from raglab.live.trace_building import RetrievalSettings, Retriever, check_settings, retriever
+from raglab.misuse import takes
 from raglab.packs import Pack
 from raglab.patterns import chunk_entities
 from raglab.policy import check_pack
@@ -613,6 +614,7 @@ def _read_passages(chunks: Sequence[Chunk], generator: Generator, scorer: Suppor
         word_set(chunk.text)
 
 
+@takes(corpus="corpus", folder="path", policy="policy")
 def build_index(
     corpus: Corpus,
     folder: str | Path,

@@ -33,6 +33,7 @@ from raglab.documents import (
 from raglab.live.case_checks import check_cases, check_expected_sources
 from raglab.live.large_index import INDEX_MB, STORED_KINDS, check_kind, large_indexes, sized_kind
 from raglab.live.question_signals import DocumentReader, with_parsed_signals
+from raglab.misuse import takes
 from raglab.model_files import Precision, find_model, in_precision, pinned_name, reads_pictures
 from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
 from raglab.packs import GENERIC, Pack
@@ -426,6 +427,7 @@ class Building:
         return told if self.pack.stored is None else {**told, "pack": self.pack.stored}
 
 
+@takes(corpus="corpus", cases="cases", policy="policy")
 def build_trace(
     corpus: Corpus,
     cases: Sequence[Case],

@@ -22,6 +22,7 @@ from raglab.documents import (
     source_meanings,
     stated_exact_names,
 )
+from raglab.misuse import takes
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData
 from raglab.signals import DECLARED, Signal, declaration, own_signal
@@ -206,6 +207,7 @@ _KNOWN = ("case_id", "query", "label", "expect_status", "hit_id", "arm", "depth"
 _AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by less
 
 
+@takes(frame="frame", policy="policy")
 def trace_from_frame(
     frame: pd.DataFrame,
     *,

@@ -32,6 +32,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from raglab.characters import visible
+from raglab.misuse import takes
 from raglab.store import case_frames as tables
 from raglab.store.benchmarks import (
     beir_cases,
@@ -257,6 +258,7 @@ def load_documents(documents: Documents, *, follow_links: bool = False) -> Corpu
     return whole._replace(pictures={name: path for part in parts for name, path in part.pictures.items()})
 
 
+@takes(corpus="corpus", path="path")
 def save_corpus(corpus: Corpus, path: str | Path) -> None:
     """Write a corpus as JSON lines, one chunk a line, whole or not at all; `load_corpus` gives an equal one.
 
@@ -623,6 +625,7 @@ def _cases_of(place: Path, limits: Limits) -> tuple[PlacedCases, bool]:
     raise input_error(Where(str(place)), rule, "check the path", came)
 
 
+@takes(cases="cases", path="path")
 def save_cases(cases: Iterable[Case], path: str | Path) -> None:
     """Write cases as JSON lines, whole or not at all; `load_cases` gives equal ones.
 

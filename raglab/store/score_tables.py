@@ -11,6 +11,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+from raglab.misuse import takes
 from raglab.signals import NAMES
 from raglab.store.cells import Cells, frame_cells
 from raglab.store.files import MAX_FILE_BYTES, Where, decode_utf8, input_error, parse_json, read_bytes, shown_value
@@ -43,6 +44,7 @@ class ScoreRow(NamedTuple):
     scores: Mapping[str, float]
 
 
+@takes(trace="trace")
 def score_table(
     trace: TraceData, source: str | Path | pd.DataFrame | Record, *, tool: Tool | None = None
 ) -> dict[str, pd.Series[float]]:

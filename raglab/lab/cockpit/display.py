@@ -11,10 +11,12 @@ from raglab.lab.cockpit.page import freeze, static_html
 from raglab.lab.cockpit.state import CockpitState
 from raglab.lab.cockpit.widget import CockpitWidget
 from raglab.lab.search_space import Goal
+from raglab.misuse import takes
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
 
+@takes(trace="trace", policy="policy", compare="policy")
 def cockpit(
     trace: Trace,
     policy: Policy | None = None,

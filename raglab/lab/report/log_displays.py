@@ -319,9 +319,10 @@ def _marks(on: Axes, table: pd.DataFrame, measures: Sequence[str], names: Sequen
 RATE_TITLES = {
     "false_refusal_rate": "false refusals among what should be answered",
     "over_ask_rate": "needless questions among what needs none",
+    "correction_rate": "corrected or rephrased among answers with feedback",
 }
 RATE_SOURCES = {"labels": "labelled sample", "feedback": "feedback of users"}
-NEEDED_RATES = ("until", "rate", "source", "estimate", "low", "high", "level", "known")
+NEEDED_RATES = ("until", "rate", "source", "estimate", "low", "high", "level", "known", "unknown")
 
 
 @dataclass(eq=False, repr=False)
@@ -403,6 +404,7 @@ class LiveRatesDisplay:
             "source": newest["source"],
             "share": [estimate_cell(*row) for row in cells],
             "known requests": newest["known"],
+            "without label or feedback": newest["unknown"],
         }
         level = f"{100 * float(newest['level'].iloc[0]):g} % interval, of the newest window"
         return html(self, self.name or "live rates", columns, level)

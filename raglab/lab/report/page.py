@@ -21,7 +21,9 @@ from raglab.lab.report.rendering import render_page
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import DELTA, answer_signals
 from raglab.lab.slices import slices
+from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics import TARGETS, Paired
+from raglab.misuse import takes
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
 from raglab.store.sharded_traces import ShardedTrace
@@ -183,6 +185,7 @@ SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # the page, by title
 }
 
 
+@takes(path="path", trace="trace", policies="policies")
 def write_report(
     path: str | Path,
     trace: TraceData | ShardedTrace[Any],
@@ -235,8 +238,10 @@ def write_report(
     judged = _report_data(trace, policies, arm, tuned, incumbent, split, costs)
     _check_trials(trials)
     page = Path(path)
+    unmeasured = unmeasured_note(trace, judged.policies[judged.subject])
+    shown = (*notes, *(note for note in unmeasured if note not in notes))
     # A section with nothing to say is left out.
-    given = (tuple(notes), trials, plateaus, paired, candidates, costs, min_coverage, max_over_ask, trace_id, cockpit)
+    given = (shown, trials, plateaus, paired, candidates, costs, min_coverage, max_over_ask, trace_id, cockpit)
     material = Material(judged, *given)
     sections = [Section(title, blocks(material)) for title, blocks in SECTIONS.items()]
     kept = [section for section in sections if section.blocks]
