@@ -19,7 +19,7 @@ from fuzz.outcomes import Trial, fuzz, report
 from raglab.answering.server import OpenAIGenerator, OpenAIRewriter
 from raglab.characters import visible
 from raglab.store.files import InputError
-from raglab.values import Generation
+from raglab.values import Generation, ModelUnavailableError
 from test_answering_server import CHUNKED, GOOD, KEY, PASSAGES, tokens
 
 pytestmark = pytest.mark.slow
