@@ -148,7 +148,7 @@ def answer_or_refuse(request: Request, system: Lab, answer: Callable[[], Respons
         if system.on_error == "raise":
             raise
         reason = sentence("no answer was generated: {reason}", request.language, reason=error.reason)
-        fields = {
+        fields: dict[str, Any] = {
             **dict.fromkeys(KEYS),
             "answer": sentence(UNAVAILABLE, request.language),
             "sources": [],
