@@ -119,4 +119,5 @@ from .store.traces import TraceError as TraceError
 from .values import Case as Case
 from .values import Chunk as Chunk
 from .values import Corpus as Corpus
+from .values import ModelUnavailableError as ModelUnavailableError
 from .values import Status as Status

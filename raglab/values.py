@@ -431,8 +431,25 @@ class Generation(NamedTuple):
     reason: str | None = None
 
 
+class ModelUnavailableError(RuntimeError):
+    """A language model or its server failed. It gave no answer, and that is no refusal either (rule S0.1).
+
+    kind: of the failure, such as `timeout`, `no connection`, `cut off`, `HTTP 503` or `malformed reply`. reason: what
+    happened, on one line and without secrets. seconds: from the request to the failure, NaN where not measured.
+    """
+
+    def __init__(self, message: str, *, kind: str = "failure", reason: str = "", seconds: float = float("nan")) -> None:
+        super().__init__(message)
+        self.kind, self.reason, self.seconds = kind, reason or message, seconds
+
+
 class Generator(Protocol):
-    """What writes answers."""
+    """What writes answers.
+
+    It raises `ModelUnavailableError` where its model fails. It may state `gives_confidence`: True where its answers
+    carry a confidence, though one of them may lack it; False where none does. One that learns this from its server has
+    `probe_confidence`, which asks: True, False, or None where the reply does not tell.
+    """
 
     @property
     def name(self) -> str:

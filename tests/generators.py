@@ -19,6 +19,7 @@ class Drawn(NamedTuple):
     """Says one of a few texts with one of a few confidences."""
 
     name: str = "drawn"
+    gives_confidence = True  # though one of its answers may lack it
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
         """Answer drawn by a hash of question and passages."""

@@ -18,7 +18,7 @@ import pytest
 from local_server import LocalServer, serving
 from raglab.answering.hygiene import clean
 from raglab.answering.server import MAX_BYTES, OpenAIGenerator, OpenAIRewriter, cited_passages
-from raglab.values import Chunk, Generation
+from raglab.values import Chunk, Generation, ModelUnavailableError
 
 pytestmark = pytest.mark.slow
 
@@ -272,6 +272,13 @@ def ask(server: Server, mode: str, **changes: Any) -> Generation:
     return generator(server, mode, **changes).answer("What is the excess?", PASSAGES)
 
 
+def failure(server: Server, mode: str, **changes: Any) -> ModelUnavailableError:
+    """What its failure in one mode raises."""
+    with pytest.raises(ModelUnavailableError) as caught:
+        ask(server, mode, **changes)
+    return caught.value
+
+
 def test_a_good_answer_has_its_confidence_and_what_it_cites(server: Server) -> None:
     """Two tokens of probability 0.5 give 0.5; [1] is the passage at position 0."""
     said = ask(server, "good")
@@ -358,21 +365,44 @@ FAILURES = {
     "content-number": "answered without a text",
     "content-object": "answered without a text",
     "length": "cut its answer off at max_tokens 512",
-    "filtered": "withheld its answer (content_filter)",
-    "declined": "declined to answer: I will not.",
     "echo-tags": "answered with the key in it",
     "echo-spaced": "answered with the key in it",
 }
 
 
+KINDS = {
+    "did not answer within": "timeout",
+    "could not be reached": "no connection",
+    "cut its answer off": "cut off",
+    "answered with": "malformed reply",
+    "could not be asked": "malformed reply",
+}
+
+
 @pytest.mark.parametrize("mode", FAILURES)
-def test_a_failure_is_a_reason_and_never_an_exception(server: Server, mode: str) -> None:
-    """No text, no confidence, and one line that names the server and shows no secret and no markup."""
-    said = ask(server, mode)
-    assert (said.text, said.cited) == ("", ())
-    assert math.isnan(said.confidence)
-    assert said.reason == f"{server.host} {FAILURES[mode]}"
-    assert KEY not in said.reason
+def test_a_failure_is_an_error_and_never_a_refusal(server: Server, mode: str) -> None:
+    """Rule S0.1. It names its kind and, on one line, the server, and shows no secret and no markup."""
+    error = failure(server, mode)
+    assert error.reason == f"{server.host} {FAILURES[mode]}"
+    known = [kind for words, kind in KINDS.items() if FAILURES[mode].startswith(words)]
+    assert error.kind == (known[0] if known else f"HTTP {FAILURES[mode].removeprefix('answered ')[:3]}")
+    assert str(error).startswith(f"a language model must answer, got {error.kind} after ")
+    assert "\n" not in str(error)
+    assert KEY not in str(error)
+    assert 0.0 < error.seconds < 60.0
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.kind) == (str(error), error.kind)
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [("filtered", "withheld its answer (content_filter)"), ("declined", "declined to answer: I will not.")],
+)
+def test_a_model_that_declines_gives_no_answer(server: Server, mode: str, why: str) -> None:
+    """This is a reply of the model, and no failure."""
+    generation = ask(server, mode)
+    assert (generation.text, generation.reason) == ("", f"{server.host} {why}")
+    assert math.isnan(generation.confidence)
 
 
 def test_a_deadline_is_for_all_attempts_and_pauses(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,14 +410,13 @@ def test_a_deadline_is_for_all_attempts_and_pauses(server: Server, monkeypatch: 
     now = [1000.0]
     monkeypatch.setattr("raglab.answering.server.time.monotonic", lambda: now[0])
     monkeypatch.setattr("raglab.answering.server.time.sleep", lambda seconds: now.append(now.pop() + seconds))
-    said = ask(server, "busy", max_retries=1_000_000)
-    assert said.reason == f"{server.host} answered 503"
+    assert failure(server, "busy", max_retries=1_000_000).reason == f"{server.host} answered 503"
     assert len(server.seen) == 5  # after 0, 0.5, 1.5, 3.5 and 7.5 of 10 s
 
 
 def test_what_was_late_is_not_tried_again(server: Server) -> None:
     """The seconds are gone."""
-    assert ask(server, "dripping", max_retries=9).reason == f"{server.host} did not answer within 0.2 s"
+    assert failure(server, "dripping", max_retries=9).reason == f"{server.host} did not answer within 0.2 s"
     assert len(server.seen) == 1
 
 
@@ -396,7 +425,7 @@ def test_the_key_stands_in_no_log_line_whatever_the_server_sends_back(
     server: Server, caplog: pytest.LogCaptureFixture, mode: str
 ) -> None:
     """As a header, as a status: not with every library's log open, nor in an error that hangs on to another."""
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.DEBUG), suppress(ModelUnavailableError):
         ask(server, mode)
     assert "httpcore2" in {record.name.partition(".")[0] for record in caplog.records}  # it does log the rest
     assert KEY not in caplog.text
@@ -405,7 +434,7 @@ def test_the_key_stands_in_no_log_line_whatever_the_server_sends_back(
 
 def test_a_hostile_error_is_one_short_line_of_plain_text(server: Server) -> None:
     """No escape sequence, no override, no second line, no markup, no megabyte."""
-    said = ask(server, "hostile-error").reason or ""
+    said = failure(server, "hostile-error").reason
     assert said.startswith(f"{server.host} answered 400: ")
     assert said.isprintable()
     assert "<img" not in said
@@ -414,8 +443,10 @@ def test_a_hostile_error_is_one_short_line_of_plain_text(server: Server) -> None
 
 def test_a_server_that_is_not_there_is_a_reason() -> None:
     """Port 9 of this machine listens to nobody."""
-    said = OpenAIGenerator("tiny", "http://user:passwd1@127.0.0.1:9/v1", max_retries=0).answer("?", PASSAGES)
-    assert said.reason == "127.0.0.1:9 could not be reached or broke off"
+    with pytest.raises(ModelUnavailableError, match="start the server, or correct base_url") as caught:
+        OpenAIGenerator("tiny", "http://user:passwd1@127.0.0.1:9/v1", max_retries=0).answer("?", PASSAGES)
+    assert caught.value.reason == "127.0.0.1:9 could not be reached or broke off"
+    assert "passwd1" not in str(caught.value)
 
 
 def test_no_passages_are_no_question_to_a_server(server: Server) -> None:
@@ -463,6 +494,7 @@ def test_the_request_is_the_same_each_time_and_asks_for_log_probabilities(server
         "seed": 0,
         "max_tokens": 77,
         "logprobs": True,
+        "top_logprobs": 1,
     }
 
 
@@ -485,7 +517,7 @@ def test_only_the_needed_headers_and_the_key_are_sent(server: Server, monkeypatc
 
 def test_a_redirect_is_not_followed(server: Server) -> None:
     """Else passages would go where the address did not say."""
-    ask(server, "redirect")
+    failure(server, "redirect")
     assert len(server.seen) == 1
 
 
@@ -500,16 +532,15 @@ def test_a_key_that_no_header_can_carry_is_a_reason(server: Server, monkeypatch:
     """A line break inside of it, or a letter beyond ASCII."""
     for key in ("sk-first\nsk-second", "sk-clé-privée"):
         monkeypatch.setenv("OPENAI_API_KEY", key)
-        said = ask(server, "good")
-        assert said[::3] == ("", "OPENAI_API_KEY must hold printable ASCII, got other characters; set it again.")
+        error = failure(server, "good")
+        assert str(error) == "OPENAI_API_KEY must hold printable ASCII, got other characters; set it again."
 
 
 def test_the_key_stands_in_nothing_that_is_kept(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     """Not in a representation, a mapping, a pickle, a log line or a name."""
     with caplog.at_level(logging.DEBUG):
         asked = generator(server, "good")
-        for mode in ("good", "unauthorised", "echo"):
-            said = ask(server, mode)
+        for said in (ask(server, "good"), failure(server, "unauthorised"), ask(server, "echo")):
             assert KEY not in repr(said)
     kept = (repr(asked), str(dataclasses.asdict(asked)), str(pickle.dumps(asked)), asked.name, caplog.text)
     assert not any(KEY in text for text in kept)
@@ -530,9 +561,10 @@ def test_credentials_of_the_url_are_sent_and_shown_nowhere(server: Server, caplo
     asked = OpenAIGenerator("tiny", server.url("good", "alice:s%40cret99@"), max_retries=0)
     with caplog.at_level(logging.DEBUG):
         assert asked.answer("?", PASSAGES).text
-        failed = dataclasses.replace(asked, base_url=server.url("page", "alice:s%40cret99@")).answer("?", PASSAGES)
+        with pytest.raises(ModelUnavailableError) as failed:
+            dataclasses.replace(asked, base_url=server.url("page", "alice:s%40cret99@")).answer("?", PASSAGES)
     assert server.seen[0].headers["authorization"] == "Basic YWxpY2U6c0BjcmV0OTk="
-    shown = f"{asked.name} {asked!r} {failed.reason} {caplog.text}"
+    shown = f"{asked.name} {asked!r} {failed.value} {caplog.text}"
     assert not any(part in shown for part in ("cret99", "alice", "YWxpY2U6"))
 
 

@@ -131,13 +131,12 @@ def test_any_other_reply_reads_nothing(server: Server, text: str) -> None:
     assert "must reply with JSON of value and passage" in (found.reason or "")
 
 
-def test_a_failing_server_reads_nothing_and_says_why(server: Server) -> None:
-    """With host and status, never the key."""
+def test_a_failing_server_is_an_error_and_reads_nothing(server: Server) -> None:
+    """With host and status, never the key: a failure is no evidence that the field is not stated (rule S0.1)."""
     server.status = 401
-    found = raglab.read_field("phone", CHUNKS, reader=reader(server))
-    assert found.value is None
-    assert "401" in (found.reason or "")
-    assert KEY not in (found.reason or "") + repr(reader(server)) + reader(server).name
+    with pytest.raises(raglab.ModelUnavailableError, match="401") as caught:
+        raglab.read_field("phone", CHUNKS, reader=reader(server))
+    assert KEY not in str(caught.value) + repr(reader(server)) + reader(server).name
     assert raglab.read_field("phone", [], reader=reader(server)).reason == "there are no passages to read"
 
 

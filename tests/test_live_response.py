@@ -36,7 +36,8 @@ def one(**sections: Any) -> PolicyData:
 def recorded(confidence: float = 0.9, text: str = "The excess is £250.", chosen: PolicyData | None = None) -> Trace:
     """One answered question with one answer."""
     trace = trace_of((ask(), [[Hit(0.25)]]))
-    return record_answers(trace, chosen or one(), Fixed(text, confidence), Full())
+    open_gate = (chosen or one()).replace("generation.enabled", False)  # with it, a missing confidence is refused
+    return record_answers(trace, open_gate, Fixed(text, confidence), Full())
 
 
 class Full:

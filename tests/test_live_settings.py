@@ -385,5 +385,5 @@ class TestFailClosed:
         texts = [path.read_text(encoding="utf-8") for path in root.rglob("*.py")]
         named = {name for text in texts for name in re.findall(r"RAGLAB_[A-Z0-9_]*[A-Z0-9]", text)}
         known = settings.known_variables()
-        assert named - known <= {"RAGLAB_BANDIT", "RAGLAB_CLARIFY", "RAGLAB_AUDIT"}
+        assert named - known <= {"RAGLAB_BANDIT", "RAGLAB_CLARIFY", "RAGLAB_ANSWER", "RAGLAB_AUDIT"}
         assert set(settings.PROCESS_VARIABLES) <= named

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, pairwise
 from math import exp, log, nan
-from typing import Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -432,6 +432,7 @@ class Extractive:
     pack: whose nouns name amounts.
     """
 
+    gives_confidence: ClassVar[bool] = True
     name: str = "extractive-2"
     pack: Pack = field(default=GENERIC, repr=False)
 

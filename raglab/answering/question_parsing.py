@@ -40,6 +40,7 @@ from raglab.canonical import digest
 from raglab.languages import LANGUAGES
 from raglab.packs import GENERIC, Pack, compile_expression
 from raglab.text import split_words
+from raglab.values import ModelUnavailableError
 
 NAMED = 0.95  # the question names the value in words of the tables
 IMPLIED = 0.80  # the form of the question says it
@@ -354,6 +355,8 @@ class OpenAIParser:
         try:
             said = _request_reply(self._asked(), prompt_of(vocabulary.pack), prompt)
             parsed = parse_reply(said.text, names, documents, pack=vocabulary.pack, texts=texts)
+        except ModelUnavailableError as error:
+            return QuestionReading(parse(question, vocabulary, documents=documents), BY_RULES, error.reason)
         except (ServerError, ValueError) as error:
             return QuestionReading(parse(question, vocabulary, documents=documents), BY_RULES, str(error))
         return QuestionReading(parsed, f"{self.name}:{prompt_version(vocabulary.pack)}", None)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raglab.answering.fields import NOTHING, Extraction
 from raglab.answering.labelled_values import plain_line
-from raglab.answering.server import OpenAIGenerator, ServerError, _prompt, _request_reply
+from raglab.answering.server import OpenAIGenerator, ServerError, ServerForm, _prompt, _request_reply
 from raglab.answering.typed_values import is_whole
 from raglab.packs import GENERIC, Pack
 from raglab.text import sentences
@@ -48,9 +48,10 @@ class _Reply(BaseModel):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OpenAIReader:
-    """A reader of fields that asks a server, once a field; what the server does wrong reads nothing, and is named.
+    """A reader of fields that asks a server, once a field. A server that fails raises `ModelUnavailableError` (S0.1).
 
     Fields and errors are those of `server.OpenAIGenerator`. max_tokens: of the reply. max_passages: sent, best first.
+    form: of JSON that the server takes; a server that knows no `json_schema` is asked by another from then on.
 
     Raises:
       ImportError: the extra `raglab-toolkit[openai]` must be installed.
@@ -67,6 +68,7 @@ class OpenAIReader:
     max_tokens: int = 256
     max_passage_chars: int = 4000
     max_passages: int = 24
+    form: ServerForm = field(default_factory=ServerForm, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.max_passages < 1:
@@ -90,15 +92,18 @@ class OpenAIReader:
 
         Args:
           field: one of `pack.fields`. chunks: of the scoped pages, best first. about: words of the question.
+
+        Raises:
+          ModelUnavailableError: the server failed.
         """
         sent = list(chunks[: self.max_passages])
         if not sent:
             return NOTHING._replace(reason="there are no passages to read")
         prompt = _prompt(described(field, about, pack), [chunk.text for chunk in sent], self.max_passage_chars)
         try:
-            said = _request_reply(self._asked(), READ, prompt, SCHEMA)
+            said = _request_reply(self._asked(), READ, prompt, SCHEMA, form=self.form)
             reply = _Reply.model_validate_json(said.text)
-        except ServerError as error:
+        except ServerError as error:  # the model itself declined
             return NOTHING._replace(reason=str(error))
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
@@ -112,8 +117,7 @@ class OpenAIReader:
         return stated_value(field, value, sent, first=reply.passage, confidence=confidence, pack=pack)
 
     def _asked(self) -> OpenAIGenerator:
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        own.pop("max_passages")
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in {"max_passages", "form"}}
         return OpenAIGenerator(**own)
 
 

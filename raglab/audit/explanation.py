@@ -22,7 +22,7 @@ from raglab import gates
 from raglab.audit.log import check_from_json, finite_or_none
 from raglab.audit.replayed_defaults import ReplayedDefault, ReplayedRows, RequestEvents, replay_defaults, signal_changes
 from raglab.canonical import digest
-from raglab.decision.checks import ASK_RULES, SIGNAL_RULES, WARN_RULES, Check
+from raglab.decision.checks import ASK_RULES, ERROR_GATE, SIGNAL_RULES, WARN_RULES, Check
 from raglab.decision.decisions import COST_RULES
 from raglab.default_learner import gate
 from raglab.languages import TEXTS, sentence
@@ -607,15 +607,19 @@ def _finite_or_none(value: Any) -> Any:  # noqa: ANN401 - JSON values
     return finite_or_none(value) if isinstance(value, float) else value
 
 
-COUNTS = ("requests", "ok", "refuse", "ambiguous", "asked", "filled_in", "confirmed", "rejected", "silent", "rephrased")
+COUNTS = (
+    *("requests", "ok", "refuse", "ambiguous", "errors"),
+    *("asked", "filled_in", "confirmed", "rejected", "silent", "rephrased"),
+)
 _TOLD = {"explicit_yes": "confirmed", "explicit_no": "rejected"}
 
 
 def days(log: AuditLog) -> pd.DataFrame:
     """Counts by day (UTC) of the request, one row a day with requests.
 
-    ok, refuse, ambiguous: by the last decision. asked: clarifications. filled_in: defaults applied silently. confirmed,
-    rejected: by word. silent, rephrased: how the silent ones were settled.
+    ok, refuse, ambiguous: by the last decision. errors: requests whose model failed, in none of the three (rule S0.1).
+    asked: clarifications. filled_in: defaults applied silently. confirmed, rejected: by word. silent, rephrased: how
+    the silent ones were settled.
 
     Source: rule S6.4.
     """
@@ -623,11 +627,16 @@ def days(log: AuditLog) -> pd.DataFrame:
         return _daily_counts(entries)
 
 
+def _is_failed(row: Mapping[str, Any]) -> bool:
+    """Whether the row of a decision says that the model failed (rule S0.1)."""
+    return any(check["gate"] == ERROR_GATE for check in row["checks"])
+
+
 def _daily_counts(log: Entries) -> pd.DataFrame:
     import pandas as pd
 
     day = {row["request_id"]: row["at"][:10] for row in log.rows(REQUESTS)}
-    status = {row["request_id"]: row["status"] for row in log.rows(DECISIONS)}
+    status = {row["request_id"]: "errors" if _is_failed(row) else row["status"] for row in log.rows(DECISIONS)}
     seen: Counter[tuple[str, str]] = Counter((at, "requests") for at in day.values())
     seen.update((day[request], name) for request, name in status.items())
     for table, name in ((CLARIFICATIONS, "asked"), (APPLICATIONS, "filled_in")):

@@ -20,7 +20,7 @@ import numpy as np
 from raglab.audit.explanation import decide_by_checks
 from raglab.audit.log import NOW, check_from_json
 from raglab.canonical import canonical_json, digest, utc_text
-from raglab.decision.checks import Check
+from raglab.decision.checks import ERROR_GATE, Check
 from raglab.store.files import Where, csv_text, input_error, json_lines, read_text, shown_value, write_lines, write_text
 from raglab.store.log_chain import as_written
 from raglab.store.log_entries import Entries
@@ -51,7 +51,8 @@ _CHECKED = ("sample", "request_id", "label")  # columns that are read back
 class FirstDecision(NamedTuple):
     """What a request got at first: what the system did by itself, before any reply.
 
-    request: number of the request's event; decision: of the decision's. gate: that decided, '' of an answer.
+    request: number of the request's event; decision: of the decision's. gate: that decided, '' of an answer,
+    `ERROR_GATE` where the model failed and nothing was decided (rule S0.1).
     """
 
     request: int
@@ -65,6 +66,11 @@ class FirstDecision(NamedTuple):
     def stratum(self) -> str:
         """Stratum, such as `ok` or `refuse by similarity`."""
         return f"{self.status} by {self.gate}" if self.gate else self.status
+
+    @property
+    def failed(self) -> bool:
+        """Whether the model failed, so that the request counts in no rate."""
+        return self.gate == ERROR_GATE
 
 
 def first_decisions(log: Entries, *, last: int | None = None, days: float | None = None) -> list[FirstDecision]:
@@ -132,7 +138,7 @@ def draw_sample(
     at = utc_text(NOW() if now is None else now)
     # One turn of a writer, so that no request is decided between the draw and its event.
     with log.log.writing() as entries, as_written():
-        population = first_decisions(entries, last=last, days=days)
+        population = [one for one in first_decisions(entries, last=last, days=days) if not one.failed]
         if not population:
             msg = "a sample must be drawn from requests with a decision, got none; ask first, or take a longer window."
             raise ValueError(msg)

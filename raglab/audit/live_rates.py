@@ -38,6 +38,7 @@ COLUMNS = (
     "covered",
     "unknown",
     "requests",
+    "errors",
     "since",
 )
 
@@ -98,13 +99,14 @@ def live_rates(
 
     Returns: a row a window, rate and source: until and since (moments of its last and first request), estimate, low,
       high, level, known (requests with a label or feedback that the estimate rests on), covered (requests it speaks
-      of), unknown (requests without a label, or without feedback; of the correction rate, answers without feedback) and
-      requests (of the window). NaN where nothing is known, and where 0 of 0 is.
+      of), unknown (requests without a label, or without feedback; of the correction rate, answers without feedback),
+      requests (of the window, without those whose model failed) and errors (those). NaN where nothing is known, and
+      where 0 of 0 is.
 
     Raises:
       ValueError: no window, one below a request, or a level outside (0, 1).
 
-    Source: rules S6.2, S6.4.
+    Source: rules S0.1, S6.2, S6.4.
     """
     import pandas as pd
 
@@ -120,11 +122,12 @@ def live_rates(
         # For one window the requests before it need not be read; feedback on a request comes after it.
         newest = every is None
         requests = known_requests(entries, last=last if newest else None, days=days if newest else None)
-    rows = [
-        {"until": part[-1].first.at, "since": part[0].first.at, "requests": len(part), "level": level, **row}
-        for part in _windows(requests, last, days, every)
-        for row in window_rates(part, level)
-    ]
+    rows = []
+    for part in _windows(requests, last, days, every):
+        decided = [one for one in part if not one.first.failed]  # a model that fails has decided nothing (rule S0.1)
+        about = {"until": part[-1].first.at, "since": part[0].first.at, "level": level}
+        about |= {"requests": len(decided), "errors": len(part) - len(decided)}
+        rows += [{**about, **row} for row in window_rates(decided, level)]
     made = pd.DataFrame(rows, columns=list(COLUMNS))
     moments = {name: pd.to_datetime(made[name], utc=True, format="ISO8601") for name in ("until", "since")}
     return made.assign(**moments)

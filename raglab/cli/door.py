@@ -22,16 +22,18 @@ from typer.core import TyperGroup
 
 from raglab.characters import masked_passwords, visible
 from raglab.store.files import InputError, shown_value
+from raglab.values import ModelUnavailableError
 
 EXIT_CODES = (
     "Exit codes: 0 done · 1 an input was refused, the message says why; or decide --strict found a failed contract · "
     "2 wrong usage · 3 a promise is not certified or is broken · 4 too few cases to say · "
     "5 a log was damaged or altered · "
+    "69 a language model or its server failed: ask again · "
     "70 an error inside raglab · 130 interrupted · 141 whoever read the output has gone."
 )
 DEBUG = "--debug"
 DEBUG_VARIABLE = "RAGLAB_DEBUG"
-REFUSED, USAGE, INTERNAL, INTERRUPTED, NO_READER = 1, 2, 70, 130, 141
+REFUSED, USAGE, UNAVAILABLE, INTERNAL, INTERRUPTED, NO_READER = 1, 2, 69, 70, 130, 141
 _NO = {"", "0", "false", "no", "off"}
 _WIDEST_LINE = 1_000
 _OF_RAGLAB = str(Path(__file__).parents[1]) + os.sep
@@ -107,8 +109,10 @@ def refusal(error: BaseException) -> Refusal:
         return Refusal("", NO_READER)
     if isinstance(error, _CLICK):
         return Refusal(_usage(error), error.exit_code)
-    if isinstance(error, InputError) or (isinstance(error, Exception) and _raised_by_raglab(error)):
-        return Refusal(_text(error))
+    if isinstance(error, InputError | ModelUnavailableError) or (
+        isinstance(error, Exception) and _raised_by_raglab(error)
+    ):
+        return Refusal(_text(error), UNAVAILABLE if isinstance(error, ModelUnavailableError) else REFUSED)
     stated = _stated_by_others(error)
     if stated is None:
         return Refusal(f"internal error: {_came(error)}; run again with {DEBUG} and report it.", INTERNAL)

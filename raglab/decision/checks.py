@@ -454,3 +454,11 @@ def count_text(number: int, what: str, language: str) -> str:
 def scalar_value(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
     """The number of a scalar or an array of one."""
     return float(value if isinstance(value, float | int) else np.asarray(value).item())
+
+
+ERROR_GATE = "error"  # stands in a log for a gate where the model failed and nothing was decided
+
+
+def error_check(text: str) -> Check:
+    """Check of a request whose model failed, which counts in no rate (rule S0.1)."""
+    return Check(gate=ERROR_GATE, rule="S0.1", value=0.0, threshold=1.0, margin=-1.0, passes=False, text=text)

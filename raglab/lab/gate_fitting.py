@@ -387,14 +387,43 @@ def calibrate_answers(
     `answer_outcomes(report, fitted.policy)`.
 
     Raises:
-      ValueError: the trace holds no answers, or right and wrong ones are not both there.
+      ValueError: the trace holds no answers, none of them carries a confidence, or right and wrong ones are not both
+        there.
     """
     plain = policy.replace("generation.calibration", None)
     outcomes = answer_outcomes(trace, plain, arm, min_recall=min_recall)
     outcomes = outcomes[outcomes["raw"].notna()].reset_index(drop=True)
+    if not len(outcomes):
+        _check_confidences(trace)
     x, y = fit_answer_confidence(outcomes["raw"].to_numpy(), outcomes["right"].to_numpy(dtype=bool))
     knots = {"x": x, "y": y, "fitted_on": hash_cases(chain.from_iterable(cases_by_shard(trace)))}
     return CalibratedAnswers(policy.replace("generation.calibration", knots), outcomes)
+
+
+def shard_confidences(trace: TraceData) -> tuple[str, int, int]:
+    """Generator of one trace in memory, its recorded answers with a text, and those of them with a confidence."""
+    answers = trace.answers
+    if answers is None:
+        return "", 0, 0
+    with_text = np.array([bool(text) for text in answers.text], dtype=bool)
+    return answers.generator, int(with_text.sum()), int((with_text & np.isfinite(answers.confidence)).sum())
+
+
+def _check_confidences(trace: TraceData | Shards) -> None:
+    """Refuse a calibration on answers of which none carries a confidence."""
+    parts = list(each_shard(shard_confidences, trace, what="confidences"))
+    name, n_answers, n_finite = parts[0][0], sum(part[1] for part in parts), sum(part[2] for part in parts)
+    if n_finite:
+        return
+    why = "no answer with a text is recorded"
+    if n_answers:
+        why = f"{name} gives no confidence (a server gives it as log-probabilities)"
+    msg = (
+        f"a calibration needs answers with a confidence, got {n_finite} of {n_answers} recorded answers with one:"
+        f" {why}; record answers of a generator or server that gives one, or switch the gate off:"
+        ' policy.replace("generation.enabled", False).'
+    )
+    raise ValueError(msg)
 
 
 class Cosines(NamedTuple):

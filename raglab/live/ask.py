@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,9 +16,9 @@ from raglab.default_learner import OTHER
 from raglab.documents import full_sources
 from raglab.live import clarification, clarification_replies
 from raglab.live.clarification_requests import Request, check_request, moment_or_now
-from raglab.live.pipeline import answer_request
+from raglab.live.pipeline import answer_or_refuse, answer_request
 from raglab.live.response import Response
-from raglab.live.system import Lab, normalise_question
+from raglab.live.system import Lab, OnError, check_on_error, normalise_question
 from raglab.store.log_tables import check_id
 from raglab.text import NO_MATH, html_text
 
@@ -30,6 +32,7 @@ def ask(
     request_id: str | None = None,
     session: str = "",
     now: datetime | None = None,
+    on_error: OnError | None = None,
 ) -> Response:
     """Answer a question, refuse it, or ask back, under the policy of a system.
 
@@ -47,13 +50,17 @@ def ask(
         that clarifies.
       session: whose request it is, for the audit log: a user's next request accepts in silence what was filled in.
       now: time of the request; with a zone. The clock's where not given.
+      on_error: `raise` or `refuse` where the language model fails; as the system was opened where not given.
 
     Raises:
-      ValueError: the question is no text or has over 20,000 characters, over 1,000 documents, a request_id or session
-        of over 200 characters, a document that the corpus does not hold or whose name several have, a time without a
-        zone; with a bandit or where the system clarifies, a request_id that has had its question.
+      ModelUnavailableError: the language model or its server failed, and `on_error` is `raise`. The request is in the
+        log without a decision, and may be asked again under its id.
+      ValueError: the policy gates on a confidence that the generator does not give (rule S2.10); the question is no
+        text or has over 20,000 characters, over 1,000 documents, a request_id or session of over 200 characters, a
+        document that the corpus does not hold or whose name several have, a time without a zone; with a bandit or where
+        the system clarifies, a request_id that has had its question.
 
-    Source: rules S0.3, S2.12, S3.7, S4.6, S5.
+    Source: rules S0.1, S0.3, S2.10, S2.12, S3.7, S4.6, S5.
     """
     check_request(
         question,
@@ -62,7 +69,7 @@ def ask(
         request_id=request_id or None,
         session=session,
     )
-    system = lab.snapshot() if isinstance(lab, Lab) else Lab.open(lab)
+    system = _with_on_error((lab if isinstance(lab, Lab) else Lab.open(lab)).snapshot(), on_error)
     text = normalise_question(question)
     request = Request(
         id=request_id or uuid4().hex,
@@ -73,7 +80,13 @@ def ask(
         now=moment_or_now(now),
         language=language_of(text, system.pack),
     )
-    return answer_request(request, system) if system.audit is None else clarification.clarify_request(request, system)
+    if system.audit is None:
+        return answer_or_refuse(request, system, partial(answer_request, request, system))
+    return clarification.clarify_request(request, system)
+
+
+def _with_on_error(system: Lab, on_error: OnError | None) -> Lab:
+    return system if on_error is None else replace(system, on_error=check_on_error(on_error))
 
 
 def reply(
@@ -83,6 +96,7 @@ def reply(
     lab: Lab | str | Path,
     question: str | None = None,
     now: datetime | None = None,
+    on_error: OnError | None = None,
 ) -> Response:
     """Answer of the user to what the system asked, or a correction of what it filled in by itself.
 
@@ -102,8 +116,9 @@ def reply(
     check_id(request_id)
     if question is not None:
         check_request(question)
-    system = lab.snapshot() if isinstance(lab, Lab) else Lab.open(lab, clarify=True)
-    return clarification_replies.answer_reply(request_id, answer, system, question=question, now=moment_or_now(now))
+    system = (lab if isinstance(lab, Lab) else Lab.open(lab, clarify=True)).snapshot()
+    about: dict[str, Any] = {"question": question, "now": moment_or_now(now)}
+    return clarification_replies.answer_reply(request_id, answer, _with_on_error(system, on_error), **about)
 
 
 _WORDS = {

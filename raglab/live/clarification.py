@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
@@ -69,7 +70,7 @@ from raglab.live.clarification_requests import (
     value_by_words,
     value_phrase,
 )
-from raglab.live.pipeline import answer_request, try_request
+from raglab.live.pipeline import answer_or_refuse, answer_request, try_request
 from raglab.live.question_signals import PARSER as RULES_VERSION
 from raglab.live.response import Response, ResponseRecord
 from raglab.live.system import AUDIT_UNWRITABLE
@@ -254,22 +255,15 @@ def clarify_request(request: Request, system: Lab) -> Response:
         if clarifier is not None or system.audit_required:
             raise
         system.warn_once(AUDIT_UNWRITABLE, error)
-        return answer_request(request, system)
+        return answer_or_refuse(request, system, partial(answer_request, request, system))
     language = request.language if reading is None else reading.parsed.language
     request = request._replace(resumed=resumed, language=language)
     if clarifier is None:
-        response = answer_request(request, system)
+        response = answer_or_refuse(request, system, partial(answer_request, request, system))
     else:
         read_by = "" if reading is None else reading.by
         turn = Turn(request, system, log, clarifier, answered_as=request.id, read_by=read_by)
-        # Who chose among options has said what is meant: nothing is left to clarify.
-        if reading is None or request.selected is not None:
-            response = turn.answer()
-        else:
-            response = _clarify_gaps(turn, reading.parsed)
-            response = response if reading.reason is None else extend_response(response, {}, [reading.reason])
-        if clarifier.costs.options:
-            response = learn_options(response, turn)
+        response = answer_or_refuse(request, system, partial(_answer_turn, turn, reading))
         ms = {**response.seen.ms, "total": 1e3 * (perf_counter() - start)}
         response = Response(response, response.seen._replace(ms=ms))
     try:
@@ -279,6 +273,17 @@ def clarify_request(request: Request, system: Lab) -> Response:
             raise
         system.warn_once(AUDIT_UNWRITABLE, error)
     return response
+
+
+def _answer_turn(turn: Turn, reading: QuestionReading | None) -> Response:
+    """Response to a turn, with what is missing filled in or asked for, and learned from."""
+    # Who chose among options has said what is meant: nothing is left to clarify.
+    if reading is None or turn.request.selected is not None:
+        response = turn.answer()
+    else:
+        response = _clarify_gaps(turn, reading.parsed)
+        response = response if reading.reason is None else extend_response(response, {}, [reading.reason])
+    return learn_options(response, turn) if turn.clarifier.costs.options else response
 
 
 def _with_documents(request: Request, clarifier: Clarifier) -> Request:

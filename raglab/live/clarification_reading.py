@@ -409,6 +409,7 @@ def fields_response(request: Request, fields: Mapping[str, Any], system: Lab, se
         "default_applied": None,
         "policy_id": system.policy.policy_id,
         "request_id": request.id,
+        "error": None,
     }
     whole = none | dict(fields)
     return Response(whole | {"refused": whole["status"] == "refuse"}, seen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,6 +41,7 @@ from raglab.live.clarification_requests import (
     vain_warning,
     value_phrase,
 )
+from raglab.live.pipeline import answer_or_refuse
 from raglab.live.response import Response, ResponseRecord
 from raglab.live.system import normalise_question
 from raglab.packs import Pack
@@ -99,7 +101,10 @@ def answer_reply(request_id: str, answer: str, system: Lab, *, question: str | N
     # A bandit gave the request its reward when a default answered it; the corrected answer is another round.
     answered_as = f"{request_id}~reply" if one.again else request_id
     turn = Turn(request=one.request, system=system, log=log, clarifier=clarifier, answered_as=answered_as)
-    response = _choose_option(one, answer, turn) if one.kind == KIND else _answer_reply(one, answer, turn)
+    complete = _choose_option if one.kind == KIND else _answer_reply
+    response = answer_or_refuse(one.request, system, partial(complete, one, answer, turn))
+    if response["error"] is not None:
+        return response  # the reply is not in the log, so that it may be given again
     log.replied(request_id, answer, now=now)
     log_decision(log, request_id, response, now)
     return response

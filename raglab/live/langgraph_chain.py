@@ -180,7 +180,8 @@ def build_graph(
 
     Raises:
       ImportError: the extra is not installed.
-      ValueError: a budget below 1; on invocation what `ask` raises.
+      ValueError: a budget below 1; on invocation what `ask` raises. A language model that fails raises
+        `ModelUnavailableError`, whatever `on_error` of the system is.
 
     Source: confidence heuristics, section 8 (rules S2.9, S2.12).
 
@@ -210,7 +211,7 @@ def build_graph(
         return compress(question, passages, budget=budget, keep=every, **more)
 
     compress("", (), budget=budget)  # a budget that is none stops here
-    system = lab.snapshot() if isinstance(lab, Lab) else Lab.open(lab)
+    system = (lab if isinstance(lab, Lab) else Lab.open(lab)).snapshot()
     nodes = _Nodes(system, compressed)
     graph = StateGraph(Running, input_schema=GraphInput, output_schema=Shown)
     for name in NODES:

@@ -6,7 +6,7 @@ stored trace would decide it. Caches stand before retrieval and before the whole
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -19,17 +19,18 @@ from numpy.typing import NDArray
 from raglab.answering.task_answers import TaskAnswers
 from raglab.audit.log import check_from_json, check_to_json
 from raglab.decision import chain
-from raglab.decision.checks import answer_checks
+from raglab.decision.checks import answer_checks, error_check
 from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import add_answers, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, calibrate_confidence
 from raglab.decision.signal_values import ANSWERED, STORED, Columns, used_signals
-from raglab.languages import retold
+from raglab.languages import retold, sentence
 from raglab.live.arm_choice import default_arm, measures, record_outcome, select_arm
 from raglab.live.clarification_requests import Request
 from raglab.live.measured_signals import FAILURES, answer_places
 from raglab.live.question_signals import parsed_signals
 from raglab.live.response import (
+    KEYS,
     PREVIEW,
     CheckedAnswer,
     Response,
@@ -46,7 +47,7 @@ from raglab.resolver import INVALID_SELECTION
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.reward import answer_brevity
 from raglab.thresholds import Thresholds, policy_thresholds
-from raglab.values import Answers, Case, Hits, Status, TraceData
+from raglab.values import Answers, Case, Hits, ModelUnavailableError, Status, TraceData
 
 
 def answer_request(request: Request, system: Lab) -> Response:
@@ -127,6 +128,41 @@ def _generate_answer(request: Request, key: Key, system: Lab) -> tuple[dict[str,
         evidence=_request_evidence(request, key.arm, retrieval.depths) if request.narrowed else None,
     )
     return complete_response(decisions, request.text, request.selected, system, account)
+
+
+UNAVAILABLE = "The language model is not available at the moment. Please ask again later."
+
+
+def answer_or_refuse(request: Request, system: Lab, answer: Callable[[], Response]) -> Response:
+    """The response of `answer`; where the model fails and the system must answer, a refusal with its `error`.
+
+    Raises:
+      ModelUnavailableError: the model failed, and `on_error` of the system is `raise`.
+
+    Source: rule S0.1.
+    """
+    start = perf_counter()
+    try:
+        return answer()
+    except ModelUnavailableError as error:
+        if system.on_error == "raise":
+            raise
+        reason = sentence("no answer was generated: {reason}", request.language, reason=error.reason)
+        fields: dict[str, Any] = {
+            **dict.fromkeys(KEYS),
+            "answer": sentence(UNAVAILABLE, request.language),
+            "sources": [],
+            "status": Status.refuse.name,
+            "refused": True,
+            "refusal_reason": reason,
+            "options": [],
+            "warnings": [],
+            "policy_id": system.policy.policy_id,
+            "request_id": request.id,
+            "error": str(error),
+        }
+        ms = {"total": 1e3 * (perf_counter() - start)}
+        return Response(fields, ResponseRecord(ms, False, False, checks=(error_check(reason),)))
 
 
 def try_request(request: Request, system: Lab) -> Response:
@@ -387,6 +423,7 @@ def _response_fields(decisions: Decisions, system: Lab, generated: CheckedAnswer
         "route": decisions.route(0),
         "clarification": None,
         "default_applied": None,
+        "error": None,
     }
 
 

@@ -28,6 +28,7 @@ RATES = (
     ("raglab_live_rate_known", "gauge", "known", 1.0, "Requests with a label or feedback that the live rate rests on"),
     ("raglab_live_rate_unknown", "gauge", "unknown", 1.0, "Requests without a label or feedback"),
     ("raglab_live_rate_requests", "gauge", "requests", 1.0, "Requests of the live rate's window"),
+    ("raglab_live_rate_errors", "gauge", "errors", 1.0, "Requests of that window whose model failed, in no rate"),
 )
 Measured: TypeAlias = Callable[[], "pd.DataFrame"]
 

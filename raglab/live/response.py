@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -13,13 +14,14 @@ from numpy.typing import NDArray
 
 from raglab import values
 from raglab.answering.hygiene import clean
+from raglab.answering.required_confidence import RequiredConfidence, confidence_switch
 from raglab.answering.support import Support
 from raglab.audit.log import DefaultUse
 from raglab.canonical import digest
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
 from raglab.decision.checks import Check
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
-from raglab.decision.recorded_answers import AnswerKey, slot_sets
+from raglab.decision.recorded_answers import AnswerKey, answer_positions, slot_sets
 from raglab.decision.sharded_decisions import check_in_memory
 from raglab.misuse import takes
 from raglab.policy import PolicyData
@@ -28,7 +30,7 @@ from raglab.replay import decide_policies
 from raglab.retrieval.tables import TableIndex
 from raglab.store.traces import Trace
 from raglab.text import NO_MATH, decimals, html_text
-from raglab.values import Answers, Chunk, Generation, Generator
+from raglab.values import Answers, Chunk, Generation, Generator, ModelUnavailableError
 
 KEYS = (
     "answer",
@@ -46,6 +48,7 @@ KEYS = (
     "default_applied",
     "policy_id",
     "request_id",
+    "error",
 )
 CELL = "text-align:left;white-space:pre-wrap"  # code keeps its indentation
 PREVIEW = 160  # characters of an option's anchor
@@ -196,10 +199,19 @@ def check_answer(
     Args:
       ms: takes the milliseconds of `generate`, and of `support` with hygiene.
 
-    Source: rules S2.10, S2.11, S2.13.
+    Raises:
+      ModelUnavailableError: the generator's model failed; its own TimeoutError or ConnectionError counts as that.
+
+    Source: rules S0.1, S2.10, S2.11, S2.13.
     """
     start = perf_counter()
-    said = generator.answer(question, passages)
+    try:
+        said = generator.answer(question, passages)
+    except (TimeoutError, ConnectionError) as error:
+        kind = "timeout" if isinstance(error, TimeoutError) else "no connection"
+        seconds, reason = perf_counter() - start, f"{generator.name} raised {type(error).__name__}"
+        msg = f"a language model must answer, got {kind} after {seconds:.1f} s: {reason}; check it, then ask again."
+        raise ModelUnavailableError(msg, kind=kind, reason=reason, seconds=seconds) from error
     between = perf_counter()
     cleaned = clean(said.text)
     refused = said.reason if said.reason and not said.text.strip() else cleaned.refused or ""
@@ -218,6 +230,22 @@ def check_answer(
     )
 
 
+class MissingAnswer(NamedTuple):
+    """A set of hits whose answer is missing: the case's id, the kind of failure, and what happened in words."""
+
+    case_id: str
+    kind: str
+    reason: str
+
+
+class MissingAnswersWarning(UserWarning):
+    """Some answers were not recorded, since the model failed; missing: each of them."""
+
+    def __init__(self, message: str, missing: tuple[MissingAnswer, ...] = ()) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
 @takes(trace="trace", policy="policy")
 def record_answers(
     trace: values.TraceData,
@@ -233,29 +261,50 @@ def record_answers(
     The gates of generation, support and hygiene are then part of every replay. An answer depends on the question and
     the hits alone, so that the same set at another depth or arm is answered once.
 
+    Where the model fails, the answer is missing: nothing is recorded, and a `MissingAnswersWarning` counts the reasons.
+    The next run on the returned trace asks for these alone: what the trace holds of the same generator and scorer is
+    taken over.
+
     Args:
       policy: whose final_k, order and patterns say which sets there are. arms: those that are answered; all.
       decided_only: only the sets that this very policy chooses; for a generator that costs.
 
     Raises:
       TypeError: a trace of shards.
-      ValueError: an arm that the trace lacks.
+      ValueError: an arm that the trace lacks; the policy gates on a confidence that the generator does not give.
+
+    Source: rules S0.1, S2.10, S2.12.
     """
     check_in_memory(trace, "record_answers")
     named = trace.arms if arms is None else tuple(arms)
     sets_of = _policy_sets if decided_only else _every
     keys = [key for arm in named for key in sets_of(trace, policy, arm)]
     # By question and hits alone: arms and depths that choose alike share an answer.
-    known: dict[tuple[int, tuple[int, ...]], CheckedAnswer] = {}
+    known = _recorded_answers(trace, generator.name, scorer.name)
+    before, failed = len(known), dict[tuple[int, tuple[int, ...]], ModelUnavailableError]()
+    asked = with_required_confidence(generator, policy, {})
     for key in progress(keys, "answer", "set"):
-        if (key.case, key.chunks) not in known:
+        place = key.case, key.chunks
+        if place not in known and place not in failed:
             passages = [trace.chunks[number] for number in key.chunks]
-            known[key.case, key.chunks] = check_answer(trace.cases[key.case].query, passages, generator, scorer)
-    answers = answer_sets(keys, [known[key.case, key.chunks] for key in keys], generator.name, scorer.name)
+            try:
+                known[place] = check_answer(trace.cases[key.case].query, passages, asked, scorer)
+            except ModelUnavailableError as error:
+                failed[place] = error
+    if failed:
+        there = len({(key.case, key.chunks) for key in keys})
+        missing = [MissingAnswer(trace.cases[row].id, error.kind, error.reason) for (row, _), error in failed.items()]
+        warnings.warn(_missing_warning(missing, there), stacklevel=2)
+    held = [key for key in keys if (key.case, key.chunks) in known]
+    old = trace.answers
+    if isinstance(trace, Trace) and old is not None and len(known) == before and set(held) == {*answer_positions(old)}:
+        return trace  # nothing new: the same trace, so that a cell that is run again makes no other
+    answers = answer_sets(held, [known[key.case, key.chunks] for key in held], generator.name, scorer.name)
     # Another generator, or another structure, answers otherwise: the trace with its answers is another trace.
     meta = dict(trace.meta)
     if "fingerprint" in meta:
         made_of = f"{meta['fingerprint']} {generator.name} {scorer.name} {policy.structure} {named} {decided_only}"
+        made_of += f" without {sorted(failed)}" if failed else ""
         meta |= {"fingerprint": digest(made_of, 16)}
     meta |= {"generator": generator.name, "scorer": scorer.name}
     return Trace(
@@ -271,6 +320,45 @@ def record_answers(
         vectors=trace.vectors,
         columns=trace.columns,
     )
+
+
+def _recorded_answers(
+    trace: values.TraceData, generator: str, scorer: str
+) -> dict[tuple[int, tuple[int, ...]], CheckedAnswer]:
+    """Answers of the same generator and scorer that a trace holds, by case and chunks."""
+    answers = trace.answers
+    if answers is None or (answers.generator, answers.scorer) != (generator, scorer):
+        return {}
+    return {
+        (key.case, key.chunks): CheckedAnswer(
+            text=answers.text[number],
+            confidence=float(answers.confidence[number]),
+            support=float(answers.support[number]),
+            claim=answers.claim[number],
+            cited=tuple(key.chunks.index(chunk) for chunk in answers.cited[number]),
+            refused=answers.refused[number],
+        )
+        for key, number in answer_positions(answers).items()
+    }
+
+
+_NAMED = 3  # cases of a kind of failure that a message names
+
+
+def _missing_warning(missing: Sequence[MissingAnswer], n_sets: int) -> MissingAnswersWarning:
+    """Warning with counts and a few cases by kind of failure, the most frequent first."""
+    by_kind: dict[str, list[str]] = {}
+    for one in missing:
+        by_kind.setdefault(one.kind, []).append(one.case_id)
+    parts = [
+        f"{len(ids)} {kind} ({', '.join(ids[:_NAMED])}{', …' if len(ids) > _NAMED else ''})"
+        for kind, ids in sorted(by_kind.items(), key=lambda one: -len(one[1]))
+    ]
+    text = (
+        f"{len(missing)} of {n_sets} answers are missing: {', '.join(parts)}; the first: {missing[0].reason}. They are"
+        " no refusals; the next run of record_answers on the returned trace asks for them again."
+    )
+    return MissingAnswersWarning(text, tuple(missing))
 
 
 def _every(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:
@@ -365,3 +453,18 @@ class TableFirst:
         if not known or len(known) < len(cited):
             return self.otherwise.answer(question, passages)
         return Generation(found.text, found.score, tuple(dict.fromkeys(known)))
+
+
+def with_required_confidence(generator: Generator, policy: PolicyData, known: dict[str, bool]) -> Generator:
+    """The generator, checked for the confidence that the policy gates on; as it is where no gate needs it.
+
+    Args:
+      known: see `RequiredConfidence`. Rows of a table answer with a confidence of their own, so that the generator
+        behind them is checked.
+    """
+    switch = confidence_switch(policy)
+    if switch is None:
+        return generator
+    if isinstance(generator, TableFirst):
+        return replace(generator, otherwise=RequiredConfidence(generator.otherwise, switch, known))
+    return RequiredConfidence(generator, switch, known)

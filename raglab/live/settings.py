@@ -1,4 +1,4 @@
-"""Settings (shore): environment variables of the bandit, the clarification and the audit log.
+"""Settings (shore): environment variables of the bandit, the clarification, the answers and the audit log.
 
 What a `.env` may say, with the values that hold where nothing is said:
 
@@ -36,6 +36,7 @@ What a `.env` may say, with the values that hold where nothing is said:
     RAGLAB_CLARIFY_OPTIONS=false      # whether choices between the resolver's options become defaults too
     RAGLAB_CLARIFY_MIN_FIELD_CONFIDENCE=0.6  # below which a field that was read from a question is missing
     RAGLAB_CLARIFY_MAX_DOCUMENTS=6    # documents between which a user is asked to choose at most
+    RAGLAB_ANSWER_ON_ERROR=raise      # or refuse: a question whose language model fails gets a refusal with `error`
     RAGLAB_AUDIT_ENABLED=true
     RAGLAB_AUDIT_REQUIRED=false       # whether a question that cannot be logged is refused, or answered with a warning
     RAGLAB_AUDIT_LOG=                 # path, or URL such as postgresql://ann:secret@db/rag; empty: the index's
@@ -281,6 +282,17 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value < float("inf")
 
 
+class AnswerSettings(EnvironmentSettings):
+    """What the environment says of answers; a variable is the field's name with RAGLAB_ANSWER_ before it.
+
+    on_error: see `raglab.live.system.Lab.open`.
+    """
+
+    model_config = settings_config("RAGLAB_ANSWER_")
+
+    on_error: Literal["raise", "refuse"] = "raise"
+
+
 AUDIT_LOG = "audit.sqlite"
 
 
@@ -393,7 +405,7 @@ _LINE_OF_OURS = re.compile(r"^\s*(?:export\s+)?raglab_", re.IGNORECASE)
 
 def known_variables() -> frozenset[str]:
     """Every variable that raglab reads and that begins as its own do."""
-    kinds = (BanditSettings, ClarifySettings, AuditSettings)
+    kinds = (BanditSettings, ClarifySettings, AnswerSettings, AuditSettings)
     return frozenset(kind.variable(name) for kind in kinds for name in kind.model_fields) | PROCESS_VARIABLES.keys()
 
 

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from raglab.answering.extractive import Extractive
 from raglab.answering.fields import FieldReader
 from raglab.answering.question_vocabulary import Vocabulary, build_vocabulary
+from raglab.answering.required_confidence import check_confidence, confidence_switch
 from raglab.answering.support import WordSupport
 from raglab.arms import LIVE_ARMS
 from raglab.blobs import Blobs, own_secret
@@ -30,7 +31,7 @@ from raglab.live.index_folder import CACHE, EMBEDDINGS, Index, read_index, write
 from raglab.live.index_growth import add_documents, embed_corpus, remove_documents
 from raglab.live.measured_signals import LiveSignals
 from raglab.live.question_signals import DocumentReader
-from raglab.live.response import SupportScorer, TableFirst
+from raglab.live.response import SupportScorer, TableFirst, with_required_confidence
 from raglab.live.signal_functions import SignalFunction
 from raglab.live.trace_building import RetrievalSettings, Retriever, check_settings, retriever
 from raglab.misuse import takes
@@ -100,6 +101,7 @@ class StoredAnswer(BaseModel):
     route: str | None
     clarification: None
     default_applied: None
+    error: None
     policy_id: str
     measures: dict[str, float | None]
     offered: list[dict[str, Any]]
@@ -224,7 +226,20 @@ def unpack_depths(rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[Dept
 
 AUDIT_UNWRITABLE = "the audit log cannot be written: questions are answered without a row in it"
 BANDIT_UNWRITABLE = "the bandit's log cannot be written: the router chooses the arm, and nothing is learned"
+OnError = Literal["raise", "refuse"]
 READ_AT_ONCE = 4096  # passages that are kept as they were read
+
+
+def check_on_error(on_error: str) -> OnError:
+    """What is done where a language model fails.
+
+    Raises:
+      ValueError: it is neither `raise` nor `refuse`.
+    """
+    if on_error not in get_args(OnError):
+        msg = f"on_error must be one of {', '.join(get_args(OnError))}, got {on_error!r:.80}; correct it."
+        raise ValueError(msg)
+    return "refuse" if on_error == "refuse" else "raise"
 
 
 class Opening(NamedTuple):
@@ -272,7 +287,7 @@ class Lab:
     whether a question that cannot be logged is refused. clarifier: asks for what a question leaves out; None answers as
     ever. signals: functions that measure what the policy uses besides the built-in signals. earlier: by the fingerprint
     of an earlier version of the index, the documents that are something else since. opening: None where the
-    documents cannot change.
+    documents cannot change. on_error: what a question gets whose model fails, see `open`.
     """
 
     policy: Policy
@@ -292,6 +307,8 @@ class Lab:
     signals: LiveSignals = field(default=LiveSignals(), repr=False)
     earlier: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False)
     opening: Opening | None = field(default=None, repr=False)
+    on_error: OnError = "raise"
+    _confident: dict[str, bool] = field(default_factory=dict, repr=False)  # see `RequiredConfidence`
     _told: set[str] = field(default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
@@ -318,6 +335,7 @@ class Lab:
         audit: bool | Literal["required"] = True,
         signals: Sequence[SignalFunction] = (),
         signal_timeout_s: float | None = 30.0,
+        on_error: OnError | None = None,
     ) -> Self:
         """System over an index that `build_index` made.
 
@@ -337,6 +355,9 @@ class Lab:
           signals: functions of signals that the policy uses; they come before those registered or of entry points.
           signal_timeout_s: seconds that one call of such a function may take, after which its signal is missing; None
             waits for ever.
+          on_error: what a question gets whose language model fails (rule S0.1). `raise`, the default, raises
+            `ModelUnavailableError`; `refuse` is for a service that must answer: a refusal whose `error` says what
+            failed, and which counts in no rate. As the environment says where not given.
 
         Raises:
           InputError: no index there, or one that was altered or made by another version; a wrong variable; a log that
@@ -344,7 +365,7 @@ class Lab:
           ValueError: clarify without the log, another pack than that of the index or of what its log has learned, or a
             signal in the policy that neither raglab nor a function measures.
         """
-        from raglab.live.settings import BanditSettings, ClarifySettings
+        from raglab.live.settings import AnswerSettings, BanditSettings, ClarifySettings
 
         # A wrong variable, a wrong index or a signal that is not there stops before any model is loaded.
         place, bandit = Path(folder), BanditSettings.read()
@@ -381,8 +402,28 @@ class Lab:
             audit_required=required,
             signals=measured,
             opening=opening,
+            on_error=check_on_error(on_error or AnswerSettings.read().on_error),
             **ready._asdict(),
         )
+
+    def check(self) -> Self:
+        """Find before the first question what would fail every one: a server that fails, a confidence that lacks.
+
+        A generator with a server sends it one request for a few tokens.
+
+        Returns: this system.
+
+        Raises:
+          ModelUnavailableError: the server failed.
+          ValueError: the policy gates on a confidence that the generator does not give; says how to go on.
+
+        Source: rules S0.1, S2.10.
+
+        Example: `lab = Lab.open("out/index", generator=OpenAIGenerator("m", "http://127.0.0.1:8000/v1")).check()`
+        """
+        generator = self.generator.otherwise if isinstance(self.generator, TableFirst) else self.generator
+        check_confidence(generator, confidence_switch(self.policy))
+        return self
 
     def add(self, documents: Documents, *, replace: bool = False) -> Self:
         """Add documents to the index and answer from it with them; see `raglab.live.index_growth.add_documents`.
@@ -454,9 +495,14 @@ class Lab:
         return self
 
     def snapshot(self) -> Self:
-        """The system as it is now, whatever becomes of its documents: what answers one request."""
+        """The system as it is now, whatever becomes of its documents: what answers one request.
+
+        Its generator is checked for the confidence that the policy gates on (rule S2.10).
+        """
         with _CHANGE:
-            return copy.copy(self)
+            system = copy.copy(self)
+        generator = with_required_confidence(system.generator, system.policy, self._confident)
+        return system if generator is system.generator else dataclasses.replace(system, generator=generator)
 
     def check_documents(self, fingerprint: str, documents: Sequence[str]) -> None:
         """Stop a reply to what was asked of another version of the index, unless its documents are the same in this.

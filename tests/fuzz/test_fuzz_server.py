@@ -19,7 +19,7 @@ from fuzz.outcomes import Trial, fuzz, report
 from raglab.answering.server import OpenAIGenerator, OpenAIRewriter
 from raglab.characters import visible
 from raglab.store.files import InputError
-from raglab.values import Generation
+from raglab.values import Generation, ModelUnavailableError
 from test_answering_server import CHUNKED, GOOD, KEY, PASSAGES, tokens
 
 pytestmark = pytest.mark.slow
@@ -123,8 +123,13 @@ def wrong(made: Generation | str) -> str:
 
 
 def asked(call: Callable[[], Generation | str]) -> Generation | str:
-    """What is made of a reply; a reason is a refusal, of one line."""
-    made = call()
+    """What is made of a reply; a failure and a reason are of one line."""
+    try:
+        made = call()
+    except ModelUnavailableError as error:
+        if KEY in str(error) or "\n" in str(error) or str(error) != visible(str(error)) or len(str(error)) > 1_000:
+            raise OSError(str(error)) from error
+        raise InputError(str(error)) from error
     if isinstance(made, Generation) and not wrong(made) and made.reason:
         if "\n" in made.reason or made.reason != visible(made.reason) or len(made.reason) > 1_000:
             raise OSError(made.reason)
