@@ -44,7 +44,7 @@ def refusal(call: Any, *parts: str) -> str:
     return message
 
 
-def said(call: Any) -> tuple[Any, list[str]]:
+def noted(call: Any) -> tuple[Any, list[str]]:
     """What a call gives, and its warnings, each at the caller's line."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -69,7 +69,7 @@ class TestNames:
             'columns={"sources": "sources"} keeps it',
         )
         assert load_cases(path, columns={"expect_sources": "sources"})[1].expect_sources == ("journeys.md#2",)
-        kept, notes = said(lambda: load_cases(path, columns={"sources": "sources"}))
+        kept, notes = noted(lambda: load_cases(path, columns={"sources": "sources"}))
         assert (kept[0].expect_sources, kept[0].extra, notes) == ((), {"sources": "glass.md"}, [])
 
     @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ class TestNames:
         assert load_cases(read, columns={"expect_sources": "gold_sources"})[1].expect_sources == ("a.md",)
         more = first | {"id": "c", "query": "When?", "expect_sources": ["b.md"]}
         lines(path, first | {"gold_sources": ["a.md"]}, more)
-        found, notes = said(lambda: load_cases(path))
+        found, notes = noted(lambda: load_cases(path))
         assert found[0].extra == {"gold_sources": ["a.md"]}
         assert len(notes) == 1
         assert "1 further name kept in extra, which raglab does not read: 'gold_sources' (1 case)" in notes[0]
@@ -130,14 +130,14 @@ class TestNames:
         """With `expect_sources`, or `expect_sources_any`, a column `sources` is an extra one; a warning names it."""
         for field in ("expect_sources", "expect_sources_any"):
             frame = table(**{field: ["a.md", "b.md", "a.md;b.md", None], "sources": ["x"] * 4})
-            found, notes = said(lambda frame=frame: load_cases(frame))
+            found, notes = noted(lambda frame=frame: load_cases(frame))
             assert found[0].extra == {"sources": "x"}
             assert "'sources' (4 cases)" in notes[0]
 
     def test_one_warning_names_further_columns(self) -> None:
         """Those that raglab reads, or its own sets hold, are silent; all others are counted in one line."""
         frame = table(lang=["en"] * 4, priority=[1, 2, 3, None], team=["x"] * 4)
-        found, notes = said(lambda: load_cases(frame))
+        found, notes = noted(lambda: load_cases(frame))
         assert dict(found[0].extra) == {"lang": "en", "priority": 1, "team": "x"}
         told = "frame: 2 further names kept in extra, which raglab does not read: "
         assert notes == [f"{told}'priority' (3 cases), 'team' (4 cases)."]
@@ -149,7 +149,7 @@ class TestNames:
         assert set(keys) >= {"lang", "line", "earlier_turns"}
         assert set(keys) <= KNOWN_EXTRAS
         for path in (ROOT.parent / "datasets").rglob("cases.jsonl"):
-            assert said(lambda path=path: load_cases(path))[1] == [], path
+            assert noted(lambda path=path: load_cases(path))[1] == [], path
 
     def test_other_names_are_of_fields(self) -> None:
         """The table proposes fields of a case alone, and none of our own names."""
@@ -165,7 +165,7 @@ class TestSplits:
     def test_mapped_with_counts(self, kind: str, tmp_path: Path) -> None:
         """Of issue 27: they were taken and meant nothing. A case without a split stays without."""
         splits = ["train", "Test", "dev", None]
-        cases, notes = said(lambda: self.load(kind, splits, tmp_path))
+        cases, notes = noted(lambda: self.load(kind, splits, tmp_path))
         assert [case.split for case in cases] == ["tune", "report", "certify", None]
         told = [note for note in notes if "splits by other names" in note]
         assert len(told) == 1
@@ -183,9 +183,9 @@ class TestSplits:
     def test_every_name_of_a_split(self) -> None:
         """The whole table; our own names are silent."""
         names = {"training": "tune", "val": "certify", "valid": "certify", "validation": "certify", "testing": "report"}
-        found, _ = said(lambda: load_cases(table(split=[*names][:4])))
+        found, _ = noted(lambda: load_cases(table(split=[*names][:4])))
         assert [case.split for case in found] == [*names.values()][:4]
-        found, notes = said(lambda: load_cases(table(split=["tune", "certify", "report", " "])))
+        found, notes = noted(lambda: load_cases(table(split=["tune", "certify", "report", " "])))
         assert ([case.split for case in found], notes) == (["tune", "certify", "report", None], [])
 
     def test_cases_made_in_python(self, tmp_path: Path) -> None:
@@ -259,18 +259,18 @@ class TestContradictions:
         """The same sources in another order are the same label: the row is a repetition, which is counted."""
         frame = table(expect_sources=["a.md;b.md", "c.md", None, None])
         again = pd.concat([frame, frame.assign(expect_sources=["b.md;a.md", "c.md", None, None])], ignore_index=True)
-        found, notes = said(lambda: load_cases(again))
+        found, notes = noted(lambda: load_cases(again))
         assert len(found) == 8
         told = "frame: 4 of 8 cases repeat question and label of an earlier one; the first is 'q5', as 'q1'."
         assert notes == [f"{told} Each counts as a case."]
-        _, notes = said(lambda: load_cases(again.assign(split=["tune"] * 4 + ["report"] * 4)))
+        _, notes = noted(lambda: load_cases(again.assign(split=["tune"] * 4 + ["report"] * 4)))
         assert "4 of them in another split (rule S6.5)" in notes[0]
 
     def test_documents_that_the_user_named_tell_questions_apart(self) -> None:
         """The same words about another document are another question."""
         rows = [("What is the excess?", "ok", "a.md", "a.md"), ("What is the excess?", "ok", "b.md", "b.md")]
         frame = pd.DataFrame(rows, columns=["query", "label", "expect_sources", "selected_sources"])
-        found, notes = said(lambda: load_cases(frame))
+        found, notes = noted(lambda: load_cases(frame))
         assert (len(found), notes) == (2, [])
 
     def test_a_published_set_is_a_warning(self, tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ class TestContradictions:
         paragraphs = [{"context": "x is who.", "qas": questions}, {"context": "y is who.", "qas": []}]
         path = tmp_path / "s.json"
         path.write_text(json.dumps({"data": [{"title": "T", "paragraphs": paragraphs}]}), encoding="utf-8")
-        found, notes = said(lambda: load_cases(path))
+        found, notes = noted(lambda: load_cases(path))
         assert len(found) == 2
         assert "1 of 1 questions have different labels in different cases, the first in '1' and '2'" in notes[0]
 
@@ -296,7 +296,7 @@ class TestContradictions:
         frame = hits(case_id=list("abcd")).assign(
             query=["Who?", "who?", "Which?", "When?"], label=["ok", "refuse", "ok", "ok"]
         )
-        _, notes = said(lambda: trace_from_frame(frame))
+        _, notes = noted(lambda: trace_from_frame(frame))
         assert any("1 of 3 questions have different labels" in note for note in notes)
 
     @pytest.mark.parametrize(

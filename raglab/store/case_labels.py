@@ -93,15 +93,15 @@ def near_names(names: Iterable[str], fields: Mapping[str, str], lacking: Collect
       >>> near_names(["Sources", "team"], {"expect_sources": "expect_sources"}, {"expect_sources"})
       [NearName(name='Sources', fields=('expect_sources',))]
     """
-    found = []
+    near = []
     for name in names:
         plain = "_".join(name.casefold().replace("-", " ").replace("_", " ").split())
         close = [] if name in KNOWN_EXTRAS else get_close_matches(plain, fields, n=1, cutoff=NEAR)
-        meant = OTHER_NAMES.get(plain, tuple(fields[one] for one in close))
+        meant = OTHER_NAMES.get(plain, tuple(fields[known] for known in close))
         stated = plain in OTHER_NAMES and "expect_sources_any" not in lacking  # sources are there by another name
         likely = [field for field in meant if field in lacking and not (stated and field == "expect_sources")]
-        found += [NearName(name, tuple(likely))] if likely else []
-    return found
+        near += [NearName(name, tuple(likely))] if likely else []
+    return near
 
 
 def near_name_error(near: Sequence[NearName], where: Where, *, table: bool) -> InputError:
@@ -110,13 +110,15 @@ def near_name_error(near: Sequence[NearName], where: Where, *, table: bool) -> I
     Args:
       table: whether `columns` can name the columns.
     """
-    shown = ", ".join(shown_value(one.name) for one in near[:_NAMES_SHOWN])
-    guesses = "; ".join(f"{shown_value(one.name)} looks like {' or '.join(one.fields)}" for one in near[:_NAMES_SHOWN])
+    shown = ", ".join(shown_value(guess.name) for guess in near[:_NAMES_SHOWN])
+    guesses = "; ".join(
+        f"{shown_value(guess.name)} looks like {' or '.join(guess.fields)}" for guess in near[:_NAMES_SHOWN]
+    )
     pairs: dict[str, str] = {}
-    for one in near:
-        pairs.setdefault(one.fields[0], one.name)
+    for guess in near:
+        pairs.setdefault(guess.fields[0], guess.name)
     columns = ", ".join(f'"{field}": "{name}"' for field, name in pairs.items())
-    own = ", ".join(f'"{one.name}": "{one.name}"' for one in near[:1])
+    own = ", ".join(f'"{guess.name}": "{guess.name}"' for guess in near[:1])
     how = "pass" if table else "load the lines as a table, pandas.read_json(path, lines=True), with"
     options = " ".join(f"--columns {field}={name}" for field, name in pairs.items())
     remedy = (
@@ -207,8 +209,8 @@ def _unique_cases(placed: PlacedCases, name: str) -> list[tuple[Where, Case]]:
     for where, case in placed:
         if case.id in first:
             line = first[case.id].line
-            came = f"{shown_value(case.id)} again" + (f" (first on line {line})" if line else "")
-            raise input_error(where, "a case's id must be unique", "rename or remove one", came)
+            value = f"{shown_value(case.id)} again" + (f" (first on line {line})" if line else "")
+            raise input_error(where, "a case's id must be unique", "rename or remove one", value)
         _check_length(where, "a case's id", case.id)
         for source in (*case.expect_sources, *case.expect_sources_any, *case.selected_sources):
             _check_length(where, "a source", source)
@@ -246,8 +248,8 @@ def _with_splits(cases: Sequence[tuple[Where, Case]]) -> tuple[list[tuple[Where,
         rule = f"split must be one of {', '.join(SPLITS)}, or train, validation, dev or test, which are read as these"
         remedy = "rename it, or leave split out and deal splits by raglab.split"
         raise input_error(next(iter(odd.values()))[0], rule, remedy, shown)
-    told = ", ".join(f"{split!r} as {ours} ({_cases(count)})" for (split, ours), count in mapped.items())
-    return changed, f"splits by other names are read as ours (rule S6.5): {told}." if told else ""
+    pairs = ", ".join(f"{split!r} as {meant} ({_cases(count)})" for (split, meant), count in mapped.items())
+    return changed, f"splits by other names are read as ours (rule S6.5): {pairs}." if pairs else ""
 
 
 def _check_fields(cases: Sequence[tuple[Where, Case]]) -> None:
@@ -255,11 +257,11 @@ def _check_fields(cases: Sequence[tuple[Where, Case]]) -> None:
     wrong = [(where, case, field) for where, case in cases for field in _ruled_out(case)]
     if wrong:
         where, case, field = wrong[0]
-        ids = list(dict.fromkeys(shown_value(one.id) for _, one, _ in wrong))
+        ids = list(dict.fromkeys(shown_value(wrong_case.id) for _, wrong_case, _ in wrong))
         of = "ambiguous" if field == "expect_option" and case.expect_status == "ok" else "ok or ambiguous"
-        came = f"{shown_value(_field_text(case, field))} with {case.expect_status}"
+        value = f"{shown_value(_field_text(case, field))} with {case.expect_status}"
         remedy = f"correct the label, or empty the field; {len(ids):,} of {len(cases):,} cases: {_some(ids)}"
-        raise input_error(where, f"{field} must be of a case labelled {of}", remedy, came)
+        raise input_error(where, f"{field} must be of a case labelled {of}", remedy, value)
 
 
 def _ruled_out(case: Case) -> Iterator[str]:
@@ -313,41 +315,41 @@ def _repeated_questions(cases: Sequence[tuple[Where, Case]], *, own: bool) -> It
         if case.expect_status is not None:
             groups.setdefault(_question_key(case), []).append((where, case))
     twice = [group for group in groups.values() if len(group) > 1]
-    apart = [pair for group in twice if (pair := _contradiction(group))]
-    if apart and own:
-        (_, first), (where, second) = apart[0]
-        came = f"{shown_value(_label_text(second))} after {shown_value(_label_text(first))} in {shown_value(first.id)}"
-        pairs = [f"{shown_value(one.id)} and {shown_value(other.id)}" for (_, one), (_, other) in apart]
+    contradictions = [pair for group in twice if (pair := _contradiction(group))]
+    if contradictions and own:
+        (_, first), (where, second) = contradictions[0]
+        value = f"{shown_value(_label_text(second))} after {shown_value(_label_text(first))} in {shown_value(first.id)}"
+        pairs = [f"{shown_value(before.id)} and {shown_value(after.id)}" for (_, before), (_, after) in contradictions]
         remedy = (
             "correct one, or merge them: several sources of one question are one cell, a.md;b.md. "
-            f"{len(apart):,} of {len(groups):,} questions have two labels: {_some(pairs)}"
+            f"{len(contradictions):,} of {len(groups):,} questions have two labels: {_some(pairs)}"
         )
-        raise input_error(where._replace(id=second.id), "a question must have one label", remedy, came)
-    if apart:
-        (_, first), (_, second) = apart[0]
+        raise input_error(where._replace(id=second.id), "a question must have one label", remedy, value)
+    if contradictions:
+        (_, first), (_, second) = contradictions[0]
         labels = f"{shown_value(_label_text(first))} and {shown_value(_label_text(second))}"
         yield (
-            f"{len(apart):,} of {len(groups):,} questions have different labels in different cases, the first in "
-            f"{shown_value(first.id)} and {shown_value(second.id)} ({labels}); each case is scored by its own."
+            f"{len(contradictions):,} of {len(groups):,} questions have different labels in different cases, the first "
+            f"in {shown_value(first.id)} and {shown_value(second.id)} ({labels}); each case is scored by its own."
         )
-    again = [
+    repeated = [
         (group[0][1], case) for group in twice for _, case in group[1:] if _label_key(case) == _label_key(group[0][1])
     ]
-    if again:
-        first, second = again[0]
-        n_apart = sum(one.split != other.split for one, other in again)
+    if repeated:
+        first, second = repeated[0]
+        n_apart = sum(before.split != after.split for before, after in repeated)
         across = f", {n_apart:,} of them in another split (rule S6.5)" if n_apart else ""
         yield (
-            f"{len(again):,} of {len(cases):,} cases repeat question and label of an earlier one{across}; the first is "
-            f"{shown_value(second.id)}, as {shown_value(first.id)}. Each counts as a case."
+            f"{len(repeated):,} of {len(cases):,} cases repeat question and label of an earlier one{across}; the first "
+            f"is {shown_value(second.id)}, as {shown_value(first.id)}. Each counts as a case."
         )
 
 
 def _contradiction(group: Sequence[tuple[Where, Case]]) -> tuple[tuple[Where, Case], tuple[Where, Case]] | None:
     """The first case of a question, and the first with another label; None where all have one."""
     label = _label_key(group[0][1])
-    other = next((pair for pair in group[1:] if _label_key(pair[1]) != label), None)
-    return None if other is None else (group[0], other)
+    second = next((pair for pair in group[1:] if _label_key(pair[1]) != label), None)
+    return None if second is None else (group[0], second)
 
 
 def _further_keys(cases: Sequence[Case], known: Collection[str]) -> str:

@@ -90,10 +90,10 @@ def near_duplicates(questions: Sequence[str], near: float = NEAR) -> list[list[i
     for place, bag in bags.items():
         rarest = sorted(bag, key=lambda word: (frequency[word], word))
         for word in rarest[: len(bag) - math.ceil(near * len(bag) - _ROUNDING) + 1]:
-            for other in by_word[word]:
-                apart = group_of[other] is not group_of[place]
-                if apart and jaccard(bags[other], bag) >= near:
-                    small, large = sorted((group_of[place], group_of[other]), key=len)
+            for second in by_word[word]:
+                is_apart = group_of[second] is not group_of[place]
+                if is_apart and jaccard(bags[second], bag) >= near:
+                    small, large = sorted((group_of[place], group_of[second]), key=len)
                     large += small
                     group_of.update(dict.fromkeys(small, large))
             by_word[word].append(place)
@@ -108,8 +108,8 @@ def _check_cases(cases: object) -> None:
     remedy = "load a table or file by raglab.load_cases, and split its cases before the trace is built"
     if not isinstance(cases, list | tuple) or not all(isinstance(case, Case) for case in cases):
         of = type(next(case for case in cases if not isinstance(case, Case))) if isinstance(cases, list | tuple) else 0
-        came = f"a {type(cases).__name__}" + (f" with a {of.__name__}" if isinstance(of, type) else "")
-        msg = f"cases must be a list or tuple of raglab.Case, got {came}; {remedy}."
+        value = f"a {type(cases).__name__}" + (f" with a {of.__name__}" if isinstance(of, type) else "")
+        msg = f"cases must be a list or tuple of raglab.Case, got {value}; {remedy}."
         raise TypeError(msg)
     if not cases:
         msg = f"cases to split must be at least one, got none; {remedy}."
@@ -124,14 +124,14 @@ def _check_cases(cases: object) -> None:
 
 
 def _check_shares(shares: Mapping[str, Any], n_cases: int, near: float) -> None:
-    told = ", ".join(f"{name}={share!r}" for name, share in shares.items())
+    text = ", ".join(f"{name}={share!r}" for name, share in shares.items())
     numbers = all(isinstance(share, int | float) and not isinstance(share, bool) for share in shares.values())
     if not numbers or not all(0.0 <= share <= 1.0 for share in shares.values()):
         remedy = f"a share is no count: {n_cases // 2:,} of {n_cases:,} cases are {n_cases // 2 / n_cases:.2g}"
-        msg = f"shares must be numbers in [0, 1], got {told}; {remedy}."
+        msg = f"shares must be numbers in [0, 1], got {text}; {remedy}."
         raise ValueError(msg)
     if abs(sum(shares.values()) - 1.0) > _ROUNDING:
-        msg = f"shares must sum to 1, got {told}, which sum to {sum(shares.values()):g}; state all three."
+        msg = f"shares must sum to 1, got {text}, which sum to {sum(shares.values()):g}; state all three."
         raise ValueError(msg)
     if not 0.0 < near <= 1.0:
         msg = f"near must be in (0, 1], got {near!r}; it is a Jaccard index of words, 1 for the same words."
