@@ -87,7 +87,7 @@ def own_margin(limits: OwnLimits, read: Callable[[str], Any]) -> Any:  # noqa: A
 
     def measured(name: str) -> Any:  # noqa: ANN401 - scalar or array
         if name not in limits.reads:
-            msg = f"it must read only what it declares, {', '.join(limits.reads)}, got {str(name)[:80]!r}"
+            msg = f"it must read only what its `reads` lists, {', '.join(limits.reads)}, got {str(name)[:80]!r}"
             raise ValueError(msg)
         value = read(name)
         shapes.append(np.shape(value))
