@@ -104,7 +104,7 @@ PATTERNS: dict[str, Any] = {
     "entities": ENTITIES,
 }
 _WORDS = ("overall", "clause", "versus", "explain", "fleet", "hull", "cargo", "excess", "the", "weather", "today", "")
-SOURCES = ("a/x.md", "b/y.md", "a/x.md#2")  # that the cases expect; both folders hold both files
+SOURCES = ("a/x.md", "a/y.md", "a/x.md#2")  # that the cases expect; folder b has fewer chunks of both files
 _L2 = (0.25, 0.5, 0.5, 0.5, 0.75, 1.0, 1.25)
 _SIM = (0.0, 0.25, 0.5, 0.5, 0.75)
 _UNIT = (0.0, 0.25, 0.5, 0.5, 0.75, 1.0)
@@ -118,7 +118,7 @@ def random_trace(seed: int, n_cases: int = 4, depths: int = 1, width: int = 5, a
         Chunk(
             chunk_id=str(number),
             text=" ".join(rng.choice(_WORDS, size=3)),
-            source=f"{rng.choice(['a', 'b'])}/{rng.choice(['x.md', 'y.md'])}",
+            source=f"{rng.choice([['a', 'b'], ['a', 'a']][number % 2])}/{rng.choice(['x.md', 'y.md'])}",
             page=None if rng.random() < 0.15 else int(rng.integers(1, 6)),
             page_label=str(rng.choice(["iv", "2"])) if rng.random() < 0.3 else None,
             tags={
