@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, signature
-from os import PathLike
 from typing import Literal, ParamSpec, TypeVar
 
 from raglab.policy import PolicyData
@@ -126,7 +125,7 @@ _RIGHT: Mapping[str, tuple[type, ...]] = {
     "corpus": (Corpus,),
     "cases": (),
     "frame": (),
-    "path": (str, PathLike),
+    "path": (str,),
 }
 
 
@@ -143,7 +142,7 @@ def kind_of(value: object) -> str:
       ('path', 'cases', '')
     """
     checks: tuple[tuple[str, Callable[[], bool]], ...] = (
-        ("path", lambda: isinstance(value, str | PathLike)),
+        ("path", lambda: isinstance(value, str) or hasattr(value, "__fspath__")),
         ("trace", lambda: isinstance(value, TraceData) or type(value).__name__ == "ShardedTrace"),
         ("policy", lambda: isinstance(value, PolicyData)),
         ("corpus", lambda: isinstance(value, Corpus)),

@@ -108,8 +108,6 @@ def each_shard(
     Args:
       function: of a module, and pure, so that any worker may call it; its first argument is a trace in memory. What it
         returns is counts or a column a case, never hits. what: is done, see `raglab.parallel.run_each`.
-
-    Example: `sum(each_shard(len, trace, what="count"))` is the number of all cases.
     """
     if isinstance(trace, TraceData):
         return iter((function(trace, *shared),))

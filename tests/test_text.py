@@ -144,9 +144,7 @@ def test_a_path_is_a_heading_however_long() -> None:
 )
 def test_a_short_first_line_is_not_glued_to_what_follows(below: str) -> None:
     """A sentence by itself, code, a list, a table or a line below it: the heading is not glued to any of them."""
-    assert [(piece.kind, piece.text) for piece in pieces(f"Safety of a nest\n{below}")][0] == (
-        "heading", "Safety of a nest",
-    )  # fmt: skip
+    assert pieces(f"Safety of a nest\n{below}")[0] == Piece("Safety of a nest", "heading")
 
 
 def test_code_is_one_piece_letter_by_letter() -> None:

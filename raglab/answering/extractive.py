@@ -456,11 +456,13 @@ class Extractive:
         if not best.near:
             return Generation("", nan, (), "no sentence of the passages shares a content word with the question")
         other = second(best, candidates, weight)
-        chosen = [best] if other is None else [best, other]
-        trust = answer_confidence(chosen, candidates, weight)
-        shown = sorted(chosen, key=lambda one: one.place)
-        cited = tuple(dict.fromkeys(one.passage for one in shown))
-        return Generation(_join_lines([one.line.text for one in shown]), trust, cited)
+        chosen = [best] if other is None else sorted([best, other], key=lambda one: one.place)
+        text = _join_lines([one.line.text for one in chosen])
+        if clean(text).text != text:  # a line of marks may change what stands above it
+            chosen, text = [best], best.line.text
+        trust = answer_confidence([best, *(one for one in chosen if one is not best)], candidates, weight)
+        cited = tuple(dict.fromkeys(one.passage for one in chosen))
+        return Generation(text, trust, cited)
 
 
 def _join_lines(texts: Sequence[str]) -> str:

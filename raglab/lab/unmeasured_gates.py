@@ -28,7 +28,7 @@ def unmeasured_note(trace: TraceData | ShardedTrace[Any], policy: PolicyData) ->
         return ()
     listed = " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
     verb = "was" if len(names) == 1 else "were"
-    remedy = "record them with raglab.record_answers(trace, policy, lab.generator, lab.scorer)"
+    remedy = "record them with raglab.record_answers(trace, policy)"
     what = f"{listed.capitalize()} {verb} not measured: no answers are recorded"
     return (f"{what}, so ask may refuse more than these counts show; {remedy}.",)
 

@@ -68,11 +68,11 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
         if len(wrong) == n_expecting:
             msg = f"{told}; {remedy}."
             raise ValueError(msg)
-        warnings.warn(f"{told}: no hits can make them right; {remedy}.", stacklevel=4)
+        warnings.warn(f"{told}: no hits can make them right; {remedy}.", stacklevel=5)
     if partly:
         case, source = partly[0]
         warnings.warn(
             f"{len(partly)} of {len(cases)} cases name sources that the corpus has not among those of which one is "
             f"enough, the first {source[:80]!r} in case {case.id!r}: they count as not found.",
-            stacklevel=4,
+            stacklevel=5,
         )

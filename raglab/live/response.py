@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import values
+from raglab.answering.extractive import Extractive
 from raglab.answering.hygiene import clean
 from raglab.answering.required_confidence import RequiredConfidence, confidence_switch
-from raglab.answering.support import Support
+from raglab.answering.support import Support, WordSupport
 from raglab.audit.log import DefaultUse
 from raglab.canonical import digest
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
@@ -28,6 +29,7 @@ from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.replay import decide_policies
 from raglab.retrieval.tables import TableIndex
+from raglab.store.policies import load_pack
 from raglab.store.traces import Trace
 from raglab.text import NO_MATH, decimals, html_text
 from raglab.values import Answers, Chunk, Generation, Generator, ModelUnavailableError
@@ -250,8 +252,8 @@ class MissingAnswersWarning(UserWarning):
 def record_answers(
     trace: values.TraceData,
     policy: PolicyData,
-    generator: Generator,
-    scorer: SupportScorer,
+    generator: Generator | None = None,
+    scorer: SupportScorer | None = None,
     *,
     arms: Sequence[str] | None = None,
     decided_only: bool = False,
@@ -266,7 +268,10 @@ def record_answers(
     taken over.
 
     Args:
-      policy: whose final_k, order and patterns say which sets there are. arms: those that are answered; all.
+      policy: whose final_k, order and patterns say which sets there are.
+      generator: what writes answers; the extractive one with the policy's pack where not given.
+      scorer: what scores their claims; the embedded word scorer where not given.
+      arms: those that are answered; all where not given.
       decided_only: only the sets that this very policy chooses; for a generator that costs.
 
     Raises:
@@ -276,6 +281,8 @@ def record_answers(
     Source: rules S0.1, S2.10, S2.12.
     """
     check_in_memory(trace, "record_answers")
+    generator = Extractive(pack=load_pack(policy.pack)) if generator is None else generator
+    scorer = WordSupport() if scorer is None else scorer
     named = trace.arms if arms is None else tuple(arms)
     sets_of = _policy_sets if decided_only else _every
     keys = [key for arm in named for key in sets_of(trace, policy, arm)]

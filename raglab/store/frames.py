@@ -332,7 +332,7 @@ def warn_of_gates_off(name: str, off: Sequence[str], signals: Collection[str]) -
     first = next(iter(signals), None)
     how = f'gate a signal instead: policy.replace("signals.{first}.min", …)' if first else "name a score by signals={…}"
     what = "distances" if "confidence" not in off else "distances and no scores of a reranker"
-    warnings.warn(f"{name}: the hits have no {what}, so the gates {', '.join(off)} are off; {how}.", stacklevel=3)
+    warnings.warn(f"{name}: the hits have no {what}, so the gates {', '.join(off)} are off; {how}.", stacklevel=4)
 
 
 def frame_trace(

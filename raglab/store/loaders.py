@@ -266,9 +266,8 @@ def save_corpus(corpus: Corpus, path: str | Path) -> None:
       InputError: a chunk would not load again, or the folder cannot be written.
     """
     records = [_chunk_record(chunk) for chunk in corpus.chunks]
-    _unique_chunks(
-        corpus.name, (_chunk(JsonLine(Where(str(path), n), record)) for n, record in enumerate(records, 2)), str(path)
-    )
+    lines = (JsonLine(Where(str(path), n), record) for n, record in enumerate(records, 2))
+    _unique_chunks(corpus.name, map(_chunk, lines), str(path))
     write_lines([{"corpus": corpus.name}, *records], Path(path))
 
 
@@ -435,9 +434,8 @@ def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
 
 
 def _read_corpus(path: Path, name: str, limits: Limits) -> Corpus:
-    return _corpus_of_lines(
-        json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links), name, path, limits
-    )
+    lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
+    return _corpus_of_lines(lines, name, path, limits)
 
 
 def _corpus_of_lines(lines: Iterator[JsonLine], name: str, path: Path, limits: Limits) -> Corpus:

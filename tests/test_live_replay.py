@@ -1,0 +1,147 @@
+"""Live equals replay: what is asked live is decided as the trace with recorded answers says (S2.12, S2.13)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import raglab
+from code_documents import DOCUMENTS, QUESTIONS
+from generators import Fixed
+from raglab.answering.extractive import Extractive
+from raglab.answering.hygiene import clean
+from raglab.code_blocks import split_code
+from raglab.lab.unmeasured_gates import unmeasured_note
+from raglab.replay import decide
+from raglab.values import Case, Chunk, Corpus
+
+HITS = ("l2", "similarity", "gap", "coverage", "confidence")
+POLICIES: dict[str, dict[str, Any]] = {
+    "published": {},
+    "answers": {name: {"enabled": False} for name in HITS},
+    "hygiene": {name: {"enabled": False} for name in (*HITS, "generation", "support")},
+    "strict": {name: {"enabled": False} for name in HITS} | {"generation": {"min_generation_confidence": 0.9}},
+}
+CASES = tuple(
+    Case(f"q{number}", question, "ok" if source else "refuse", expect_sources=(source,) if source else ())
+    for number, (question, source) in enumerate(QUESTIONS)
+)
+
+
+class Docs(NamedTuple):
+    """The corpus, its index, and the trace of its cases without answers."""
+
+    corpus: Corpus
+    index: Path
+    trace: raglab.Trace
+
+
+@pytest.fixture(scope="module")
+def docs(tmp_path_factory: pytest.TempPathFactory) -> Docs:
+    """Documents on disk, loaded, indexed and asked once."""
+    folder = tmp_path_factory.mktemp("docs")
+    for name, text in DOCUMENTS.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    corpus = raglab.load_corpus(folder)
+    index = tmp_path_factory.mktemp("index")
+    raglab.build_index(corpus, index, arms=("hybrid",), cache=None)
+    return Docs(corpus, index, raglab.build_trace(corpus, CASES, arms=("hybrid",), cache=None))
+
+
+def system(docs: Docs, stated: dict[str, Any], **more: Any) -> raglab.Lab:
+    """The system of the index under a policy."""
+    policy = raglab.Policy.from_mapping(stated)
+    return raglab.Lab.open(docs.index, policy=policy, cache=False, audit=False, **more)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("heading", [False, True], ids=["extractive", "a heading alone"])
+def test_every_question_is_decided_live_as_in_the_replay(docs: Docs, name: str, heading: bool) -> None:  # noqa: FBT001
+    """Status, reason (which names the gate and its numbers) and text, also where hygiene leaves nothing."""
+    more = {"generator": Fixed("# Heading", confidence=0.95)} if heading else {}
+    lab = system(docs, POLICIES[name], **more)
+    recorded = raglab.record_answers(docs.trace, lab.policy, lab.generator, lab.scorer)
+    replayed = decide(recorded, lab.policy, "hybrid")
+    texts = {(row, tuple(n for n in chunks if n >= 0)): text for row, chunks, text in _answers(recorded)}
+    gates = set()
+    for row, case in enumerate(CASES):
+        live = raglab.ask(case.query, lab=lab, request_id=case.id)
+        assert live["status"] == raglab.Status(int(replayed.status[row])).name, case.query
+        if live["refused"]:
+            assert live["refusal_reason"] == replayed.reason(row), case.query
+            gates.add(live["refusal_reason"])
+        elif live["status"] == "ok":
+            assert live["answer"] == texts[row, replayed.in_slot(row)], case.query
+    if heading and name in {"answers", "hygiene"}:
+        assert gates
+        assert all("nothing is left of the answer without: heading" in reason for reason in gates)
+
+
+def _answers(trace: raglab.Trace) -> list[tuple[int, list[int], str]]:
+    answers = trace.answers
+    assert answers is not None
+    return list(zip(answers.row.tolist(), answers.chunks.tolist(), answers.text, strict=True))
+
+
+def test_hygiene_refuses_no_answerable_question(docs: Docs) -> None:
+    """With every other gate off each is answered, many with code, which stays as the documents have it."""
+    lab = system(docs, POLICIES["hygiene"])
+    with_code = 0
+    for case in CASES:
+        if case.expect_status != "ok":
+            continue
+        live = raglab.ask(case.query, lab=lab)
+        assert live["status"] == "ok", (case.query, live["refusal_reason"])
+        for part in split_code(str(live["answer"]).split("\n")):
+            if not isinstance(part, str):
+                with_code += 1
+                text = DOCUMENTS[str(live["sources"][0]).partition("#")[0]]
+                assert "\n".join(part.lines) in text
+    assert with_code >= 15
+
+
+def test_what_was_not_measured_is_named_once(docs: Docs, tmp_path: Path) -> None:
+    """In the notes of study, certificate and report; with recorded answers, or of other systems' hits, it is not."""
+    lab = system(docs, {})
+    trace = docs.trace
+    (note,) = unmeasured_note(trace, lab.policy)
+    assert note.startswith("Generation, support and hygiene were not measured: no answers are recorded")
+    assert "raglab.record_answers" in note
+    (other,) = unmeasured_note(trace, raglab.Policy.from_mapping(POLICIES["hygiene"]))
+    assert other.startswith("Hygiene was not measured")
+    assert unmeasured_note(raglab.record_answers(trace, lab.policy, lab.generator, lab.scorer), lab.policy) == ()
+    found = raglab.tune(trace, trials=10, seed=0)
+    assert sum("not measured: no answers are recorded" in text for text in found.notes) == 1
+    certified = raglab.certify_policy(trace, lab.policy, candidates=[lab.policy])
+    assert note in certified.notes
+    page = raglab.write_report(tmp_path / "report.html", trace, {"defaults": lab.policy}).read_text(encoding="utf-8")
+    assert "were not measured: no answers are recorded" in page
+
+
+FRAGMENTS = st.lists(
+    st.sampled_from(
+        [
+            *("Install it", "Installation", "nest", "egg", ":", ".", "?", " ", "\n", "\n\n", "x  = 1", "`nest`"),
+            *("```\n", "```python\n", "~~~\n", "# ", "## Title\n", "===\n", "---\n", "- ", "1. ", "> ", "**egg**"),
+            *("| a | b |\n", "|---|---|\n", "<!-- x -->", "<!--", "<b>", "</b>", "`<b>`", "None", "Answer:"),
+            *("Sources:", "a.md", "I cannot answer."),
+        ]
+    ),
+    max_size=25,
+).map("".join)
+
+
+@settings(deadline=None, derandomize=True, max_examples=400)
+@given(FRAGMENTS, FRAGMENTS)
+@example("", "nest\n\n===\n```\nInstall it")
+def test_what_is_confident_is_what_is_shown(first: str, second: str) -> None:
+    """Hygiene leaves an extractive answer as it is: confidence, citation and support are of the text that is shown."""
+    passages = [Chunk("a#1", f"{first}", "a.md", 1), Chunk("b#1", f"{second}", "b.md", 1)]
+    answer = Extractive().answer("How do I install an egg into the nest?", passages)
+    if answer.text:
+        cleaned = clean(answer.text)
+        assert (cleaned.text, cleaned.refused) == (answer.text, None)

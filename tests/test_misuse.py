@@ -1,0 +1,174 @@
+"""Swapped arguments, other names of arguments and paths, answered with what was meant (raglab.misuse)."""
+
+from __future__ import annotations
+
+import inspect
+import timeit
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import raglab
+from raglab.misuse import takes
+from raglab.values import Case, Chunk, Corpus
+
+POLICY = raglab.Policy.from_mapping({})
+FRAME = pd.DataFrame(
+    {
+        "query": ["What is it?", "Where is it?"],
+        "hit_id": ["a#1", "b#1"],
+        "text": ["It is a nest.", "It is here."],
+        "score": [0.5, 0.9],
+        "expect_status": ["ok", "ok"],
+    }
+)
+CORPUS = Corpus("nests", (Chunk("a#1", "It is a nest.", "a.md", 1),))
+CASES = [Case("q1", "What is it?", "ok")]
+KINDS = {
+    "trace": "Trace.open",
+    "policy": "Policy.load",
+    "policies": "Policy.load",
+    "corpus": "load_corpus",
+    "cases": "load_cases",
+    "frame": "pandas.read_csv",
+}
+
+
+@pytest.fixture(scope="module")
+def trace() -> raglab.Trace:
+    """A trace of two cases."""
+    return raglab.trace_from_frame(FRAME, score="cosine")
+
+
+SWAPPED: list[tuple[str, Callable[[Any], object], str]] = [
+    ("build_trace", lambda _: raglab.build_trace(CASES, CORPUS), "corpus, cases"),  # type: ignore[arg-type]
+    ("build_shards", lambda _: raglab.build_shards(CASES, CORPUS, "out"), "corpus, cases, out"),  # type: ignore[arg-type]
+    ("decide", lambda trace: raglab.decide(POLICY, trace), "trace, policy"),  # type: ignore[call-overload]
+    ("sweep", lambda trace: raglab.sweep([POLICY], trace), "trace, policies"),  # type: ignore[arg-type]
+    ("steps", lambda trace: raglab.steps(POLICY, trace), "trace, policy"),  # type: ignore[arg-type]
+    ("flips", lambda trace: raglab.flips(POLICY, trace, "q1"), "trace, policy"),  # type: ignore[arg-type]
+    ("compare", lambda trace: raglab.compare(POLICY, POLICY, trace), "trace, a, b"),  # type: ignore[arg-type]
+    ("certify_policy", lambda trace: raglab.certify_policy(POLICY, trace), "trace, policy"),  # type: ignore[arg-type]
+    ("check_policy", lambda trace: raglab.check_policy(trace, POLICY), "policy, trace"),  # type: ignore[arg-type]
+    ("cockpit", lambda trace: raglab.cockpit(POLICY, trace), "trace, policy"),  # type: ignore[arg-type]
+    ("write_report", lambda trace: raglab.write_report(trace, {"defaults": POLICY}, "a.html"), "path, trace, policies"),  # type: ignore[arg-type]
+    ("save_cases", lambda _: raglab.save_cases("cases.jsonl", CASES), "cases, path"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("name", "call", "order"), SWAPPED, ids=[name for name, _, _ in SWAPPED])
+def test_swapped_arguments_are_named_in_their_order(
+    name: str, call: Callable[[Any], object], order: str, trace: raglab.Trace
+) -> None:
+    """Whichever comes first in the function: what came, and the order that is right."""
+    with pytest.raises(TypeError, match=rf"^{name} takes {order} in this order, got .*; swap them\.$"):
+        call(trace)
+
+
+def verbs() -> list[tuple[str, str]]:
+    """Public functions with each argument that is a trace, policy, corpus, cases or frame."""
+    functions = {name: getattr(raglab, name) for name in raglab.__all__}
+    return [
+        (name, parameter)
+        for name, function in functions.items()
+        if inspect.isfunction(function)
+        for parameter in inspect.signature(function).parameters
+        if parameter in KINDS
+    ]
+
+
+@pytest.mark.parametrize(("name", "parameter"), verbs())
+def test_a_path_where_a_value_is_meant_is_answered_by_every_verb(name: str, parameter: str) -> None:
+    """With the call that opens it: `raglab.Trace.open('out/a.parquet')`."""
+    function: Any = getattr(raglab, name)
+    for path in ("out/a.parquet", Path("out/a.parquet")):
+        with pytest.raises(
+            TypeError, match=rf"^{name}: {parameter} must be .*{KINDS[parameter]}\('out/a.parquet'\)\.$"
+        ):
+            _call(function, parameter, path)
+
+
+def _call(function: Any, parameter: str, value: object) -> None:
+    """Call with one argument, and None for the others that it needs, which no kind speaks of."""
+    needed = [
+        name
+        for name, one in inspect.signature(function).parameters.items()
+        if one.default is one.empty and one.kind is not one.VAR_KEYWORD
+    ]
+    function(**{**dict.fromkeys(needed), parameter: value})
+
+
+def test_a_keyword_of_another_library_or_with_a_slip_is_answered(trace: raglab.Trace) -> None:
+    """`n_trials` means trials; a slip means its neighbour; workers are named where they are."""
+    tune: Any = raglab.tune
+    for more, told in (
+        ({"n_trials": 100}, r"^tune has no argument n_trials; did you mean trials\?$"),
+        ({"triels": 100}, r"did you mean trials\?$"),
+        ({"random_state": 0}, r"did you mean seed\?$"),
+        ({"n_jobs": 4}, r"raglab\.workers"),
+        ({"quux": 4}, r"^tune has no argument quux; it takes trace, policy, arm, trials, "),
+    ):
+        with pytest.raises(TypeError, match=told):
+            tune(trace, **more)
+    with pytest.raises(TypeError, match=r"^tune takes trace by position, got 2 arguments; .*policy="):
+        tune(trace, POLICY)
+    build: Any = raglab.build_trace
+    with pytest.raises(TypeError, match=r"^build_trace has no argument n_jobs; .*raglab\.workers"):
+        build(CORPUS, CASES, n_jobs=4)
+    with pytest.raises(ValueError, match=r"build_trace has no setting 'fetchk'; it takes arms"):
+        build(CORPUS, CASES, fetchk=4)
+
+
+def test_another_kind_of_value_is_answered_with_what_makes_one_of_it(trace: raglab.Trace) -> None:
+    """A frame, a corpus or cases for a trace; a mapping, many or a result for a policy; one for many."""
+    decide: Any = raglab.decide
+    sweep: Any = raglab.sweep
+    fitted = type("Fitted", (), {"policy": POLICY})()
+    for call, told in (
+        (lambda: decide(FRAME, POLICY), r"got a DataFrame; .*raglab\.trace_from_frame\(frame\)"),
+        (lambda: decide(CORPUS, POLICY), r"got a corpus; .*raglab\.build_trace\(corpus, cases\)"),
+        (lambda: decide(CASES, POLICY), r"got cases; .*raglab\.build_trace\(corpus, cases\)"),
+        (lambda: decide(trace, {}), r"got a mapping; .*raglab\.Policy\.from_mapping\(mapping\)"),
+        (lambda: decide(trace, [POLICY]), r"got policies; .*raglab\.sweep"),
+        (lambda: decide(trace, fitted), r"got a result; give its \.policy"),
+        (lambda: sweep(trace, POLICY), r"got a policy; put it in a list"),
+    ):
+        with pytest.raises(TypeError, match=told):
+            call()
+
+
+def test_what_is_right_passes(trace: raglab.Trace) -> None:
+    """By position and by name, None where there is a default, and any sequence."""
+    assert len(raglab.decide(trace, policy=POLICY).frame()) == 2
+    assert len(raglab.sweep(trace, (POLICY, POLICY))) == 2
+    assert len(raglab.audit_signals(trace, policy=None, repeats=0).frame) > 0
+
+
+def test_signature_and_docstring_stay_and_a_call_costs_little(trace: raglab.Trace) -> None:
+    """What an editor shows is the function; the median call takes some microseconds more."""
+    assert list(inspect.signature(raglab.tune).parameters)[:3] == ["trace", "policy", "arm"]
+    assert str(raglab.tune.__doc__).startswith("Find the policy")
+    assert raglab.tune.__module__ == "raglab.lab.study"
+
+    def plain(trace: object, policy: object) -> tuple[object, object]:
+        return trace, policy
+
+    marked = takes(trace="trace", policy="policy")(plain)
+    times = [min(timeit.repeat(lambda f=f: f(trace, POLICY), number=2000, repeat=5)) / 2000 for f in (plain, marked)]  # type: ignore[misc]
+    assert times[1] - times[0] < 2e-5
+
+
+def test_a_warning_points_at_the_call() -> None:
+    """Of the user, not of what checks the arguments."""
+    with pytest.warns(UserWarning, match="gates") as caught:
+        raglab.trace_from_frame(
+            FRAME.rename(columns={"score": "bm25"}), score=None, signals={"bm25": {"higher": "surer", "unit": "score"}}
+        )
+    assert caught[0].filename == __file__
+    wrong = [Case("q1", "What is it?", "ok", expect_sources_any=("a.md", "z.md"))]
+    with pytest.warns(UserWarning, match="the corpus has not among") as caught:
+        raglab.build_trace(CORPUS, wrong, cache=None)
+    assert __file__ in {warning.filename for warning in caught}
