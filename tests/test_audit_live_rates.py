@@ -395,11 +395,8 @@ def test_the_door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_metrics_text() -> None:
     """Both tables, NaN left out."""
-<<<<<<< HEAD
-    names = {"until": "t", "rate": "over_ask_rate", "source": "labels", "known": 0, "requests": 3, "errors": 2}
-=======
     names = {"until": "t", "rate": "over_ask_rate", "source": "labels", "known": 0, "unknown": 3, "requests": 3}
->>>>>>> wt-live
+    names |= {"errors": 2}
     text = metrics_text(None, pd.DataFrame([names | {"estimate": np.nan, "low": 0.0, "high": 0.5}]))
     assert "raglab_live_rate{" not in text
     assert 'raglab_live_rate_high{rate="over_ask_rate",source="labels"} 0.5' in text
