@@ -70,6 +70,20 @@ class Structure(NamedTuple):
     calibration: tuple[tuple[float, ...], tuple[float, ...]] | None
     decision: DecisionModel | None
     fallback: tuple[tuple[float, ...], tuple[float, ...]] | None
+    document_identity: str
+
+    def __repr__(self) -> str:
+        """Fields by name; an identity of documents that is the default is left out, as of a policy_id (rule S0.8).
+
+        Fingerprints of traces with answers are made of this text.
+        """
+        rows = self._asdict()
+        if self.document_identity == DEFAULT_IDENTITY:
+            del rows["document_identity"]
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in rows.items())})"
+
+
+DEFAULT_IDENTITY = "path"  # of documents, `resolver.document_identity` of defaults.yaml
 
 
 @cache
@@ -113,6 +127,7 @@ ADDED = (
     "decision.order",
     "coverage.min_hits",
     "patterns.document_entities",
+    "resolver.document_identity",
 )
 ADDED_SECTIONS = ("decision", "signals", "gates")  # left out where nothing of them is left
 
@@ -373,6 +388,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             None if knots is None else (knots.x, knots.y),
             self.decision.model.model if self.decision.rule == EXPECTED_COST and self.decision.model else None,
             (confidence.calibration.x, confidence.calibration.y) if confidence.fallback == "cosine" else None,
+            resolver.document_identity,
         )
 
     @property

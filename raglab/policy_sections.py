@@ -214,6 +214,7 @@ class Resolver(_Section):
     min_anchor_sim: Cosine | None
     min_anchor_sim_gap: Lead | None
     max_options: Count
+    document_identity: Literal["path", "file_name"]
 
 
 class SignalSection(_Section):

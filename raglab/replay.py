@@ -354,9 +354,10 @@ def refine_on_tables(
     return Decisions(trace, policy, measured, limits, Outcome(*(field[0] for field in outcome))), going[0]
 
 
-def resolver_structure(policy: PolicyData) -> tuple[bool, bool, int]:
+def resolver_structure(policy: PolicyData) -> tuple[bool, bool, int, str]:
     """What a policy's structure takes from its resolver."""
-    return policy.resolver.strict, policy.resolver.entity_extractor, policy.resolver.max_options
+    chosen = policy.resolver
+    return chosen.strict, chosen.entity_extractor, chosen.max_options, chosen.document_identity
 
 
 def group_by_structure(policies: Sequence[PolicyData]) -> Iterator[list[int]]:

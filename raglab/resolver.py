@@ -94,7 +94,7 @@ def fill_entities(
 
     Args:
       chosen: places, [B, k], -1 at the end. mask: query's entities of each hit, [B, K], or [W, B, K] in W planes.
-        wanted: bits of all the query's entities, [B] or [W, B]. page_key: number of each hit's (file name, page),
+        wanted: bits of all the query's entities, [B] or [W, B]. page_key: number of each hit's (document, page),
         [B, K], -1 where there is no hit.
 
     Source: rule S3.4.
@@ -147,7 +147,7 @@ def options(
 
     Args:
       members: places of each candidate group's hits in l2 order, the first `max_options` groups.
-      file_key, page_key, page_only: numbers of each hit's file name, (file name, page) and page, [K].
+      file_key, page_key, page_only: numbers of each hit's document, (document, page) and page, [K].
 
     Returns: options whose `sources` are sorted page keys.
 
@@ -207,11 +207,12 @@ CORE_KEYS = TAG_KEYS[:3]
 FALLBACK = "__file__:"
 
 
-def signature(tags: Mapping[str, Any], file_name: str, *, strict: bool) -> Signature:
-    """(key, value) pairs that tell a topic cluster from another; the file where there is no tag.
+def signature(tags: Mapping[str, Any], document: str, *, strict: bool) -> Signature:
+    """(key, value) pairs that tell a topic cluster from another; the document where there is no tag.
 
     Args:
-      tags: of a chunk. file_name: of its document. strict: whether vendor and version count.
+      tags: of a chunk. document: its path or file name, by `resolver.document_identity`. strict: whether vendor and
+        version count.
 
     Source: rule S3.1.
 
@@ -222,16 +223,16 @@ def signature(tags: Mapping[str, Any], file_name: str, *, strict: bool) -> Signa
       ('domain', '__file__:guide.md')
     """
     keys = TAG_KEYS if strict else CORE_KEYS
-    return _signature(keys, tuple(str(tags.get(key) or "") for key in keys), file_name)
+    return _signature(keys, tuple(str(tags.get(key) or "") for key in keys), document)
 
 
 @lru_cache(maxsize=1 << 16)
-def _signature(keys: tuple[str, ...], values: tuple[str, ...], file_name: str) -> Signature:
+def _signature(keys: tuple[str, ...], values: tuple[str, ...], document: str) -> Signature:
     """Signature of some values; kept, since a corpus has few, and every hit of every question asks for one."""
     found = tuple((key, value.strip().lower()) for key, value in zip(keys, values, strict=True))
     if any(value for _, value in found):
         return found
-    return (("domain", f"{FALLBACK}{file_name}"), *((key, "") for key in keys[1:]))
+    return (("domain", f"{FALLBACK}{document}"), *((key, "") for key in keys[1:]))
 
 
 def is_fallback(sign: Signature) -> bool:

@@ -121,13 +121,30 @@ def _file_name(source: str) -> str:
     return last if last != "." else PurePosixPath(source).name
 
 
+def document_path(source: str) -> str:
+    r"""Path of a document as labels and answers name it: with slashes, without `./` in front.
+
+    Source: rule S6.1.
+
+    Example:
+      >>> document_path(r".\motor\readme.md")
+      'motor/readme.md'
+    """
+    if "\\" not in source and not source.startswith("./"):
+        return source  # as nearly all are; every chunk of a million is asked
+    path = source.replace("\\", "/")
+    while path.startswith("./"):
+        path = path[2:].lstrip("/")
+    return path or source
+
+
 @checked(
     chunk_id=_TEXT, text=_TEXT, source=_TEXT, page=_PAGE, page_label=_OPTIONAL_TEXT, tags=_MAPPING, entities=_TEXTS
 )
 class Chunk(NamedTuple):
     """One retrievable passage.
 
-    chunk_id: unique in its corpus. source: path of its document; the last part is the file name.
+    chunk_id: unique in its corpus. source: path of its document relative to the corpus; the last part is the file name.
     page: position of the page in the document, from 1, or None. page_label: as printed.
     tags: `domain`, `doc_type`, `product`, `vendor`, `version` and any other; blank is missing.
     entities: names of the entities that its metadata states.
@@ -145,6 +162,11 @@ class Chunk(NamedTuple):
         return f"Chunk({short(self.chunk_id)}, {short(self.shown)}, {short(self.text)})"
 
     @property
+    def document(self) -> str:
+        """Path of the document, which tells documents apart; see `document_path`."""
+        return document_path(self.source)
+
+    @property
     def file_name(self) -> str:
         """The last part of `source`, with either kind of slash."""
         return _file_name(self.source)
@@ -156,8 +178,8 @@ class Chunk(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """Source as labels and answers name it: `file#page`."""
-        return f"{self.file_name}#{self.page_shown}"
+        """Source as answers name it: `path#page`."""
+        return f"{self.document}#{self.page_shown}"
 
 
 class Corpus(NamedTuple):
@@ -224,10 +246,10 @@ class Case(NamedTuple):
     """A question with its label (rule S6.1).
 
     expect_status: one of `ok`, `refuse`, `ambiguous`; None where nobody labelled it: it is decided and counts in no
-    rate. expect_sources: all must be among the
-    sources, each `file` or `file#page`. expect_sources_any: at least one must be. selected_sources:
-    documents that the user named. extra: any further keys of the record, kept as they came; of a set that grades
-    relevance, `source_grades` (see there).
+    rate. expect_sources: all must be among the sources, each `path` or `path#page`; a file name that is unique in the
+    corpus stands for the path. expect_sources_any: at least one must be. selected_sources: documents that the user
+    named. extra: any further keys of the record, kept as they came; of a set that grades relevance, `source_grades`
+    (see there).
     """
 
     id: str

@@ -96,6 +96,7 @@ def _policy(case: Mapping[str, Any], patterns: Mapping[str, Any]) -> PolicyData:
                 "min_anchor_sim": rules["min_anchor_sim"],
                 "min_anchor_sim_gap": rules["min_anchor_sim_gap"],
                 "max_options": rules["max_options"],
+                "document_identity": "file_name",
             },
             "patterns": dict(patterns),
         }

@@ -41,12 +41,13 @@ class One(NamedTuple):
     anchor_sim: float
     sig_sim: float
     reranked: bool
+    document: str
 
     @property
     def file_page(self) -> tuple[str, str]:
-        """File name and page, as sources name them."""
+        """Document as the policy identifies it, and page."""
         page = str(self.chunk.page) if self.chunk.page is not None else self.chunk.page_label or "n/a"
-        return self.chunk.source.rsplit("/", 1)[-1], page
+        return self.document, page
 
 
 def say(trace: TraceData, policy: PolicyData, row: int, arm: int = 0) -> Said:
@@ -85,10 +86,12 @@ def hits_of(trace: TraceData, policy: PolicyData, row: int, arm: int, depth: int
         sig = (seen.sig_sim_strict if policy.resolver.strict else seen.sig_sim)[at][place]
         scores = [float(field[at][place]) for field in (seen.l2, seen.cosine, seen.s_hybrid, seen.s_rerank, seen.s_raw)]
         rank = int(seen.rank[at][place])
+        by_path = policy.resolver.document_identity == "path"
+        document = chunk.source if by_path else chunk.source.rsplit("/", 1)[-1]
         out.append(
             One(
                 place, number, chunk, frozenset(named | set(chunk.entities)), rank, *scores,
-                float(seen.anchor_sim[at][place]), float(sig), rank < int(seen.n_reranked[at]),
+                float(seen.anchor_sim[at][place]), float(sig), rank < int(seen.n_reranked[at]), document,
             )
         )  # fmt: skip
     return out

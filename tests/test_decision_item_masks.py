@@ -98,7 +98,7 @@ def _same(one: Any, other: Any) -> bool:
 
 def _harder(trace: TraceData) -> TraceData:
     """Cases that expect more sources, and some of them an option."""
-    sources = ("x.md", "y.md", "x.md#2", "y.md#3", "z.md")
+    sources = ("a/x.md", "b/y.md", "a/x.md#2", "b/y.md#3", "z.md")
     return replace(
         trace,
         cases=tuple(

@@ -112,14 +112,14 @@ class TestVectorStore:
         assert trace.arms == ("langchain",)
         assert trace.hits.chunk.shape == (3, 1, 1, 2)
         one, two, three = sorted(trace.chunks, key=lambda chunk: chunk.chunk_id)
-        assert (one.chunk_id, one.shown, one.text) == ("home#1", "home.md#1", "excess")
+        assert (one.chunk_id, one.shown, one.text) == ("home#1", "docs/home.md#1", "excess")
         assert (one.tags, two.tags, three.tags) == ({"doc_type": "wording", "version": "2025"}, {}, {"domain": "motor"})
         assert trace.hits.l2[0, 0, 0] == pytest.approx([0.0, 2.0 - 2.0 * HALF])
         assert np.isnan(trace.hits.s_rerank).all()
         policy = PolicyData.from_mapping({"confidence": {"enabled": False}, "gap": {"enabled": False}})
         said = decide(trace, policy).frame()
         assert said["status"].tolist() == ["ok", "ok", "refuse"]
-        assert said["sources"].tolist()[0] == ["home.md#1", "home.md#2"]
+        assert said["sources"].tolist()[0] == ["docs/home.md#1", "docs/home.md#2"]
 
     @pytest.mark.parametrize(
         ("distance", "scores", "l2"),
@@ -248,7 +248,7 @@ class TestMetadata:
             {"file_path": "docs/a.pdf", "category": "guide", "names": ["fleet"], "page_label": "iv"},
             columns={"source": "file_path", "doc_type": "category", "entities": "names"},
         )
-        assert (found.shown, found.tags, found.entities) == ("a.pdf#iv", {"doc_type": "guide"}, ("fleet",))
+        assert (found.shown, found.tags, found.entities) == ("docs/a.pdf#iv", {"doc_type": "guide"}, ("fleet",))
 
     def test_pages_from_zero(self) -> None:
         """LangChain's PDF loaders count from 0, we from 1; a page 0 that is not announced stops."""
@@ -286,7 +286,7 @@ class TestScope:
 
     def test_hits_from_elsewhere(self) -> None:
         """Stop, since the trace would say that the search was scoped."""
-        with pytest.raises(ValueError, match=r"langchain, id z: hits must be of the documents .*, got 'motor.md#1'"):
+        with pytest.raises(ValueError, match=r"langchain, id z: hits must be of the .*, got 'docs/motor.md#1'"):
             hits_frame(Scored([0.9, 0.8, 0.7]), [self.NAMED], distance="cosine")
 
     def test_a_filter_for_each_case(self) -> None:

@@ -85,8 +85,8 @@ def graded(trace: Trace) -> Trace:
         )
         for row, case in enumerate(trace.cases)
     ]
-    lines = {"x.md": "motor", "y.md": "home"}
-    chunks = [chunk._replace(tags={"product": lines[chunk.file_name]}) for chunk in trace.chunks]
+    lines = {"a/x.md": "motor", "b/x.md": "fleet", "a/y.md": "home", "b/y.md": "home"}
+    chunks = [chunk._replace(tags={"product": lines[chunk.document]}) for chunk in trace.chunks]
     return replace(trace, cases=tuple(cases), chunks=tuple(chunks))
 
 

@@ -21,6 +21,7 @@ LAYERS: tuple[frozenset[str], ...] = (
         {
             "values",
             "canonical",
+            "documents",
             "characters",
             "languages",
             "numerals",

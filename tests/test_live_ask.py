@@ -107,7 +107,7 @@ class TestResponse:
         """All sources are of the document that was named; the bar is tau_explicit."""
         said = ask("What is the excess?", lab=opened({"confidence": {"tau_explicit": 0.0}}), documents=["home.md"])
         assert said["status"] == "ok"
-        assert {source.split("#")[0] for source in said["sources"]} == {"home.md"}
+        assert {source.split("#")[0] for source in said["sources"]} == {"docs/home.md"}
         assert any("tau_explicit" in check.text for check in said.seen.checks)
 
     @pytest.mark.parametrize("arm", ["hybrid", "table"])
@@ -120,7 +120,7 @@ class TestResponse:
         said = ask(
             "storm excess", lab=Lab.open(tmp_path / "i", policy=policy, arm=arm, cache=False), documents=["t2.md"]
         )
-        assert said["sources"] == ["t2.md#1"]
+        assert said["sources"] == ["docs/t2.md#1"]
         assert "£200" in said["answer"]
 
     def test_an_answer_is_escaped_in_a_notebook(self, opened: Callable[..., Lab]) -> None:

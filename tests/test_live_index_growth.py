@@ -211,7 +211,7 @@ class TestReaders:
         grown = ask("How are claims reported?", lab=lab)
         assert not grown.seen.answer_cache_hit
         assert not grown.seen.strategy_cache_hit
-        assert "faq.txt" in {source.partition("#")[0] for source in grown["sources"]}
+        assert "docs/faq.txt" in {source.partition("#")[0] for source in grown["sources"]}
         lab.remove("faq.txt")
         assert ask("How are claims reported?", lab=lab)["sources"] == said["sources"]
 
@@ -401,12 +401,15 @@ class TestLearned:
             assert (said["status"], said["sources"]) == ("ok", [f"{ENGLISH}#1"])
 
     def test_a_reply_about_documents_that_changed_is_refused(self, clarifying: Callable[..., Lab]) -> None:
-        """Replaced, gone, no longer alone with its name, or of a version that nothing is known of."""
+        """Replaced, or of a version that nothing is known of; a namesake in another folder changes nothing."""
         lab = clarifying()
-        for request in ("replaced", "forgotten"):
+        for request in ("joined", "replaced", "forgotten"):
             ask(WHO, lab=lab, documents=[ENGLISH], request_id=request, now=START)
         text = bundled(ENGLISH).read_text(encoding="utf-8")
         add_documents(lab.opening.place, [document(f"old/{ENGLISH}", text)], cache=None)  # type: ignore[union-attr]
+        assert reply("joined", "yes", lab=lab.refresh(), now=START)["status"] == "ok"
+        more = document(ENGLISH, f"{text}\nOne more line.")
+        add_documents(lab.opening.place, [more], replace=True, cache=None)  # type: ignore[union-attr]
         with pytest.raises(ValueError, match=rf"documents as they were, and {ENGLISH} changed since; ask the quest"):
             reply("replaced", "yes", lab=lab.refresh(), now=START)
         build_index(read_index(lab.opening.place).corpus, lab.opening.place, arms=("hybrid",), cache=None, **SMALL)  # type: ignore[union-attr]
@@ -431,4 +434,4 @@ def test_the_hash_of_a_version_is_that_of_its_corpus(place: Path) -> None:
     (change,) = read_index(place).head.changes
     assert (change.corpus_hash, change.documents) == (before, [])
     remove_documents(place, HOME)
-    assert [one.documents for one in read_index(place).head.changes] == [[], ["home.md"]]
+    assert [one.documents for one in read_index(place).head.changes] == [[], [HOME]]

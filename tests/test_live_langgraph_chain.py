@@ -165,7 +165,7 @@ class TestEquality:
         system = opened(POLICIES["refines and answers"], generator=Fixed())
         plain, said = both(system, WINTER)
         assert said == plain
-        assert (said["status"], said["sources"][0]) == ("ok", "travel.md#3")
+        assert (said["status"], said["sources"][0]) == ("ok", "docs/travel.md#3")
         state = build_graph(system).invoke({"question": WINTER})
         assert (state["depth"], state["queries"][2]) == (2, "Winter sports need the extra premium to be paid.")
 
@@ -272,7 +272,7 @@ class TestCompressor:
         assert said == plain
         scoped = build_graph(system, budget=1).invoke({"question": question, "documents": ["t.md"]})
         assert "£400" in scoped["response"]["answer"]
-        assert scoped["response"]["sources"] == ["t.md#1"]
+        assert scoped["response"]["sources"] == ["docs/t.md#1"]
 
     def test_meaning_and_count(self, opened: Callable[..., Lab]) -> None:
         """Both reach the compressor."""

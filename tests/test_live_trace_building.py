@@ -333,7 +333,7 @@ class TestTrace:
             warnings.simplefilter("error")
             made(cases=(*CASES, Case("y", "Why?", "refuse", ("boat.md",))))
 
-    @pytest.mark.parametrize("source", ["boat.md", "home.md#9", "faq.txt#None", "docs/home.md"])
+    @pytest.mark.parametrize("source", ["boat.md", "home.md#9", "faq.txt#None", "sea/home.md"])
     def test_a_document_there_is_none_of(self, made: Callable[..., Trace], encoder: WordEncoder, source: str) -> None:
         """A name that no document has stops with name and case, before anything is encoded."""
         with pytest.raises(
@@ -603,7 +603,7 @@ class TestBundledEncoder:
         said = (
             decide(trace, PolicyData.from_mapping({"similarity": {"min_similarity": 0.5}})).frame().set_index("case_id")
         )
-        assert said["sources"]["b"][0] == "motor.md#3"
+        assert said["sources"]["b"][0] == "docs/motor.md#3"
         assert said["stage"]["g"] == "empty_query"
 
     def test_the_size_of_a_batch(self, bundled: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -196,6 +196,7 @@ def test_an_added_key_changes_an_id_only_where_it_is_moved() -> None:
         "decision.order": ("decision.order", ("similarity",)),
         "decision.costs": ("decision.costs.ok.refused", 2.0),
         "confidence.fallback": ("confidence.fallback", "hybrid"),
+        "resolver.document_identity": ("resolver.document_identity", "file_name"),
         **dict.fromkeys(("decision.rule", "decision.model", "confidence.calibration", "patterns.document_entities")),
     }
     for path in ADDED:

@@ -42,7 +42,7 @@ def _stage(said: Decisions) -> str:
 def test_a_near_hit_answers() -> None:
     """One hit at 0.25 with l2 at most 0.8: ok, its source, no reason to refuse."""
     row = _decide([Hit(0.25, "docs/a.md", 3)]).frame().iloc[0]
-    assert (row["status"], row["gate"], row["sources"], row["depth"]) == ("ok", "gap", ["a.md#3"], 0)
+    assert (row["status"], row["gate"], row["sources"], row["depth"]) == ("ok", "gap", ["docs/a.md#3"], 0)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_first_gate_that_refuses_decides() -> None:
         (Hit(0.5, "x/a.md", 3), "gap"),
         (Hit(0.5, "x/a.md", 4), "single_group"),
         (Hit(0.5, "x/a.md", None), "single_group"),
-        (Hit(0.5, "y/a.md", 1), "single_group"),
+        (Hit(0.5, "y/a.md", 1), "options"),
         (Hit(0.81, "b.md"), "gap"),
     ],
 )
@@ -216,11 +216,11 @@ def test_options_show_sources_and_distance() -> None:
     """Two groups, nothing decides: two options, each with its page and the anchor's l2."""
     said = _decide(TWO_GROUPS, **UNDECIDED)
     assert [(o.option_id, o.sources, o.best_l2) for o in said.options("q")] == [
-        (1, (("a.md", "1"),), 0.5),
-        (2, (("b.md", "2"),), 0.5),
+        (1, (("x/a.md", "1"),), 0.5),
+        (2, (("x/b.md", "2"),), 0.5),
     ]
-    assert said.frame()["options"][0] == [["a.md#1"], ["b.md#2"]]
-    assert said.select("q", 2).sources == (("b.md", "2"),)
+    assert said.frame()["options"][0] == [["x/a.md#1"], ["x/b.md#2"]]
+    assert said.select("q", 2).sources == (("x/b.md", "2"),)
     with pytest.raises(KeyError, match="Invalid selection: 3"):
         said.select("q", 3)
 

@@ -75,8 +75,8 @@ def test_a_signal_outside_its_bounds_refuses_asks_or_warns(
 def test_asking_offers_the_options_whatever_the_gap_says() -> None:
     """Rule S3.5: both groups, though the gap is wide and the gate `gap` is off."""
     found = _decide([NEAR, FAR], gap={"min": 0.26, "on_fire": "ask"})
-    assert [option.sources for option in found.options("q")] == [(("a.md", "1"),), (("b.md", "2"),)]
-    assert found.select("q", 2).sources == (("b.md", "2"),)
+    assert [option.sources for option in found.options("q")] == [(("x/a.md", "1"),), (("x/b.md", "2"),)]
+    assert found.select("q", 2).sources == (("x/b.md", "2"),)
     assert found.route(0) is None
     labelled = trace_of((ask(expect_status="ambiguous", expect_sources=("b.md",)), [[NEAR, FAR]]))
     assert decide(labelled, found.policy).right.tolist() == [True]

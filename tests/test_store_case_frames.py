@@ -122,7 +122,7 @@ def test_what_was_read_is_stored_and_read_again(tmp_path: Path) -> None:
         ("id", ["a", None, "c"], "column id: id must not be missing"),
         ("id", ["a", "a", "c"], "column id: id must be unique, got 'a' again (first in row 0); rename"),
         ("id", ["1", 1, "c"], "id must be unique, got '1' again (first in row 0)"),
-        ("expect_sources", [None, "d/a.md", None], "expect_sources must be texts, each file or file#page without a"),
+        ("expect_sources", [None, "d/a.md#x", None], "expect_sources must be texts, each path or path#page, page an"),
         ("expect_sources", [None, "a.md#iv", None], "got 'a.md#iv'; write a list, a JSON list such as"),
         ("expect_sources", [None, "['a.md']", None], "got \"['a.md']\"; write a list"),
         ("expect_sources", [None, ["a.md", NAN], None], "expect_sources must be texts"),

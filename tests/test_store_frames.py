@@ -433,7 +433,7 @@ class TestRefused:
             ("entities", [["x"], [1], [1]], ("row 1, column entities", "a list of strings")),
             ("expect_sources", ["a.md", "a.md", None], ("row 0, column expect_sources", "a list of strings")),
             ("expect_sources", [["a"], ["b"], None], ("row 1, column expect_sources", "one expect_sources")),
-            ("expect_sources", [["d/a"], ["d/a"], None], ("row 0", "expect_sources must be file names without folder")),
+            ("expect_sources", [["d/a#x"], ["d/a#x"], None], ("row 0", "expect_sources must be path or path#page")),
             ("min_sources", [-1, -1, 0], ("row 0, column min_sources", "at least 0", "got -1")),
             ("split", ["tune", "report", None], ("row 1, column split", "a case must have one split")),
             ("rank", [0, 2, 0], ("row 1, column rank", "count 0, 1, 2", "got 2")),

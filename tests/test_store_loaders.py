@@ -266,13 +266,13 @@ CASE = {"id": "w1", "query": "q", "expect_status": "ok"}
         ({**CASE, "expect_sources": [1]}, ("expect_sources must be a list of strings", "got 1", "correct or remove")),
         (
             {**CASE, "expect_sources_any": ["a#ii"]},
-            ("must be file or file#page, page an integer, got 'a#ii'", "not its printed"),
+            ("must be path or path#page, page an integer, got 'a#ii'", "not its printed"),
         ),
-        ({**CASE, "expect_sources": ["a#0"]}, ("must be file or file#page", "number from 1")),
-        ({**CASE, "expect_sources": ["#1"]}, ("must be file or file#page", "number from 1")),
+        ({**CASE, "expect_sources": ["a#0"]}, ("must be path or path#page", "number from 1")),
+        ({**CASE, "expect_sources": ["#1"]}, ("must be path or path#page", "number from 1")),
         (
-            {**CASE, "selected_sources": ["d/a.md"]},
-            ("must be file names without folder, got 'd/a.md'", "leave the folder"),
+            {**CASE, "selected_sources": ["d/a.md#ii"]},
+            ("must be path or path#page, page an integer, got 'd/a.md#ii'", "not its printed"),
         ),
         ({**CASE, "min_sources": "1"}, ("min_sources must be an integer of at least 0, got '1'", "as a number")),
         ({**CASE, "min_sources": -1}, ("min_sources must be an integer of at least 0, got -1", "as a number")),

@@ -263,7 +263,7 @@ class TestFailingSave:
     @pytest.mark.parametrize(
         ("case", "rule"),
         [
-            (ask(expect_sources=("folder/a.md",)), "file names without folder"),
+            (ask(expect_sources=("folder/a.md#x",)), "path or path#page"),
             (ask(id=" "), "id must not be blank"),
             (ask(query="half a pair \ud800"), "text must be Unicode"),
         ],
@@ -590,7 +590,7 @@ def test_hits_of_a_case_stand_in_the_order_of_the_arm() -> None:
     trace = stored(trace_of((ask(), [[near, far]])))
     table = trace.hits_of("q")
     assert table["rank"].tolist() == [1, 2]
-    assert table["source"].tolist() == ["b.md#1", "a.md#3"]
+    assert table["source"].tolist() == ["b.md#1", "docs/a.md#3"]
     assert table["l2"].tolist() == [0.75, 0.25]
     assert table["similarity"].tolist() == [0.625, 0.875]
     assert table["score"].tolist() == [0.9, 0.2]

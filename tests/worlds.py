@@ -104,6 +104,7 @@ PATTERNS: dict[str, Any] = {
     "entities": ENTITIES,
 }
 _WORDS = ("overall", "clause", "versus", "explain", "fleet", "hull", "cargo", "excess", "the", "weather", "today", "")
+SOURCES = ("a/x.md", "a/y.md", "a/x.md#2")  # that the cases expect; folder b has fewer chunks of both files
 _L2 = (0.25, 0.5, 0.5, 0.5, 0.75, 1.0, 1.25)
 _SIM = (0.0, 0.25, 0.5, 0.5, 0.75)
 _UNIT = (0.0, 0.25, 0.5, 0.5, 0.75, 1.0)
@@ -117,7 +118,7 @@ def random_trace(seed: int, n_cases: int = 4, depths: int = 1, width: int = 5, a
         Chunk(
             chunk_id=str(number),
             text=" ".join(rng.choice(_WORDS, size=3)),
-            source=f"{rng.choice(['a', 'b'])}/{rng.choice(['x.md', 'y.md'])}",
+            source=f"{rng.choice([['a', 'b'], ['a', 'a']][number % 2])}/{rng.choice(['x.md', 'y.md'])}",
             page=None if rng.random() < 0.15 else int(rng.integers(1, 6)),
             page_label=str(rng.choice(["iv", "2"])) if rng.random() < 0.3 else None,
             tags={
@@ -131,7 +132,7 @@ def random_trace(seed: int, n_cases: int = 4, depths: int = 1, width: int = 5, a
     )
     cases = []
     for row in range(n_cases):
-        expected = [tuple(str(rng.choice(["x.md", "y.md", "x.md#2"])) for _ in range(rng.integers(0, 2))) for _ in "ab"]
+        expected = [tuple(str(rng.choice(SOURCES)) for _ in range(rng.integers(0, 2))) for _ in "ab"]
         cases.append(
             Case(
                 id=f"q{row}",
@@ -140,7 +141,7 @@ def random_trace(seed: int, n_cases: int = 4, depths: int = 1, width: int = 5, a
                 expect_sources=expected[0],
                 expect_sources_any=expected[1],
                 min_sources=int(rng.integers(0, 3)),
-                selected_sources=("x.md",) if rng.random() < 0.3 else (),
+                selected_sources=("a/x.md",) if rng.random() < 0.3 else (),
             )
         )
     shape = (n_cases, arms, depths, width)
@@ -250,6 +251,7 @@ def random_policies(seed: int, count: int, **fixed: Any) -> list[PolicyData]:
     # Parts of the structure that all of them share.
     told: dict[str, Any] = {"confidence.fallback": ("cosine", "hybrid")[seed % 2]}
     told |= {"coverage.min_hits": (1, 2, 1, 3)[seed % 4]}
+    told |= {"resolver.document_identity": ("path", "file_name", "path")[seed % 3]}
     told |= {path.replace("__", "."): value for path, value in fixed.items()}
     base = PolicyData.from_mapping({"patterns": PATTERNS, "fused": FUSED})
     out = []

@@ -197,10 +197,10 @@ def several(scoped: ScopedQuestion) -> tuple[str, ...]:
         terms = scoped.pack.fields[scoped.field].asked
         listed = tuple(figure for figure in listed if first_match(terms, figure.head))
     rows = len(scoped.products) < 2 and (bool(scoped.about) or column)
-    files = dict.fromkeys(scoped.chunks[figure.at].file_name for figure in listed)
+    files = dict.fromkeys(scoped.chunks[figure.at].document for figure in listed)
     kinds: dict[str, None] = {}
     for file in files:
-        own = [figure for figure in listed if scoped.chunks[figure.at].file_name == file]
+        own = [figure for figure in listed if scoped.chunks[figure.at].document == file]
         offered = choices(own, family, rows=rows)
         kinds |= dict.fromkeys(offered if len(offered) > 1 else ())
     order = family.first
@@ -725,7 +725,7 @@ def open_documents(question: str, vocabulary: Vocabulary, parsed: ParsedQuestion
     pack = vocabulary.pack
     files: dict[str, list[Chunk]] = {}
     for chunk in vocabulary.chunks:
-        files.setdefault(chunk.file_name, []).append(chunk)
+        files.setdefault(chunk.document, []).append(chunk)
     named = names_in_question(question, vocabulary.names) or _NAME.search(question) or pack.documents.dated
     reads = parsed.said("intent", least) in (*READ_FOR, "procedure")
     other = asks_all(question, pack) or first_match((*WHY, *_PLACE), question)

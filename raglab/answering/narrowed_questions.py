@@ -51,7 +51,7 @@ _OF_SCOPE = ("page", "cite", "summarise", "extract_conditions")  # tasks on the 
 class NarrowedRequest(NamedTuple):
     """A request narrowed by a value: what the question became.
 
-    question: with the words of the value where the value is no scope. documents: `file` or `file#page`, to which
+    question: with the words of the value where the value is no scope. documents: `path` or `path#page`, to which
     retrieval is restricted; () where the documents have nothing that the value names, which is as good as a field that
     comes back empty. field: key of the extractor's rule, None where no rule reads it. task: of
     `task_answers.TASKS`, '' for a question that is answered by its best sentence. topic: stems of what it is about
@@ -213,7 +213,7 @@ def _whole(made: NarrowedRequest, parsed: ParsedQuestion, scoped: ScopedQuestion
     for the whole.
     """
     named = set(made.documents)
-    inside = [chunk for chunk in scoped.chunks if chunk.shown in named or chunk.file_name in named]
+    inside = [chunk for chunk in scoped.chunks if chunk.shown in named or chunk.document in named]
     asked = parsed.said("intent")
     task = made.task or (asked if asked in {"compare", "procedure"} else "") or ""
     titles = dict.fromkeys(filter(None, map(document_title, inside)))
@@ -256,7 +256,7 @@ def document_title(chunk: Chunk) -> str:
 
 
 def _chunk_files(chunks: Sequence[Chunk]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(chunk.file_name for chunk in chunks))
+    return tuple(dict.fromkeys(chunk.document for chunk in chunks))
 
 
 def _chunk_pages(chunks: Sequence[Chunk]) -> tuple[str, ...]:
@@ -294,7 +294,7 @@ def _narrow_to_pages(
             for file in _chunk_files(scoped.chunks)
             for page in contents_pages(
                 failure.target_field,
-                [c for c in scoped.chunks if c.file_name == file],
+                [c for c in scoped.chunks if c.document == file],
                 " ".join(scoped.about),
                 pack=scoped.pack,
             )

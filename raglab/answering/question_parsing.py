@@ -92,7 +92,7 @@ def parse(question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = (
     Args:
       question: as it was asked, English or French. vocabulary: of the corpus, see `build_vocabulary`; its pack's
         expressions are the rules.
-      documents: sources that the user named, `file` or `file#page`.
+      documents: sources that the user named, `path` or `path#page`.
 
     Source: rule S5.1.
 
@@ -367,7 +367,7 @@ def _named_texts(vocabulary: Vocabulary, documents: Sequence[str]) -> list[str]:
     files = {document.partition("#")[0] for document in documents}
     texts, room = [], _MOST_TEXT
     for chunk in vocabulary.chunks:
-        if chunk.file_name in files and len(chunk.text) <= room:
+        if chunk.document in files and len(chunk.text) <= room:
             texts.append(chunk.text)
             room -= len(chunk.text)
     return texts

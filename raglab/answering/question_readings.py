@@ -471,7 +471,7 @@ def _axes(tied: Sequence[Statement], chunks: Sequence[Chunk], pack: Pack) -> Ite
     if len({chunks[one.at].source for one in tied}) > 1:
         if len({chunks[one.at].tags.get("doc_type", "") for one in tied}) == 1:  # a guide is no version of a contract
             yield "version", _parts(tied, lambda one: version_of(chunks[one.at]))
-            yield "document", _parts(tied, lambda one: chunks[one.at].tags.get("title", "") or chunks[one.at].file_name)
+            yield "document", _parts(tied, lambda one: chunks[one.at].tags.get("title", "") or chunks[one.at].document)
         return
     cells = [one for one in tied if one.form == "cell"]
     if cells and len(cells) == len(tied):

@@ -298,7 +298,7 @@ class Vocabulary(NamedTuple):
     """What a corpus calls things, in the words of a pack.
 
     terms: of its headings, heads of rows and columns, and definitions. names: (words of it, name, kind) of products,
-    clients and vendors, longest first. doctypes: file name -> doc_type. weights: stem -> how rare it is, in [0, 1].
+    clients and vendors, longest first. doctypes: path -> doc_type. weights: stem -> how rare it is, in [0, 1].
     vectors: of the terms, unit length, [terms, dim]; None without `encode`. encode: texts -> vectors. pack: of the
     trade that the corpus is of. chunks: of the corpus, which a model may quote.
     """
@@ -331,7 +331,7 @@ def build_vocabulary(chunks: Sequence[Chunk], encode: Encode | None = None, *, p
     return Vocabulary(
         terms=terms,
         names=corpus_names(chunks, pack=pack),
-        doctypes=tuple(dict.fromkeys((chunk.file_name, chunk.tags.get("doc_type", "")) for chunk in chunks)),
+        doctypes=tuple(dict.fromkeys((chunk.document, chunk.tags.get("doc_type", "")) for chunk in chunks)),
         vectors=None if encode is None or not terms else unit(encode([term.text for term in terms]), len(terms)),
         encode=encode,
         pack=pack,
@@ -370,7 +370,7 @@ def named_document(question: str, vocabulary: Vocabulary) -> str | None:
     """
     names = {name.name for name in names_in_question(question, vocabulary.names) if name.kind != "client"}
     files = [
-        {one.file_name for one in vocabulary.chunks if name in (one.tags.get("product"), one.tags.get("vendor"))}
+        {one.document for one in vocabulary.chunks if name in (one.tags.get("product"), one.tags.get("vendor"))}
         for name in names
     ]
     left = set.intersection(*files) if files else set()

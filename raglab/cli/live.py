@@ -153,7 +153,7 @@ def ask(
     policy: PolicyPath = None,
     select: Annotated[int | None, typer.Option(help="Option chosen where the question was ambiguous, from 1.")] = None,
     document: Annotated[
-        list[str] | None, typer.Option(help="Document that the search keeps to, file or file#page; repeat.")
+        list[str] | None, typer.Option(help="Path, path#page or unique file name that the search keeps to; repeat.")
     ] = None,
     arm: LiveArm = None,
     model: Model = None,

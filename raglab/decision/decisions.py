@@ -457,7 +457,7 @@ class Decisions(CaseVerdicts):
     def _options(self, row: int) -> tuple[OptionShown, ...]:
         if self.status[row] != Status.ambiguous:
             return ()
-        names = self.tables.chosen.sources
+        names = self.tables.chosen.pages
         return tuple(
             OptionShown(
                 found.option_id,
@@ -500,7 +500,8 @@ class Decisions(CaseVerdicts):
 
     def _option_lists(self) -> list[list[list[str]]]:
         """Sources of the options of every case; none unless the user is asked."""
-        shown, lists = self._shown, _empty_lists(len(self))
+        shown = [f"{name}#{page}" for name, page in self.tables.chosen.pages]
+        lists = _empty_lists(len(self))
         rows = np.flatnonzero(self.status == Status.ambiguous)
         tied = self.outcome.slot[rows] == self.tables.evidence.missing.shape[1] - 1
         batch = self.outcome.depth[rows].astype(np.intp) * len(self) + rows

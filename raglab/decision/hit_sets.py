@@ -19,9 +19,11 @@ from raglab.values import Chunk
 class Keys(NamedTuple):
     """Numbers of what each hit is of, [B, K], -1 where there is no hit.
 
-    hit: chunk. file: file name. page: (file name, page), numbered in the order of `sources`. page_only: page.
-    core, sign: signature, without and (where asked for) with vendor and version. tagged: whether it has a tag, bool.
-    text: text. sources: file name and page by number; source_of: number of each chunk's, [C].
+    hit: chunk. file: document, as the policy identifies it. page: (document, page), numbered in the order of `pages`.
+    page_only: page. core, sign: signature, without and (where asked for) with vendor and version. tagged: whether it
+    has a tag, bool. text: text. pages: document, as the policy identifies it, and page by number.
+    sources: path and page by number, the same list where the policy identifies documents by path; source_of: number of
+    each chunk's, [C].
     """
 
     hit: NDArray[np.int64]
@@ -32,43 +34,72 @@ class Keys(NamedTuple):
     sign: NDArray[np.int64]
     tagged: NDArray[np.bool_]
     text: NDArray[np.int64]
+    pages: list[tuple[str, str]]
     sources: list[tuple[str, str]]
     source_of: NDArray[np.int64]
 
+    @property
+    def source(self) -> NDArray[np.int64]:
+        """Number of each hit's path and page, [B, K], -1 where there is no hit."""
+        return np.append(self.source_of, -1)[self.hit]
 
-def hit_keys(chunks: Sequence[Chunk], chunk: NDArray[np.integer[Any]], *, strict: bool) -> Keys:
+
+def hit_keys(chunks: Sequence[Chunk], chunk: NDArray[np.integer[Any]], *, strict: bool, identity: str) -> Keys:
     """Keys of hits.
 
     Args:
-      chunk: of each hit, [B, K], -1 where there is none. strict: whether vendor and version tell groups apart.
+      chunk: of each hit, [B, K], -1 where there is none.
+      strict: whether vendor and version tell groups apart.
+      identity: what one document is, `path` or `file_name` (`resolver.document_identity`).
+
+    Source: rules S3.1, S3.4, S3.5.
     """
     hit = np.where(chunk >= 0, chunk, -1).astype(np.int64)
 
     def by_hit(values: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.where(hit >= 0, np.append(values, -1)[hit], -1)
 
-    keys = [(one.file_name, one.page_shown) for one in chunks]
-    sources = sorted(set(keys))
-    place = {key: number for number, key in enumerate(sources)}
-    source_of = np.array([place[key] for key in keys], dtype=np.int64)
-    signatures = [resolver.signature(one.tags, one.file_name, strict=False) for one in chunks]
+    names = [document_name(one, identity) for one in chunks]
+    pages, page_of = _sorted_numbers([(name, one.page_shown) for name, one in zip(names, chunks, strict=True)])
+    # An answer names its sources by path and scoring counts them so, whatever the resolver takes for one document.
+    sources, source_of = pages, page_of
+    if identity != PATH:
+        sources, source_of = _sorted_numbers([(one.document, one.page_shown) for one in chunks])
+    signatures = [resolver.signature(one.tags, name, strict=False) for name, one in zip(names, chunks, strict=True)]
     core = by_hit(_value_numbers(signatures))
     tagged = np.array([not resolver.is_fallback(one) for one in signatures] + [False])[hit]
     sign = core
     if strict:
-        sign = by_hit(_value_numbers([resolver.signature(one.tags, one.file_name, strict=True) for one in chunks]))
+        strictly = (resolver.signature(one.tags, name, strict=True) for name, one in zip(names, chunks, strict=True))
+        sign = by_hit(_value_numbers(list(strictly)))
     return Keys(
         hit=hit,
-        file=by_hit(_value_numbers([key[0] for key in keys])),
-        page=by_hit(source_of),
-        page_only=by_hit(_value_numbers([key[1] for key in keys])),
+        file=by_hit(_value_numbers(names)),
+        page=by_hit(page_of),
+        page_only=by_hit(_value_numbers([one.page_shown for one in chunks])),
         core=core,
         sign=sign,
         tagged=tagged,
         text=by_hit(_value_numbers([one.text for one in chunks])),
+        pages=pages,
         sources=sources,
         source_of=source_of,
     )
+
+
+PATH = "path"  # of `resolver.document_identity`
+
+
+def document_name(chunk: Chunk, identity: str) -> str:
+    """What tells a chunk's document from others in the resolver (rules S3.1, S3.4, S3.5)."""
+    return chunk.document if identity == PATH else chunk.file_name
+
+
+def _sorted_numbers(values: Sequence[tuple[str, str]]) -> tuple[list[tuple[str, str]], NDArray[np.int64]]:
+    """Different values, sorted, and the number of each among them."""
+    different = sorted(set(values))
+    place = {value: number for number, value in enumerate(different)}
+    return different, np.array([place[value] for value in values], dtype=np.int64)
 
 
 def _value_numbers(values: Sequence[Any]) -> NDArray[np.int64]:
@@ -98,15 +129,17 @@ def first_k_by_count(order: NDArray[np.int64], hit: NDArray[np.int64], k: int) -
 def agree(keys: Keys, chunks: Sequence[Chunk], near_pages: int) -> NDArray[np.bool_]:
     """Whether the first two hits agree: one document and pages at most so far apart, or one signature with a tag, [B].
 
+    One document is one path, whatever the resolver's identity: so the conformance cases have it.
+
     Source: rule S2.4.
     """
     hit, core = keys.hit, keys.core
     if hit.shape[1] < 2:
         return np.zeros(len(hit), dtype=bool)
-    source = np.append(_value_numbers([chunk.source for chunk in chunks]), -1)
     page = np.array([np.nan if chunk.page is None else float(chunk.page) for chunk in chunks] + [np.nan])
     first, second = hit[:, 0], hit[:, 1]
     both = (first >= 0) & (second >= 0)
+    source = np.append(_value_numbers([chunk.document for chunk in chunks]), -1)
     near = (source[first] == source[second]) & (np.abs(page[first] - page[second]) <= near_pages)
     return both & (near | ((core[:, 0] == core[:, 1]) & keys.tagged[:, 0]))
 

@@ -42,9 +42,10 @@ from raglab.decision.signal_values import (
     trace_signals,
     with_columns,
 )
+from raglab.documents import check_clear, chunk_sources, known_documents, source_meanings
 from raglab.expected_cost import CLASSES, class_probabilities
 from raglab.patterns import pattern_hits
-from raglab.policy import PolicyData, Structure, check_pack
+from raglab.policy import DEFAULT_IDENTITY, PolicyData, Structure, check_pack
 from raglab.signals import SignalSet, degenerate_scores
 from raglab.text import BITS, content_words, word_set
 from raglab.values import Case, Hits, PatternHits, TraceData, check_labelled, label_codes, map_fields
@@ -104,14 +105,15 @@ def _right(chosen: ChosenHits, batch: CaseBatch, trace: TraceData) -> NDArray[np
     if not any(specs) and not any(case.min_sources or case.expect_option is not None for case in cases):
         return right  # as of a question asked live
     sought = {source for spec in specs for source in spec}
-    # A source is expected by its file or by file and page, so a chunk goes by both names, as far as anyone asks.
-    named = [[name for name in (chunk.file_name, chunk.shown) if name in sought] for chunk in trace.chunks]
+    meanings = source_meanings(sought, known_documents(trace)) if sought else {}
+    check_clear(trace.cases, meanings)
+    named = chunk_sources(trace.chunks, meanings)
     # Either step costs a pass over all sets of hits; a trace whose cases expect nothing of the kind goes without.
     if sought:
         _expect_sources(right, places, batch, specs, positions(named))
     least = np.array([case.min_sources for case in cases])
     if least.any():
-        right &= _distinct_counts(batch.keys.page, places) >= least[:, None]
+        right &= _distinct_counts(batch.keys.source, places) >= least[:, None]
     _expect_option(right, (chosen.options_all, chosen.options_tied), batch, named)
     return right
 
@@ -333,12 +335,14 @@ class Evidence(NamedTuple):
 class ChosenHits(NamedTuple):
     """Places of the chosen hits by slot, [D·Q, S, k], -1 where there are fewer; options; sources by number.
 
-    source_of: number of each chunk's source, [C].
+    pages: document and page by the numbers of options' sources. sources: path and page; source_of: number of each
+    chunk's, [C].
     """
 
     places: NDArray[np.int64]
     options_all: list[tuple[resolver.Option, ...]]
     options_tied: list[tuple[resolver.Option, ...]]
+    pages: list[tuple[str, str]]
     sources: list[tuple[str, str]]
     source_of: NDArray[np.int64]
 
@@ -440,7 +444,7 @@ def _case_batch(trace: TraceData, arm: str, structure: Structure) -> CaseBatch:
     hits = map_fields(
         trace.hits, lambda field: np.moveaxis(field[:, at], 1, 0).reshape(depths * n_cases, *field.shape[3:])
     )
-    keys = hit_keys(trace.chunks, hits.chunk, strict=structure.strict)
+    keys = hit_keys(trace.chunks, hits.chunk, strict=structure.strict, identity=structure.document_identity)
     by_arm = arm_order(hits.rank, keys.hit)
     by_l2 = np.broadcast_to(np.arange(keys.hit.shape[1]), keys.hit.shape)
     order = by_arm if structure.order == "rank" else by_l2
@@ -506,7 +510,7 @@ def _chosen_hits(batch: CaseBatch, entities: Entities, contests: Contests, struc
     of_tied = row_options(groups, rule.candidates, rule.order, batch.keys, l2, size, of_all)
     by_count = first_k_by_count(batch.order, batch.keys.hit, k)
     places = pad_sets([by_count, *by_winner, option_places(of_all), option_places(of_tied)])
-    return ChosenHits(places, of_all, of_tied, batch.keys.sources, batch.keys.source_of)
+    return ChosenHits(places, of_all, of_tied, batch.keys.pages, batch.keys.sources, batch.keys.source_of)
 
 
 def _question_fields(
@@ -772,4 +776,6 @@ def structure_hash(structure: Structure, arm: str) -> str:
     """Hash of what decides which hits a decision rests on, and of the arm that found them."""
     rows = structure._replace(fused=None, decision=None)._asdict()
     del rows["fallback"]  # it chooses no hits
+    if structure.document_identity == DEFAULT_IDENTITY:  # a model fitted before there was a choice stays valid (S0.8)
+        del rows["document_identity"]
     return digest(canonical_json(rows | {"arm": arm, "cut": None}), 12)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.documents import known_documents, source_meanings
 from raglab.values import Answers, Case, Chunk, TraceData
 
 
@@ -82,30 +83,23 @@ def text_value(value: Any) -> str:  # noqa: ANN401 - whatever a record holds
     return "" if missing else str(value).strip()
 
 
-def line_documents(case: Case) -> tuple[str, ...]:
-    """Documents that tell the line of a case: those expected, without any those that the user named."""
-    sources = (*case.expect_sources, *case.expect_sources_any) or case.selected_sources
-    return tuple(dict.fromkeys(_source_file(source) for source in sources))
-
-
-def _source_file(source: str) -> str:
-    """File of `file` or `file#page`."""
-    file, mark, page = source.rpartition("#")
-    return file if mark and page.isdigit() else source
+def line_sources(case: Case) -> tuple[str, ...]:
+    """Sources that tell the line of a case: those expected, without any those that the user named."""
+    return (*case.expect_sources, *case.expect_sources_any) or case.selected_sources
 
 
 def line_chunks(chunks: Sequence[Chunk], documents: Collection[str] | None = None) -> dict[str, dict[str, int]]:
     """Position of the first chunk of each document that states a line, by tag and document.
 
     Args:
-      documents: that are looked for; all where not given.
+      documents: paths of those that are looked for; all where not given.
     """
     found: dict[str, dict[str, int]] = {tag: {} for tag in LINE_TAGS}
     for number, chunk in enumerate(chunks):
         stated = [tag for tag in LINE_TAGS if text_value(chunk.tags.get(tag))]
-        if stated and (documents is None or chunk.file_name in documents):
+        if stated and (documents is None or chunk.document in documents):
             for tag in stated:
-                found[tag].setdefault(chunk.file_name, number)
+                found[tag].setdefault(chunk.document, number)
     return found
 
 
@@ -119,7 +113,9 @@ def keep_used_chunks(trace: AnyTrace) -> AnyTrace:
     it: such a document need not have been retrieved.
     """
     hits, answers, found = trace.hits, trace.answers, trace.pattern_hits
-    documents = {name for case in trace.cases for name in line_documents(case)}
+    sources = {source for case in trace.cases for source in line_sources(case)}
+    meanings = source_meanings(sources, known_documents(trace)) if sources else {}
+    documents = {document for meaning in meanings.values() for document in meaning.documents}
     lines = line_chunks(trace.chunks, documents) if documents else {}
     stating = np.array([number for of_tag in lines.values() for number in of_tag.values()], dtype=np.int64)
     held = [hits.chunk.ravel(), stating, *([] if answers is None else [answers.chunks.ravel()])]

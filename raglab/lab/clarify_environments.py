@@ -14,6 +14,7 @@ import numpy as np
 
 from raglab.answering.contents import contents_pages
 from raglab.default_learner.simulation import World, check_simulated_world, world
+from raglab.documents import full_sources
 from raglab.packs import GENERIC, Pack
 from raglab.store.loaders import load_corpus
 from raglab.store.policies import load_pack
@@ -74,8 +75,11 @@ def broker(
         stated = read_fields(folder / LABELS) if folder is not None and labelled else vendor_pages(chunks)
     documents: dict[str, list[Chunk]] = defaultdict(list)
     for chunk in chunks:
-        documents[chunk.file_name].append(chunk)
-    found = [(one, field_scope(one, documents[one.document], pack=pack)) for one in stated if one.document in documents]
+        documents[chunk.document].append(chunk)
+    named = list(stated)
+    paths = full_sources([field.document for field in named], documents)
+    fields = [field._replace(document=path) for field, path in zip(named, paths, strict=True)]
+    found = [(one, field_scope(one, documents[one.document], pack=pack)) for one in fields if one.document in documents]
     if not found:
         msg = "a world needs documents that state a field, got none; give a corpus with a vendor in its tags."
         raise ValueError(msg)
@@ -105,7 +109,7 @@ def vendor_pages(chunks: Sequence[Chunk], field: str = VENDOR, *, without: str =
     for chunk in chunks:
         vendor = str(chunk.tags.get("vendor", "")).lower()
         if vendor and chunk.page and vendor in chunk.text.lower() and chunk.tags.get("domain") != (without or None):
-            first[chunk.file_name] = min(chunk.page, first.get(chunk.file_name, chunk.page))
+            first[chunk.document] = min(chunk.page, first.get(chunk.document, chunk.page))
     return tuple(FieldPage(name, field, page) for name, page in first.items())
 
 
@@ -119,7 +123,7 @@ def read_fields(path: str | Path) -> tuple[FieldPage, ...]:
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
         try:
             row = json.loads(line)
-            key, page = (Path(row["doc"]).name, str(row["field"])), row["page"]
+            key, page = (str(row["doc"]), str(row["field"])), row["page"]
         except (ValueError, KeyError, TypeError) as error:
             msg = f"{path}, line {number} must be a JSON object with doc, field and page, got {error!r}."
             raise ValueError(msg) from None

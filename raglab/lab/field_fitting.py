@@ -20,6 +20,7 @@ import numpy as np
 
 from raglab.answering.fields import read_chunk, seen_values
 from raglab.answering.learned_values import RULE_FEATURES, Candidate, lead_of, learned_value
+from raglab.documents import chunk_documents, full_sources
 from raglab.packs import NO_FIELD, FieldModel, KindModel, Pack, ValueKind
 from raglab.store.files import input_error, json_lines, shown_value
 from raglab.values import Chunk
@@ -111,7 +112,8 @@ def fit_field_model(
     """Model that tells which value of a document is which field, for the pack's key `field_model`.
 
     Args:
-      chunks: of the labelled documents. labels: of every field that a document might state, also where it states none.
+      chunks: of the labelled documents. labels: of every field that a document might state, also where it states none;
+        a document by its path or a file name that it alone has.
       pack: whose readings say of what kind a field is. most_wrong: share of the values given on documents left out that
         may be of another place, in [0, 1]; the margin is the least that keeps it. trained_by: command, for the record.
 
@@ -120,7 +122,10 @@ def fit_field_model(
 
     Source: rule S5.10; the penalty and the folds are the usual ones, the margin is chosen and not certified.
     """
-    documents = _read(chunks, labels, pack)
+    passages = tuple(chunks)
+    paths = full_sources([label.document for label in labels], chunk_documents(passages))
+    labels = [label._replace(document=path) for label, path in zip(labels, paths, strict=True)]
+    documents = _read(passages, labels, pack)
     kinds: dict[ValueKind, KindModel] = {}
     words: dict[ValueKind, KindModel] = {}
     left_out: list[LeftOut] = []
@@ -162,10 +167,10 @@ def _by_kind(labels: Iterable[FieldLabel], pack: Pack) -> dict[ValueKind, list[F
 def _read(chunks: Iterable[Chunk], labels: Sequence[FieldLabel], pack: Pack) -> Documents:
     """Readings of the labelled documents by their name."""
     named = {label.document for label in labels}
-    ordered = sorted((chunk for chunk in chunks if chunk.file_name in named), key=lambda chunk: chunk.file_name)
+    ordered = sorted((chunk for chunk in chunks if chunk.document in named), key=lambda chunk: chunk.document)
     documents = {
         name: [read_chunk(n, chunk) for n, chunk in enumerate(group)]
-        for name, group in groupby(ordered, key=lambda chunk: chunk.file_name)
+        for name, group in groupby(ordered, key=lambda chunk: chunk.document)
     }
     for label in labels:
         reading = pack.readings.get(label.field)

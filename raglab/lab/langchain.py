@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.canonical import digest
+from raglab.documents import check_clear, chunk_documents, chunk_sources, source_meanings
 from raglab.store.cells import is_unicode, whole_number
 from raglab.store.files import Where, input_error, shown_value
-from raglab.store.frames import OF_CASE, Score, frame_trace, signal_columns, warn_of_gates_off
+from raglab.store.frames import OF_CASE, Score, frame_trace, signal_columns, warn_of_gates_off, warn_of_short_sources
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import LONGEST_QUESTION, TAG_KEYS, Case, Chunk
@@ -162,6 +163,7 @@ def trace_from_langchain(
     score: Score | None = "cosine" if "score" in frame else None
     trace = frame_trace(frame, score=score, signals=own, policy=policy, name=name)
     warn_of_gates_off(name, trace.meta.get("gates_off", ()), own)
+    warn_of_short_sources(name, trace)
     return trace
 
 
@@ -364,9 +366,13 @@ def _tag(hit: _FoundDocument, key: str, value: object) -> str | None:
 
 def _check_scope(case: Case, passages: Sequence[Mapping[str, Any]]) -> None:
     """Hits must be of the documents that the user named, for these scope the search (rule S3.7)."""
-    for passage in passages if case.selected_sources else ():
-        one = Chunk(passage["hit_id"], "", passage["source"] or "", passage["page"])
-        if not {one.file_name, f"{one.file_name}#{one.page}"} & set(case.selected_sources):
+    if not case.selected_sources:
+        return
+    chunks = [Chunk(hit["hit_id"], "", hit["source"] or "", hit["page"]) for hit in passages]
+    meanings = source_meanings(case.selected_sources, chunk_documents(chunks))
+    check_clear([case], meanings)
+    for chunk, sources in zip(chunks, chunk_sources(chunks, meanings), strict=True):
+        if not sources:
             rule = f"hits must be of the documents that the case names, {', '.join(case.selected_sources)}"
             remedy = "pass search, which gives the source its filter for a case"
-            raise input_error(Where("langchain", id=case.id), rule, remedy, shown_value(one.shown))
+            raise input_error(Where("langchain", id=case.id), rule, remedy, shown_value(chunk.shown))

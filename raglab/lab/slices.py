@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.certify import holm_adjusted
 from raglab.decision.decisions import Decisions
-from raglab.decision.recorded_answers import LINE_TAGS, line_chunks, line_documents, text_value
+from raglab.decision.recorded_answers import LINE_TAGS, line_chunks, line_sources, text_value
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.decision.signal_values import arm_order
+from raglab.documents import Meaning, check_clear, chunk_documents, chunk_sources, known_documents, source_meanings
 from raglab.replay import Shards, cases_by_shard, each_shard
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.values import SOURCE_GRADES, Case, Chunk, TraceData, source_grades
@@ -117,7 +118,7 @@ def business_lines(cases: Sequence[Case], chunks: Sequence[Chunk]) -> list[str]:
     Its documents are those expected, without any those that the user named; the tag is `domain`, where no document of
     the cases has one `product`. `(several)` where its documents differ, `(none)` where none of them is known.
     """
-    return _lines([_own_line(case) for case in cases], _document_lines(chunks))
+    return _lines([_own_line(case) for case in cases], _document_lines(chunks), chunk_documents(chunks))
 
 
 def _document_lines(chunks: Sequence[Chunk]) -> dict[str, dict[str, str]]:
@@ -129,29 +130,43 @@ def _document_lines(chunks: Sequence[Chunk]) -> dict[str, dict[str, str]]:
 
 
 def _own_line(case: Case) -> str | tuple[str, ...]:
-    """Line that a case states itself, else the documents that tell it."""
+    """Line that a case states itself, else the sources that tell it."""
     own = text_value(case.extra.get("line")) or text_value(case.extra.get("domain"))
-    return own or line_documents(case)
+    return own or line_sources(case)
 
 
-def _lines(stated: Sequence[str | tuple[str, ...]], lines: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Line of every case, by what it states and what documents say, by tag."""
+def _lines(
+    stated: Sequence[str | tuple[str, ...]], lines: Mapping[str, Mapping[str, str]], documents: Collection[str]
+) -> list[str]:
+    """Line of every case, by what it states and what documents say, by tag.
+
+    Args:
+      stated: line of each case, or the sources that tell it.
+      lines: by tag and document.
+      documents: that the sources may mean.
+    """
+    meanings = source_meanings({name for one in stated if not isinstance(one, str) for name in one}, documents)
+    named = {document for meaning in meanings.values() for document in meaning.documents}
     # A tag that other documents alone have would leave all cases without a line, and shards do not hold those.
-    documents = {name for one in stated if not isinstance(one, str) for name in one}
-    tag = next((tag for tag in LINE_TAGS if not documents.isdisjoint(lines[tag])), LINE_TAGS[0])
-    return [one if isinstance(one, str) else _line_of(one, lines[tag]) for one in stated]
+    tag = next((tag for tag in LINE_TAGS if not named.isdisjoint(lines[tag])), LINE_TAGS[0])
+    return [one if isinstance(one, str) else _line_of(one, lines[tag], meanings) for one in stated]
 
 
-def _line_of(documents: Sequence[str], of_document: Mapping[str, str]) -> str:
+def _line_of(sources: Sequence[str], of_document: Mapping[str, str], meanings: Mapping[str, Meaning]) -> str:
+    documents = [document for source in sources for document in meanings[source].documents]
     found = {of_document[name] for name in documents if name in of_document}
     return SEVERAL if len(found) > 1 else next(iter(found), NONE)
 
 
 class StatedColumns(NamedTuple):
-    """What cases say of themselves, by column, and what the documents of their trace say of their line, by tag."""
+    """What cases say of themselves, by column, and what the documents of their trace say of their line, by tag.
+
+    documents: that the sources of the cases may mean.
+    """
 
     columns: dict[str, list[Any]]
     lines: dict[str, dict[str, str]]
+    documents: set[str]
 
 
 def stated_columns(trace: TraceData) -> StatedColumns:
@@ -165,7 +180,7 @@ def stated_columns(trace: TraceData) -> StatedColumns:
         "named_documents": ["yes" if case.selected_sources else "no" for case in cases],
         "label": [text_value(case.expect_status) for case in cases],
     }
-    return StatedColumns(columns, _document_lines(trace.chunks))
+    return StatedColumns(columns, _document_lines(trace.chunks), known_documents(trace))
 
 
 def case_columns(
@@ -174,13 +189,15 @@ def case_columns(
     """Column -> value of every case; columns that say nothing of any case are left out."""
     own: dict[str, list[Any]] = {}
     lines: dict[str, dict[str, str]] = {tag: {} for tag in LINE_TAGS}
+    documents: set[str] = set()
     for part in each_shard(stated_columns, said.trace, what="slice"):
+        documents |= part.documents
         for name, column in part.columns.items():
             own.setdefault(name, []).extend(column)
         for tag, of_document in part.lines.items():
             for name, line in of_document.items():
                 lines[tag].setdefault(name, line)  # of the first that knows a document
-    own["line"] = _lines(own["line"], lines)
+    own["line"] = _lines(own["line"], lines, documents)
     for name, values in by.items():
         if len(values) != len(said):
             msg = f"by must hold a value a case, got {len(values)} of {name!r} for {len(said)} cases."
@@ -264,7 +281,7 @@ def ranked_cases(trace: TraceData, orders: Sequence[str], *, alone: bool) -> Ran
     judged, width, found = _judged(trace), min(trace.hits.chunk.shape[3], max(DEPTHS_OF_LIST)), []
     for name, order, places, acts in _orders(trace, orders, alone=alone):
         chunk = np.take_along_axis(trace.hits.chunk[:, trace.arm(name), 0], places[:, :width], axis=1)
-        grades = _grades_of(trace, chunk[judged.rows], judged)
+        grades = _grades_of(chunk[judged.rows], judged)
         row, place = np.nonzero(grades)
         found.append(OrderedGrades(name, order, acts, row, place, grades[row, place]))
     graded = any(case.extra.get(SOURCE_GRADES) for case in trace.cases)
@@ -306,20 +323,21 @@ class _Judged(NamedTuple):
     """Cases that expect a source, and what is to be found.
 
     rows: of the cases, q of them. number: of their expected sources, [q]. ideal: grades of these, descending, [q, R],
-    0 behind the last. grades: of each case's sources.
+    0 behind the last. grades: of each case's sources. named: sources that each chunk of the trace fulfils, [C].
     """
 
     rows: list[int]
     number: NDArray[np.int64]
     ideal: NDArray[np.float64]
     grades: list[dict[str, float]]
+    named: list[list[str]]
 
 
 def ranking(trace: TraceData | Shards) -> pd.DataFrame:
     """hit@1, hit@5, hit@20 and nDCG@10 of every arm, over the cases that expect a source, before any refinement.
 
     Relevant is the first hit of each expected source, which is any of `expect_sources` or
-    `expect_sources_any`, `file` or `file#page`; further hits of a source gain nothing. An arm that reranks has a
+    `expect_sources_any`, a document or a page of it; further hits of a source gain nothing. An arm that reranks has a
     second row: the order of the fused score, before reranking. Where cases grade their sources
     (`raglab.values.source_grades`), nDCG@10 comes twice and its name says by what it gains: the grade itself, as
     trec_eval and ir_measures count, or 1.
@@ -379,7 +397,9 @@ def _judged(trace: TraceData, rows: Sequence[int] | None = None) -> _Judged:
     ideal = np.zeros((len(asked), int(number.max(initial=0))))
     for at, row in enumerate(asked):
         ideal[at, : number[at]] = sorted(all_grades[row].values(), reverse=True)
-    return _Judged(asked, number, ideal, [all_grades[row] for row in asked])
+    meanings = source_meanings({source for row in asked for source in all_grades[row]}, known_documents(trace))
+    check_clear([trace.cases[row] for row in asked], meanings)
+    return _Judged(asked, number, ideal, [all_grades[row] for row in asked], chunk_sources(trace.chunks, meanings))
 
 
 def _each_ndcg(grades: NDArray[np.float64], judged: _Judged | RankedCases, measure: str) -> NDArray[np.float64]:
@@ -398,9 +418,9 @@ def _mean_ndcg(grades: NDArray[np.float64], judged: RankedCases, measure: str) -
     return metrics.ndcg(grades > 0.0, judged.number, NDCG_AT)
 
 
-def _grades_of(trace: TraceData, chunk: NDArray[np.integer[Any]], judged: _Judged) -> NDArray[np.float64]:
+def _grades_of(chunk: NDArray[np.integer[Any]], judged: _Judged) -> NDArray[np.float64]:
     """Grades of hits in ranked order, [q, K]: of the first hit of each expected source, 0 of the others."""
-    found = [_first_grades(trace, row, grades) for row, grades in zip(chunk, judged.grades, strict=True)]
+    found = [_first_grades(judged.named, row, grades) for row, grades in zip(chunk, judged.grades, strict=True)]
     return np.array(found, dtype=np.float64).reshape(len(judged.rows), chunk.shape[1])
 
 
@@ -480,7 +500,7 @@ def fused_cases(trace: TraceData, weights: Sequence[float], tune: bool) -> Ranke
     for weight in weights:
         # As many of a narrow shard as of a wide one: whoever joins them knows how wide the widest is.
         _, ids = reciprocal_rank_fusion(lists, deepest, k, (1.0, weight))
-        grades = _grades_of(trace, ids, judged)
+        grades = _grades_of(ids, judged)
         row, place = np.nonzero(grades)
         found.append(OrderedGrades(f"{weight:g}", FUSED, True, row, place, grades[row, place]))
     graded = any(case.extra.get(SOURCE_GRADES) for case in trace.cases)
@@ -515,17 +535,19 @@ def _orders(
             yield name, FUSED, np.lexsort((chunk, fused)), reranked
 
 
-def _first_grades(trace: TraceData, numbers: NDArray[np.integer[Any]], grades: Mapping[str, float]) -> list[float]:
+def _first_grades(
+    named: Sequence[Sequence[str]], numbers: NDArray[np.integer[Any]], grades: Mapping[str, float]
+) -> list[float]:
     """Grades of chunks, in order, that are the first of an expected source, else 0; -1 is none.
 
-    A chunk that is the first of its file and of its page has the higher grade of the two.
+    A chunk that is the first of its document and of its page has the higher grade of the two.
+
+    Args:
+      named: sources that each chunk of the trace fulfils, [C].
     """
     left = dict(grades)
     out = []
     for number in numbers:
-        names: set[str] = set()
-        if number >= 0:
-            chunk = trace.chunks[number]
-            names = {chunk.file_name, chunk.shown} & left.keys()
+        names = left.keys() & named[number] if number >= 0 else ()
         out.append(max((left.pop(name) for name in names), default=0.0))
     return out

@@ -11,6 +11,7 @@ from uuid import uuid4
 from raglab.answering.question_parsing import language_of
 from raglab.characters import visible
 from raglab.default_learner import OTHER
+from raglab.documents import full_sources
 from raglab.live import clarification, clarification_replies
 from raglab.live.clarification_requests import Request, check_request, moment_or_now
 from raglab.live.pipeline import answer_request
@@ -40,7 +41,8 @@ def ask(
     Args:
       lab: the system; the folder of an index opens one under the published policy.
       selected_option: which of the options the user chose, from 1, where the same question was ambiguous.
-      documents: that the user named, `file` or `file#page`: they scope the search and switch to tau_explicit.
+      documents: that the user named, `path` or `path#page`, or a file name that one document has: they scope the
+        search and switch to tau_explicit.
       request_id: goes into the response; a new one where not given. A bandit takes each only once, and so does a system
         that clarifies.
       session: whose request it is, for the audit log: a user's next request accepts in silence what was filled in.
@@ -48,8 +50,8 @@ def ask(
 
     Raises:
       ValueError: the question is no text or has over 20,000 characters, over 1,000 documents, a request_id or session
-        of over 200 characters, a document that the corpus does not hold, a time without a zone; with a bandit or where
-        the system clarifies, a request_id that has had its question.
+        of over 200 characters, a document that the corpus does not hold or whose name several have, a time without a
+        zone; with a bandit or where the system clarifies, a request_id that has had its question.
 
     Source: rules S0.3, S2.12, S3.7, S4.6, S5.
     """
@@ -65,7 +67,7 @@ def ask(
     request = Request(
         id=request_id or uuid4().hex,
         text=text,
-        documents=tuple(documents or ()),
+        documents=full_sources(documents or (), system.reader.paths),
         selected=selected_option,
         session=session,
         now=moment_or_now(now),

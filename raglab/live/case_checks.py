@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
+from raglab.documents import case_sources, check_clear, chunk_documents, chunk_sources, source_meanings
 from raglab.values import Case, Chunk, Corpus, source_grades
 
 
@@ -37,10 +38,12 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
     A case labelled `refuse` has no sources to be right about.
 
     Raises:
-      ValueError: of every case that expects any the corpus has not one that must be there, or none of those of which
-        one is enough.
+      ValueError: a source that several documents have; or of every case that expects any the corpus has not one that
+        must be there, or none of those of which one is enough.
     """
-    there = {name for chunk in chunks for name in (chunk.file_name, chunk.shown)}
+    meanings = source_meanings({source for case in cases for source in case_sources(case)}, chunk_documents(chunks))
+    check_clear(cases, meanings)
+    there = {source for sources in chunk_sources(chunks, meanings) for source in sources}
     wrong: list[tuple[Case, str]] = []
     partly: list[tuple[Case, str]] = []
     n_expecting = 0
@@ -58,7 +61,7 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
         case, source = wrong[0]
         which = f"got {source[:80]!r} in case {case.id!r}, one of {len(wrong)} such cases"
         remedy = "correct the name, or load the corpus that the cases were written for"
-        told = f"expected sources must be in the corpus, as file or file#page, {which}"
+        told = f"expected sources must be in the corpus, as path, path#page or a unique file name, {which}"
         if len(wrong) == n_expecting:
             msg = f"{told}; {remedy}."
             raise ValueError(msg)

@@ -92,7 +92,7 @@ def option_values(options: Sequence[Mapping[str, Any]], chunks: Sequence[Chunk])
     """
     files = [sorted({source.rsplit("#", 1)[0] for source in option["sources"]}) for option in options]
     named = {name for of in files for name in of}
-    roles = document_roles({chunk.file_name: chunk.tags for chunk in chunks if chunk.file_name in named})
+    roles = document_roles({chunk.document: chunk.tags for chunk in chunks if chunk.document in named})
     values = ["; ".join(roles.get(name, name) for name in of) for of in files]
     if len(set(values)) < len(values):
         values = ["; ".join(option["sources"]) for option in options]

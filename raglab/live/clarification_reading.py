@@ -59,7 +59,7 @@ def which(parsed: ParsedQuestion, clarifier: Clarifier, least: float) -> Failure
     files: dict[str, list[Chunk]] = {}
     for chunk in clarifier.chunks:
         if doctype is None or chunk.tags.get("doc_type") == doctype:
-            files.setdefault(chunk.file_name, []).append(chunk)
+            files.setdefault(chunk.document, []).append(chunk)
     meant = {name: chunks for name, chunks in files.items() if _is_about(chunks, entity)}
     if not 1 < len(meant) <= clarifier.costs.max_documents:
         return None
@@ -79,7 +79,7 @@ def learned_values(kind: str, chunks: Sequence[Chunk]) -> dict[str, str]:
     Args:
       kind: of the failure. chunks: of all candidates.
     """
-    return document_roles({chunk.file_name: chunk.tags for chunk in chunks}) if kind == KIND else {}
+    return document_roles({chunk.document: chunk.tags for chunk in chunks}) if kind == KIND else {}
 
 
 def _is_about(chunks: list[Chunk], entity: str) -> bool:

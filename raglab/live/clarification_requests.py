@@ -124,7 +124,7 @@ class Clarifier:
         return self.parser.parse(request.text, self.vocabulary, documents=request.documents)
 
     def pinned(self, documents: Sequence[str]) -> PinnedDocuments:
-        """Documents that a request names, `file` or `file#page`.
+        """Documents that a request names, `path` or `path#page`.
 
         A condition on which they differ says nothing of them and is left out.
 
@@ -133,7 +133,7 @@ class Clarifier:
         """
         places = question_scopes(self.chunks, [documents])[0]
         chunks = () if places is None else tuple(self.chunks[int(place)] for place in places)
-        files = list(dict.fromkeys(chunk.file_name for chunk in chunks))
+        files = list(dict.fromkeys(chunk.document for chunk in chunks))
         columns = {
             "page_1_kind": {self._kind(name) for name in files},
             "language": {chunk.tags.get("lang", "") for chunk in chunks},
@@ -146,16 +146,15 @@ class Clarifier:
     def _kind(self, name: str) -> str:
         """The learned column `page_1_kind` of a document; '' where it has no page 1."""
         if name not in self._kinds:
-            first = [chunk for chunk in self.chunks if chunk.page == 1 and chunk.file_name == name]
+            first = [chunk for chunk in self.chunks if chunk.page == 1 and chunk.document == name]
             self._kinds[name] = page_kind(first, pack=self.pack).kind if first else ""
         return self._kinds[name]
 
 
 def chunks_of_documents(chunks: Iterable[Chunk], documents: Sequence[str]) -> tuple[Chunk, ...]:
-    """Chunks of documents, `file` or `file#page`, in their order; all where none is named."""
+    """Chunks of documents, `path` or `path#page`, in their order; all where none is named."""
     named = set(documents)
-    found = (one for one in chunks if not named or one.file_name in named or f"{one.file_name}#{one.page}" in named)
-    return tuple(found)
+    return tuple(chunk for chunk in chunks if not named or chunk.document in named or chunk.shown in named)
 
 
 def question_worth(row: ClarificationDefault, outcomes: Mapping[str, str | None], clarifier: Clarifier) -> Worth:
@@ -230,7 +229,7 @@ def _check_documents(documents: object) -> None:
     for name in documents:
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
             rule = f"a document must be named by 1 to {LONGEST_NAME} characters"
-            _refuse(rule, shown_value(name), "name it as `file` or `file#page`")
+            _refuse(rule, shown_value(name), "name it as `path` or `path#page`")
 
 
 def _refuse(rule: str, came: str, remedy: str) -> NoReturn:

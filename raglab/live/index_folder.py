@@ -52,7 +52,7 @@ class _Settings(BaseModel):
 
 
 class Change(BaseModel):
-    """A change of the documents: hash of the corpus before it, and file names that mean something else since.
+    """A change of the documents: hash of the corpus before it, and documents that are something else since.
 
     index: kind of the index before it, where it had another after it; None where that is the same.
     """
@@ -91,7 +91,7 @@ class Index(NamedTuple):
     """An index as its folder states it.
 
     fingerprint: under the rewriter that it was read for. head: as it stands in the folder. earlier: by the fingerprint
-    of an earlier version, the file names that have meant something else since.
+    of an earlier version, the documents that are something else since.
     """
 
     corpus: Corpus
@@ -162,7 +162,7 @@ def write_index(
       pack: hash of the one that it is for. embed: what fills the embeddings of the corpus, None where they are there;
         it gives the folder of a large index, which is then the only one but for that of the index before.
       auto_mb: see `IndexHead`. base: head of the index that this one is a change of; None takes the place of any.
-      documents: file names that mean something else than in that one. removes: whether documents of that one are gone
+      documents: that are something else than in that one. removes: whether documents of that one are gone
         or replaced, so that its large index, which holds them, goes too.
 
     Raises:

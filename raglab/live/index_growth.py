@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from raglab import resolver
+from raglab.documents import chunk_documents
 from raglab.live.index_folder import EMBEDDINGS, Index, OvertakenError, read_index, write_index
 from raglab.live.large_index import STORED_KINDS
 from raglab.live.trace_building import (
@@ -32,7 +33,7 @@ from raglab.retrieval.vector_shards import VectorShards
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.loaders import Documents, load_documents
 from raglab.store.pictures import picture_digest
-from raglab.values import Chunk, Corpus
+from raglab.values import Chunk, Corpus, document_path
 
 _SHOWN = 3  # names in a message
 
@@ -265,10 +266,9 @@ def _by_source(chunks: Iterable[Chunk]) -> dict[str, list[Chunk]]:
 
 
 def _other_meaning(old: Sequence[Chunk], version: _Version) -> set[str]:
-    """File names that mean something else after a change: what has one of them is changed, gone, or not alone."""
-    known = {chunk.file_name for chunk in old}
+    """Documents that are something else after a change: they are changed or gone."""
     moved = {*version.added, *version.replaced, *version.removed}
-    return known & {chunk.file_name for chunk in (*old, *version.corpus.chunks) if chunk.source in moved}
+    return chunk_documents(old) & set(map(document_path, moved))
 
 
 def _forget(place: Path, index: Index, corpus: Corpus) -> None:

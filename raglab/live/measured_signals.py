@@ -11,7 +11,7 @@ import contextvars
 import struct
 import threading
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from math import isnan
@@ -28,6 +28,7 @@ from raglab.canonical import canonical_json, digest
 from raglab.characters import composed, visible
 from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
+from raglab.documents import full_sources, known_documents
 from raglab.live.signal_functions import ANSWER_COLUMNS, HIT_COLUMNS, SignalFunction, signal_function
 from raglab.policy import PolicyData, Structure
 from raglab.progress import progress
@@ -75,6 +76,7 @@ def signal_rows(
     needs_answer = any(name in ANSWER_COLUMNS for name in function.needs)
     known = {} if answers is None or not needs_answer else answer_positions(answers)
     rows, identity = SignalRows({}, {}), function.identity
+    documents = frozenset(known_documents(trace)) if "documents" in function.needs else frozenset()
     for arm in arms:
         first = _arm_order(trace, arm)[:, :, : function.n_hits]
         whole = answer_places(trace, arm, structure) if needs_answer else None
@@ -89,7 +91,7 @@ def signal_rows(
                 if (needs_hits and not len(places)) or (needs_answer and not _is_answer(answers, number)):
                     continue
                 at = (case, arm, depth)
-                cells = tuple(_cell(trace, name, at, places, answers, number) for name in function.needs)
+                cells = tuple(_cell(trace, name, at, places, answers, number, documents) for name in function.needs)
                 key = digest(canonical_json([identity, function.needs, cells]))
                 rows.cells.setdefault(key, cells)
                 rows.places.setdefault(key, []).append(at)
@@ -115,14 +117,24 @@ def answer_places(trace: TraceData, arm: int, structure: Structure) -> NDArray[n
 
 
 def _cell(
-    trace: TraceData, name: str, at: Place, places: NDArray[np.int64], answers: Answers | None, number: int
+    trace: TraceData,
+    name: str,
+    at: Place,
+    places: NDArray[np.int64],
+    answers: Answers | None,
+    number: int,
+    documents: Collection[str],
 ) -> Any:  # noqa: ANN401 - a text, a number or a tuple of either
-    """Value of one column of a row: plain Python, so that it is the same from memory, from disk and live."""
+    """Value of one column of a row: plain Python, so that it is the same from memory, from disk and live.
+
+    Args:
+      documents: of the trace, by which `ask` names those that the user named.
+    """
     kind, _, of = name.partition(".")
     if kind == "query":
         return " ".join(composed(trace.cases[at[0]].query).split())  # as `ask` normalises it
     if kind == "documents":
-        return tuple(trace.cases[at[0]].selected_sources)
+        return full_sources(trace.cases[at[0]].selected_sources, documents)
     if answers is not None and kind == "answer":
         return answers.text[number] if of == "text" else float(answers.confidence[number])
     if of in {"text", "source"}:

@@ -19,6 +19,7 @@ from raglab.answering.missing_fields import failures
 from raglab.answering.question_parsing import parse
 from raglab.answering.question_vocabulary import BY_RULES, ParsedQuestion, Vocabulary, build_vocabulary
 from raglab.decision.signal_values import STORED, Columns, arm_order
+from raglab.documents import chunk_documents, full_sources
 from raglab.packs import Pack
 from raglab.progress import progress
 from raglab.store.traces import Trace
@@ -61,9 +62,14 @@ class DocumentReader:
             lists.setdefault(chunk.source, []).append(chunk)
         return {source: tuple(chunks) for source, chunks in lists.items()}
 
+    @cached_property
+    def paths(self) -> frozenset[str]:
+        """Paths of the documents."""
+        return frozenset(chunk_documents(self.chunks))
+
     def parsed(self, case: Case) -> ParsedQuestion:
         """A question as the rules read it."""
-        return parse(case.query, self.vocabulary, documents=case.selected_sources)
+        return parse(case.query, self.vocabulary, documents=full_sources(case.selected_sources, self.paths))
 
     def gaps(self, parsed: ParsedQuestion, question: str, sources: tuple[str, ...]) -> Gaps:
         """What a question leaves out of some documents."""

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import policy as policies
+from raglab.documents import EXACT_NAMES
 from raglab.live.question_signals import DocumentReader
 from raglab.live.trace_building import UNREADABLE, Building, build_planned, plan_building, question_scopes
 from raglab.parallel import current_workers, run_each
@@ -191,7 +192,7 @@ def _stands(place: Path, meta: Mapping[str, Any]) -> bool:
     """Whether a shard of this fingerprint and pack stands, by what its file says of itself; its hits are not read."""
     with suppress(*UNREADABLE, TypeError):
         told = open_trace(place)[1]["meta"] if place.is_file() else {}
-        return all(told.get(name) == meta.get(name) for name in ("fingerprint", "pack"))
+        return all(told.get(name) == meta.get(name) for name in ("fingerprint", "pack", EXACT_NAMES))
     return False
 
 

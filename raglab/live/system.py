@@ -270,7 +270,7 @@ class Lab:
     policy say `bandit`; None where it is switched off. audit: logs every question; None keeps no log. audit_required:
     whether a question that cannot be logged is refused. clarifier: asks for what a question leaves out; None answers as
     ever. signals: functions that measure what the policy uses besides the built-in signals. earlier: by the fingerprint
-    of an earlier version of the index, the file names that have meant something else since. opening: None where the
+    of an earlier version of the index, the documents that are something else since. opening: None where the
     documents cannot change.
     """
 
@@ -461,7 +461,7 @@ class Lab:
         """Stop a reply to what was asked of another version of the index, unless its documents are the same in this.
 
         Args:
-          fingerprint: of the version. documents: that the request is about, `file` or `file#page`; none is all.
+          fingerprint: of the version. documents: that the request is about, `path` or `path#page`; none is all.
 
         Raises:
           ValueError: an index that this is no later version of, or documents that changed.

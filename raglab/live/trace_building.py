@@ -9,7 +9,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, Literal, NamedTuple, Self, get_args
@@ -22,6 +22,14 @@ from raglab import policy as policies
 from raglab import resolver
 from raglab.arms import ARMS
 from raglab.canonical import canonical_json, digest
+from raglab.documents import (
+    EXACT_NAMES,
+    chunk_documents,
+    chunk_sources,
+    refuse_unclear,
+    source_meanings,
+    stated_exact_names,
+)
 from raglab.live.case_checks import check_cases, check_expected_sources
 from raglab.live.large_index import INDEX_MB, STORED_KINDS, check_kind, large_indexes, sized_kind
 from raglab.live.question_signals import DocumentReader, with_parsed_signals
@@ -328,26 +336,28 @@ def question_scopes(
     """Positions that each question may find: all (None), or those of the documents that the user named.
 
     Args:
-      named: of each question, `file` or `file#page`. whose: names of the questions in errors.
+      named: of each question, sources as `source_meanings` takes them. whose: names of the questions in errors.
 
     Raises:
-      ValueError: a name of which the corpus has no document.
+      ValueError: a name of which the corpus has no document, or several.
     """
     if not any(named):
         return [None] * len(named)
+    meanings = source_meanings({source for sources in named for source in sources}, chunk_documents(chunks))
     places: dict[str, list[int]] = {}
-    for position, chunk in enumerate(chunks):
-        places.setdefault(chunk.file_name, []).append(position)
-        if chunk.page is not None:
-            places.setdefault(f"{chunk.file_name}#{chunk.page}", []).append(position)
-    scopes: list[NDArray[np.int64] | None] = []
-    for row, sources in enumerate(named):
+    for position, sources in enumerate(chunk_sources(chunks, meanings)):
         for source in sources:
+            places.setdefault(source, []).append(position)
+    scopes: list[NDArray[np.int64] | None] = []
+    for row, wanted in enumerate(named):
+        for source in wanted:
+            if len(meanings[source].documents) > 1:
+                refuse_unclear(source, meanings[source], f" in {whose[row]}" if whose else "")
             if source not in places:
                 came = f"{source!r} in {whose[row]}" if whose else repr(source)
                 msg = f"selected_sources must name documents of the corpus, got {came}; correct the name."
                 raise ValueError(msg)
-        positions = sorted({position for source in sources for position in places[source]})
+        positions = sorted({position for source in wanted for position in places[source]})
         scopes.append(np.array(positions, dtype=np.int64) if positions else None)
     return scopes
 
@@ -595,6 +605,7 @@ def _meta(
         "n_chunks": len(corpus.chunks),
         "n_documents": len({chunk.source for chunk in corpus.chunks}),
         "command": command,
+        **stated_exact_names(corpus.chunks),
         **made_of,
     }
 
@@ -622,8 +633,14 @@ def _existing(place: Path | None, meta: Mapping[str, Any]) -> Trace | None:
 
 
 def _completed(known: Trace, reader: DocumentReader, place: Path | None) -> Trace:
-    """A trace of an earlier version with the signals of the parser, which need no retrieval; kept in its place."""
+    """A trace of an earlier version with what it lacks and needs no retrieval; kept in its place.
+
+    These are the signals of the parser, and the documents that labels mean by their exact path.
+    """
     trace = with_parsed_signals(known, reader)
+    exact = stated_exact_names(reader.chunks)
+    if EXACT_NAMES not in trace.meta and exact:
+        trace = replace(trace, meta={**trace.meta, **exact})
     if place is not None and trace is not known:
         trace.save(place)
     return trace

@@ -23,7 +23,7 @@ from raglab.store.cells import Cells, cell_text, check_heads, filled_text, frame
 from raglab.store.documents import csv_records
 from raglab.store.files import MAX_NAME, JsonLine, Where, flat_name, input_error, read_text, shown_value
 from raglab.store.folders import is_folder
-from raglab.values import LONGEST_QUESTION, STATUS_NAMES
+from raglab.values import LONGEST_QUESTION, STATUS_NAMES, document_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,11 +48,11 @@ class Column(NamedTuple):
 
 
 def source_rule(source: str) -> tuple[str, str] | None:
-    """Rule that a source of a case breaks, and the remedy; None where it is `file` or `file#page`."""
-    file, mark, page = source.rpartition("#")
-    if mark and not (file and page.isascii() and page.isdigit() and page.strip("0")):
-        return "file or file#page, page an integer", "give the page's number from 1, not its printed label"
-    return ("file names without folder", "leave the folder out") if "/" in source or "\\" in source else None
+    """Rule that a source of a case breaks, and the remedy; None where it is `path` or `path#page`."""
+    path, mark, page = document_path(source).rpartition("#")
+    if mark and "/" not in page and not (path and page.isascii() and page.isdigit() and page.strip("0")):
+        return "path or path#page, page an integer", "give the page's number from 1, not its printed label"
+    return None
 
 
 def check_no_columns(columns: Mapping[str, str] | None, place: Path) -> None:
@@ -144,7 +144,7 @@ def _tags(value: object) -> dict[str, str] | None:
 
 _AS_TEXT = "convert the column with .astype(str)"
 _SEVERAL = 'write a list, a JSON list such as ["a.md", "b.md#2"], or a.md;b.md#2'
-_SOURCES = Column(_sources, "texts, each file or file#page without a folder, page an integer from 1", _SEVERAL)
+_SOURCES = Column(_sources, "texts, each path or path#page, page an integer from 1", _SEVERAL)
 _TEXT = Column(cell_text, "a text", _AS_TEXT)
 CASE_COLUMNS: Mapping[str, Column] = {
     "id": Column(_name, f"a text or an integer from 0, of at most {MAX_NAME} characters", "name it", ("case_id",)),

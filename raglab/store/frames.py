@@ -13,6 +13,15 @@ from numpy.typing import NDArray
 
 from raglab import values
 from raglab.decision.measurement import CAN_BE_OFF
+from raglab.documents import (
+    Meaning,
+    case_sources,
+    check_clear,
+    chunk_documents,
+    full_source,
+    source_meanings,
+    stated_exact_names,
+)
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData
 from raglab.signals import DECLARED, Signal, declaration, own_signal
@@ -32,7 +41,7 @@ from raglab.store.cells import (
 from raglab.store.files import Where, flat_name, input_error, shown_value
 from raglab.store.loaders import hash_cases, hash_corpus, parse_case
 from raglab.store.traces import Trace, content_hash
-from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, STATUS_NAMES, TAG_KEYS, Case, Chunk, Corpus, Hits
+from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, STATUS_NAMES, TAG_KEYS, Case, Chunk, Corpus, Hits, document_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -198,8 +207,9 @@ def trace_from_frame(
     - `l2`, `cosine`: beside a score that is something else. `anchor_similarity`, `signature_similarity`: cosine of
       the query with the passage's first 800 characters and with its rendered signature; missing never decides.
     - `arm`, `depth` (from 0): of several strategies and refinements; each case has rows in each of them.
-    - `expect_sources`, `expect_sources_any`, `selected_sources` (lists of `file` or `file#page`), `min_sources`,
-      `expect_option`, `answer`, `intent`, `doctype`, `split`, `notes`: of the case, the same in each of its rows.
+    - `expect_sources`, `expect_sources_any`, `selected_sources` (lists of `source` or `source#page`; the end of a
+      source that no other has, such as its file name, stands for it), `min_sources`, `expect_option`, `answer`,
+      `intent`, `doctype`, `split`, `notes`: of the case, the same in each of its rows.
 
     Args:
       frame: one row a hit.
@@ -216,9 +226,11 @@ def trace_from_frame(
 
     Raises:
       InputError: a column or cell breaks a rule; names row (from 0), column, rule and remedy.
+      ValueError: a source of a case that several documents of the frame have.
 
     Warns:
-      UserWarning: gates are off, since nothing was measured for them.
+      UserWarning: gates are off, since nothing was measured for them; or sources of cases name documents by the end of
+        their path, which are looked for among the documents of the hits alone.
 
     Source: rules S0.4, S1.1 to S1.4, S2.15, S6.1.
 
@@ -234,7 +246,42 @@ def trace_from_frame(
     """
     trace = frame_trace(frame, score=score, signals=signals, policy=policy, name=name)
     warn_of_gates_off(name, trace.meta.get("gates_off", ()), signals or ())
+    warn_of_short_sources(name, trace)
     return trace
+
+
+def warn_of_short_sources(name: str, trace: Trace) -> None:
+    """Warn whoever called the caller where cases name documents by less than their path, or none that was hit.
+
+    A frame holds the documents that were hit; another of the same name may stand in the corpus behind it.
+    """
+    meanings = _meanings(trace.cases, trace.chunks)
+    if meanings and not any(meaning.documents for meaning in meanings.values()):
+        warnings.warn(
+            f"{name}: none of the {len(meanings)} sources that cases name is a document among the hits, got "
+            f"{shown_value(min(meanings))} beside {shown_value(trace.chunks[0].document) if trace.chunks else 'none'}; "
+            "write them as the column source has them.",
+            stacklevel=3,
+        )
+    short = {
+        source: full_source(meaning)
+        for source, meaning in meanings.items()
+        if meaning.documents and document_path(source) != full_source(meaning)
+    }
+    if short:
+        source, path = min(short.items())
+        warnings.warn(
+            f"{name}: {len(short)} of {len(meanings)} sources that cases name are the end of a path, and mean the only "
+            f"document among the hits that has it, as {shown_value(source)} means {shown_value(path)}; write the path "
+            "where the corpus has others.",
+            stacklevel=3,
+        )
+
+
+def _meanings(cases: Sequence[Case], chunks: Sequence[Chunk]) -> dict[str, Meaning]:
+    """What the sources of the cases mean among the documents of the hits."""
+    sources = {source for case in cases for source in case_sources(case)}
+    return source_meanings(sources, chunk_documents(chunks)) if sources else {}
 
 
 def warn_of_gates_off(name: str, off: Sequence[str], signals: Collection[str]) -> None:
@@ -267,6 +314,7 @@ def frame_trace(
     cases, case_of_row = frame_cases(cells)
     of_hit = [one.column for one in columns if one.signal.stage != "query"]
     chunks, chunk_of_row = frame_chunks(cells, dict.fromkeys((*_OF_HIT, *of_hit)))
+    check_clear(cases, _meanings(cases, chunks))
     arms, arm_of_row = number_keys(names(cells, "arm") if cells.has("arm") else [name] * cells.size, cells, "arm")
     depth_of_row = _row_depths(cells)
     shape = (len(cases), len(arms), max(depth_of_row) + 1)
@@ -291,6 +339,7 @@ def frame_trace(
         "corpus": name,
         "n_chunks": len(chunks),
         "n_documents": len({chunk.source for chunk in chunks}),
+        **stated_exact_names(chunks),
         "command": f"trace_from_frame(frame, score={score!r}, name={name!r})",
     }
     hits_of = pattern_hits(cases, chunks, (policy or PolicyData.from_mapping()).pattern_lists)

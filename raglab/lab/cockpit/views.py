@@ -542,7 +542,7 @@ def hit_views(said: Decisions, row: int) -> list[dict[str, Any]]:
         views.append(
             {
                 "rank": int(found.rank[row, place, depth, at]) + 1,
-                "source": chunk.file_name,
+                "source": chunk.document,
                 "page": chunk.page_shown,
                 "text": chunk.text[:TEXT_SHOWN],
                 "chosen": number in chosen,
