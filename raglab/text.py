@@ -268,17 +268,16 @@ def _plain_lines(text: str) -> list[str | CodeBlock]:
     """
     plain: list[str | CodeBlock] = []
     prose: list[str] = []
+    is_hidden = False  # whether a comment is open, which then holds the code too
     for part in split_code(text.splitlines()):
         if isinstance(part, str):
             prose.append(part)
-        elif not _is_comment_open("\n".join(prose)):  # else the comment holds the code too
+            opened, closed = part.rfind("<!--"), part.rfind("-->")
+            is_hidden = opened > closed or (is_hidden and closed < 0)
+        elif not is_hidden:
             plain += [*_plain_prose(prose), part]
             prose = []
     return [*plain, *_plain_prose(prose)]
-
-
-def _is_comment_open(text: str) -> bool:
-    return "<!--" in _COMMENT.sub(lambda comment: "" if comment[0].endswith(">") else comment[0], text)
 
 
 def _plain_prose(lines: Sequence[str]) -> list[str]:
