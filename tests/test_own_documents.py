@@ -1,0 +1,140 @@
+"""A user's own documents and questions, end to end: 36 documents with equal file names in folders, 60 questions in a CSV."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import raglab
+from raglab.store.files import InputError
+from raglab.values import Status
+
+MANUAL = Path(__file__).parent / "data" / "manual"
+DOCUMENTS, QUESTIONS = MANUAL / "documents", MANUAL / "questions.csv"
+
+
+def questions(tmp_path: Path, **columns: str) -> Path:
+    """The table of questions with some columns renamed."""
+    path = tmp_path / "questions.csv"
+    pd.read_csv(QUESTIONS, keep_default_na=False).rename(columns=columns).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The corpus, and a trace of the questions with splits and recorded answers."""
+    out = tmp_path_factory.mktemp("own")
+    corpus = raglab.load_corpus(DOCUMENTS)
+    cases = raglab.split(raglab.load_cases(QUESTIONS), seed=0)
+    trace = raglab.build_trace(corpus, cases, out=out / "trace.parquet")
+    recorded = raglab.record_answers(trace, raglab.Policy.load())
+    return {"out": out, "corpus": corpus, "cases": cases, "trace": trace, "recorded": recorded}
+
+
+@pytest.fixture(scope="module")
+def result(world: dict[str, Any]) -> Any:
+    """A small study on recorded answers."""
+    return raglab.tune(world["recorded"], trials=60, seed=0)
+
+
+class TestLabels:
+    """What the table says, before anything is retrieved."""
+
+    def test_sources_under_another_name_are_not_lost(self, tmp_path: Path) -> None:
+        """The right name is proposed; a map takes the column as it stands."""
+        path = questions(tmp_path, expect_sources="sources")
+        with pytest.raises(InputError, match="expect_sources"):
+            raglab.load_cases(path)
+        mapped = raglab.load_cases(path, columns={"expect_sources": "sources"})
+        assert [case.expect_sources for case in mapped] == [
+            case.expect_sources for case in raglab.load_cases(QUESTIONS)
+        ]
+
+    def test_a_name_that_several_documents_have_is_refused(self, tmp_path: Path, world: dict[str, Any]) -> None:
+        """With the candidates; a name that one document has stands for it."""
+        table = pd.read_csv(QUESTIONS, keep_default_na=False).head(1).assign(expect_sources="install.md")
+        cases = raglab.load_cases(table)
+        with pytest.raises(ValueError, match=r"brook/install\.md.*tally/install\.md"):
+            raglab.build_trace(world["corpus"], cases, out=tmp_path / "trace.parquet")
+
+    def test_splits_are_dealt_by_label(self, world: dict[str, Any]) -> None:
+        """Each split holds each label."""
+        pairs = {(case.split, case.expect_status) for case in world["cases"]}
+        assert pairs == {(s, label) for s in ("tune", "certify", "report") for label in ("ok", "refuse", "ambiguous")}
+
+
+class TestScoring:
+    """What counts as correct."""
+
+    def test_only_the_document_that_is_meant_is_right(self, world: dict[str, Any]) -> None:
+        """An answer from the install page of the other library is not correct."""
+        policy = raglab.always_answer(raglab.Policy.load())
+        frame = raglab.decide(world["trace"], policy).frame().set_index("query")
+        for case in world["cases"]:
+            if case.expect_status != "ok":
+                continue
+            shown = {source.rpartition("#")[0] for source in frame.loc[case.query, "sources"]}
+            held = all(any(name in {path, Path(path).name} for path in shown) for name in case.expect_sources)
+            assert bool(frame.loc[case.query, "correct"]) == held, case.query
+
+    def test_recorded_answers_count(self, world: dict[str, Any]) -> None:
+        """The answered cases that are correct are those whose recorded answer is right, and the basis is stated."""
+        policy = raglab.always_answer(raglab.Policy.load())
+        decisions = raglab.decide(world["recorded"], policy)
+        outcomes = raglab.answer_outcomes(world["recorded"], policy)
+        answered_right = decisions.frame().query("status == 'ok'")["correct"].sum()
+        assert answered_right == outcomes["right"].sum()
+        by_sources = raglab.decide(world["trace"], policy).frame()["correct"].sum()
+        assert answered_right < by_sources, "some answers from the right sources say something else"
+        assert "basis text" in repr(decisions)
+
+    def test_what_decided_adds_up(self, world: dict[str, Any]) -> None:
+        """No answered case is a gate's."""
+        frame = raglab.decide(world["trace"], raglab.Policy.load()).frame()
+        answered = frame[frame["status"] == "ok"]["decided_by"]
+        assert all(name == "answered" or name.startswith("resolver.") for name in answered)
+
+
+@pytest.mark.slow
+class TestStudy:
+    """Tune, report, certificate: each states what it rests on."""
+
+    def test_study_and_report(self, result: Any, world: dict[str, Any]) -> None:
+        """The basis stands in the result, its notes and the page."""
+        assert result.basis.startswith("text")
+        assert any("judged by text" in note for note in result.notes)
+        page = result.report(world["out"] / "report.html").read_text(encoding="utf-8")
+        assert "text" in page
+        assert "hygiene" not in " ".join(note for note in result.notes if "not measured" in note)
+
+    def test_a_certificate_states_its_basis(self, result: Any, world: dict[str, Any]) -> None:
+        """Of recorded answers it says `text`."""
+        certified = raglab.certify_policy(world["recorded"], result.policy, targets={"hallucination_rate": 0.8})
+        assert "text" in certified.certificate.reason
+
+    def test_without_recorded_answers_the_study_says_what_is_missing(self, world: dict[str, Any]) -> None:
+        """Hygiene is a gate that live answers meet."""
+        notes = " ".join(raglab.tune(world["trace"], trials=20, seed=0).notes)
+        assert "not measured" in notes
+        assert "record_answers" in notes
+
+
+@pytest.mark.slow
+def test_live_decides_as_the_replay(world: dict[str, Any]) -> None:
+    """Every question, code blocks included: the status of `ask` is that of the replay, and none falls to hygiene."""
+    policy = raglab.always_answer(raglab.Policy.load())
+    folder = world["out"] / "index"
+    raglab.build_index(world["corpus"], folder, arms=world["recorded"].arms)
+    lab = raglab.Lab.open(folder, policy=policy, arm="hybrid", cache=False, audit=False)
+    decisions = raglab.decide(world["recorded"], policy)
+    answers = []
+    for case, code in zip(world["cases"], decisions.status.tolist(), strict=True):
+        response = raglab.ask(case.query, lab=lab)
+        assert response["status"] == Status(code).name, case.query
+        if case.expect_status == "ok" and response["status"] == "refuse":
+            assert "nothing is left" not in response["refusal_reason"]
+        answers.append(response["answer"])
+    assert any("```" in answer for answer in answers), "code is quoted as code"
