@@ -1,4 +1,4 @@
-"""A user's own documents and questions, end to end: 36 documents with equal file names in folders, 60 questions in a CSV."""
+"""A user's own documents and questions: 36 documents, equal file names in folders, 60 questions in a CSV."""
 
 from __future__ import annotations
 
