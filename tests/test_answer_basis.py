@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generators import Drawn, Fixed, Weighed
@@ -372,6 +372,7 @@ def drawn(seed: int, depths: int = 1) -> Trace:
 class TestLaws:
     """Over random traces, chains and answers."""
 
+    @settings(deadline=None, max_examples=40)
     @given(st.integers(0, 200), st.integers(1, 2))
     def test_right_answers_change_nothing_and_wrong_ones_leave_nothing_correct(self, seed: int, depths: int) -> None:
         """Of the same decisions."""
@@ -385,6 +386,7 @@ class TestLaws:
         assert right.passes.tolist() == bare.passes.tolist()
         assert not (wrong.passes & (wrong.status == 0)).any()
 
+    @settings(deadline=None, max_examples=40)
     @given(st.integers(0, 200))
     def test_outcomes_are_what_decide_calls_correct(self, seed: int) -> None:
         """Exactly, case by case, also of answers without a confidence."""
@@ -396,6 +398,7 @@ class TestLaws:
             table["right"], "case_id"
         ].tolist()
 
+    @settings(deadline=None, max_examples=40)
     @given(st.integers(0, 200), st.integers(1, 2))
     def test_sweep_steps_and_decisions_count_alike(self, seed: int, depths: int) -> None:
         """Also where answers are missing, over depths."""
@@ -416,6 +419,7 @@ class TestLaws:
             inside = (low <= value) & (value < high) if path == "l2.max_l2" else (low < value) & (value <= high)
             assert int(table[inside]["pass_rate_k"].iloc[0]) == int(decisions.passes.sum())
 
+    @settings(deadline=None, max_examples=40)
     @given(st.integers(0, 100), st.integers(1, 3))
     def test_shards_count_as_one_piece(self, seed: int, size: int) -> None:
         """Decisions, reasons, sweeps and the basis, also of shards of which some hold no gold answer."""
