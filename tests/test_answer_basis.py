@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generators import Drawn, Fixed, Weighed
@@ -21,11 +22,13 @@ from raglab.decision.answer_text import (
     is_right_answer,
     text_cases,
 )
+from raglab.lab.answer_basis import trace_basis
 from raglab.lab.certification import certify_policy, check_policy
 from raglab.lab.comparison import compare, contests
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import answer_outcomes, fuse
 from raglab.lab.nested_selection import honest
+from raglab.lab.report.page import write_report
 from raglab.lab.search_space import Goal, always_answer
 from raglab.lab.slices import slices
 from raglab.lab.study import tune
@@ -34,6 +37,7 @@ from raglab.replay import decide, steps, sweep
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Generation, Hits
+from test_lab_over_shards import in_shards
 from worlds import Hit, ask, policy, random_trace, trace_of
 
 GOLD, WRONG = "The excess is £250.", "Glass is covered."
@@ -303,6 +307,18 @@ class TestComparisons:
         assert any(note == "Cases are judged by text." for note in by_text.notes)
         assert by_sources.basis == "sources"
 
+    def test_a_report_says_so(self, tmp_path: Path) -> None:
+        """The page names the basis and whom it does not compare; nothing wins that is not compared."""
+        trace = without(many([row for row in range(80) if row % 4 and row % 3], 80), range(0, 80, 5))
+        free = always_answer(PLAIN)
+        page = write_report(tmp_path / "page.html", trace, {"tuned": free, "defaults": PLAIN}).read_text(
+            encoding="utf-8"
+        )
+        assert "tuned is not compared: no answer is recorded for 12 of 60" in page
+        assert "Record the missing answers of tuned before use" in page
+        assert "Signals are not judged" in page
+        assert "text; no answer is recorded for 12 of 60" in page
+
     def test_a_certificate_is_not_given(self) -> None:
         """Every candidate answers from hits without an answer."""
         trace = many([row for row in range(120) if row % 4], 120)
@@ -356,6 +372,7 @@ def drawn(seed: int, depths: int = 1) -> Trace:
 class TestLaws:
     """Over random traces, chains and answers."""
 
+    @settings(deadline=None, max_examples=40)
     @given(st.integers(0, 200), st.integers(1, 2))
     def test_right_answers_change_nothing_and_wrong_ones_leave_nothing_correct(self, seed: int, depths: int) -> None:
         """Of the same decisions."""
@@ -369,6 +386,7 @@ class TestLaws:
         assert right.passes.tolist() == bare.passes.tolist()
         assert not (wrong.passes & (wrong.status == 0)).any()
 
+    @settings(deadline=None, max_examples=40)
     @given(st.integers(0, 200))
     def test_outcomes_are_what_decide_calls_correct(self, seed: int) -> None:
         """Exactly, case by case, also of answers without a confidence."""
@@ -380,6 +398,7 @@ class TestLaws:
             table["right"], "case_id"
         ].tolist()
 
+    @settings(deadline=None, max_examples=40)
     @given(st.integers(0, 200), st.integers(1, 2))
     def test_sweep_steps_and_decisions_count_alike(self, seed: int, depths: int) -> None:
         """Also where answers are missing, over depths."""
@@ -399,6 +418,24 @@ class TestLaws:
             low, high = table["low"], table["high"]
             inside = (low <= value) & (value < high) if path == "l2.max_l2" else (low < value) & (value <= high)
             assert int(table[inside]["pass_rate_k"].iloc[0]) == int(decisions.passes.sum())
+
+    @settings(deadline=None, max_examples=40)
+    @given(st.integers(0, 100), st.integers(1, 3))
+    def test_shards_count_as_one_piece(self, seed: int, size: int) -> None:
+        """Decisions, reasons, sweeps and the basis, also of shards of which some hold no gold answer."""
+        chosen = Policy.from_mapping(policy(generation={"min_generation_confidence": 0.5}).model_dump())
+        bare = drawn(seed)
+        some = replace(bare, cases=(*gold(bare, GOLD).cases[:5], *bare.cases[5:]))
+        whole = without(record_answers(some, chosen, Drawn(), Weighed()), [seed % 5])
+        parts: Any = in_shards(whole, size)
+        one, two = decide(whole, chosen), decide(parts, chosen)
+        assert two.answer_checks.tolist() == one.answer_checks.tolist()
+        assert two.basis_text() == one.basis_text()
+        assert [two.why(row) for row in range(8)] == [one.why(row) for row in range(8)]
+        assert trace_basis(parts) == trace_basis(whole) == one.basis
+        tables = [sweep(trace, [chosen, always_answer(chosen)], engine="numpy") for trace in (whole, parts)]
+        assert tables[0].equals(tables[1])
+        assert tables[0].attrs == tables[1].attrs
 
     def test_the_compiled_kernel_leaves_answers_to_numpy(self) -> None:
         """One engine alone counts traces with answers, so both agree."""

@@ -20,7 +20,7 @@ from raglab.decision.sharded_decisions import reference_cases, reference_trace
 from raglab.lab.search_space import always_answer
 from raglab.replay import Shards, each_shard, tally
 from raglab.store.policies import Policy
-from raglab.values import TraceData, label_codes
+from raglab.values import Status, TraceData, label_codes
 
 
 def trace_basis(trace: TraceData | Shards) -> Basis:
@@ -33,7 +33,7 @@ def trace_basis(trace: TraceData | Shards) -> Basis:
     references: Any = getattr(trace, "parts", None)
     cases = None if references is None else [reference_cases(reference) for reference in references]
     if cases is not None and not any(has_gold_answer(of_shard).any() for of_shard in cases):
-        return Basis(0, sum(int((label_codes(of_shard) == 0).sum()) for of_shard in cases))
+        return Basis(0, sum(int((label_codes(of_shard) == Status.ok).sum()) for of_shard in cases))
     return Basis.joined(each_shard(shard_basis, trace, what="basis"))
 
 
@@ -59,6 +59,13 @@ def check_compared(missing: Mapping[str, MissingAnswers]) -> None:
         raise ValueError(msg)
 
 
+def missing_if_answered(trace: TraceData | Shards, policy: Policy, arm: str | None) -> MissingAnswers:
+    """Recorded answers that a trace lacks for the hits that a policy answers from if nothing refuses."""
+    if not trace_basis(trace).text:
+        return MissingAnswers(0, 0)
+    return tally(trace, [always_answer(policy)], arm).missing_answers[0]
+
+
 def check_recorded(trace: TraceData | Shards, policy: Policy, arm: str | None, what: str) -> None:
     """Refuse a fit on cases of which too many lack the recorded answer that says whether they are right.
 
@@ -68,9 +75,7 @@ def check_recorded(trace: TraceData | Shards, policy: Policy, arm: str | None, w
     Raises:
       ValueError: more than 5 % of the answers are missing.
     """
-    if not trace_basis(trace).text:
-        return
-    missing = tally(trace, [always_answer(policy)], arm).missing_answers[0]
+    missing = missing_if_answered(trace, policy, arm)
     if not missing.is_compared:
         msg = f"{what} must be fitted on recorded answers, got too few: {missing}; {REMEDY}, without decided_only."
         raise ValueError(msg)

@@ -14,7 +14,7 @@ from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.decisions import Decisions, chain_place
 from raglab.decision.sharded_decisions import ShardedDecisions
-from raglab.lab.answer_basis import missing_notes, not_compared
+from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
 from raglab.lab.report import blocks as changes
 from raglab.lab.report import blocks as wording
 from raglab.lab.report import figures
@@ -450,7 +450,11 @@ def signals_section(judged: ReportData) -> list[Block]:
 
 def worth_section(judged: ReportData) -> list[Block]:
     """What every signal tells of right answers and of ambiguous questions, and which other it repeats; no costs."""
-    audit = audit_signals(judged.trace, judged.policies[judged.subject], arm=judged.arm, repeats=0)
+    policy = judged.policies[judged.subject]
+    lacks = missing_if_answered(judged.trace, policy, judged.arm)
+    if not lacks.is_compared:
+        return [Text(f"Signals are not judged: {lacks}, without any gate (rule S6.3).", warning=True)]
+    audit = audit_signals(judged.trace, policy, arm=judged.arm, repeats=0)
     measured = audit.frame[audit.frame["note"] != EVERYWHERE]
     rows = [
         [
