@@ -13,7 +13,6 @@ import secrets
 import sqlite3
 import stat
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from hashlib import sha256
@@ -22,6 +21,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from raglab.characters import visible
+from raglab.user_warnings import warn_user
 
 BUSY_S = 60.0  # a writer waits so long for its turn
 LOOKUP = 500  # keys of one question to the file
@@ -268,7 +268,7 @@ class Blobs:
         return self._link
 
     def _say(self, what: str) -> None:
-        warnings.warn(visible(f"the cache {self.path} {what}."), stacklevel=5)
+        warn_user(visible(f"the cache {self.path} {what}."))
 
 
 class _ForeignError(Exception):

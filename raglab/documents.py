@@ -37,8 +37,8 @@ def source_meanings(sources: Iterable[str], documents: Iterable[str]) -> dict[st
     Source: rule S6.1.
 
     Example:
-      >>> source_meanings(["readme.md#2", "home/readme.md"], ["home/readme.md", "motor/readme.md"])["readme.md#2"]
-      Meaning(documents=('home/readme.md', 'motor/readme.md'), page='2')
+      >>> source_meanings(["readme.md#2", "home/readme.md"], ["home/readme.md", "guide/readme.md"])["readme.md#2"]
+      Meaning(documents=('guide/readme.md', 'home/readme.md'), page='2')
     """
     paths = frozenset(documents)
     parts = {source: _name_and_page(source) for source in sources}
@@ -148,8 +148,8 @@ def full_source(meaning: Meaning) -> str:
     """Clear source with the whole path, as chunks name themselves.
 
     Example:
-      >>> full_source(Meaning(("motor/readme.md",), "2"))
-      'motor/readme.md#2'
+      >>> full_source(Meaning(("guide/readme.md",), "2"))
+      'guide/readme.md#2'
     """
     return f"{meaning.documents[0]}#{meaning.page}" if meaning.page else meaning.documents[0]
 
@@ -164,8 +164,8 @@ def full_sources(sources: Iterable[str], documents: Iterable[str]) -> tuple[str,
       ValueError: several documents have one.
 
     Example:
-      >>> full_sources(["readme.md#2", "x.md"], ["motor/readme.md"])
-      ('motor/readme.md#2', 'x.md')
+      >>> full_sources(["readme.md#2", "x.md"], ["guide/readme.md"])
+      ('guide/readme.md#2', 'x.md')
     """
     named = tuple(sources)
     meanings = source_meanings(named, documents) if named else {}

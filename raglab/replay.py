@@ -272,7 +272,7 @@ def decide(trace: TraceData | Shards, policy: PolicyData, arm: str | None = None
     Example: `decide(trace, policy).frame()` has a row a case.
     """
     decisions = decide_policies(trace, [policy], arm)[0]
-    warn_of_refusals(decisions, stacklevel=3)
+    warn_of_refusals(decisions)
     return decisions
 
 

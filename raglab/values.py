@@ -160,8 +160,8 @@ def document_path(source: str) -> str:
     Source: rule S6.1.
 
     Example:
-      >>> document_path(r".\motor\readme.md")
-      'motor/readme.md'
+      >>> document_path(r".\guide\readme.md")
+      'guide/readme.md'
     """
     if "\\" not in source and not source.startswith("./"):
         return source  # as nearly all are; every chunk of a million is asked

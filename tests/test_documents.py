@@ -180,7 +180,7 @@ class TestIdentity:
         assert by_path.tables.evidence.n_groups.tolist() == [[3]]
         assert by_name.tables.evidence.n_groups.tolist() == [[1]]
         assert by_path.frame()["options"][0] == [["fleet/policy.pdf#1"], ["home/policy.pdf#1"], ["motor/policy.pdf#1"]]
-        assert by_name.frame()["stage"][0] == "single_group"
+        assert by_name.frame()["decided_by"][0] == "resolver.single_group"
         assert by_name.frame()["sources"][0] == ["fleet/policy.pdf#1", "home/policy.pdf#1", "motor/policy.pdf#1"]
 
     def test_an_option_holds_further_pages_of_its_document(self) -> None:
@@ -262,7 +262,7 @@ def told(decisions: Decisions) -> list[Any]:
     frame, cells = decisions.frame(), decisions.cells.tolist()
     options = [[option.chunks for option in decisions.options(case.id)] for case in decisions.trace.cases]
     chosen = [list(decisions.chosen(row)) for row in range(len(decisions))]
-    return [frame["status"].tolist(), frame["stage"].tolist(), chosen, options, cells]
+    return [frame["status"].tolist(), frame["decided_by"].tolist(), chosen, options, cells]
 
 
 TEXTS = {
@@ -284,7 +284,7 @@ def folder(tmp_path: Path) -> Path:
         ("motor", "What is the motor excess?", ["motor/readme.md#1"]),
         ("fleet", "Who is a fleet driver?", ["faq.md"]),
         ("start", "What does the folder hold?", ["readme.md"]),
-        ("wrong", "What is the home excess?", ["readme.md"]),
+        ("wrong", "What is the home excess now?", ["readme.md"]),
     ]
     cases = [{"id": name, "query": query, "expect_status": "ok", "expect_sources": to} for name, query, to in rows]
     (tmp_path / "cases.jsonl").write_text("".join(f"{json.dumps(case)}\n" for case in cases), encoding="utf-8")

@@ -281,7 +281,7 @@ def test_what_a_platform_said_becomes_a_trace(scripts: Any, tmp_path: Path) -> N
     assert [case.expect_status for case in made.cases] == ["ok", "refuse", "ok", "refuse"]
     frame = raglab.decide(made, always_answer(policy())).frame()
     assert frame["status"].tolist() == ["ok", "ok", "ok", "refuse"]
-    assert frame["met"].tolist() == [True, False, False, True]
+    assert frame["correct"].tolist() == [True, False, False, True]
     assert scripts.tuners.seen_cases(made, policy()).signals[0, :3].tolist() == pytest.approx([90.0, 40.0, 50.0])
     with pytest.raises(ValueError, match="platform must be one of bert"):
         scripts.sets.hint3_trace(tmp_path, "watson")

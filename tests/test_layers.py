@@ -31,6 +31,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "_numba",
             "rules",
             "html_display",
+            "user_warnings",
             "progress",
             "parallel",
         }
@@ -68,7 +69,7 @@ LAYERS: tuple[frozenset[str], ...] = (
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 # A bar on the screen, who runs a loop and where RULES.md stands are of the world; nothing computed hangs on them.
-ALGEBRA = frozenset().union(*LAYERS[:4]) - {"progress", "rules", "parallel"}
+ALGEBRA = frozenset().union(*LAYERS[:4]) - {"progress", "rules", "parallel", "user_warnings"}
 SHORE_PEERS = {
     ("retrieval", "models"),
     ("answering", "models"),

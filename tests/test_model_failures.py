@@ -372,7 +372,7 @@ class TestRecordAnswers:
         assert part.answers is not None
         assert part.answers.row.tolist() == [0, 2, 5]
         assert not any(part.answers.refused)
-        assert "no answer was recorded for these hits" in str(decide(part, policy()).reason(1))
+        assert "no answer is recorded for these hits" in str(decide(part, policy()).reason(1))
         part.save(tmp_path / "t.parquet")
         server.failing, server.asked = {}, []
         whole, none = recorded(Trace.load(tmp_path / "t.parquet"), server)

@@ -19,7 +19,7 @@ from raglab import breakpoints, certify, expected_cost, fusion, gates, metrics, 
 from raglab.bandit import learner, learners, scores, simulation
 from raglab.bandit.environments import Bernoulli
 from raglab.bandit.learner import Bandit
-from raglab.decision import chain, kernel
+from raglab.decision import chain, kernel, outcome_codes
 from raglab.decision.measurement import measured_tables
 from raglab.default_learner import confidence
 from raglab.policy import PolicyData
@@ -100,7 +100,7 @@ class TestArrays:
         trace = sample_trace()
         raglab.save_shards([trace], tmp_path / "shards", shard=2)
         for decided in (decide(trace, policy()), decide(Trace.open(tmp_path / "shards"), policy())):
-            named = ("status", "passes", "gate_names", "label_code", "met", "contract_codes")
+            named = ("status", "passes", "decided_by", "label_code", "correct", "contract_codes")
             assert_closed({name: getattr(decided, name) for name in named} | {"confidence": decided.confidence()})
         assert_closed(decide(trace, policy()).outcome)
 
@@ -197,7 +197,8 @@ def of_replay(seed: int, depths: int) -> None:
     chain.needs_refinement(evidence, limits)
     replay.step_cells(evidence, policies[0], "confidence.tau_default")
     replay.evidence_with_model(evidence, policies[0])
-    replay.tally_codes(replay.shard_codes(trace, policies[:1]))
+    outcome_codes.tally_codes(replay.shard_codes(trace, policies[:1]))
+    outcome_codes.codes_missing(replay.shard_codes(trace, policies[:1]))
     steps(trace, policies[0], "confidence.tau_default")
     flips(trace, policies[0], "q1")
     decide(sample_trace(), PolicyData.from_mapping()).frame(reasons=True)

@@ -152,7 +152,8 @@ class TestWarning:
         _silent(raglab.decide, far, by_cost(policy(), (0.0, 0.0, 9.0, 0.0)))
         _silent(raglab.decide, trace_of(*[(ask(), [[]])] * 12), policy())
         _silent(raglab.decide, trace_of(*[(ask(expect_status="refuse"), [[Hit(1.5)]])] * 12), policy())
-        _silent(raglab.sweep, far, [policy()])
+        sourced = trace_of(*[(ask(expect_sources=("a.md",)), [[Hit(1.5)]])] * 12)
+        _silent(raglab.sweep, sourced, [policy()])
 
     def test_of_shards_it_is_the_same(self, frame: pd.DataFrame, tmp_path: Path) -> None:
         """The range is that of all shards."""

@@ -217,7 +217,7 @@ def test_the_chain_decides_through_a_trace_as_resolve_does_alone() -> None:
             decisions = decide(trace, policy.replace("similarity.enabled", False, "confidence.enabled", False))
             frame, limits = decisions.frame(), policy_thresholds([policy])
             for row, case in enumerate(trace.cases):
-                if frame["stage"][row] not in {name for name, _ in OUTCOMES}:
+                if decisions.stage(row) not in {name for name, _ in OUTCOMES}:
                     continue
                 hits = plain.hits_of(trace, policy, row, 0, 0)
                 named = set(plain.entities_of(policy, case.query)) if policy.resolver.entity_extractor else set()
@@ -231,7 +231,7 @@ def test_the_chain_decides_through_a_trace_as_resolve_does_alone() -> None:
                     overview=patterns[0] and not patterns[1], max_options=policy.resolver.max_options,
                     switches=RuleSwitches(*(bool(one[0, 0]) for one in limits.switches)),
                 )  # fmt: skip
-                assert (resolution.rule, resolution.status.name) == (frame["stage"][row], frame["status"][row])
+                assert (resolution.rule, resolution.status.name) == (decisions.stage(row), frame["status"][row])
                 offered = [option.chunks[0] for option in decisions.options(case.id)]
                 assert [groups[group][0].number for group in resolution.options] == offered
                 if resolution.status is OK and resolution.rule != "single_option":

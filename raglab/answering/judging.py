@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +31,7 @@ from raglab.answering.server import (
     parse_body,
     request_once,
 )
+from raglab.user_warnings import warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -208,7 +208,7 @@ class ServerScorer:
                 f"the budget of {self.asked.model} must bear the next request, got {spent} spent; further cases stay"
                 " missing: raise it and call again with the same cache, which asks only for those."
             )
-            warnings.warn(msg, stacklevel=4)
+            warn_user(msg)
         return False
 
     def _settle(self, body: Mapping[str, Any], tried: Attempt[float]) -> None:
@@ -249,7 +249,7 @@ class ServerScorer:
             msg = (
                 f"a server must score cases, got none for the first {IN_A_ROW}: {why}; check model, server and timeout."
             )
-            warnings.warn(msg, stacklevel=4)
+            warn_user(msg)
         return score
 
 

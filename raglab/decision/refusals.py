@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST
 from raglab.signal_gates import OWN, SIGNALS
 from raglab.text import decimals
+from raglab.user_warnings import warn_user
 from raglab.values import Status
 
 LEAST_OK = 10  # cases labelled ok, below which nothing is warned of
@@ -34,9 +34,10 @@ class Bound(NamedTuple):
 
 
 def refusal_text(decisions: CaseVerdicts) -> str:
-    """That one gate refuses nearly all cases labelled ok, with its threshold and the range of what it measures.
+    """That gates refuse nearly all cases labelled ok: one, with its thresholds and the range of what it measures.
 
-    Empty where none does, where fewer than `LEAST_OK` cases are labelled ok, and for a policy that denies every query.
+    Where only several together do, each is named with its count. Empty where fewer are refused, where fewer than
+    `LEAST_OK` cases are labelled ok, and for a policy that denies every query.
 
     Args:
       decisions: in memory, or of shards, whose hits are then read once more where there is something to say.
@@ -50,7 +51,9 @@ def refusal_text(decisions: CaseVerdicts) -> str:
         return ""
     names, counts = np.unique(decisions.decided_by[refused].astype(str), return_counts=True)
     gate, count = str(names[np.argmax(counts)]), int(counts.max())
-    if count <= MOST_REFUSED * n_ok or gate in {*UNSWITCHED, EXPECTED_COST}:
+    if count <= MOST_REFUSED * n_ok:
+        return _joint_text(dict(zip(names.tolist(), counts.tolist(), strict=True)), n_ok)
+    if gate in {*UNSWITCHED, EXPECTED_COST}:
         return ""
     text = f"gate {gate} refuses {count:,} of {n_ok:,} cases labelled ok"
     bound = _bound(next(_parts(decisions)), gate)
@@ -61,15 +64,21 @@ def refusal_text(decisions: CaseVerdicts) -> str:
     return f"{text}raglab.tune(trace) moves it, raglab.always_answer(policy) has no gate on."
 
 
-def warn_of_refusals(decisions: CaseVerdicts, stacklevel: int) -> None:
-    """Warn where one gate refuses nearly all cases labelled ok, see `refusal_text`.
+def _joint_text(refusals: dict[str, int], n_ok: int) -> str:
+    """That several gates together refuse nearly all cases labelled ok; empty where only what has no switch does."""
+    gates_only = {name: n for name, n in refusals.items() if name not in {*UNSWITCHED, EXPECTED_COST}}
+    if sum(gates_only.values()) <= MOST_REFUSED * n_ok:
+        return ""
+    named = ", ".join(f"{name} {n:,}" for name, n in sorted(gates_only.items(), key=lambda item: (-item[1], item[0])))
+    text = f"gates together refuse {sum(gates_only.values()):,} of {n_ok:,} cases labelled ok ({named})"
+    return f"{text}; raglab.tune(trace) moves them, raglab.always_answer(policy) has no gate on."
 
-    Args:
-      stacklevel: of the caller's caller, as `warnings.warn` counts from here.
-    """
+
+def warn_of_refusals(decisions: CaseVerdicts) -> None:
+    """Warn where gates refuse nearly all cases labelled ok, see `refusal_text`."""
     text = refusal_text(decisions)
     if text:
-        warnings.warn(f"policy {decisions.policy.policy_id}: {text}", stacklevel=stacklevel)
+        warn_user(f"policy {decisions.policy.policy_id}: {text}")
 
 
 def is_refusal(policy: PolicyData) -> bool:
@@ -93,8 +102,8 @@ def _bound(decisions: Decisions, name: str) -> Bound | None:
     if section == SIGNALS and own:
         row, bounds = gates.signal_gate(decisions.tables.evidence.known.signal(own)), limits.signals[own]
     else:
-        row, bounds = gates.gate_by_name(name), limits.gates[name]
-    if not row.thresholds:
+        row, bounds = gates.gate_by_name(name), limits.gates.get(name)
+    if not row.thresholds or bounds is None:
         return None
     there = (one for one in row.thresholds if not one.where or np.any(decisions.measurements(one.where)))
     values = {one.key: scalar_value(getattr(bounds, one.key)) for one in there}

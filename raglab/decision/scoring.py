@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.decision.answer_text import has_gold_answer, text_cases
+from raglab.user_warnings import warn_user
 from raglab.values import Case, TraceData
 
 if TYPE_CHECKING:
@@ -79,5 +79,5 @@ def with_headline(table: pd.DataFrame, alone: NDArray[np.bool_]) -> pd.DataFrame
     """
     table.attrs["headline"] = status_only_note(alone)
     if table.attrs["headline"]:
-        warnings.warn(table.attrs["headline"], stacklevel=3)
+        warn_user(table.attrs["headline"])
     return table

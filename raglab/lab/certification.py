@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain, product
@@ -58,6 +57,7 @@ from raglab.store.policies import Policy
 from raglab.store.sharded_traces import ShardedTrace
 from raglab.store.traces import Trace
 from raglab.thresholds import policy_thresholds
+from raglab.user_warnings import warn_user
 from raglab.values import SCHEMA_VERSION, TraceData
 
 if TYPE_CHECKING:
@@ -310,7 +310,7 @@ def certify_policy(
     look = take_look(file, start.certificate, cases.held_out_hash, key, delta, again=again)
     refused = _refusal(cases, start, arm) if candidates is None else ""
     if refused:
-        warnings.warn(refused, stacklevel=2)
+        warn_user(refused)
     tested = _sequence_test(counts, order, targets, delta)
     near = _nearest(order, seen, targets, delta)
     alone = trace_status_only(held_out)

@@ -172,6 +172,7 @@ def always_answer(policy: Policy) -> Policy:
     return policy.replace("decision.rule", "chain", *off)
 
 
+@takes(trace="trace")
 def starting_policy(trace: TraceData | ShardedTrace[Trace], arm: str | None = None) -> Policy:
     """Policy that a trace is best looked at with first: the published one, where its thresholds fit the scores.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -65,6 +64,7 @@ from raglab.policy import told_value
 from raglab.replay import decide_policies, each_shard, join_columns, rate_table, shard_codes, tally
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
+from raglab.user_warnings import warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -562,7 +562,7 @@ def _refusal_notes(cases: Cases, start: Policy, tuned: Policy) -> list[str]:
         text = refusal_text(decide_policies(cases.trace, [policy], cases.arm)[0])
         if text:
             notes.append(f"The policy that the study {role}: {text}")
-            warnings.warn(notes[-1], stacklevel=4)
+            warn_user(notes[-1])
     return notes
 
 

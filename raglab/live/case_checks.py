@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 from raglab.documents import case_sources, check_clear, chunk_documents, chunk_sources, source_meanings
 from raglab.store.case_labels import check_split_names
+from raglab.user_warnings import warn_user
 from raglab.values import Case, Chunk, Corpus, source_grades
 
 
@@ -68,11 +68,10 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
         if len(wrong) == n_expecting:
             msg = f"{told}; {remedy}."
             raise ValueError(msg)
-        warnings.warn(f"{told}: no hits can make them right; {remedy}.", stacklevel=5)
+        warn_user(f"{told}: no hits can make them right; {remedy}.")
     if partly:
         case, source = partly[0]
-        warnings.warn(
+        warn_user(
             f"{len(partly)} of {len(cases)} cases name sources that the corpus has not among those of which one is "
-            f"enough, the first {source[:80]!r} in case {case.id!r}: they count as not found.",
-            stacklevel=5,
+            f"enough, the first {source[:80]!r} in case {case.id!r}: they count as not found."
         )

@@ -8,7 +8,6 @@ an index that was chosen by its size is chosen again.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
@@ -33,6 +32,7 @@ from raglab.retrieval.vector_shards import VectorShards
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.loaders import Documents, load_documents
 from raglab.store.pictures import picture_digest
+from raglab.user_warnings import warn_user
 from raglab.values import Chunk, Corpus, document_path
 
 _SHOWN = 3  # names in a message
@@ -202,7 +202,7 @@ def _sized_again(index: Index, corpus: Corpus) -> RetrievalSettings:
         return kept._replace(index="auto", index_mb=index.head.auto_mb).sized(corpus)
     if kept.index == "ivfpq" and len(corpus.chunks) < LEAST_CODED:
         rule = f"an index of kind ivfpq must have {LEAST_CODED} chunks or more, got {len(corpus.chunks)}"
-        warnings.warn(f"{rule}; it is exact (flat) from now on: index the documents anew for another.", stacklevel=4)
+        warn_user(f"{rule}; it is exact (flat) from now on: index the documents anew for another.")
         return kept._replace(index="flat")
     return kept.sized(corpus)
 

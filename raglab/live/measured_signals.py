@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextvars
 import struct
 import threading
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -35,6 +34,7 @@ from raglab.policy import PolicyData, Structure
 from raglab.progress import progress
 from raglab.signals import LONGEST_TEXT, NAMES, declaration
 from raglab.store.traces import Trace
+from raglab.user_warnings import warn_user
 from raglab.values import Answers, Latency, TraceData
 
 SIGNAL_STAGE = "signal_"  # before the name of a signal, as a stage of a trace's latency
@@ -428,7 +428,7 @@ class LiveSignals:
                 except ValueError as error:
                     found = np.full(len(keys), np.nan)
                     failures.append(_failure(function, error))
-                    warnings.warn(str(error), stacklevel=2)
+                    warn_user(str(error))
                 known |= dict(zip(keys, found.tolist(), strict=True))
             columns[function.name] = _column(trace.hits.chunk.shape[:3], rows.places, known)
         return columns, tuple(dict.fromkeys(failures))

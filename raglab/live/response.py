@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -32,6 +31,7 @@ from raglab.retrieval.tables import TableIndex
 from raglab.store.policies import load_pack
 from raglab.store.traces import Trace
 from raglab.text import NO_MATH, decimals, html_text
+from raglab.user_warnings import warn_user
 from raglab.values import Answers, Chunk, Generation, Generator, ModelUnavailableError
 
 KEYS = (
@@ -301,7 +301,7 @@ def record_answers(
     if failed:
         there = len({(key.case, key.chunks) for key in keys})
         missing = [MissingAnswer(trace.cases[row].id, error.kind, error.reason) for (row, _), error in failed.items()]
-        warnings.warn(_missing_warning(missing, there), stacklevel=2)
+        warn_user(_missing_warning(missing, there))
     held = [key for key in keys if (key.case, key.chunks) in known]
     old = trace.answers
     if isinstance(trace, Trace) and old is not None and len(known) == before and set(held) == {*answer_positions(old)}:

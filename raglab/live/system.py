@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import json
 import threading
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +43,7 @@ from raglab.store.files import Where, input_error
 from raglab.store.loaders import Documents
 from raglab.store.policies import Policy, load_pack
 from raglab.text import word_set
+from raglab.user_warnings import warn_user
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus, Generator, Hits, Status
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _caches_of(place: Path) -> Caches | None:
     """Caches of an index; None where a link would take them out of its folder."""
     folder = place / CACHE
     if folder.is_symlink():
-        warnings.warn(f"the caches {visible(str(folder))} are a link: raglab works without them.", stacklevel=3)
+        warn_user(f"the caches {visible(str(folder))} are a link: raglab works without them.")
         return None
     return Caches(folder)
 
@@ -536,7 +536,7 @@ class Lab:
         """Say what cannot be written, once a system."""
         if text not in self._told:
             self._told.add(text)
-            warnings.warn(f"{text} ({error})", stacklevel=4)
+            warn_user(f"{text} ({error})")
 
     def replace(self, policy: Policy) -> Self:
         """The same system under another policy, whatever pack that names: the index was opened with this one.
@@ -601,7 +601,7 @@ def _online(place: Path, ready: Retriever, settings: BanditSettings, *, wanted: 
     online = settings.online(place, tuple(ready.strategies))
     if online.log.read_only:
         if wanted:
-            warnings.warn(f"{BANDIT_UNWRITABLE}, in {visible(str(place))}.", stacklevel=3)
+            warn_user(f"{BANDIT_UNWRITABLE}, in {visible(str(place))}.")
         return None
     if wanted:
         for strategy in ready.strategies.values():  # so that no arm's first question pays for a start
@@ -633,7 +633,7 @@ def _audit_log(
             rule = f"the audit log must be writable where {'it is required' if required else 'clarifications need it'}"
             remedy = "name another in RAGLAB_AUDIT_LOG, or give the right to write"
             raise input_error(Where(log.log.shown), rule, remedy, "a place where nothing can be written")
-        warnings.warn(f"{AUDIT_UNWRITABLE}, in {visible(str(place))}.", stacklevel=3)
+        warn_user(f"{AUDIT_UNWRITABLE}, in {visible(str(place))}.")
         return None, False
     if log.keep_days:
         log.forget()

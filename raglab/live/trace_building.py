@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import shutil
-import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -51,6 +50,7 @@ from raglab.store.loaders import hash_cases, hash_corpus
 from raglab.store.pictures import picture_digest, stored_pixels
 from raglab.store.policies import load_pack
 from raglab.store.traces import Trace, TraceError
+from raglab.user_warnings import warn_user
 from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency
 
 LATE_INTERACTION = "late-interaction"
@@ -293,16 +293,14 @@ def warn_of_pictures(ready: Retriever, wanted: RetrievalSettings) -> None:
     """Say how many pictures are found, or reranked, by their words alone."""
     count = sum(picture_digest(chunk) is not None for chunk in ready.chunks[: ready.indexes.n_chunks])
     if count and not ready.encoder.reads_pictures:
-        warnings.warn(
+        warn_user(
             f"{count} of {ready.indexes.n_chunks} chunks are pictures, which {ready.encoder.name} does not read: they "
-            "are found by their file names and captions alone; name an encoder of the CLIP family.",
-            stacklevel=3,
+            "are found by their file names and captions alone; name an encoder of the CLIP family."
         )
     if count and ready.encoder.reads_pictures and wanted.reranker is not None and wanted.rerank_k:
-        warnings.warn(
+        warn_user(
             f"{count} of {ready.indexes.n_chunks} chunks are pictures, which {wanted.reranker} reranks by their file "
-            "names and captions alone; leave the reranker out, or set rerank_k=0.",
-            stacklevel=3,
+            "names and captions alone; leave the reranker out, or set rerank_k=0."
         )
 
 
@@ -318,11 +316,10 @@ def warn_of_cut_chunks(ready: Retriever) -> None:
     lengths = ready.encoder.lengths([chunk.text for i, chunk in enumerate(ready.chunks) if i not in pictures])
     lost = np.maximum(lengths - most, 0)
     if lost.sum() > CUT * lengths.sum():
-        warnings.warn(
+        warn_user(
             f"{np.count_nonzero(lost)} of {len(lengths)} chunks are longer than the {most} tokens that "
             f"{ready.encoder.name} reads: {lost.sum() / lengths.sum():.1%} of the text is in no embedding; cut the "
-            "documents into smaller chunks, or name an encoder that reads more.",
-            stacklevel=3,
+            "documents into smaller chunks, or name an encoder that reads more."
         )
 
 

@@ -7,7 +7,6 @@ in every round, [T, A], or [A] where it is the same in all.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from math import ceil, log2, sqrt
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -28,6 +27,7 @@ from raglab.off_policy.estimators import (
 )
 from raglab.off_policy.logs import EvaluationRows, read_log, target_arms, target_array, weigh
 from raglab.off_policy.trust import STATUSES, EstimateDiagnostics, Overlap, Rules, diagnose_estimate, target_overlap
+from raglab.user_warnings import warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -388,4 +388,4 @@ def _warn(notes: dict[str, str]) -> None:
     for note in dict.fromkeys(notes.values()):
         names = ", ".join(name for name in notes if notes[name] == note)
         text = f"this log says nothing about the target ({names}): {note}. Do not use the number."
-        warnings.warn(text, OverlapWarning, stacklevel=3)
+        warn_user(text, OverlapWarning)

@@ -31,7 +31,6 @@ Splits: train and oos_train are `tune`, val and oos_val `certify`, test and oos_
 from __future__ import annotations
 
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -58,6 +57,7 @@ from raglab.store.files import (
 )
 from raglab.store.folders import check_link
 from raglab.text import content_words
+from raglab.user_warnings import warn_user
 from raglab.values import SOURCE_GRADES, Case, Chunk
 
 
@@ -169,7 +169,7 @@ def beir_chunks(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Chunk]]:
         more = f" and {len(further) - _KEYS_SHOWN} more keys" if len(further) > _KEYS_SHOWN else ""
         rule = "a document of BEIR's is its _id, title and text"
         remedy = "to keep them, write them as tags of our form (raglab.store.loaders)"
-        warnings.warn(visible(f"{file}: left out of the chunks: {told}{more}; {rule}: {remedy}."), stacklevel=2)
+        warn_user(visible(f"{file}: left out of the chunks: {told}{more}; {rule}: {remedy}."))
 
 
 def beir_chunk(line: JsonLine) -> Chunk:
@@ -237,7 +237,7 @@ def _warn_of_queries(folder: Path, without: Sequence[str], n_judged: int, n_unju
         files = ", ".join(path.name for path in sorted((folder / "qrels").glob("*.tsv")))
         verb, those = ("stands", "is no case") if n_unjudged == 1 else ("stand", "are no cases")
         told.append(f"{n_unjudged} of {n_asked} queries {verb} in no file of qrels ({files}) and {those}")
-    warnings.warn(visible(f"{folder}: {'; '.join(told)}."), stacklevel=2)
+    warn_user(visible(f"{folder}: {'; '.join(told)}."))
 
 
 def query_split(query_id: str, qrels_name: str) -> str:

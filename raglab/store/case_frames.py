@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -34,6 +33,7 @@ from raglab.store.cells import (
 from raglab.store.documents import csv_records
 from raglab.store.files import MAX_NAME, JsonLine, Where, flat_name, input_error, read_text, shown_value
 from raglab.store.folders import is_folder
+from raglab.user_warnings import warn_user
 from raglab.values import LONGEST_QUESTION, STATUS_NAMES, document_path
 
 if TYPE_CHECKING:
@@ -398,5 +398,5 @@ def _other_columns(cells: Cells, known: Mapping[str, Column], where: Mapping[str
     ]
     if told:
         text = f"{cells.name}: {'; '.join(told)}; rename them, or name them by columns={{…}}, where they are meant."
-        warnings.warn(visible(text), stacklevel=5)
+        warn_user(visible(text))
     return rest

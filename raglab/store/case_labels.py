@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -11,6 +10,7 @@ from typing import NamedTuple
 from raglab.canonical import canonical_json
 from raglab.characters import visible
 from raglab.store.files import MAX_NAME, InputError, JsonLine, Where, input_error, shown_value
+from raglab.user_warnings import warn_user
 from raglab.values import SOURCE_GRADES, Case
 
 SPLITS = ("tune", "certify", "report")
@@ -90,7 +90,8 @@ def near_names(names: Iterable[str], fields: Mapping[str, str], lacking: Collect
         column or key.
 
     Example:
-      >>> near_names(["Sources", "team"], {"expect_sources": "expect_sources"}, {"expect_sources"})
+      >>> fields = ("expect_sources", "expect_sources_any")
+      >>> near_names(["Sources", "team"], dict(zip(fields, fields, strict=True)), fields)
       [NearName(name='Sources', fields=('expect_sources',))]
     """
     near = []
@@ -149,16 +150,14 @@ def checked_lines(lines: Iterable[JsonLine], fields: Mapping[str, str]) -> list[
     return every
 
 
-def labelled_set(
-    placed: PlacedCases, name: str, *, own: bool = False, known: Collection[str] = (), stacklevel: int = 3
-) -> tuple[Case, ...]:
+def labelled_set(placed: PlacedCases, name: str, *, own: bool = False, known: Collection[str] = ()) -> tuple[Case, ...]:
     """Cases of a labelled set, each id once, with splits by our names and no label that contradicts another.
 
     Args:
       placed: cases, each with its place. name: of the set, in messages.
       own: whether a person wrote it in our form: then a question with two labels is an error. In a published set, or
         in a trace of hits, it is a warning, and each case is scored by its own label.
-      known: keys of `extra` that the caller states, beside `KNOWN_EXTRAS`. stacklevel: of the warnings.
+      known: keys of `extra` that the caller states, beside `KNOWN_EXTRAS`.
 
     Raises:
       InputError: no case, an id twice, an unknown split, a field that its label rules out, or a question with two
@@ -178,7 +177,7 @@ def labelled_set(
     if own:
         notes.append(_further_keys([case for _, case in cases], known))
     for text in filter(None, notes):
-        warnings.warn(visible(f"{name}: {text}"), stacklevel=stacklevel)
+        warn_user(visible(f"{name}: {text}"))
     return tuple(case for _, case in cases)
 
 

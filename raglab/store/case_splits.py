@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from raglab.canonical import digest
+from raglab.misuse import takes
 from raglab.store.case_labels import SPLITS, plain_question
 from raglab.text import jaccard, split_words
+from raglab.user_warnings import warn_user
 from raglab.values import Case
 
 NEAR = 0.5  # Jaccard index of words from which two questions are near-duplicates (rule S6.5)
@@ -18,6 +19,7 @@ _FAR_OFF = 0.05  # of all cases: how far a split may lie from its share before a
 _ROUNDING = 1e-9
 
 
+@takes(cases="cases")
 def split(
     cases: Sequence[Case],
     *,
@@ -64,7 +66,7 @@ def split(
     groups = near_duplicates([case.query for case in cases], near)
     dealt = _deal(cases, groups, shares, seed)
     for text in _notes(cases, dealt, groups, shares):
-        warnings.warn(text, stacklevel=2)
+        warn_user(text)
     return tuple(case._replace(split=name) for case, name in zip(cases, dealt, strict=True))
 
 

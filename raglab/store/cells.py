@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.store.files import MAX_INTEGER, InputError, Where, input_error, shown_value
+from raglab.user_warnings import warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -232,7 +232,7 @@ def numbers(cells: Cells, column: str, allowed: AllowedRange) -> NDArray[np.floa
     if rounded:
         within = f"[{allowed.low:g}, {allowed.high:g}]"
         told = f"{rounded} of {cells.size} {column} lie beyond {within} by at most {ROUNDING:g}, which is rounding"
-        warnings.warn(f"{cells.name}: {told}; they count as its ends.", stacklevel=5)
+        warn_user(f"{cells.name}: {told}; they count as its ends.")
     return out
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
@@ -44,6 +43,7 @@ from raglab.store.cells import (
 from raglab.store.files import Where, flat_name, input_error, shown_value
 from raglab.store.loaders import hash_cases, hash_corpus, parse_case
 from raglab.store.traces import Trace, content_hash
+from raglab.user_warnings import warn_user
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, STATUS_NAMES, TAG_KEYS, Case, Chunk, Corpus, Hits, document_path
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def frame_cases(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:
         record["id"] = keys[number] if key == "case_id" else f"q{number + 1}"
         where = Where(f"{cells.name}, row {row}", id=record["id"])
         placed.append((where, parse_case(record, where.file, labelled=False)))
-    return labelled_set(placed, cells.name, stacklevel=5), rows
+    return labelled_set(placed, cells.name), rows
 
 
 def frame_chunks(cells: Cells, of_hit: Iterable[str]) -> tuple[tuple[Chunk, ...], list[int]]:
@@ -294,11 +294,10 @@ def warn_of_short_sources(name: str, trace: Trace) -> None:
     """
     meanings = _meanings(trace.cases, trace.chunks)
     if meanings and not any(meaning.documents for meaning in meanings.values()):
-        warnings.warn(
+        warn_user(
             f"{name}: none of the {len(meanings)} sources that cases name is a document among the hits, got "
             f"{shown_value(min(meanings))} beside {shown_value(trace.chunks[0].document) if trace.chunks else 'none'}; "
-            "write them as the column source has them.",
-            stacklevel=3,
+            "write them as the column source has them."
         )
     short = {
         source: full_source(meaning)
@@ -307,11 +306,10 @@ def warn_of_short_sources(name: str, trace: Trace) -> None:
     }
     if short:
         source, path = min(short.items())
-        warnings.warn(
+        warn_user(
             f"{name}: {len(short)} of {len(meanings)} sources that cases name are the end of a path, and mean the only "
             f"document among the hits that has it, as {shown_value(source)} means {shown_value(path)}; write the path "
-            "where the corpus has others.",
-            stacklevel=3,
+            "where the corpus has others."
         )
 
 
@@ -332,7 +330,7 @@ def warn_of_gates_off(name: str, off: Sequence[str], signals: Collection[str]) -
     first = next(iter(signals), None)
     how = f'gate a signal instead: policy.replace("signals.{first}.min", …)' if first else "name a score by signals={…}"
     what = "distances" if "confidence" not in off else "distances and no scores of a reranker"
-    warnings.warn(f"{name}: the hits have no {what}, so the gates {', '.join(off)} are off; {how}.", stacklevel=4)
+    warn_user(f"{name}: the hits have no {what}, so the gates {', '.join(off)} are off; {how}.")
 
 
 def frame_trace(

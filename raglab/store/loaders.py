@@ -89,6 +89,7 @@ from raglab.store.html import decode_html, html_document
 from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
 from raglab.store.pictures import SUFFIXES, caption_file, picture_chunk
 from raglab.store.tag_files import TAGS_FILE, stated_tags, with_tags
+from raglab.user_warnings import warn_user
 from raglab.values import LONGEST_QUESTION, STATUS_NAMES, Case, Chunk, Corpus
 
 if TYPE_CHECKING:
@@ -338,7 +339,7 @@ def _warn_of_others(folder: Path, others: Sequence[Path]) -> None:
         more = f" and {len(kinds) - _KINDS_SHOWN} more kinds" if len(kinds) > _KINDS_SHOWN else ""
         rule = f"documents are {', '.join(_document_endings())}"
         text = f"{folder}: left out of the corpus: {told}{more}; {rule}: convert the others, or take them away."
-        warnings.warn(visible(text), stacklevel=4)
+        warn_user(visible(text))
 
 
 def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
@@ -15,6 +14,7 @@ from raglab.misuse import takes
 from raglab.signals import NAMES
 from raglab.store.cells import Cells, frame_cells
 from raglab.store.files import MAX_FILE_BYTES, Where, decode_utf8, input_error, parse_json, read_bytes, shown_value
+from raglab.user_warnings import warn_user
 from raglab.values import TraceData
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _warn_of_texts(name: str, cells: Cells, columns: Iterable[str]) -> None:
         numbers = sum(isinstance(value, int | float) for value in values)
         if wrong and numbers:
             told = f"{len(wrong)} of {cells.size} cells are no numbers, the first {shown_value(values[wrong[0]])}"
-            warnings.warn(f"{name}: column {column} is left out: {told} in row {wrong[0]}.", stacklevel=4)
+            warn_user(f"{name}: column {column} is left out: {told} in row {wrong[0]}.")
 
 
 def _mlflow_columns(columns: Mapping[str, Any]) -> dict[str, str]:

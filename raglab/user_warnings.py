@@ -1,0 +1,23 @@
+"""Warnings (shore): said at the line of the user that called the package, however deep in it they arise."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+
+PACKAGE = str(Path(__file__).parent) + os.sep
+
+
+def warn_user(message: Warning | str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the nearest caller outside the package.
+
+    Args:
+      message: the warning, or its text.
+      category: kind of warning, where the message is a text.
+    """
+    frame, level = sys._getframe(1), 2  # noqa: SLF001 - what inspect.currentframe gives, without its cost
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame, level = frame.f_back, level + 1  # type: ignore[assignment]
+    warnings.warn(message, category, stacklevel=level)
