@@ -25,6 +25,7 @@ from raglab.breakpoints import (
     swept_threshold,
     user_gates,
 )
+from raglab.decision.answer_text import Basis, text_cases
 from raglab.decision.chain import (
     STAGES,
     STATUS_OF,
@@ -613,6 +614,8 @@ def steps(
     # Rates of all thresholds at once: counts recur from one to the next.
     table = pd.DataFrame({"path": names, "low": low, "high": high, **_rate_columns(cells, level, costs)})
     table = table if path is None else table.drop(columns="path")
+    if isinstance(trace, TraceData):
+        table.attrs["basis"] = str(Basis.of(text_cases(trace), label_codes(trace.cases)))
     return with_headline(table, trace_status_only(trace))
 
 

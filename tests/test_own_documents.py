@@ -91,6 +91,14 @@ class TestScoring:
         assert answered_right < by_sources, "some answers from the right sources say something else"
         assert "basis text" in repr(decisions)
 
+    def test_answers_of_one_policy_stay_when_another_is_recorded(self, world: dict[str, Any]) -> None:
+        """Two policies with other sets of hits are both judged on all their answers."""
+        two, three = (raglab.always_answer(raglab.Policy.load()).replace("chosen.final_k", k) for k in (2, 3))
+        trace = raglab.record_answers(world["trace"], two, decided_only=True)
+        trace = raglab.record_answers(trace, three, decided_only=True)
+        assert [raglab.decide(trace, policy).missing_answers.k for policy in (two, three)] == [0, 0]
+        assert raglab.record_answers(trace, two, decided_only=True) is trace, "nothing new"
+
     def test_what_decided_adds_up(self, world: dict[str, Any]) -> None:
         """No answered case is a gate's."""
         frame = raglab.decide(world["trace"], raglab.Policy.load()).frame()

@@ -85,7 +85,10 @@ class TestStart:
 
     def test_where_a_scale_is_stated_it_is_the_published_policy(self, frame: pd.DataFrame) -> None:
         """Of cosines, and of a reranker's probabilities without distances."""
-        assert raglab.starting_policy(raglab.trace_from_frame(frame, score="cosine")) == PUBLISHED
+        by_cosine = raglab.starting_policy(raglab.trace_from_frame(frame, score="cosine"))
+        assert by_cosine == PUBLISHED.replace("confidence.enabled", False), "nobody scored what confidence is made of"
+        scored = raglab.trace_from_frame(frame.assign(s_hybrid=0.5), score="cosine")
+        assert raglab.starting_policy(scored) == PUBLISHED
         with pytest.warns(UserWarning, match="gates l2, density, gap, similarity are off"):
             probable = raglab.trace_from_frame(frame, score="probability")
         assert raglab.starting_policy(probable) == PUBLISHED

@@ -215,15 +215,13 @@ def load_policy(path: Path | None) -> Policy:
 
 def policy_for(path: Path | None, trace: Trace | ShardedTrace[Trace], arm: str | None = None) -> Policy:
     """Policy of a file, or that which the scores of a trace begin with; says where that is not the published one."""
-    from raglab.lab.search_space import starting_policy
+    from raglab.lab.search_space import starting_note, starting_policy
 
     if path is not None:
         return load_policy(path)
     chosen = starting_policy(trace, arm)
-    if chosen.policy_id != load_policy(None).policy_id:
-        gated = ", ".join(f"signals.{name}" for name in chosen.signals) or "nothing"
-        why = "no --policy, and the scale of the scores is not stated"
-        say(f"{why}: every case is answered but for a gate on {gated}.", err=True)
+    if note := starting_note(chosen):
+        say(f"No --policy is given. {note}", err=True)
     return chosen
 
 

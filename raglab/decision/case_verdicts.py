@@ -119,7 +119,7 @@ class CaseVerdicts(Protocol):
             *self.origin,
             ("decided", self.status_counts()),
             ("contract", self.contracts()),
-            *([("basis", self.basis_text())] if self.basis.text else []),
+            *([("basis", self.basis_text())] if self.is_labelled else []),
         ]
         folds = (
             Fold("label by decision", table, None, ("label", *(one.name for one in Status)), open=True),
@@ -142,6 +142,11 @@ class CaseVerdicts(Protocol):
         return f"met in {int(self.passes.sum()):,} of {labelled:,}" + (f" ({alone})" if alone else "")
 
     @property
+    def is_labelled(self) -> bool:
+        """Whether any case has a label."""
+        return bool((self.label_code != UNLABELLED).any())
+
+    @property
     def basis(self) -> Basis:
         """What *correct* means of these cases (rule S6.3)."""
         return Basis.of(self.answer_checks != AnswerCheck.by_sources, self.label_code)
@@ -159,7 +164,7 @@ class CaseVerdicts(Protocol):
 
     def _told(self) -> str:
         """What its representation says of the decisions."""
-        basis = f"; basis {self.basis_text()}" if self.basis.text else ""
+        basis = f"; basis {self.basis_text()}" if self.is_labelled else ""
         return f"{self.status_counts()}; contract {self.contracts()}{basis}; policy {self.policy.policy_id}"
 
     @property

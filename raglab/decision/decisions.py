@@ -99,8 +99,9 @@ def decision_reason(said: Decisions, row: int, rows: Sequence[Check] | None = No
     }
     if stage in plain:
         return said.say(plain[stage], groups=groups)
-    if stage in said.tables.evidence.off:
-        return said.say("every gate that the trace can judge passes")
+    off = stage in said.tables.evidence.off
+    if off or (stage == chain.GAP.name and not scalar_value(said.limits.gates[stage].on)):
+        return said.say("every gate that the trace can judge passes" if off else "every gate that is on passes")
     rows = checks(said, row) if rows is None else rows
     if stage == "options":
         thresholded = ("S3.3 group_gap", "S3.3 signature_similarity", "S3.3 anchor_similarity")

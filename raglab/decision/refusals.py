@@ -99,11 +99,13 @@ def _bound(decisions: Decisions, name: str) -> Bound | None:
         gate = own_gate(own)
         keys = {one.key: scalar_value(getattr(limits.own[own].values, one.key)) for one in gate.thresholds}
         return Bound(gate.reads[0], gate.reads[0], keys)
+    bounds: Any
     if section == SIGNALS and own:
         row, bounds = gates.signal_gate(decisions.tables.evidence.known.signal(own)), limits.signals[own]
     else:
-        row, bounds = gates.gate_by_name(name), limits.gates.get(name)
-    if not row.thresholds or bounds is None:
+        row = gates.gate_by_name(name)
+        bounds = limits.gates[name] if row.thresholds else None
+    if bounds is None or not row.thresholds:
         return None
     there = (one for one in row.thresholds if not one.where or np.any(decisions.measurements(one.where)))
     values = {one.key: scalar_value(getattr(bounds, one.key)) for one in there}

@@ -119,7 +119,7 @@ def basis_kind(stated: object) -> str:
 
 def basis_conflict(stated: object, here: Basis) -> bool:
     """Whether a certificate was made on one basis and cases are judged on the other."""
-    return (basis_kind(stated) == SOURCES) != (here.kind == SOURCES)
+    return basis_kind(stated) != here.kind
 
 
 def check_basis(stated: object, here: Basis) -> None:
@@ -129,7 +129,7 @@ def check_basis(stated: object, here: Basis) -> None:
       stated: basis of the certificate, None where it states none. here: of the cases.
 
     Raises:
-      ValueError: one is `sources`, and the other is not.
+      ValueError: the kinds of basis differ: `sources`, `text`, or text for some cases and sources for the rest.
     """
     if basis_conflict(stated, here):
         made_on = SOURCES if stated is None else stated

@@ -625,8 +625,7 @@ class Retest(NamedTuple):
     basis: str = SOURCES
 
     def __repr__(self) -> str:
-        basis = f", basis {self.basis}" if self.basis != SOURCES else ""
-        return f"Retest({self.verdict}, {len(self.table)} targets, coverage {self.coverage:.3f}{basis})"
+        return f"Retest({self.verdict}, {len(self.table)} targets, coverage {self.coverage:.3f}, basis {self.basis})"
 
 
 @takes(policy="policy", trace="trace")

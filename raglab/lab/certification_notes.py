@@ -27,13 +27,13 @@ def certificate_reason(
     *,
     certified: bool,
 ) -> str:
-    """What is promised or not, on which basis where text is judged, and how many cases are scored by status alone.
+    """What is promised or not, on which basis, and how many cases are scored by status alone.
 
     Args:
       alone: which cases are scored by status alone, [Q].
     """
     sentence = status_only_sentence(int(alone.sum()), len(alone))
-    judged = (f"; judged by {basis}" if basis.text else "") + (f"; {sentence}" if sentence else "")
+    judged = f"; judged by {basis}" + (f"; {sentence}" if sentence else "")
     told = ", ".join(f"{one.name} at most {one.alpha:g}" for one in promises)
     if certified:
         together = ", together," if len(promises) > 1 else ""

@@ -60,9 +60,9 @@ class Comparison(NamedTuple):
         cost: Any = self.table.iloc[0]
         told = f"cost {cost['difference']:+.3f} [{cost['low']:+.3f}, {cost['high']:+.3f}]"
         sizes = f"{len(self.changed):,} of {self.cases:,} cases changed"
-        basis = f"; basis {self.basis}" if self.basis != SOURCES else ""
         headline = f"; {self.headline}" if self.headline else ""
-        return f"Comparison({self.a} to {self.b}: {told}; {sizes}, {counted(self._changes())}{basis}{headline})"
+        scored = f"basis {self.basis}{headline}"
+        return f"Comparison({self.a} to {self.b}: {told}; {sizes}, {counted(self._changes())}; {scored})"
 
     def _changes(self) -> dict[str, int]:
         changes = list(self.changed["change"])
@@ -84,7 +84,7 @@ class Comparison(NamedTuple):
         )
         facts = [("a", self.a), ("b", self.b), ("cases", f"{self.cases:,}"), ("changed", counted(self._changes()))]
         facts += [("scoring", self.headline)] if self.headline else []
-        facts += [("basis", self.basis)] if self.basis != SOURCES else []
+        facts += [("basis", self.basis)]
         facts += [(f"missing in {name}", str(one)) for name, one in zip("ab", self.missing, strict=False) if one.k]
         folds = (
             Fold("b less a", rows, None, ("measure", "a", "b", "difference", "p"), open=True),

@@ -178,7 +178,7 @@ def starting_policy(trace: TraceData | ShardedTrace[Trace], arm: str | None = No
 
     Where the scale of the scores is not stated (`trace_from_frame` without `score`), or only scores of the user are
     there, it answers every case and gates those scores at a bound that refuses nothing: `raglab.tune` and the cockpit
-    move it.
+    move it. Where neither a reranker nor fusion scored any hit, the gate on the confidence is off.
 
     Args:
       arm: of which a score's least value is the bound; the first where not given.
@@ -191,7 +191,7 @@ def starting_policy(trace: TraceData | ShardedTrace[Trace], arm: str | None = No
     if trace.meta.get("parameters", {}).get("score") == UNSTATED:
         return always_answer(published).replace("signals.top1_cosine.min", COSINE.low)
     if not gates_off(trace).issuperset(CAN_BE_OFF):
-        return published
+        return published if any(map(_has_confidence, _parts(trace))) else published.replace("confidence.enabled", False)
     declared = trace.meta.get("signals", {})
     changes: list[Any] = []
     for name in sorted(set(trace.signals).difference(NAMES)):
@@ -202,6 +202,21 @@ def starting_policy(trace: TraceData | ShardedTrace[Trace], arm: str | None = No
         if len(values):
             changes += [f"signals.{name}.{'min' if surer else 'max'}", float(values.min() if surer else values.max())]
     return always_answer(published).replace(*changes)
+
+
+def starting_note(policy: Policy) -> str:
+    """In what a `starting_policy` differs from the published one, as a sentence; empty where it does not."""
+    if policy.signals or not policy.l2.enabled:
+        gated = ", ".join(f"signals.{name}" for name in policy.signals) or "nothing"
+        return f"The scale of the scores is not stated: every case is answered but for a gate on {gated}."
+    if not policy.confidence.enabled:
+        return "Neither a reranker nor fusion scored a hit: the gate on the confidence is off."
+    return ""
+
+
+def _has_confidence(trace: TraceData) -> bool:
+    """Whether some hit has a score that the retrieval confidence is made of (rule S2.8)."""
+    return any(bool(np.isfinite(scores).any()) for scores in (trace.hits.s_rerank, trace.hits.s_hybrid))
 
 
 def _parts(trace: TraceData | ShardedTrace[Trace]) -> Iterable[Any]:

@@ -31,6 +31,7 @@ from raglab.lab.search_space import (
     polish,
     published_policy,
     search_ranges,
+    starting_note,
     starting_policy,
 )
 from raglab.lab.selection import (
@@ -178,10 +179,9 @@ class TuneResult:
         cost = f"expected cost {row['expected_cost']:.3f} on {len(self.judged_on):,} judged cases"
         met = f"; targets {'met' if row['met'] else 'not met'}" if self.goal.targets else ""
         selected, trials = short(self.selected), f"{len(self.trials):,} trials"
-        basis = f"; basis {self.basis}" if self.basis != SOURCES else ""
         headline = f"; {self.headline}" if self.headline else ""
-        name = type(self).__name__
-        return f"{name}({selected}, policy {self.policy.policy_id}: {cost}{met}{basis}; {trials}{headline})"
+        told = f"{selected}, policy {self.policy.policy_id}: {cost}{met}; basis {self.basis}; {trials}{headline}"
+        return f"{type(self).__name__}({told})"
 
     def _repr_html_(self) -> str:
         """Display for a notebook: what was selected, beside what it must beat; what it changes; what to know."""
@@ -207,7 +207,7 @@ class TuneResult:
             ("policy", self.policy.policy_id),
             ("expected cost on new cases", f"{self.expected:.3f}"),
             ("judged on", f"{len(self.judged_on):,} cases" + (f"; {self.headline}" if self.headline else "")),
-            *([("basis", self.basis)] if self.basis != SOURCES else []),
+            ("basis", self.basis),
             ("tuned on", f"{len(self.tuned_on):,} cases, {len(self.trials):,} trials"),
         ]
         folds = (
@@ -313,11 +313,8 @@ def tune(
         finish_shared_study(problem, storage, study_name)
         search = run_search(problem, storage=storage, study_name=study_name, on_trials=on_trials)
     result = _judged_result(of.splits, of.problem, search, of.incumbent, of.by_hand)
-    gated = ", ".join(f"signals.{name}" for name in of.problem.start.signals)
-    if policy is None and of.problem.start.policy_id != of.incumbent.policy_id:
-        begun = f"The scale of the scores is not stated: the study starts from always-answer with a gate on {gated}."
-        return replace(result, notes=(result.notes[0], begun, *result.notes[1:]))
-    return result
+    begun = starting_note(of.problem.start) if policy is None else ""
+    return replace(result, notes=(result.notes[0], begun, *result.notes[1:])) if begun else result
 
 
 class StudyProblem(NamedTuple):
@@ -540,7 +537,7 @@ def _answer_notes(
 ) -> list[str]:
     """The basis that cases are judged on, and what is not compared since recorded answers are missing (rule S6.3)."""
     tuned_on = judged_on if splits.tuned_on is splits.judged_on else trace_basis(splits.tuned_on)
-    notes = [f"Cases are judged by {judged_on}."] if judged_on.text else []
+    notes = [f"Cases are judged by {judged_on}."]
     if tuned_on.kind != judged_on.kind:
         notes.append(
             f"The cases tuned on are judged by {tuned_on}, those judged on by {judged_on}: their costs do not compare. "

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab import metrics
 from raglab.certify import cases_needed
 from raglab.decision.recorded_answers import keep_used_chunks
-from raglab.lab.report.verdicts import certifiable
+from raglab.lab.report.blocks import percent
+from raglab.lab.report.verdicts import DELTA
 from raglab.parallel import run_each
 from raglab.store.case_labels import check_split_names
 from raglab.store.measured_shards import measured_shards
@@ -174,11 +176,12 @@ def _size_note(trace: StudyTrace) -> str:
     held_out = counts.get("certify")
     where = "cases" if held_out is None else "certify split"
     n = sum(labels.get("ok", 0) for labels in (counts.values() if held_out is None else [held_out]))
-    best, needs = certifiable(n), cases_needed(0.01)
-    most = f"{best:.0%} at most" if best == best else "nothing"  # noqa: PLR0124 - NaN
-    never = "" if n >= needs else ", never 1 %"
+    holds = f"Its {where} {'holds' if held_out is not None else 'hold'} {n} answerable cases"
+    needs = f"1 % needs {cases_needed(0.01)} answered without an error (exact binomial, 90 % confidence)"
+    if not n:
+        return f"In plain words: a set of this size can certify nothing. {holds}; {needs}."
+    best = percent(float(metrics.upper_bound(0, n, DELTA)))
     return (
-        f"In plain words: a set of this size can certify {most.replace('%', ' %')}{never}. "
-        f"Its {where} {'holds' if held_out is not None else 'hold'} {n} answerable cases; 1 % needs {needs} answered "
-        "without an error (exact binomial, 90 % confidence)."
+        f"In plain words: a set of this size can certify a hallucination rate of {best} at best. {holds}, and so low a "
+        f"rate takes all of them answered without an error and nothing else answered; {needs}."
     )

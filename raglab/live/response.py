@@ -264,8 +264,8 @@ def record_answers(
     the hits alone, so that the same set at another depth or arm is answered once.
 
     Where the model fails, the answer is missing: nothing is recorded, and a `MissingAnswersWarning` counts the reasons.
-    The next run on the returned trace asks for these alone: what the trace holds of the same generator and scorer is
-    taken over.
+    The next run on the returned trace asks for these alone: what the trace holds of the same generator and scorer
+    stays in it, also where it was recorded for another policy or arm.
 
     Args:
       policy: whose final_k, order and patterns say which sets there are.
@@ -302,9 +302,11 @@ def record_answers(
         there = len({(key.case, key.chunks) for key in keys})
         missing = [MissingAnswer(trace.cases[row].id, error.kind, error.reason) for (row, _), error in failed.items()]
         warn_user(_missing_warning(missing, there))
-    held = [key for key in keys if (key.case, key.chunks) in known]
-    old = trace.answers
-    if isinstance(trace, Trace) and old is not None and len(known) == before and set(held) == {*answer_positions(old)}:
+    # What was recorded before stays, whatever policy and arms it was recorded for.
+    old = trace.answers if before else None
+    earlier = {} if old is None else answer_positions(old)
+    held = list(dict.fromkeys([*(key for key in keys if (key.case, key.chunks) in known), *earlier]))
+    if isinstance(trace, Trace) and earlier and len(held) == len(earlier):
         return trace  # nothing new: the same trace, so that a cell that is run again makes no other
     answers = answer_sets(held, [known[key.case, key.chunks] for key in held], generator.name, scorer.name)
     # Another generator, or another structure, answers otherwise: the trace with its answers is another trace.

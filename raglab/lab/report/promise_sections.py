@@ -63,8 +63,8 @@ def promise_line(judged: ReportData) -> tuple[str, Mark]:
     conflict = basis_conflict(made.get("basis"), here)
     if conflict:
         again = f" It was certified on cases judged by {basis}, this page judges by {here}: certify it again."
-    elif basis != SOURCES:
-        again = f" Its cases were judged by {made['basis']}.{again}"
+    else:
+        again = f" Its cases were judged by {made.get('basis', SOURCES)}.{again}"
     text = (
         f"{rates}{together} with {_confidence(delta)} confidence (delta {delta:g}, look {int(made.get('looks', 1))}) "
         f"on traffic like the {made.get('cases', DASH)} cases that it was certified on.{again}"
@@ -91,8 +91,7 @@ def certificate_blocks(judged: ReportData) -> list[Block]:
         f"Certified on {made.get('cases', DASH)} cases: {made.get('tested', DASH)} of {made.get('candidates', DASH)} "
         f"candidates tested, ordered on {made.get('pilot', 0)} other cases; {made.get('binding', DASH)} binds."
     )
-    if basis_kind(made.get("basis")) != SOURCES:
-        text += f" The cases were judged by {made['basis']} (rule S6.3)."
+    text += f" The cases were judged by {made.get('basis', SOURCES)} (rule S6.3)."
     if "over_ask_rate" in made:
         text += (
             f" It answers {percent(float(made['coverage']))} of those cases and asks back "

@@ -100,7 +100,7 @@ def head(judged: ReportData, notes: Sequence[str], trace_id: str | None = None) 
         "encoder": str(parameters.get("encoder", wording.DASH)),
         "reranker": str(parameters.get("reranker", wording.DASH)),
         "arm": f"{judged.arm} (of {', '.join(trace.arms)})",
-        **({"basis": judged.said[judged.subject].basis_text()} if judged.missing else {}),
+        "basis": f"{judged.said[judged.subject].basis_text()} (what correct means, rule S6.3)",
         **({"gates off": f"{', '.join(meta['gates_off'])}: not measured"} if meta.get("gates_off") else {}),
     }
     rows = [[ReportCell(wording.cut_text(name)), ReportCell(wording.cut_text(value))] for name, value in facts.items()]
