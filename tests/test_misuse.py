@@ -92,13 +92,13 @@ def test_a_path_where_a_value_is_meant_is_answered_by_every_verb(name: str, para
 
 
 def _call(function: Any, parameter: str, value: object) -> None:
-    """Call with one argument, and None for the others that it needs, which no kind speaks of."""
+    """Call with one argument, and an object of no known kind for the others that it needs."""
     needed = [
         name
         for name, one in inspect.signature(function).parameters.items()
         if one.default is one.empty and one.kind is not one.VAR_KEYWORD
     ]
-    function(**{**dict.fromkeys(needed), parameter: value})
+    function(**{**dict.fromkeys(needed, object()), parameter: value})
 
 
 def test_a_keyword_of_another_library_or_with_a_slip_is_answered(trace: raglab.Trace) -> None:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from raglab.canonical import canonical_json, digest
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.html_display import Fold, display, short
+from raglab.misuse import takes
 from raglab.progress import progress
 from raglab.signals import declaration, own_signal
 from raglab.store.files import InputError, Where, input_error, locked, make_folder, read_json, shown_value, write_text
@@ -631,6 +632,7 @@ def next_version(folder: Path) -> tuple[int, Manifest | None]:
     return (1 if known is None else known.version + 1), known
 
 
+@takes(traces="traces", folder="path")
 def save_shards(traces: Iterable[Any], folder: str | Path, *, shard: int | None = CASES_OF_SHARD) -> ShardedTrace[Any]:
     """Write traces as one trace of shards: a folder of Parquet files and a manifest, which comes last.
 
