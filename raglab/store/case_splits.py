@@ -130,7 +130,7 @@ def _check_cases(cases: object) -> None:
 
 
 def _is_share(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and 0.0 <= value <= 1.0
+    return isinstance(value, Real) and not isinstance(value, bool) and 0.0 <= float(value) <= 1.0
 
 
 def _plain_float(value: float) -> float:
@@ -155,7 +155,7 @@ def _check_near_and_seed(near: object, seed: object) -> None:
     if not (_is_share(near) and near):
         msg = f"near must be a number in (0, 1], got {near!r}; it is a Jaccard index of words, 1 for the same words."
         raise ValueError(msg)
-    if not (isinstance(seed, Integral) and not isinstance(seed, bool) and seed >= 0):
+    if not (isinstance(seed, Integral) and not isinstance(seed, bool) and int(seed) >= 0):
         msg = f"seed must be a whole number from 0, got {seed!r}; another one deals otherwise."
         raise ValueError(msg)
 
