@@ -1,7 +1,8 @@
 """Misuse (algebra): swapped arguments, other names for one, a path where a value is meant: answered at the door.
 
-`takes` marks a public function with the kind of its arguments. A call that goes wrong in a way that is known is refused
-with what was meant; any other value passes, since what a function can work with is for the function to say.
+`takes` marks a public function with the kind of its arguments. A value of another kind that is known is refused with
+what was meant, and so are None (unless it is the default), numbers and lists of such; an object of any other class
+passes, since what a function can work with is for the function to say.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, signature
+from numbers import Number
 from typing import Literal, ParamSpec, TypeVar
 
 from raglab.policy import PolicyData
 from raglab.values import Case, Chunk, Corpus, TraceData
 
-Kind = Literal["trace", "policy", "policies", "corpus", "cases", "frame", "path"]
+Kind = Literal[
+    "trace", "traces", "policy", "policies", "corpus", "cases", "frame", "path", "table", "text", "numbers", "signals",
+    "decisions", "log", "log or path", "lab", "lab or path", "world", "response",
+]  # fmt: skip
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -40,36 +45,105 @@ OTHER_NAMES = {  # what other libraries call an argument -> its names here, the 
     "documents": ("corpus",),
     "output": ("out", "path", "folder"),
     "system": ("lab",),
+    "train": ("tune",),
+    "train_size": ("tune",),
+    "validation": ("certify",),
+    "test": ("report",),
+    "test_size": ("report",),
 }
 WORKERS = frozenset({"n_jobs", "n_workers", "workers", "num_workers", "jobs"})
 _SINGULAR = {
     "trace": "a trace",
+    "traces": "traces",
     "policy": "a policy",
     "policies": "policies",
     "corpus": "a corpus",
+    "case": "a single case",
     "cases": "cases",
     "frame": "a DataFrame",
     "path": "a path",
+    "chunk": "a single chunk",
     "chunks": "chunks",
     "mapping": "a mapping",
     "result": "a result",
+    "table": "a path or a DataFrame",
+    "text": "a text",
+    "numbers": "several numbers",
+    "signals": "names of signals or signal functions",
+    "decisions": "decisions",
+    "log": "an audit log",
+    "log or path": "an audit log or its path",
+    "lab": "a Lab",
+    "lab or path": "a Lab or the folder of an index",
+    "world": "a world of clarifications",
+    "response": "a response",
+}
+_ALSO: Mapping[str, frozenset[str]] = {  # kinds that fit beside the one that is meant; the function looks into them
+    "cases": frozenset({"list"}),
+    "traces": frozenset({"list"}),
+    "policies": frozenset({"list", "mapping"}),
+    "table": frozenset({"path", "frame", "mapping", "list", "plain list"}),
+    "text": frozenset({"path"}),
+    "numbers": frozenset({"list", "plain list"}),
+    "signals": frozenset({"path", "list", "plain list"}),
+    "log or path": frozenset({"log", "path"}),
+    "lab or path": frozenset({"lab", "path"}),
+    "response": frozenset({"mapping"}),
 }
 _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; {} is the value
     ("trace", "path"): "open it first: raglab.Trace.open({})",
     ("trace", "frame"): "make a trace of it: raglab.trace_from_frame(frame)",
     ("trace", "corpus"): "retrieve first: raglab.build_trace(corpus, cases)",
     ("trace", "cases"): "retrieve first: raglab.build_trace(corpus, cases)",
+    ("trace", "traces"): "give one of them",
+    ("trace", "decisions"): "give its .trace",
+    ("traces", "trace"): "put it in a list",
     ("policy", "path"): "load it first: raglab.Policy.load({})",
     ("policy", "mapping"): "make a policy of it: raglab.Policy.from_mapping(mapping)",
     ("policy", "result"): "give its .policy",
+    ("policy", "lab"): "give its .policy",
+    ("policy", "decisions"): "give its .policy",
     ("policies", "path"): "load each first: raglab.Policy.load({})",
     ("policy", "policies"): "give one of them; raglab.sweep takes many",
+    ("policies", "plain list"): "make each a policy: raglab.Policy.from_mapping(mapping)",
     ("policies", "policy"): "put it in a list, or in a mapping of names where names are asked for",
     ("corpus", "path"): "load it first: raglab.load_corpus({})",
     ("corpus", "chunks"): "make a corpus of them: raglab.Corpus(name, chunks)",
     ("cases", "path"): "load them first: raglab.load_cases({})",
+    ("cases", "frame"): "load them first: raglab.load_cases(frame)",
+    ("cases", "case"): "put it in a list",
+    ("cases", "plain list"): "make a table of them and load it: raglab.load_cases(pandas.DataFrame(rows))",
     ("frame", "path"): "read it first: pandas.read_csv({})",
     ("frame", "trace"): "a trace needs no conversion: raglab.decide(trace, policy)",
+    ("table", "cases"): "they are cases already: use them as they are",
+    ("table", "corpus"): "it is a corpus already: use it as it is",
+    ("table", "chunks"): "make a corpus of them: raglab.Corpus(name, chunks)",
+    ("log", "lab"): "give its log: lab.audit",
+    ("log", "path"): "open it first: raglab.AuditLog({})",
+    ("log or path", "lab"): "give its log, lab.audit, or the lab by name: lab=lab",
+    ("lab", "path"): "open it first: raglab.Lab.open({})",
+    ("lab", "log"): "give the lab that keeps it: raglab.Lab.open(folder)",
+}
+_MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing nearer is known
+    "trace": "build one by raglab.build_trace(corpus, cases), or open one by raglab.Trace.open(path)",
+    "traces": "put them in a list",
+    "policy": "load one by raglab.Policy.load(path), or the published one by raglab.Policy.load()",
+    "policies": "put some in a list, such as [raglab.Policy.load()]",
+    "corpus": "load one by raglab.load_corpus(path)",
+    "cases": "load some by raglab.load_cases(path or frame)",
+    "frame": "read one by pandas.read_csv(path), or make one of rows by pandas.DataFrame(rows)",
+    "path": "name a file or folder, such as 'out'",
+    "table": "name a file or folder, or make a table by pandas.DataFrame(rows)",
+    "text": "give it as a str",
+    "numbers": "put them in a list, such as [0.5, 1.0, 2.0]",
+    "signals": "name them, such as ['judge']",
+    "decisions": "decide first: raglab.decide(trace, policy)",
+    "log": "open one by raglab.AuditLog(path), or give lab.audit of a lab that keeps one",
+    "log or path": "give lab.audit of a lab that keeps one",
+    "lab": "open one by raglab.Lab.open(folder)",
+    "lab or path": "open one by raglab.Lab.open(folder)",
+    "world": "make one by raglab.lab.clarify_environments.load_world(name, path)",
+    "response": "ask first: raglab.ask(question, lab=lab)",
 }
 
 
@@ -94,7 +168,10 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
         parameters = signature(function).parameters
         by_position = [name for name, one in parameters.items() if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
         is_open = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
-        places = [(name, by_position.index(name) if name in by_position else -1, kind) for name, kind in kinds.items()]
+        places = [
+            (name, by_position.index(name) if name in by_position else -1, kind, parameters[name].default is None)
+            for name, kind in kinds.items()
+        ]
         known = parameters.keys()
 
         @wraps(function)
@@ -105,9 +182,11 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 unknown = next(name for name in kwargs if name not in known)
                 if not is_open or unknown in OTHER_NAMES or unknown in WORKERS:
                     raise TypeError(_keyword_message(function.__name__, unknown, [*known], is_open=is_open))
-            for name, place, kind in places:
-                value = args[place] if 0 <= place < len(args) else kwargs.get(name)
-                if value is not None and not isinstance(value, _RIGHT[kind]) and not _fits(kind_of(value), kind):
+            for name, place, kind, may_be_none in places:
+                value = args[place] if 0 <= place < len(args) else kwargs.get(name, _ABSENT)
+                if value is _ABSENT or isinstance(value, _RIGHT.get(kind, ())) or (value is None and may_be_none):
+                    continue
+                if not _fits(kind_of(value), kind):
                     values = {**dict(zip(by_position, args, strict=False)), **kwargs}
                     raise TypeError(_kind_message(function.__name__, name, values, kinds))
             return function(*args, **kwargs)
@@ -117,56 +196,82 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return mark
 
 
+_ABSENT = Parameter.empty
 # Types that are right at a glance; sequences and mappings are looked into, since cases and policies are such.
-_RIGHT: Mapping[str, tuple[type, ...]] = {
-    "trace": (TraceData,),
-    "policy": (PolicyData,),
-    "policies": (),
-    "corpus": (Corpus,),
-    "cases": (),
-    "frame": (),
-    "path": (str,),
+_RIGHT: Mapping[str, type] = {"trace": TraceData, "policy": PolicyData, "corpus": Corpus, "path": str, "text": str}
+_TYPES = ((TraceData, "trace"), (PolicyData, "policy"), (Corpus, "corpus"), (Case, "case"), (Chunk, "chunk"))
+_NAMED = {  # by name, since their packages lie above
+    "ShardedTrace": "trace",
+    "DataFrame": "frame",
+    "Decisions": "decisions",
+    "ShardedDecisions": "decisions",
+    "AuditLog": "log",
+    "Lab": "lab",
+    "World": "world",
+    "Response": "response",
 }
+_PLAIN = (Number, bytes, bytearray, type(None))
+_BUILTIN = (list, tuple, set, frozenset, range)
+_MANY = {"case": "cases", "chunk": "chunks", "policy": "policies", "trace": "traces"}
 
 
 def _fits(got: str, wanted: Kind) -> bool:
-    """Whether a value may be what is wanted: of that kind or of none that is known."""
-    return got in {"", wanted} or (wanted == "policies" and got == "mapping")
+    """Whether a value may be what is wanted: of that kind, of one that fits beside it, or of none that is known."""
+    return got in {"", wanted} or got in _ALSO.get(wanted, ())
 
 
 def kind_of(value: object) -> str:
-    """What a value is, of the kinds that are mixed up; '' for anything else.
+    """What a value is, of the kinds that are mixed up; '' for an object of any other class.
 
     Example:
-      >>> kind_of("out/trace.parquet"), kind_of([Case("q1", "What?", "ok")]), kind_of(3)
-      ('path', 'cases', '')
+      >>> kind_of("out/trace.parquet"), kind_of([Case("q1", "What?", "ok")]), kind_of(3), kind_of(object())
+      ('path', 'cases', 'plain', '')
     """
-    checks: tuple[tuple[str, Callable[[], bool]], ...] = (
-        ("path", lambda: isinstance(value, str) or hasattr(value, "__fspath__")),
-        ("trace", lambda: isinstance(value, TraceData) or type(value).__name__ == "ShardedTrace"),
-        ("policy", lambda: isinstance(value, PolicyData)),
-        ("corpus", lambda: isinstance(value, Corpus)),
-        ("frame", lambda: type(value).__name__ == "DataFrame"),
-        ("result", lambda: isinstance(getattr(value, "policy", None), PolicyData)),
-        ("mapping", lambda: isinstance(value, Mapping)),
-    )
-    found = next((kind for kind, is_it in checks if is_it()), "")
-    first = value[0] if not found and isinstance(value, Sequence) and len(value) else None
-    of_items = {Case: "cases", Chunk: "chunks"}.get(type(first), "")
-    return found or of_items or ("policies" if isinstance(first, PolicyData) else "")
+    if isinstance(value, str) or hasattr(value, "__fspath__"):
+        return "path"
+    if isinstance(value, _PLAIN):
+        return "plain"
+    found = next((kind for type_, kind in _TYPES if isinstance(value, type_)), _NAMED.get(type(value).__name__, ""))
+    if not found and isinstance(getattr(value, "policy", None), PolicyData):
+        return "result"
+    if not found and isinstance(value, Mapping):
+        return "mapping"
+    return found or _kind_of_many(value)
+
+
+def _kind_of_many(value: object) -> str:
+    """What a sequence is, by its first item; `list` of a built-in one of none or of other objects, '' of no such."""
+    is_plain = type(value) in _BUILTIN
+    if not is_plain and not isinstance(value, Sequence):
+        return ""
+    first = kind_of(next(iter(value))) if len(value) else ""  # type: ignore[arg-type, call-overload]
+    return _MANY.get(first, ("plain list" if first else "list") if is_plain else "")
+
+
+def _described(value: object, kind: str) -> str:
+    """A value of a known kind, in a sentence."""
+    if kind == "plain":
+        return repr(value)[:40]
+    if kind == "path":
+        return f"a path {str(value)!r}"
+    if kind in {"list", "plain list"}:
+        first = next(iter(value), _ABSENT)  # type: ignore[call-overload]
+        of = "" if first is _ABSENT else f" of {type(first).__name__}"
+        return f"{'an empty' if first is _ABSENT else 'a'} {type(value).__name__}{of}"
+    return _SINGULAR[kind]
 
 
 def _kind_message(function: str, name: str, values: Mapping[str, object], kinds: Mapping[str, Kind]) -> str:
     """What was meant by a value of another kind; of several that stand in each other's place, their order."""
     came = {one: kind_of(values[one]) for one in kinds if values.get(one) is not None}
     wrong = [one for one, got in came.items() if not _fits(got, kinds[one])]
-    if len(wrong) > 1:
+    if len(wrong) > 1 and all(any(_fits(came[other], kinds[one]) for other in wrong) for one in wrong):
         listed = ", ".join(_SINGULAR.get(got, "another value") for got in came.values())
         return f"{function} takes {', '.join(came)} in this order, got {listed}; swap them."
-    wanted, got = kinds[name], came[name]
-    shown = f" {str(values[name])!r}" if got == "path" else ""
-    remedy = _REMEDIES.get((wanted, got), f"give {_SINGULAR[wanted]}").format(repr(str(values[name])))
-    return f"{function}: {name} must be {_SINGULAR[wanted]}, got {_SINGULAR[got]}{shown}; {remedy}."
+    wanted, value = kinds[name], values[name]
+    got = kind_of(value)
+    remedy = _REMEDIES.get((wanted, got), _MAKE[wanted]).format(repr(str(value)))
+    return f"{function}: {name} must be {_SINGULAR[wanted]}, got {_described(value, got)}; {remedy}."
 
 
 def _keyword_message(function: str, unknown: str, known: Sequence[str], *, is_open: bool) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -449,7 +450,9 @@ def resolve(
       max_options: groups that are offered at most; all where not given.
 
     Raises:
-      ValueError: arrays of different shapes, a number out of its range, or a lead without its similarity.
+      TypeError: thresholds that are no `RuleThresholds`, or switches that are no `RuleSwitches`.
+      ValueError: arrays of different shapes or of no real numbers, a number out of its range, a flag that is no bool,
+        or a lead without its similarity.
 
     Source: rules S3.3, S3.5.
 
@@ -462,19 +465,18 @@ def resolve(
       >>> resolve([[0.40, 0.47], [0.40, 0.43]], rules).rule.tolist()
       ['group_gap', 'options']
     """
-    shape = np.shape(best_l2)
+    _check_settings(thresholds, switches, max_options)
+    shape = _real_array("best_l2", best_l2).shape
     if not shape:
         msg = f"best_l2 must hold a number a group, got {best_l2!r}; write [{best_l2!r}] for one group."
-        raise ValueError(msg)
-    if max_options is not None and max_options < 1:
-        msg = f"max_options must be >= 1, got {max_options}; leave it out to offer all groups."
         raise ValueError(msg)
     if not shape[-1]:  # no group of any query
         none = np.full((*shape[:-1], 1), np.nan)
         return resolve(none, thresholds, n_entities=n_entities, overview=overview, switches=switches)
-    limits, on = _check_rule_thresholds(thresholds), RuleSwitches(*(np.asarray(one, dtype=bool) for one in switches))
-    names = _query_column("n_entities", n_entities, shape[:-1], np.int64)
-    overviews = _query_column("overview", overview, shape[:-1], np.bool_)
+    limits = _check_rule_thresholds(thresholds)
+    on = RuleSwitches(*(_flags(f"switches.{name}", one) for name, one in switches._asdict().items()))
+    named = _query_counts("n_entities", n_entities, shape[:-1])
+    overviews = _query_column("overview", _flags("overview", overview), shape[:-1])
     groups = _CandidateGroups(
         _group_column("best_l2", best_l2, shape, DISTANCE),
         _group_column("sig_sim", sig_sim, shape, COSINE),
@@ -482,16 +484,16 @@ def resolve(
         _group_counts("entity_hits", entity_hits, shape),
         _group_counts("anchor_hits", anchor_hits, shape),
         _group_counts("member_hits", member_hits, shape),
-        _group_column("sources", sources, shape, COUNTED),
+        _group_column("sources", sources, shape, SOURCES),
     )
-    if (above := groups.entity_hits > names.reshape(-1, 1)).any():
+    if (above := groups.entity_hits > named.reshape(-1, 1)).any():
         most = groups.entity_hits[above][0]
         msg = f"entity_hits must be at most n_entities, got {most}; state how many entities the query names."
         raise ValueError(msg)
-    evidence, winners, offered = _measure_groups(groups, names, overviews, max_options)
-    number, tied = decide_rules(evidence, on, limits, np.broadcast_shapes(names.shape, *map(np.shape, (*limits, *on))))
+    evidence, winners, offered = _measure_groups(groups, named, overviews, max_options)
+    number, tied = decide_rules(evidence, on, limits, np.broadcast_shapes(named.shape, *map(np.shape, (*limits, *on))))
     # Winner and options are those of the pool of groups that the rule chose from, of each query.
-    pool, query = tied.astype(np.int64), np.arange(names.size).reshape(names.shape)
+    pool, query = tied.astype(np.int64), np.arange(named.size).reshape(named.shape)
     group, options_ = winners[pool, number, query], offered[pool, np.broadcast_to(query, number.shape)]
     status = np.array([status for _, status in OUTCOMES], dtype=np.int8)[number]
     asks = status == Status.ambiguous
@@ -503,33 +505,92 @@ def resolve(
     return Resolution(Status(int(status)), str(rule), int(group), tuple(options_[options_ >= 0].tolist()))
 
 
-DISTANCE, COUNTED = Unit("squared L2 distance", 0.0, np.inf), Unit("count", 0.0, np.inf, whole=True)
+MOST = 2**31 - 1  # of a count
+DISTANCE, COUNTED = Unit("squared L2 distance", 0.0, np.inf), Unit("count", 0.0, MOST, whole=True)
+SOURCES = Unit("number of a set of sources", 0.0, 2.0**53, whole=True)  # above that two numbers are one as floats
 ROUNDING = 1e-6  # by which a cosine of rounded vectors may leave its range
+
+
+def _check_settings(thresholds: object, switches: object, max_options: object) -> None:
+    """Refuse thresholds and switches of another class, and a number of options that is none."""
+    for name, value, type_, example in (
+        ("thresholds", thresholds, RuleThresholds, "RuleThresholds(min_group_gap=0.05)"),
+        ("switches", switches, RuleSwitches, "RuleSwitches(overview=False)"),
+    ):
+        if not isinstance(value, type_):
+            msg = f"{name} must be {type_.__name__}, got {value!r:.60}; write raglab.resolver.{example}."
+            raise TypeError(msg)
+    whole = isinstance(max_options, Integral) and not isinstance(max_options, bool) and int(max_options) >= 1
+    if max_options is not None and not whole:
+        msg = f"max_options must be a whole number >= 1, got {max_options!r}; leave it out to offer all groups."
+        raise ValueError(msg)
+
+
+def _real_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Real numbers as float64, [...]; None among them is NaN."""
+    remedy = "give a plain number each, in lists of one length or an array"
+    try:
+        column = np.asarray(values)
+        if column.dtype == object and all(one is None or _is_real(one) for one in column.flat):
+            column = column.astype(np.float64)
+    except ValueError:  # of NumPy, which takes no ragged lists
+        msg = f"{name} must hold real numbers in a rectangle, got lists of different lengths; {remedy}."
+        raise ValueError(msg) from None
+    if column.size and column.dtype.kind not in "iuf":
+        wrong = next(one for one in column.flat if one is not None and not _is_real(one))
+        msg = f"{name} must hold real numbers, got {wrong!r:.60}; {remedy}."
+        raise ValueError(msg)
+    return column.astype(np.float64)
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def _flags(name: str, values: ArrayLike) -> NDArray[np.bool_]:
+    """Booleans, [...]."""
+    try:
+        column = np.asarray(values)
+    except ValueError:
+        column = np.asarray("lists of different lengths")
+    if column.dtype == object and all(isinstance(one, bool | np.bool_) for one in column.flat):
+        column = column.astype(np.bool_)
+    if column.size and column.dtype != np.bool_:
+        wrong = next(one for one in column.flat if not isinstance(one, bool | np.bool_))
+        msg = f"{name} must be True or False, got {wrong!r:.60}; write a comparison where it is a number: count > 0."
+        raise ValueError(msg)
+    return column.astype(np.bool_)
+
+
+def _in_unit(name: str, column: NDArray[np.float64], unit: Unit) -> NDArray[np.float64]:
+    """Numbers within their unit; NaN passes."""
+    wrong = (column < unit.low - ROUNDING) | (column > unit.high + ROUNDING)
+    if unit.whole:
+        wrong |= column != np.rint(column)
+    wrong &= ~np.isnan(column)
+    if wrong.any():
+        kind = "whole and in" if unit.whole else "in"
+        bounds = f"[{unit.low:g}, {unit.high:.10g}]"
+        msg = f"{name} must be {kind} {bounds}, got {column[wrong].flat[0]:.10g}; it is {unit.described}."
+        raise ValueError(msg)
+    return column
 
 
 def _group_column(name: str, values: ArrayLike | None, shape: tuple[int, ...], unit: Unit) -> NDArray[np.float64]:
     """Numbers of groups, [B, G]; NaN where they are not given."""
     if values is None:
         return np.full(shape, np.nan).reshape(-1, shape[-1])
-    column = np.asarray(values, dtype=np.float64)
+    column = _real_array(name, values)
     if column.shape != shape:
         msg = (
             f"{name} must have the shape of best_l2, {shape}, got {column.shape}; give a number a group, NaN for none."
         )
         raise ValueError(msg)
-    wrong = (column < unit.low - ROUNDING) | (column > unit.high + ROUNDING)
-    if unit.whole:
-        wrong |= np.isfinite(column) & (column != np.rint(column))
-    if wrong.any():
-        kind = "whole and in" if unit.whole else "in"
-        msg = f"{name} must be {kind} [{unit.low:g}, {unit.high:g}], got {column[wrong][0]:g}; it is {unit.described}."
-        raise ValueError(msg)
-    return column.reshape(-1, shape[-1])
+    return _in_unit(name, column, unit).reshape(-1, shape[-1])
 
 
-def _query_column(name: str, values: ArrayLike, queries: tuple[int, ...], kind: type[np.generic]) -> NDArray[Any]:
+def _query_column(name: str, column: NDArray[Any], queries: tuple[int, ...]) -> NDArray[Any]:
     """A value a query, [...]."""
-    column = np.asarray(values, dtype=kind)
     if column.shape not in {(), queries}:
         msg = (
             f"{name} must be one value or one a query, {queries}, got {column.shape}; give it in the order of best_l2."
@@ -538,12 +599,21 @@ def _query_column(name: str, values: ArrayLike, queries: tuple[int, ...], kind: 
     return np.broadcast_to(column, queries)
 
 
+def _query_counts(name: str, values: ArrayLike, queries: tuple[int, ...]) -> NDArray[np.int64]:
+    """A count a query, [...]."""
+    column = _in_unit(name, _query_column(name, _real_array(name, values), queries), COUNTED)
+    if np.isnan(column).any():
+        msg = f"{name} must be given of every query, got NaN; write 0 where nothing is named."
+        raise ValueError(msg)
+    return column.astype(np.int64)
+
+
 def _check_rule_thresholds(thresholds: RuleThresholds) -> RuleThresholds:
     for name, value in thresholds._asdict().items():
         if value is None:
             msg = f"{name} must be a number, got None; leave it out, or write -inf where any number will do."
             raise ValueError(msg)
-    checked = RuleThresholds(*(np.asarray(value, dtype=np.float64) for value in thresholds))
+    checked = RuleThresholds(*(_real_array(name, value) for name, value in thresholds._asdict().items()))
     for name in ("min_sig_sim", "min_anchor_sim"):
         lead = getattr(checked, f"{name}_gap")
         if np.any(np.isnan(getattr(checked, name)) & np.isfinite(lead)):

@@ -609,3 +609,31 @@ def counted(counts: Mapping[str, int]) -> str:
       '1,200 ok, 1 refuse'
     """
     return ", ".join(f"{n:,} {name}" for name, n in sorted(counts.items(), key=lambda one: -one[1]))
+
+
+def case_positions(rows: Sequence[int] | NDArray[np.integer[Any]], n_cases: int) -> NDArray[np.int64]:
+    """Positions of the cases of a trace that are kept, as an array.
+
+    Args:
+      rows: positions from 0, in any order. n_cases: cases of the trace.
+
+    Raises:
+      ValueError: a mask, ids or other values that are no whole numbers, or a position that no case has.
+
+    Example:
+      >>> case_positions(range(2), 3)
+      array([0, 1])
+    """
+    given = np.asarray(rows)
+    remedy = "count from 0"
+    if given.dtype == np.bool_:
+        came, remedy = "a mask", "np.flatnonzero(mask) gives positions"
+    elif given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        came = repr(rows)[:60]
+        remedy = "those of ids are [row for row, case in enumerate(trace.cases) if case.id in ids]"
+    elif given.size and not 0 <= given.min() <= given.max() < n_cases:
+        came = f"{given.min()} to {given.max()}"
+    else:
+        return given.astype(np.int64)
+    msg = f"rows must be positions from 0 to {n_cases - 1}, got {came}; {remedy}."
+    raise ValueError(msg)

@@ -121,7 +121,7 @@ def test_the_rules_and_their_statuses_are_those_of_the_table() -> None:
         (([0.25, 0.5], STRICT), {"entity_hits": [0.5, 1], "n_entities": 1}, "entity_hits must be whole"),
         (([[0.25]] * 2, STRICT), {"overview": [True] * 3}, r"overview must be one value or one a query, \(2,\), got"),
         ((0.25, STRICT), {}, r"best_l2 must hold a number a group, got 0.25; write \[0.25\]"),
-        (([0.25, 0.5], STRICT), {"max_options": 0}, "max_options must be >= 1, got 0"),
+        (([0.25, 0.5], STRICT), {"max_options": 0}, "max_options must be a whole number >= 1, got 0"),
         (([0.25], RuleThresholds(min_sig_sim_gap=0.1)), {}, "min_sig_sim_gap must come with min_sig_sim"),
         (([0.25], STRICT._replace(min_group_gap=None)), {}, "min_group_gap must be a number, got None"),
     ],
@@ -132,6 +132,72 @@ def test_an_input_that_cannot_be_meant_is_refused(
     """Each with the argument, its rule, the value and the remedy."""
     with pytest.raises(ValueError, match=message):
         resolve(*arguments, **more)
+
+
+TWO = ([0.25, 0.5], STRICT)
+NOT_WHOLE = r"must be whole and in \[0, 2147483647\], got"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more", "message"),
+    [
+        *(
+            (TWO, {name: [0, wrong], "n_entities": 2}, rf"^{name} {NOT_WHOLE} {shown}; it is a count\.$")
+            for name in ("entity_hits", "anchor_hits", "member_hits")
+            for wrong, shown in ((INF, "inf"), (-INF, "-inf"), (1e18, r"1e\+18"), (2**31, "2147483648"), (-1, "-1"))
+        ),
+        *(
+            (TWO, {"n_entities": wrong}, rf"^n_entities {NOT_WHOLE} {shown}; ")
+            for wrong, shown in ((1.9, "1.9"), (-1, "-1"), (INF, "inf"), (1e18, r"1e\+18"))
+        ),
+        (TWO, {"n_entities": NAN}, "^n_entities must be given of every query, got NaN; write 0"),
+        (TWO, {"n_entities": "1"}, "^n_entities must hold real numbers, got .*'1'"),
+        (TWO, {"n_entities": True}, "^n_entities must hold real numbers, got .*True"),
+        (TWO, {"sources": [0, INF]}, "^sources must be whole and in .*, got inf; it is a number of a set of sources"),
+        *((TWO, {"overview": wrong}, "^overview must be True or False, got ") for wrong in ("False", NAN, 1, None)),
+        (([[0.25]] * 2, STRICT), {"overview": [True, NAN]}, "^overview must be True or False, got "),
+        (TWO, {"overview": [[True], [True, False]]}, "^overview must be True or False, got .*different lengths"),
+        (TWO, {"switches": RuleSwitches(entities=NAN)}, r"^switches\.entities must be True or False, got "),
+        *(
+            (TWO, {"max_options": wrong}, "^max_options must be a whole number >= 1, got ")
+            for wrong in (1.5, "2", True)
+        ),
+        (([0.25 + 1j, 0.5], STRICT), {}, r"^best_l2 must hold real numbers, got .*0.25\+1j"),
+        (([[0.25], [0.5, 0.75]], STRICT), {}, "^best_l2 must hold real numbers in a rectangle, got lists of different"),
+        ((["0.25", "0.5"], STRICT), {}, "^best_l2 must hold real numbers, got .*'0.25'"),
+        ((None, STRICT), {}, "^best_l2 must hold a number a group, got None"),
+        (TWO, {"sig_sim": [0.5, 1j]}, "^sig_sim must hold real numbers, got "),
+        (TWO, {"anchor_sim": [0.5, [0.5]]}, "^anchor_sim must hold real numbers in a rectangle"),
+        (([0.25], STRICT._replace(min_sig_sim="0.5")), {}, "^min_sig_sim must hold real numbers, got .*'0.5'"),
+    ],
+)
+def test_odd_input_is_refused_and_not_guessed(arguments: tuple[Any, ...], more: dict[str, Any], message: str) -> None:
+    """Rule, value, remedy, where a number was cut, a text was true, or another group won in silence."""
+    with pytest.raises(ValueError, match=message):
+        resolve(*arguments, **more)
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "switches", "message"),
+    [
+        *((wrong, RuleSwitches(), "^thresholds must be RuleThresholds, got ") for wrong in (None, 0.05, {}, (0.05,))),
+        *((STRICT, wrong, "^switches must be RuleSwitches, got ") for wrong in (True, None, {"overview": False})),
+    ],
+)
+def test_thresholds_and_switches_are_of_their_classes(thresholds: Any, switches: Any, message: str) -> None:
+    """A number, a mapping and nothing at all are refused with what is written."""
+    with pytest.raises(TypeError, match=rf"{message}.*; write raglab\.resolver\.Rule"):
+        resolve([0.25, 0.5], thresholds, switches=switches)
+
+
+def test_what_numpy_and_pandas_hold_is_taken() -> None:
+    """Whole floats, float32, int8, None for a missing number, objects of booleans; counts up to their highest."""
+    expected = resolve([0.25, 0.5, NAN], STRICT, entity_hits=[0, 1, 0], n_entities=1, max_options=2)
+    more = {"entity_hits": np.array([0, 1, NAN]), "n_entities": np.int8(1), "max_options": np.int64(2)}
+    assert resolve(np.array([0.25, 0.5, NAN], dtype=np.float32), STRICT, overview=np.bool_(False), **more) == expected
+    assert resolve([0.25, 0.5, None], STRICT, overview=np.array(False, dtype=object), **more) == expected  # type: ignore[list-item]
+    most = 2**31 - 1
+    assert resolve([0.25, 0.5], STRICT, member_hits=[0, most], entity_hits=[1, 1], n_entities=most).group == 1
 
 
 def test_nothing_is_written_into_the_arguments() -> None:

@@ -8,6 +8,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -151,9 +152,19 @@ def test_what_is_refused() -> None:
     """Rule, value, remedy."""
     cases = distinct(["ok"] * 60)
     frame = pd.DataFrame({"query": ["Who?"], "label": ["ok"]})
-    for wrong, came in ((frame, "a DataFrame"), ("c.csv", "a str"), ([*cases, "x"], "a list with a str")):
-        with pytest.raises(TypeError, match=rf"tuple of raglab.Case, got {came}; .*raglab.load_cases"):
+    for wrong, came in (
+        (frame, "a DataFrame"),
+        ("c.csv", "a path 'c.csv'"),
+        (None, "None"),
+        (["Who?"], "a list of str"),
+        ([*cases, "x"], "a list with a str"),
+    ):
+        with pytest.raises(TypeError, match=rf"cases must be .*, got {came}; .*raglab.load_cases"):
             raglab.split(wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"takes cases by position, got 4 .*by name: tune=, certify=, report="):
+        raglab.split(cases, 0.4, 0.3, 0.3)  # type: ignore[misc, arg-type]
+    with pytest.raises(TypeError, match="no argument test; did you mean report"):
+        raglab.split(cases, test=0.3)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="at least one, got none"):
         raglab.split([])
     with pytest.raises(ValueError, match=r"must have no split, got 'tune' in 1 of 60; .*_replace\(split=None\)"):
@@ -163,11 +174,26 @@ def test_what_is_refused() -> None:
         ({"tune": -0.1, "certify": 0.6, "report": 0.5}, r"numbers in \[0, 1\]"),
         ({"tune": "0.4"}, r"numbers in \[0, 1\]"),
         ({"tune": 0.5, "report": 0.5}, "must sum to 1, got tune=0.5, certify=0.3, report=0.5, which sum to 1.3"),
-        ({"near": 0.0}, r"near must be in \(0, 1\], got 0.0"),
-        ({"near": 70}, r"near must be in \(0, 1\], got 70"),
+        ({"tune": True, "certify": 0, "report": 0}, r"numbers in \[0, 1\], got tune=True"),
+        *(
+            ({"near": near}, rf"near must be a number in \(0, 1\], got {near!r}; .*Jaccard")
+            for near in (0.0, 70, "0.5", None, float("nan"), True)
+        ),
+        *(({"seed": seed}, rf"seed must be a whole number from 0, got {seed!r}; ") for seed in (-1, 0.5, "0", None)),
     ):
         with pytest.raises(ValueError, match=rule):
             raglab.split(cases, **shares)  # type: ignore[arg-type]
+
+
+def test_shares_of_numpy_deal_as_plain_ones() -> None:
+    """float32 and float64, whose digits differ from 0.4 after the seventh; thirds of float32 sum to 1 as well."""
+    cases = distinct(["ok"] * 60 + ["refuse"] * 20)
+    plain = dealt(cases, (0.4, 0.3, 0.3), near=0.8, seed=1)
+    for kind in (np.float32, np.float64):
+        shares = (kind(0.4), kind(0.3), kind(0.3))
+        assert dealt(cases, shares, near=kind(0.8), seed=np.int64(1)) == plain  # type: ignore[arg-type]
+    third = np.float32(1 / 3)
+    assert Counter(dealt(cases[:60], (third, third, third))) == dict.fromkeys(SPLITS, 20)  # type: ignore[arg-type]
 
 
 def test_the_bundled_sets_are_dealt() -> None:

@@ -374,7 +374,10 @@ class TestRefused:
 
     def test_no_frame(self) -> None:
         """A list of rows and an empty frame are refused."""
-        told(refusal([{"query": "x"}]), "must be a pandas DataFrame, got list")  # type: ignore[arg-type]
+        with pytest.raises(
+            TypeError, match=r"frame must be a DataFrame, got a list of dict; .*pandas\.DataFrame\(rows\)"
+        ):
+            trace_from_frame([{"query": "x"}])  # type: ignore[arg-type]
         told(refusal(three().iloc[:0]), "at least one row")
 
     def test_an_unknown_score(self) -> None:

@@ -406,7 +406,7 @@ class TestRefusals:
     def test_rows_and_splits_that_are_none(self, tmp_path: Path) -> None:
         """A mask, a position beyond the cases, none at all, shards out of order; a split that no case is of."""
         made = save_shards([world()], tmp_path, shard=3)
-        for rows in ([0, 7], [], [True] * 7, [[0]]):
+        for rows in ([0, 7], [], [True] * 7, [[0]], ["qa"]):
             with pytest.raises(ValueError, match="rows must be positions from 0 to 6"):
                 made.subset(rows)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="rows must go from shard to shard"):

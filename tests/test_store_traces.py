@@ -328,6 +328,11 @@ class TestParts:
         for rows in ([0, 6], [-1, 0]):
             with pytest.raises(ValueError, match=r"positions from 0 to 5, got -?\d to \d"):
                 trace.subset(rows)
+        for ids in (["qa"], [0.5], np.array(["qa", "qb"]), [[0]], 0):
+            with pytest.raises(
+                ValueError, match=r"positions from 0 to 5, got .*; those of ids are \[row for row, case"
+            ):
+                trace.subset(ids)  # type: ignore[arg-type]
 
     def test_split(self) -> None:
         """Cases of one split in their order; a split that no case has is told with those there are."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from raglab.audit.label_samples import FirstDecision, first_decisions
 from raglab.canonical import utc_text
 from raglab.metrics.intervals import Interval, Stratum, check_level, clopper_pearson, stratified_share
+from raglab.misuse import takes
 from raglab.store.log_chain import as_written
 from raglab.store.log_entries import Entries
 from raglab.store.log_tables import CHANGES, CLARIFICATIONS, LABELS, REPLIES, REQUESTS, SAMPLES
@@ -82,6 +83,7 @@ class KnownRequest(NamedTuple):
     feedback: Feedback | None
 
 
+@takes(log="log")
 def live_rates(
     log: AuditLog,
     *,

@@ -16,6 +16,7 @@ from raglab.default_learner.simulation import ALWAYS, NEVER, ORACLE, Policy, Wor
 from raglab.lab.search_space import SearchRange, round_value
 from raglab.lab.trial_search import TrialOutcome, maximise
 from raglab.metrics.intervals import percentile_interval
+from raglab.misuse import takes
 from raglab.progress import progress
 
 if TYPE_CHECKING:
@@ -185,6 +186,7 @@ def env_text(learner: Learner, question_cost: float = 1.0, error_cost: float = 1
     return "".join(f"RAGLAB_CLARIFY_{name}={value}\n" for name, value in rows.items())
 
 
+@takes(tune="world", held_out="world")
 def tune_clarification(
     tune: World,
     held_out: World,

@@ -30,6 +30,7 @@ HIGHER_IS_BETTER = ("coverage", "pass_rate")
 COLUMNS = ("column", "value", "n", "k", "rate", "low", "high", "rest", "p", "p_holm", "flag", "expected_cost")
 
 
+@takes(said="decisions")
 def slices(
     said: Decisions | ShardedDecisions,
     *,
@@ -441,7 +442,7 @@ class FusionWeights(NamedTuple):
     table: pd.DataFrame
 
 
-@takes(trace="trace")
+@takes(trace="trace", weights="numbers")
 def fusion_weights(trace: TraceData | Shards, weights: Sequence[float] = DENSE_WEIGHTS) -> FusionWeights:
     """Search the weight of the dense list in the fusion, where that of the keywords counts 1, by nDCG@10.
 

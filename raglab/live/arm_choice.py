@@ -21,6 +21,7 @@ from raglab.live.online_bandit import LATER, ArmChoice, Features
 from raglab.live.response import Response
 from raglab.live.system import BANDIT_UNWRITABLE, Key, Lab
 from raglab.live.trace_building import question_scopes
+from raglab.misuse import takes
 from raglab.patterns import entities_in
 from raglab.policy import PolicyData
 from raglab.replay import decide_policies
@@ -421,6 +422,7 @@ def record_outcome(said: Response, system: Lab) -> None:
         system.warn_once(BANDIT_UNWRITABLE, error)
 
 
+@takes(request_id="text", lab="lab")
 def feedback(request_id: str, up: bool, *, lab: Lab) -> None:  # noqa: FBT001 - feedback is up or down
     """Thumb up or down for an answer, whenever it comes; of several the last counts (rule S4.3).
 

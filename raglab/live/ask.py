@@ -19,10 +19,12 @@ from raglab.live.clarification_requests import Request, check_request, moment_or
 from raglab.live.pipeline import answer_or_refuse, answer_request
 from raglab.live.response import Response
 from raglab.live.system import Lab, OnError, check_on_error, normalise_question
+from raglab.misuse import takes
 from raglab.store.log_tables import check_id
 from raglab.text import NO_MATH, html_text
 
 
+@takes(lab="lab or path")
 def ask(
     question: str,
     *,
@@ -89,6 +91,7 @@ def _with_on_error(system: Lab, on_error: OnError | None) -> Lab:
     return system if on_error is None else replace(system, on_error=check_on_error(on_error))
 
 
+@takes(lab="lab or path")
 def reply(
     request_id: str,
     answer: str,
@@ -128,6 +131,7 @@ _WORDS = {
 _FRENCH = frozenset({"autre chose", "une autre page, par son numéro"})  # texts of the option `other`
 
 
+@takes(said="response", lab="lab")
 def buttons(said: Response, *, lab: Lab, then: Callable[[Response], object] | None = None) -> Any:  # noqa: ANN401 - a widget
     """A box with the question, a button each for yes, no and the other values, and a field for anything else.
 

@@ -74,6 +74,7 @@ from raglab.live.pipeline import answer_or_refuse, answer_request, try_request
 from raglab.live.question_signals import PARSER as RULES_VERSION
 from raglab.live.response import Response, ResponseRecord
 from raglab.live.system import AUDIT_UNWRITABLE
+from raglab.misuse import takes
 from raglab.packs import Pack
 from raglab.store.database import UnwritableLogError
 from raglab.text import decimals
@@ -644,6 +645,7 @@ def _question_reason(row: ClarificationDefault, turn: Turn, tried: Sequence[str]
     return turn.say(template, **bounds, number=row.requests + 1, every=rule.every)
 
 
+@takes(request_id="text", log="log or path", lab="lab")
 def explain(request_id: str, log: AuditLog | str | Path | None = None, *, lab: Lab | None = None) -> Explanation:
     """How a request came to its answer, rebuilt from the audit log alone; see `audit.explanation.explain_request`.
 

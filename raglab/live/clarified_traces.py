@@ -10,6 +10,7 @@ from raglab.decision.recorded_answers import AnswerKey
 from raglab.live.pipeline import case_trace
 from raglab.live.response import CheckedAnswer, answer_sets
 from raglab.live.system import unpack_depths
+from raglab.misuse import takes
 from raglab.store.log_tables import EVIDENCE, request_row
 from raglab.store.traces import Trace
 from raglab.values import Case
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from raglab.live.system import Lab
 
 
+@takes(request_id="text", lab="lab")
 def clarified_trace(request_id: str, lab: Lab) -> Trace:
     """Trace of the one case that a clarified request became, with the answer that was given.
 

@@ -21,6 +21,7 @@ from raglab.live.pipeline import case_trace, complete_response
 from raglab.live.response import Response, ResponseRecord
 from raglab.live.system import Lab, normalise_question
 from raglab.live.trace_building import question_scopes
+from raglab.misuse import takes
 from raglab.replay import decide
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.values import Case, Chunk, Generation, Generator, Status
@@ -155,6 +156,7 @@ def _chosen_chunks(said: Decisions) -> list[Chunk]:
     return [said.trace.chunks[number] for number in said.in_slot(0)]
 
 
+@takes(lab="lab or path")
 def build_graph(
     lab: Lab | str | Path,
     *,

@@ -228,7 +228,7 @@ def _number(value: object) -> float | None:
         return np.inf
 
 
-@takes(trace="trace", policy="policy")
+@takes(trace="trace", signals="signals", policy="policy")
 def add_signals(
     trace: Trace,
     signals: str | SignalFunction | Sequence[str | SignalFunction],

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any
+
+import numpy as np
 
 from raglab.canonical import digest
 from raglab.misuse import takes
@@ -16,7 +19,7 @@ from raglab.values import Case
 
 NEAR = 0.5  # Jaccard index of words from which two questions are near-duplicates (rule S6.5)
 _FAR_OFF = 0.05  # of all cases: how far a split may lie from its share before a warning says so
-_ROUNDING = 1e-9
+_ROUNDING, _ROUNDING_OF_SUM = 1e-9, 1e-6
 
 
 @takes(cases="cases")
@@ -48,7 +51,8 @@ def split(
 
     Raises:
       TypeError: no sequence of cases.
-      ValueError: no case, a case that has a split, shares that do not sum to 1, or `near` outside (0, 1].
+      ValueError: no case, a case that has a split, shares that do not sum to 1, `near` outside (0, 1], or a seed that
+        is no whole number from 0.
 
     Warns:
       UserWarning: near-duplicates move a split away from its share, or a split has no case of a label.
@@ -60,10 +64,10 @@ def split(
       >>> sorted(case.split for case in split(cases, tune=0.4, certify=0.2, report=0.4))
       ['certify', 'report', 'report', 'tune', 'tune']
     """
-    shares = {"tune": tune, "certify": certify, "report": report}
     _check_cases(cases)
-    _check_shares(shares, len(cases), near)
-    groups = near_duplicates([case.query for case in cases], near)
+    shares = _checked_shares({"tune": tune, "certify": certify, "report": report}, len(cases))
+    _check_near_and_seed(near, seed)
+    groups = near_duplicates([case.query for case in cases], _plain_float(near))
     dealt = _deal(cases, groups, shares, seed)
     for text in _notes(cases, dealt, groups, shares):
         warn_user(text)
@@ -125,18 +129,34 @@ def _check_cases(cases: object) -> None:
         raise ValueError(msg)
 
 
-def _check_shares(shares: Mapping[str, Any], n_cases: int, near: float) -> None:
+def _is_share(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and 0.0 <= float(value) <= 1.0
+
+
+def _plain_float(value: float) -> float:
+    """A number as the float that is written the same: of numpy.float32(0.4), whose digits go on, 0.4."""
+    return float(str(value)) if isinstance(value, np.floating) else float(value)
+
+
+def _checked_shares(shares: Mapping[str, Any], n_cases: int) -> dict[str, float]:
     text = ", ".join(f"{name}={share!r}" for name, share in shares.items())
-    numbers = all(isinstance(share, int | float) and not isinstance(share, bool) for share in shares.values())
-    if not numbers or not all(0.0 <= share <= 1.0 for share in shares.values()):
+    if not all(_is_share(share) for share in shares.values()):
         remedy = f"a share is no count: {n_cases // 2:,} of {n_cases:,} cases are {n_cases // 2 / n_cases:.2g}"
         msg = f"shares must be numbers in [0, 1], got {text}; {remedy}."
         raise ValueError(msg)
-    if abs(sum(shares.values()) - 1.0) > _ROUNDING:
-        msg = f"shares must sum to 1, got {text}, which sum to {sum(shares.values()):g}; state all three."
+    checked = {name: _plain_float(share) for name, share in shares.items()}
+    if abs(sum(checked.values()) - 1.0) > _ROUNDING_OF_SUM:
+        msg = f"shares must sum to 1, got {text}, which sum to {sum(checked.values()):g}; state all three."
         raise ValueError(msg)
-    if not 0.0 < near <= 1.0:
-        msg = f"near must be in (0, 1], got {near!r}; it is a Jaccard index of words, 1 for the same words."
+    return checked
+
+
+def _check_near_and_seed(near: object, seed: object) -> None:
+    if not (_is_share(near) and near):
+        msg = f"near must be a number in (0, 1], got {near!r}; it is a Jaccard index of words, 1 for the same words."
+        raise ValueError(msg)
+    if not (isinstance(seed, Integral) and not isinstance(seed, bool) and int(seed) >= 0):
+        msg = f"seed must be a whole number from 0, got {seed!r}; another one deals otherwise."
         raise ValueError(msg)
 
 

@@ -149,6 +149,7 @@ class Format(NamedTuple):
     cases_folder: Callable[[Path, Limits], PlacedCases] | None = None
 
 
+@takes(source="table")
 def load_corpus(
     source: str | Path | pd.DataFrame,
     *,
@@ -541,6 +542,7 @@ _KNOWN = frozenset((*_FIELDS, "question"))
 _OUR_KEYS = {name: "query" if name == "question" else name for name in _KNOWN}  # key -> field
 
 
+@takes(source="table")
 def load_cases(
     source: str | Path | pd.DataFrame,
     *,

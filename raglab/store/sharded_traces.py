@@ -24,12 +24,13 @@ from numpy.typing import NDArray
 from raglab.canonical import canonical_json, digest
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.html_display import Fold, display, short
+from raglab.misuse import takes
 from raglab.progress import progress
 from raglab.signals import declaration, own_signal
 from raglab.store.files import InputError, Where, input_error, locked, make_folder, read_json, shown_value, write_text
 from raglab.store.signal_columns import signal_column
 from raglab.store.trace_merging import TraceError, check_alike, joined_fingerprint, shared_facts, twice
-from raglab.values import Case, counted
+from raglab.values import Case, case_positions, counted
 
 MANIFEST = "manifest.json"
 MANIFEST_SCHEMA = 1
@@ -371,11 +372,9 @@ class ShardedTrace(Generic[Stored]):
         Raises:
           ValueError: rows must be positions of cases, at least one, and go from shard to shard.
         """
-        keep = np.asarray(rows)
-        bad = keep.dtype == np.bool_ or keep.ndim != 1 or not len(keep) or not np.all((keep >= 0) & (keep < len(self)))
-        if bad:
-            came = "a mask" if keep.dtype == np.bool_ else f"{keep.min()} to {keep.max()}" if keep.size else "none"
-            msg = f"rows must be positions from 0 to {len(self) - 1}, got {came}; np.flatnonzero(mask) gives positions."
+        keep = case_positions(rows, len(self))
+        if not len(keep):
+            msg = f"rows must be positions from 0 to {len(self) - 1}, got none; keep at least one case."
             raise ValueError(msg)
         starts = np.cumsum([0, *(part.size for part in self.parts)])
         number = np.searchsorted(starts, keep, side="right") - 1
@@ -631,6 +630,7 @@ def next_version(folder: Path) -> tuple[int, Manifest | None]:
     return (1 if known is None else known.version + 1), known
 
 
+@takes(traces="traces", folder="path")
 def save_shards(traces: Iterable[Any], folder: str | Path, *, shard: int | None = CASES_OF_SHARD) -> ShardedTrace[Any]:
     """Write traces as one trace of shards: a folder of Parquet files and a manifest, which comes last.
 

@@ -29,7 +29,18 @@ from raglab.store.sharded_traces import ShardedTrace, open_shards
 from raglab.store.signal_columns import array_hash, check_columns, frame_series, signal_column
 from raglab.store.trace_commands import rebuild_command
 from raglab.store.trace_merging import TraceError, merge_traces
-from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Answers, Case, Chunk, Hits, Latency, PatternHits, TraceData
+from raglab.values import (
+    FLOAT_FIELDS,
+    SCHEMA_VERSION,
+    Answers,
+    Case,
+    Chunk,
+    Hits,
+    Latency,
+    PatternHits,
+    TraceData,
+    case_positions,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -528,11 +539,7 @@ class Trace(values.TraceData):
         Raises:
           ValueError: rows must be positions of cases.
         """
-        keep = [int(row) for row in rows]
-        if np.asarray(rows).dtype == np.bool_ or not all(0 <= row < len(self) for row in keep):
-            came = "a mask" if np.asarray(rows).dtype == np.bool_ else f"{min(keep)} to {max(keep)}"
-            msg = f"rows must be positions from 0 to {len(self) - 1}, got {came}; np.flatnonzero(mask) gives positions."
-            raise ValueError(msg)
+        keep: list[int] = case_positions(rows, len(self)).tolist()
         found = self.pattern_hits
         if found is not None:
             named = tuple(found.query_entities[row] for row in keep)
