@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -291,13 +291,8 @@ def _critical(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDA
     if not chain.BY_SLOT.intersection(gate.reads):
         read = chain.GateMeasurements(found, depth)
         return critical_values(gate, key, limits.own[name], read, (1, size))
-    n_slots = found.missing.shape[1]
-
-    def of_slots(measured: str) -> Any:  # noqa: ANN401 - an array
-        table = chain.measurement(found, measured)
-        return table[depth] if getattr(table, "ndim", 0) > 1 else table
-
-    return _distinct_breakpoints(critical_values(gate, key, limits.own[name], of_slots, (n_slots, size)))
+    of_slots, shape = chain.read_by_slot(found, depth), (found.missing.shape[1], size)
+    return _distinct_breakpoints(critical_values(gate, key, limits.own[name], of_slots, shape))
 
 
 def _distinct_breakpoints(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -25,6 +26,7 @@ OF_QUESTION = ("words", "denied", "allowed", "explicit")
 OF_HITS = ("n_hits", "best_l2", "top1", "n_groups", "n_options_all", "fused")
 OF_CHOSEN = ("missing", "share")
 WIDER, WIDEST = 16, 2**58  # growth of the steps of a search over bit patterns, and where it ends
+_ROUNDING = 1e-9  # share by which headroom at two values of a threshold may differ and count as equal
 Margin = Callable[[Callable[[str], Any], Any], Floats]
 
 
@@ -72,7 +74,8 @@ def register_gate(
     The function gets `read`, which gives a measurement by its name as a scalar or array [Q], and its thresholds by key,
     scalars or [P, 1]. Both are read-only. It returns headroom, a real number or an array of the shape of both, >= 0
     where the gate passes; NaN fires. Anything else is an error that names the gate, and so is what it raises. Headroom
-    must rise with what a `floor` leaves and fall as the floor rises, so that steps and flips of it are exact.
+    must fall as a `floor` rises and rise with a `ceiling`, so that steps and flips of it are exact; where a policy is
+    replayed, `check_direction` stops at a gate of another direction.
 
     Args:
       name: the function's where not given; a small letter, then small letters, digits and underscores.
@@ -200,6 +203,61 @@ def own_limits(name: str, sections: Sequence[Mapping[str, Any] | None]) -> OwnLi
     on = column([row is not None and row.get("enabled", True) for row in sections], np.bool_)
     form: Any = namedtuple("OwnThresholds", tuple(one.key for one in gate.thresholds))  # type: ignore[misc]  # noqa: PYI024 - by registration
     return OwnLimits(name, gate.firing, gate.margins, gate.reads, form(*values), on)
+
+
+def check_direction(limits: OwnLimits, read: Callable[[str], Any]) -> None:
+    """Stop at a gate whose headroom moves against the side of one of its thresholds.
+
+    Headroom is compared at both ends of each threshold's range and at the least and greatest value in force, all other
+    thresholds as in the first policy whose gate is on. A gate that is off in all policies, or decides nothing, is not
+    called.
+
+    Args:
+      limits: of many policies, [P, 1] each. read: measurement by its name, of the cases at hand.
+
+    Raises:
+      ValueError: headroom of a case rises with a floor or falls with a ceiling; or see `own_margin`.
+
+    Source: rule S2.18.
+    """
+    on = np.flatnonzero(limits.on)
+    if limits.firing == "warn" or not len(on):
+        return
+    one = limits.rows(slice(int(on[0]), int(on[0]) + 1))
+    for row in own_gate(limits.name).thresholds:
+        stated = getattr(limits.values, row.key)[on]
+        points = sorted({row.low, float(stated.min()), float(stated.max()), row.high})
+        with np.errstate(all="ignore"):  # a logarithm of the low end is no concern of the caller
+            found = [
+                np.asarray(own_margin(replace(one, values=one.values._replace(**{row.key: np.full((1, 1), at)})), read))
+                for at in points
+            ]
+        _check_side(limits.name, row, points, np.broadcast_arrays(*found))
+
+
+def _check_side(gate: str, row: Threshold, points: Sequence[float], found: Sequence[NDArray[Any]]) -> None:
+    """Stop where headroom at ascending values of a threshold, an array a value, moves against its side."""
+    must, other, sign = ("fall", "ceiling", -1.0) if row.side == "floor" else ("rise", "floor", 1.0)
+    wrong, right = [], False
+    for first, second in combinations(range(len(points)), 2):
+        before, after = sign * found[first], sign * found[second]
+        moves = ~np.isclose(before, after, rtol=_ROUNDING, atol=0.0, equal_nan=True)
+        right |= bool((moves & (after > before)).any())  # where it is missing it neither rises nor falls
+        against = moves & (after < before)
+        wrong += [(first, second, against)] if against.any() else []
+    if not wrong:
+        return
+    first, second, against = wrong[0]
+    at = np.unravel_index(int(np.argmax(against)), against.shape)
+    remedy = f"state side: {other}, or swap the subtraction"
+    if right:
+        remedy = f"it moves both ways: return headroom that can only {must} as {row.key} rises"
+    msg = (
+        f"headroom of gate {gate} must {must} as {row.path} rises, which is a {row.side}, got {found[first][at]:g} at "
+        f"{points[first]:g} and {found[second][at]:g} at {points[second]:g} ({int(against.sum()):,} of "
+        f"{against.size:,} measurements); {remedy}."
+    )
+    raise ValueError(msg)
 
 
 def critical_values(

@@ -31,6 +31,7 @@ from raglab.decision.chain import (
     STATUS_OF,
     Outcome,
     Pass,
+    check_own_gates,
     decide_and_refine,
     decide_cases,
     narrow_evidence,
@@ -138,6 +139,7 @@ def vectorised_codes(found: Evidence, limits: Thresholds, n_policies: int) -> ND
     """Cases by code of `outcome_codes`, [P, codes], of many policies."""
     width = codes_wide(found)
     seen = np.zeros((n_policies, width), dtype=np.int64)
+    check_own_gates(found, limits)
     found, limits = narrow_evidence(found, limits)
     for cases in progress(list(_spans(len(found.label), CASES)), "replay", "part"):
         part = case_rows(found, cases)
@@ -186,6 +188,7 @@ def piece_codes(found: Evidence, limits: Thresholds, paths: Sequence[str]) -> di
     Piece i of a ceiling is [b(i-1), b(i)), of a floor (b(i-1), b(i)]; the first begins at the low end of the
     range, the last ends at its high end.
     """
+    check_own_gates(found, limits)
     swept = {path: swept_threshold(found.known, limits, path) for path in paths}
     points = {path: live_breakpoints(found, limits, path) for path in paths}
     # A case that changes once is one thing at the low end and another at the high one, so that the ends of many
@@ -326,6 +329,7 @@ def refine_on_tables(
     Args:
       limits: thresholds of the policy. passes: see `raglab.decision.chain.refine_loop`.
     """
+    check_own_gates(measured.evidence, limits)
     limits = limits.without(measured.evidence.off)
     outcome, going = decide_and_refine(measured.evidence, limits, (1, len(trace)), passes)
     of_policy = read_only(Outcome(*(field[0] for field in outcome)))
@@ -464,6 +468,7 @@ def case_cells(found: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.in
     """Cell of every case under policies of one structure, [P, Q], over cases that are measured already."""
     cells = np.empty((len(policies), len(found.label)), dtype=np.int8)
     limits = policy_thresholds(policies)
+    check_own_gates(found, limits)
     for rows in progress(list(_spans(len(policies), max(1, BLOCK // max(1, len(found.label))))), "replay", "part"):
         shape = (rows.stop - rows.start, len(found.label))
         cells[rows] = CELL_OF_CODE[outcome_codes(found, decide_cases(found, _policy_slice(limits, rows), shape))]
@@ -479,10 +484,12 @@ def shard_codes(trace: TraceData, policies: Sequence[PolicyData], arm: str | Non
     for places in _replay_groups(policies):
         check_stored(trace, [policies[place] for place in places])
         found = measured_tables(trace, policies[places[0]], arm).evidence
+        limits = policy_thresholds([policies[place] for place in places])
+        check_own_gates(found, limits)
+        seen, limits = narrow_evidence(found, limits)
         for rows in progress(list(_spans(len(places), max(1, BLOCK // max(1, len(trace))))), "replay", "part"):
-            seen, limits = narrow_evidence(found, policy_thresholds([policies[place] for place in places[rows]]))
             shape = (rows.stop - rows.start, len(trace))
-            codes[places[rows]] = outcome_codes(seen, decide_cases(seen, limits, shape))
+            codes[places[rows]] = outcome_codes(seen, decide_cases(seen, _policy_slice(limits, rows), shape))
     return codes
 
 

@@ -133,7 +133,8 @@ class TestText:
         """The case's `answer` and those of a set with several; one text is not a list of letters."""
         assert gold_answers(ask(answer="a", extra={"answers": ["b", ""]})) == ("b", "a")
         assert gold_answers(ask(answer=" ", extra={"answers": "yes"})) == ("yes",)
-        assert gold_answers(ask(extra={"answers": 7})) == ()
+        with pytest.raises(ValueError, match=r"answers must be a text, .*got '7' in case"):
+            gold_answers(ask(extra={"answers": 7}))
 
 
 class TestDecide:

@@ -208,3 +208,24 @@ def test_another_generator_makes_another_trace() -> None:
     made = Trace(trace.cases, trace.chunks, trace.arms, trace.hits, None, {"fingerprint": "f" * 16})
     one_, two = (record_answers(made, one(), Fixed(name=name), Full()).fingerprint for name in "ab")
     assert len({one_, two, made.fingerprint}) == 3
+
+
+class TestNoConfidence:
+    """A generator of the user that returns None as its confidence gives none."""
+
+    def test_none_is_a_missing_confidence(self) -> None:
+        """Of the hostile tester: the answer is recorded as with NaN, and nothing is lost."""
+        nothing: Any = None
+        by_none, by_nan = recorded(nothing), recorded(float("nan"))
+        assert by_none.answers is not None
+        assert np.isnan(by_none.answers.confidence).all()
+        assert by_none.answers.text == by_nan.answers.text
+        open_gate = one().replace("generation.enabled", False)
+        assert decide(by_none, open_gate).status.tolist() == decide(by_nan, open_gate).status.tolist()
+
+    def test_a_gate_of_confidence_needs_one(self) -> None:
+        """As of NaN, the policy that gates on it is refused by name."""
+        trace = trace_of((ask(), [[Hit(0.25)]]))
+        nothing: Any = None
+        with pytest.raises(ValueError, match="needs a generator that gives a confidence, got fixed"):
+            record_answers(trace, one().replace("generation.enabled", True), Fixed(confidence=nothing), Full())

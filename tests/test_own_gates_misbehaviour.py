@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -16,12 +17,15 @@ import pytest
 
 from generators import Fixed
 from raglab import own_gates
+from raglab.decision.measurement import measured_tables
+from raglab.lab.study import tune
 from raglab.live.ask import ask as live_ask
 from raglab.live.system import Lab, build_index
 from raglab.own_gates import register_gate
 from raglab.policy import PolicyData
-from raglab.replay import decide, flips, steps, sweep
+from raglab.replay import case_cells, decide, flips, shard_codes, steps, sweep
 from raglab.store.policies import Policy
+from raglab.store.traces import Trace
 from raglab.values import Status, TraceData
 from test_live_ask import OPEN
 from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
@@ -218,6 +222,121 @@ def state(trace: TraceData) -> list[bytes]:
 def test_thirty_kinds() -> None:
     """The table holds them."""
     assert len(KINDS) >= 30
+
+
+class Direction(NamedTuple):
+    """A gate whose headroom moves against a side, the side, and the remedy that the message names."""
+
+    gate: Gate
+    side: str
+    remedy: str
+
+
+SWAP = "or swap the subtraction"
+DIRECTIONS = {
+    "a floor subtracts the measurement": Direction(lambda read, limits: limits.m - read(NEAR), "floor", SWAP),
+    "a ceiling subtracts the threshold": Direction(lambda read, limits: read(NEAR) - limits.m, "ceiling", SWAP),
+    "a floor as a divisor": Direction(lambda read, limits: 1.0 - read(NEAR) / (0.5 + limits.m), "floor", SWAP),
+    "of the chosen hits": Direction(lambda read, limits: limits.m - read("missing"), "floor", SWAP),
+    "only where the question is short": Direction(
+        lambda read, limits: np.where(read("words") < 6, limits.m, 0.5) - read(NEAR), "floor", SWAP
+    ),
+    "steps of a wrong direction": Direction(
+        lambda read, limits: np.where(read(NEAR) < limits.m, 1.0, -1.0), "floor", SWAP
+    ),
+    "the distance from the threshold": Direction(
+        lambda read, limits: 0.2 - np.abs(read(NEAR) - limits.m), "floor", "can only fall as m rises"
+    ),
+    "a parabola": Direction(
+        lambda read, limits: read(NEAR) - (limits.m - 0.5) ** 2, "ceiling", "can only rise as m rises"
+    ),
+    "missing at one end": Direction(
+        lambda read, limits: np.where(limits.m == 0.0, np.nan, limits.m) - read(NEAR), "floor", SWAP
+    ),
+}
+RIGHT = {
+    "a floor": (lambda read, limits: read(NEAR) - limits.m, "floor"),
+    "a ceiling": (lambda read, limits: limits.m - read(NEAR), "ceiling"),
+    "no threshold": (lambda read, _: read(NEAR), "floor"),
+    "missing throughout": (lambda read, limits: read(NEAR) - limits.m * np.nan, "floor"),
+    "missing at one end": (lambda read, limits: read(NEAR) - np.where(limits.m == 1.0, np.nan, limits.m), "floor"),
+    "a logarithm": (lambda read, limits: read(NEAR) - np.log(limits.m), "floor"),
+    "infinite": (lambda read, limits: np.where(read(NEAR) < limits.m, -np.inf, np.inf), "floor"),
+    "rounding": (lambda read, limits: (read(NEAR) * (0.3 + limits.m)) / (0.3 + limits.m) - 0.1, "floor"),
+}
+
+
+def register_share(function: Gate, side: str, on_fire: str = "refuse") -> list[PolicyData]:
+    """Policies that gate by a share with that side, at 0.3, 0.6 and 0.9."""
+    share = {"m": {"side": side, "default": 0.3, "unit": "share"}}
+    register_gate("odd", thresholds=share, reads=[NEAR, "words", "missing"], on_fire=on_fire)(function)
+    return [policy(gates={"odd": {"m": value}}) for value in (0.3, 0.6, 0.9)]
+
+
+@pytest.mark.parametrize("kind", DIRECTIONS)
+def test_a_wrong_direction_is_an_error_everywhere(kind: str) -> None:
+    """Gate, threshold, side and remedy are named; two other policies decide as before."""
+    trace = random_trace(11, n_cases=N_CASES)
+    before = state(trace)
+    function, side, remedy = DIRECTIONS[kind]
+    gated = register_share(function, side)
+    message = rf"gate odd must (fall|rise) as gates\.odd\.m rises, which is a {side}, got .*{remedy}"
+    doors: list[Callable[[], Any]] = [
+        lambda: decide(trace, gated[0]),
+        lambda: sweep(trace, gated),
+        lambda: steps(trace, gated[0]),
+        lambda: steps(trace, gated[0], "l2.max_l2"),
+        lambda: flips(trace, gated[0], "q1"),
+        lambda: shard_codes(trace, gated),
+        lambda: case_cells(measured_tables(trace, gated[0]).evidence, gated),
+    ]
+    for door in doors:
+        with pytest.raises(ValueError, match=message):
+            door()
+    assert state(trace) == before
+
+
+def test_tune_names_a_wrong_direction() -> None:
+    """Before any trial."""
+    gated = register_share(*DIRECTIONS["a floor subtracts the measurement"][:2])
+    base, start = random_trace(11, n_cases=40), Policy.model_validate(gated[0].model_dump())
+    fields = {field.name: getattr(base, field.name) for field in dataclasses.fields(base)}
+    trace = Trace(**fields | {"meta": {**base.meta, "fingerprint": "0"}})
+    with pytest.raises(ValueError, match=r"gates\.odd\.m rises.*state side: ceiling"):
+        tune(trace, policy=start, trials=3)
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_a_right_direction_decides(kind: str) -> None:
+    """Equal headroom is allowed, missing headroom ignored, and NumPy warns of no end of the range."""
+    trace = random_trace(11, n_cases=N_CASES)
+    function, side = RIGHT[kind]
+    gated = register_share(function, side)
+    refused = [int((decide(trace, one).status == Status.refuse).sum()) for one in gated]
+    assert sweep(trace, gated, engine="numpy")["decided_by.signals"].tolist() == [
+        int((decide(trace, one).decided_by == "gates.odd").sum()) for one in gated
+    ]
+    assert sorted(refused) == (refused if side == "floor" else refused[::-1])
+
+
+def test_the_direction_is_checked_once_a_call() -> None:
+    """However many policies a sweep has; a gate that warns, or is off, is not called for it."""
+    trace, calls = random_trace(11, n_cases=N_CASES), [0]
+
+    def counted(read: Any, limits: Any) -> Any:
+        calls[0] += 1
+        return read(NEAR) - limits.m
+
+    def calls_of(policies: list[PolicyData]) -> int:
+        calls[0] = 0
+        sweep(trace, policies, engine="numpy")
+        return calls[0]
+
+    gated = register_share(counted, "floor")
+    many = [policy(gates={"odd": {"m": value}}) for value in np.linspace(0.1, 0.9, 500)]
+    assert calls_of(many) == calls_of(gated) <= 6  # four values of the range, and the decisions
+    assert calls_of([policy(gates={"odd": {"enabled": False}})]) == 0
+    assert calls_of(register_share(counted, "floor", "warn")) == 0
 
 
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning", "ignore:divide by zero:RuntimeWarning")

@@ -8,10 +8,12 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import raglab
+from raglab.decision.answer_text import gold_answers, has_gold_answer
 from raglab.lab.study_cases import study_splits
 from raglab.store.case_labels import KNOWN_EXTRAS, OTHER_NAMES, SPLITS, check_split_names, near_names
 from raglab.store.files import InputError
@@ -85,6 +87,10 @@ class TestNames:
             ],
             *[(name, "answer") for name in ("ground_truth", "reference_answer", "reference")],
             *[(name, "split") for name in ("set", "fold", "Split", "splits")],
+            *[(name, "expect_sources") for name in ("sourcs", "references", "supporting_docs", "gold_path")],
+            *[(name, "expect_sources") for name in ("source_documents", "source_document", "evidnce", "citatons")],
+            ("truth", "answer"),
+            ("groundtruth", "answer"),
             ("min_source", "min_sources"),
             ("selected_source", "selected_sources"),
             ("doc_type", "doctype"),
@@ -98,6 +104,28 @@ class TestNames:
     def test_names_of_the_label(self, name: str) -> None:
         """The required column under another name is proposed too, before it is called missing."""
         refusal(lambda: load_cases(table().rename(columns={"label": name})), f"{name!r} looks like expect_status")
+
+    @pytest.mark.parametrize(
+        ("name", "field"), [("Question", "query"), ("querry", "query"), ("Label", "expect_status")]
+    )
+    def test_a_required_column_is_not_kept_as_an_extra_one(self, name: str, field: str) -> None:
+        """It is only misnamed: the message proposes the name alone."""
+        frame = table().rename(columns={"question" if field == "query" else "label": name})
+        assert "keeps it" not in refusal(lambda: load_cases(frame), f'columns={{"{field}": "{name}"}}')
+        both = refusal(lambda: load_cases(frame.assign(sources="a.md")), f'columns={{"{field}": "{name}"')
+        assert 'columns={"sources": "sources"} keeps it' in both
+
+    @pytest.mark.parametrize("label", ["label", "expect_status", "verdict"])
+    def test_other_labels_are_mapped_by_code(self, label: str) -> None:
+        """Of the newcomer: `OK` and `Refuse` are other labels; the message has the line that maps them."""
+        frame = table().rename(columns={"label": label}).assign(**{label: ["OK", "ok", "Refuse", "refuse"]})
+        columns = {"expect_status": label} if label == "verdict" else None
+        code = f'frame["{label}"] = frame["{label}"].map({{"OK": "ok", "Refuse": "refuse"'
+        refusal(lambda: load_cases(frame, columns=columns), "got 'OK'", code)
+        mapped = frame.assign(**{label: frame[label].map({"OK": "ok", "Refuse": "refuse"}).fillna(frame[label])})
+        assert [case.expect_status for case in load_cases(mapped, columns=columns)] == ["ok", "ok", "refuse", "refuse"]
+        if label != "verdict":
+            refusal(lambda: trace_from_frame(hits().drop(columns="label").assign(**{label: frame[label]})), code)
 
     def test_several_at_once(self) -> None:
         """One message names all of them, with one map; of several that one field may be, the first is proposed."""
@@ -156,6 +184,139 @@ class TestNames:
         assert {field for fields in OTHER_NAMES.values() for field in fields} <= set(Case._fields)
         assert not OTHER_NAMES.keys() & set(Case._fields)
         assert near_names(["team", "notes_of_mine"], {name: name for name in Case._fields}, set(Case._fields)) == []
+
+
+PAIR = ("Ann", "Anna")
+FORMS: list[tuple[object, tuple[str, ...]]] = [
+    ("Ann", ("Ann",)),
+    (list(PAIR), PAIR),
+    (PAIR, PAIR),
+    ([], ()),
+    (np.array(PAIR, dtype=object), PAIR),
+    ({"text": list(PAIR), "answer_start": [5, 5]}, PAIR),
+    ({"text": np.array(PAIR, dtype=object), "answer_start": np.array([5, 5])}, PAIR),
+    ({"text": [], "answer_start": []}, ()),
+    ({"text": "Ann"}, ("Ann",)),
+    ('["Ann", "Anna"]', PAIR),
+    ('{"text": ["Ann", "Anna"], "answer_start": [5, 5]}', PAIR),
+    ("[1] says so", ("[1] says so",)),
+]
+NO_ANSWERS: list[object] = [
+    *([7], 7, [["a"]], 0, True, 1.5, [None], {"answer": ["a"]}, {"text": [7]}, {"text": {"text": ["a"]}}),
+    *("[7]", '[["a"]]', "['Ann']", "{'text': ['Ann']}", '["Ann"', [{"text": "Ann", "answer_start": 5}]),
+]
+
+
+class TestGoldAnswers:
+    """`answers` are read in every form that says texts, and refused in all others: none vanishes."""
+
+    @staticmethod
+    def by_load(answers: object) -> Any:
+        """Cases of a table and of a frame of hits, whose second has these gold answers."""
+        cells = pd.Series([None, answers, None, None], dtype=object)
+        return [
+            lambda: load_cases(table().assign(answers=cells)),
+            lambda: trace_from_frame(hits().assign(answers=cells)).cases,
+        ]
+
+    @pytest.mark.parametrize(("answers", "texts"), FORMS, ids=repr)
+    def test_forms(self, answers: object, texts: tuple[str, ...], tmp_path: Path) -> None:
+        """Hugging Face's form of SQuAD, a text, a list, and JSON of these; saved and loaded they are the same."""
+        for load in self.by_load(answers):
+            cases = load()
+            assert [gold_answers(case) for case in cases] == [(), texts, (), ()]
+            save_cases(cases, tmp_path / "c.jsonl")
+            assert [gold_answers(case) for case in load_cases(tmp_path / "c.jsonl")] == [(), texts, (), ()]
+
+    @pytest.mark.parametrize("answers", NO_ANSWERS, ids=repr)
+    def test_all_else_is_refused(self, answers: object, tmp_path: Path) -> None:
+        """Rule, value, remedy, and the rows."""
+        for load in self.by_load(answers):
+            refusal(load, "row 1", "answers must be a text, a list of texts, or an object whose text is one", '["Ann"')
+        record = {"query": "Who?", "expect_status": "ok", "answers": answers}
+        path = lines(tmp_path / "c.jsonl", {"id": "a"} | record, {"id": "b", "query": "Why?", "expect_status": "ok"})
+        refusal(lambda: load_cases(path), "line 1, id a: answers must be", "1 of 2 cases: 'a'")
+
+    def test_a_case_made_in_python(self) -> None:
+        """Where it is judged, with its id."""
+        with pytest.raises(ValueError, match=r"answers must be a text, .*got '7' in case 'a'"):
+            gold_answers(Case("a", "Who?", "ok", extra={"answers": 7}))
+
+    def test_the_case_is_judged_by_text(self) -> None:
+        """Of the hostile tester: with Hugging Face's form it was judged by its sources."""
+        cells = pd.Series([{"text": ["GBP 50"], "answer_start": [0]}, None, None, None], dtype=object)
+        assert has_gold_answer(load_cases(table().assign(answers=cells))).tolist() == [True, False, False, False]
+
+
+class TestSeveralFiles:
+    """A cell of sources that looks like several files with another separator is no source."""
+
+    @pytest.mark.parametrize("cell", ["a.md, b.md", "a.md|b.md", "d/a.md#2 ,b.md", "a.md;b.md, c.md", "a.PDF | b"])
+    def test_commas_and_bars(self, cell: str, tmp_path: Path) -> None:
+        """In a frame, a CSV and a frame of hits, with the remedy."""
+        for field in ("expect_sources", "expect_sources_any", "selected_sources"):
+            frame = table(**{field: [cell, None, None, None]})
+            refusal(lambda frame=frame: load_cases(frame), f"{field} must be texts", "semicolons", "a.md;b.md#2")
+            frame.to_csv(tmp_path / "c.csv", index=False)
+            refusal(lambda: load_cases(tmp_path / "c.csv"), f"{field} must be texts", "semicolons")
+            of_hits = hits(**{field: [cell, None, None, None]})
+            refusal(lambda frame=of_hits: trace_from_frame(frame), f"{field} must be a list", "a.md;b.md#2")
+
+    @pytest.mark.parametrize(
+        ("cell", "sources"),
+        [
+            ("smith, jones 2020.pdf", ("smith, jones 2020.pdf",)),
+            ("v1.2, final.pdf", ("v1.2, final.pdf",)),
+            (["a.md, b.md"], ("a.md, b.md",)),
+            ('["Dr.No, Bond.pdf"]', ("Dr.No, Bond.pdf",)),
+            ("a.md,", ("a.md,",)),
+            ("a.md; b.md#2", ("a.md", "b.md#2")),
+        ],
+    )
+    def test_a_comma_in_a_name(self, cell: object, sources: tuple[str, ...]) -> None:
+        """Before the ending it is a part of the name, and in a list whatever it is."""
+        cells = pd.Series([cell, None, None, None], dtype=object)
+        assert load_cases(table().assign(expect_sources=cells))[0].expect_sources == sources
+
+
+class TestIndex:
+    """An index that has the name of a field is its column (kind M)."""
+
+    def test_an_index_named_id(self) -> None:
+        """Of `outside.md`: the ids were q1, q2 without a word."""
+        frame = table(uid=[*"wxyz"])
+        for name in ("id", "case_id"):
+            found, notes = noted(lambda name=name: load_cases(frame.set_index("uid").rename_axis(name)))
+            assert ([case.id for case in found], notes) == ([*"wxyz"], [])
+        assert load_cases(frame.set_index("uid"), columns={"id": "uid"})[3].id == "z"
+        assert load_cases(frame.set_index(["question", "uid"]), columns={"id": "uid"})[0].query == QUESTIONS[0]
+
+    def test_a_column_comes_first(self) -> None:
+        """And an index by another name, or none, is not read."""
+        frame = table(id=[*"wxyz"])
+        assert load_cases(frame.rename_axis("case_id"))[0].id == "w"
+        assert load_cases(frame.drop(columns="id").rename_axis("row"))[0].id == "q1"
+        refusal(
+            lambda: load_cases(table().set_axis([1, 1, 2, 3]).rename_axis("id")), "id must be unique, got '1' again"
+        )
+
+    def test_chunks(self) -> None:
+        """Of a corpus likewise."""
+        frame = pd.DataFrame(
+            {"text": ["Glass is covered.", "Journeys are not."]}, index=pd.Index(["a", "b"], name="id")
+        )
+        assert [chunk.chunk_id for chunk in raglab.load_corpus(frame).chunks] == ["a", "b"]
+
+    def test_hits(self) -> None:
+        """An index with the name of a column is one; one that is only like it is said."""
+        found, notes = noted(lambda: trace_from_frame(hits(n=[*"wxyz"]).set_index("n").rename_axis("case_id")))
+        assert ([case.id for case in found.cases], notes) == ([*"wxyz"], [])
+        for name in ("id", "qid"):
+            found, notes = noted(lambda name=name: trace_from_frame(hits().rename_axis(name)))
+            assert found.cases[0].id == "q1"
+            assert len(notes) == 1
+            assert f"the index '{name}' is not read, though it looks like case_id" in notes[0]
+        assert noted(lambda: trace_from_frame(hits().rename_axis("row")))[1] == []
 
 
 class TestSplits:

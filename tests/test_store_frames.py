@@ -372,6 +372,40 @@ class TestRefused:
         twice = pd.concat([three(), three()[["score"]]], axis=1)
         told(refusal(twice), "different names, got 'score' twice")
 
+    @pytest.mark.parametrize(
+        ("name", "meant"),
+        [
+            *[(name, "expect_sources") for name in ("sources", "gold_sources", "references", "expect_source")],
+            *[(name, "source") for name in ("path", "document", "file", "doc_id", "Source", "file_name", "url")],
+            *[(name, "case_id") for name in ("id", "query_id", "qid", "caseid")],
+            *[(name, "text") for name in ("content", "passage", "Text")],
+            ("ground_truth", "answer"),
+            ("fold", "split"),
+            ("distance", "l2"),
+            ("Rank", "rank"),
+        ],
+    )
+    def test_other_names(self, name: str, meant: str) -> None:
+        """A column by another name is refused with the name that it has here, and one that is there is not proposed."""
+        told(refusal(three().assign(**{name: "x"})), f"got '{name}'; rename it to {meant}, or write frame.drop")
+        held = "x" if meant != "l2" else 0.2
+        assert f"rename it to {meant}," not in refusal(three().assign(**{name: "x", meant: held}))
+
+    @pytest.mark.parametrize(
+        ("column", "name"),
+        [("query", "Question"), ("query", "prompt"), ("hit_id", "chunk_id"), ("score", "similarity")],
+    )
+    def test_a_required_column_by_another_name(self, column: str, name: str) -> None:
+        """The remedy names it."""
+        told(refusal(three().rename(columns={column: name})), f"{column} is required", f"; rename {name} to {column}")
+
+    def test_question(self) -> None:
+        """Of the newcomer: `load_cases` takes it, so does this; errors name the column, and both are one too many."""
+        renamed = three().rename(columns={"query": "question"})
+        assert trace_from_frame(renamed).fingerprint == trace_from_frame(three()).fingerprint
+        told(refusal(renamed.assign(question=["a", None, "b"])), "row 1, column question: question must not be missing")
+        told(refusal(three(question=["a", "b", "c"])), "one column of questions, query or question, got both")
+
     def test_no_frame(self) -> None:
         """A list of rows and an empty frame are refused."""
         with pytest.raises(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isnan
+from math import isnan, nan
 
 from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST
@@ -84,10 +84,21 @@ class RequiredConfidence:
             self.known[self.name] = getattr(self.base, "gives_confidence", None) is True
         generation = self.base.answer(question, passages)
         if not self.known[self.name] and generation.text.strip():
-            if isnan(generation.confidence):
+            if isnan(given_confidence(generation)):
                 raise _lacking(self.name, self.switch)
             self.known[self.name] = True
         return generation
+
+
+def given_confidence(generation: Generation) -> float:
+    """Confidence of an answer; NaN where its generator gives NaN or None.
+
+    Example:
+      >>> given_confidence(Generation("GBP 250.", None))
+      nan
+    """
+    confidence: float | None = generation.confidence  # a generator of the user may hold None
+    return nan if confidence is None else float(confidence)
 
 
 def _lacking(name: str, switch: str) -> ValueError:

@@ -6,9 +6,11 @@ sources. Every other case is judged by its sources alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,16 +38,61 @@ class AnswerCheck(IntEnum):
     unrecorded = 4
 
 
+ANSWERS = "answers"  # key of `Case.extra` that holds several gold answers
+ANSWERS_RULE = "answers must be a text, a list of texts, or an object whose text is one"
+ANSWERS_REMEDY = 'write ["Ann", "Anna"], as JSON in a file, or {"text": ["Ann"], "answer_start": [5]}'
+_PRINTED = re.compile(r"\s*[\[{]\s*[\[{'\"]")  # how a list or an object of texts begins where it was written as a text
+
+
+def listed_answers(value: object) -> tuple[str, ...] | None:
+    """Texts of `answers`: of a text, a list of texts, or an object whose `text` is one of these; None of all else.
+
+    A text that is a JSON list or object is read as that; one that only looks like it, as Python prints a list, is none.
+
+    Source: rule S6.3.
+
+    Example:
+      >>> listed_answers({"text": ["Ann"], "answer_start": [5]}), listed_answers('["Ann", "Anna"]'), listed_answers(7)
+      (('Ann',), ('Ann', 'Anna'), None)
+    """
+    plain = _parsed(value) if isinstance(value, str) else value
+    plain = plain.get("text") if isinstance(plain, Mapping) else plain
+    plain = plain.tolist() if isinstance(plain, np.ndarray) else plain  # as Hugging Face has them in a frame
+    if isinstance(plain, str):
+        return (plain,)
+    if not isinstance(plain, list | tuple) or not all(isinstance(text, str) for text in plain):
+        return None
+    return tuple(plain)
+
+
+def _parsed(text: str) -> Any:  # noqa: ANN401 - any JSON value
+    """JSON list or object of a text, the text itself where it is none, and None where it only looks like one."""
+    if not text.lstrip().startswith(("[", "{")):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None if _PRINTED.match(text) else text
+
+
 def gold_answers(case: Case) -> tuple[str, ...]:
     """Gold answers of a case: its `answer`, and those of `answers` among its further keys; blank ones are none.
+
+    Raises:
+      ValueError: `answers` are no texts, see `listed_answers`.
+
+    Source: rule S6.3.
 
     Example:
       >>> gold_answers(Case("a", "who?", "ok", answer="Ann", extra={"answers": ["Anna", " "]}))
       ('Anna', 'Ann')
     """
-    further = case.extra.get("answers", ())
-    listed = [further] if isinstance(further, str) else further if isinstance(further, list | tuple) else []
-    return tuple(gold for gold in (*listed, case.answer) if isinstance(gold, str) and gold.strip())
+    further = case.extra.get(ANSWERS)
+    listed = () if further is None else listed_answers(further)
+    if listed is None:
+        msg = f"{ANSWERS_RULE}, got {str(further)[:80]!r} in case {case.id!r}; {ANSWERS_REMEDY}."
+        raise ValueError(msg)
+    return tuple(gold for gold in (*listed, case.answer) if gold is not None and gold.strip())
 
 
 def is_right_answer(answer: str, golds: Sequence[str], min_recall: float = MIN_RECALL) -> bool:

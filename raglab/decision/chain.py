@@ -18,6 +18,7 @@ from raglab import gates, resolver
 from raglab.decision.measurement import WINNERS, Evidence
 from raglab.expected_cost import ActionCosts, expected_costs, least_cost
 from raglab.gate_order import Order, Step
+from raglab.own_gates import check_direction
 from raglab.resolver_rules import NO_NUMBER, number_unless
 from raglab.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK
 from raglab.signals import retrieval_confidence
@@ -171,6 +172,32 @@ def measurement(found: Evidence, name: str) -> Any:  # noqa: ANN401 - an array o
     if gated and section == SIGNALS:
         return found.signals[found.known.place(gated)]
     return getattr(found, name) if name in Evidence._fields else found.signals[found.known.place(name)]
+
+
+def read_by_slot(found: Evidence, depth: int) -> gates.Read:
+    """What reads measurements at one depth: [Q], or by slot [S, Q]."""
+
+    def read(name: str) -> Any:  # noqa: ANN401 - an array or a bool
+        table = measurement(found, name)
+        return table[depth] if getattr(table, "ndim", 0) > 1 else table
+
+    return read
+
+
+def check_own_gates(found: Evidence, limits: Thresholds) -> None:
+    """Stop at a gate of the user whose headroom moves against the side of a threshold, at any depth.
+
+    Args:
+      limits: of many policies, [P, 1] each.
+
+    Raises:
+      ValueError: see `raglab.own_gates.check_direction`.
+
+    Source: rule S2.18.
+    """
+    for own in limits.own.values():
+        for depth in range(found.l2.shape[0]):
+            check_direction(own, read_by_slot(found, depth))
 
 
 def _lower(first: NDArray[np.int8], number: int, passes: Any) -> None:  # noqa: ANN401 - bool or array

@@ -95,6 +95,7 @@ def _bound(decisions: Decisions, name: str) -> Bound | None:
     """What a gate compares in these cases; None where it compares with no number."""
     section, _, own = name.partition(".")
     limits = decisions.limits
+    bounds: Any
     if section == OWN and own:
         gate = own_gate(own)
         keys = {one.key: scalar_value(getattr(limits.own[own].values, one.key)) for one in gate.thresholds}

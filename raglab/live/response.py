@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from raglab import values
 from raglab.answering.extractive import Extractive
 from raglab.answering.hygiene import clean
-from raglab.answering.required_confidence import RequiredConfidence, confidence_switch
+from raglab.answering.required_confidence import RequiredConfidence, confidence_switch, given_confidence
 from raglab.answering.support import Support, WordSupport
 from raglab.audit.log import DefaultUse
 from raglab.canonical import digest
@@ -224,7 +224,7 @@ def check_answer(
         ms |= {"generate": 1e3 * (between - start), "support": 1e3 * (perf_counter() - between)}
     return CheckedAnswer(
         text=text,
-        confidence=float(said.confidence),
+        confidence=given_confidence(said),
         support=float(support.score),
         claim=support.claim,
         cited=cited,

@@ -2,7 +2,8 @@
 
 A row is a case or a chunk. A column has one of our names (`CASE_COLUMNS`, `CHUNK_COLUMNS`), or `columns` says which one
 stands for it. A cell that is None, NaN or blank is absent. A cell of several texts is a list, tuple or array, or one
-text: a JSON list, or parts with semicolons between. Whatever other columns there are, a case keeps in `extra` and a
+text: a JSON list, or parts with semicolons between. An index of a frame that has the name of a field which no column
+holds is its column, such as `id`. Whatever other columns there are, a case keeps in `extra` and a
 chunk in `tags`; those without a name, such as an index that was written with the table, are left out. A column of a
 table of cases that looks like a field which the table lacks is an error, which proposes the name.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab.characters import visible
-from raglab.store.case_labels import near_name_error, near_names
+from raglab.store.case_labels import near_name_error, near_names, status_remedy
 from raglab.store.cells import (
     Cells,
     cell_text,
@@ -28,6 +29,7 @@ from raglab.store.cells import (
     frame_cells,
     is_unicode,
     listed,
+    listed_sources,
     whole_at_least,
 )
 from raglab.store.documents import csv_records
@@ -47,13 +49,13 @@ _FAULTS_SHOWN = 3
 class Column(NamedTuple):
     """What a column may hold.
 
-    read: value of a cell as a record has it, None where it breaks the rule. rule, remedy: in words. aliases: its other
-    names. required: whether it must be there, and none of its cells absent.
+    read: value of a cell as a record has it, None where it breaks the rule. rule, remedy: in words, the remedy also by
+    the column's name. aliases: its other names. required: whether it must be there, and none of its cells absent.
     """
 
     read: Callable[[Any], Any]
     rule: str
-    remedy: str
+    remedy: str | Callable[[str], str]
     aliases: tuple[str, ...] = ()
     required: bool = False
 
@@ -108,7 +110,7 @@ def _texts(value: object) -> list[str] | None:
 
 
 def _sources(value: object) -> list[str] | None:
-    found = _texts(value)
+    found = _texts(listed_sources(value))
     return None if found is None or any(map(source_rule, found)) else found
 
 
@@ -122,13 +124,20 @@ def _json(text: str) -> Any:  # noqa: ANN401 - any JSON value
 
 def _json_value(value: object) -> Any:  # noqa: ANN401 - any JSON value
     """A cell as JSON holds it, None where it cannot."""
-    plain = value.tolist() if isinstance(value, np.ndarray) else value
     try:
-        text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain_value)
         text.encode()
         return json.loads(text)
     except (TypeError, ValueError, RecursionError):
         return None
+
+
+def _plain_value(value: object) -> Any:  # noqa: ANN401 - a list or a number
+    """What an array or a number of NumPy holds, as those of Hugging Face have them inside a cell."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    msg = f"no JSON value: {type(value).__name__}"
+    raise TypeError(msg)
 
 
 def _tag(value: object) -> str | None:
@@ -152,7 +161,9 @@ def _tags(value: object) -> dict[str, str] | None:
 
 _AS_TEXT = "convert the column with .astype(str)"
 _SEVERAL = 'write a list, a JSON list such as ["a.md", "b.md#2"], or a.md;b.md#2'
-_SOURCES = Column(_sources, "texts, each path or path#page, page an integer from 1", _SEVERAL)
+_SOURCES = Column(
+    _sources, "texts, each path or path#page, page an integer from 1, with semicolons between several", _SEVERAL
+)
 _TEXT = Column(cell_text, "a text", _AS_TEXT)
 CASE_COLUMNS: Mapping[str, Column] = {
     "id": Column(_name, f"a text or an integer from 0, of at most {MAX_NAME} characters", "name it", ("case_id",)),
@@ -163,9 +174,7 @@ CASE_COLUMNS: Mapping[str, Column] = {
         ("question",),
         required=True,
     ),
-    "expect_status": Column(
-        _status, f"one of {', '.join(STATUS_NAMES)}", "map your labels to these three", ("label",), required=True
-    ),
+    "expect_status": Column(_status, f"one of {', '.join(STATUS_NAMES)}", status_remedy, ("label",), required=True),
     "expect_sources": _SOURCES,
     "expect_sources_any": _SOURCES,
     "min_sources": Column(_whole(0), "an integer from 0, of 31 bits", "correct it, or empty the cell"),
@@ -207,7 +216,7 @@ def case_records(
     Raises:
       InputError: columns are missing, or cells break a rule: the first few are named by row and column, all counted.
     """
-    cells = _cells(source, "case", max_file_bytes)
+    cells = _cells(source, "case", max_file_bytes, _index_names(source, CASE_COLUMNS, columns))
     records = _records(cells, CASE_COLUMNS, _EXTRA, columns, "extra")
     return [_line(cells, row, {"id": f"q{row + 1}"} | record) for row, record in enumerate(records)]
 
@@ -220,7 +229,7 @@ def chunk_records(
     Raises:
       InputError: as for `case_records`.
     """
-    cells = _cells(source, "chunk", max_file_bytes)
+    cells = _cells(source, "chunk", max_file_bytes, _index_names(source, CHUNK_COLUMNS, columns))
     records = _records(cells, CHUNK_COLUMNS, _OWN_TAG, columns, "tags")
     return [_line(cells, row, {"source": flat_name(record["id"])} | record) for row, record in enumerate(records)]
 
@@ -229,8 +238,25 @@ def _line(cells: Cells, row: int, record: Mapping[str, Any]) -> JsonLine:
     return JsonLine(Where(f"{cells.name}, {cells.place(row)}"), record)
 
 
-def _cells(source: pd.DataFrame | str | Path, row: str, max_file_bytes: int) -> Cells:
-    """Cells of a frame or a file, None where they are blank."""
+def _index_names(
+    source: pd.DataFrame | str | Path, known: Mapping[str, Column], columns: Mapping[str, str] | None
+) -> set[str]:
+    """Names by which an index counts as a column: those of fields that no column holds, and what `columns` maps to."""
+    heads = () if isinstance(source, str | Path) else map(str, getattr(source, "columns", ()))
+    given = (
+        {ours: name for ours, name in columns.items() if isinstance(name, str)} if isinstance(columns, Mapping) else {}
+    )
+    held = {*heads, *given}
+    fields = {field: (field, *column.aliases) for field, column in known.items()}
+    return {name for names in fields.values() if held.isdisjoint(names) for name in names} | {*given.values()}
+
+
+def _cells(source: pd.DataFrame | str | Path, row: str, max_file_bytes: int, index: Collection[str]) -> Cells:
+    """Cells of a frame or a file, None where they are blank.
+
+    Args:
+      index: names by which an index of a frame counts as a column.
+    """
     if isinstance(source, str | Path):
         path = Path(source)
         heads, *rows = csv_records(read_text(path, max_file_bytes), path)
@@ -241,7 +267,7 @@ def _cells(source: pd.DataFrame | str | Path, row: str, max_file_bytes: int) -> 
         }
         cells = Cells(str(path), len(rows), columns, [record.line for record in rows], "line")
     else:
-        cells = frame_cells(source, FRAME, row)
+        cells = frame_cells(source, FRAME, row, index)
     return cells._replace(columns={head: _without_blanks(column) for head, column in cells.columns.items()})
 
 
@@ -296,7 +322,8 @@ def _read(
             continue
         found = column.read(value)
         if found is None or not _is_unicode(found):
-            remedy = column.remedy if found is None else "correct the text, which holds half of a surrogate pair"
+            of_rule = column.remedy if isinstance(column.remedy, str) else column.remedy(name)
+            remedy = of_rule if found is None else "correct the text, which holds half of a surrogate pair"
             faults.append(_Fault(row, name, f"{field} must be {column.rule}", remedy, shown_value(value)))
         else:
             records[row][field] = found

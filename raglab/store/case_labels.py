@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from raglab.canonical import canonical_json
 from raglab.characters import visible
+from raglab.decision.answer_text import ANSWERS, ANSWERS_REMEDY, ANSWERS_RULE, listed_answers
 from raglab.store.files import MAX_NAME, InputError, JsonLine, Where, input_error, shown_value
 from raglab.user_warnings import warn_user
 from raglab.values import SOURCE_GRADES, Case
@@ -30,7 +31,10 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("status", "label", "gold_label", "outcome", "expected_outcome", "answerable"), ("expect_status",)),
     **dict.fromkeys(("gold", "golds", "expected"), ("expect_sources", "expect_status", "answer")),
     **dict.fromkeys(
-        ("source", "sources", "gold_source", "gold_sources", "evidence", "citation", "citations", "relevant"),
+        (
+            *("source", "sources", "gold_source", "gold_sources", "source_document", "source_documents", "gold_path"),
+            *("evidence", "citation", "citations", "relevant", "references", "supporting_docs"),
+        ),
         ("expect_sources",),
     ),
     **dict.fromkeys(
@@ -44,6 +48,7 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys(
         (
+            "truth",
             "ground_truth",
             "ground_truths",
             "reference",
@@ -58,12 +63,13 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("set", "fold", "subset", "partition", "data_split"), ("split",)),
     "case_id": ("id",),
 }
-NEAR = 0.85  # of difflib, above which a name is a slip of ours
+REQUIRED = ("query", "expect_status")  # fields of a set of labels that it must have
+NEAR = 0.85  # of difflib, above which a name is a slip of ours, or of another known one
 # Keys of `Case.extra` that raglab reads, that its loaders write, or that the bundled sets hold: no warning names them.
 KNOWN_EXTRAS = frozenset(
     {
         *("lang", "language", "line", "domain", "kind", "phrasing", "readings"),
-        *("article", "paragraph", "document", "conversation_id", "answers", SOURCE_GRADES),
+        *("article", "paragraph", "document", "conversation_id", ANSWERS, SOURCE_GRADES),
         *("answerability", "earlier_turns", "last_turn", "turn", "question_type", "multi_turn", "collection"),
         "label_note",
     }
@@ -96,13 +102,31 @@ def near_names(names: Iterable[str], fields: Mapping[str, str], lacking: Collect
     """
     near = []
     for name in names:
-        plain = "_".join(name.casefold().replace("-", " ").replace("_", " ").split())
-        close = [] if name in KNOWN_EXTRAS else get_close_matches(plain, fields, n=1, cutoff=NEAR)
-        meant = OTHER_NAMES.get(plain, tuple(fields[known] for known in close))
-        stated = plain in OTHER_NAMES and "expect_sources_any" not in lacking  # sources are there by another name
+        plain = plain_name(name)
+        known = plain if plain in OTHER_NAMES else ""
+        if not known and name not in KNOWN_EXTRAS:
+            known = next(iter(get_close_matches(plain, (*fields, *OTHER_NAMES), n=1, cutoff=NEAR)), "")
+        meant = OTHER_NAMES.get(known, (fields[known],) if known in fields else ())
+        stated = known in OTHER_NAMES and "expect_sources_any" not in lacking  # sources are there by another name
         likely = [field for field in meant if field in lacking and not (stated and field == "expect_sources")]
         near += [NearName(name, tuple(likely))] if likely else []
     return near
+
+
+def plain_name(name: str) -> str:
+    """A name of a column without regard to case, blanks, hyphens and underscores around it.
+
+    Example:
+      >>> plain_name("Gold-Source ")
+      'gold_source'
+    """
+    return "_".join(name.casefold().replace("-", " ").replace("_", " ").split())
+
+
+def status_remedy(column: str) -> str:
+    """What to do about other labels than ours in a column of a frame."""
+    frame = f'frame["{column}"]'
+    return f'map your labels to these three: {frame} = {frame}.map({{"OK": "ok", "Refuse": "refuse", …}})'
 
 
 def near_name_error(near: Sequence[NearName], where: Where, *, table: bool) -> InputError:
@@ -119,13 +143,11 @@ def near_name_error(near: Sequence[NearName], where: Where, *, table: bool) -> I
     for guess in near:
         pairs.setdefault(guess.fields[0], guess.name)
     columns = ", ".join(f'"{field}": "{name}"' for field, name in pairs.items())
-    own = ", ".join(f'"{guess.name}": "{guess.name}"' for guess in near[:1])
+    extra = next((guess.name for guess in near if not set(guess.fields) & set(REQUIRED)), None)
+    own = f'; columns={{"{extra}": "{extra}"}} keeps it as an extra column' if extra is not None else ""
     how = "pass" if table else "load the lines as a table, pandas.read_json(path, lines=True), with"
     options = " ".join(f"--columns {field}={name}" for field, name in pairs.items())
-    remedy = (
-        f"{guesses}: rename it, or {how} columns={{{columns}}}{f' ({options})' if table else ''}; "
-        f"columns={{{own}}} keeps it as an extra column"
-    )
+    remedy = f"{guesses}: rename it, or {how} columns={{{columns}}}{f' ({options})' if table else ''}{own}"
     return input_error(where, f"{'columns' if table else 'keys'} of labels must have our names", remedy, shown)
 
 
@@ -173,6 +195,7 @@ def labelled_set(placed: PlacedCases, name: str, *, own: bool = False, known: Co
     cases, note = _with_splits(cases)
     notes.append(note)
     _check_fields(cases)
+    _check_answers(cases)
     notes += _repeated_questions(cases, own=own)
     if own:
         notes.append(_further_keys([case for _, case in cases], known))
@@ -261,6 +284,17 @@ def _check_fields(cases: Sequence[tuple[Where, Case]]) -> None:
         value = f"{shown_value(_field_text(case, field))} with {case.expect_status}"
         remedy = f"correct the label, or empty the field; {len(ids):,} of {len(cases):,} cases: {_some(ids)}"
         raise input_error(where, f"{field} must be of a case labelled {of}", remedy, value)
+
+
+def _check_answers(cases: Sequence[tuple[Where, Case]]) -> None:
+    """Stop at gold answers that cannot be read: the case would be judged by its sources instead."""
+    given = ((pair, pair[1].extra.get(ANSWERS)) for pair in cases)
+    wrong = [pair for pair, answers in given if answers is not None and listed_answers(answers) is None]
+    if wrong:
+        where, case = wrong[0]
+        ids = [shown_value(wrong_case.id) for _, wrong_case in wrong]
+        remedy = f"{ANSWERS_REMEDY}; {len(ids):,} of {len(cases):,} cases: {_some(ids)}"
+        raise input_error(where, ANSWERS_RULE, remedy, shown_value(case.extra[ANSWERS]))
 
 
 def _ruled_out(case: Case) -> Iterator[str]:

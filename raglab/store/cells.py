@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -77,11 +77,11 @@ class Cells(NamedTuple):
 MAX_ROWS = 2_000_000  # of a frame: twenty seconds and a gigabyte as a trace
 
 
-def frame_cells(frame: pd.DataFrame, name: str, row: str = "hit") -> Cells:
+def frame_cells(frame: pd.DataFrame, name: str, row: str = "hit", index: Collection[str] = ()) -> Cells:
     """Cells of a frame.
 
     Args:
-      row: what a row is, in errors.
+      row: what a row is, in errors. index: names whose level of the index counts as a column, where no column has them.
 
     Raises:
       InputError: no DataFrame, no row, more than `MAX_ROWS`, or two columns of one name.
@@ -99,6 +99,9 @@ def frame_cells(frame: pd.DataFrame, name: str, row: str = "hit") -> Cells:
     heads = [str(column) for column in frame.columns]
     check_heads(heads, where)
     columns = {head: _values(frame.iloc[:, place]) for place, head in enumerate(heads)}
+    for level, head in enumerate(frame.index.names):
+        if head in index and head not in columns:
+            columns[str(head)] = _values(pd.Series(frame.index.get_level_values(level)))
     labels: Any = frame.index  # as long as the frame, read where an error asks
     return Cells(name, len(frame), columns, labels)
 
@@ -175,6 +178,23 @@ def listed(value: object) -> Any:  # noqa: ANN401 - any cell
     return [item.strip() if isinstance(item, str) else item for item in items] if isinstance(items, list) else None
 
 
+# A file ending, or a page, then a comma or bar, then more.
+_SEVERAL_FILES = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,4}(#\d+)?\s*[,|]\s*[^\s,|;]")
+
+
+def listed_sources(value: object) -> Any:  # noqa: ANN401 - any cell
+    """`listed` of a cell of sources; None of a text that looks like several files with commas or bars between.
+
+    Example:
+      >>> listed_sources("a.md, b.md"), listed_sources(["a.md, b.md"]), listed_sources("smith, 2020.pdf; b.md")
+      (None, ['a.md, b.md'], ['smith, 2020.pdf', 'b.md'])
+    """
+    items = listed(value)
+    if isinstance(value, str) and not value.lstrip().startswith("[") and _SEVERAL_FILES.search(value):
+        return None
+    return items
+
+
 def texts(value: object) -> tuple[str, ...] | None:
     """Strings of a cell that holds a list, tuple or array of them, none blank."""
     items = value.tolist() if isinstance(value, np.ndarray) else value
@@ -183,9 +203,9 @@ def texts(value: object) -> tuple[str, ...] | None:
     return tuple(items)
 
 
-def listed_texts(value: object) -> tuple[str, ...] | None:
-    """Strings of a cell that holds several, none blank; see `listed`."""
-    return texts(listed(value))
+def source_texts(value: object) -> tuple[str, ...] | None:
+    """Sources of a cell, none blank; see `listed_sources`."""
+    return texts(listed_sources(value))
 
 
 def names(cells: Cells, column: str) -> list[str | None]:

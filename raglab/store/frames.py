@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import values
+from raglab.decision.answer_text import ANSWERS, ANSWERS_REMEDY, ANSWERS_RULE, listed_answers
 from raglab.decision.measurement import CAN_BE_OFF
 from raglab.documents import (
     Meaning,
@@ -25,18 +26,18 @@ from raglab.misuse import takes
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData
 from raglab.signals import DECLARED, Signal, declaration, own_signal
-from raglab.store.case_labels import labelled_set
+from raglab.store.case_labels import labelled_set, near_names, plain_name, status_remedy
 from raglab.store.cells import (
     AllowedRange,
     Cells,
     cell_text,
     filled_text,
     frame_cells,
-    listed_texts,
     names,
     number_keys,
     numbers,
     required_values,
+    source_texts,
     texts,
     whole_at_least,
 )
@@ -56,7 +57,7 @@ MAX_PAIRS = 2_000_000_000  # the same by pairs of hits: what grouping the hits t
 LISTS = ("expect_sources", "expect_sources_any", "selected_sources")
 COUNTS = {"min_sources": 0, "expect_option": 1}
 TEXTS = ("answer", "intent", "doctype", "split", "notes")
-OF_CASE = (*LISTS, *COUNTS, *TEXTS)
+OF_CASE = (*LISTS, *COUNTS, *TEXTS, ANSWERS)
 OF_CHUNK = ("text", "source", "page", "page_label", *TAG_KEYS, "entities")
 
 
@@ -70,16 +71,20 @@ def frame_cases(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:
     """
     label = "label" if cells.has("label") else "expect_status"
     one_of = f"one of {', '.join(STATUS_NAMES)}"
-    query = required_values(cells, "query", cells.typed("query", cell_text, "a string", _AS_TEXT))
-    status = cells.typed(label, _status, one_of, "correct it")
+    question = _question_column(cells)
+    query = required_values(cells, question, cells.typed(question, cell_text, "a string", _AS_TEXT))
+    status = cells.typed(label, _status, one_of, status_remedy(label))
     if cells.has(label):
         status = required_values(cells, label, status)
-    key = "case_id" if cells.has("case_id") else "query"
+    key = "case_id" if cells.has("case_id") else question
     keys, rows = number_keys(names(cells, key) if key == "case_id" else query, cells, key)
-    stated: dict[str, Sequence[Any]] = {"query": query, label: status}
+    stated: dict[str, Sequence[Any]] = {question: query, label: status}
     for column in LISTS:
         stated[column] = cells.typed(
-            column, listed_texts, "a list of strings", "write ['a.md', 'b.md#2'] or a.md;b.md#2"
+            column,
+            source_texts,
+            "a list of strings, or a text with semicolons between several",
+            "write ['a.md', 'b.md#2'] or a.md;b.md#2",
         )
     for column, least in COUNTS.items():
         stated[column] = cells.typed(
@@ -87,15 +92,18 @@ def frame_cases(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:
         )
     for column in TEXTS:
         stated[column] = cells.typed(column, cell_text, "a string", _AS_TEXT)
+    stated[ANSWERS] = cells.typed(
+        ANSWERS, listed_answers, ANSWERS_RULE.removeprefix(f"{ANSWERS} must be "), ANSWERS_REMEDY
+    )
     remedy = "correct it" if key == "case_id" else "correct it, or tell the cases apart by case_id"
     first = _first_positions(rows)
     for column, found in stated.items():
         cells.same(column, found, [first[number] for number in rows], "a case", remedy)
-    stated["expect_status"] = stated.pop(label)
+    stated["expect_status"], stated["query"] = stated.pop(label), stated.pop(question)
     placed = []
     for number, row in enumerate(first):
         record = {column: found[row] for column, found in stated.items() if found[row] is not None}
-        record |= {column: list(record[column]) for column in LISTS if column in record}
+        record |= {column: list(record[column]) for column in (*LISTS, ANSWERS) if column in record}
         record["id"] = keys[number] if key == "case_id" else f"q{number + 1}"
         where = Where(f"{cells.name}, row {row}", id=record["id"])
         placed.append((where, parse_case(record, where.file, labelled=False)))
@@ -167,6 +175,10 @@ def _status(value: object) -> str | None:
     return value if isinstance(value, str) and value in STATUS_NAMES else None
 
 
+def _question_column(cells: Cells) -> str:
+    return "question" if cells.has("question") else "query"
+
+
 Score = Literal["unstated", "cosine", "l2", "probability"]
 UNSTATED: Final = "unstated"  # scale of a score that is read as a cosine because it lies in its range
 
@@ -203,7 +215,24 @@ _RANGES = {
 }
 _MEASURES = {UNSTATED: "cosine", "cosine": "cosine", "l2": "l2", "probability": "s_rerank"}
 _OF_HIT = ("score", "rank", *_RANGES, *OF_CHUNK)
-_KNOWN = ("case_id", "query", "label", "expect_status", "hit_id", "arm", "depth", *_OF_HIT, *OF_CASE)
+_KNOWN = ("case_id", "query", "question", "label", "expect_status", "hit_id", "arm", "depth", *_OF_HIT, *OF_CASE)
+# What other systems call the columns of hits, by plain name.
+_OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (
+            *("path", "file_path", "filepath", "url", "uri", "source_path", "source_id", "source_document"),
+            *(f"{noun}{end}" for noun in ("doc", "document", "file") for end in ("", "name", "_name", "_id", "id")),
+        ),
+        ("source",),
+    ),
+    **dict.fromkeys(("chunk", "chunk_id", "passage_id", "hit", "node_id"), ("hit_id",)),
+    **dict.fromkeys(("passage", "content", "contents", "chunk_text", "page_content", "context"), ("text",)),
+    **dict.fromkeys(("query_id", "question_id", "qid"), ("case_id",)),
+    **dict.fromkeys(("similarity", "cosine_similarity", "cos_sim", "relevance"), ("score",)),
+    "question": ("query",),
+    "distance": ("score", "l2"),
+    "id": ("case_id", "hit_id"),
+}
 _AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by less
 
 
@@ -220,8 +249,8 @@ def trace_from_frame(
 
     A cell is missing where it is None, NaN or NA. Columns, the first three required:
 
-    - `query`: the question. `hit_id`: name of the passage, strings or integers; missing in the one row of a case that
-      found nothing.
+    - `query` (or `question`): the question. `hit_id`: name of the passage, strings or integers; missing in the one row
+      of a case that found nothing.
     - `score`: by the argument `score`: `cosine` of query and passage; `l2`, squared distance of their unit vectors;
       `probability`, a reranker's, in [0, 1], which becomes `s_rerank`. Not stated, it must lie in [-1, 1] as a cosine
       does and is read as one, but a study and the cockpit then begin with an always-answer policy that gates it
@@ -244,8 +273,11 @@ def trace_from_frame(
     - `arm`, `depth` (from 0): of several strategies and refinements; each case has rows in each of them.
     - `expect_sources`, `expect_sources_any`, `selected_sources` (lists of `source` or `source#page`, or one text with
       semicolons between them; the end of a source that no other has, such as its file name, stands for it),
-      `min_sources`, `expect_option`, `answer`, `intent`, `doctype`, `split`, `notes`: of the case, the same in each of
-      its rows; splits are `tune`, `certify`, `report`, or names that `load_cases` reads as these.
+      `min_sources`, `expect_option`, `answer`, `answers` (several gold answers: a list of texts, or what Hugging Face
+      has, `{"text": [...]}`), `intent`, `doctype`, `split`, `notes`: of the case, the same in each of its rows; splits
+      are `tune`, `certify`, `report`, or names that `load_cases` reads as these.
+
+    An index with the name of a column counts as that column.
 
     Args:
       frame: one row a hit.
@@ -342,7 +374,8 @@ def frame_trace(
     name: str,
 ) -> Trace:
     """Trace as `trace_from_frame` makes it, without a warning of gates that are off."""
-    cells = frame_cells(frame, name)
+    cells = frame_cells(frame, name, index=_KNOWN)
+    _warn_of_index(frame, cells)
     columns = signal_columns(signals or {}, name)
     _check_columns(cells, score, columns)
     # Cases, passages, arms and depths are numbered apart; a row of the frame is then one cell of the trace.
@@ -456,6 +489,7 @@ class _Rows(NamedTuple):
         return places
 
 
+_SLIP = 0.75  # of difflib, above which a name of a column is a slip of another
 _NAMES, _NAME = 30, 40  # columns that a message lists, and characters of each
 
 
@@ -470,31 +504,57 @@ def _check_columns(cells: Cells, score: Score | None, signals: Sequence[SignalCo
         remedy = "say what the column holds, or leave score out where its scale is not known"
         raise input_error(where, rule, remedy, shown_value(score))
     there = ", ".join(map(_cut, list(cells.columns)[:_NAMES]))
-    for column in ("query", "hit_id", *(["score"] if score else []), *of_signals):
+    others = [column for column in cells.columns if column not in _KNOWN and column not in of_signals]
+    for column in (_question_column(cells), "hit_id", *(["score"] if score else []), *of_signals):
         if not cells.has(column):
-            remedy = f"add or rename to {column}"
+            like = next((_cut(other) for other in others if column in meant_columns(other, cells)), "")
+            remedy = f"rename {like} to {column}" if like else f"add or rename to {column}"
             if column == "score":
                 remedy += ", or pass score=None and name your scores by signals={…}"
             raise input_error(where, f"the column {_cut(column)} is required", remedy, f"only {there}")
     if score is None and cells.has("score") and "score" not in of_signals:
         remedy = "say what it holds by score or signals, or drop it"
         raise input_error(where, "score=None says that there is no column score", remedy, "one")
-    if cells.has("label") and cells.has("expect_status"):
-        rule = "a frame must have one column of labels, label or expect_status"
-        raise input_error(where, rule, "drop one of them", "both")
-    for column in cells.columns:
-        if column not in _KNOWN and column not in of_signals:
-            near = get_close_matches(column, _KNOWN, n=1)
-            remedy = (
-                f'rename it to {near[0]}, or write frame.drop(columns=["{_cut(column)}"])'
-                if near
-                else f'write frame.drop(columns=["{_cut(column)}"])'
-            )
-            raise input_error(where, f"columns must be among {', '.join(_KNOWN)}", remedy, shown_value(column))
+    for what, one, other in (("labels", "label", "expect_status"), ("questions", "query", "question")):
+        if cells.has(one) and cells.has(other):
+            rule = f"a frame must have one column of {what}, {one} or {other}"
+            raise input_error(where, rule, "drop one of them", "both")
+    for column in others:
+        meant = " or ".join(meant_columns(column, cells))
+        remedy = f'{f"rename it to {meant}, or " if meant else ""}write frame.drop(columns=["{_cut(column)}"])'
+        raise input_error(where, f"columns must be among {', '.join(_KNOWN)}", remedy, shown_value(column))
     twice = _MEASURES[score] if score else ""
     if cells.has(twice):
         rule = f"score={score!r} is the {twice}, which must be given once"
         raise input_error(where, rule, f"drop the column {twice}, or say what the score is", f"a column {twice} too")
+
+
+def meant_columns(name: str, cells: Cells) -> tuple[str, ...]:
+    """Columns that an unknown one may be, of those that a frame of hits lacks; none where it looks like none.
+
+    What is known by another name of a hit comes first, then a name of the case, then a slip of a name.
+    """
+    plain = plain_name(name)
+    pairs = {"label": "expect_status", "expect_status": "label", "query": "question", "question": "query"}
+    lacking = [column for column in _KNOWN if not (cells.has(column) or cells.has(pairs.get(column, column)))]
+    if plain in _KNOWN or plain in _OTHER_NAMES:
+        meant = _OTHER_NAMES.get(plain, (plain,))
+    else:
+        of_case = near_names([name], {column: column for column in (*OF_CASE, "query", "expect_status")}, lacking)
+        slips = get_close_matches(plain, (*_KNOWN, *_OTHER_NAMES), n=1, cutoff=_SLIP)
+        meant = of_case[0].fields if of_case else _OTHER_NAMES.get(slips[0], (slips[0],)) if slips else ()
+    return tuple(column for column in meant if column in lacking)
+
+
+def _warn_of_index(frame: pd.DataFrame, cells: Cells) -> None:
+    """Warn of an index that looks like a column which the frame lacks; it is not read."""
+    for name in frame.index.names:
+        meant = meant_columns(name, cells) if isinstance(name, str) and name not in cells.columns else ()
+        if meant:
+            warn_user(
+                f"{cells.name}: the index {shown_value(name)} is not read, though it looks like {' or '.join(meant)}; "
+                f'write frame.rename_axis("{meant[0]}"), or frame.reset_index(drop=True).'
+            )
 
 
 def _row_depths(cells: Cells) -> list[int]:

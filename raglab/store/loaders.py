@@ -559,7 +559,8 @@ def load_cases(
     ours; JSON is SQuAD 2.0 or CLINC150 by its keys. `FORMATS` lists them all; how the foreign sets are labelled and
     split stands at the head of `raglab.store.benchmarks`. A DataFrame, a CSV or a TSV file: a row a case, with the
     fields of `Case` as columns. Required are `query` (or `question`) and `expect_status` (or `label`); without `id`
-    they are q1, q2, …; any other column goes to `extra`, unless it looks like a field that the table lacks.
+    they are q1, q2, …, unless the index is named `id`; any other column goes to `extra`, unless it looks like a field
+    that the table lacks. Several gold answers are `answers`: a list of texts, or Hugging Face's `{"text": [...]}`.
     `raglab.store.case_frames` says how cells are read.
 
     Splits are `tune`, `certify` and `report`; `train`, `validation` or `dev`, and `test` are read as these.
