@@ -63,7 +63,7 @@ def test_an_answer_names_its_sources(folder: Path) -> None:
     said = ask(folder, "What is the motor excess?")
     assert said.startswith("ok · policy: hybrid · confidence")
     assert "The motor excess is 250 pounds for each claim." in said
-    assert "sources: motor.md#1" in said
+    assert "sources: docs/motor.md#1" in said
 
 
 def test_json_has_the_keys_of_the_response(folder: Path) -> None:
@@ -88,7 +88,7 @@ def test_options_are_shown_and_a_selection_completes_the_question(folder: Path) 
 def test_documents_scope_the_search(folder: Path) -> None:
     """Only the named document is a source."""
     said = json.loads(ask(folder, "What is the excess?", "--document", "home.md", "--json"))
-    assert {source.split("#")[0] for source in said["sources"]} == {"home.md"}
+    assert {source.split("#")[0] for source in said["sources"]} == {"docs/home.md"}
     assert "boat.md" in ask(folder, "What is the excess?", "--document", "boat.md", code=1)
 
 
