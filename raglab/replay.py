@@ -25,7 +25,6 @@ from raglab.breakpoints import (
     swept_threshold,
     user_gates,
 )
-from raglab.decision.answer_text import Basis, text_cases
 from raglab.decision.chain import (
     STAGES,
     STATUS_OF,
@@ -56,6 +55,7 @@ from raglab.decision.sharded_decisions import (
     reference_cases,
     reference_trace,
     shard_with,
+    trace_basis,
 )
 from raglab.decision.signal_values import check_signals, check_stored
 from raglab.expected_cost import class_probabilities
@@ -621,8 +621,7 @@ def steps(
     # Rates of all thresholds at once: counts recur from one to the next.
     table = pd.DataFrame({"path": names, "low": low, "high": high, **_rate_columns(cells, level, costs)})
     table = table if path is None else table.drop(columns="path")
-    if isinstance(trace, TraceData):
-        table.attrs["basis"] = str(Basis.of(text_cases(trace), label_codes(trace.cases)))
+    table.attrs["basis"] = str(trace_basis(trace))
     return with_headline(table, trace_status_only(trace))
 
 

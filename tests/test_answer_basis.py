@@ -22,7 +22,7 @@ from raglab.decision.answer_text import (
     is_right_answer,
     text_cases,
 )
-from raglab.lab.answer_basis import trace_basis
+from raglab.decision.sharded_decisions import trace_basis
 from raglab.lab.certification import certify_policy, check_policy
 from raglab.lab.comparison import compare, contests
 from raglab.lab.decision_fitting import fit_decision

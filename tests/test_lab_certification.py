@@ -151,7 +151,8 @@ def test_the_data_need_line_stands_beside(found: Certification) -> None:
     assert need.needed == (15, 25, 34)
     assert (need.answered, need.wrong, need.best) == (promise.n, promise.k, promise.bound)
     told = "\n".join(certificate_lines(found))
-    assert told.startswith("CERTIFIED: hallucination_rate at most 0.15 with confidence 0.9; hallucination_rate binds.")
+    assert told.startswith("CERTIFIED: hallucination_rate at most 0.15 with confidence 0.9; hallucination_rate binds; ")
+    assert "judged by sources" in told
     assert "needs 15 answered cases without an error, 25 with one, 34 with two" in told
     assert f"there are {promise.n} with {promise.k}" in told
 

@@ -57,8 +57,10 @@ EXCESS = "The storm excess is £250. "
 READINGS = [name for name, field in PACK.fields.items() if field.reading is not None]
 # Expressions that are asked of one place only (`match`, `fullmatch`) or of a text that was cut: none is searched for.
 AT_ONE_PLACE = {
-    *(f"raglab.answering.hygiene.{name}" for name in ("_IS_SILENT", "_TILDES", "_OPENING", "_CLOSING", "_HEADING")),
-    *(f"raglab.answering.hygiene.{name}" for name in ("_UNDERLINE", "_BULLET", "_INFO", "_REFERENCE")),
+    *(f"raglab.answering.hygiene.{name}" for name in ("_HEADING", "_BULLET", "_REFERENCE", "_OPEN_HTML")),
+    "raglab.code_blocks._CLOSING",  # of a whole line
+    "raglab.text._UNDERLINE",  # of a whole line
+    "raglab.decision.answer_text._PRINTED",  # at the beginning of a text
     "raglab.retrieval.quantities._JOINT",
     "raglab.retrieval.table_records._OPERATIONS",  # of 1,000 characters of a question
 }

@@ -195,6 +195,7 @@ def of_replay(seed: int, depths: int) -> None:
     evidence, limits = measured_tables(trace, policies[0]).evidence, policy_thresholds(policies[:1])
     breakpoints.breakpoints(evidence, limits, "confidence.tau_default")
     chain.needs_refinement(evidence, limits)
+    chain.read_by_slot(evidence, 0)("best_l2")
     replay.step_cells(evidence, policies[0], "confidence.tau_default")
     replay.evidence_with_model(evidence, policies[0])
     outcome_codes.tally_codes(replay.shard_codes(trace, policies[:1]))

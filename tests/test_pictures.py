@@ -82,7 +82,7 @@ def test_a_picture_is_one_chunk_that_says_what_it_was(tmp_path: Path) -> None:
         "img/the_red-door.png",
         tags={"kind": "image", "media_type": "image/png", "pixels": "6x4", "sha256": sha256(raw).hexdigest()},
     )
-    assert picture.shown == "the_red-door.png#n/a"
+    assert picture.shown == "img/the_red-door.png#n/a"
     assert (picture_digest(picture), picture_digest(text)) == (sha256(raw).hexdigest(), None)
     assert corpus.pictures == {picture.chunk_id: str(tmp_path / "docs" / "img" / "the_red-door.png")}
     save_corpus(corpus, tmp_path / "c.jsonl")

@@ -48,14 +48,14 @@ def _said(said: Decisions) -> tuple[str, str, str]:
 @pytest.mark.parametrize(
     ("gated", "said", "reason"),
     [
-        ({"gap": {"min": 0.25, "max": 0.25}}, ("ok", "answered", "gap"), "gate off"),
+        ({"gap": {"min": 0.25, "max": 0.25}}, ("ok", "answered", "gap"), "every gate that is on passes"),
         ({"gap": {"min": 0.26}}, ("refuse", "signals.gap", "signals"), "signal gap 0.25 is below min 0.26"),
         ({"gap": {"max": 0.2}}, ("refuse", "signals.gap", "signals"), "signal gap 0.25 is above max 0.2"),
         ({"gap": {"min": 0.3, "max": 1.0}}, ("refuse", "signals.gap", "signals"), "is below min 0.3, max 1"),
         ({"gap": {"min": 0.26, "on_fire": "ask"}}, ("ambiguous", "signals.gap", "signals_ask"), "is below min 0.26"),
-        ({"gap": {"min": 0.26, "on_fire": "warn"}}, ("ok", "answered", "gap"), "gate off"),
-        ({"gap": {"min": 0.26, "enabled": False}}, ("ok", "answered", "gap"), "gate off"),
-        ({"gap": {}}, ("ok", "answered", "gap"), "gate off"),
+        ({"gap": {"min": 0.26, "on_fire": "warn"}}, ("ok", "answered", "gap"), "every gate that is on passes"),
+        ({"gap": {"min": 0.26, "enabled": False}}, ("ok", "answered", "gap"), "every gate that is on passes"),
+        ({"gap": {}}, ("ok", "answered", "gap"), "every gate that is on passes"),
         (
             {"gap": {"min": 0.26, "on_fire": "ask"}, "top1_cosine": {"min": 0.9}},
             ("refuse", "signals.top1_cosine", "signals"),

@@ -100,7 +100,6 @@ def _bound(decisions: Decisions, name: str) -> Bound | None:
         gate = own_gate(own)
         keys = {one.key: scalar_value(getattr(limits.own[own].values, one.key)) for one in gate.thresholds}
         return Bound(gate.reads[0], gate.reads[0], keys)
-    bounds: Any
     if section == SIGNALS and own:
         row, bounds = gates.signal_gate(decisions.tables.evidence.known.signal(own)), limits.signals[own]
     else:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.decision.answer_text import Basis, has_gold_answer, text_cases
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.checks import Checks
 from raglab.decision.decisions import Decisions, OptionShown
 from raglab.parallel import run_each
 from raglab.policy import PolicyData
-from raglab.values import Case, TraceData, read_only
+from raglab.values import Case, Status, TraceData, label_codes, read_only
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +61,21 @@ def reference_cases(reference: Any) -> Sequence[Case]:  # noqa: ANN401 - a trace
         read: Sequence[Case] = reference.cases()
         return read
     return reference_trace(reference).cases
+
+
+def trace_basis(trace: Any) -> Basis:  # noqa: ANN401 - a trace in memory or of shards
+    """Basis on which the cases of a trace are judged; of shards the hits are loaded only where some gold answer is."""
+    if isinstance(trace, TraceData):
+        return Basis.of(text_cases(trace), label_codes(trace.cases))
+    parts = getattr(trace, "parts", None)
+    return Basis.joined(_part_basis(part) for part in (trace.shards() if parts is None else parts))
+
+
+def _part_basis(part: Any) -> Basis:  # noqa: ANN401 - a trace or a reference to one
+    cases = reference_cases(part)
+    if not has_gold_answer(cases).any():
+        return Basis(0, int((label_codes(cases) == Status.ok).sum()))
+    return trace_basis(reference_trace(part))
 
 
 def check_in_memory(trace: object, what: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from raglab.decision.answer_text import (
     MIXED,
@@ -12,35 +11,13 @@ from raglab.decision.answer_text import (
     TEXT,
     Basis,
     MissingAnswers,
-    has_gold_answer,
     missing_text,
-    text_cases,
 )
-from raglab.decision.sharded_decisions import reference_cases, reference_trace
+from raglab.decision.sharded_decisions import trace_basis
 from raglab.lab.search_space import always_answer
-from raglab.replay import Shards, each_shard, tally
+from raglab.replay import Shards, tally
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData, label_codes
-
-
-def trace_basis(trace: TraceData | Shards) -> Basis:
-    """Basis on which the cases of a trace are judged, in memory or of shards.
-
-    Of a shard whose cases have no gold answer the hits are not loaded.
-    """
-    if isinstance(trace, TraceData):
-        return shard_basis(trace)
-    references: Any = getattr(trace, "parts", None)
-    cases = None if references is None else [reference_cases(reference) for reference in references]
-    if cases is not None and not any(has_gold_answer(of_shard).any() for of_shard in cases):
-        return Basis(0, sum(int((label_codes(of_shard) == Status.ok).sum()) for of_shard in cases))
-    return Basis.joined(each_shard(shard_basis, trace, what="basis"))
-
-
-def shard_basis(trace: Any) -> Basis:  # noqa: ANN401 - a trace or a reference to one
-    """Basis of the cases of one shard; pure, so that any worker may find it."""
-    loaded = reference_trace(trace)
-    return Basis.of(text_cases(loaded), label_codes(loaded.cases))
+from raglab.values import TraceData
 
 
 def not_compared(missing: Mapping[str, MissingAnswers]) -> dict[str, MissingAnswers]:

@@ -21,10 +21,10 @@ from raglab.decision.answer_text import SOURCES
 from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
-from raglab.decision.sharded_decisions import reference_trace
+from raglab.decision.sharded_decisions import reference_trace, trace_basis
 from raglab.gates import GATES
 from raglab.html_display import Fold, display
-from raglab.lab.answer_basis import check_basis, check_compared, missing_notes, trace_basis
+from raglab.lab.answer_basis import check_basis, check_compared, missing_notes
 from raglab.lab.certification_notes import certificate_notes, certificate_reason, missing_candidates
 from raglab.lab.certified_losses import (
     COST,

@@ -118,7 +118,7 @@ def hits_frame(
     rows: list[dict[str, Any]] = []
     for case, hits, cosine in zip(cases, found, cosines, strict=True):
         asked: dict[str, Any] = {"case_id": case.id, "query": case.query, "expect_status": case.expect_status}
-        asked |= {name: getattr(case, name) for name in OF_CASE}
+        asked |= {name: getattr(case, name, case.extra.get(name)) for name in OF_CASE}
         passages = [_passage(hit, keys, first_page) for hit in hits]
         _check_scope(case, passages)
         for rank, (hit, passage) in enumerate(zip(hits, passages, strict=True)):

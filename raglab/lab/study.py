@@ -16,8 +16,9 @@ from raglab.decision.measurement import measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
+from raglab.decision.sharded_decisions import trace_basis
 from raglab.html_display import Cell, Fold, display, short
-from raglab.lab.answer_basis import missing_notes, trace_basis
+from raglab.lab.answer_basis import missing_notes
 from raglab.lab.comparison import compare_cells
 from raglab.lab.decision_fitting import decision_cases
 from raglab.lab.search_space import (
