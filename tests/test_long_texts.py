@@ -57,7 +57,8 @@ EXCESS = "The storm excess is £250. "
 READINGS = [name for name, field in PACK.fields.items() if field.reading is not None]
 # Expressions that are asked of one place only (`match`, `fullmatch`) or of a text that was cut: none is searched for.
 AT_ONE_PLACE = {
-    *(f"raglab.answering.hygiene.{name}" for name in ("_HEADING", "_BULLET", "_REFERENCE", "_OPEN_HTML")),
+    *(f"raglab.answering.hygiene.{name}" for name in ("_IS_SILENT", "_HEADING", "_BULLET", "_REFERENCE")),
+    "raglab.answering.hygiene._OPEN_HTML",
     "raglab.code_blocks._CLOSING",  # of a whole line
     "raglab.text._UNDERLINE",  # of a whole line
     "raglab.decision.answer_text._PRINTED",  # at the beginning of a text
