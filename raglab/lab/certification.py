@@ -308,9 +308,7 @@ def certify_policy(
     key = certification_key(tried, counts, targets, delta, arm_name, costs if COST in targets else None)
     file = None if looks is None else Path(looks)
     look = take_look(file, start.certificate, cases.held_out_hash, key, delta, again=again)
-    refused = _refusal(cases, start, arm) if candidates is None else ""
-    if refused:
-        warn_user(refused)
+    refused = _warned_refusal(cases, start, arm) if candidates is None else ""
     tested = _sequence_test(counts, order, targets, delta)
     near = _nearest(order, seen, targets, delta)
     alone = trace_status_only(held_out)
@@ -552,11 +550,15 @@ def _certify_splits(trace: Trace | ShardedTrace[Trace]) -> CertifyCases:
     return CertifyCases(None, trace, of_all, of_all)
 
 
-def _refusal(cases: CertifyCases, policy: Policy, arm: str | None) -> str:
-    """That one gate of the policy given refuses nearly all answerable cases, of a trace in memory (rule S2.19)."""
+def _warned_refusal(cases: CertifyCases, policy: Policy, arm: str | None) -> str:
+    """That gates of the policy given refuse nearly all answerable cases of a trace in memory; warns too (S2.19)."""
     trace = cases.held_out if cases.pilot is None else cases.pilot
     text = refusal_text(decide_policies(trace, [policy], arm)[0]) if isinstance(trace, TraceData) else ""
-    return f"The policy to be certified: {text}" if text else ""
+    if not text:
+        return ""
+    refused = f"The policy to be certified: {text}"
+    warn_user(refused)
+    return refused
 
 
 def _binding(promises: Sequence[Promise], p: NDArray[np.float64] | None) -> str:
