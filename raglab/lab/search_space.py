@@ -247,11 +247,11 @@ def step_thresholds(policy: Policy, direction: int) -> Policy:
 MANUAL_STEPS = 40
 
 
-def manual_loop(trace: TraceData, policy: Policy, goal: Goal, arm: str | None = None) -> Policy:
+def manual_loop(trace: TraceData, policy: Policy, arm: str | None = None) -> Policy:
     """Policy that the source's loop ends with, one step of all thresholds at a time.
 
-    Looser while false refusals do not meet their target, else tighter while hallucinations do not meet theirs; a rate
-    of no cases meets none. It ends when both are met, when it returns to where it was, or after 40 steps.
+    Looser while more than 10 % are falsely refused, else tighter while more than 1 % of the answers are hallucinated; a
+    rate of no cases meets neither. It ends when both are met, when it returns to where it was, or after 40 steps.
 
     Raises:
       TypeError: a trace of shards.
@@ -259,12 +259,11 @@ def manual_loop(trace: TraceData, policy: Policy, goal: Goal, arm: str | None = 
     Source: rules S6.2, S6.4.
     """
     check_in_memory(trace, "manual_loop")
-    limits = goal.targets
     path = [policy]
     for _ in range(MANUAL_STEPS):
         counted = tally(trace, [path[-1]], arm, engine="numpy")
         rate = dict(zip(metrics.RATES, metrics.rates(counted.counts[0], counted.labels), strict=True))
-        unmet = {name for name, limit in limits.items() if not rate[name] <= limit}  # 0 of 0 is NaN and meets none
+        unmet = {name for name, limit in TARGETS.items() if not rate[name] <= limit}  # 0 of 0 is NaN and meets none
         if not unmet & {"false_refusal_rate", "hallucination_rate"}:
             return path[-1]
         following = step_thresholds(path[-1], 1 if "false_refusal_rate" in unmet else -1)
@@ -305,7 +304,7 @@ class Goal:
     """
 
     costs: metrics.Costs | None = None
-    targets: Mapping[str, float] = field(default_factory=lambda: dict(TARGETS))
+    targets: Mapping[str, float] = field(default_factory=dict)
     min_coverage: float | None = None
     max_over_ask: float = MAX_OVER_ASK
 

@@ -19,7 +19,7 @@ from raglab.decision.scoring import status_only_note, status_only_sentence, trac
 from raglab.decision.sharded_decisions import trace_basis
 from raglab.html_display import Cell, Fold, display, short
 from raglab.lab.answer_basis import missing_notes
-from raglab.lab.comparison import compare_cells
+from raglab.lab.comparison import StudyOutcome
 from raglab.lab.decision_fitting import decision_cases
 from raglab.lab.paired_gain import Advantage
 from raglab.lab.search_space import (
@@ -60,7 +60,6 @@ from raglab.lab.study_cases import Splits, StudyTrace, candidate_cases, label_no
 from raglab.lab.study_workers import check_storage, finish_shared_study
 from raglab.lab.trial_search import MISSING, Problem, Search, check_search, pareto_front, run_search, trial_policies
 from raglab.lab.unmeasured_gates import unmeasured_note
-from raglab.metrics import Paired
 from raglab.misuse import takes
 from raglab.policy import told_value
 from raglab.replay import decide_policies, each_shard, join_columns, rate_table, shard_codes, tally
@@ -93,7 +92,7 @@ class TuneResult:
     best: the trial of Optuna's that meets all targets at the least expected cost; where none meets them,
     the one nearest to them. pareto: the trials no other beats in cost and coverage. plateaus: how far each threshold of
     `policy` may move at no cost. judged: policies × everything counted on the cases that the study did not see, see
-    `comparison` and `rates`. paired: tuned against incumbent. notes: what a reader must know. Candidates, their costs
+    `comparison` and `rates`. notes: what a reader must know. Candidates, their costs
     in sample and cross-validated, plateaus and cockpit are of at most 20,000 of the cases tuned on, drawn by label;
     trials are judged on all of these, and the few that a chain is made of are chosen among them by the sample.
     tuned_on, judged_on: the traces. study: Optuna's own, for its plots and dashboards: trials by the paths that they
@@ -114,7 +113,6 @@ class TuneResult:
     pareto: pd.DataFrame
     plateaus: pd.DataFrame
     judged: pd.DataFrame
-    paired: Mapping[str, Paired]
     notes: tuple[str, ...]
     tuned_on: StudyTrace
     judged_on: StudyTrace
@@ -218,6 +216,20 @@ class TuneResult:
         )
         return display("Result of a study", facts, folds)
 
+    @property
+    def unseen(self) -> bool:
+        """Whether the judged cases are others than those tuned on."""
+        return self.judged_on is not self.tuned_on
+
+    @property
+    def outcome(self) -> StudyOutcome:
+        """What the study says of its policies, for reports and comparisons."""
+        incumbent = best_of(self.costs, [*FREE, DEFAULTS])
+        gain = self.costs["cross_validated"].to_numpy(dtype=float)[0] - self.costs["cross_validated"]
+        fitted = () if self.unseen else tuple(name for name in self.policies if name not in (*FREE, DEFAULTS))
+        costs = self.costs.assign(competes=True, gain=gain)
+        return StudyOutcome(self.selected, incumbent, costs, self.expected, self.unseen, fitted)
+
     def report(self, path: str | Path) -> Path:
         """Write the HTML report of tuned and reference policies on the judged cases, with `cockpit` inside."""
         from raglab.lab.report.page import write_report
@@ -229,10 +241,12 @@ class TuneResult:
             arm=self.settings["arm"],
             plateaus=self.plateaus,
             trials=self.trials,
-            paired=self.paired,
             notes=self.notes,
-            candidates=self.costs,
+            study=self.outcome,
             costs=self.goal.costs,
+            targets=self.goal.targets,
+            min_coverage=self.goal.min_coverage,
+            max_over_ask=self.goal.max_over_ask,
             trace_id=self.settings["trace"],
             cockpit=self.cockpit(),
         )
@@ -353,7 +367,7 @@ def search_problem(
     wanted, splits = goal or Goal(), study_splits(trace, seed)
     ranges = full_space(splits.made_of, start, arm) if space is None else search_ranges(space)
     incumbent = limit_depth(published_policy(start), trace)
-    by_hand = manual_loop(splits.made_of, incumbent, wanted, arm)
+    by_hand = manual_loop(splits.made_of, incumbent, arm)
     # Whatever changes a draw or a judgement goes in: a stored study is known by these settings.
     settings = {
         "arm": arm,
@@ -396,7 +410,6 @@ def _judged_result(splits: Splits, problem: Problem, search: Search, incumbent: 
     alone |= {} if judged_on is tuned_on else {"tuned": trace_status_only(tuned_on)}
     scored = [f"Of the cases {name} on, {note}" for name, of in alone.items() if (note := status_only_note(of))]
     missing = judged.missing(policies)
-    both = (missing[DEFAULTS], missing["tuned"])
     stopped = [f"Stopped after {search.proposed} of {trials} trials."] if search.proposed < trials else []
     return TuneResult(
         policy=tuned,
@@ -410,7 +423,6 @@ def _judged_result(splits: Splits, problem: Problem, search: Search, incumbent: 
         pareto=pareto_front(search.trials),
         plateaus=policy_plateaus(cases, tuned),
         judged=_judged_rates(judged, policies, goal),
-        paired=compare_cells(judged.cells(incumbent), judged.cells(tuned)) if all(m.is_compared for m in both) else {},
         notes=(
             _selection_note(chosen, advantage),
             *scored,

@@ -29,9 +29,9 @@ from raglab.lab.report.blocks import (
     share_cell,
 )
 from raglab.lab.report.sections import ReportData
-from raglab.lab.report.verdicts import DELTA, AnswerSignals, best_bound, certifiable
+from raglab.lab.report.verdicts import DELTA, USUAL_TARGETS, AnswerSignals, best_bound, certifiable
 from raglab.lab.study_cases import case_counts
-from raglab.metrics import TARGETS
+from raglab.metrics import OBJECTIVES
 from raglab.text import decimals
 from raglab.values import Status
 
@@ -162,17 +162,22 @@ def _requirement_blocks(judged: ReportData) -> list[Block]:
     """What a certificate would need, and which signal could carry one."""
     seen = judged.seen
     sure = bound_confidence()
-    lead = f"The command raglab certify looks for thresholds that keep the targets with {sure} confidence."
-    needs = [
-        need_line(name, data_need(alpha, n, k, DELTA))
-        for (name, alpha), (k, n) in zip(TARGETS.items(), (rate_counts(judged, name) for name in TARGETS), strict=True)
-    ]
-    return [*(Text(one) for one in (lead, *needs, best_signal_sentence(seen))), _diagnosis(seen)]
+    texts = [f"The command raglab certify tests whether a policy keeps stated targets with {sure} confidence."]
+    if judged.in_sample:  # counts of these cases would promise what they cannot
+        texts.append("It takes cases that nothing was tuned on: raglab.split deals a split certify.")
+    else:
+        stated = {name: alpha for name, alpha in judged.targets.items() if name in OBJECTIVES and alpha > 0.0}
+        usual = _alpha(len(seen.right), None)
+        for name, alpha in (stated or {"hallucination_rate": usual}).items():
+            k, n = rate_counts(judged, name)
+            texts.append(need_line(name, data_need(alpha, n, k, DELTA)))
+    texts.append(best_signal_sentence(seen))
+    return [*map(Text, texts), _diagnosis(seen, judged.targets.get("hallucination_rate"))]
 
 
-def _diagnosis(seen: AnswerSignals) -> ReportTable:
-    """What each signal alone could carry."""
-    wanted, alpha = TARGETS["hallucination_rate"], _alpha(len(seen.right))
+def _diagnosis(seen: AnswerSignals, wanted: float | None) -> ReportTable:
+    """What each signal alone could carry, for the wanted risk or the lowest usual one within reach."""
+    alpha = _alpha(len(seen.right), wanted)
     rows = [
         [
             ReportCell(str(one["signal"])),
@@ -184,7 +189,7 @@ def _diagnosis(seen: AnswerSignals) -> ReportTable:
         ]
         for one in diagnosis(seen.right, seen.score, alpha, DELTA).to_dict("records")
     ]
-    beyond = f" ({100 * wanted:g} % is beyond so few cases)" if alpha > wanted else ""
+    beyond = f" ({100 * wanted:g} % is beyond so few cases)" if wanted is not None and alpha > wanted else ""
     caption = (
         f"What each signal alone could carry, for a risk of {100 * alpha:g} %{beyond}. AUROC: right against wrong if "
         "answered, 95 % interval. Then the smallest coverage at which so many are answered that they could certify it "
@@ -195,11 +200,11 @@ def _diagnosis(seen: AnswerSignals) -> ReportTable:
     return ReportTable(caption, head, rows)
 
 
-def _alpha(n: int) -> float:
-    """Target that the diagnosis is made for: the wanted one, or the lowest that so many cases could certify."""
-    wanted = TARGETS["hallucination_rate"]
+def _alpha(n: int, wanted: float | None) -> float:
+    """Risk that the diagnosis is made for: the wanted one, or the lowest usual one that so many cases could certify."""
     lowest = certifiable(n)
-    return wanted if np.isnan(lowest) or lowest <= wanted else lowest
+    lowest = USUAL_TARGETS[-1] if np.isnan(lowest) else lowest
+    return lowest if not wanted else max(wanted, lowest)
 
 
 def _smallest(one: Mapping[Any, Any]) -> list[ReportCell]:
