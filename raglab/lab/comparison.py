@@ -15,7 +15,8 @@ from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence
 from raglab.html_display import Cell, Fold, display
 from raglab.lab.answer_basis import check_compared
-from raglab.lab.selection import DEFAULTS, FREE, NOT_THRESHOLDS, Advantage, best_of, count_cells, paired_advantage
+from raglab.lab.paired_gain import Advantage, paired_advantage
+from raglab.lab.selection import DEFAULTS, FREE, NOT_THRESHOLDS, best_of, count_cells
 from raglab.metrics import Paired
 from raglab.misuse import takes
 from raglab.policy import PolicyData
@@ -242,16 +243,10 @@ def _contest(
     *,
     same: bool,
 ) -> Contest:
-    failed, price = metrics.cell_costs(), metrics.cell_costs(costs)
+    failed = metrics.cell_costs()
     paired = metrics.paired(failed[tuned] == 0.0, failed[other] == 0.0)
-    gains = price[other] - price[tuned]
-    gain = paired_advantage(gains, name, f"{len(gains)} cases")
-    # Where a case gains 1, 0 or -1, the paired test is exact; of graded costs Student's t is all there is.
-    whole = bool(np.isin(gains, (-1.0, 0.0, 1.0)).all())
-    tail = min(gain.probability, 1.0 - gain.probability)
-    p = metrics.mcnemar(int((gains > 0).sum()), int((gains < 0).sum())) if whole else float(min(1.0, 2.0 * tail))
-    verdict: Verdict = "open" if p >= 1.0 - LEVEL else "better" if gain.estimate > 0.0 else "worse"
-    return Contest(name, role, paired, gain, p, "same" if same else verdict)
+    gain = paired_advantage(tuned, other, costs, name)
+    return Contest(name, role, paired, gain, gain.p, "same" if same else gain.verdict)
 
 
 def policy_case_cells(trace: TraceData | Shards, policy: Policy, arm: str | None = None) -> NDArray[np.int8]:

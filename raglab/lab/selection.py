@@ -20,6 +20,7 @@ from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.measurement import Evidence, measured_tables
 from raglab.lab.decision_fitting import LEAST, DecisionCases, decide_by_model, fit_model, stratified_folds, tells_apart
 from raglab.lab.looks import queries_hash
+from raglab.lab.paired_gain import Advantage, paired_advantage
 from raglab.lab.search_space import (
     LEAST_GAIN,
     SWITCHES,
@@ -476,49 +477,12 @@ def best_of(costs: pd.DataFrame, names: Sequence[str]) -> str:
     return str(costs.loc[compared, "cross_validated"].idxmin()) if compared else ""
 
 
-class Advantage(NamedTuple):
-    """Expected cost of the best free policy less that of the selected one, on the same cases.
-
-    estimate, low, high: with its 95 % interval (Student's t, paired). probability: that it is above 0. over: the free
-    policy. judged: which cases it was found on.
-    """
-
-    estimate: float
-    low: float
-    high: float
-    probability: float
-    over: str
-    judged: str
-
-
-def paired_advantage(gain: NDArray[np.float64], over: str, judged: str) -> Advantage:
-    """Advantage of the gains of single cases, [Q].
-
-    Example:
-      >>> found = paired_advantage(np.array([1.0, 0.0, 1.0, 0.0]), "always-answer", "4 cases")
-      >>> found.estimate, round(found.low, 3), round(found.probability, 3)
-      (0.5, -0.419, 0.909)
-    """
-    from scipy.special import stdtr, stdtrit
-
-    n = len(gain)
-    estimate = float(gain.mean())
-    error = float(gain.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan
-    if not error > 0.0:  # every case gains alike
-        sure = float(np.sign(estimate) * 0.5 + 0.5)
-        return Advantage(estimate, estimate, estimate, sure, over, judged)
-    reach = float(stdtrit(n - 1, 0.975)) * error
-    probability = float(stdtr(n - 1, estimate / error))
-    return Advantage(estimate, estimate - reach, estimate + reach, probability, over, judged)
-
-
 def judged_costs(
     chosen: Selection, goal: Goal, cells: Mapping[str, NDArray[np.int8]], *, unseen: bool
-) -> tuple[pd.DataFrame, Advantage]:
+) -> tuple[pd.DataFrame, Advantage | None]:
     """Costs with what each candidate's policy comes to on the judged cases, and the advantage there.
 
-    Where the judged cases are those tuned on, the advantage is that of the held-out folds, on which it was
-    also chosen: it flatters, and its `judged` says so.
+    Where the judged cases are those tuned on, there is no advantage (rule S6.11).
 
     Args:
       cells: of the judged cases under each candidate's policy, [Q] each. unseen: whether none of them was tuned on.
@@ -528,10 +492,8 @@ def judged_costs(
     table = chosen.costs.copy()
     table.insert(2, "report", [float(price[cells[name]].mean()) for name in chosen.names])
     if not unseen:
-        rows = dict(zip(chosen.names, chosen.loss, strict=True))
-        return table, paired_advantage(rows[free] - rows[chosen.selected], free, "the folds that it was chosen on")
-    gain = price[cells[free]] - price[cells[chosen.selected]]
-    return table, paired_advantage(gain, free, f"{len(gain)} cases it never saw")
+        return table, None
+    return table, paired_advantage(cells[chosen.selected], cells[free], goal.matrix, free)
 
 
 def policy_plateaus(cases: Cases, policy: Policy) -> pd.DataFrame:

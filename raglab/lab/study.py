@@ -21,6 +21,7 @@ from raglab.html_display import Cell, Fold, display, short
 from raglab.lab.answer_basis import missing_notes
 from raglab.lab.comparison import compare_cells
 from raglab.lab.decision_fitting import decision_cases
+from raglab.lab.paired_gain import Advantage
 from raglab.lab.search_space import (
     Goal,
     SearchRange,
@@ -46,7 +47,6 @@ from raglab.lab.selection import (
     POOL,
     REFUSE,
     RESOLVES,
-    Advantage,
     Cases,
     Selection,
     best_of,
@@ -109,7 +109,7 @@ class TuneResult:
     policies: Mapping[str, Policy]
     costs: pd.DataFrame
     expected: float
-    advantage: Advantage
+    advantage: Advantage | None
     trials: pd.DataFrame
     pareto: pd.DataFrame
     plateaus: pd.DataFrame
@@ -470,17 +470,9 @@ def _chain_of_trials(name: str, cases: Cases, table: pd.DataFrame) -> Policy:
     return policy
 
 
-SURE = 0.99  # beyond which a probability is not told to the digit
-
-
-def _chance_text(chance: float) -> str:
-    return "above 0.99" if chance > SURE else f"{chance:.2f}"
-
-
-def _selection_note(chosen: Selection, advantage: Advantage) -> str:
+def _selection_note(chosen: Selection, advantage: Advantage | None) -> str:
     """What was selected, in the first line of every page."""
     cost = chosen.costs["cross_validated"]
-    free = best_of(chosen.costs, FREE)
     if chosen.selected in FREE:
         others = best_of(chosen.costs, [name for name in chosen.names if name not in FREE])
         if not others:
@@ -490,11 +482,10 @@ def _selection_note(chosen: Selection, advantage: Advantage) -> str:
             f"of the others, {others}, comes to {cost[others]:.3f} on cases it did not see, less than one standard "
             "error better. There is nothing to tune here; signals that tell right from wrong are what is missing."
         )
-    return (
-        f"Selected: {chosen.selected}. On new cases it is expected to cost {chosen.expected:.3f} a case ({free} "
-        f"{cost[free]:.3f}); advantage over {free} on {advantage.judged} {advantage.estimate:+.3f} "
-        f"[{advantage.low:+.3f}, {advantage.high:+.3f}], real with probability {_chance_text(advantage.probability)}."
-    )
+    lead = f"Selected: {chosen.selected}. On new cases it is expected to cost {chosen.expected:.3f} a case."
+    if advantage is None:
+        return lead
+    return f"{lead} It saves {advantage.text} over {advantage.over} on {advantage.cases} cases it never saw."
 
 
 class JudgedPolicies(NamedTuple):
