@@ -716,7 +716,16 @@ def test_targets_are_those_that_the_user_set(decided_by_cost: Decided, tmp_path:
     plain = written(tmp_path, trace, these, study=study, trials=trials)
     text = re.sub(r"base64,[^\"]+", "", plain)
     assert "<h2>1. What was judged</h2>" in plain
-    for word in ("not met", "meets no", "meets every", ">met<", "Nearest reachable", "dashed", "Dashed", "meets targets"):
+    for word in (
+        "not met",
+        "meets no",
+        "meets every",
+        ">met<",
+        "Nearest reachable",
+        "dashed",
+        "Dashed",
+        "meets targets",
+    ):
         assert word not in text, word
     assert "risk ≤ 5\u00a0%" in text  # the table of usual risks needs no target
     wanted = written(tmp_path, trace, these, study=study, trials=trials, targets={"over_ask_rate": 0.2})

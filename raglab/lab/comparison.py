@@ -15,8 +15,9 @@ from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence
 from raglab.html_display import Cell, Fold, display
 from raglab.lab.answer_basis import check_compared
+from raglab.lab.candidates import DEFAULTS, FREE, count_cells
+from raglab.lab.competition import BY_HAND, TUNED
 from raglab.lab.paired_gain import IN_SAMPLE, Advantage, Verdict, paired_advantage
-from raglab.lab.selection import DEFAULTS, FREE, count_cells
 from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.replay import Shards, decide_policies, each_shard, join_columns, shard_codes
@@ -26,8 +27,7 @@ from raglab.values import TraceData, counted
 if TYPE_CHECKING:
     import pandas as pd
 
-TUNED, BY_HAND, COST = "tuned", "manual-loop", "expected_cost"
-FIXED = (*FREE, DEFAULTS)  # policies that no case was used for
+COST = "expected_cost"
 LEVEL = 0.95  # of intervals
 SHOWN = ("pass_rate", "expected_cost", "coverage", "over_ask_rate", "hallucination_rate", "false_refusal_rate")
 

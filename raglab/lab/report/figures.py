@@ -406,7 +406,7 @@ def candidate_costs(costs: pd.DataFrame, selected: str, incumbent: str) -> Figur
     drawn = canvas.empty_figure(8.2, max(3.4, 1.5 + 0.24 * len(rows)))
     on = drawn.subplots()
     places = np.arange(len(rows))
-    line = float(rows.loc[incumbent, "cross_validated"])
+    (line,) = rows.loc[[incumbent], "cross_validated"].to_numpy(dtype=np.float64)
     on.axvline(
         line, color=ink.GREY, linewidth=0.9, label=ink.literal_text(f"{incumbent}, the incumbent, cross-fitted", 60)
     )
