@@ -87,9 +87,10 @@ def track(
 
     Its dataset is the trace, by id and splits. Metrics: `best_cost` by trial, `held_out_estimate`, expected cost, rates
     and advantage of the tuned policy on the judged cases, with their intervals; of a policy that was fitted or chosen
-    on these cases the group is named `in_sample`, and there is no `cost` (rule S6.5). Parameters, tags (policy_id, trace_fingerprint, selected),
-    tables (trials as Parquet; candidates and comparison as CSV), policies as YAML, and the report with its figures
-    where there is one. Each policy of the comparison is a nested run with the same metrics.
+    on these cases the group is named `in_sample`, and there is no `cost` (rule S6.5). Parameters, tags (policy_id,
+    trace_fingerprint, selected, incumbent), tables (trials as Parquet; candidates and comparison as CSV), policies as
+    YAML, and the report with its figures where there is one. Each policy of the comparison is a nested run with the
+    same metrics.
 
     Args:
       folder: holds the database and the artifacts; made where it is not there. A folder that was moved or copied is
@@ -405,26 +406,3 @@ def _log_page(client: Any, run_id: str, page: Path) -> None:  # noqa: ANN401 - a
     figures = page.with_name(f"{page.stem}_figures")
     if figures.is_dir():
         client.log_artifacts(run_id, str(figures), "figures")
-
-
-def rate_table(result: TuneResult) -> pd.DataFrame:
-    """Policies × rates as text: value, interval and count; and the expected cost."""
-    import pandas as pd
-
-    def cell(row: Mapping[Any, Any], name: str) -> str:
-        k, n = int(row[f"{name}_k"]), int(row[f"{name}_n"])
-        if n == 0:
-            return "- (0 of 0)"
-        return f"{row[name]:.3f} [{row[f'{name}_low']:.2f}, {row[f'{name}_high']:.2f}] {k}/{n}"
-
-    rows = result.judged.to_dict("records")
-    return pd.DataFrame(
-        [
-            {
-                "policy": row["policy"],
-                COST: f"{row[COST]:.3f} [{row[f'{COST}_low']:.2f}, {row[f'{COST}_high']:.2f}]",
-                **{name: cell(row, name) for name in RATES},
-            }
-            for row in rows
-        ]
-    )
