@@ -279,9 +279,9 @@ def tune(
     trace: StudyTrace,
     *,
     policy: Policy | None = None,
+    arm: str | None = None,
     rule: RuleName = "expected_cost",
     candidates: CandidateNames = (),
-    arm: str | None = None,
     folds: int = FOLDS,
     repeats: int = REPEATS,
     trials: int = 1000,
@@ -304,11 +304,11 @@ def tune(
     Args:
       trace: without splits all cases are tuned on, and the result gives the nested estimate.
       policy: where the search starts, and whose patterns it keeps; `starting_policy` of the trace where not given.
+      arm: of the trace; the first where not given.
       rule: `expected_cost` or `chain`. Where some label that occurs has fewer than 10 cases, or a fold could not fit
         the model, the family of single thresholds competes instead of the decision by expected cost.
       candidates: what competes as well: `one threshold`, `chain` or `expected cost`, or policies, by name where given
         as a mapping. A policy that was tuned on these very cases has an advantage that nobody sees.
-      arm: of the trace; the first where not given.
       folds: of the cross-fit, from 2.
       repeats: deals of the cases into folds, from 1.
       trials: configurations of the chain tried before its line search.
