@@ -136,12 +136,13 @@ def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTab
         cost = estimate_cell(paid, low, high)
         fitted = f"; {IN_SAMPLE}" if set(same.index) & set(in_sample) else ""
         rows.append([ReportCell(cut_text(name), f"{row['policy_id']}{fitted}"), cost, *cells])
-    return ReportTable(
+    caption = (
         "Expected cost of a case (by default the share of failed contracts) and rates of every policy: value, count of "
-        "cases, exact 95 % interval. A dash is 0 of 0.",
-        ["policy", "expected_cost", *metrics.RATES],
-        rows,
+        "cases, exact 95 % interval. A dash is 0 of 0."
     )
+    if in_sample:
+        caption += f" What was fitted or chosen on these cases is {IN_SAMPLE}."
+    return ReportTable(caption, ["policy", "expected_cost", *metrics.RATES], rows)
 
 
 def frame_table(caption: str, frame: pd.DataFrame) -> ReportTable:

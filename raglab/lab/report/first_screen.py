@@ -80,7 +80,7 @@ def first_screen(
         _cases(judged, study),
         promised,
         *_refusals(judged),
-        _advice(judged, found, promised, misses=misses, known=known),
+        _advice(judged, found, promised, note, misses=misses, known=known),
     ]
     return FirstScreen(facts, _contest_table(judged, found) if found else None)
 
@@ -199,12 +199,14 @@ def _advice_in_sample(judged: ReportData) -> Fact:
     )
 
 
-def _advice(judged: ReportData, found: Sequence[Contest], promised: Fact, *, misses: bool, known: bool) -> Fact:
+def _advice(
+    judged: ReportData, found: Sequence[Contest], promised: Fact, note: str, *, misses: bool, known: bool
+) -> Fact:
     """Whether to use the subject: it must beat what needs no tuning, lose to nothing, and keep what it promises."""
     head, subject = "What to do next", cut_text(judged.subject)
     if reason := _reason_against(judged, found, promised):
         return Fact(head, reason, mark="bad")
-    if reason := _reason_to_wait(judged, found, known=known):
+    if reason := _reason_to_wait(judged, found, note, known=known):
         return Fact(head, reason)
     then = " for its lower cost; it does not meet every target." if misses else "."
     if not judged.policies[judged.subject].certificate:
@@ -223,16 +225,18 @@ def _reason_against(judged: ReportData, found: Sequence[Contest], promised: Fact
     return f"Do not use {subject} before it is certified again." if promised.mark == "bad" else ""
 
 
-def _reason_to_wait(judged: ReportData, found: Sequence[Contest], *, known: bool) -> str:
+def _reason_to_wait(judged: ReportData, found: Sequence[Contest], note: str, *, known: bool) -> str:
     """Why the subject is not shown to be better; '' where it is, on cases that nothing was tuned on."""
     subject = cut_text(judged.subject)
     if same := _untuned(found):
         return f"Use {same}, which needs no tuning. Label more cases, or find a signal that tells more, to better it."
     if open_ := _unshown(found):
         names = " or than ".join(cut_text(one.other) for one in open_)
+        size = "" if open_[0].size_note in note else f" {open_[0].size_note}"  # said once
+        need = "which needs" if len(open_) == 1 else "which need"
         return (
-            f"{subject} is not shown to be better than {names}, which needs no tuning. {open_[0].size_note} Label more "
-            "cases, or find a signal that tells more."
+            f"{subject} is not shown to be better than {names}, {need} no tuning.{size} Label more cases, or find a "
+            "signal that tells more."
         )
     if not any(one.other in FREE for one in found):
         return f"Hold {subject} against always-answer and always-refuse, which need no tuning, before use."

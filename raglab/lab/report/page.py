@@ -189,13 +189,11 @@ OF_POLICIES = frozenset(
     {
         "Targets",
         "What is promised",
-        "Policies and their rates",
         "Where it goes wrong",
         "If the labels or the traffic were others",
         "Does the confidence mean what it says?",
         "Risk and coverage",
         "Every threshold over its range",
-        "Label against decision",
         "What decided",
         "Decision boundary",
         "What changed",

@@ -232,7 +232,7 @@ def confusions(judged: ReportData) -> list[Block]:
     counts = {name: confusion_counts(said) for name, said in judged.said.items()}
     drawn = picture(
         "label_by_decision",
-        "Cases by label and decision; the diagonal is the right status.",
+        f"{judged.note} Cases by label and decision; the diagonal is the right status.".strip(),
         figures.confusion_matrices(counts),
         judged.note,
     )
@@ -242,7 +242,8 @@ def confusions(judged: ReportData) -> list[Block]:
     for name, table in counts.items():
         shares = [[wording.share_cell(int(count), int(row.sum())) for count in row] for row in table]
         rows = [[ReportCell(label), *cells] for label, cells in zip(names, shares, strict=True)]
-        tables.append(ReportTable(f"Policy {wording.cut_text(name)}.", head, rows))
+        note = judged.note if name in judged.in_sample else ""
+        tables.append(ReportTable(f"{note} Policy {wording.cut_text(name)}.".strip(), head, rows))
     return [drawn, *tables]
 
 

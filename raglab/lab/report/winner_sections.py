@@ -57,7 +57,8 @@ def _candidate_row(name: str, one: Any, study: StudyOutcome, *, targets: bool) -
     role = "" if one["competes"] else "shown beside, does not compete"
     role = "incumbent" if name == study.incumbent else role
     role = "selected" if name == study.selected else role
-    costs = [_cost_cell(one["in_sample"]), _cost_cell(one["cross_validated"]), _gain_cell(one)]
+    costs = [_cost_cell(one["in_sample"]), _cost_cell(one["cross_validated"])]
+    costs += [ReportCell(wording.DASH, mark="number") if name == study.incumbent else _gain_cell(one)]
     costs += [_cost_cell(one["report"])] if study.unseen else []
     shares = [ReportCell(wording.percent(one[column]), mark="number") for column in ("over_ask", "coverage")]
     meets = [ReportCell("yes" if one["meets_targets"] else "no")] if targets else []
