@@ -41,7 +41,7 @@ def test_a_worse_policy_is_called_worse() -> None:
     assert (found.only_tuned, found.only_other) == (0, 12)
     assert (found.verdict, found.gain.p, found.gain.estimate) == ("worse", pytest.approx(2 / 2**12), -1.0)
     assert contest_sentence(found).startswith(
-        "tuned against always-answer (incumbent): tuned is worse than always-answer; it saves -1.000 ["
+        "tuned against always-answer (incumbent): tuned is worse than always-answer; of expected cost a case it saves -1.000 ["
     )
     assert worse_sentence([found], 12) == "On the 12 judged cases tuned is worse than always-answer: do not use it."
     assert contest_record(found)["verdict"] == "worse"
@@ -58,7 +58,6 @@ def test_a_better_policy_an_equal_one_and_chance() -> None:
     assert contest_sentence(same).endswith("tuned and always-answer are one policy")
     assert worse_sentence([better, chance, same], 5) == ""
     assert chance.size_note.startswith("These 5 cases cannot tell differences of expected cost under about ")
-    assert contest_sentence(chance).endswith(chance.size_note)
     assert better.size_note == same.size_note == ""
 
 

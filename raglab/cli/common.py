@@ -368,6 +368,10 @@ def _say_study(result: TuneResult, found: Sequence[Contest]) -> None:
     say(table_text(standings_text(table)) + "\n")
     for one in found:
         say(contest_sentence(one))
+    sizes = [one.size_note for one in found if one.size_note]
+    for note in sizes[:1]:  # that of the incumbent, else of the first that shows no difference
+        if note not in result.notes[0]:
+            say(note)
     for note in result.notes[1:]:
         say(f"note: {note}")
 

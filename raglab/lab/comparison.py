@@ -333,14 +333,13 @@ def standings_text(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def contest_sentence(contest: Contest) -> str:
-    """One contest in a line: who wins, by how much cost, by how many cases, and what so few cannot tell."""
+    """One contest in a line: who wins, by how much cost, and by how many cases."""
     lead = f"tuned against {contest.other} ({contest.role}): {contest.says}"
     if contest.verdict == "same":
         return lead
-    note = f". {contest.size_note}" if contest.size_note else ""
     return (
-        f"{lead}; it saves {contest.gain.text} of expected cost a case; {contest.only_tuned} cases only tuned has "
-        f"right, {contest.only_other} only the other{note}"
+        f"{lead}; of expected cost a case it saves {contest.gain.text}; {contest.only_tuned} cases only tuned has "
+        f"right, {contest.only_other} only the other"
     )
 
 
