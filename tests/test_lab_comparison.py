@@ -40,9 +40,9 @@ def test_a_worse_policy_is_called_worse() -> None:
     (found,) = contests(cases(12, 0), {"tuned": REFUSES, "always-answer": ANSWERS}, ROLES)
     assert (found.only_tuned, found.only_other) == (0, 12)
     assert (found.verdict, found.gain.p, found.gain.estimate) == ("worse", pytest.approx(2 / 2**12), -1.0)
-    assert contest_sentence(found).startswith(
-        "tuned against always-answer (incumbent): tuned is worse than always-answer; of expected cost a case it saves -1.000 ["
-    )
+    text = contest_sentence(found)
+    assert text.startswith("tuned against always-answer (incumbent): tuned is worse than always-answer; of expected")
+    assert "it saves -1.000 [-1.000, -0.471], p = 0.000488" in text
     assert worse_sentence([found], 12) == "On the 12 judged cases tuned is worse than always-answer: do not use it."
     assert contest_record(found)["verdict"] == "worse"
 
