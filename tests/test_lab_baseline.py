@@ -190,7 +190,7 @@ class TestOnTraces:
 
     def test_the_same_figures_as_a_comparison(self, trace: Trace) -> None:
         """Cost, rates and intervals are those of `compare` on the same cases."""
-        costs = {"ok": {"refused": 0.5}, "refuse": {"answered_wrong": 10}}
+        costs = {"ok": {"refused": 0.5}, "refuse": {"answered_wrong": 10.0}}
         stored = baseline_of(trace, POLICY, costs=costs)
         found = compare_with_baseline(trace, STRICT, stored, rates=["coverage"])
         reference = compare(trace, POLICY, STRICT, costs=costs)
@@ -268,8 +268,9 @@ def test_fingerprints() -> None:
     assert question_fingerprint(one) == question_fingerprint(one._replace(id="b", query="what is the excess?"))
     assert question_fingerprint(one) != question_fingerprint(one._replace(selected_sources=("a.md",)))
     assert label_fingerprint(one) == label_fingerprint(one._replace(expect_sources=("b.md", "a.md"), query="x"))
-    for field, value in (("expect_status", "refuse"), ("expect_sources", ("a.md",)), ("min_sources", 2)):
-        assert label_fingerprint(one) != label_fingerprint(one._replace(**{field: value}))
+    changes: list[dict[str, Any]] = [{"expect_status": "refuse"}, {"expect_sources": ("a.md",)}, {"min_sources": 2}]
+    for change in changes:
+        assert label_fingerprint(one) != label_fingerprint(one._replace(**change))
     assert label_fingerprint(one, ["Ann"]) != label_fingerprint(one)
 
 
