@@ -116,7 +116,7 @@ def test_a_baseline_by_other_costs(world: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--save-baseline", "made/b.json"), "never written over another file"),
+        (("--save-baseline", "made/b.json"), "a baseline must be written to a new file"),
         (("--baseline", "absent.json"), "the file must be readable"),
         (("--baseline", "same.yaml"), "text must be valid JSON"),
         (("--baseline", "made/b.json", "--rate", "charm"), "rates must be among"),

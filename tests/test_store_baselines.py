@@ -96,7 +96,7 @@ def test_no_file_is_written_over(tmp_path: Path) -> None:
     """Neither a baseline nor any other file; the remedy is stated and the file is as it was."""
     path = tmp_path / "b.json"
     path.write_text("mine", encoding="utf-8")
-    with pytest.raises(InputError, match=r"never written over another file.*choose another path, or remove"):
+    with pytest.raises(InputError, match=r"must be written to a new file.*choose another path, or remove"):
         SMALL.save(path)
     assert path.read_text(encoding="utf-8") == "mine"
 

@@ -480,7 +480,7 @@ def _say_why(trace: Trace | ShardedTrace[Trace], policy: Policy, alpha: float, d
 
 
 def check(
-    policy: Annotated[Path, typer.Argument(help="Policy YAML; one that holds a certificate without a baseline.")],
+    policy: Annotated[Path, typer.Argument(help="Policy YAML; without a baseline, one that holds a certificate.")],
     cases: Annotated[
         Path, typer.Option("--cases", "-c", help="New labelled questions, or a trace of them (.parquet).")
     ],

@@ -1,4 +1,4 @@
-"""Baseline comparison (shore): a policy now against a stored table of what one did on the same cases (S6.7).
+"""Baseline comparison (shore): a policy now against a stored table of what one did on the same cases (S6.12).
 
 A loss is what got worse: a higher cost, a higher rate of errors, a lower coverage or pass rate. It counts where it
 exceeds a minimum effect and its paired 95 % interval excludes 0. A comparison that passes does not show that nothing
@@ -65,7 +65,7 @@ def baseline_of(
       ValueError: no case, a case without a label, an id twice, an unknown arm, costs that mean nothing, or more than
         5 % of the answers missing, of cases judged by text.
 
-    Source: rules S6.3, S6.7.
+    Source: rules S6.3, S6.7, S6.12.
 
     Example: `baseline_of(trace, policy).save("baseline.json")`.
     """
@@ -188,7 +188,7 @@ def compare_with_baseline(
     Raises:
       ValueError: as for `baseline_of` and `compare_baselines`.
 
-    Source: rules S6.3, S6.7.
+    Source: rules S6.3, S6.7, S6.12.
     """
     matrix = metrics.cost_matrix(costs) if costs is not None else baseline.costs
     after = baseline_of(trace, policy, costs=metrics.stated_costs(matrix), arm=arm or baseline.arm)
@@ -213,7 +213,7 @@ def compare_baselines(
       ValueError: another basis, another cost matrix, no paired case, a name that is no rate, or a minimum effect below
         0 or not finite.
 
-    Source: rules S6.3, S6.7; intervals as in `metrics.paired_cost` and `metrics.paired_rates`.
+    Source: rules S6.3, S6.7, S6.12; intervals as in `metrics.paired_cost` and `metrics.paired_rates`.
     """
     _check_settings(rates, min_effect)
     _check_comparable(before, after)

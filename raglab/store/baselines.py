@@ -1,4 +1,4 @@
-"""Baselines (shore): the stored table of what a policy did on labelled cases, as one JSON file that diffs by case.
+"""Baselines (shore): the stored table of what a policy did on labelled cases, one JSON file, a case a line (S6.12).
 
     {"format": "raglab-baseline-1", "policy_id": …, "arm": …, "basis": …, "schema_version": …, "costs": …,
      "retrieval": …, "corpus_hash": …, "status_only": …, "missing_answers": …, "cases_hash": …, "measures": …,
@@ -228,7 +228,7 @@ def check_free(path: Path) -> None:
       InputError: there is one.
     """
     if path.exists():
-        rule = "a baseline is never written over another file"
+        rule = "a baseline must be written to a new file"
         raise input_error(Where(str(path)), rule, "choose another path, or remove the file first", "one that is there")
 
 
