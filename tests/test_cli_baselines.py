@@ -67,10 +67,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_exit_codes_of_a_process(world: Path) -> None:
     """0 for the same policy, 3 where something is lost; the lost cases are listed."""
     same = process(world, "check", "same.yaml", "-c", "t.parquet", "--baseline", "made/b.json")
-    assert (same.code, "verdict: kept (no loss above 0.02 is shown; expected cost +0.000 [" in same.out) == (0, True)
+    assert (same.code, "verdict: no loss above 0.02 is shown; expected cost +0.000 [" in same.out) == (0, True)
     worse = process(world, "check", "worse.yaml", "-c", "t.parquet", "--baseline", "made/b.json", "--rate", "coverage")
     assert (worse.code, worse.err) == (3, "")
-    assert "verdict: lost (lost in expected_cost, coverage; expected cost +0." in worse.out
+    assert "verdict: lost in expected_cost, coverage; expected cost +0." in worse.out
     assert "55 cases with another outcome, the first 20:" in worse.out
     assert "answered_right refused" in worse.out
     assert "fails above 0.02" in worse.out
@@ -83,6 +83,7 @@ def test_a_loss_that_is_not_shown_passes_and_is_stated(world: Path) -> None:
         "--min-effect", "0.01",
     )  # fmt: skip
     assert ended.code == 0
+    assert "verdict: no loss above 0.01 is shown" in ended.out
     for told in ("not shown, since the interval holds 0: expected_cost +0.030", "150 only in the baseline"):
         assert told in ended.out
     assert "These 100 cases cannot tell differences of expected cost under about" in ended.out

@@ -124,7 +124,7 @@ def _record(now: Baseline, found: BaselineComparison | None, saved: Path | None)
     else:
         record |= {
             "baseline_policy_id": found.before,
-            "verdict": "lost" if found.lost else "kept",
+            "verdict": "lost" if found.lost else "not shown",
             "lost": found.lost,
             "min_effect": found.min_effect,
             "cases": found.cases,
@@ -150,7 +150,7 @@ def _print(now: Baseline, found: BaselineComparison | None, saved: Path | None, 
             more = f", the first {SHOWN}" if len(found.changed) > SHOWN else ""
             say(f"\n{len(found.changed):,} cases with another outcome{more}:")
             say(table_text(found.changed.head(SHOWN)))
-        say(f"\nverdict: {'lost' if found.lost else 'kept'} ({found.headline})")
+        say(f"\nverdict: {found.headline}")
         for note in found.notes:
             say(f"note: {note}")
     else:
