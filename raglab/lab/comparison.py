@@ -15,8 +15,8 @@ from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence
 from raglab.html_display import Cell, Fold, display
 from raglab.lab.answer_basis import check_compared
+from raglab.lab.candidates import DEFAULTS, FREE, THRESHOLD, count_cells
 from raglab.lab.paired_gain import Advantage, paired_advantage
-from raglab.lab.selection import DEFAULTS, FREE, NOT_THRESHOLDS, best_of, count_cells
 from raglab.metrics import Paired
 from raglab.misuse import takes
 from raglab.policy import PolicyData
@@ -199,9 +199,8 @@ def reference_roles(candidates: pd.DataFrame) -> dict[str, str]:
     Args:
       candidates: `TuneResult.costs`; the best are those that cost least when held out.
     """
-    names = list(candidates.index)
-    free = best_of(candidates, [name for name in names if name in FREE])
-    threshold = best_of(candidates, [name for name in names if name not in NOT_THRESHOLDS])
+    free = str(candidates.loc[list(FREE), "cross_validated"].idxmin())
+    threshold = THRESHOLD if THRESHOLD in candidates.index else ""
     roles = {free: "best free policy", threshold: "best single threshold", DEFAULTS: "published policy"}
     return {name: role for name, role in roles.items() if name}
 

@@ -99,7 +99,7 @@ def track(
     corpus, trace = str(result.tuned_on.meta.get("corpus")), str(result.settings["trace"])
     tags = {
         "policy_id": result.policy.policy_id,
-        "incumbent_id": result.incumbent.policy_id,
+        "default_policy_id": result.default_policy.policy_id,
         "trace_fingerprint": trace,
         "corpus": corpus,
         "selected": result.selected,
@@ -383,7 +383,7 @@ def _log_files(result: TuneResult, folder: Path) -> None:
     tables = {"plateaus": result.plateaus, "comparison": result.judged, "candidates": result.costs.reset_index()}
     for name, table in tables.items():
         write_text(csv_text(table), folder / f"{name}.csv")
-    for name, policy in (("tuned", result.policy), ("defaults", result.incumbent)):
+    for name, policy in (("tuned", result.policy), ("defaults", result.default_policy)):
         policy.save(folder / f"{name}.yaml")
     write_text(result.cockpit(), folder / "cockpit.html")
 
