@@ -20,6 +20,7 @@ from raglab.values import Case, Chunk, Corpus, TraceData
 Kind = Literal[
     "trace", "traces", "policy", "policies", "corpus", "cases", "frame", "path", "table", "text", "numbers", "signals",
     "decisions", "log", "log or path", "lab", "lab or path", "world", "response",
+    "baseline",
 ]  # fmt: skip
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,6 +78,7 @@ _SINGULAR = {
     "lab or path": "a Lab or the folder of an index",
     "world": "a world of clarifications",
     "response": "a response",
+    "baseline": "a baseline",
 }
 _ALSO: Mapping[str, frozenset[str]] = {  # kinds that fit beside the one that is meant; the function looks into them
     "cases": frozenset({"list"}),
@@ -122,6 +124,7 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("log", "path"): "open it first: raglab.AuditLog({})",
     ("log or path", "lab"): "give its log, lab.audit, or the lab by name: lab=lab",
     ("lab", "path"): "open it first: raglab.Lab.open({})",
+    ("baseline", "path"): "load it first: raglab.store.baselines.Baseline.load({})",
     ("lab", "log"): "give the lab that keeps it: raglab.Lab.open(folder)",
 }
 _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing nearer is known
@@ -144,6 +147,7 @@ _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing ne
     "lab or path": "open one by raglab.Lab.open(folder)",
     "world": "make one by raglab.lab.clarify_environments.load_world(name, path)",
     "response": "ask first: raglab.ask(question, lab=lab)",
+    "baseline": "make one by raglab.lab.baseline.baseline_of(trace, policy)",
 }
 
 
@@ -209,6 +213,7 @@ _NAMED = {  # by name, since their packages lie above
     "Lab": "lab",
     "World": "world",
     "Response": "response",
+    "Baseline": "baseline",
 }
 _PLAIN = (Number, bytes, bytearray, type(None))
 _BUILTIN = (list, tuple, set, frozenset, range)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ from raglab.lab.report.verdicts import (
     verdicts,
 )
 from raglab.lab.search_space import always_answer, always_refuse
+from raglab.lab.signal_audit import CONSTANT
 from raglab.lab.slices import ranking, slices
 from raglab.rules import rule_sentences
 from raglab.store.policies import Policy
@@ -479,6 +481,20 @@ def test_what_each_signal_tells_stands_in_the_page(page: str) -> None:
     assert "Measured in no case: " in section
     assert "<th" in section
     assert " ms" not in section
+    constant = [CONSTANT in row for row in section.split("<tr>")[2:]]  # behind the head
+    assert constant == sorted(constant), "what is the same in every case comes last"
+    assert 0 < sum(constant) < len(constant)
+
+
+def test_a_constant_signal_comes_last_among_areas() -> None:
+    """Behind one that ranks worse than a coin, which is then the best."""
+    right = np.arange(12) % 2 == 0
+    seen = SimpleNamespace(right=right, score={"constant": np.ones(12), "backwards": np.where(right, 0.2, 0.4)})
+    judged: Any = SimpleNamespace(seen=seen)
+    (table,) = believed.signals_section(judged)
+    assert isinstance(table, wording.ReportTable)
+    assert [cells[0][:2] for cells in table.rows] == [("backwards", ""), ("constant", CONSTANT)]
+    assert table.head[-1] == "AURC minus that of backwards"
 
 
 @pytest.mark.slow

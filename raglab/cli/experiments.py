@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from raglab.bandit import LEARNERS
+from raglab.cli.baselines import (
+    BaselineOptions,
+    BaselinePath,
+    MinEffect,
+    SavedBaseline,
+    TestedRates,
+    run_baseline,
+    stated_retrieval,
+)
 from raglab.cli.common import (
     MOST_COST,
     Arm,
@@ -471,7 +480,7 @@ def _say_why(trace: Trace | ShardedTrace[Trace], policy: Policy, alpha: float, d
 
 
 def check(
-    policy: Annotated[Path, typer.Argument(help="Policy YAML that holds a certificate.")],
+    policy: Annotated[Path, typer.Argument(help="Policy YAML; without a baseline, one that holds a certificate.")],
     cases: Annotated[
         Path, typer.Option("--cases", "-c", help="New labelled questions, or a trace of them (.parquet).")
     ],
@@ -482,22 +491,42 @@ def check(
     encoder: Encoder = None,
     reranker: Reranker = None,
     again: Again = False,
+    baseline: BaselinePath = None,
+    save_baseline: SavedBaseline = None,
+    rate: TestedRates = None,
+    min_effect: MinEffect = None,
+    cost: CostOptions = None,
     follow_links: FollowLinks = False,
     as_json: AsJson = False,
 ) -> None:
-    """Re-test a policy's certificate on new cases."""
+    """Re-test a policy's certificate on new cases, or compare the policy with a stored baseline."""
     from raglab.lab.certification import check_policy, retrieve_trace
+    from raglab.store.baselines import Baseline
     from raglab.store.sharded_traces import MANIFEST
 
-    certified = load_policy(policy)
+    options = BaselineOptions(baseline, save_baseline, rate or (), min_effect, parse_costs(cost), again)
+    by_baseline, certified = options.given, load_policy(policy)
+    before = None if baseline is None else Baseline.load(baseline)
+    stated = stated_retrieval(certified, before) if by_baseline else None
     where = corpus or cases.parent
     trace = (
         open_trace(cases, split)
         if cases.suffix == ".parquet" or (cases / MANIFEST).is_file()
         else retrieve_trace(
-            certified, where, cases, split=split, encoder=encoder, reranker=reranker, follow_links=follow_links
+            certified,
+            where,
+            cases,
+            split=split,
+            encoder=encoder,
+            reranker=reranker,
+            follow_links=follow_links,
+            stated=stated,
         )
     )
+    if by_baseline:
+        if run_baseline(certified, trace, before, options, as_json=as_json):
+            raise typer.Exit(NOT_KEPT)
+        return
     found = check_policy(certified, trace, again=again)
     if as_json:
         parts: dict[str, Any] = {

@@ -709,17 +709,18 @@ def retrieve_trace(
     encoder: str | None = None,
     reranker: str | None = None,
     follow_links: bool = False,
+    stated: Mapping[str, Any] | None = None,
 ) -> Trace:
-    """Trace of new cases, retrieved with the settings that the certificate states.
+    """Trace of new cases, retrieved with the settings that the certificate states, or others.
 
     Args:
       split: only cases of it. encoder, reranker: by name or path; the bundled model and late interaction where not
-        given. follow_links: as `load_corpus` takes it.
+        given. follow_links: as `load_corpus` takes it. stated: `retrieval` and `arm` in place of the certificate's.
 
     Raises:
-      ValueError: the policy holds no certificate, or no case is of the split.
+      ValueError: the policy holds no certificate where nothing is stated, or no case is of the split.
     """
-    certificate = _certificate(policy)
+    certificate = _certificate(policy) if stated is None else stated
     own = dict(certificate.get("retrieval", {}))
     settings = {name: own[name] for name in ("index", "fetch_k", "rerank_k", "rrf_k", "dense_weight") if name in own}
     arms = (str(certificate.get("arm", "hybrid")),)

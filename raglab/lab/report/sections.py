@@ -15,6 +15,7 @@ from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.decisions import Decisions, chain_place
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
+from raglab.lab.decision_fitting import tells_apart
 from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report import blocks as changes
 from raglab.lab.report import blocks as wording
@@ -42,7 +43,7 @@ from raglab.lab.report.verdicts import (
     swept,
     verdicts,
 )
-from raglab.lab.signal_audit import EVERYWHERE, audit_signals
+from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals
 from raglab.lab.slices import DEPTHS_OF_LIST, ndcg_measures, ranking
 from raglab.policy_sections import EXPECTED_COST
 from raglab.store.policies import Policy
@@ -460,14 +461,16 @@ def signals_section(judged: ReportData) -> list[Block]:
     """How well each signal ranks right above wrong: AUROC and AURC with intervals, against the best."""
     right, none = judged.seen.right, np.zeros(len(judged.seen.right))
     areas = {name: metrics.aurc(right, score) for name, score in judged.seen.score.items()}
-    best = min(areas, key=lambda name: areas[name])
+    constant = {name for name, score in judged.seen.score.items() if not tells_apart(score)}
+    # A signal that is the same in every case ranks nothing, also where it lies below one that ranks the wrong way.
+    best = min(areas, key=lambda name: (name in constant, areas[name]))
     rows = []
-    for name, score in sorted(judged.seen.score.items(), key=lambda one: areas[one[0]]):
+    for name, score in sorted(judged.seen.score.items(), key=lambda one: (one[0] in constant, areas[one[0]])):
         low, high = metrics.auroc_interval(right, score)
         perfect = np.stack([right, np.ones_like(right)])  # a second signal that is never wrong has an AURC of 0
         own = metrics.aurc_difference(perfect, score, none, rng=np.random.default_rng(SEED))
         row = [
-            ReportCell(name),
+            ReportCell(name, CONSTANT if name in constant else ""),
             wording.estimate_cell(metrics.auroc(right, score), float(low), float(high)),
             wording.estimate_cell(areas[name], own.low, own.high),
         ]
@@ -478,7 +481,8 @@ def signals_section(judged: ReportData) -> list[Block]:
             rows.append([*row, wording.estimate_cell(beside.value, beside.low, beside.high, sign="+")])
     caption = (
         "Each signal alone, 95 % intervals. AUROC: chance that a right case ranks above a wrong one (DeLong). AURC: "
-        f"mean risk over all coverages, lower is better; its excess over {best}, the lowest here, by paired bootstrap."
+        f"mean risk over all coverages, lower is better; its excess over {best}, the lowest here, by paired bootstrap. "
+        "Signals that are the same in every case come last."
     )
     return [ReportTable(caption, ["signal", "AUROC", "AURC", f"AURC minus that of {best}"], rows)]
 
@@ -507,7 +511,8 @@ def worth_section(judged: ReportData) -> list[Block]:
     if not rows:
         return []
     caption = (
-        "Each signal alone, what tells most first, with 95 % intervals; over the cases that have it. AUROC in the "
+        "Each signal alone, what tells most first, with 95 % intervals; over the cases that have it. Signals that are "
+        "the same in every case tell nothing and come last. AUROC in the "
         "declared direction: what speaks for asking is read backwards for right answers, what makes surer backwards "
         "for ambiguous ones, what says either upwards in both. A signal that another repeats is worth little beside "
         "it; what each saves beside all others, cross-validated, is for raglab.audit_signals to say."
