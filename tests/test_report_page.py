@@ -464,6 +464,10 @@ def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path: Path) -> None:
     assert "unsafe-inline'; script-src" in html.unescape(shown)
     assert "script-src 'unsafe-inline'" not in html.unescape(shown).partition("<body>")[0]
     assert "Move the thresholds yourself" in shown
+    study = StudyOutcome("x", "defaults", CANDIDATES, 0.3, unseen=True)
+    section = report_page.cockpit_section(frozen, study)[0]
+    assert isinstance(section, wording.Frame)
+    assert section.caption.endswith("in sample, not comparable.")  # it shows the cases tuned on
 
 
 def test_sections_stand_in_order(page: str) -> None:
@@ -709,6 +713,16 @@ def test_better_on_cases_that_may_have_been_tuned_on_is_not_said_in_green(decide
     told = facts(report_data(replace(trace, cases=cases), beaten(these)), None)
     assert "good" not in {one.mark for one in told.values()}
     assert told["What to do next"].text.startswith("Judge tuned on cases of split report")
+
+
+def test_nothing_wins_while_what_needs_no_tuning_is_not_compared(decided_by_cost: Decided) -> None:
+    """Where always-answer lacks recorded answers, beating the others is not beating it."""
+    trace, these, study = decided_by_cost
+    here = report_data(trace, beaten(these))
+    lacks = [5 if name == "always-answer" else 0 for name in here.table.index]
+    told = facts(here._replace(table=here.table.assign(missing_answers_k=lacks, missing_answers_n=60)), study, ["x"])
+    assert "good" not in {one.mark for one in told.values()}
+    assert told["What to do next"].text.startswith("Record the missing answers of always-answer")
 
 
 def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost: Decided) -> None:

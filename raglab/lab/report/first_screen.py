@@ -14,6 +14,7 @@ from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import missing_text
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note
+from raglab.lab.answer_basis import not_compared
 from raglab.lab.candidates import FIXED, FREE
 from raglab.lab.comparison import Contest, StudyOutcome, contests, reference_roles
 from raglab.lab.competition import TUNED
@@ -138,7 +139,13 @@ def _winner(judged: ReportData, found: Sequence[Contest], note: str, *, known: b
         names = [cut_text(one.other) for one in open_]
         chosen = f"{text}: chosen, not shown to be better than {' or than '.join(names)}."
         return Fact(head, chosen if note else f"{text}: no difference shown to {' or to '.join(names)}.", note)
-    return Fact("What wins" if known else head, text, note, mark="good" if known else "")
+    shown = known and not _uncompared(judged)
+    return Fact("What wins" if shown else head, text, note, mark="good" if shown else "")
+
+
+def _uncompared(judged: ReportData) -> list[str]:
+    """Policies without tuning that lack too many recorded answers to be compared (rule S6.3)."""
+    return [name for name in FIXED if name in not_compared(judged.missing)]
 
 
 def _untuned(found: Sequence[Contest]) -> str:
@@ -238,6 +245,8 @@ def _reason_to_wait(judged: ReportData, found: Sequence[Contest], note: str, *, 
             f"{subject} is not shown to be better than {names}, {need} no tuning.{size} Label more cases, or find a "
             "signal that tells more."
         )
+    if lacks := _uncompared(judged):
+        return f"Record the missing answers of {' and of '.join(lacks)}: {subject} is not compared with that."
     if not any(one.other in FREE for one in found):
         return f"Hold {subject} against always-answer and always-refuse, which need no tuning, before use."
     if not known:

@@ -11,6 +11,7 @@ import numpy as np
 from raglab import metrics, replay, robustness
 from raglab.certify import MAX_OVER_ASK
 from raglab.lab.comparison import StudyOutcome
+from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report import blocks as wording
 from raglab.lab.report import sections as believed
 from raglab.lab.report import sections as parts
@@ -153,11 +154,13 @@ class Material(NamedTuple):
         return self.notes if self.study is None else self.notes[1:]
 
 
-def cockpit_section(cockpit: str | None) -> list[Block]:
-    """The frozen cockpit, where one was given."""
+def cockpit_section(cockpit: str | None, study: StudyOutcome | None) -> list[Block]:
+    """The frozen cockpit, where one was given; that of a study shows the cases tuned on."""
     if cockpit is None:
         return []
     caption = "The cockpit around the policy that it was frozen with: drag a threshold, and the rates follow exactly."
+    if study is not None:
+        caption += f" It shows the cases tuned on: what was fitted or chosen on them is {IN_SAMPLE}."
     return [Frame(caption, cockpit)]
 
 
@@ -166,7 +169,7 @@ SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # the page, by title
     "What was judged": lambda on: parts.head(on.judged, on.later_notes, on.trace_id),
     "What is promised": lambda on: certificate_blocks(on.judged),
     "Policies and their rates": lambda on: parts.rates_section(on.judged),
-    "Move the thresholds yourself": lambda on: cockpit_section(on.cockpit),
+    "Move the thresholds yourself": lambda on: cockpit_section(on.cockpit, on.study),
     "Candidates": lambda on: winner.candidates_section(on.judged, on.study),
     "Decision by expected cost": lambda on: winner.model_section(on.judged),
     "Where it goes wrong": lambda on: weak_spots(on.judged),
