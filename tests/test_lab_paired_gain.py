@@ -59,3 +59,21 @@ def test_p_is_below_005_exactly_where_the_interval_excludes_0(
     assert (found.p < 0.05) == (found.low > 0.0 or found.high < 0.0) == (found.verdict != "open")
     assert found.low <= found.estimate <= found.high
     assert back[:4] == pytest.approx((-found.estimate, -found.high, -found.low, found.p))
+
+
+@pytest.mark.parametrize(("rare", "cases"), [(0.01, 60), (0.01, 100), (0.03, 100), (0.005, 100)])
+def test_a_policy_that_may_cost_dearly_is_seldom_called_better_by_luck(rare: float, cases: int) -> None:
+    """Two policies of equal cost: one saves 1 in ten times as many cases as it costs 10 in; at most 5 % are called."""
+    rng = np.random.default_rng(7)
+    answer_wrong, refused, refused_ok = 2, 8, 6  # cells: label refuse answered, label refuse refused, label ok refused
+    right = 1
+    draws = rng.random((1_000, cases))
+    called = 0
+    for draw in draws:
+        dear, saved = draw < rare, (draw >= rare) & (draw < 11 * rare)
+        selected = np.where(dear, answer_wrong, np.where(saved, right, refused))
+        other = np.where(saved, refused_ok, refused)
+        found = paired_advantage(selected, other, {"refuse": {"answered_wrong": 10.0}}, "always-refuse")
+        called += found.verdict != "open"
+        assert (found.p < 0.05) == (found.verdict != "open")
+    assert called <= 0.06 * len(draws)
