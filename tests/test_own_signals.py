@@ -445,8 +445,9 @@ def test_a_fit_and_a_fusion_use_it(judged: Trace) -> None:
 def test_a_study_selects_by_it(judged: Trace) -> None:
     """Its threshold is a candidate, the decision by cost weighs it, and what is selected reads it."""
     found = tune(judged, trials=5, space={"signals.confidence.min": (0.0, 100.0)})
-    assert {"judge at least", "expected cost"} <= set(found.costs.index)
-    assert used_signals(found.policy) == ("judge",)
+    assert {"one threshold", "expected cost"} <= set(found.costs.index)
+    assert used_signals(found.policies["one threshold"]) == ("judge",)
+    assert "judge" in used_signals(found.policies["expected cost"])
 
 
 @pytest.mark.slow
