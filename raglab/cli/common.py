@@ -177,15 +177,13 @@ def parse_goal(costs: Sequence[str] | None, targets: Sequence[str] | None) -> Go
 
 
 def parse_targets(texts: Sequence[str] | None) -> dict[str, float]:
-    """Targets of `--target rate=limit`, each rate once; the published ones where none is given."""
-    from raglab.metrics import TARGETS
-
+    """Targets of `--target rate=limit`, each rate once; none where none is given."""
     pairs = [parse_target(text) for text in texts or ()]
     repeated = [name for place, (name, _) in enumerate(pairs) if name in dict(pairs[:place])]
     if repeated:
         msg = f"--target must name a rate once, got {repeated[0]} twice; leave one out."
         raise ValueError(msg)
-    return dict(pairs) or dict(TARGETS)
+    return dict(pairs)
 
 
 def load_trace(path: Path, split: str | None = None) -> Trace:
