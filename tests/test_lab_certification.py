@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from labelled import free_policy, labelled, shuffled
 from raglab.certify import cases_needed, certification_chance, certify, hoeffding_bentkus
 from raglab.cli import app
-from raglab.lab.certificate_checks import check_policy
+from raglab.lab.certificate_checks import certificate_defect, check_policy, retrieve_trace
 from raglab.lab.certification import Certification, certify_best, certify_policy, grid
 from raglab.lab.certification_texts import certificate_lines, diagnosis
 from raglab.lab.certified_losses import LIKELY, asking_note, counted_losses
@@ -193,6 +193,87 @@ def test_the_chance_of_a_certificate_by_drawing() -> None:
         said = certification_chance(np.array([k]), np.array([n]), np.array([size]), alpha)
         assert said[0] == pytest.approx(drawn, abs=0.015)
     assert certification_chance(np.array([0]), np.array([50]), np.array([21]), 0.1)[0] == 0.0  # 22 are needed
+
+
+# one policy, or the best of several
+
+
+def test_the_policy_given_is_tested_and_no_other(trace: Trace) -> None:
+    """Its own counts on split certify, one hypothesis; the cheaper one of the issue is not replaced by a dearer one."""
+    cases = trace.split("certify")
+    costs = sweep(cases, [POLICY.replace(*ONE, at) for at in (0.2, 0.5, 0.9)])["expected_cost"].tolist()
+    for at, cost in zip((0.2, 0.5, 0.9), costs, strict=True):
+        policy = POLICY.replace(*ONE, at)
+        found = certify_policy(trace, policy, targets={"expected_cost": 0.5})
+        made = found.certificate
+        assert (made.method, made.candidates, made.tested, made.pilot, made.pilot_hash) == ("single", 1, 1, 0, None)
+        assert found.table["policy_id"].tolist() == [policy.policy_id]
+        assert made.promises[0].k == round(cost * len(cases))
+        bound = upper_bound(int(made.promises[0].k), len(cases))
+        assert (found.policy is not None) == (bound <= 0.5)
+        assert made.chosen == (policy.policy_id if bound <= 0.5 else None)
+    assert costs[1] < 0.4 < costs[2]
+    alone = trace.split("certify").subset(range(120))
+    whole = Trace(tuple(case._replace(split=None) for case in alone.cases), *_parts(alone))
+    assert certify_policy(whole, POLICY, targets=RISK).table["hallucination_rate_n"][0] <= 120
+    pilot = {case.id for case in trace.cases if case.split == "tune"}
+    relabelled = tuple(
+        c._replace(expect_status="refuse", expect_sources=()) if c.id in pilot else c for c in trace.cases
+    )
+    other = certify_policy(Trace(relabelled, *_parts(trace)), POLICY, targets=RISK)
+    assert other.certificate == certify_policy(trace, POLICY, targets=RISK).certificate
+
+
+def test_one_test_needs_no_correction(trace: Trace) -> None:
+    """A policy whose p-value is just below delta is certified alone, and is not among many at once."""
+    whole = Trace(tuple(case._replace(split=None) for case in trace.cases), *_parts(trace))
+    for at in np.unique(whole.hits.cosine[:, 0, 0, 0]).tolist():
+        alone = certify_policy(whole, POLICY.replace(*ONE, at), targets=RISK)
+        if 0.02 < alone.table["hallucination_rate_p"][0] <= 0.1:
+            break
+    else:
+        pytest.fail("no policy is near its target")
+    assert alone.policy is not None
+    many = [POLICY.replace(*ONE, at), *(POLICY.replace(*ONE, level) for level in np.linspace(0.0, 0.1, 20).tolist())]
+    assert alone.certificate.chosen not in certify_best(whole, many, RISK).certificate.certified
+
+
+def test_the_cheapest_that_passes_is_returned(trace: Trace) -> None:
+    """By its cost on the pilot, with the costs given; not the one of most right answers, nor the cheapest here."""
+    for costs in (None, {"refuse": {"answered_wrong": 20.0}}):
+        found = certify_best(trace, POLICY, {"hallucination_rate": 0.2}, costs=costs, paths=ONE)
+        passed = found.table[found.table["certified"]]
+        assert found.certificate.chosen == passed["policy_id"][passed["pilot_cost"].idxmin()]
+        tried = [POLICY.replace(*ONE, row["similarity.min_similarity"]) for row in _changed(found)]
+        on_pilot = sweep(trace.split("tune"), tried, costs=costs)["expected_cost"]
+        assert found.table["pilot_cost"].tolist() == pytest.approx(on_pilot.tolist())
+    cheap, dear = (certify_best(trace, POLICY, {"hallucination_rate": 0.2}, costs=c, paths=ONE).certificate
+                   for c in (None, {"refuse": {"answered_wrong": 20.0}}))  # fmt: skip
+    assert dear.coverage < cheap.coverage
+
+
+def test_one_policy_stands_for_its_family_and_a_mapping_for_its_policies(trace: Trace) -> None:
+    """A list of one is that one; names of a mapping do not matter; the same policy twice is one candidate."""
+    family = certify_best(trace, POLICY, RISK).certificate.candidates
+    assert family > 100
+    assert certify_best(trace, [POLICY], RISK).certificate.candidates == 1
+    named = {"a": POLICY, "b": POLICY.replace(*ONE, 0.6), "c": POLICY}
+    by_name, by_list = (certify_best(trace, given, RISK) for given in (named, list(named.values())))
+    assert by_name.certificate == by_list.certificate
+    assert by_name.certificate.candidates == 2
+
+
+def test_a_policy_deeper_than_the_trace_is_said(trace: Trace) -> None:
+    """The policy given stays the one tested; a family refines as far as the trace."""
+    found = certify_policy(trace, POLICY, targets=RISK)
+    assert POLICY.refine.max_depth > 0
+    assert any("refine.max_depth" in note for note in found.notes)
+    assert found.table["policy_id"][0] == POLICY.policy_id
+    shallow = certify_policy(trace, POLICY.replace("refine.max_depth", 0), targets=RISK)
+    assert not any("refine.max_depth" in note for note in shallow.notes)
+    best = certify_best(trace, POLICY, RISK).policy
+    assert best is not None
+    assert best.refine.max_depth == 0
 
 
 # expected cost
@@ -490,6 +571,38 @@ def test_looks_are_lines_of_a_file(tmp_path: Path) -> None:
         recorded_looks(path, "a")
 
 
+def test_what_remembers_the_looks_is_part_of_the_certificate(trace: Trace, tmp_path: Path) -> None:
+    """Without a file the first look is the first that is known of; with one it is on record; spent deltas are said."""
+    alone = certify_policy(trace, POLICY, targets=RISK)
+    assert "first look that is known of" in alone.certificate.reason
+    assert (alone.certificate.rows["looks"], alone.certificate.rows["looks_recorded"]) == (1, False)
+    assert (
+        "no looks file remembers how many" in certify_policy(trace, POLICY, targets=RISK, again=True).certificate.reason
+    )
+    looks = tmp_path / "looks.jsonl"
+    first = certify_best(trace, POLICY, RISK, paths=ONE, looks=looks).certificate
+    assert "first look on record" in first.reason
+    assert first.rows["looks_recorded"] is True
+    hashes = [queries_hash(trace.split(name).cases) for name in ("certify", "tune")]
+    assert [first.rows["cases_hash"], first.rows["pilot_hash"]] == hashes
+    failed = certify_policy(trace, POLICY, targets={"hallucination_rate": 0.01}, looks=looks, again=True).certificate
+    assert failed.chosen is None
+    assert "look 2 on these cases, at a spent delta of 0.2 together" in failed.reason
+    third = certify_policy(trace, POLICY, targets={"hallucination_rate": 0.3}, looks=looks, again=True).certificate
+    assert third.chosen == POLICY.policy_id
+    assert "look 3 on these cases, at a spent delta of 0.3 together" in third.reason
+    with pytest.raises(ValueError, match="certified on once"):
+        certify_policy(trace, POLICY, targets={"hallucination_rate": 0.4}, looks=looks)
+
+
+def test_the_certificates_of_a_list_remember_the_look_too(trace: Trace, certified: Policy) -> None:
+    """Wherever it stands among the candidates."""
+    with pytest.raises(ValueError, match="certified on once"):
+        certify_best(trace, [POLICY, certified], {"hallucination_rate": 0.25})
+    with pytest.raises(ValueError, match="certified on once"):
+        certify_policy(trace, certified, targets={"hallucination_rate": 0.25})
+
+
 # the certificate in the policy
 
 
@@ -504,6 +617,31 @@ def test_a_certificate_travels_in_the_yaml(certified: Policy, found: Certificati
     assert rows["promises"] == [one._asdict() for one in found.certificate.promises]
     assert (rows["delta"], rows["cases_hash"]) == (0.1, found.certificate.cases_hash)
     assert rows["retrieval"] == {"encoder": "none", "arms": ["hybrid"]}
+
+
+def test_the_certificate_of_an_older_raglab_is_refused_and_its_policy_loads(certified: Policy, tmp_path: Path) -> None:
+    """Without the splits it used and who remembers its looks: a policy file that promises nothing any more."""
+    rows = dict(certified.certificate or {})
+    older = {name: value for name, value in rows.items() if name not in {"pilot_hash", "looks_recorded"}}
+    certified.replace("certificate", older).save(tmp_path / "old.yaml")
+    loaded = Policy.load(tmp_path / "old.yaml")
+    assert loaded.policy_id == certified.policy_id
+    assert (
+        decide(labelled(26, {"": 20}), loaded).status.tolist()
+        == decide(labelled(26, {"": 20}), certified).status.tolist()
+    )
+    rule = "older raglab without pilot_hash, looks_recorded; certify the policy as it is now"
+    assert rule in certificate_defect(loaded)
+    assert (certificate_defect(certified), certificate_defect(POLICY)) == ("", "")
+    with pytest.raises(ValueError, match=rule):
+        check_policy(loaded, labelled(26, {"": 20}))
+    with pytest.raises(ValueError, match=rule):
+        retrieve_trace(loaded, tmp_path, tmp_path)
+    labelled(33, {"": 10}).save(tmp_path / "new.parquet")
+    done = _run("check", tmp_path / "old.yaml", "-c", tmp_path / "new.parquet")
+    assert (done.exit_code, done.stderr.count("\n"), "older raglab" in done.stderr) == (1, 1, True)
+    damaged = rows | {"promises": ["hallucination_rate"]}
+    assert "promises of none, or of what is no rate" in certificate_defect(certified.replace("certificate", damaged))
 
 
 def test_another_threshold_has_no_certificate(certified: Policy) -> None:
@@ -642,6 +780,31 @@ def test_certify_writes_a_policy_and_remembers(world: Path) -> None:
     assert _run(*call, "--looks", world / "other.jsonl", "-t", "hallucination_rate=0.15").exit_code == 0
 
 
+def test_certify_takes_the_policy_given_or_the_best_of_several(world: Path) -> None:
+    """One policy alone; with --best its family, or several; without a target, a policy or --best it is refused."""
+    POLICY.replace(*ONE, 0.6).save(world / "q.yaml")
+    call = ("certify", world / "t.parquet", "--json", "--looks", world / "l.jsonl", "--again")
+    one, two = ("-p", world / "p.yaml"), ("-p", world / "q.yaml")
+    target = ("-t", "hallucination_rate=0.15")
+    for options, method, candidates in (
+        (one, "single", 1), ((*one, *two, "--best"), "fixed_sequence", 2), ((*one, "--best"), "fixed_sequence", None),
+    ):  # fmt: skip
+        done = _run(*call, *target, *options)
+        assert done.exit_code in {0, 3}, done.output
+        made = json.loads(done.stdout)["certificate"]
+        assert made["method"] == method
+        assert made["candidates"] == candidates or (candidates is None and made["candidates"] > 100)
+    for options, rule in (
+        (one, "--target must say what is promised, got none; write -t hallucination_rate=0.1"),
+        (target, "--policy must name the policy to certify, got none"),
+        ((*target, *one, *two), "--policy must name one policy to certify, got 2; say --best"),
+    ):
+        refused = _run(*call, *options)
+        assert (refused.exit_code, rule in refused.stderr) == (1, True), refused.output
+    told = _run("certify", world / "t.parquet", *target, *one, "--looks", world / "m.jsonl").stdout
+    assert "The policy given, and no other, tested on 250 cases" in told
+
+
 @pytest.mark.slow
 def test_a_cost_is_certified_and_checked_on_the_command_line(world: Path) -> None:
     """Costs by option, limit in units of cost; the check reads them from the policy and says coverage and over-ask."""
@@ -655,7 +818,8 @@ def test_a_cost_is_certified_and_checked_on_the_command_line(world: Path) -> Non
     assert (told["verdict"], told["over_ask_rate"]) == ("upheld", 0.0)
     assert 0.0 < told["coverage"] < 1.0
     assert "(coverage 0." in _run("check", world / "cost.yaml", "-c", world / "new.parquet").stdout
-    wrong = _run(*call, "-t", "hallucination_rate=0.2", "--looks", world / "other.jsonl")
+    alone = [part for part in call if part != "--best"]
+    wrong = _run(*alone, "-t", "hallucination_rate=0.2", "--looks", world / "other.jsonl")
     assert (wrong.exit_code, "costs must be those of a target expected_cost" in wrong.stderr) == (1, True)
 
 

@@ -118,9 +118,7 @@ def test_stated_bounds_on_signals_are_varied_where_they_alone_decide(
     assert declared_family(always_answer(POLICY).replace("signals", {"top1_cosine": warns})) == chain
     assert declared_family(alone.replace("signals.gap.enabled", False)) == stated[1:]
     made = certify_best(trace, alone.replace("signals.gap.enabled", False), targets=TARGET)
-    by_gate = certify_best(
-        trace, always_answer(POLICY).replace("similarity.enabled", True), targets=TARGET, paths=ONE
-    )
+    by_gate = certify_best(trace, always_answer(POLICY).replace("similarity.enabled", True), targets=TARGET, paths=ONE)
     assert (made.certificate.coverage, made.certificate.tested) == (
         by_gate.certificate.coverage, by_gate.certificate.tested,
     )  # fmt: skip

@@ -87,6 +87,11 @@ def test_three_splits_in_shards_of_seven(tmp_path: Path) -> None:
     assert found is not None
     assert found.policy is not None
     made = found.certificate
+    alone = same(
+        lambda: certify_policy(parts, POLICY, targets=TARGET), lambda: certify_policy(trace, POLICY, targets=TARGET)
+    )
+    assert alone is not None
+    assert (alone.certificate.pilot_hash, made.pilot_hash) == (None, queries_hash(trace.split("tune").cases))
     assert (made.pilot, made.cases, made.method) == (40, 60, "fixed_sequence")
     assert made.cases_hash == queries_hash(trace.split("certify").cases) == trace_hash(parts.split("certify"))
     assert trace_hash(parts) == queries_hash(trace.cases) == trace_hash(trace)
@@ -161,9 +166,7 @@ def test_a_look_in_shards_is_a_look(tmp_path: Path) -> None:
     for again in (parts, trace):
         with pytest.raises(ValueError, match="certified on once"):
             certify_best(again, POLICY, targets={RISK: 0.35}, paths=ONE, looks=looks)
-    assert (
-        certify_best(parts, POLICY, targets={RISK: 0.35}, paths=ONE, looks=looks, again=True).certificate.looks == 2
-    )
+    assert certify_best(parts, POLICY, targets={RISK: 0.35}, paths=ONE, looks=looks, again=True).certificate.looks == 2
     with pytest.raises(ValueError, match="certified on once"):
         certify_best(trace, POLICY, targets={RISK: 0.31}, paths=ONE, looks=looks)
 
@@ -182,16 +185,19 @@ def test_what_cannot_be_certified_is_refused_alike(tmp_path: Path) -> None:
     """No split certify, an unknown path, a gate that was fitted on these cases."""
     trace = labelled(0, {"tune": 20, "report": 10})
     parts = sharded(trace, tmp_path / "a", 9)
-    assert same(lambda: certify_best(parts, POLICY), lambda: certify_best(trace, POLICY)) is None
+    for verb in (certify_best, certify_policy):
+        of_parts, of_whole = (lambda t=t, verb=verb: verb(t, POLICY, targets=TARGET) for t in (parts, trace))  # type: ignore[misc]
+        assert same(of_parts, of_whole) is None
     plain = labelled(0, {"": 20})
     there = sharded(plain, tmp_path / "b", 9)
-    for call in ({"paths": ["l2.max"]}, {"candidates": []}, {"targets": {}}):
-        one, two = (lambda t=t, call=call: certify_best(t, POLICY, **call) for t in (there, plain))  # type: ignore[misc]
+    whole: dict[str, Any] = {"candidates": POLICY, "targets": TARGET}
+    for call in (whole | {"paths": ["l2.max"]}, whole | {"candidates": []}, whole | {"targets": {}}):
+        one, two = (lambda t=t, call=call: certify_best(t, **call) for t in (there, plain))  # type: ignore[misc]
         assert same(one, two) is None
     line = {"x": [0.0, 1.0], "y": [0.0, 1.0]}
     fused = {"enabled": True, "parts": {"top1_cosine": line}, "fitted_on": queries_hash(plain.cases)}
     with pytest.raises(ValueError, match="those that the fused gate was fitted on"):
-        certify_best(there, free_policy(fused=fused))
+        certify_best(there, free_policy(fused=fused), TARGET)
 
 
 @pytest.mark.slow
@@ -234,9 +240,7 @@ def test_candidates_of_random_worlds(tmp_path_factory: pytest.TempPathFactory, s
     for place, whole in enumerate(observed_values(trace, drawn[0], "iterative", paths)):
         assert np.unique(np.concatenate([of_part[place] for of_part in each])).tobytes() == whole.tobytes()
     one, two = (
-        lambda t=t: certify_best(
-            t, drawn, targets={RISK: 0.9, "over_ask_rate": 0.9}, arm="iterative"
-        )
+        lambda t=t: certify_best(t, drawn, targets={RISK: 0.9, "over_ask_rate": 0.9}, arm="iterative")
         for t in (parts, trace)
     )
     assert same(one, two) is not None

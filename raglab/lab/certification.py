@@ -512,7 +512,11 @@ def _distinct_candidates(candidates: Iterable[Policy], cases: CertifyCases) -> l
       ValueError: one that has.
     """
     hashes = {cases.held_out_hash, cases.trace_hash}
-    offered = list({one.policy_id: one for one in candidates}.values())
+    by_id: dict[str, Policy] = {}
+    for policy in candidates:  # of equal ones that which remembers a look
+        if policy.certificate is not None or policy.policy_id not in by_id:
+            by_id[policy.policy_id] = policy
+    offered = list(by_id.values())
     for one in offered:
         by_cost = one.decision.rule == EXPECTED_COST and one.decision.model is not None
         learned = {
