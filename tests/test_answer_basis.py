@@ -243,9 +243,7 @@ class TestBasis:
         trace = many(right, 240, ("tune", "certify", "report"))
         bare = replace(trace, answers=None)
         targets = {"hallucination_rate": 0.2}
-        made = [
-            certify_best(one, PLAIN, targets, paths=["similarity.min_similarity"]) for one in (trace, bare)
-        ]
+        made = [certify_best(one, PLAIN, targets, paths=["similarity.min_similarity"]) for one in (trace, bare)]
         on_text, on_sources = (found.policy for found in made)
         assert on_text is not None
         assert on_sources is not None
