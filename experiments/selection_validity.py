@@ -313,10 +313,11 @@ def single(family: Family, held_out: DecisionCases, alpha: float) -> float | Non
 
 
 def observed(family: Family, cases: DecisionCases, alpha: float) -> float | None:
-    """Number of least cost whose observed risk is at most alpha."""
+    """Number with the most right answers whose observed risk is at most alpha."""
     seen = rates(cases, family, family.values)
-    keeps = (seen.n[:, 0] > 0) & (seen.k[:, 0] <= alpha * seen.n[:, 0])
-    return float(family.values[keeps][np.argmin(seen.cost[keeps])]) if keeps.any() else None
+    n, k = seen.n[:, 0], seen.k[:, 0]
+    keeps = (n > 0) & (k <= alpha * n)
+    return float(family.values[keeps][np.argmax((n - k)[keeps])]) if keeps.any() else None
 
 
 def promises(

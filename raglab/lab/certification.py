@@ -404,11 +404,8 @@ def _depth_note(trace: Trace | ShardedTrace[Trace], offered: Sequence[Policy]) -
     if not deeper:
         return ()
     which = "The policy refines" if len(offered) == 1 else f"{deeper:,} of {len(offered):,} policies refine"
-    note = (
-        f"{which} further (refine.max_depth) than the trace was measured, and is tested without that: build the trace "
-        "deeper, or certify the policy with refine.max_depth as low."
-    )
-    return (note,)
+    remedy = "build the trace deeper, or certify with refine.max_depth as low"
+    return (f"{which} further (refine.max_depth) than the trace was measured; the test stops there: {remedy}.",)
 
 
 def _certification(
