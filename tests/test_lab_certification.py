@@ -507,6 +507,22 @@ def test_what_means_nothing_is_refused(trace: Trace, changed: dict[str, Any], ru
         certify_best(trace, **({"candidates": POLICY, "targets": RISK, "paths": ONE} | changed))
 
 
+@pytest.mark.parametrize(
+    ("changed", "rule"),
+    [
+        ({"targets": None}, "at least one rate, got none"),
+        ({"delta": 0.5}, r"delta must be in \(0, 0.5\), got 0.5"),
+        ({"arm": "dense"}, "arm must be one of hybrid, got 'dense'"),
+    ],
+)
+def test_what_is_refused_takes_no_look(trace: Trace, tmp_path: Path, changed: dict[str, Any], rule: str) -> None:
+    """Of one policy and of the best of several: nothing is written down."""
+    for verb in (certify_policy, certify_best):
+        with pytest.raises(ValueError, match=rule):
+            verb(trace, POLICY, **({"targets": RISK, "looks": tmp_path / "looks.jsonl"} | changed))  # type: ignore[operator]
+    assert not (tmp_path / "looks.jsonl").exists()
+
+
 def test_a_split_to_certify_on_must_be_there(trace: Trace) -> None:
     """Cases of other splits are no substitute; no cases are none."""
     with pytest.raises(ValueError, match="must have a split certify to certify on, got report"):

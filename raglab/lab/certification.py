@@ -263,8 +263,8 @@ def certify_policy(
     The policy given is tested, as one hypothesis, and no other. `certify_best` chooses among several.
 
     Args:
-      trace: with a split `certify`, the only one that is read, or without any splits. Of shards (`Trace.open`) one is
-        in memory at a time.
+      trace: with a split `certify`, the only one that is tested on, or without any splits. Of shards (`Trace.open`)
+        one is in memory at a time.
       policy: that is tested.
       targets: rate -> highest value, such as `{"hallucination_rate": 0.1}`; `expected_cost` too, in units of cost.
       costs: label -> outcome -> cost, of the target `expected_cost`, see `metrics.cost_matrix`.
@@ -383,6 +383,7 @@ def _terms(
 ) -> Terms:
     """Terms that mean something."""
     _check_targets(targets or {}, costs)
+    metrics.check_delta(delta)
     return Terms(dict(targets or {}), costs, delta, arm, again, None if looks is None else Path(looks))
 
 
