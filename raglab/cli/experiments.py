@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -431,13 +431,12 @@ def certify(
     from raglab.lab.certification import certify_best, certify_policy
     from raglab.lab.certification_texts import certificate_lines
 
-    targets, costs = parse_targets(target), parse_costs(cost)
-    _check_certify_options(policy, targets, best=best)
-    trace = open_trace(path)
-    files = policy or []
-    offered = [load_policy(file) for file in files]
+    targets, costs, files = parse_targets(target), parse_costs(cost), policy or []
     keep_inputs(out, path, *files, looks)
     keep_inputs(looks, path, *files, option="--looks")
+    _check_certify_options(files, targets, best=best)
+    trace = open_trace(path)
+    offered = [load_policy(file) for file in files]
     # A link has looks of its own beside it; a folder that has no name of its own, such as `.`, is looked up.
     beside = path if path.name not in {"", ".."} else path.resolve()
     terms: dict[str, Any] = {"costs": costs, "delta": delta, "arm": arm, "again": again}
@@ -462,7 +461,7 @@ def certify(
         raise typer.Exit(NOT_KEPT)
 
 
-def _check_certify_options(policies: list[Path] | None, targets: Mapping[str, float], *, best: bool) -> None:
+def _check_certify_options(policies: Sequence[Path], targets: Mapping[str, float], *, best: bool) -> None:
     """What is certified, and for what, must be stated.
 
     Raises:

@@ -60,6 +60,7 @@ CALLS: tuple[tuple[float, tuple[str, ...]], ...] = (
     (2, ("simulate", TRACE, "-p", POLICY, "--weights", "w.json", "--rounds", "9", "--replications", "2", "-o", OUT)),
     (2, ("clarify-sim", "--world", "cover", "--users", "3", "--requests", "5", "--ask-below", "0.3", "-o", OUT)),
     (4, ("certify", TRACE, "-p", POLICY, "-t", "hallucination_rate=0.5", "--delta", "0.1", "-o", OUT, "--again")),
+    (2, ("certify", TRACE, "-p", POLICY, "-p", "q.yaml", "--best", "-t", "over_ask_rate=0.5", "--again", "--json")),
     (4, ("check", "c.yaml", "--cases", TRACE, "--split", "report", "--again")),
     (0.4, ("fuse", TRACE, "-p", POLICY, "--seed", "1", "-o", OUT)),
     (2, ("ask", "i", "What is the motor excess?", "-p", POLICY, "--arm", "hybrid", "--session", "ann", "--json")),
