@@ -18,6 +18,7 @@ from raglab.policy import PolicyData
 from raglab.values import Case, Chunk, Corpus, TraceData
 
 Kind = Literal[
+    "policy or policies",
     "trace", "traces", "policy", "policies", "corpus", "cases", "frame", "path", "table", "text", "numbers", "signals",
     "decisions", "log", "log or path", "lab", "lab or path", "world", "response",
     "baseline",
@@ -58,6 +59,7 @@ _SINGULAR = {
     "traces": "traces",
     "policy": "a policy",
     "policies": "policies",
+    "policy or policies": "a policy or several",
     "corpus": "a corpus",
     "case": "a single case",
     "cases": "cases",
@@ -84,6 +86,7 @@ _ALSO: Mapping[str, frozenset[str]] = {  # kinds that fit beside the one that is
     "cases": frozenset({"list"}),
     "traces": frozenset({"list"}),
     "policies": frozenset({"list", "mapping"}),
+    "policy or policies": frozenset({"policy", "policies", "list", "mapping"}),
     "table": frozenset({"path", "frame", "mapping", "list", "plain list"}),
     "text": frozenset({"path"}),
     "numbers": frozenset({"list", "plain list"}),
@@ -106,6 +109,8 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("policy", "lab"): "give its .policy",
     ("policy", "decisions"): "give its .policy",
     ("policies", "path"): "load each first: raglab.Policy.load({})",
+    ("policy or policies", "path"): "load it first: raglab.Policy.load({})",
+    ("policy or policies", "result"): "give its .policy, or its .policies",
     ("policy", "policies"): "give one of them; raglab.sweep takes many",
     ("policies", "plain list"): "make each a policy: raglab.Policy.from_mapping(mapping)",
     ("policies", "policy"): "put it in a list, or in a mapping of names where names are asked for",
@@ -132,6 +137,7 @@ _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing ne
     "traces": "put them in a list",
     "policy": "load one by raglab.Policy.load(path), or the published one by raglab.Policy.load()",
     "policies": "put some in a list, such as [raglab.Policy.load()]",
+    "policy or policies": "give one, such as raglab.Policy.load(path), or a list of some",
     "corpus": "load one by raglab.load_corpus(path)",
     "cases": "load some by raglab.load_cases(path or frame)",
     "frame": "read one by pandas.read_csv(path), or make one of rows by pandas.DataFrame(rows)",

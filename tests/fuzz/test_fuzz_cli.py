@@ -61,6 +61,7 @@ CALLS: tuple[tuple[float, tuple[str, ...]], ...] = (
     (2, ("simulate", TRACE, "-p", POLICY, "--weights", "w.json", "--rounds", "9", "--replications", "2", "-o", OUT)),
     (2, ("clarify-sim", "--world", "cover", "--users", "3", "--requests", "5", "--ask-below", "0.3", "-o", OUT)),
     (4, ("certify", TRACE, "-p", POLICY, "-t", "hallucination_rate=0.5", "--delta", "0.1", "-o", OUT, "--again")),
+    (2, ("certify", TRACE, "-p", POLICY, "-p", "q.yaml", "--best", "-t", "over_ask_rate=0.5", "--again", "--json")),
     (4, ("check", "c.yaml", "--cases", TRACE, "--split", "report", "--again")),
     (4, ("check", POLICY, "--cases", TRACE, "--baseline", "b.json", "--rate", "coverage", "--min-effect", "0.1")),
     (2, ("check", POLICY, "--cases", TRACE, "--split", "tune", "--save-baseline", OUT, "--cost", "ok.refused=0.5")),

@@ -18,7 +18,7 @@ from raglab.lab.report import sections as parts
 from raglab.lab.report import winner_sections as winner
 from raglab.lab.report.blocks import Block, Frame, Picture, ReportCell, ReportTable, Section, Text, cut_text, percent
 from raglab.lab.report.first_screen import first_screen
-from raglab.lab.report.promise_sections import bound_confidence, certificate_blocks, rate_counts
+from raglab.lab.report.promise_sections import bound_confidence, certificate_blocks, own_certificate, rate_counts
 from raglab.lab.report.rendering import render_page
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import DELTA, PLANE, answer_signals
@@ -102,7 +102,7 @@ def assumptions(judged: ReportData) -> list[Block]:
 
 def _hallucination_target(judged: ReportData) -> float | None:
     """Hallucination rate that the subject promises, or that the user wants; None without either."""
-    made = judged.policies[judged.subject].certificate or {}
+    made = own_certificate(judged) or {}
     kept = {one["name"]: float(one["alpha"]) for one in made.get("promises", ())}
     return kept.get("hallucination_rate", judged.targets.get("hallucination_rate"))
 
