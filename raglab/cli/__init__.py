@@ -305,7 +305,7 @@ def tune(
         typer.Option(help="What competes as well: 'one threshold', chain, 'expected cost', or a policy file. Repeat."),
     ] = None,
     folds: Annotated[int, typer.Option(min=2, help="Of the cross-fit of every candidate.")] = 5,
-    repeats: Annotated[int, typer.Option(min=1, help="Deals of the cases into folds.")] = 2,
+    repeats: Annotated[int, typer.Option(min=1, help="Deals of the cases into folds.")] = 4,
     trials: Trials = 1000,
     cost: CostOptions = None,
     target: TargetOptions = None,
