@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from raglab.lab.certification import retest
+from raglab.lab.certificate_checks import retest
 from raglab.lab.gate_fitting import transfer
 from raglab.policy import PolicyData
 from raglab.replay import decide

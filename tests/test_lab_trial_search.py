@@ -73,7 +73,8 @@ def test_a_search_killed_in_the_middle_goes_on_as_if_nothing_had_happened(tmp_pa
 
 def test_trials_are_told_by_path_and_name(tmp_path: Path) -> None:
     """Parameters are paths of the policy, objectives and constraints have names, attributes say policy and counts."""
-    found = search(problem(12), tmp_path)
+    goal = Goal(targets={"hallucination_rate": 0.1})
+    found = search(problem(12, goal=goal), tmp_path)
     study, row = stored(tmp_path), found.trials.iloc[7]
     assert study.metric_names == list(OBJECTIVES)
     trial = study.trials[7]
@@ -82,7 +83,7 @@ def test_trials_are_told_by_path_and_name(tmp_path: Path) -> None:
     assert trial.user_attrs["policy_id"] == policy.policy_id == row["policy_id"]
     assert trial.user_attrs["counts"]["coverage"] == [seen["coverage_k"], seen["coverage_n"]]
     assert trial.values == [seen["expected_cost"], seen["coverage"]]
-    assert list(trial.constraints) == [*Goal().targets, "min_coverage", "max_over_ask"]
+    assert list(trial.constraints) == ["hallucination_rate", "min_coverage", "max_over_ask"]
     assert row["violation"] == pytest.approx(sum(max(over, 0.0) for over in trial.constraints.values()))
     feasible = {one.number for one in study.trials if all(over <= 0.0 for over in one.constraints.values())}
     assert feasible == set(found.trials.loc[found.trials["feasible"], "number"])

@@ -197,6 +197,7 @@ def of_replay(seed: int, depths: int) -> None:
     chain.needs_refinement(evidence, limits)
     chain.read_by_slot(evidence, 0)("best_l2")
     replay.step_cells(evidence, policies[0], "confidence.tau_default")
+    replay.path_moves(evidence, policies[0], "confidence.tau_default")
     replay.evidence_with_model(evidence, policies[0])
     outcome_codes.tally_codes(replay.shard_codes(trace, policies[:1]))
     outcome_codes.codes_missing(replay.shard_codes(trace, policies[:1]))

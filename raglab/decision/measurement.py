@@ -260,8 +260,8 @@ class Evidence(NamedTuple):
       degenerate [D, Q]: the reranker says nothing. top_rerank, top_hybrid [k, D, Q]; where it says nothing, the latter
       is what stands in for it. signals [signals, D, Q]: units as known: names, units and directions of the signals, in
       their order. fused [D, Q]: probability of being right, NaN where the structure has no model.
-      probability [4, D, Q]: of the classes of the decision by expected cost, NaN where there is no model. asked_right
-      [Q]: chance that the options of a case to be asked hold what it expects, of that model.
+      probability [4, D, Q]: of the classes of the decision by expected cost, NaN where there is no model.
+      asked_right [Q]: chance that the options of a case to be asked hold what it expects, of that model.
 
     Resolver, [D, Q]:
       n_groups: groups of hits with one signature. has_winner: rule `entities` decides. skips_entities: no group carries
