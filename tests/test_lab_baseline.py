@@ -201,6 +201,13 @@ class TestOnTraces:
         assert (found.before, found.after) == (POLICY.policy_id, STRICT.policy_id)
         assert "coverage" in found.lost
 
+    def test_where_hardly_a_case_is_paired_nothing_is_compared(self, trace: Trace) -> None:
+        """All ids but a few are new: refused, not passed."""
+        renamed = [case._replace(id=f"new {case.id}") if row > 5 else case for row, case in enumerate(trace.cases)]
+        other = replace(trace, cases=tuple(renamed))
+        with pytest.raises(ValueError, match=r"must be paired with the baseline.*--save-baseline"):
+            compare_with_baseline(other, STRICT, baseline_of(trace, POLICY))
+
     def test_the_same_policy_loses_exactly_nothing(self, trace: Trace) -> None:
         """Also through a file, and where the rows are in another order."""
         stored = baseline_of(trace, POLICY)

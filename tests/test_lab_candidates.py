@@ -98,6 +98,28 @@ def test_folds_carry_the_labels() -> None:
     np.testing.assert_array_equal(fold, cases.fold_numbers)
 
 
+def test_equal_questions_are_in_one_fold_and_the_order_of_cases_is_irrelevant() -> None:
+    """Each question three times: one fold a repeat; in another order of rows each case keeps its fold."""
+    trace = labelled(3, {"tune": 60})
+    named = [case._replace(query=f"Question  {row // 3}") for row, case in enumerate(trace.cases)]
+    cases = measured_cases(replace(trace, cases=tuple(named)))
+    for fold in cases.fold_numbers:
+        assert (fold.reshape(-1, 3) == fold[::3, None]).all()
+        assert len(np.unique(fold)) == cases.folds
+    plain = measured_cases(trace)
+    order = np.random.default_rng(0).permutation(60)
+    moved = measured_cases(trace.subset(order))
+    np.testing.assert_array_equal(moved.fold_numbers, plain.fold_numbers[:, order])
+
+
+def test_without_a_signal_that_differs_nothing_is_fitted() -> None:
+    """Constant signals: no model, and the free policies compete alone."""
+    cases = measured_cases(separable(80))
+    flat = cases.decided._replace(signals=np.ones_like(cases.decided.signals))
+    assert can_fit(cases)
+    assert not can_fit(cases._replace(decided=flat))
+
+
 def test_the_decision_by_expected_cost_is_made_only_where_every_fold_can_fit_it() -> None:
     """Ten right and ten other cases outside of every fold: folds carry labels, not what retrieval makes of them."""
     for seed in range(16):
@@ -216,7 +238,7 @@ def test_a_candidate_that_cannot_compete_is_refused() -> None:
     """What cannot be fitted, what was fitted on these cases, and names that are none."""
     cases = measured_cases(separable(80))
     fitted = cross_fit(cases).policy
-    with pytest.raises(ValueError, match="fitted on the cases tuned on"):
+    with pytest.raises(ValueError, match="must not be fitted on cases of this trace"):
         competition(cases, "expected_cost", {"mine": fitted})
     few = measured_cases(separable(80).subset(range(16)))
     with pytest.raises(ValueError, match="at least 10 cases"):

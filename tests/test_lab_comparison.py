@@ -116,12 +116,13 @@ def test_what_was_fitted_on_the_cases_says_so() -> None:
 def test_references_begin_with_the_incumbent() -> None:
     """What the candidate had to beat, then what else needs no tuning, then the other candidates."""
     names = ["always-answer", "always-refuse", "defaults", "expected cost", "one threshold"]
-    study = StudyOutcome("expected cost", "defaults", pd.DataFrame(index=names), 0.3, unseen=True)
+    costs = pd.DataFrame({"competes": [True] * 4 + [False]}, index=names)
+    study = StudyOutcome("expected cost", "defaults", costs, 0.3, unseen=True)
     assert list(reference_roles(study).items()) == [
         ("defaults", "incumbent"),
         ("always-answer", "free policy"),
         ("always-refuse", "free policy"),
-        ("one threshold", "candidate"),
+        ("one threshold", "shown beside"),
     ]
 
 

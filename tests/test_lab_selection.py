@@ -186,7 +186,7 @@ def test_the_nested_estimate_takes_off_what_the_best_of_many_gains_by_luck() -> 
     assert chosen.selected.startswith("coin")
     best = float(chosen.costs.loc[chosen.selected, "cross_validated"])
     assert best <= 0.40
-    assert 0.45 < chosen.held_out_estimate < 0.55
+    assert 0.44 < chosen.held_out_estimate < 0.56
 
 
 def test_the_nested_estimate_of_one_option_is_its_cost() -> None:
@@ -195,9 +195,9 @@ def test_the_nested_estimate_of_one_option_is_its_cost() -> None:
     free = _free(cases)
     options = options_of(_candidates(cases, free), cases.goal)
     only = np.array([name == REFUSE for name in free])
-    estimate = nested_estimate(options, cases.goal, only, 0)
+    estimate = nested_estimate(options, cases.goal, only, cases.questions, 0)
     assert estimate == pytest.approx(1.0 - free[REFUSE].mean(), abs=0.02)
-    assert estimate == nested_estimate(options, cases.goal, only, 0)
+    assert estimate == nested_estimate(options, cases.goal, only, cases.questions, 0)
 
 
 @pytest.mark.slow

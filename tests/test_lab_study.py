@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.search_space import (
     INFEASIBLE,
     Goal,
@@ -22,6 +23,7 @@ from raglab.lab.search_space import (
     step_thresholds,
 )
 from raglab.lab.study import tune
+from raglab.lab.study_cases import study_splits
 from raglab.lab.trial_search import OBJECTIVES
 from raglab.replay import SWEPT, sweep, tally
 from raglab.store.policies import Policy
@@ -307,3 +309,51 @@ def test_settings_that_make_no_study_are_refused(settings: dict[str, Any]) -> No
     """The message says what must hold."""
     with pytest.raises(ValueError, match=r"trials|batch_size|sampler"):
         tune(_world(), **settings)
+
+
+def _with_splits(trace: Trace, splits: list[str | None]) -> Trace:
+    cases = tuple(case._replace(split=name) for case, name in zip(trace.cases, splits, strict=True))
+    return Trace(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta)
+
+
+def test_cases_kept_for_certificates_are_never_tuned_on() -> None:
+    """Splits tune and certify alone: tuned on tune; only certify is refused; cases without a split are counted."""
+    trace = _world()
+    n = len(trace)
+    halves = _with_splits(trace, ["tune" if row % 2 else "certify" for row in range(n)])
+    found = study_splits(halves, 0)
+    assert {case.split for case in found.tuned_on.cases} == {"tune"}
+    assert found.judged_on is found.tuned_on
+    assert "report" in found.notes[0]
+    loose = study_splits(_with_splits(trace, [None if row % 2 else "certify" for row in range(n)]), 0)
+    assert {case.split for case in loose.tuned_on.cases} == {None}
+    with pytest.raises(ValueError, match="split certify"):
+        study_splits(_with_splits(trace, ["certify"] * n), 0)
+    some = study_splits(_with_splits(trace, [(None, "tune", "report")[row % 3] for row in range(n)]), 0)
+    assert any("without a split are not used" in note for note in some.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_study")
+def test_a_model_fitted_on_judged_cases_does_not_compete() -> None:
+    """Fitted on all cases, then judged on a split of them: refused, whichever union of splits it was."""
+    trace = _world(120)
+    whole = _with_splits(trace, [None] * len(trace))
+    fitted = fit_decision(whole, Policy.load())
+    with pytest.raises(ValueError, match="must not be fitted on cases of this trace"):
+        tune(_different(trace), candidates={"mine": fit_decision(_different(whole), Policy.load())}, trials=8)
+    assert fitted.decision.model is not None
+
+
+def _different(trace: Trace) -> Trace:
+    """The same cases, each with a question of its own."""
+    cases = tuple(case._replace(query=f"question {row}") for row, case in enumerate(trace.cases))
+    return Trace(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta)
+
+
+def test_always_refuse_of_a_fitted_policy_refuses_by_the_chain() -> None:
+    """It decides on any hits: the model and its structure do not matter to it."""
+    trace = _world(120)
+    refused = always_refuse(fit_decision(trace, Policy.load()))
+    assert refused.decision.rule == "chain"
+    assert sweep(trace.split("report"), [refused])["coverage"].tolist() == [0.0]

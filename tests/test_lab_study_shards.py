@@ -235,7 +235,7 @@ class TestTune:
         one = tune(save_shards([whole], tmp_path, shard=25), trials=10)
         equal_results(one, tune(whole, trials=10))
         assert one.advantage is None
-        assert any(note.startswith("The cases have no splits tune and report") for note in one.notes)
+        assert any(note.startswith("The cases have no split tune and report") for note in one.notes)
 
     def test_mistakes_are_refused_before_shards_are_measured(
         self, sharded: ShardedTrace[Trace], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -332,7 +332,7 @@ def tune(
     quiet: Quiet = False,  # noqa: ARG001 - read by its callback
     as_json: AsJson = False,
 ) -> None:
-    """Search for the thresholds of least expected cost on split tune, judge them on split report."""
+    """Select the decision of least expected cost on split tune, judge it on split report."""
     from raglab.lab.candidates import RECIPES
     from raglab.lab.study import search_problem
     from raglab.lab.study import tune as tuned

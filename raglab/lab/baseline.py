@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95  # of the paired intervals
 MIN_EFFECT = 0.02  # loss up to which nothing fails, in units of cost and of rates
+LEAST_PAIRED = 0.25  # share of the smaller table below which a comparison says nothing of the policy
 Verdict = Literal["lost", "open", "small", "kept", "no case"]
 
 
@@ -210,14 +211,19 @@ def compare_baselines(
       min_effect: see `compare_with_baseline`.
 
     Raises:
-      ValueError: another basis, another cost matrix, no paired case, a name that is no rate, or a minimum effect below
-        0 or not finite.
+      ValueError: another basis, another cost matrix, too few paired cases, a name that is no rate, or a minimum effect
+        below 0 or not finite.
 
     Source: rules S6.3, S6.7, S6.12; intervals as in `metrics.paired_cost` and `metrics.paired_rates`.
     """
     _check_settings(rates, min_effect)
     _check_comparable(before, after)
     pairs, unpaired = _paired(before, after)
+    shared = min(len(before.cases), len(after.cases))
+    if len(pairs) < LEAST_PAIRED * shared:
+        rule = f"at least {LEAST_PAIRED:.0%} of the cases must be paired with the baseline by id, question and label"
+        msg = f"{rule}, got {len(pairs)} of {shared}; save the baseline again (--save-baseline)."
+        raise ValueError(msg)
     cells = np.array([(first.cell, second.cell) for first, second in pairs], dtype=np.int64).T
     prices = metrics.cell_costs(before.costs)[cells]
     table = _measures(cells, before.costs, rates, min_effect)

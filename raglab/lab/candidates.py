@@ -40,6 +40,7 @@ from raglab.lab.search_space import (
 from raglab.progress import progress
 from raglab.replay import case_cells, case_rows, evidence_with_model, path_moves
 from raglab.signal_gates import LEAST_OPTIONS
+from raglab.store.case_labels import question_fingerprint
 from raglab.store.policies import Policy
 from raglab.values import Status, TraceData
 
@@ -100,11 +101,24 @@ class Cases(NamedTuple):
         return case_cells(measured_tables(self.trace, policy, self.arm).evidence, [policy])[0]
 
     @property
+    def questions(self) -> NDArray[np.int64]:
+        """Number of each case's question, [Q]: equal questions have one, whatever the order of the cases.
+
+        Where there are fewer questions than folds, each case counts as a question of its own.
+        """
+        asked = [question_fingerprint(case) for case in self.trace.cases]
+        numbers = np.unique(asked, return_inverse=True)[1]
+        return numbers if numbers.max() + 1 >= min(self.folds, len(asked)) else np.arange(len(asked))
+
+    @property
     def fold_numbers(self) -> NDArray[np.int64]:
-        """Fold of every case in every repeat, [repeats, Q], stratified by label."""
+        """Fold of every case in every repeat, [repeats, Q], stratified by label; equal questions are in one fold."""
+        question = self.questions
+        first = np.unique(question, return_index=True)[1]
         rng = np.random.default_rng(self.seed)
-        folds = min(self.folds, len(self.label))
-        return np.stack([stratified_folds(self.label, folds, rng) for _ in range(self.repeats)])
+        folds = min(self.folds, len(first))
+        dealt = [stratified_folds(self.label[first], folds, rng) for _ in range(self.repeats)]
+        return np.stack(dealt)[:, question]
 
     @property
     def can_ask(self) -> bool:
@@ -383,12 +397,16 @@ class CrossFit(NamedTuple):
 
 
 def can_fit(cases: Cases) -> bool:
-    """Whether there are cases enough of both kinds for a decision by expected cost, outside of every fold."""
+    """Whether outside of every fold there are cases enough of both kinds, and a signal, for a model of them."""
     right = cases.decided.classes == 0
     kinds = np.stack([right, ~right])
     left_out = [np.bincount(fold[kind], minlength=1).max() for fold in cases.fold_numbers for kind in kinds]
     worst = np.tile(kinds.sum(axis=1), cases.repeats) - left_out
-    return bool(worst.min() >= LEAST)
+    if worst.min() < LEAST:
+        return False
+    signals = cases.decided.signals[[row for row, signal in enumerate(cases.decided.known.rows) if signal.alone]]
+    rest = (fold != number for fold in cases.fold_numbers for number in range(int(fold.max()) + 1))
+    return all(any(tells_apart(values[rows]) for values in signals) for rows in rest)
 
 
 def cross_fit(cases: Cases) -> CrossFit:

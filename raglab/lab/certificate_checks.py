@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -41,18 +42,39 @@ def certificate_defect(policy: Policy) -> str:
         return ""
     missing = [name for name in WHOLE if name not in rows]
     known = (*OBJECTIVES, COST)
-    promises = [] if missing else [one if isinstance(one, Mapping) else {} for one in rows["promises"]]
+    stated = [] if missing or not isinstance(rows["promises"], Sequence) else rows["promises"]
+    promises = [one if isinstance(one, Mapping) else {} for one in stated]
     if not promises or any(one.get("name") not in known for one in promises):
         value = f"one without {', '.join(missing)}" if missing else "promises of none, or of what is no rate"
         return f"a certificate must be whole, got {value}; {CERTIFY_AGAIN}."
     if rows["policy_id"] != policy.policy_id:
         value = f"that of {rows['policy_id']} in {policy.policy_id}"
         return f"a certificate must be that of its policy, got {value}; {CERTIFY_AGAIN}."
+    if wrong := _wrong_value(rows, promises):
+        return f"a certificate must be as raglab wrote it, got {wrong}; {CERTIFY_AGAIN}."
     unstated = [name for name in STATED if name not in rows]
     if unstated:
         rule = "a certificate must state its basis, the splits it used and how often (rule S6.10)"
         return f"{rule}, got one of an older raglab without {', '.join(unstated)}; {CERTIFY_AGAIN}."
     return ""
+
+
+def _wrong_value(rows: Mapping[str, Any], promises: Sequence[Mapping[str, Any]]) -> str:
+    """First value of a certificate that is of another kind or out of range, as text; empty where all are right."""
+
+    def is_number(value: object, low: float, high: float) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool) and low < value < high
+
+    delta = rows["delta"]
+    checks: dict[str, bool] = {
+        "delta": is_number(delta, 0.0, 0.5),
+        "cases_hash": isinstance(rows["cases_hash"], str) and bool(rows["cases_hash"]),
+        "promises": all(is_number(one.get("alpha"), 0.0, inf) for one in promises),
+        "looks": "looks" not in rows or (isinstance(rows["looks"], int) and is_number(rows["looks"], 0, inf)),
+        "spent": "spent" not in rows or is_number(rows["spent"], 0.0, inf),
+        "retrieval": isinstance(rows.get("retrieval", {}), Mapping),
+    }
+    return next((f"{name} {rows.get(name)!r:.60}" for name, is_right in checks.items() if not is_right), "")
 
 
 def stated_certificate(policy: Policy) -> Mapping[str, Any]:

@@ -40,7 +40,7 @@ from raglab.lab.certified_losses import (
     pilot_counts,
     pilot_order,
 )
-from raglab.lab.looks import hash_queries, known_certificate, split_queries, take_look, trace_hash
+from raglab.lab.looks import hash_queries, known_certificate, split_queries, take_look, trace_hash, union_hashes
 from raglab.lab.report.blocks import percent
 from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
@@ -509,7 +509,7 @@ def _distinct_candidates(candidates: Iterable[Policy], cases: CertifyCases) -> l
     Raises:
       ValueError: one that has.
     """
-    hashes = {cases.held_out_hash, cases.trace_hash}
+    hashes = {cases.held_out_hash, cases.trace_hash, *cases.overlapping}
     by_id: dict[str, Policy] = {}
     for policy in candidates:  # of equal ones that which remembers a look
         if policy.certificate is not None or policy.policy_id not in by_id:
@@ -640,12 +640,16 @@ def _check_targets(targets: Mapping[str, float], costs: metrics.Costs | None) ->
 
 
 class CertifyCases(NamedTuple):
-    """Cases that an order is learned on, None without any, and those to certify on; hashes of the latter and of all."""
+    """Cases that an order is learned on, None without any, and those to certify on; hashes of the latter and of all.
+
+    overlapping: hashes of every union of splits that holds the cases to certify on.
+    """
 
     pilot: Trace | ShardedTrace[Trace] | None
     held_out: Trace | ShardedTrace[Trace]
     held_out_hash: str
     trace_hash: str
+    overlapping: tuple[str, ...] = ()
 
 
 def _certify_splits(trace: Trace | ShardedTrace[Trace]) -> CertifyCases:
@@ -655,7 +659,8 @@ def _certify_splits(trace: Trace | ShardedTrace[Trace]) -> CertifyCases:
     of_all = hash_queries(chain.from_iterable(by_split.values()))
     if held_out in by_split:
         learned_on = trace.split(pilot) if pilot in by_split else None
-        return CertifyCases(learned_on, trace.split(held_out), hash_queries(by_split[held_out]), of_all)
+        overlapping = tuple(hashed for union, hashed in union_hashes(by_split).items() if held_out in union)
+        return CertifyCases(learned_on, trace.split(held_out), hash_queries(by_split[held_out]), of_all, overlapping)
     if by_split.keys() - {None}:
         came = ", ".join(sorted(map(str, by_split)))
         msg = f"cases must have a split certify to certify on, got {came}; label one so."

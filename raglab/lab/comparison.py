@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COST = "expected_cost"
+BESIDE = "shown beside"  # role of a candidate that did not compete: no reason against what was selected
 LEVEL = 0.95  # of intervals
 SHOWN = ("pass_rate", "expected_cost", "coverage", "over_ask_rate", "hallucination_rate", "false_refusal_rate")
 
@@ -191,7 +192,9 @@ def reference_roles(study: StudyOutcome) -> dict[str, str]:
     The incumbent stands first. The candidate that the study selected is the tuned policy and no reference.
     """
     roles = dict.fromkeys(FREE, "free policy") | {DEFAULTS: "default policy"}
-    roles |= {str(name): "candidate" for name in study.costs.index if name not in roles and name != study.selected}
+    competes = study.costs["competes"]
+    others = [str(name) for name in study.costs.index if name not in roles and name != study.selected]
+    roles |= {name: "candidate" if competes[name] else BESIDE for name in others}
     return {study.incumbent: "incumbent"} | {name: role for name, role in roles.items() if name != study.incumbent}
 
 
@@ -345,7 +348,7 @@ def contest_sentence(contest: Contest) -> str:
 
 def worse_sentence(found: Sequence[Contest], n_cases: int) -> str:
     """What tuned is worse than, said plainly; '' where there is nothing."""
-    worse = [one.other for one in found if one.verdict == "worse"]
+    worse = [one.other for one in found if one.verdict == "worse" and one.role != BESIDE]
     if not worse:
         return ""
     return f"On the {n_cases} judged cases tuned is worse than {' and than '.join(worse)}: do not use it."

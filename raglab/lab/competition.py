@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from raglab.lab.candidates import (
     CHAIN,
@@ -44,11 +46,16 @@ def check_competition(rule: str, candidates: CandidateNames, folds: int, repeats
     if rule not in ("expected_cost", "chain"):
         msg = f"rule must be expected_cost or chain, got {rule!r}; correct the name."
         raise ValueError(msg)
-    if folds < 2 or repeats < 1:
-        msg = f"folds must be at least 2 and repeats at least 1, got {folds} and {repeats}."
+    whole = all(isinstance(number, int) and not isinstance(number, bool) for number in (folds, repeats))
+    if not whole or folds < 2 or repeats < 1:
+        msg = f"folds must be a whole number of at least 2, repeats one of at least 1, got {folds!r} and {repeats!r}."
         raise ValueError(msg)
     if isinstance(candidates, str | Policy):
         candidates = [candidates]
+    kinds = str if isinstance(candidates, Mapping) else str | Policy
+    if not isinstance(candidates, Sequence | Mapping) or not all(isinstance(one, kinds) for one in candidates):
+        msg = f"candidates must be names and policies, or map names to policies, got {candidates!r:.80}; correct it."
+        raise ValueError(msg)
     if isinstance(candidates, Mapping):
         pairs: list[tuple[str, Policy | None]] = list(candidates.items())
     else:
@@ -79,13 +86,14 @@ class Entry(NamedTuple):
     notes: tuple[str, ...]
 
 
-def competition(cases: Cases, rule: str, named: Mapping[str, Policy | None]) -> Entry:
+def competition(cases: Cases, rule: str, named: Mapping[str, Policy | None], fitted_on: Collection[str] = ()) -> Entry:
     """Who competes on these cases.
 
     Args:
       cases: measured cases.
       rule: see `tune`.
       named: of `check_competition`.
+      fitted_on: fingerprints of cases on which no policy that competes may be fitted, beside those of `cases`.
 
     Raises:
       ValueError: a candidate that cannot be made of these cases, or a policy that was fitted on them.
@@ -94,20 +102,28 @@ def competition(cases: Cases, rule: str, named: Mapping[str, Policy | None]) -> 
     """
     fits, rare = can_fit(cases), rare_labels(cases)
     own = COST if fits and not rare else THRESHOLD
-    notes = [] if own == COST or rule == "chain" else [candidate_note(rare)]
+    notes = [] if own == COST or rule == "chain" or COST in named else [candidate_note(rare)]
+    if cases.folds > len(cases.label):
+        notes.append(f"{cases.folds} folds are more than the {len(cases.label)} cases: each case is a fold of its own.")
+    n_questions = len(np.unique(cases.questions))
+    if n_questions < len(cases.label):
+        notes.append(
+            f"{len(cases.label):,} cases ask {n_questions:,} questions: equal ones are in one fold, and no interval "
+            "takes account of them."
+        )
     if not fits and COST in named:
         msg = (
             f"candidate {COST!r} must be fitted without each fold on at least 10 cases that would be answered right "
             "and 10 others, got fewer; label more cases, or leave it out."
         )
         raise ValueError(msg)
-    fitted_on = queries_hash(cases.trace.cases)
+    refused = {queries_hash(cases.trace.cases), *fitted_on}
     for name, policy in named.items():
         model = None if policy is None else policy.decision.model
-        if model is not None and model.fitted_on == fitted_on:
-            msg = (
-                f"a policy that competes must not be fitted on the cases tuned on, got {name!r}; name {COST!r} instead."
-            )
+        fused = None if policy is None or not policy.fused.enabled else policy.fused.fitted_on
+        if {None if model is None else model.fitted_on, fused} & refused:
+            reason = "a policy that competes must not be fitted on cases of this trace"
+            msg = f"{reason}, got {name!r}; name {COST!r} instead, which is fitted without the case it decides."
             raise ValueError(msg)
     own = CHAIN if rule == "chain" else own
     given = {name: policy for name, policy in named.items() if policy is not None}

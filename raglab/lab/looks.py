@@ -6,7 +6,7 @@ Cases are known by their questions, which are read without the hits where a trac
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,6 +51,13 @@ def _by_split(cases: Iterable[Case]) -> Queries:
     for case in cases:
         found.setdefault(case.split, []).append(case.query)
     return found
+
+
+def union_hashes(by_split: Mapping[str | None, list[str]]) -> dict[frozenset[str | None], str]:
+    """`queries_hash` of the cases of every union of splits, by the names of these."""
+    names = list(by_split)
+    unions = (frozenset(some) for size in range(1, len(names) + 1) for some in combinations(names, size))
+    return {union: hash_queries(chain.from_iterable(by_split[name] for name in union)) for union in unions}
 
 
 def trace_hash(trace: TraceData | ShardedTrace[Any]) -> str:

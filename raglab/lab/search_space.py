@@ -208,7 +208,9 @@ def starting_note(policy: Policy) -> str:
     """In what a `starting_policy` differs from the published one, as a sentence; empty where it does not."""
     if policy.signals or not policy.l2.enabled:
         gated = ", ".join(f"signals.{name}" for name in policy.signals) or "nothing"
-        return f"The scale of the scores is not stated: every case is answered but for a gate on {gated}."
+        own = policy.signals and not set(policy.signals) & set(NAMES)
+        why = "Retrieval left no score" if own else "The scale of the scores is not stated"
+        return f"{why}: every case is answered but for a gate on {gated}."
     if not policy.confidence.enabled:
         return "Neither a reranker nor fusion scored a hit: the gate on the confidence is off."
     return ""
@@ -226,7 +228,8 @@ def _parts(trace: TraceData | ShardedTrace[Trace]) -> Iterable[Any]:
 @takes(policy="policy")
 def always_refuse(policy: Policy) -> Policy:
     """Policy that refuses every question: what no answer at all costs."""
-    return policy.replace("domain.enabled", True, "patterns.deny", [REFUSES_ALL])
+    refused = ("domain.enabled", True, "patterns.deny", [REFUSES_ALL])
+    return policy.replace("decision.rule", "chain", *refused)
 
 
 def step_thresholds(policy: Policy, direction: int) -> Policy:

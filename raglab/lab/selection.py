@@ -170,7 +170,9 @@ def choose(
         missed = np.round(goal.violation(cells), 9)
     order = np.lexsort((np.arange(len(cost)), cost, missed))  # the best first
     ranked = [int(place) for place in order if allowed[place]]
-    incumbent = next(place for place in ranked if options.fixed[place])
+    # Where no fixed policy keeps the targets, the cheapest has to be beaten, not the one that misses them by least.
+    fixed = [place for place in ranked if options.fixed[place]]
+    incumbent = min(fixed, key=lambda place: (missed[place] > 0.0, cost[place]))
     shown: dict[int, int] = {}
     for place in ranked:
         shown.setdefault(options.options[place].candidate, place)
@@ -186,25 +188,28 @@ def choose(
     return Choice(chosen, incumbent, shown)
 
 
-def nested_estimate(options: Options, goal: Goal, allowed: NDArray[np.bool_], seed: int) -> float:
+def nested_estimate(
+    options: Options, goal: Goal, allowed: NDArray[np.bool_], questions: NDArray[np.int64], seed: int
+) -> float:
     """Expected cost, on new cases, of what this selection selects.
 
-    In each resample the selection is made anew on the cases that are drawn and judged on those that are not, so that no
-    case judges a choice that it helped to make. Cases are resampled one by one: near-duplicates make it too low.
+    In each resample the selection is made anew on the questions that are drawn and judged on those that are not, so
+    that no question judges a choice that it helped to make. Near-duplicates of a question make it too low.
 
     Args:
       options: of the candidates.
       goal: costs and targets.
       allowed: whether an option is compared, [O].
+      questions: number of each case's question, from 0, [Q].
       seed: of the resamples.
 
     Source: bootstrap bias-corrected cross-validation (Tsamardinos, Greasidou and Borboudakis 2018).
     """
-    size = options.loss.shape[1]
+    size = int(questions.max()) + 1
     rng = np.random.default_rng([seed, size, 1])
     costs = []
     for _ in range(RESAMPLES):
-        weights = rng.multinomial(size, np.full(size, 1.0 / size)).astype(np.float64)
+        weights = rng.multinomial(size, np.full(size, 1.0 / size))[questions].astype(np.float64)
         left = weights == 0.0
         if left.any():
             costs.append(float(options.loss[choose(options, goal, allowed, weights).chosen, left].mean()))
@@ -218,7 +223,8 @@ class Selection(NamedTuple):
     incumbent: name of the best of always-answer, always-refuse and the default policy.
     policies: of every candidate, made of all cases, by name.
     costs: a row a candidate, see `raglab.lab.study.TuneResult`.
-    held_out_estimate: nested estimate of the expected cost on new cases.
+    held_out_estimate: nested estimate of the expected cost on new cases; at least the cross-fitted cost of what is
+      selected.
     gains: loss of the incumbent less loss of the candidate on each case, cross-fitted, [Q] by name.
     missing: recorded answers that each candidate's policy lacks, by name.
     misses: by how much the selected candidate misses the targets in sum, each rate one standard error worse.
@@ -274,7 +280,10 @@ def select_candidate(candidates: Sequence[Candidate], competing: Sequence[str], 
         incumbent=names[every.options[choice.incumbent].candidate],
         policies=policies,
         costs=table,
-        held_out_estimate=nested_estimate(every, goal, allowed, cases.seed),
+        # Resamples may choose what is cheaper where the choice is unsteady; that must not flatter what is chosen.
+        held_out_estimate=max(
+            nested_estimate(every, goal, allowed, cases.questions, cases.seed), float(every.loss[choice.chosen].mean())
+        ),
         gains=gains,
         missing=dict(zip(names, lacks.missing_answers, strict=True)),
         misses=float(goal.violation(_mean_counts(candidates[chosen], every.options[choice.chosen].value))),

@@ -33,6 +33,7 @@ from raglab.lab.candidates import (
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.competition import CandidateNames, Entry, check_competition, competition, made_candidates
 from raglab.lab.decision_fitting import decision_cases
+from raglab.lab.looks import split_queries, union_hashes
 from raglab.lab.paired_gain import IN_SAMPLE, Advantage, paired_advantage
 from raglab.lab.search_space import (
     Goal,
@@ -50,7 +51,7 @@ from raglab.lab.search_space import (
 )
 from raglab.lab.selection import Selection, policy_plateaus, select_candidate
 from raglab.lab.study_cases import Splits, StudyTrace, candidate_cases, label_notes, measured_once, study_splits
-from raglab.lab.study_notes import answer_notes, refusal_notes, selection_note, target_notes
+from raglab.lab.study_notes import answer_notes, beside_notes, refusal_notes, selection_note, target_notes
 from raglab.lab.study_workers import check_storage, finish_shared_study
 from raglab.lab.trial_search import Problem, Search, check_search, pareto_front, run_search, trial_policies
 from raglab.lab.unmeasured_gates import unmeasured_note
@@ -67,6 +68,7 @@ _COST = ("expected_cost", "expected_cost_low", "expected_cost_high")
 SamplerName = Literal["nsga2", "tpe", "random"]
 RuleName = Literal["expected_cost", "chain"]
 UNSEEN, AS_IT_IS = "unseen cases", "fixed policy"  # by which cases a policy is judged
+AS_GIVEN = "as given, origin unknown"  # a policy of the user, on the cases tuned on
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,7 +87,8 @@ class TuneResult:
       incumbent, the pseudo-case of rule S6.8 included. `coverage`, `over_ask` and `meets_targets`, cross-fitted;
       `policy_id`.
     held_out_estimate: nested estimate of the expected cost, on new cases, of what is selected: the selection made again
-      on resampled cross-fitted losses. The headline where no case was kept from the choice.
+      on resampled cross-fitted losses, and at least the cross-fitted cost of what is selected. The headline where no
+      case was kept from the choice.
     advantage: saving of the selected policy over the incumbent on the judged cases, with a 95 % interval; None where
       these were tuned on, or where the incumbent itself is selected.
     trials: a row a trial of the chain's search (values tried, rates, expected cost, `violation`: by how much targets
@@ -203,7 +206,9 @@ class TuneResult:
     def _cost_text(self) -> str:
         """Expected cost on unseen cases, else the nested estimate, and whether targets are met."""
         if not self.unseen:
-            return f"expected cost {self.held_out_estimate:.3f} on new cases (nested estimate)"
+            kept = bool(self.costs["meets_targets"][self.selected])
+            met = f"; targets {'kept' if kept else 'not kept'} when cross-fitted" if self.goal.targets else ""
+            return f"expected cost {self.held_out_estimate:.3f} on new cases (nested estimate){met}"
         row = self.judged.iloc[list(self.policies).index("tuned")]
         met = f"; targets {'met' if row['met'] else 'not met'}" if self.goal.targets else ""
         return f"expected cost {row['expected_cost']:.3f} on {len(self.judged_on):,} unseen cases{met}"
@@ -353,7 +358,8 @@ def tune(
     )
     check_storage(of.problem, storage, study_name, on_trials)  # before shards are measured
     cases = _measured_cases(of, folds, repeats)
-    entry = competition(cases, rule, named)  # before the search: what cannot compete is said at once
+    hashes = union_hashes(split_queries(trace)) if named else {}
+    entry = competition(cases, rule, named, hashes.values())  # before the search: what cannot compete is said at once
     with measured_once(of.splits.tuned_on, of.problem.start, arm) as replayed:
         problem = of.problem._replace(trace=replayed)
         finish_shared_study(problem, storage, study_name)
@@ -460,14 +466,15 @@ def _judged_result(of: StudyProblem, cases: Cases, entry: Entry, search: Search)
         judged=_judged_rates(judged, policies, goal, chosen, unseen=unseen),
         notes=(
             selection_note(chosen, advantage, judged, goal),
+            *target_notes(chosen, goal),
             *entry.notes,
+            *beside_notes(chosen),
             *scored,
             *unmeasured_note(judged_on, tuned),
             *stopped,
             *splits.notes,
             *label_notes(tuned_on),
             splits.size_note,
-            *target_notes(chosen, goal),
             *refusal_notes(cases, problem.start, tuned),
             *answer_notes(splits, judged.basis, search.trials, chosen, judged.missing(policies)),
         ),
@@ -492,6 +499,9 @@ def _measured_cases(of: StudyProblem, folds: int, repeats: int) -> Cases:
     """Cases that candidates are made of, measured once."""
     problem, trace = of.problem, of.splits.made_of
     arm, start, seed = problem.settings["arm"], problem.start, int(problem.settings["seed"])
+    if len(trace) < 2:
+        msg = f"a study needs at least 2 cases to tune on, got {len(trace)}; label more."
+        raise ValueError(msg)
     evidence = measured_tables(trace, start, arm).evidence
     decided, space = decision_cases(evidence), problem.space
     return Cases(trace, arm, start, of.defaults, problem.goal, evidence, decided, space, seed, folds, repeats)
@@ -567,9 +577,10 @@ def _judged_rates(
     fixed = {policies[name].policy_id for name in FIXED}
     # A policy that learned nothing from the cases has the rates that it has, however it was come by.
     as_it_is = {name for name, policy in policies.items() if policy.policy_id in fixed}
-    as_it_is |= {name for name in chosen.policies if name not in (*FIXED, *RECIPES)}
+    as_given = {name for name in chosen.policies if name not in (*FIXED, *RECIPES)}
     table.insert(0, "policy", list(policies))
-    judged_by = [UNSEEN if unseen else AS_IT_IS if name in as_it_is else IN_SAMPLE for name in policies]
+    seen = dict.fromkeys(as_given, AS_GIVEN) | dict.fromkeys(as_it_is, AS_IT_IS)
+    judged_by = [UNSEEN if unseen else seen.get(name, IN_SAMPLE) for name in policies]
     table.insert(1, "judged_by", judged_by)
     compared = np.array([one.is_compared for one in counted.missing_answers])
     return table.assign(met=goal.meets(counted.cells) & compared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -40,22 +41,28 @@ class Splits(NamedTuple):
 
 
 def study_splits(trace: StudyTrace, seed: int) -> Splits:
-    """Splits of a trace for a study; all cases for both where it has none.
+    """Splits of a trace for a study; without split report none is judged on, and those of split certify are never used.
 
     Args:
+      trace: labelled cases.
       seed: of the sample.
 
     Raises:
-      ValueError: a case without a label among those that are tuned or judged on, or a split of another name.
+      ValueError: a case without a label among those that are tuned or judged on, a split of another name, or no case
+        but those of split certify.
     """
     counts, size = case_counts(trace), _size_note(trace)
     check_split_names(counts.keys() - {NONE})
     if {"tune", "report"} <= counts.keys():
         tuned_on, judged_on, notes = trace.split("tune"), trace.split("report"), []
     else:
-        tuned_on = judged_on = trace
-        says = "all cases are tuned on and none is kept to judge; the nested estimate stands for new cases (S6.5)."
-        notes = [f"The cases have no splits tune and report: {says}"]
+        tuned_on = judged_on = _tuned_alone(trace, counts)
+        says = f"{len(tuned_on):,} cases are tuned on and none is kept to judge"
+        lacking = " and ".join(name for name in ("tune", "report") if name not in counts)
+        notes = [f"The cases have no split {lacking}: {says}; the nested estimate stands for new cases (S6.5)."]
+    without = sum(counts.get(NONE, {}).values())
+    if without and "tune" in counts:
+        notes.append(f"{without:,} cases without a split are not used.")
     counts_by_label(judged_on)
     made_of = candidate_cases(tuned_on, seed)
     if len(made_of) < len(tuned_on):
@@ -65,6 +72,19 @@ def study_splits(trace: StudyTrace, seed: int) -> Splits:
             "all cases."
         )
     return Splits(tuned_on, judged_on, made_of, tuple(notes), size)
+
+
+def _tuned_alone(trace: StudyTrace, counts: Mapping[str, object]) -> StudyTrace:
+    """Cases to tune on where none is kept to judge: split tune, else all but those kept for certificates."""
+    if "tune" in counts:
+        return trace.split("tune")
+    if "certify" not in counts:
+        return trace
+    rows = [row for row, case in enumerate(trace.cases) if case.split != "certify"]
+    if not rows:
+        msg = "a study needs cases outside of split certify, which is kept for certificates, got none; label some tune."
+        raise ValueError(msg)
+    return trace.subset(rows)
 
 
 def candidate_cases(trace: StudyTrace, seed: int) -> Trace:

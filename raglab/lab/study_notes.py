@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CHOSEN = "Chosen, not shown to be better"
+FEW = 8  # discordant cases, below which the mean of their differences is far from normal
 
 
 class JudgedCells(Protocol):
@@ -65,10 +66,11 @@ def selection_note(chosen: Selection, advantage: Advantage | None, judged: Judge
     if chosen.selected == incumbent:
         return _kept_note(chosen, price)
     if advantage is None:
+        nested, base = chosen.held_out_estimate, float(costs["cross_validated"][incumbent])
+        nothing = f" By that estimate it saves nothing over {incumbent}." if nested >= base else ""
         return (
-            f"Selected: {chosen.selected}. On new cases it is expected to cost {chosen.held_out_estimate:.3f} a case "
-            f"(nested estimate; {incumbent} {costs['cross_validated'][incumbent]:.3f}). {CHOSEN}: no case was kept "
-            "from the choice (rules S6.5, S6.11)."
+            f"Selected: {chosen.selected}. On new cases it is expected to cost {nested:.3f} a case (nested estimate; "
+            f"{incumbent} {base:.3f}).{nothing} {CHOSEN}: no case was kept from the choice (rules S6.5, S6.11)."
         )
     cost = metrics.cell_costs(goal.matrix)
     cells = [judged.cells(chosen.policies[name]) for name in (chosen.selected, incumbent)]
@@ -78,7 +80,11 @@ def selection_note(chosen: Selection, advantage: Advantage | None, judged: Judge
         f"{incumbent} {other.mean():.3f}: it saves {advantage.text}."
     )
     if advantage.verdict == "better":
-        return f"{lead} It is better than {incumbent} (rule S6.11)."
+        discordant = int((own != other).sum())
+        few = (
+            f" Only {discordant} cases differ: read the interval as an order of magnitude." if discordant < FEW else ""
+        )
+        return f"{lead} It is better than {incumbent} (rule S6.11).{few}"
     if advantage.verdict == "worse":
         return f"{lead} It is worse than {incumbent} there: do not use it."
     return f"{lead} {CHOSEN}. {metrics.paired_size_note(other - own, price=price)}"
@@ -95,11 +101,29 @@ def _kept_note(chosen: Selection, price: float) -> str:
     place = int(np.argmax(rivals["gain"].to_numpy()))
     best = str(rivals.index[place])
     saving, error = (float(rivals[column].to_numpy()[place]) for column in ("gain", "std_error"))
+    plain = float(chosen.gains[best].mean())
     return (
-        f"No candidate replaces {chosen.selected}: the best of them, {best}, saves {saving:+.3f} of expected cost a "
-        f"case when cross-fitted, and would have to save more than half its standard error, {error / 2.0:.3f}. "
+        f"No candidate replaces {chosen.selected}: the best of them, {best}, saves {plain:+.3f} of expected cost a "
+        f"case when cross-fitted; with the pseudo-case of rule S6.8 {saving:+.3f}, where more than half its standard "
+        f"error, {error / 2.0:.3f}, would be needed. "
         f"{metrics.paired_size_note(chosen.gains[best], price=price)}"
     )
+
+
+def beside_notes(chosen: Selection) -> list[str]:
+    """Candidates that did not compete and cost less when cross-fitted than what was selected, the cheapest first."""
+    cost = chosen.costs["cross_validated"]
+    beside = chosen.costs[~chosen.costs["competes"] & (cost < cost[chosen.selected])].sort_values("cross_validated")
+    names = [f"{name} ({value:.3f})" for name, value in beside["cross_validated"].items()]
+    if not names:
+        return []
+    own = cost[chosen.selected]
+    lets = ", ".join(repr(str(name)) for name in beside.index)
+    note = (
+        f"Beside the competition {' and '.join(names)} cost less than {chosen.selected} ({own:.3f}) when cross-fitted; "
+        f"candidates=[{lets}] lets them compete."
+    )
+    return [note]
 
 
 def target_notes(chosen: Selection, goal: Goal) -> list[str]:

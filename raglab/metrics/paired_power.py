@@ -33,7 +33,7 @@ from raglab.metrics.intervals import check_level, clopper_pearson
 from raglab.values import Floats
 
 POWER, LEVEL = 0.8, 0.95
-DIFFERENCES = (0.05, 0.10)  # of expected cost, of which a note gives the number of cases
+DIFFERENCES = (0.05, 0.10)  # of the highest cost, of which a note gives the number of cases
 
 
 class Range(NamedTuple):
@@ -158,7 +158,8 @@ def paired_sizes(gains: NDArray[np.float64], *, price: float = 1.0) -> PairedSiz
     low, high = clopper_pearson(k, n, LEVEL)
     share = Range(float(low), k / n, float(high))
     smallest = Range(*(float(smallest_difference(n, end, mean_square)) for end in share))
-    needed = {size: Range(*(float(cases_needed(size, end, mean_square)) for end in share)) for size in DIFFERENCES}
+    sizes = [size * price for size in DIFFERENCES]
+    needed = {size: Range(*(float(cases_needed(size, end, mean_square)) for end in share)) for size in sizes}
     return PairedSizes(n, k, mean_square, share, smallest, needed)
 
 
@@ -194,11 +195,11 @@ def paired_size_note(gains: NDArray[np.float64], cases: str = "these", *, price:
       'N = 262 to 753 cases for .05, 71 to 183 for .10 (paired, 80 % power, at the observed share of discordant cases).'
     """
     power = paired_sizes(gains, price=price)
-    small, large = (_cases_text(power.needed[size]) for size in DIFFERENCES)
+    (first, small), (second, large) = ((_size(size), _cases_text(cases)) for size, cases in power.needed.items())
     observed = "at the observed share of discordant cases" if power.discordant else "no case is discordant"
     return (
         f"{cases[:1].upper()}{cases[1:]} {power.cases:,} cases cannot tell differences of expected cost under about "
-        f"{_two_digits(power.smallest.estimate)}; N = {small} cases for .05, {large} for .10 "
+        f"{_two_digits(power.smallest.estimate)}; N = {small} cases for {first}, {large} for {second} "
         f"(paired, 80 % power, {observed})."
     )
 
@@ -206,6 +207,11 @@ def paired_size_note(gains: NDArray[np.float64], cases: str = "these", *, price:
 def _cases_text(needed: Range) -> str:
     low, high = ceil(needed.low), ceil(needed.high)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _size(value: float) -> str:
+    """Difference of cost as a note names it: two decimals below 1, without a leading zero."""
+    return f"{value:.2f}".lstrip("0") if value < 1.0 else f"{value:,g}"
 
 
 def _two_digits(value: float) -> str:

@@ -16,7 +16,7 @@ from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note
 from raglab.lab.answer_basis import not_compared
 from raglab.lab.candidates import FIXED, FREE
-from raglab.lab.comparison import Contest, StudyOutcome, contests, reference_roles
+from raglab.lab.comparison import BESIDE, Contest, StudyOutcome, contests, reference_roles
 from raglab.lab.competition import TUNED
 from raglab.lab.report.blocks import Mark, ReportCell, ReportTable, cut_text, estimate_cell, verdict_sentence
 from raglab.lab.report.promise_sections import promise_line
@@ -122,7 +122,7 @@ def _winner(judged: ReportData, found: Sequence[Contest], note: str, *, known: b
     Args:
       known: whether it is known that nothing was fitted or selected on these cases.
     """
-    beaten_by = [one for one in found if one.verdict == "worse"]
+    beaten_by = [one for one in found if one.verdict == "worse" and one.role != BESIDE]
     if beaten_by:
         best = min(beaten_by, key=lambda one: one.gain.estimate).other
         text = f"{_identity(judged, best)}; {cut_text(judged.subject)} does worse."
@@ -227,7 +227,7 @@ def _reason_against(judged: ReportData, found: Sequence[Contest], promised: Fact
     subject = cut_text(judged.subject)
     if not judged.is_compared:
         return f"Record the missing answers of {subject} before use: nothing is compared."
-    if lost := [cut_text(one.other) for one in found if one.verdict == "worse"]:
+    if lost := [cut_text(one.other) for one in found if one.verdict == "worse" and one.role != BESIDE]:
         return f"Do not use {subject}: it is worse than {' and than '.join(lost)}."
     return f"Do not use {subject} before it is certified again." if promised.mark == "bad" else ""
 
