@@ -226,7 +226,6 @@ def mean(values: Sequence[float]) -> Mean:
 
 Row = dict[str, Any]  # cost on the judged cases by column, by number of the draw
 LOWEST = "lowest cross-validated"
-COLUMNS = ("old", "new", ALWAYS, LOWEST, "defaults", *FREE)
 
 
 def costs_of(lines: Sequence[Line], matrix: str, rule: str) -> dict[int, dict[str, float]]:
@@ -235,7 +234,7 @@ def costs_of(lines: Sequence[Line], matrix: str, rule: str) -> dict[int, dict[st
     Args:
       lines: of one set and size.
       matrix: name of the costs.
-      rule: `new` with folds and repeats, or `chain`.
+      rule: `new` with folds and repeats.
     """
     rows: dict[int, dict[str, float]] = {}
     for line in lines:
@@ -249,6 +248,8 @@ def costs_of(lines: Sequence[Line], matrix: str, rule: str) -> dict[int, dict[st
         elif line["rule"] == "old":
             validated = line["cross_validated"]
             row |= {"old": cost[TUNED], LOWEST: cost[min(validated, key=validated.__getitem__)]}
+        elif line["rule"] == "chain":
+            row["chain"] = cost[TUNED]
     return {number: row for number, row in sorted(rows.items()) if "new" in row}
 
 
@@ -269,23 +270,44 @@ def counts_text(lines: Sequence[Line], matrix: str, rule: str) -> str:
     return ", ".join(f"{name} {count}" for name, count in chosen.most_common())
 
 
+def place_text(name: str, size: int) -> str:
+    """Set and number of drawn cases, of halves the set alone."""
+    return f"{name}, {size}" if size else name
+
+
 def print_costs(by_place: Mapping[tuple[str, int], Sequence[Line]], rule: str) -> None:
-    """Print the cost of every rule on every set and size, and what the new rule is behind the others."""
-    against = ("best free", ALWAYS, LOWEST, "old")
-    print("\n| set | costs | draws (old) | old | new | " + " | ".join(COLUMNS[2:5]) + " | best free | ", end="")
+    """Print the cost of every rule on every set and size, and what the new rule costs more than the others."""
+    shown, against = ("old", "new", ALWAYS, LOWEST, "defaults"), ("best free", ALWAYS, LOWEST, "old")
+    print(f"\n| set | costs | draws (old) | {' | '.join(shown)} | best free | ", end="")
     print(" | ".join(f"new − {name}" for name in against) + " | selected |")
-    print("|---" * (7 + 2 + len(against)) + "|")
-    for (name, size), lines in by_place.items():
+    print("|---" * (len(shown) + len(against) + 5) + "|")
+    for (place, size), lines in by_place.items():
         for matrix in COSTS:
             rows = costs_of(lines, matrix, rule)
             if not rows:
                 continue
             free, olds = best_free(rows), sum("old" in row for row in rows.values())
-            costs = [str(column(rows, one)) for one in COLUMNS[:5]]
-            behind = [column(rows, "new", free if one == "best free" else one).signed for one in against]
-            place = f"{name}, {size}" if size else name
-            cells = [place, matrix, f"{len(rows)} ({olds})", *costs, f"{free} {column(rows, free)}", *behind]
-            print(f"| {' | '.join(cells)} | {counts_text(lines, matrix, rule)} |")
+            costs = [str(column(rows, name)) for name in shown]
+            more = [column(rows, "new", free if name == "best free" else name).signed for name in against]
+            first = [place_text(place, size), matrix, f"{len(rows)} ({olds})"]
+            cells = [*first, *costs, f"{free} {column(rows, free)}", *more, counts_text(lines, matrix, rule)]
+            print(f"| {' | '.join(cells)} |")
+
+
+def print_chain(by_place: Mapping[tuple[str, int], Sequence[Line]], rule: str) -> None:
+    """Print what the mode chain costs beside the default mode, on the draws that both have."""
+    print("\n| set | costs | draws | chain | new | defaults | best free | chain − best free | chain − new | selected |")
+    print("|---" * 10 + "|")
+    for (place, size), lines in by_place.items():
+        for matrix in COSTS:
+            rows = {number: row for number, row in costs_of(lines, matrix, rule).items() if "chain" in row}
+            if rows:
+                free = best_free(rows)
+                costs = [str(column(rows, name)) for name in ("chain", "new", "defaults")]
+                more = [column(rows, "chain", name).signed for name in (free, "new")]
+                first = [place_text(place, size), matrix, str(len(rows))]
+                cells = [*first, *costs, f"{free} {column(rows, free)}", *more, counts_text(lines, matrix, "chain")]
+                print(f"| {' | '.join(cells)} |")
 
 
 def print_deals(by_place: Mapping[tuple[str, int], Sequence[Line]], deals: Sequence[str]) -> None:
@@ -298,9 +320,8 @@ def print_deals(by_place: Mapping[tuple[str, int], Sequence[Line]], deals: Seque
             numbers = sorted(set.intersection(*(set(rows) for rows in by_deal)))
             if numbers:
                 last = by_deal[-1]
-                cells = [mean([rows[n]["new"] - last[n]["new"] for n in numbers]) for rows in by_deal[:-1]]
-                place = f"{name}, {size}" if size else name
-                print(f"| {place} | {matrix} | {len(numbers)} | {' | '.join(one.signed for one in cells)} |")
+                more = [mean([rows[n]["new"] - last[n]["new"] for n in numbers]).signed for rows in by_deal[:-1]]
+                print(f"| {' | '.join([place_text(name, size), matrix, str(len(numbers)), *more])} |")
 
 
 def print_estimates(by_place: Mapping[tuple[str, int], Sequence[Line]], rule: str) -> None:
@@ -308,7 +329,7 @@ def print_estimates(by_place: Mapping[tuple[str, int], Sequence[Line]], rule: st
     print("\n| set | " + " | ".join(COSTS) + " |\n" + "|---" * (len(COSTS) + 1) + "|")
     for (name, size), lines in by_place.items():
         cells = [column(costs_of(lines, matrix, rule), "estimate", "new").signed for matrix in COSTS]
-        print(f"| {f'{name}, {size}' if size else name} | {' | '.join(cells)} |")
+        print(f"| {place_text(name, size)} | {' | '.join(cells)} |")
 
 
 # The command ----------------------------------------------------------------------------------------------------------
@@ -390,8 +411,7 @@ def main() -> None:
         counts = ", ".join(f"{n} {name}" for name, n in zip(LABELS, np.bincount(labels_of(trace)), strict=False))
         print(f"- {one.name}: {len(trace)} cases ({counts})")
     print_costs(by_place, f"new {given.deals[0]}")
-    if "chain" in given.rules:
-        print_costs(by_place, "chain")
+    print_chain(by_place, f"new {given.deals[0]}")
     print_estimates(by_place, f"new {given.deals[0]}")
     if len(given.deals) > 1:
         print_deals(by_place, given.deals)

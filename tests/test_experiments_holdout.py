@@ -211,6 +211,9 @@ def test_costs_of_a_table_are_those_counted_by_hand(scripts: Any, capsys: pytest
     assert "| made, 30 | default | 2 (1) | 0.600 | 0.500 (0.200) |" in shown
     assert "| -0.100 (0.200) |" in shown
     assert "| expected cost 1, always-refuse 1 |" in shown
+    scripts.holdout.print_chain({("made", 0): [*lines, line_of(0, "chain", "chain", {"tuned": ANSWER})]}, "new 5x2")
+    shown = capsys.readouterr().out
+    assert "| made | default | 1 | 0.600 | 0.300 | 0.600 | always-answer 0.600 | +0.000 | +0.300 | chain 1 |" in shown
     scripts.holdout.print_deals({("made", 30): lines}, ["5x1", "5x2"])
     assert "| made, 30 | default | 1 | -0.100 |" in capsys.readouterr().out
 
