@@ -43,7 +43,6 @@ from .lab.langchain import hits_frame as hits_frame
 from .lab.langchain import trace_from_langchain as trace_from_langchain
 from .lab.learned_signal import LearnedSignal as LearnedSignal
 from .lab.learned_signal import learn_signal as learn_signal
-from .lab.nested_selection import honest as honest
 from .lab.report.bandit_displays import ArmShareDisplay as ArmShareDisplay
 from .lab.report.bandit_displays import PosteriorDisplay as PosteriorDisplay
 from .lab.report.bandit_displays import PropensityDisplay as PropensityDisplay

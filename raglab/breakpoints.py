@@ -251,14 +251,10 @@ def _dearest(found: Evidence, limits: Thresholds, path: str, _: int) -> NDArray[
     ends = limits.with_value(path, np.array([[swept.low], [swept.high]]))
     at_low, at_high = np.isin(decide_cases(found, ends, (2, size)).stage, counts_as)
     changing = np.flatnonzero(at_low & ~at_high)
-    of_cases = found._replace(
-        probability=found.probability[..., changing], n_options_all=found.n_options_all[..., changing]
-    )
+    of_cases = _cost_fields(found, changing)
 
     def chosen(value: NDArray[np.float64], cases: NDArray[np.intp]) -> NDArray[np.bool_]:
-        few = of_cases._replace(
-            probability=of_cases.probability[..., cases], n_options_all=of_cases.n_options_all[..., cases]
-        )
+        few = _cost_fields(of_cases, cases)
         status = chain.cheapest_action(few, limits.with_value(path, value[None]))
         return np.broadcast_to(status == STATUS_OF[action], (1, len(cases)))[0]
 
@@ -269,6 +265,15 @@ def _dearest(found: Evidence, limits: Thresholds, path: str, _: int) -> NDArray[
     guess = crossing(swept.low, swept.high, *leads)
     dearest[0, changing] = last_passing(chosen, swept.low, swept.high, guess)
     return dearest
+
+
+def _cost_fields(evidence: Evidence, rows: NDArray[np.intp]) -> Evidence:
+    """Evidence with what the costs of actions read cut to some cases."""
+    return evidence._replace(
+        probability=evidence.probability[..., rows],
+        asked_right=evidence.asked_right[rows],
+        n_options_all=evidence.n_options_all[..., rows],
+    )
 
 
 def _lead(found: Evidence, limits: Thresholds, action: Status) -> NDArray[np.float64]:

@@ -150,12 +150,12 @@ def class_probabilities(
 
 
 def expected_costs(
-    probability: NDArray[np.float64], asked_right: float, costs: ActionCosts
+    probability: NDArray[np.float64], asked_right: Floats, costs: ActionCosts
 ) -> tuple[Floats, Floats, Floats]:
     """Expected cost of answering, refusing and asking back, [...] each.
 
     Args:
-      probability: of the classes, [4, ...]. asked_right: of the model. costs: broadcast against [...].
+      probability: of the classes, [4, ...]. asked_right: of the model, [...]. costs: broadcast against [...].
 
     Source: rule S2.17; Chow 1970 with a third action, Elkan 2001.
     """

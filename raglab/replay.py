@@ -667,13 +667,19 @@ def evidence_with_model(found: Evidence, policy: PolicyData) -> Evidence:
     if model is None:
         return found
     return found._replace(
-        probability=class_probabilities(found.signals, model, found.known.names), asked_right=model.asked_right
+        probability=class_probabilities(found.signals, model, found.known.names),
+        asked_right=np.full(len(found.label_code), model.asked_right),
     )
 
 
 def step_cells(found: Evidence, policy: PolicyData, path: str) -> Steps:
     """Cells behind `steps` of one threshold, of cases that are measured already."""
     return _steps_of_paths(found, policy, [path])[path]
+
+
+def path_moves(evidence: Evidence, policy: PolicyData, path: str) -> tuple[Threshold, Moves]:
+    """A threshold and the values at which cases change their cell, of cases that are measured already."""
+    return _moves_of_paths(evidence, policy, [path])[path]
 
 
 def all_step_cells(found: Evidence, policy: PolicyData) -> dict[str, Steps]:

@@ -82,12 +82,15 @@ def empty_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def quick_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cross-validate a study's candidates once in three folds: for tests that are not about which of them is chosen.
+    """Cross-fit a study's candidates once in three folds: for tests that are not about which of them is chosen.
 
-    It is nine tenths of the time of a small study (`test_lab_selection` tests it whole).
+    It is most of the time of a small study (`test_lab_selection` tests it whole).
     """
-    for name, number in (("REPEATS", 1), ("FOLDS", 3), ("ROUNDS", 1)):
-        monkeypatch.setattr(f"raglab.lab.selection.{name}", number)
+    from raglab.lab.study import tune
+
+    for name, number in (("repeats", 1), ("folds", 3)):
+        monkeypatch.setitem(tune.__wrapped__.__kwdefaults__, name, number)  # type: ignore[attr-defined]
+    monkeypatch.setattr("raglab.lab.candidates.ROUNDS", 1)
 
 
 @pytest.fixture

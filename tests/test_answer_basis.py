@@ -27,7 +27,6 @@ from raglab.lab.certification import certify_policy, check_policy
 from raglab.lab.comparison import compare, contests
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import answer_outcomes, fuse
-from raglab.lab.nested_selection import honest
 from raglab.lab.report.page import write_report
 from raglab.lab.search_space import Goal, always_answer
 from raglab.lab.slices import slices
@@ -333,16 +332,6 @@ class TestComparisons:
         assert any("not compared on the cases certified on" in note for note in found.notes)
         whole = certify_policy(trace, PLAIN, candidates=[always_answer(PLAIN)], targets={"hallucination_rate": 0.9})
         assert whole.policy is not None
-
-    def test_nested_selection_leaves_them_out(self) -> None:
-        """The winner keeps its place among the policies given."""
-        one, two = (always_answer(PLAIN).replace("chosen.final_k", k) for k in (1, 2))
-        trace = recorded(questions(20, refuse=8), range(20), one, decided_only=True)
-        found = honest(trace, [two, one], one, folds=2, resamples=5, rng=np.random.default_rng(0))
-        assert found.winner == 1
-        assert "1 policy is not compared" in found.notes[0]
-        with pytest.raises(ValueError, match="not compared"):
-            honest(trace, [one], two, folds=2, resamples=5, rng=np.random.default_rng(0))
 
     @pytest.mark.parametrize("fit", [fit_decision, fuse])
     def test_nothing_is_fitted_on_missing_answers(self, fit: Any) -> None:

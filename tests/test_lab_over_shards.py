@@ -29,12 +29,11 @@ from raglab.lab.gate_fitting import (
     transfer,
 )
 from raglab.lab.learned_signal import learn_signal
-from raglab.lab.nested_selection import honest
 from raglab.lab.report.boundary_display import decision_boundary
 from raglab.lab.report.page import write_report
 from raglab.lab.report.verdicts import answer_signals
 from raglab.lab.reward_audit import arm_tables, audit_rewards
-from raglab.lab.search_space import Goal, always_answer, full_space, manual_loop
+from raglab.lab.search_space import always_answer, full_space, manual_loop
 from raglab.lab.signal_audit import audit_signals
 from raglab.lab.slices import BINARY, GRADED, NONE, fusion_weights, ndcg_by_case, ndcg_measures, ranking, slices
 from raglab.live.response import record_answers
@@ -146,15 +145,6 @@ class TestPolicies:
         roles = {"defaults": "published policy", "free": "best free policy"}
         assert repr(contests(parts, named, roles)) == repr(contests(trace, named, roles))
         same(standings(parts, named), standings(trace, named))
-
-    def test_honest(self, seed: int, size: int) -> None:
-        """The same winners, folds and resamples."""
-        trace, policies = stored(random_trace(seed, n_cases=7)), policies_of(seed)
-        found = [
-            honest(one, policies, policies[0], folds=2, resamples=5, rng=np.random.default_rng(seed))
-            for one in (trace, in_shards(trace, size))
-        ]
-        assert repr(found[0]) == repr(found[1])
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -468,7 +458,7 @@ def test_what_needs_all_hits_at_once_says_so(tmp_path: Path) -> None:
         "learn_signal": lambda: learn_signal(parts),
         "a cockpit": lambda: cockpit(parts, chosen),
         "full_space": lambda: full_space(parts, chosen),
-        "manual_loop": lambda: manual_loop(parts, chosen, Goal()),
+        "manual_loop": lambda: manual_loop(parts, chosen),
         "record_answers": lambda: record_answers(parts, chosen, None, None),  # type: ignore[arg-type] # never asked
     }
     for door, call in doors.items():

@@ -159,22 +159,21 @@ def test_one_step_by_hand_moves_every_threshold_of_the_source() -> None:
 def test_the_manual_loop_loosens_while_too_much_is_refused() -> None:
     """Rule S6.4: from the published cosine, which refuses much here, it ends looser."""
     trace = _world()
-    ended = manual_loop(trace, published_policy(Policy.load()), Goal())
+    ended = manual_loop(trace, published_policy(Policy.load()))
     assert ended.value("similarity.min_similarity") < 0.7
     rate = sweep(trace, [Policy.load(), ended])["false_refusal_rate"]
     assert rate[1] < rate[0]
 
 
 def test_the_manual_loop_takes_a_rate_of_no_cases_for_unmet() -> None:
-    """Rule S6.2: without a case labelled ok, 0 of 0 false refusals meet no target; without a target all is met."""
+    """Rule S6.2: without a case labelled ok, 0 of 0 false refusals do not meet the source's 10 %."""
     trace = _world()
     rows = [row for row, case in enumerate(trace.cases) if case.expect_status != "ok"]
     start = published_policy(Policy.load())
     unlabelled = trace.subset(rows)
     assert np.isnan(sweep(unlabelled, [start])["false_refusal_rate"]).all()
-    ended = manual_loop(unlabelled, start, Goal(targets={"false_refusal_rate": 0.1}))
+    ended = manual_loop(unlabelled, start)
     assert ended.value("similarity.min_similarity") < 0.7
-    assert manual_loop(unlabelled, start, Goal(targets={})) == start
 
 
 def test_the_space_holds_what_cases_can_meet() -> None:
@@ -216,11 +215,13 @@ def test_every_sampler_gives_the_same_twice(sampler: Any) -> None:
     trace = _world()
     first, second = (tune(trace, trials=24, batch_size=8, sampler=sampler) for _ in range(2))
     _same(first, second)
-    assert {"always-answer", "always-refuse", "defaults", "chain", "chain with resolver"} <= set(first.costs.index)
+    assert {"always-answer", "always-refuse", "defaults", "chain", "one threshold"} <= set(first.costs.index)
     assert first.policies["tuned"] is first.policy
     assert first.costs.loc[first.selected, "policy_id"] == first.policy.policy_id
-    assert first.costs["won"].sum() == pytest.approx(1.0)
-    assert first.advantage.low <= first.advantage.estimate <= first.advantage.high
+    assert first.costs.loc[first.incumbent, "gain"] == 0.0
+    if first.advantage is not None:
+        assert first.advantage.low <= first.advantage.estimate <= first.advantage.high
+        assert first.advantage.over == first.incumbent
 
 
 @pytest.mark.slow
@@ -238,16 +239,18 @@ def test_a_stored_study_ends_with_the_same_result(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_without_splits_the_notes_say_that_it_flatters() -> None:
-    """Rule S6.5."""
+def test_without_splits_the_nested_estimate_is_the_headline() -> None:
+    """Rules S6.5, S6.11: nothing is judged on the cases it was made of, and no p-value is given."""
     trace = _world()
     bare = Trace(
         tuple(c._replace(split=None) for c in trace.cases), trace.chunks, trace.arms, trace.hits, None, trace.meta
     )
     result = tune(bare, trials=8, batch_size=8)
-    assert any("flatter" in note for note in result.notes)
-    assert result.advantage.judged == "the folds that it was chosen on"
-    assert result.costs["report"].to_numpy() == pytest.approx(result.costs["in_sample"].to_numpy())
+    assert any("S6.5" in note for note in result.notes)
+    assert result.advantage is None
+    assert result.costs["report"].isna().all()
+    assert f"{result.held_out_estimate:.3f}" in repr(result)
+    assert "p =" not in " ".join(result.notes)
 
 
 @pytest.mark.slow
@@ -261,13 +264,16 @@ def test_few_cases_of_a_label_are_warned_about() -> None:
 
 @pytest.mark.slow
 def test_candidates_that_keep_the_targets_are_preferred() -> None:
-    """Held out: whatever is selected keeps a target that any candidate keeps, and the notes say so."""
+    """Cross-fitted: whatever is selected keeps a target that any that competes keeps, and the notes say so."""
     trace = _world(160)
-    free = tune(trace, trials=16, batch_size=8, goal=Goal(targets={}))
+    free = tune(trace, trials=16, batch_size=8)
     assert free.costs["meets_targets"].all()
-    strict = tune(trace, trials=16, batch_size=8, goal=Goal(targets={"hallucination_rate": 0.2}))
-    if strict.costs["meets_targets"].any():
-        assert strict.costs.loc[strict.selected, "meets_targets"]
+    assert "met" not in free.comparison
+    strict = tune(trace, trials=16, batch_size=8, goal=Goal(targets={"hallucination_rate": 0.35}, max_over_ask=0.2))
+    assert "met" in strict.comparison
+    competing = strict.costs[strict.costs["competes"]]
+    assert competing["meets_targets"].any()
+    assert competing.loc[strict.selected, "meets_targets"]
     none = tune(trace, trials=16, batch_size=8, goal=Goal(targets={"hallucination_rate": 0.0, "coverage": 1.0}))
     assert any("No candidate keeps the targets" in note for note in none.notes)
 
@@ -280,7 +286,8 @@ def test_own_costs_change_what_is_minimised() -> None:
     result, plain = tune(trace, trials=16, batch_size=8, goal=dear), tune(trace, trials=16, batch_size=8)
     assert result.comparison.set_index("policy").loc["always-answer", "expected_cost"] > 10
     assert result.comparison["coverage"][1] <= plain.comparison["coverage"][1]
-    assert result.costs.loc[result.selected, "cross_validated"] <= result.costs.loc["always-refuse", "cross_validated"]
+    cost = result.costs["cross_validated"]
+    assert cost[result.selected] <= cost["always-refuse"]
     on_report = result.comparison.set_index("policy").loc["tuned", "expected_cost"]
     assert result.costs.loc[result.selected, "report"] == pytest.approx(on_report)
 

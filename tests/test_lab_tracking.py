@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from raglab.lab import selection
-from raglab.lab.selection import paired_advantage
+from raglab.lab.paired_gain import Advantage
 from raglab.lab.study import TuneResult, tune
 from raglab.lab.tracking import TrackedRun, _policy_metrics, _study_metrics, track, track_run
 from raglab.metrics import RATES
@@ -26,7 +26,7 @@ def test_the_curve_holds_the_best_cost_by_trial_to_the_last() -> None:
     parts = {
         "costs": pd.DataFrame({"in_sample": [0.2], "cross_validated": [0.3]}, index=["chain"]),
         "selected": "chain",
-        "advantage": paired_advantage(pd.Series([1.0, 0.0, 1.0, 0.0]).to_numpy(), "always-answer", "4 cases"),
+        "advantage": Advantage(0.5, -0.419, 1.419, 0.182, "always-answer", 4),
         "trials": pd.DataFrame({"feasible": [False, True, True, True], "expected_cost": [0.1, 0.4, 0.3, 0.35]}),
     }
     series = _study_metrics(SimpleNamespace(**parts))  # type: ignore[arg-type]

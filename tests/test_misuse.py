@@ -128,7 +128,7 @@ def test_a_keyword_of_another_library_or_with_a_slip_is_answered(trace: raglab.T
         ({"triels": 100}, r"did you mean trials\?$"),
         ({"random_state": 0}, r"did you mean seed\?$"),
         ({"n_jobs": 4}, r"raglab\.workers"),
-        ({"quux": 4}, r"^tune has no argument quux; it takes trace, policy, arm, trials, "),
+        ({"quux": 4}, r"^tune has no argument quux; it takes trace, policy, arm, rule, "),
     ):
         with pytest.raises(TypeError, match=told):
             tune(trace, **more)

@@ -287,7 +287,7 @@ def sweep(
 
 
 @app.command(
-    epilog="Example: raglab tune out/broker.parquet -p datasets/broker/policy.yaml --trials 2000 --out out/broker"
+    epilog="Example: raglab tune out/broker.parquet -p datasets/broker/policy.yaml --trials 1000 --out out/broker"
 )
 def tune(
     path: TraceOrFolder,
@@ -295,7 +295,7 @@ def tune(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for policy, report and the study, which goes on there.")
     ] = Path("out/tune"),
-    trials: Trials = 2000,
+    trials: Trials = 1000,
     cost: CostOptions = None,
     target: TargetOptions = None,
     sampler: Annotated[Sampler, typer.Option(help="Of Optuna.")] = "nsga2",
@@ -411,7 +411,7 @@ def policy(path: PolicyPath = None, as_json: AsJson = False) -> None:
 def demo(
     data: Annotated[Path, typer.Option(help="The bundled set.")] = Path("datasets/broker"),
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for trace, policy and report.")] = Path("out/broker"),
-    trials: Trials = 2000,
+    trials: Trials = 1000,
     mlruns: Runs = None,
 ) -> None:
     """Documents and questions to tuned policy and report, on the bundled set."""

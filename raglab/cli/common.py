@@ -348,7 +348,7 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, track: bo
             "report": str(page),
             "notes": result.notes,
             "costs": json_records(result.costs.reset_index()),
-            "advantage": result.advantage._asdict(),
+            "advantage": None if result.advantage is None else result.advantage._asdict(),
             "against": [contest_record(one) for one in found],
             "comparison": json_records(result.rates()),
         }

@@ -260,8 +260,8 @@ class Evidence(NamedTuple):
       degenerate [D, Q]: the reranker says nothing. top_rerank, top_hybrid [k, D, Q]; where it says nothing, the latter
       is what stands in for it. signals [signals, D, Q]: units as known: names, units and directions of the signals, in
       their order. fused [D, Q]: probability of being right, NaN where the structure has no model.
-      probability [4, D, Q]: of the classes of the decision by expected cost, NaN where there is no model. asked_right:
-      chance that the options of a case to be asked hold what it expects, of that model.
+      probability [4, D, Q]: of the classes of the decision by expected cost, NaN where there is no model. asked_right
+      [Q]: chance that the options of a case to be asked hold what it expects, of that model.
 
     Resolver, [D, Q]:
       n_groups: groups of hits with one signature. has_winner: rule `entities` decides. skips_entities: no group carries
@@ -305,7 +305,7 @@ class Evidence(NamedTuple):
     known: SignalSet
     fused: NDArray[np.float64]
     probability: NDArray[np.float64]
-    asked_right: float
+    asked_right: NDArray[np.float64]
 
     n_groups: NDArray[np.int64]
     has_winner: NDArray[np.bool_]
@@ -652,7 +652,7 @@ def _signal_fields(
         "known": known,
         "fused": fused,
         "probability": np.full((len(CLASSES), *retrieved.shape), np.nan),
-        "asked_right": np.nan,
+        "asked_right": np.full(retrieved.shape[1], np.nan),
     }
 
 
@@ -767,7 +767,8 @@ def add_probabilities(measured: Tables, structure: Structure) -> Tables:
     check_model(structure, measured.arm)
     evidence = measured.evidence
     probability = class_probabilities(evidence.signals, model, evidence.known.names)
-    return measured._replace(evidence=evidence._replace(probability=probability, asked_right=model.asked_right))
+    asked_right = np.full(len(evidence.label_code), model.asked_right)
+    return measured._replace(evidence=evidence._replace(probability=probability, asked_right=asked_right))
 
 
 def check_model(structure: Structure, arm: str) -> None:

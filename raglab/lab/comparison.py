@@ -15,7 +15,8 @@ from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence
 from raglab.html_display import Cell, Fold, display
 from raglab.lab.answer_basis import check_compared
-from raglab.lab.selection import DEFAULTS, FREE, NOT_THRESHOLDS, Advantage, best_of, count_cells, paired_advantage
+from raglab.lab.candidates import DEFAULTS, FREE, THRESHOLD, count_cells
+from raglab.lab.paired_gain import Advantage, paired_advantage
 from raglab.metrics import Paired
 from raglab.misuse import takes
 from raglab.policy import PolicyData
@@ -198,9 +199,8 @@ def reference_roles(candidates: pd.DataFrame) -> dict[str, str]:
     Args:
       candidates: `TuneResult.costs`; the best are those that cost least when held out.
     """
-    names = list(candidates.index)
-    free = best_of(candidates, [name for name in names if name in FREE])
-    threshold = best_of(candidates, [name for name in names if name not in NOT_THRESHOLDS])
+    free = str(candidates.loc[list(FREE), "cross_validated"].idxmin())
+    threshold = THRESHOLD if THRESHOLD in candidates.index else ""
     roles = {free: "best free policy", threshold: "best single threshold", DEFAULTS: "published policy"}
     return {name: role for name, role in roles.items() if name}
 
@@ -242,16 +242,10 @@ def _contest(
     *,
     same: bool,
 ) -> Contest:
-    failed, price = metrics.cell_costs(), metrics.cell_costs(costs)
+    failed = metrics.cell_costs()
     paired = metrics.paired(failed[tuned] == 0.0, failed[other] == 0.0)
-    gains = price[other] - price[tuned]
-    gain = paired_advantage(gains, name, f"{len(gains)} cases")
-    # Where a case gains 1, 0 or -1, the paired test is exact; of graded costs Student's t is all there is.
-    whole = bool(np.isin(gains, (-1.0, 0.0, 1.0)).all())
-    tail = min(gain.probability, 1.0 - gain.probability)
-    p = metrics.mcnemar(int((gains > 0).sum()), int((gains < 0).sum())) if whole else float(min(1.0, 2.0 * tail))
-    verdict: Verdict = "open" if p >= 1.0 - LEVEL else "better" if gain.estimate > 0.0 else "worse"
-    return Contest(name, role, paired, gain, p, "same" if same else verdict)
+    gain = paired_advantage(tuned, other, costs, name)
+    return Contest(name, role, paired, gain, gain.p, "same" if same else gain.verdict)
 
 
 def policy_case_cells(trace: TraceData | Shards, policy: Policy, arm: str | None = None) -> NDArray[np.int8]:

@@ -409,21 +409,26 @@ def decide_by_model(
     Args:
       arm: whose hits it was fitted on. costs: label -> outcome -> cost; those of the policy where not given.
     """
-    changes: list[Any] = [
+    fitted = policy.replace(
         "decision.model",
         model_section(model, structure_hash(policy.structure, arm), fitted_on),
         "decision.rule",
         EXPECTED_COST,
-    ]
-    if costs is not None:
-        matrix = metrics.cost_matrix(costs)
-        changes += [
+    )
+    return fitted if costs is None else policy_with_costs(fitted, costs)
+
+
+def policy_with_costs(policy: Policy, costs: metrics.Costs | None) -> Policy:
+    """Policy whose decision by expected cost goes by these costs: label -> outcome -> cost."""
+    matrix = metrics.cost_matrix(costs)
+    return policy.replace(
+        *(
             item
             for label, row in zip(metrics.LABELS, matrix.tolist(), strict=True)
             for outcome, cost in zip(metrics.OUTCOMES, row, strict=True)
             for item in (f"decision.costs.{label}.{outcome}", cost)
-        ]
-    return policy.replace(*changes)
+        )
+    )
 
 
 def held_out_cells(

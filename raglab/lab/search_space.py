@@ -247,11 +247,11 @@ def step_thresholds(policy: Policy, direction: int) -> Policy:
 MANUAL_STEPS = 40
 
 
-def manual_loop(trace: TraceData, policy: Policy, goal: Goal, arm: str | None = None) -> Policy:
+def manual_loop(trace: TraceData, policy: Policy, arm: str | None = None) -> Policy:
     """Policy that the source's loop ends with, one step of all thresholds at a time.
 
-    Looser while false refusals do not meet their target, else tighter while hallucinations do not meet theirs; a rate
-    of no cases meets none. It ends when both are met, when it returns to where it was, or after 40 steps.
+    Looser while more than 10 % are falsely refused, else tighter while more than 1 % of the answers are hallucinated; a
+    rate of no cases meets neither. It ends when both are met, when it returns to where it was, or after 40 steps.
 
     Raises:
       TypeError: a trace of shards.
@@ -259,12 +259,11 @@ def manual_loop(trace: TraceData, policy: Policy, goal: Goal, arm: str | None = 
     Source: rules S6.2, S6.4.
     """
     check_in_memory(trace, "manual_loop")
-    limits = goal.targets
     path = [policy]
     for _ in range(MANUAL_STEPS):
         counted = tally(trace, [path[-1]], arm, engine="numpy")
         rate = dict(zip(metrics.RATES, metrics.rates(counted.counts[0], counted.labels), strict=True))
-        unmet = {name for name, limit in limits.items() if not rate[name] <= limit}  # 0 of 0 is NaN and meets none
+        unmet = {name for name, limit in TARGETS.items() if not rate[name] <= limit}  # 0 of 0 is NaN and meets none
         if not unmet & {"false_refusal_rate", "hallucination_rate"}:
             return path[-1]
         following = step_thresholds(path[-1], 1 if "false_refusal_rate" in unmet else -1)
@@ -305,7 +304,7 @@ class Goal:
     """
 
     costs: metrics.Costs | None = None
-    targets: Mapping[str, float] = field(default_factory=lambda: dict(TARGETS))
+    targets: Mapping[str, float] = field(default_factory=dict)
     min_coverage: float | None = None
     max_over_ask: float = MAX_OVER_ASK
 
@@ -328,7 +327,7 @@ class Goal:
         """Cost by label and outcome, [3, 5]."""
         return metrics.cost_matrix(self.costs)
 
-    def cost(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+    def cost(self, cells: NDArray[Any]) -> NDArray[np.float64]:
         """Expected cost of a case, [...], of cells [..., 18]."""
         return np.asarray(metrics.expected_cost(cells, self.matrix))
 
@@ -337,19 +336,28 @@ class Goal:
         """Names of what `excess` has a column of: the targets, then what keeps them honest; none without a target."""
         return (*self.targets, *HONEST) if self.targets else ()
 
-    def excess(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+    def excess(self, cells: NDArray[Any], errors: float = 0.0) -> NDArray[np.float64]:
         """How far each of the constraints is missed, [..., T], of cells [..., 18]; at most 0 where it is met.
 
         A rate of nothing meets no target (rule S6.2).
+
+        Args:
+          cells: cases by cell, [..., 18].
+          errors: standard errors by which every rate is taken worse than it is, the share with one case more that
+            counts and one that does not.
         """
         if not self.targets:
             return np.zeros((*cells.shape[:-1], 0))
-        labels = metrics.label_counts(cells)
-        rate = dict(
-            zip(metrics.RATES, np.moveaxis(metrics.rates(metrics.rate_counts(cells), labels), -1, 0), strict=True)
+        labels, counts = metrics.label_counts(cells), metrics.rate_counts(cells)
+        of = metrics.denominators(counts, labels)
+        smooth = (counts + 1.0) / (of + 2.0)
+        error = errors * np.sqrt(smooth * (1.0 - smooth) / np.maximum(of, 1.0))
+        rates, spread = (
+            dict(zip(metrics.RATES, np.moveaxis(part, -1, 0), strict=True))
+            for part in (metrics.rates(counts, labels), error)
         )
         over = [
-            (1.0 if metrics.RATE_TABLE[name].better == "low" else -1.0) * (rate[name] - limit)
+            (1.0 if metrics.RATE_TABLE[name].better == "low" else -1.0) * (rates[name] - limit) + spread[name]
             for name, limit in self.targets.items()
         ]
         least = self.min_coverage
@@ -357,15 +365,21 @@ class Goal:
             least = 0.5 * labels[..., Status.ok] / np.maximum(labels.sum(axis=-1), 1)
         most = self.targets.get("over_ask_rate", self.max_over_ask)
         # A set of which every case is ambiguous has nothing to ask idly.
-        over += [least - rate["coverage"], np.nan_to_num(rate["over_ask_rate"], nan=0.0) - most]
+        idle = np.nan_to_num(rates["over_ask_rate"] + spread["over_ask_rate"], nan=0.0)
+        over += [least - rates["coverage"] + spread["coverage"], idle - most]
         missed = np.stack(over, axis=-1)
         return np.where(np.isnan(missed), 1.0, missed)
 
-    def meets(self, cells: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def violation(self, cells: NDArray[Any]) -> NDArray[np.float64]:
+        """By how much the targets are missed in sum where every rate is one standard error worse, [...] (rule S6.8)."""
+        total: NDArray[np.float64] = np.maximum(self.excess(cells, errors=1.0), 0.0).sum(axis=-1)
+        return total
+
+    def meets(self, cells: NDArray[Any]) -> NDArray[np.bool_]:
         """Whether all targets are met, by a policy that answers, [...]."""
         return np.asarray((self.excess(cells) <= 0.0).all(axis=-1))
 
-    def score(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+    def score(self, cells: NDArray[Any]) -> NDArray[np.float64]:
         """Expected cost where all targets are met, and `INFEASIBLE` more where not, [...]; lower is better."""
         return self.cost(cells) + INFEASIBLE * ~self.meets(cells)
 

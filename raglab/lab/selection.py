@@ -1,537 +1,313 @@
-"""Selection (shore): which recipe holds on questions it never saw, by repeated cross-validation (S6.8).
+"""Selection (shore): whether a candidate replaces the best free policy, and what that costs on new cases (S6.8).
 
-A candidate is a recipe, not a policy: answer all, one threshold on one signal, the chain, the expected cost. In every
-fold a recipe is carried out from the start on the other folds (search, line search, fit and calibration included) and
-judged on this one. The recipe that is chosen is then carried out on all cases.
+The losses of single cases are cross-fitted (`raglab.lab.candidates`). The incumbent is the best of always-answer,
+always-refuse and the default policy. A candidate replaces it where its mean saving, with one pseudo-case for what the
+cases may not have shown, exceeds half its standard error. The nested estimate makes that choice again on resampled
+cases and judges it on the cases that were not drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from raglab import metrics
 from raglab.decision.answer_text import MissingAnswers
-from raglab.decision.measurement import Evidence, measured_tables
-from raglab.lab.decision_fitting import LEAST, DecisionCases, decide_by_model, fit_model, stratified_folds, tells_apart
-from raglab.lab.looks import queries_hash
-from raglab.lab.search_space import (
-    LEAST_GAIN,
-    SWITCHES,
-    Goal,
-    SearchRange,
-    always_answer,
-    always_refuse,
-    descend,
-    plateau,
-    set_values,
-)
+from raglab.lab.candidates import FIXED, Candidate, Cases, count_cells
+from raglab.lab.search_space import SWITCHES, Goal, plateau
 from raglab.policy_sections import EXPECTED_COST
-from raglab.progress import progress
-from raglab.replay import case_cells, case_rows, evidence_with_model, tally
-from raglab.signal_gates import LEAST_OPTIONS
+from raglab.replay import evidence_with_model, tally
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import Status
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FOLDS, REPEATS = 10, 5
-POOL = 400  # configurations of the chain that a fold chooses among before its line search
-ROUNDS = 3  # of the line search in a fold
-RESAMPLES = 1_000  # of the cases, for how often each recipe wins
-CORRECTIONS = 500  # resamples, for what the selection gains by being the best of many
-ANSWER, REFUSE, DEFAULTS = "always-answer", "always-refuse", "defaults"
-CHAIN, CHAIN_ASKS, COST = "chain", "chain with resolver", "expected cost"
-FREE = (ANSWER, REFUSE)
+STANDARD_ERRORS = 0.5  # of the mean saving, which it must exceed
+RESAMPLES = 500  # of the cases, for the nested estimate
+HELD = 4_000_000  # numbers of one block of resamples
+SAME = 1e-9  # costs and savings nearer than this are rounding
+STATUS_OF_CELL = np.arange(metrics.N_CELLS) // metrics.CELLS  # decision of each cell
 
 
-class Cases(NamedTuple):
-    """Measured cases of one split and arm, and what a recipe starts from.
+class Option(NamedTuple):
+    """One value of a candidate, as the rule compares it.
 
-    start, defaults: policy that recipes begin with, and the published one. goal: what is minimised. found: evidence
-    under `start`. decided: the same cases as a fit reads them. space: that the chain is searched in. seed: of folds,
-    pool and resamples.
+    candidate: place of the candidate.
+    value: place of the value in its family.
     """
 
-    trace: TraceData
-    arm: str | None
-    start: Policy
-    defaults: Policy
-    goal: Goal
-    found: Evidence
-    decided: DecisionCases
-    space: Mapping[str, SearchRange]
-    seed: int
-
-    @property
-    def arm_name(self) -> str:
-        """Name of the arm."""
-        return self.trace.arms[0] if self.arm is None else self.arm
-
-    def cells(self, policy: Policy) -> NDArray[np.int8]:
-        """Cell of every case under a policy, [Q]."""
-        return case_cells(measured_tables(self.trace, policy, self.arm).evidence, [policy])[0]
+    candidate: int
+    value: int
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """One candidate.
+class Options(NamedTuple):
+    """What the rule compares: every value of every candidate that competes.
 
-    carry_out: from training cases (positions) to the cells of held-out ones. refit: policy made of all cases.
-    complexity: of that policy, what breaks ties (rule S6.8).
+    options: [O].
+    fixed: whether an option is always-answer, always-refuse or the default policy, [O].
+    loss: cost of every case, the mean over repeats, [O, Q].
+    cells: share of the repeats in which a case is in a cell, [Q, O, 18]; None without targets, which alone need it.
+    worst: largest cost over labels and the actions of the candidate, [O].
     """
 
-    name: str
-    carry_out: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int8]]
-    refit: Callable[[], Policy]
-    complexity: Callable[[Policy], int]
-
-
-def count_cells(cells: NDArray[np.int8]) -> NDArray[np.int64]:
-    """Cases by cell, [..., 18], of the cell of each case, [..., Q]."""
-    flat = cells.reshape(-1, cells.shape[-1])
-    counted = np.stack([np.bincount(row, minlength=metrics.N_CELLS) for row in flat])
-    return counted.reshape(*cells.shape[:-1], metrics.N_CELLS)
-
-
-def fixed_recipe(name: str, policy: Policy, cases: Cases, complexity: int) -> Recipe:
-    """A policy that learns nothing."""
-    cells = cases.cells(policy)
-    return Recipe(name, lambda _, held: cells[held], lambda: policy, lambda _: complexity)
-
-
-class Bound(NamedTuple):
-    """Gate of one signal: which end it bounds, and what it does beyond."""
-
-    signal: str
-    end: str
-    on_fire: str
-
-    @property
-    def name(self) -> str:
-        """Name of the candidate."""
-        return f"{self.signal} {'at least' if self.end == 'min' else 'at most'}{', else ask' * (self.on_fire == 'ask')}"
-
-
-def signal_bounds(found: Evidence, goal_asks: bool) -> Iterator[Bound]:  # noqa: FBT001 - a verdict
-    """One threshold on each signal that is there and says which way it points.
-
-    Args:
-      goal_asks: whether asking back is worth a try.
-    """
-    for row, one in enumerate(found.known.rows):
-        values = found.signals[row, 0]
-        if one.direction == "either" or not one.alone or not tells_apart(values):
-            continue
-        yield Bound(one.name, "min" if one.direction == "surer" else "max", "refuse")
-        if one.direction == "ask" and goal_asks:
-            yield Bound(one.name, "max", "ask")
-
-
-def threshold_recipe(bound: Bound, cases: Cases) -> Recipe:
-    """Best single threshold on a signal, everything else off."""
-    answered = cases.cells(always_answer(cases.start))
-    fired = _fired_cells(bound, cases)
-    values = cases.found.signals[cases.found.known.place(bound.signal), 0]
-    surer = values if bound.end == "min" else -values
-
-    def best(rows: NDArray[np.int64]) -> float:
-        """Threshold on `surer`: the middle of the widest of the best steps; one that no case passes is none."""
-        order = rows[np.argsort(-surer[rows], kind="stable")]
-        order = order[~np.isnan(surer[order])]
-        if not len(order):
-            return 0.0
-        everywhere = count_cells(fired[rows][None])[0]
-        cells = everywhere + (_one_hot(answered[order]) - _one_hot(fired[order])).cumsum(axis=0)
-        ordered = surer[order]
-        below = np.append(ordered[1:], ordered[-1] - _margin(ordered))
-        # A threshold lies between two values that differ, and by more than their last digit.
-        middle = (ordered + below) / 2.0
-        scores = np.where(middle > below, cases.goal.score(cells), np.inf)
-        width = np.where(scores <= scores.min() + LEAST_GAIN, ordered - below, -np.inf)
-        return float(middle[int(np.argmax(width))])
-
-    def carry_out(rows: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int8]:
-        return np.where(surer[held] >= best(rows), answered[held], fired[held])
-
-    def refit() -> Policy:
-        at = best(np.arange(len(values)))
-        unit = cases.found.known.signal(bound.signal).unit
-        value = float(np.clip(at if bound.end == "min" else -at, unit.low, unit.high))
-        return bounded_policy(cases.start, bound, _round_between(value, values))
-
-    return Recipe(bound.name, carry_out, refit, lambda _: 1)
-
-
-def bounded_policy(start: Policy, bound: Bound, value: float) -> Policy:
-    """Policy with one threshold on a signal and everything else off."""
-    return always_answer(start).replace("signals", {bound.signal: {bound.end: value, "on_fire": bound.on_fire}})
-
-
-def _fired_cells(bound: Bound, cases: Cases) -> NDArray[np.int8]:
-    """Cell of every case where the gate fires, [Q]: refused, or asked where there are two options."""
-    found = cases.found
-    status = np.full(len(found.label), Status.refuse, dtype=np.int64)
-    if bound.on_fire == "ask":
-        status[found.n_options_all[0] >= LEAST_OPTIONS] = Status.ambiguous
-    cells: NDArray[np.int8] = metrics.DISTINCT_CELL[
-        status * metrics.CELLS + found.label * 2 + cases.decided.options_right
-    ].astype(np.int8)
-    return cells
-
-
-def _one_hot(cells: NDArray[np.int8]) -> NDArray[np.int64]:
-    return (cells[:, None] == np.arange(metrics.N_CELLS)).astype(np.int64)
-
-
-def _margin(ordered: NDArray[np.float64]) -> float:
-    """A tenth of the range beyond its ends, where no case was seen."""
-    return 0.1 * float(ordered[0] - ordered[-1]) or 1.0
-
-
-def _round_between(value: float, values: NDArray[np.float64]) -> float:
-    """Shortest number on the same side of every observed value."""
-    above, below = values[values > value], values[values < value]
-    high = float(above.min()) if len(above) else np.inf
-    low = float(below.max()) if len(below) else -np.inf
-    for digits in range(1, 17):
-        short = float(f"{value:.{digits}g}")
-        if low < short < high:
-            return short
-    return value
-
-
-RESOLVES = ("gap.", "resolver.")
-
-
-def chain_recipe(name: str, cases: Cases, refit: Callable[[], Policy], pool: Sequence[Policy]) -> Recipe:
-    """The chain, searched in a pool that no label has seen, then by exact line search.
-
-    Args:
-      refit: search of the chain on all cases. pool: configurations; without the resolver their gap gate is off.
-    """
-    asks = name == CHAIN_ASKS
-    tried = [policy if asks else policy.replace("gap.enabled", False) for policy in pool]
-    paths = [path for path in cases.space if asks or not path.startswith(RESOLVES)]
-    cells = case_cells(cases.found, tried)
-
-    def carry_out(rows: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int8]:
-        first = int(np.argmin(cases.goal.score(count_cells(cells[:, rows]))))
-        _, policy = descend(case_rows(cases.found, rows), tried[first], paths, cases.goal.score, ROUNDS)
-        return case_cells(case_rows(cases.found, held), [policy])[0]
-
-    return Recipe(name, carry_out, refit, lambda policy: chain_complexity(policy, cases))
-
-
-def chain_pool(cases: Cases, size: int) -> list[Policy]:
-    """Configurations of the chain: the start, the defaults, all gates off, then draws of the space."""
-    rng = np.random.default_rng([cases.seed, len(cases.space)])
-    base = cases.defaults if cases.defaults.structure == cases.start.structure else cases.start
-    pool = [cases.start, base, always_answer(cases.start)]
-    for _ in range(size - len(pool)):
-        drawn = {path: extent.draw(rng) for path, extent in cases.space.items()}
-        pool.append(set_values(cases.start, drawn))
-    return pool
-
-
-def chain_complexity(policy: Policy, cases: Cases) -> int:
-    """Gates and rules that refuse or ask in some case, and thresholds that are not the published ones."""
-    from raglab.decision.decisions import GATE_OF
-    from raglab.replay import decide_policies
-
-    (said,) = decide_policies(cases.trace, [policy], cases.arm)
-    acting = {GATE_OF[said.stage(int(row))] for row in np.flatnonzero(said.status != Status.ok)}
-    moved = sum(policy.value(path) != cases.defaults.value(path) for path in cases.space)
-    return len(acting) + moved
-
-
-def cost_recipe(cases: Cases) -> Recipe:
-    """Decision by expected cost on all signals."""
-    costs = cases.goal.costs
-    plain = cases.start.replace("decision.rule", "chain")
-
-    def fitted(rows: NDArray[np.int64], fitted_on: str | None = None) -> Policy:
-        model = fit_model(cases.decided.rows(rows), seed=cases.seed)
-        return decide_by_model(plain, model, cases.arm_name, {} if costs is None else costs, fitted_on)
-
-    def carry_out(rows: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int8]:
-        policy = fitted(rows)
-        part = case_rows(cases.found, held)
-        return case_cells(evidence_with_model(part, policy), [policy])[0]
-
-    def signals_used(policy: Policy) -> int:
-        model = policy.decision.model
-        return 0 if model is None else sum(any(part.weights) for part in model.parts.values())
-
-    def refit() -> Policy:  # remembers its cases, on which it may not be certified (rule S6.4)
-        return fitted(np.arange(len(cases.found.label)), queries_hash(cases.trace.cases))
-
-    return Recipe(COST, carry_out, refit, signals_used)
-
-
-def fold_numbers(label: NDArray[np.int8], seed: int) -> NDArray[np.int64]:
-    """Fold of every case in every repeat, [repeats, Q], stratified by label."""
-    rng = np.random.default_rng(seed)
-    return np.stack([stratified_folds(label, min(FOLDS, len(label)), rng) for _ in range(REPEATS)])
-
-
-def held_out_cells(recipes: Sequence[Recipe], fold: NDArray[np.int64]) -> NDArray[np.int8]:
-    """Cell of every case where the recipe was carried out without its fold, [recipes, repeats, Q]."""
-    cells = np.empty((len(recipes), *fold.shape), dtype=np.int8)
-    every = [(repeat, one) for repeat in range(len(fold)) for one in range(int(fold.max()) + 1)]
-    for repeat, one in progress(every, "cross-validation", "fold"):
-        rows, held = np.flatnonzero(fold[repeat] != one), np.flatnonzero(fold[repeat] == one)
-        for place, recipe in enumerate(recipes):
-            cells[place, repeat, held] = recipe.carry_out(rows, held)
-    return cells
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Which recipe was chosen, and what each came to.
-
-    selected: name of the chosen candidate. policies: of every candidate, made of all cases. costs: a row a candidate.
-    loss: cost of every case, held out, mean over repeats, [candidates, Q]. expected: cost of what is selected on cases
-    that it was neither made of nor chosen on. missing: recorded answers that each candidate's policy lacks.
-    """
-
-    selected: str
-    policies: Mapping[str, Policy]
-    costs: pd.DataFrame
+    options: tuple[Option, ...]
+    fixed: NDArray[np.bool_]
     loss: NDArray[np.float64]
-    names: tuple[str, ...]
-    expected: float
-    missing: Mapping[str, MissingAnswers]
+    cells: NDArray[np.float64] | None
+    worst: NDArray[np.float64]
 
 
-def select_recipe(recipes: Sequence[Recipe], cases: Cases) -> Selection:
-    """Choose the simplest recipe within one standard error of the best, by cross-validation.
+def largest_cost(actions: frozenset[Status], goal: Goal) -> float:
+    """Largest cost over labels and outcomes of some actions.
 
-    Where some candidate meets all targets of the goal when held out, only such are chosen among; one that costs more
-    than a candidate no less simple is never chosen. One that lacks too many recorded answers is not compared.
-
-    Source: rules S6.3, S6.8; Breiman et al. 1984 (one-standard-error rule).
+    Example: refusing costs at most 1 by default, and answering 10 where a wrong answer may cost that.
+      >>> goal = Goal(costs={"refuse": {"answered_wrong": 10}})
+      >>> largest_cost(frozenset({Status.refuse}), goal), largest_cost(frozenset({Status.ok}), goal)
+      (1.0, 10.0)
     """
-    import pandas as pd
+    price = metrics.cell_costs(goal.matrix)
+    return float(price[np.isin(STATUS_OF_CELL, [int(action) for action in actions])].max())
 
-    fold = fold_numbers(cases.found.label, cases.seed)
-    with threadpool_limits(1):  # thousands of small products, over which threads would only wait for each other
-        cells = held_out_cells(recipes, fold)
-    loss = metrics.cell_costs(cases.goal.matrix)[cells].mean(axis=1)
-    policies = {recipe.name: recipe.refit() for recipe in progress(recipes, "refit", "candidate")}
-    pooled = count_cells(cells).sum(axis=1)
-    lacks = tally(cases.trace, [policies[recipe.name] for recipe in recipes], cases.arm)
-    compared = np.array([one.is_compared for one in lacks.missing_answers])  # always-refuse is
-    feasible = cases.goal.meets(pooled) & compared
-    allowed = feasible if feasible.any() else compared
-    complexity = np.array([recipe.complexity(policies[recipe.name]) for recipe in recipes])
-    # The order in which the last ties are settled: by policy_id.
-    ranks = np.argsort(np.argsort([policies[recipe.name].policy_id for recipe in recipes]))
-    every = np.ones(loss.shape[1])
-    mean, error = loss.mean(axis=1), differences(loss, every, allowed)[1]
-    chosen = simplest_near_best(loss, every, allowed, complexity, ranks)
-    rates = metrics.rates(metrics.rate_counts(pooled), metrics.label_counts(pooled))
-    in_sample = [float(cases.goal.cost(count_cells(cases.cells(policies[one.name])[None])[0])) for one in recipes]
-    names = tuple(recipe.name for recipe in recipes)
-    table = pd.DataFrame(
-        {
-            "in_sample": in_sample,
-            "cross_validated": mean,
-            "std_error": error,
-            "over_ask": rates[:, metrics.RATES.index("over_ask_rate")],
-            "coverage": rates[:, metrics.RATES.index("coverage")],
-            "complexity": complexity,
-            "won": _wins(loss, cases.seed),
-            "meets_targets": feasible,
-            "policy_id": [policies[name].policy_id for name in names],
-        },
-        index=pd.Index(names, name="candidate"),
+
+def options_of(candidates: Sequence[Candidate], goal: Goal) -> Options:
+    """Options of candidates that compete.
+
+    Args:
+      candidates: the free policies and the default policy among them.
+      goal: costs, and targets where there are any.
+    """
+    price = metrics.cell_costs(goal.matrix)
+    pairs = [Option(place, value) for place, one in enumerate(candidates) for value in range(len(one.policies))]
+    cells = [candidates[place].cells[value] for place, value in pairs]
+    shares = None
+    if goal.targets:
+        every = np.arange(metrics.N_CELLS)
+        shares = np.stack([(rows[..., None] == every).mean(axis=0) for rows in cells], axis=1)
+    return Options(
+        options=tuple(pairs),
+        fixed=np.array([candidates[place].name in FIXED for place, _ in pairs]),
+        loss=np.stack([price[rows].mean(axis=0) for rows in cells]),
+        cells=shares,
+        worst=np.array([largest_cost(candidates[place].actions, goal) for place, _ in pairs]),
     )
-    if lacks.by_text:
-        table = table.assign(missing_answers_k=lacks.missing[:, 0], missing_answers_n=lacks.missing[:, 1])
-        table = table.assign(compared=compared)
-    expected = corrected_cost(loss, allowed, complexity, ranks, cases.seed)
-    missing = dict(zip(names, lacks.missing_answers, strict=True))
-    return Selection(names[chosen], policies, table, loss, names, expected, missing)
 
 
-def differences(
-    loss: NDArray[np.float64], weights: NDArray[np.float64], allowed: NDArray[np.bool_]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean difference of each candidate to the best that is allowed, and its standard error, [candidates] each.
+class Saving(NamedTuple):
+    """Saving over the incumbent, the pseudo-case included.
+
+    mean: of n + 1 cases.
+    error: standard error of that mean.
+    """
+
+    mean: float
+    error: float
+
+    @property
+    def replaces(self) -> bool:
+        """Whether it is enough to replace the incumbent (rule S6.8)."""
+        return self.mean > STANDARD_ERRORS * self.error + SAME
+
+
+def paired_saving(gain: NDArray[np.float64], pseudo: float, weights: NDArray[np.float64] | None = None) -> Saving:
+    """Mean saving over n cases and one pseudo-case, with its standard error.
 
     Args:
-      loss: [candidates, Q]. weights: how often each case counts, [Q].
+      gain: loss of the incumbent less loss of the candidate, by case, [Q].
+      pseudo: gain of the pseudo-case.
+      weights: how often each case counts, [Q]; once where not given.
+
+    Source: rule S6.8.
+
+    Example: one saved failure of ten, and a pseudo-case in which nothing is gained.
+      >>> saving = paired_saving(np.array([1.0] + [0.0] * 9), 0.0)
+      >>> round(saving.mean, 3), round(saving.error, 3), saving.replaces
+      (0.091, 0.091, True)
     """
-    n = weights.sum()
-    best = int(np.argmin(np.where(allowed, loss @ weights, np.inf)))
-    behind = loss - loss[best]
-    mean = behind @ weights / n
-    spread = ((behind - mean[:, None]) ** 2) @ weights / max(n - 1.0, 1.0)
-    return mean, np.sqrt(spread / n)
+    counts = np.ones(len(gain)) if weights is None else weights
+    n = float(counts.sum()) + 1.0
+    mean = float(counts @ gain + pseudo) / n
+    squares = float(counts @ (gain - mean) ** 2 + (pseudo - mean) ** 2)
+    return Saving(mean, float(np.sqrt(squares / max(n - 1.0, 1.0) / n)))
 
 
-def simplest_near_best(
-    loss: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    allowed: NDArray[np.bool_],
-    complexity: NDArray[np.int64],
-    ranks: NDArray[np.int64],
-) -> int:
-    """Place of the simplest candidate within one standard error of the best; then the cheaper, then by rank.
+class Choice(NamedTuple):
+    """What the rule chooses.
+
+    chosen: place of the option that is selected.
+    incumbent: place of the best fixed option.
+    shown: place of the option that stands for each candidate, by candidate.
+    """
+
+    chosen: int
+    incumbent: int
+    shown: Mapping[int, int]
+
+
+def choose(
+    options: Options, goal: Goal, allowed: NDArray[np.bool_], weights: NDArray[np.float64] | None = None
+) -> Choice:
+    """Selection among options, over cases that count as often as their weights say.
+
+    Where the goal has targets, what misses them by less in sum comes first, each rate taken one standard error worse;
+    what misses none is compared by cost alone.
 
     Args:
-      loss: [candidates, Q]. weights: how often each case counts, [Q]. ranks: order in which ties are settled.
+      options: of the candidates.
+      goal: costs and targets.
+      allowed: whether an option is compared: enough of its recorded answers are there, [O] (rule S6.3).
+      weights: how often each case counts, [Q]; once where not given.
     """
-    behind, error = differences(loss, weights, allowed)
-    cost = np.round(loss @ weights, 9)
-    # Where one dear failure decides, a candidate may be within its error of the best and yet behind a simpler one.
-    no_less_simple = complexity[None, :] <= complexity[:, None]
-    beaten = (no_less_simple & allowed[None, :] & (cost[None, :] < cost[:, None])).any(axis=1)
-    near = np.flatnonzero(allowed & ~beaten & (behind <= error))
-    return int(near[np.lexsort((ranks[near], cost[near], complexity[near]))[0]])
+    size = options.loss.shape[1]
+    counts = np.ones(size) if weights is None else weights
+    cost = np.round(options.loss @ counts / counts.sum(), 9)
+    missed = np.zeros(len(cost))
+    if options.cells is not None:
+        cells = (counts @ options.cells.reshape(size, -1)).reshape(len(cost), -1)
+        missed = np.round(goal.violation(cells), 9)
+    order = np.lexsort((np.arange(len(cost)), cost, missed))  # the best first
+    ranked = [int(place) for place in order if allowed[place]]
+    incumbent = next(place for place in ranked if options.fixed[place])
+    shown: dict[int, int] = {}
+    for place in ranked:
+        shown.setdefault(options.options[place].candidate, place)
+    chosen, best = incumbent, (missed[incumbent], 0.0)
+    for place in shown.values():
+        if options.fixed[place] or missed[place] > best[0]:
+            continue
+        pseudo = float(options.worst[incumbent] - options.worst[place])
+        saving = paired_saving(options.loss[incumbent] - options.loss[place], pseudo, counts)
+        nearer = missed[place] < missed[incumbent]
+        if (nearer or saving.replaces) and (missed[place], -saving.mean) < best:
+            chosen, best = place, (missed[place], -saving.mean)
+    return Choice(chosen, incumbent, shown)
 
 
-def corrected_cost(
-    loss: NDArray[np.float64],
-    allowed: NDArray[np.bool_],
-    complexity: NDArray[np.int64],
-    ranks: NDArray[np.int64],
-    seed: int,
-) -> float:
-    """Held-out cost of the selection itself, without what it gains by being the best of many on these very cases.
+def nested_estimate(options: Options, goal: Goal, allowed: NDArray[np.bool_], seed: int) -> float:
+    """Expected cost, on new cases, of what this selection selects.
 
-    In each resample the selection is made anew on the cases that are drawn and judged on those that are not.
+    In each resample the selection is made anew on the cases that are drawn and judged on those that are not, so that no
+    case judges a choice that it helped to make. Cases are resampled one by one: near-duplicates make it too low.
+
+    Args:
+      options: of the candidates.
+      goal: costs and targets.
+      allowed: whether an option is compared, [O].
+      seed: of the resamples.
 
     Source: bootstrap bias-corrected cross-validation (Tsamardinos, Greasidou and Borboudakis 2018).
     """
-    size = loss.shape[1]
+    size = options.loss.shape[1]
     rng = np.random.default_rng([seed, size, 1])
     costs = []
-    for weights in rng.multinomial(size, np.full(size, 1.0 / size), size=CORRECTIONS):
-        left = weights == 0
+    for _ in range(RESAMPLES):
+        weights = rng.multinomial(size, np.full(size, 1.0 / size)).astype(np.float64)
+        left = weights == 0.0
         if left.any():
-            chosen = simplest_near_best(loss, weights.astype(np.float64), allowed, complexity, ranks)
-            costs.append(float(loss[chosen, left].mean()))
-    return float(np.mean(costs)) if costs else float(loss[0].mean())
+            costs.append(float(options.loss[choose(options, goal, allowed, weights).chosen, left].mean()))
+    return float(np.mean(costs)) if costs else float(options.loss[choose(options, goal, allowed).chosen].mean())
 
 
-def _wins(loss: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    """Share of resamples of the cases in which each candidate costs least; ties go to the first."""
-    rng = np.random.default_rng([seed, loss.shape[1]])
-    size = loss.shape[1]
-    weights = rng.multinomial(size, np.full(size, 1.0 / size), size=RESAMPLES)
-    best = np.argmin(np.round(weights @ loss.T, 9), axis=1)
-    found: NDArray[np.float64] = np.bincount(best, minlength=len(loss)) / RESAMPLES
-    return found
+class Selection(NamedTuple):
+    """What was selected among candidates, and what each came to.
+
+    selected: name of the candidate.
+    incumbent: name of the best of always-answer, always-refuse and the default policy.
+    policies: of every candidate, made of all cases, by name.
+    costs: a row a candidate, see `raglab.lab.study.TuneResult`.
+    held_out_estimate: nested estimate of the expected cost on new cases.
+    gains: loss of the incumbent less loss of the candidate on each case, cross-fitted, [Q] by name.
+    missing: recorded answers that each candidate's policy lacks, by name.
+    misses: by how much the selected candidate misses the targets in sum, each rate one standard error worse.
+    """
+
+    selected: str
+    incumbent: str
+    policies: Mapping[str, Policy]
+    costs: pd.DataFrame
+    held_out_estimate: float
+    gains: Mapping[str, NDArray[np.float64]]
+    missing: Mapping[str, MissingAnswers]
+    misses: float
 
 
-def can_fit(cases: Cases) -> bool:
-    """Whether there are cases enough of both kinds for a decision by expected cost, outside of every fold."""
-    right = cases.decided.classes == 0
-    kinds = np.stack([right, ~right])
-    left_out = [
-        np.bincount(fold[kind], minlength=FOLDS).max()
-        for fold in fold_numbers(cases.found.label, cases.seed)
-        for kind in kinds
-    ]
-    worst = np.tile(kinds.sum(axis=1), REPEATS) - left_out
-    return bool(worst.min() >= LEAST)
-
-
-def recipes_of(cases: Cases, refit_chain: Callable[[str], Policy], pool: Sequence[Policy]) -> list[Recipe]:
-    """The candidates: free policies, the published one, one threshold on each signal, chain and expected cost.
-
-    Where no case is ambiguous the resolver stays out and no threshold asks.
+def select_candidate(candidates: Sequence[Candidate], competing: Sequence[str], cases: Cases) -> Selection:
+    """Selection by rule S6.8, and the costs of all candidates estimated the same way.
 
     Args:
-      refit_chain: search of the chain on all cases, by the name of the candidate.
+      candidates: those that compete and those that are shown beside them; the three fixed ones among them.
+      competing: names of those that compete.
+      cases: measured cases, with goal and seed.
+
+    Source: rules S6.3, S6.8, S6.9.
     """
-    asks = bool((cases.found.label == Status.ambiguous).any())
-    found = [
-        fixed_recipe(ANSWER, always_answer(cases.start), cases, 0),
-        fixed_recipe(REFUSE, always_refuse(cases.start), cases, 0),
-        fixed_recipe(DEFAULTS, cases.defaults, cases, chain_complexity(cases.defaults, cases)),
-    ]
-    found += [threshold_recipe(bound, cases) for bound in signal_bounds(cases.found, asks)]
-    for name in (CHAIN, CHAIN_ASKS) if asks else (CHAIN,):
-        found.append(chain_recipe(name, cases, lambda name=name: refit_chain(name), pool))  # type: ignore[misc]
-    if can_fit(cases):
-        found.append(cost_recipe(cases))
-    return found
+    goal = cases.goal
+    names = tuple(one.name for one in candidates)
+    competes = np.array([name in competing for name in names])
+    every = options_of(candidates, goal)
+    lacks = tally(cases.trace, [one.policies[0] for one in candidates], cases.arm)
+    compared = np.array([one.is_compared for one in lacks.missing_answers])  # always-refuse is
+    of_option = np.array([place for place, _ in every.options])
+    allowed = (competes & compared)[of_option]
+    choice = choose(every, goal, allowed)
+    # What does not compete is shown at its best value too.
+    shown = dict(choose(every, goal, compared[of_option] | every.fixed).shown) | dict(choice.shown)
+    at = [shown.get(place, int(np.flatnonzero(of_option == place)[0])) for place in range(len(names))]
+    policies = {one.name: one.policies[every.options[row].value] for one, row in zip(candidates, at, strict=True)}
+    table = _cost_table(candidates, [every.options[row].value for row in at], policies, cases)
+    incumbent = every.loss[choice.incumbent]
+    gains = {name: incumbent - every.loss[row] for name, row in zip(names, at, strict=True)}
+    pseudo = [float(every.worst[choice.incumbent] - every.worst[row]) for row in at]
+    savings = [paired_saving(gains[name], extra) for name, extra in zip(names, pseudo, strict=True)]
+    table.insert(0, "competes", competes)
+    table.insert(3, "gain", [one.mean for one in savings])
+    table.insert(4, "std_error", [one.error for one in savings])
+    if lacks.by_text:
+        table = table.assign(missing_answers_k=lacks.missing[:, 0], missing_answers_n=lacks.missing[:, 1])
+        table = table.assign(compared=compared)
+    chosen = every.options[choice.chosen].candidate
+    return Selection(
+        selected=names[chosen],
+        incumbent=names[every.options[choice.incumbent].candidate],
+        policies=policies,
+        costs=table,
+        held_out_estimate=nested_estimate(every, goal, allowed, cases.seed),
+        gains=gains,
+        missing=dict(zip(names, lacks.missing_answers, strict=True)),
+        misses=float(goal.violation(_mean_counts(candidates[chosen], every.options[choice.chosen].value))),
+    )
 
 
-NOT_THRESHOLDS = frozenset({ANSWER, REFUSE, DEFAULTS, CHAIN, CHAIN_ASKS, COST})
+def _mean_counts(candidate: Candidate, value: int) -> NDArray[np.float64]:
+    """Cases by cell, the mean over repeats, [18]."""
+    counts: NDArray[np.float64] = count_cells(candidate.cells[value]).mean(axis=0)
+    return counts
 
 
-def best_of(costs: pd.DataFrame, names: Sequence[str]) -> str:
-    """Of some candidates that are compared the one that costs least when held out, the first of equals; '' of none."""
-    compared = [name for name in names if "compared" not in costs or costs.loc[name, "compared"]]
-    return str(costs.loc[compared, "cross_validated"].idxmin()) if compared else ""
+def _cost_table(
+    candidates: Sequence[Candidate], values: Sequence[int], policies: Mapping[str, Policy], cases: Cases
+) -> pd.DataFrame:
+    """Costs and rates of the candidates, each at one of its values."""
+    import pandas as pd
 
-
-class Advantage(NamedTuple):
-    """Expected cost of the best free policy less that of the selected one, on the same cases.
-
-    estimate, low, high: with its 95 % interval (Student's t, paired). probability: that it is above 0. over: the free
-    policy. judged: which cases it was found on.
-    """
-
-    estimate: float
-    low: float
-    high: float
-    probability: float
-    over: str
-    judged: str
-
-
-def paired_advantage(gain: NDArray[np.float64], over: str, judged: str) -> Advantage:
-    """Advantage of the gains of single cases, [Q].
-
-    Example:
-      >>> found = paired_advantage(np.array([1.0, 0.0, 1.0, 0.0]), "always-answer", "4 cases")
-      >>> found.estimate, round(found.low, 3), round(found.probability, 3)
-      (0.5, -0.419, 0.909)
-    """
-    from scipy.special import stdtr, stdtrit
-
-    n = len(gain)
-    estimate = float(gain.mean())
-    error = float(gain.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan
-    if not error > 0.0:  # every case gains alike
-        sure = float(np.sign(estimate) * 0.5 + 0.5)
-        return Advantage(estimate, estimate, estimate, sure, over, judged)
-    reach = float(stdtrit(n - 1, 0.975)) * error
-    probability = float(stdtr(n - 1, estimate / error))
-    return Advantage(estimate, estimate - reach, estimate + reach, probability, over, judged)
-
-
-def judged_costs(
-    chosen: Selection, goal: Goal, cells: Mapping[str, NDArray[np.int8]], *, unseen: bool
-) -> tuple[pd.DataFrame, Advantage]:
-    """Costs with what each candidate's policy comes to on the judged cases, and the advantage there.
-
-    Where the judged cases are those tuned on, the advantage is that of the held-out folds, on which it was
-    also chosen: it flatters, and its `judged` says so.
-
-    Args:
-      cells: of the judged cases under each candidate's policy, [Q] each. unseen: whether none of them was tuned on.
-    """
-    free = best_of(chosen.costs, FREE)
-    price = metrics.cell_costs(goal.matrix)
-    table = chosen.costs.copy()
-    table.insert(2, "report", [float(price[cells[name]].mean()) for name in chosen.names])
-    if not unseen:
-        rows = dict(zip(chosen.names, chosen.loss, strict=True))
-        return table, paired_advantage(rows[free] - rows[chosen.selected], free, "the folds that it was chosen on")
-    gain = price[cells[free]] - price[cells[chosen.selected]]
-    return table, paired_advantage(gain, free, f"{len(gain)} cases it never saw")
+    goal = cases.goal
+    held_out = np.stack([_mean_counts(one, value) for one, value in zip(candidates, values, strict=True)])
+    in_sample = count_cells(np.stack([cases.cells(policies[one.name]) for one in candidates]))
+    rates = metrics.rates(metrics.rate_counts(held_out), metrics.label_counts(held_out))
+    return pd.DataFrame(
+        {
+            "in_sample": goal.cost(in_sample),
+            "cross_validated": goal.cost(held_out),
+            "coverage": rates[:, metrics.RATES.index("coverage")],
+            "over_ask": rates[:, metrics.RATES.index("over_ask_rate")],
+            "meets_targets": goal.violation(held_out) <= 0.0,
+            "policy_id": [policies[one.name].policy_id for one in candidates],
+        },
+        index=pd.Index([one.name for one in candidates], name="candidate"),
+    )
 
 
 def policy_plateaus(cases: Cases, policy: Policy) -> pd.DataFrame:
@@ -544,6 +320,6 @@ def policy_plateaus(cases: Cases, policy: Policy) -> pd.DataFrame:
     elif policy.signals:
         paths = [f"signals.{name}.{end}" for name in policy.signals for end in ("min", "max")]
         paths = [path for path in paths if policy.value(path) is not None]
-    found = evidence_with_model(cases.found, policy)
-    rows = [(*run, run.high - run.low) for run in (plateau(found, policy, path, cases.goal.score) for path in paths)]
+    evidence = evidence_with_model(cases.evidence, policy)
+    rows = [(*run, run.high - run.low) for run in (plateau(evidence, policy, path, cases.goal.score) for path in paths)]
     return pd.DataFrame(rows, columns=["path", "value", "low", "high", "width"])

@@ -55,7 +55,7 @@ def study_splits(trace: StudyTrace, seed: int) -> Splits:
         tuned_on, judged_on, notes = trace.split("tune"), trace.split("report"), []
     else:
         tuned_on = judged_on = trace
-        says = "tuned and judged on the same cases, so the rates flatter (S6.5)."
+        says = "all cases are tuned on and none is kept to judge; the nested estimate stands for new cases (S6.5)."
         notes = [f"The cases have no splits tune and report: {says}"]
     counts_by_label(judged_on)
     made_of = candidate_cases(tuned_on, seed)

@@ -42,7 +42,7 @@ _STEPS = 500  # of a curve
 _STORES = ("mlflow", "sqlalchemy", "alembic", "sqlite3")
 _PLACES = (("experiments", "artifact_location"), ("runs", "artifact_uri"), ("logged_models", "artifact_location"))
 _ENDS = ("", "_low", "_high")
-_ADVANTAGE = ("estimate", "low", "high", "probability")
+_ADVANTAGE = ("estimate", "low", "high", "p")
 
 
 class TrackedRun(NamedTuple):
@@ -99,7 +99,7 @@ def track(
     corpus, trace = str(result.tuned_on.meta.get("corpus")), str(result.settings["trace"])
     tags = {
         "policy_id": result.policy.policy_id,
-        "incumbent_id": result.incumbent.policy_id,
+        "default_policy_id": result.default_policy.policy_id,
         "trace_fingerprint": trace,
         "corpus": corpus,
         "selected": result.selected,
@@ -363,7 +363,8 @@ def _study_metrics(result: TuneResult) -> list[tuple[str, float, int]]:
     """Held-out cost of what was selected, its advantage, and the lowest expected cost by trial."""
     chosen: Any = result.costs.loc[result.selected]
     series = [(f"selected/{name}_cost", float(chosen[name]), 0) for name in ("in_sample", "cross_validated")]
-    series += [(f"advantage/{name}", float(getattr(result.advantage, name)), 0) for name in _ADVANTAGE]
+    if result.advantage is not None:
+        series += [(f"advantage/{name}", float(getattr(result.advantage, name)), 0) for name in _ADVANTAGE]
     best = _best_costs(result.trials)
     last, step = len(best) - 1, max(1, len(best) // _STEPS)
     series += [("best_cost", value, at) for at, value in enumerate(best) if at % step == 0 or at == last]
@@ -382,7 +383,7 @@ def _log_files(result: TuneResult, folder: Path) -> None:
     tables = {"plateaus": result.plateaus, "comparison": result.judged, "candidates": result.costs.reset_index()}
     for name, table in tables.items():
         write_text(csv_text(table), folder / f"{name}.csv")
-    for name, policy in (("tuned", result.policy), ("defaults", result.incumbent)):
+    for name, policy in (("tuned", result.policy), ("defaults", result.default_policy)):
         policy.save(folder / f"{name}.yaml")
     write_text(result.cockpit(), folder / "cockpit.html")
 

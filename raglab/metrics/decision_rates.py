@@ -262,23 +262,23 @@ def contributions(status: NDArray[np.int8]) -> NDArray[np.int64]:
     return np.stack([np.broadcast_to(row, shape) for row in rows], axis=-1).astype(np.int64)
 
 
-def rate_counts(cells: NDArray[np.int64]) -> NDArray[np.int64]:
+def rate_counts(cells: NDArray[Any]) -> NDArray[Any]:
     """What each of `RATES` counts, [..., rates], of cases by decision, label and expected sources found, [..., 18]."""
     statuses = np.array(list(Status), dtype=np.int8)
-    counts: NDArray[np.int64] = cells @ contributions(statuses).reshape(-1, len(RATE_TABLE))
+    counts: NDArray[Any] = cells @ contributions(statuses).reshape(-1, len(RATE_TABLE))
     return counts
 
 
 _LABELS_OF_CELLS = np.tile(np.eye(len(Status), dtype=np.int64).repeat(2, axis=0), (len(Status), 1))
 
 
-def label_counts(cells: NDArray[np.int64]) -> NDArray[np.int64]:
+def label_counts(cells: NDArray[Any]) -> NDArray[Any]:
     """Cases by label, [..., 3], of cells [..., 18]."""
-    counts: NDArray[np.int64] = cells @ _LABELS_OF_CELLS  # ten times as fast as a sum over two axes
+    counts: NDArray[Any] = cells @ _LABELS_OF_CELLS  # ten times as fast as a sum over two axes
     return counts
 
 
-def denominators(counts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def denominators(counts: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
     """Of how many each of `RATES` is a share, [..., rates].
 
     Args:
@@ -291,7 +291,7 @@ def denominators(counts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArra
     return n
 
 
-def rates(counts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+def rates(counts: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.float64]:
     """`RATES` of tallied decisions, [..., rates]; NaN where there is nothing to be a share of.
 
     Source: rule S6.2.

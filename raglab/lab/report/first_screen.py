@@ -14,12 +14,12 @@ from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import missing_text
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note
+from raglab.lab.candidates import FREE
 from raglab.lab.comparison import TUNED, Contest, Verdict, contests, reference_roles
 from raglab.lab.report.blocks import Mark, ReportCell, ReportTable, cut_text, estimate_cell, verdict_sentence
 from raglab.lab.report.promise_sections import promise_line
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import verdicts
-from raglab.lab.selection import FREE
 from raglab.lab.study_cases import case_counts
 from raglab.values import Status
 

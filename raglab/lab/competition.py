@@ -1,0 +1,134 @@
+"""Competition (shore): who competes in a study, by its rule, its cases and the candidates its user names (S6.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from raglab.lab.candidates import (
+    CHAIN,
+    COST,
+    FIXED,
+    RECIPES,
+    THRESHOLD,
+    Candidate,
+    Cases,
+    can_fit,
+    chain_candidate,
+    chain_pool,
+    cost_candidate,
+    cross_fit,
+    fixed_candidate,
+    free_candidates,
+    rare_labels,
+    threshold_candidate,
+)
+from raglab.lab.looks import queries_hash
+from raglab.lab.search_space import limit_depth
+from raglab.lab.study_notes import candidate_note
+from raglab.store.policies import Policy
+
+CandidateNames = Sequence[str | Policy] | Mapping[str, Policy]
+TUNED, BY_HAND = "tuned", "manual-loop"
+OWN_NAMES = (*RECIPES, *FIXED, TUNED, BY_HAND)  # rows of a result, which no policy of the user may take
+
+
+def check_competition(rule: str, candidates: CandidateNames, folds: int, repeats: int) -> dict[str, Policy | None]:
+    """Candidates that the user names, by name; None for a recipe.
+
+    Args: see `tune`.
+
+    Raises:
+      ValueError: an unknown rule or candidate, folds below 2, or repeats below 1.
+    """
+    if rule not in ("expected_cost", "chain"):
+        msg = f"rule must be expected_cost or chain, got {rule!r}; correct the name."
+        raise ValueError(msg)
+    if folds < 2 or repeats < 1:
+        msg = f"folds must be at least 2 and repeats at least 1, got {folds} and {repeats}."
+        raise ValueError(msg)
+    if isinstance(candidates, str | Policy):
+        candidates = [candidates]
+    if isinstance(candidates, Mapping):
+        pairs: list[tuple[str, Policy | None]] = list(candidates.items())
+    else:
+        pairs = [(one, None) if isinstance(one, str) else (one.policy_id, one) for one in candidates]
+    for name, policy in pairs:
+        if policy is None and name not in (*RECIPES, *FIXED):
+            msg = f"candidates must be policies or among {', '.join(RECIPES)}, got {name!r}; correct the name."
+            raise ValueError(msg)
+        if policy is not None and (name in OWN_NAMES or not isinstance(policy, Policy)):
+            msg = f"a candidate's name must be its own and stand for a policy, got {name!r}; choose another name."
+            raise ValueError(msg)
+    return dict(pairs)
+
+
+class Entry(NamedTuple):
+    """Who competes in a selection.
+
+    competing: names, the fixed policies among them.
+    policies: of the user, by name.
+    notes: why the family of single thresholds stands for the decision by expected cost, and which policies of the user
+      refine deeper than the trace measured, so that they are judged at its depth.
+    """
+
+    competing: tuple[str, ...]
+    policies: Mapping[str, Policy]
+    notes: tuple[str, ...]
+
+
+def competition(cases: Cases, rule: str, named: Mapping[str, Policy | None]) -> Entry:
+    """Who competes on these cases.
+
+    Args:
+      cases: measured cases.
+      rule: see `tune`.
+      named: of `check_competition`.
+
+    Raises:
+      ValueError: a candidate that cannot be made of these cases, or a policy that was fitted on them.
+
+    Source: rule S6.8.
+    """
+    fits, rare = can_fit(cases), rare_labels(cases)
+    own = COST if fits and not rare else THRESHOLD
+    notes = [] if own == COST or rule == "chain" else [candidate_note(rare)]
+    if not fits and COST in named:
+        msg = (
+            f"candidate {COST!r} must be fitted without each fold on at least 10 cases that would be answered right "
+            "and 10 others, got fewer; label more cases, or leave it out."
+        )
+        raise ValueError(msg)
+    fitted_on = queries_hash(cases.trace.cases)
+    for name, policy in named.items():
+        model = None if policy is None else policy.decision.model
+        if model is not None and model.fitted_on == fitted_on:
+            msg = (
+                f"a policy that competes must not be fitted on the cases tuned on, got {name!r}; name {COST!r} instead."
+            )
+            raise ValueError(msg)
+    own = CHAIN if rule == "chain" else own
+    given = {name: policy for name, policy in named.items() if policy is not None}
+    policies = {name: limit_depth(policy, cases.trace) for name, policy in given.items()}
+    for name, policy in policies.items():
+        if policy is not given[name]:
+            depth = policy.refine.max_depth
+            notes.append(f"Candidate {name} refines deeper than the trace measured: it is judged at depth {depth}.")
+    return Entry(tuple(dict.fromkeys((*FIXED, own, *named))), policies, tuple(notes))
+
+
+def made_candidates(cases: Cases, entry: Entry, refit_chain: Callable[[], Policy], pool: int) -> list[Candidate]:
+    """Candidates that compete, and the best threshold, the best chain and the expected cost beside them.
+
+    Args:
+      cases: measured cases.
+      entry: who competes.
+      refit_chain: search of the chain on all cases.
+      pool: configurations of the chain that a fold chooses among.
+    """
+    made: list[Candidate | None] = [*free_candidates(cases)]
+    made += [cost_candidate(cases, cross_fit(cases))] if can_fit(cases) else []
+    made += [threshold_candidate(cases)]
+    made += [chain_candidate(cases, refit_chain, chain_pool(cases, pool))]
+    made += [fixed_candidate(name, policy, cases) for name, policy in entry.policies.items()]
+    return [one for one in made if one is not None]

@@ -1,0 +1,154 @@
+"""Notes of a study (shore): what was selected and on what grounds, and what a reader must know (S6.3, S6.8, S6.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import metrics
+from raglab.decision.answer_text import MAX_MISSING, Basis, MissingAnswers
+from raglab.decision.refusals import refusal_text
+from raglab.decision.sharded_decisions import trace_basis
+from raglab.lab.answer_basis import missing_notes
+from raglab.lab.candidates import COST, FIXED, LEAST_OF_LABEL, THRESHOLD, Cases
+from raglab.lab.paired_gain import Advantage
+from raglab.lab.search_space import Goal
+from raglab.lab.selection import Selection
+from raglab.lab.study_cases import Splits
+from raglab.lab.trial_search import MISSING
+from raglab.replay import decide_policies
+from raglab.store.policies import Policy
+from raglab.user_warnings import warn_user
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CHOSEN = "Chosen, not shown to be better"
+
+
+class JudgedCells(Protocol):
+    """Judged policies, as far as a note reads them."""
+
+    def cells(self, policy: Policy) -> NDArray[np.int8]:
+        """Cell of every judged case under a policy, [Q]."""
+
+
+def candidate_note(rare: Mapping[str, int]) -> str:
+    """Why the family of single thresholds competes instead of the decision by expected cost.
+
+    Args:
+      rare: labels of fewer than 10 cases, see `rare_labels`.
+    """
+    why = "a fold would fit it on fewer than 10 cases that would be answered right, or 10 others"
+    if rare:
+        counts = " and ".join(f"{count} labelled {name}" for name, count in rare.items())
+        why = f"the cases tuned on hold only {counts}, and a label that occurs needs {LEAST_OF_LABEL}"
+    return f"{THRESHOLD.capitalize()} competes instead of {COST}: {why} (rule S6.8)."
+
+
+def selection_note(chosen: Selection, advantage: Advantage | None, judged: JudgedCells, goal: Goal) -> str:
+    """What was selected and whether it is shown to be better, in the first line of every page.
+
+    Args:
+      chosen: the selection.
+      advantage: of what was selected over the incumbent on unseen cases; None where there is none.
+      judged: the judged policies.
+      goal: its costs price the judged cases.
+
+    Source: rules S6.8, S6.11.
+    """
+    incumbent, costs = chosen.incumbent, chosen.costs
+    price = float(metrics.cost_matrix(goal.costs).max()) or 1.0
+    if chosen.selected == incumbent:
+        return _kept_note(chosen, price)
+    if advantage is None:
+        return (
+            f"Selected: {chosen.selected}. On new cases it is expected to cost {chosen.held_out_estimate:.3f} a case "
+            f"(nested estimate; {incumbent} {costs['cross_validated'][incumbent]:.3f}). {CHOSEN}: no case was kept "
+            "from the choice (rules S6.5, S6.11)."
+        )
+    cost = metrics.cell_costs(goal.matrix)
+    cells = [judged.cells(chosen.policies[name]) for name in (chosen.selected, incumbent)]
+    own, other = (cost[rows] for rows in cells)
+    lead = (
+        f"Selected: {chosen.selected}. On {advantage.cases:,} cases it never saw it costs {own.mean():.3f} a case, "
+        f"{incumbent} {other.mean():.3f}: it saves {advantage.text}."
+    )
+    if advantage.verdict == "better":
+        return f"{lead} It is better than {incumbent} (rule S6.11)."
+    if advantage.verdict == "worse":
+        return f"{lead} It is worse than {incumbent} there: do not use it."
+    return f"{lead} {CHOSEN}. {metrics.paired_size_note(other - own, price=price)}"
+
+
+def _kept_note(chosen: Selection, price: float) -> str:
+    """That no candidate replaced the incumbent, by how little, and what the cases cannot tell."""
+    costs = chosen.costs
+    rivals = costs[costs["competes"] & ~costs.index.isin(FIXED)]
+    if "compared" in rivals:
+        rivals = rivals[rivals["compared"]]
+    if rivals.empty:
+        return f"{chosen.selected} is selected: no other candidate has the recorded answers to be compared with it."
+    place = int(np.argmax(rivals["gain"].to_numpy()))
+    best = str(rivals.index[place])
+    saving, error = (float(rivals[column].to_numpy()[place]) for column in ("gain", "std_error"))
+    return (
+        f"No candidate replaces {chosen.selected}: the best of them, {best}, saves {saving:+.3f} of expected cost a "
+        f"case when cross-fitted, and would have to save more than half its standard error, {error / 2.0:.3f}. "
+        f"{metrics.paired_size_note(chosen.gains[best], price=price)}"
+    )
+
+
+def target_notes(chosen: Selection, goal: Goal) -> list[str]:
+    """Whether what was selected keeps the targets, on cases it did not see."""
+    if not goal.targets or chosen.misses <= 0.0:
+        return []
+    targets = ", ".join(f"{name} {limit:g}" for name, limit in goal.targets.items())
+    # Were there one that keeps them, only such would have been selected.
+    note = (
+        f"No candidate keeps the targets ({targets}) by one standard error on cases it did not see; the nearest is "
+        f"selected, which misses them by {chosen.misses:.3f} in sum (rules S6.8, S6.9)."
+    )
+    return [note]
+
+
+def refusal_notes(cases: Cases, start: Policy, tuned: Policy) -> list[str]:
+    """Policies of a study of which one gate refuses nearly all answerable cases; it warns of them too (rule S2.19)."""
+    named = {start.policy_id: (start, "starts from"), tuned.policy_id: (tuned, "ends with")}
+    notes = []
+    for policy, role in named.values():
+        text = refusal_text(decide_policies(cases.trace, [policy], cases.arm)[0])
+        if text:
+            notes.append(f"The policy that the study {role}: {text}")
+            warn_user(notes[-1])
+    return notes
+
+
+def answer_notes(
+    splits: Splits, judged_on: Basis, trials: pd.DataFrame, chosen: Selection, missing: Mapping[str, MissingAnswers]
+) -> list[str]:
+    """The basis that cases are judged on, and what is not compared since recorded answers are missing (rule S6.3).
+
+    Args:
+      splits: the cases.
+      judged_on: basis of the judged cases.
+      trials: of the chain's search.
+      chosen: the selection.
+      missing: recorded answers that the named policies lack on the judged cases.
+    """
+    tuned_on = judged_on if splits.tuned_on is splits.judged_on else trace_basis(splits.tuned_on)
+    notes = [f"Cases are judged by {judged_on}."]
+    if tuned_on.kind != judged_on.kind:
+        notes.append(
+            f"The cases tuned on are judged by {tuned_on}, those judged on by {judged_on}: their costs do not compare. "
+            "Give both splits gold answers, or neither."
+        )
+    notes += missing_notes(chosen.missing, "the cases tuned on")
+    notes += missing_notes(missing, "the judged cases")
+    if MISSING in trials:
+        n = int((trials[MISSING] > MAX_MISSING).sum())
+        notes += [f"{n:,} of {len(trials):,} trials are not compared, since answers are missing."] if n else []
+    return notes

@@ -1,0 +1,64 @@
+"""Worlds for tests of candidates and selection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from labelled import free_policy
+from raglab.decision.measurement import measured_tables
+from raglab.lab.candidates import Cases
+from raglab.lab.decision_fitting import decision_cases
+from raglab.lab.search_space import Goal, full_space, published_policy
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+from raglab.values import Case
+from worlds import Hit, ask, trace_of
+
+
+def made_trace(rows: Sequence[tuple[Case, Sequence[Sequence[Hit]]]]) -> Trace:
+    """Trace of cases and their hits."""
+    made = trace_of(*rows)
+    return Trace(made.cases, made.chunks, made.arms, made.hits, None, {"fingerprint": "made", "corpus": "made"})
+
+
+def separable(n: int, seed: int = 0) -> Trace:
+    """Answerable where confidence and cosine together exceed 1, ambiguous where a third group ties, else to refuse.
+
+    No single threshold tells them apart.
+    """
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number in range(n):
+        u, v = (round(float(x), 3) for x in rng.random(2))
+        asks = number % 4 == 0
+        status = "ambiguous" if asks else "ok" if u + v > 1.0 else "refuse"
+        tags = [{"domain": name} for name in (("home", "fleet", "hull") if asks else ("home", "fleet", "home"))]
+        hits = [
+            Hit(0.2 + 0.1 * place, f"{'abc'[place]}.md", 1, tag, cosine=v, s_rerank=u, s_raw=u, rank=place)
+            for place, tag in enumerate(tags)
+        ]
+        sources = ("a.md",) if status == "ok" else ()
+        rows.append((ask(expect_status=status, expect_sources=sources), [hits]))
+    return made_trace(rows)
+
+
+def measured_cases(
+    trace: Trace, goal: Goal | None = None, start: Policy | None = None, seed: int = 0, repeats: int = 2
+) -> Cases:
+    """Cases of a trace as candidates are made of them."""
+    begin = free_policy() if start is None else start
+    evidence = measured_tables(trace, begin).evidence
+    return Cases(
+        trace=trace,
+        arm=None,
+        start=begin,
+        defaults=published_policy(begin),
+        goal=goal or Goal(),
+        evidence=evidence,
+        decided=decision_cases(evidence),
+        space=full_space(trace, begin),
+        seed=seed,
+        repeats=repeats,
+    )
