@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from raglab.signals import BUILT_IN_SET, SignalSet
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FREE = ("always-answer", "always-refuse")
 TUNED, ALWAYS = "tuned", "expected cost always"
@@ -121,13 +124,22 @@ class Outcome(NamedTuple):
     selected: name of the candidate.
     expected: cost on new cases by the rule's own estimate.
     cross_validated: cost of every candidate by that of the drawn cases.
+    savings: mean saving over the incumbent and its standard error, by candidate; {} where the rule compares none.
     cells: judged cases by cell, [18] by policy; `tuned` is the selected one.
     """
 
     selected: str
     expected: float
     cross_validated: Mapping[str, float]
+    savings: Mapping[str, tuple[float, float]]
     cells: Mapping[str, list[int]]
+
+
+def outcome_of(selected: str, expected: float, costs: pd.DataFrame, cells: Mapping[str, list[int]]) -> Outcome:
+    """Outcome with the columns of a table of candidates."""
+    pairs = costs[["gain", "std_error"]].itertuples(name=None) if "gain" in costs else ()
+    savings = {str(name): (float(gain), float(error)) for name, gain, error in pairs}
+    return Outcome(selected, float(expected), costs["cross_validated"].to_dict(), savings, cells)
 
 
 def judged_cells(trace: Trace, draw: Draw, policies: Mapping[str, Policy]) -> dict[str, list[int]]:
@@ -151,12 +163,7 @@ def tuned(trace: Trace, policy: Policy, draw: Draw, costs: metrics.Costs | None,
     goal = raglab.Goal(costs=costs, targets={})
     found = raglab.tune(tuning_trace(trace, draw), policy=policy, seed=draw.number, goal=goal, **settings)
     expected = found.held_out_estimate if hasattr(found, "held_out_estimate") else found.expected
-    return Outcome(
-        selected=str(found.selected),
-        expected=float(expected),
-        cross_validated=found.costs["cross_validated"].to_dict(),
-        cells=judged_cells(trace, draw, found.policies),
-    )
+    return outcome_of(found.selected, expected, found.costs, judged_cells(trace, draw, found.policies))
 
 
 def selected(
@@ -205,12 +212,10 @@ def selected(
                 entrants += [made.cost_candidate(priced, part)] if part else []
                 entrants = [one for one in entrants if one is not None]
                 choice = select_candidate(entrants, competition(priced, "expected_cost", {}).competing, priced)
-                table = choice.costs["cross_validated"]
                 free = min(FREE, key=lambda one: choice.costs.loc[one, "in_sample"])
                 own = {
                     TUNED: choice.policies[choice.selected],
                     ALWAYS: policy_with_costs(always, costs) if always else choice.policies[free],
                 }
                 cells = judged_cells(trace, draw, {**choice.policies, **own})
-                outcome = Outcome(choice.selected, choice.held_out_estimate, table.to_dict(), cells)
-                yield name, (folds, repeats), outcome
+                yield name, (folds, repeats), outcome_of(choice.selected, choice.held_out_estimate, choice.costs, cells)

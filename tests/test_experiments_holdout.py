@@ -102,6 +102,7 @@ def test_the_selection_alone_is_that_of_tune(scripts: Any) -> None:
         assert (outcome.selected, outcome.expected) == (whole.selected, whole.expected)
         for name, cost in outcome.cross_validated.items():
             assert cost == pytest.approx(whole.cross_validated[name], abs=1e-12)
+            assert outcome.savings[name] == pytest.approx(whole.savings[name], abs=1e-12)
         for name in {*outcome.cells} - {scripts.tuners.ALWAYS}:
             assert outcome.cells[name] == whole.cells[name]
 
