@@ -177,6 +177,7 @@ def measure_all(units: Sequence[Unit], path: Path) -> list[str]:
 # Tables ---------------------------------------------------------------------------------------------------------------
 
 NAN = float("nan")
+SAME = 1e-9  # where one draw alone differs, its mean is its standard error
 
 
 def figures(cells: Sequence[int], costs: metrics.Costs | None) -> dict[str, float]:
@@ -213,7 +214,7 @@ class Mean(NamedTuple):
         if not np.isfinite(self.value):
             return "–"
         text = f"{self.value:+.3f} ({self.error:.3f})" if np.isfinite(self.error) else f"{self.value:+.3f}"
-        return f"**{text}**" if self.value > self.error else text
+        return f"**{text}**" if self.value > self.error + SAME else text
 
 
 def mean(values: Sequence[float]) -> Mean:

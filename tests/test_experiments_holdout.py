@@ -223,6 +223,7 @@ def test_a_difference_above_its_standard_error_is_bold(scripts: Any) -> None:
     """Above by more than its error, not by less."""
     assert scripts.holdout.Mean(0.02, 0.01).signed == "**+0.020 (0.010)**"
     assert scripts.holdout.Mean(0.01, 0.02).signed == "+0.010 (0.020)"
+    assert scripts.holdout.mean([0.0, 0.3, 0.0]).signed == "+0.100 (0.100)"
     assert scripts.holdout.Mean(-0.02, 0.01).signed == "-0.020 (0.010)"
 
 
