@@ -150,7 +150,7 @@ def table_hash(frame: pd.DataFrame) -> str:
 def certificate(trace: Any) -> pd.DataFrame:  # noqa: ANN401 - in memory or of shards
     """Candidates of a certificate over a third of the cases, learned on another third, with the hash of its cases."""
     targets = {"hallucination_rate": 0.75, "false_refusal_rate": 0.6}  # a few candidates are tested, one is certified
-    found = raglab.certify_policy(trace, Policy.from_mapping({"patterns": PATTERNS}), targets=targets)
+    found = raglab.certify_best(trace, Policy.from_mapping({"patterns": PATTERNS}), targets)
     return found.table.assign(cases_hash=found.certificate.cases_hash)
 
 

@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from raglab.lab.certification import Certification, certify_policy, check_policy, grid
+from raglab.lab.certificate_checks import check_policy
+from raglab.lab.certification import Certification, certify_best, grid
 from raglab.lab.certified_losses import count_rates, nearest_target
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import CHAIN, FUSED, compare_gates, fuse
@@ -75,7 +76,7 @@ def certificates(sets: list[Given], fused: Mapping[str, Policy]) -> None:
         )
         with tempfile.TemporaryDirectory() as folder:
             looks = Path(folder) / "looks.jsonl"
-            first = certify_policy(one.trace, fused[one.name], targets=TARGETS, delta=DELTA, looks=looks)
+            first = certify_best(one.trace, fused[one.name], TARGETS, delta=DELTA, looks=looks)
             targets, near, chance = dict(TARGETS), first.nearest, first.chance
             if near != near:  # noqa: PLR0124 - NaN: out of reach beside the other target
                 targets = {name: TARGETS[name] for name in ALONE}
@@ -91,9 +92,7 @@ def certificates(sets: list[Given], fused: Mapping[str, Policy]) -> None:
             second = "–"
             if near == near:  # noqa: PLR0124
                 targets["hallucination_rate"] = near
-                found = certify_policy(
-                    one.trace, fused[one.name], targets=targets, delta=DELTA, looks=looks, again=True
-                )
+                found = certify_best(one.trace, fused[one.name], targets, delta=DELTA, looks=looks, again=True)
                 second = f"{outcome(found, one.trace)} (look {found.certificate.looks})"
         beside = ", false refusals ≤ 0.1" if len(targets) > 1 else " alone"
         hoped = f"hallucinations ≤ {near:g} (probability {chance:.2f}){beside}" if near == near else "none is likely"  # noqa: PLR0124
@@ -117,8 +116,7 @@ def families(one: Given, fused: Policy) -> dict[str, list[Policy]]:
 def level(candidates: list[Policy], trace: Trace, alpha: float, looks: Path) -> str:
     """What one family certifies at one target: coverage, over-ask, errors; and what the report split says."""
     targets = {ALONE[0]: alpha}
-    found = certify_policy(trace, candidates[0], candidates=candidates, targets=targets, delta=DELTA, looks=looks,
-                           again=True)  # fmt: skip
+    found = certify_best(trace, candidates, targets, delta=DELTA, looks=looks, again=True)
     made, first = found.certificate, found.certificate.promises[0]
     if found.policy is None:
         return f"no ({first.k:g}/{first.n})"

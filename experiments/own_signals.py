@@ -41,7 +41,8 @@ from tqdm import tqdm
 from tuners import TUNED, Draw, seen_cases, tuned, with_splits
 
 import raglab
-from raglab.lab.certification import certify_policy, check_policy, grid
+from raglab.lab.certificate_checks import check_policy
+from raglab.lab.certification import certify_best, grid
 from raglab.store.files import make_folder
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -173,7 +174,7 @@ def certified(trace: Trace, policy: Policy, alpha: float) -> str:
     start = raglab.fit_decision(trace, policy)
     offered = grid(trace.split("tune"), start)
     targets = {"hallucination_rate": alpha}
-    found = certify_policy(trace, start, candidates=offered, targets=targets, delta=DELTA, again=True)
+    found = certify_best(trace, offered, targets, delta=DELTA, again=True)
     made, first = found.certificate, found.certificate.promises[0]
     if found.policy is None:
         return f"no ({first.k:g}/{first.n})"

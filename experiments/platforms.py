@@ -18,7 +18,7 @@ import numpy as np
 from sets import PLATFORMS, hint3_frame
 
 from raglab import calibration, metrics
-from raglab.lab.certification import certify_policy
+from raglab.lab.certification import certify_best
 from raglab.lab.search_space import always_answer
 from raglab.replay import decide, sweep
 from raglab.store.frames import trace_from_frame
@@ -73,7 +73,7 @@ def certificate_row(trace: Trace) -> str:
     policy = always_answer(Policy.load()).replace("signals.node_score.min", MIN_SCORE)
     told = []
     for alpha in LEVELS:
-        found = certify_policy(trace, policy, targets={"hallucination_rate": alpha}, again=True)
+        found = certify_best(trace, policy, {"hallucination_rate": alpha}, again=True)
         (promise,) = found.certificate.promises
         seen = f"{promise.k:g}/{promise.n} ≤ {promise.bound:.3f}"
         if found.policy is None:

@@ -1,10 +1,11 @@
-"""How often a promise is broken where fit, cross-validation and choice happen anew in every repeat: Markdown tables.
+"""Whether promises hold when the policy was fitted, selected, ordered and certified; Markdown tables.
 
 A world is a table of what a system may measure of a question (four signals on grids, whether there are two options),
 how likely each row is, and the chances of the four classes there, which no logistic fits exactly; so the true
 hallucination rate of any policy is a sum over its rows. In every repeat as many cases are drawn to tune on as to
-certify on. On the first a decision by expected cost is fitted (penalty and calibration by its own folds), every recipe
-is judged by cross-validation, one is chosen by rule S6.8, and its family is ordered; on the second it is certified.
+certify on. On the first a decision by expected cost is fitted (penalty and calibration by its own folds), a policy is
+selected by rule S6.8 from cross-fitted losses, and the candidates are ordered by cross-fitted p-values and costs (rule
+S6.10); on the second they are certified.
 
     python experiments/selection_validity.py --repeats 1000
 """
@@ -34,7 +35,9 @@ from raglab.values import Status
 
 Floats = NDArray[np.float64]
 DELTA = 0.1
-FOLDS = 5  # of the choice among recipes; once, where a study has 10 folds five times
+FOLDS = 5  # of the cross-fitted losses; once, where a study has more folds and repeats
+FEW = 10  # cases of a label that occurs, below which the threshold competes instead of the expected cost
+DEFAULT = 40.0  # confidence from which the default policy answers
 STRENGTHS = (0.1, 1.0)  # of the penalty; half of those of a fit
 LABEL_OF_CLASS = np.array([Status.ok, Status.ok, Status.refuse, Status.ambiguous], dtype=np.int64)
 COSTS = metrics.cost_matrix()
@@ -138,13 +141,13 @@ class Family(NamedTuple):
     """Policies that differ in one number, made on some cases.
 
     values: that number, [C]. tuned: the one that the recipe takes. decide: status of cases, [C, Q], of their signals,
-    of whether there are two options, and of the numbers. complexity: of any of them (rule S6.8).
+    of whether there are two options, and of the numbers. actions: that its policies can take.
     """
 
     values: Floats
     tuned: float
     decide: Callable[[Floats, NDArray[np.bool_], Floats], NDArray[np.int8]]
-    complexity: int
+    actions: tuple[Status, ...]
 
 
 Recipe = Callable[[DecisionCases], Family]
@@ -156,28 +159,56 @@ def counted(cases: DecisionCases, status: NDArray[np.int8]) -> NDArray[np.int64]
     return DISTINCT_CELL[status.astype(np.int64) * metrics.CELLS + LABEL_OF_CLASS[cases.classes] * 2 + found]
 
 
+def losses(cell: NDArray[np.int64]) -> RateCounts:
+    """Answers, wrong ones and costs of policies, as certificates count them; cell: of every case, [C, Q]."""
+    return counted_losses(np.stack([np.bincount(row, minlength=metrics.N_CELLS) for row in cell]), [RISK], None)
+
+
 def rates(cases: DecisionCases, family: Family, values: Floats) -> RateCounts:
-    """Answers and wrong ones of a family's policies, as certificates count them."""
-    cell = counted(cases, family.decide(cases.signals, cases.can_ask, values))
-    cells = np.stack([np.bincount(row, minlength=metrics.N_CELLS) for row in cell])
-    return counted_losses(cells, [RISK], None)
+    """Losses of a family's policies."""
+    return losses(counted(cases, family.decide(cases.signals, cases.can_ask, values)))
 
 
 def fixed(status: Status, _: DecisionCases) -> Family:
     """One action whatever is measured."""
-    return Family(np.zeros(1), 0.0, lambda signals, _, values: np.full((len(values), signals.shape[1]), status), 0)
+
+    def decide(signals: Floats, _: NDArray[np.bool_], values: Floats) -> NDArray[np.int8]:
+        return np.full((len(values), signals.shape[1]), status, dtype=np.int8)
+
+    return Family(np.zeros(1), 0.0, decide, (status,))
+
+
+def gate(name: str, signals: Floats, values: Floats) -> NDArray[np.int8]:
+    """Answer where a signal is sure enough, [C, Q]."""
+    sign = 1.0 if signal(name).direction == "surer" else -1.0
+    return np.where(sign * signals[NAMES.index(name)] >= values[:, None], Status.ok, Status.refuse).astype(np.int8)
+
+
+def default_policy(_: DecisionCases) -> Family:
+    """One threshold that nobody tuned."""
+    return Family(
+        np.array([DEFAULT]), DEFAULT, lambda signals, _, values: gate("confidence", signals, values), ANSWER_OR_REFUSE
+    )
 
 
 def threshold(name: str, cases: DecisionCases) -> Family:
     """Answer where one signal is sure enough, tuned for the least cost on these cases."""
-    row, sign = NAMES.index(name), 1.0 if signal(name).direction == "surer" else -1.0
+    sign = 1.0 if signal(name).direction == "surer" else -1.0
+    values = np.unique(sign * cases.signals[NAMES.index(name)])
+    cost = metrics.cell_costs()[counted(cases, gate(name, cases.signals, values))].mean(axis=1)
+    decide = partial(_gated, name)
+    return Family(values, float(values[np.argmin(cost)]), decide, ANSWER_OR_REFUSE)
 
-    def decide(signals: Floats, _: NDArray[np.bool_], values: Floats) -> NDArray[np.int8]:
-        return np.where(sign * signals[row] >= values[:, None], Status.ok, Status.refuse).astype(np.int8)
 
-    values = np.unique(sign * cases.signals[row])
-    cost = metrics.cell_costs()[counted(cases, decide(cases.signals, cases.can_ask, values))].mean(axis=1)
-    return Family(values, float(values[np.argmin(cost)]), decide, 1)
+def _gated(name: str, signals: Floats, _: NDArray[np.bool_], values: Floats) -> NDArray[np.int8]:
+    return gate(name, signals, values)
+
+
+def best_threshold(cases: DecisionCases) -> Family:
+    """The threshold, signal and value, of least cost on these cases."""
+    families = [threshold(name, cases) for name in GATED]
+    cost = [rates(cases, family, np.array([family.tuned])).cost[0] for family in families]
+    return families[int(np.argmin(cost))]
 
 
 def by_expected_cost(cases: DecisionCases) -> Family:
@@ -197,81 +228,127 @@ def by_expected_cost(cases: DecisionCases) -> Family:
     # the last bits of a quotient are not those of the product.
     dearest = np.where(cases.can_ask, np.minimum(refused, asked), refused) / np.maximum(answer, 1e-12)
     values = np.unique(np.append(dearest * (1.0 - 1e-9), 1.0))
-    return Family(values, 1.0, decide, len(model.names))
+    return Family(values, 1.0, decide, tuple(Status))
 
 
-RECIPES: Mapping[str, Recipe] = {
+GATED = ("confidence", "top1_cosine", "gaps")
+ANSWER_OR_REFUSE = (Status.ok, Status.refuse)
+FREE: Mapping[str, Recipe] = {
     "always-answer": partial(fixed, Status.ok),
     "always-refuse": partial(fixed, Status.refuse),
-    **{f"threshold on {name}": partial(threshold, name) for name in ("confidence", "top1_cosine", "gaps")},
-    "expected cost": by_expected_cost,
+    "defaults": default_policy,
 }
+COMPETES: Mapping[str, Recipe] = {"expected cost": by_expected_cost, "one threshold": best_threshold}
 
 
-def chosen_recipe(cases: DecisionCases, rng: np.random.Generator) -> str:
-    """The simplest within one standard error of the paired difference to the best, cross-validated (rule S6.8)."""
+class CrossFitted(NamedTuple):
+    """A recipe carried out without each fold: its family by fold, and the fold of every case, [Q]."""
+
+    families: tuple[Family, ...]
+    fold: NDArray[np.int64]
+
+    def cells(self, cases: DecisionCases, values: Floats | None = None) -> NDArray[np.int64]:
+        """Cell of every case, [C, Q], decided by the family that never saw it; at its own tuned number without any."""
+        out = np.empty((1 if values is None else len(values), len(self.fold)), dtype=np.int64)
+        for held, family in enumerate(self.families):
+            part = cases.rows(self.fold == held)
+            tried = np.array([family.tuned]) if values is None else values
+            out[:, self.fold == held] = counted(part, family.decide(part.signals, part.can_ask, tried))
+        return out
+
+
+def cross_fitted(recipe: Recipe, cases: DecisionCases, rng: np.random.Generator) -> CrossFitted:
+    """A recipe without each of `FOLDS` folds, stratified by class."""
     fold = stratified_folds(cases.classes, FOLDS, rng)
-    loss = np.empty((len(RECIPES), len(fold)))
-    complexity = np.zeros((len(RECIPES), FOLDS))
-    for one in range(FOLDS):
-        rest, held = cases.rows(fold != one), cases.rows(fold == one)
-        for place, recipe in enumerate(RECIPES.values()):
-            family = recipe(rest)
-            status = family.decide(held.signals, held.can_ask, np.array([family.tuned]))
-            loss[place, fold == one] = metrics.cell_costs()[counted(held, status)[0]]
-            complexity[place, one] = family.complexity
-    best = int(np.argmin(loss.mean(axis=1)))
-    apart = loss - loss[best]
-    error = apart.std(axis=1, ddof=1) / sqrt(len(fold))
-    near = np.flatnonzero(apart.mean(axis=1) <= error + 1e-12)
-    # Of equally simple ones that of least cost.
-    order = np.lexsort((loss.mean(axis=1)[near], complexity.mean(axis=1)[near]))
-    return list(RECIPES)[int(near[order[0]])]
+    return CrossFitted(tuple(recipe(cases.rows(fold != held)) for held in range(FOLDS)), fold)
+
+
+def dearest(actions: tuple[Status, ...]) -> float:
+    """Largest cost over labels and outcomes of some actions."""
+    named = {Status.ok: "answered", Status.refuse: "refused", Status.ambiguous: "asked"}
+    columns = [metrics.OUTCOMES.index(of) for one in actions for of in metrics.OUTCOMES if of.startswith(named[one])]
+    return float(COSTS[:, columns].max())
+
+
+def selected(cases: DecisionCases, name: str, learned: CrossFitted) -> str:
+    """The candidate where its mean saving over the best free policy is half a standard error above 0 (rule S6.8).
+
+    One pseudo-case stands for the dearest case that may not have been drawn.
+
+    Args:
+      name: of the candidate. learned: it, cross-fitted.
+    """
+    cost = metrics.cell_costs()
+    free = {other: recipe(cases) for other, recipe in FREE.items()}
+    loss = {
+        other: cost[counted(cases, family.decide(cases.signals, cases.can_ask, np.array([family.tuned])))[0]]
+        for other, family in free.items()
+    }
+    incumbent = min(loss, key=lambda other: loss[other].mean())
+    pseudo = dearest(free[incumbent].actions) - dearest(learned.families[0].actions)
+    saving = np.append(loss[incumbent] - cost[learned.cells(cases)[0]], pseudo)
+    error = saving.std(ddof=1) / sqrt(len(saving))
+    return name if saving.mean() > error / 2.0 else incumbent
 
 
 # Promises -------------------------------------------------------------------------------------------------------------
 
 
-def certified(family: Family, pilot: DecisionCases, held_out: DecisionCases, alpha: float) -> float | None:
-    """Number that a certificate takes: ordered on one part, tested in that order on the other."""
+def certified(family: Family, pilot: RateCounts, held_out: DecisionCases, size: float, alpha: float) -> float | None:
+    """Number that `certify_best` takes: ordered on the pilot, tested in that order, of what passed the cheapest there.
+
+    Args:
+      pilot: losses of the family's values there. size: cases to certify on, over those of the pilot.
+    """
     alphas = np.array([alpha])
-    seen = rates(pilot, family, family.values)
-    order = pilot_order(seen, alphas, DELTA, len(held_out.classes) / len(pilot.classes))
+    order = pilot_order(pilot, alphas, DELTA, size)
     passed = fixed_sequence(rates(held_out, family, family.values[order]).p(alphas)[:, 0], DELTA)
-    if not passed.any():
-        return None
-    return float(family.values[order][passed][np.argmax(seen.gain[order][passed])])
+    return float(family.values[order][passed][np.argmin(pilot.cost[order][passed])]) if passed.any() else None
+
+
+def single(family: Family, held_out: DecisionCases, alpha: float) -> float | None:
+    """The tuned number where `certify_policy` certifies it alone."""
+    p = rates(held_out, family, np.array([family.tuned])).p(np.array([alpha]))[0, 0]
+    return family.tuned if p <= DELTA else None
 
 
 def observed(family: Family, cases: DecisionCases, alpha: float) -> float | None:
     """Number with the most right answers whose observed risk is at most alpha."""
     seen = rates(cases, family, family.values)
-    keeps = (seen.n[:, 0] > 0) & (seen.k[:, 0] <= alpha * seen.n[:, 0])
-    return float(family.values[keeps][np.argmax(seen.gain[keeps])]) if keeps.any() else None
+    n, k = seen.n[:, 0], seen.k[:, 0]
+    keeps = (n > 0) & (k <= alpha * n)
+    return float(family.values[keeps][np.argmax((n - k)[keeps])]) if keeps.any() else None
 
 
 def promises(
-    tune: DecisionCases, certify: DecisionCases, alpha: float, chosen: str
+    tune: DecisionCases, certify: DecisionCases, alpha: float, chosen: str, learned: CrossFitted
 ) -> Iterator[tuple[Family, float | None]]:
-    """What each way promises: its family, and the number it takes."""
-    ratio = by_expected_cost(tune)
-    own = ratio if chosen == "expected cost" else RECIPES[chosen](tune)
-    yield own, observed(own, tune, alpha)
-    yield own, certified(own, tune, tune, alpha)
-    yield own, certified(own, tune, certify, alpha)
-    yield ratio, certified(ratio, tune, certify, alpha)
+    """What each way promises: its family, and the number it takes.
+
+    Args:
+      chosen: name of the policy selected. learned: the expected cost, cross-fitted on the cases tuned on.
+    """
+    ratio, size = by_expected_cost(tune), len(certify.classes) / len(tune.classes)
+    own = ratio if chosen == "expected cost" else ({**FREE, **COMPETES})[chosen](tune)
+    in_sample, unseen = rates(tune, ratio, ratio.values), losses(learned.cells(tune, ratio.values))
+    yield ratio, observed(ratio, tune, alpha)
+    yield ratio, certified(ratio, in_sample, tune, 1.0, alpha)
+    yield own, single(own, certify, alpha)
+    yield ratio, certified(ratio, in_sample, certify, size, alpha)
+    yield ratio, certified(ratio, unseen, certify, size, alpha)
 
 
 WAYS = (
-    "chosen recipe, observed risk on tune at most alpha",
-    "chosen recipe, certified on the cases it was fitted on (refused by `certify`)",
-    "**chosen recipe, certified**",
-    "**expected cost, one ratio, certified**",
+    "one ratio, observed risk on tune at most alpha",
+    "one ratio, certified on the cases it was fitted on (refused by raglab)",
+    "**selected policy, `certify_policy`**",
+    "one ratio, order and costs in sample",
+    "**one ratio, `certify_best`: order and costs cross-fitted**",
 )
 
 
 class Simulated(NamedTuple):
-    """Shares of the repeats by way: with a promise, with a broken one; mean true coverage. won: repeats by recipe."""
+    """Shares of the repeats by way: with a promise, with a broken one; mean true coverage. won: repeats by policy."""
 
     given: Floats
     broken: Floats
@@ -281,12 +358,16 @@ class Simulated(NamedTuple):
 
 def simulated(setting: Setting, repeats: int, seed: int) -> Simulated:
     """Repeats of one setting, each with cases of its own."""
-    totals, won = np.zeros((3, len(WAYS))), dict.fromkeys(RECIPES, 0)
+    totals, won = np.zeros((3, len(WAYS))), dict.fromkeys([*FREE, *COMPETES], 0)
     for rng in np.random.default_rng(seed).spawn(repeats):
         tune, certify = (drawn(setting.of, setting.n, rng) for _ in range(2))
-        chosen = chosen_recipe(tune, rng)
+        learned = cross_fitted(by_expected_cost, tune, rng)
+        labels = np.bincount(LABEL_OF_CLASS[tune.classes])
+        few = bool((labels[labels > 0] < FEW).any())
+        name = "one threshold" if few else "expected cost"
+        chosen = selected(tune, name, cross_fitted(best_threshold, tune, rng) if few else learned)
         won[chosen] += 1
-        for way, (family, value) in enumerate(promises(tune, certify, setting.alpha, chosen)):
+        for way, (family, value) in enumerate(promises(tune, certify, setting.alpha, chosen, learned)):
             if value is not None:
                 status = family.decide(setting.of.signals, setting.of.can_ask, np.array([value]))[0]
                 risk, coverage = true_risk(setting.of, status)
@@ -314,7 +395,7 @@ def main() -> None:
             print("| " + " | ".join(row) + " |")
         won = ", ".join(f"{name} {times}" for name, times in found.won.items() if times)
         took = (process_time() - start) / given.repeats
-        print(f"| | chosen: {won}; {took:.2f} s a repeat | | | |", flush=True)
+        print(f"| | selected: {won}; {took:.2f} s a repeat | | | |", flush=True)
 
 
 if __name__ == "__main__":

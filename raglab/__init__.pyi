@@ -23,8 +23,9 @@ from .default_learner import ClarificationDefault as ClarificationDefault
 from .default_learner import ClarificationRequest as ClarificationRequest
 from .lab.bandit_study import compare_learners as compare_learners
 from .lab.bandit_study import tune_bandit as tune_bandit
+from .lab.certificate_checks import check_policy as check_policy
+from .lab.certification import certify_best as certify_best
 from .lab.certification import certify_policy as certify_policy
-from .lab.certification import check_policy as check_policy
 from .lab.clarify_study import tune_clarification as tune_clarification
 from .lab.cockpit.display import Cockpit as Cockpit
 from .lab.cockpit.display import cockpit as cockpit

@@ -244,6 +244,7 @@ def check_levels(alpha: float, delta: float) -> None:
 
 
 Method = Literal["fixed_sequence", "holm"]
+TestMethod = Literal["single", "fixed_sequence", "holm"]  # of policies: one alone, in their order, or all at once
 MAX_OVER_ASK = 0.10  # share of the unambiguous asked back above which a policy buys its targets by asking (S6.9)
 START = 2  # how many times the cases needed without an error must be answered at the first level tried
 
@@ -267,8 +268,10 @@ class Certificate:
     one, at the first that was tested (of Holm's, the likeliest). binding: the target that stopped the
     sequence or, where nothing did, whose bound is nearest to its alpha. delta: error spent, whatever the number
     of targets and candidates. tested, candidates: how many were tested of how many there were.
-    cases, pilot: how many were certified on, and how many the order was learned on. cases_hash: of the former.
-    looks: certifications made on these cases so far, this one included. spent: sum of their deltas.
+    cases, pilot: how many were certified on, and how many the order was learned on. cases_hash, pilot_hash:
+    fingerprints of these two sets of cases, None without one.
+    looks: certifications made on these cases so far, this one included. spent: sum of their deltas. looks_recorded:
+    whether a file remembers them; else `looks` counts those that are known of.
     over_ask: share of the unambiguous that the chosen one asks back, 0 without one; a gate by itself never asks.
     free: policies without a threshold that keep every target too: always-answer, always-refuse, always-ask.
     basis: on which the cases are judged, `sources` or `text` (rule S6.3); None where the caller judged them.
@@ -292,6 +295,8 @@ class Certificate:
     over_ask: float = 0.0
     free: tuple[str, ...] = ()
     basis: str | None = None
+    pilot_hash: str | None = None
+    looks_recorded: bool = False
 
     def __repr__(self) -> str:
         promises = ", ".join(f"{one.name} <= {one.alpha:g}" for one in self.promises)
@@ -320,11 +325,16 @@ class Certificate:
             ("confidence", f"{1.0 - self.delta:g}, by {self.method}"),
             ("coverage", f"{self.coverage:.3f}, over-ask {self.over_ask:.3f}"),
             *([("basis", self.basis)] if self.basis is not None else []),
-            ("cases", f"{self.cases:,}, looked at {self.looks} time{'' if self.looks == 1 else 's'}"),
+            ("cases", f"{self.cases:,}, {self._looks_text}"),
             ("tested", f"{self.tested:,} of {self.candidates:,}, {len(self.certified):,} passed"),
         ]
         head = ("rate", "at most", "seen", "upper bound")
         return facts, [Fold("promises", promises, None, head, open=True)]
+
+    @property
+    def _looks_text(self) -> str:
+        times = f"looked at {self.looks} time{'' if self.looks == 1 else 's'}"
+        return f"{times} {'on record' if self.looks_recorded else 'that is known of'}"
 
     @property
     def rests_on_asking(self) -> bool:
@@ -369,7 +379,9 @@ class Certificate:
             "cases": self.cases,
             "pilot": self.pilot,
             "cases_hash": self.cases_hash,
+            "pilot_hash": self.pilot_hash,
             "looks": self.looks,
+            "looks_recorded": self.looks_recorded,
             "spent": self.delta if self.spent is None else self.spent,
             "reason": self.reason,
             **({} if self.basis is None else {"basis": self.basis}),

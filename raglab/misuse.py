@@ -18,8 +18,10 @@ from raglab.policy import PolicyData
 from raglab.values import Case, Chunk, Corpus, TraceData
 
 Kind = Literal[
+    "policy or policies",
     "trace", "traces", "policy", "policies", "corpus", "cases", "frame", "path", "table", "text", "numbers", "signals",
     "decisions", "log", "log or path", "lab", "lab or path", "world", "response",
+    "baseline",
 ]  # fmt: skip
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,6 +59,7 @@ _SINGULAR = {
     "traces": "traces",
     "policy": "a policy",
     "policies": "policies",
+    "policy or policies": "a policy or several",
     "corpus": "a corpus",
     "case": "a single case",
     "cases": "cases",
@@ -77,11 +80,13 @@ _SINGULAR = {
     "lab or path": "a Lab or the folder of an index",
     "world": "a world of clarifications",
     "response": "a response",
+    "baseline": "a baseline",
 }
 _ALSO: Mapping[str, frozenset[str]] = {  # kinds that fit beside the one that is meant; the function looks into them
     "cases": frozenset({"list"}),
     "traces": frozenset({"list"}),
     "policies": frozenset({"list", "mapping"}),
+    "policy or policies": frozenset({"policy", "policies", "list", "mapping"}),
     "table": frozenset({"path", "frame", "mapping", "list", "plain list"}),
     "text": frozenset({"path"}),
     "numbers": frozenset({"list", "plain list"}),
@@ -104,6 +109,8 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("policy", "lab"): "give its .policy",
     ("policy", "decisions"): "give its .policy",
     ("policies", "path"): "load each first: raglab.Policy.load({})",
+    ("policy or policies", "path"): "load it first: raglab.Policy.load({})",
+    ("policy or policies", "result"): "give its .policy, or its .policies",
     ("policy", "policies"): "give one of them; raglab.sweep takes many",
     ("policies", "plain list"): "make each a policy: raglab.Policy.from_mapping(mapping)",
     ("policies", "policy"): "put it in a list, or in a mapping of names where names are asked for",
@@ -122,6 +129,7 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("log", "path"): "open it first: raglab.AuditLog({})",
     ("log or path", "lab"): "give its log, lab.audit, or the lab by name: lab=lab",
     ("lab", "path"): "open it first: raglab.Lab.open({})",
+    ("baseline", "path"): "load it first: raglab.store.baselines.Baseline.load({})",
     ("lab", "log"): "give the lab that keeps it: raglab.Lab.open(folder)",
 }
 _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing nearer is known
@@ -129,6 +137,7 @@ _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing ne
     "traces": "put them in a list",
     "policy": "load one by raglab.Policy.load(path), or the published one by raglab.Policy.load()",
     "policies": "put some in a list, such as [raglab.Policy.load()]",
+    "policy or policies": "give one, such as raglab.Policy.load(path), or a list of some",
     "corpus": "load one by raglab.load_corpus(path)",
     "cases": "load some by raglab.load_cases(path or frame)",
     "frame": "read one by pandas.read_csv(path), or make one of rows by pandas.DataFrame(rows)",
@@ -144,6 +153,7 @@ _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing ne
     "lab or path": "open one by raglab.Lab.open(folder)",
     "world": "make one by raglab.lab.clarify_environments.load_world(name, path)",
     "response": "ask first: raglab.ask(question, lab=lab)",
+    "baseline": "make one by raglab.lab.baseline.baseline_of(trace, policy)",
 }
 
 
@@ -209,6 +219,7 @@ _NAMED = {  # by name, since their packages lie above
     "Lab": "lab",
     "World": "world",
     "Response": "response",
+    "Baseline": "baseline",
 }
 _PLAIN = (Number, bytes, bytearray, type(None))
 _BUILTIN = (list, tuple, set, frozenset, range)

@@ -16,7 +16,6 @@ from labelled import labelled
 from raglab.cli import app
 from raglab.cli.common import AsJson, Quiet, parse_costs, parse_goal, parse_target, parse_targets, write_csv
 from raglab.lab.search_space import Goal
-from raglab.metrics import TARGETS
 from raglab.progress import progress
 from raglab.replay import sweep
 from raglab.store.policies import Policy
@@ -58,10 +57,10 @@ def test_what_is_said_twice_is_refused() -> None:
 
 
 def test_a_goal_of_options() -> None:
-    """Costs and targets as `Goal` takes them; the published targets where none is given; unknown rates are refused."""
+    """Costs and targets as `Goal` takes them; no targets where none is given; unknown rates are refused."""
     assert parse_goal(["ok.refused=2"], ["over_ask_rate=0.1"]) == Goal({"ok": {"refused": 2.0}}, {"over_ask_rate": 0.1})
     assert parse_goal(None, None) == Goal()
-    assert parse_targets(None) == dict(TARGETS)
+    assert parse_targets(None) == {}
     assert parse_target(" coverage =0.5") == ("coverage", 0.5)
     with pytest.raises(ValueError, match=r"a target must be one of .* got 'cost'"):
         parse_goal(None, ["cost=0.1"])

@@ -128,8 +128,8 @@ def test_a_study_shows_itself() -> None:
     assert len(page.encode()) <= 20_000
     assert "<script" not in page
     assert result.comparison.columns.tolist() == [
-        "policy", "expected_cost", "expected_cost_low", "expected_cost_high",
-        "false_refusal_rate", "hallucination_rate", "coverage", "over_ask_rate", "pass_rate", "met",
+        "policy", "judged_by", "expected_cost", "expected_cost_low", "expected_cost_high",
+        "coverage", "over_ask_rate", "pass_rate",
     ]  # fmt: skip
     whole = result.rates()
     pd.testing.assert_frame_equal(result.comparison, whole[list(result.comparison)])

@@ -15,12 +15,8 @@ from typer.testing import CliRunner
 from labelled import free_policy, labelled, shuffled
 from raglab.certify import cases_needed, certification_chance, certify, hoeffding_bentkus
 from raglab.cli import app
-from raglab.lab.certification import (
-    Certification,
-    certify_policy,
-    check_policy,
-    grid,
-)
+from raglab.lab.certificate_checks import certificate_defect, check_policy, retrieve_trace
+from raglab.lab.certification import Certification, certify_best, certify_policy, grid
 from raglab.lab.certification_texts import certificate_lines, diagnosis
 from raglab.lab.certified_losses import LIKELY, asking_note, counted_losses
 from raglab.lab.looks import queries_hash, recorded_looks, take_look
@@ -37,7 +33,7 @@ pytestmark = pytest.mark.slow
 POLICY = free_policy()
 ONE = ["similarity.min_similarity"]
 RISK = {"hallucination_rate": 0.15}
-BOTH = {"hallucination_rate": 0.2, "false_refusal_rate": 0.25}
+BOTH = {"hallucination_rate": 0.15, "false_refusal_rate": 0.6}
 SPLITS = {"tune": 150, "certify": 250, "report": 60}
 
 
@@ -50,7 +46,7 @@ def trace() -> Trace:
 @pytest.fixture(scope="module")
 def found(trace: Trace) -> Certification:
     """One target, one threshold."""
-    return certify_policy(trace, POLICY, targets=RISK, paths=ONE)
+    return certify_best(trace, POLICY, targets=RISK, paths=ONE)
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +65,14 @@ def _rows(found: Certification, *columns: str) -> list[Any]:
 
 @pytest.mark.slow
 def test_the_order_is_the_pilots_and_the_verdict_that_of_the_other_split(trace: Trace, found: Certification) -> None:
-    """Pilot p-values and gains rise along the table; candidates pass until the first whose bound exceeds the target."""
+    """Pilot costs fall along the table; candidates pass until the first whose bound exceeds the target."""
     made, table = found.certificate, found.table
     tried = [POLICY.replace(*ONE, row["similarity.min_similarity"]) for row in _changed(found)]
     pilot, held_out = (sweep(trace.split(name), tried) for name in ("tune", "certify"))
-    gains = (pilot["coverage_k"] - pilot["hallucination_rate_k"]).tolist()
-    assert gains == sorted(set(gains))
+    costs = pilot["expected_cost"].tolist()
+    assert costs == sorted(set(costs), reverse=True)
+    assert table["pilot_cost"].tolist() == pytest.approx(costs)
+    assert table["cost"].tolist() == pytest.approx(held_out["expected_cost"].tolist())
     assert table["hallucination_rate_k"].tolist() == held_out["hallucination_rate_k"].tolist()
     passes = (table["hallucination_rate_bound"] <= RISK["hallucination_rate"]).tolist()
     n = passes.index(False)
@@ -96,7 +94,7 @@ def test_labels_of_the_certified_split_do_not_touch_order_or_candidates(trace: T
         case._replace(expect_status="refuse", expect_sources=()) if case.split == "certify" else case
         for case in trace.cases
     )
-    other = certify_policy(Trace(cases, *_parts(trace)), POLICY, targets=RISK, paths=ONE)
+    other = certify_best(Trace(cases, *_parts(trace)), POLICY, targets=RISK, paths=ONE)
     assert other.table["policy_id"].tolist() == found.table["policy_id"].tolist()
     assert (other.policy, other.certificate.chosen, other.certificate.coverage) == (None, None, 0.0)
     assert "the first candidate tested fails on hallucination_rate" in other.certificate.reason
@@ -113,7 +111,7 @@ def test_one_gate_of_a_policy_agrees_with_arrays(trace: Trace) -> None:
     cosine, base = alone.hits.cosine[:, 0, 0, 0], free_policy(confidence={"enabled": False})
     levels = [float(at) for at in np.unique(cosine) if (cosine >= at).sum() >= cases_needed(0.15)]
     candidates = [base.replace(*ONE, at) for at in levels]
-    by_policy = certify_policy(alone, base, targets=RISK, candidates=candidates).certificate
+    by_policy = certify_best(alone, candidates, RISK).certificate
     right = [case.expect_sources == ("guide.md",) for case in alone.cases]
     by_array = certify(cosine, right, alpha=0.15, method="holm")
     at = {one.policy_id: level for one, level in zip(candidates, levels, strict=True)}
@@ -123,7 +121,7 @@ def test_one_gate_of_a_policy_agrees_with_arrays(trace: Trace) -> None:
 
 def test_several_targets_hold_together(trace: Trace) -> None:
     """The chosen policy keeps the bound of each; the binding one stopped the sequence."""
-    found = certify_policy(trace, POLICY, targets=BOTH)
+    found = certify_best(trace, POLICY, targets=BOTH, paths=ONE)
     made = found.certificate
     assert made.chosen is not None
     assert all(one.bound <= one.alpha for one in made.promises)
@@ -132,16 +130,18 @@ def test_several_targets_hold_together(trace: Trace) -> None:
     assert max(p.values()) > made.delta
     assert made.binding == max(p, key=lambda name: p[name])
     assert ", together, with confidence 0.9" in made.reason
-    assert made.candidates > 100
+    assert certify_best(trace, POLICY, targets=BOTH).certificate.candidates > 100
 
 
 def test_without_splits_every_candidate_is_tested_at_once_and_the_notes_say_what_must_hold() -> None:
     """Holm; it holds only where nothing was tuned on these cases."""
-    found = certify_policy(labelled(2, {"": 250}), POLICY, targets=RISK, paths=ONE)
+    found = certify_best(labelled(2, {"": 250}), POLICY, targets=RISK, paths=ONE)
     assert (found.certificate.method, found.certificate.pilot) == ("holm", 0)
     assert found.certificate.tested == found.certificate.candidates
     assert ["Holm" in found.notes[0], "tuned or fitted on these cases" in found.notes[1]] == [True, True]
-    none = certify_policy(labelled(2, {"": 60}, wrong=0.5), POLICY, targets=RISK, paths=ONE)
+    passed = found.table[found.table["certified"]]
+    assert found.certificate.chosen in set(passed["policy_id"][passed["cost"] == passed["cost"].min()])
+    none = certify_best(labelled(2, {"": 60}, wrong=0.5), POLICY, targets=RISK, paths=ONE)
     assert "the likeliest of many fails on hallucination_rate" in none.certificate.reason
 
 
@@ -159,21 +159,21 @@ def test_the_data_need_line_stands_beside(found: Certification) -> None:
 
 def test_what_cannot_be_certified_names_the_nearest_target() -> None:
     """No 1 %, but the pilot lets hope for a target that always-answer does not reach, and says how likely it is."""
-    found = certify_policy(labelled(3, SPLITS), POLICY, targets={"hallucination_rate": 0.01}, paths=ONE)
+    found = certify_best(labelled(3, SPLITS), POLICY, targets={"hallucination_rate": 0.01}, paths=ONE)
     assert found.policy is None
     free = sweep(labelled(3, SPLITS).split("tune"), [always_answer(POLICY)])["hallucination_rate"][0]
     assert 0.01 < found.nearest < free
     assert LIKELY <= found.chance <= 1.0
     assert f"On the pilot a hallucination_rate of {found.nearest:g}" in found.notes[-2]
     assert f"250 such cases, with probability {found.chance:.2f}" in found.notes[-2]
-    made = certify_policy(labelled(3, SPLITS), POLICY, targets={"hallucination_rate": found.nearest}, paths=ONE)
+    made = certify_best(labelled(3, SPLITS), POLICY, targets={"hallucination_rate": found.nearest}, paths=ONE)
     assert made.policy is not None
 
 
 @pytest.mark.parametrize("wrong", [0.3, 0.9])
 def test_no_target_is_hinted_at_that_always_answering_reaches(wrong: float) -> None:
     """Wrong as often whatever the score: 40 % would be certified, and by any policy, so nothing is proposed."""
-    hopeless = certify_policy(labelled(3, SPLITS, wrong=wrong), POLICY, targets=RISK, paths=ONE)
+    hopeless = certify_best(labelled(3, SPLITS, wrong=wrong), POLICY, targets=RISK, paths=ONE)
     assert np.isnan([hopeless.nearest, hopeless.chance]).all()
     assert "no hallucination_rate up to 0.5" in hopeless.notes[-2]
 
@@ -195,6 +195,87 @@ def test_the_chance_of_a_certificate_by_drawing() -> None:
     assert certification_chance(np.array([0]), np.array([50]), np.array([21]), 0.1)[0] == 0.0  # 22 are needed
 
 
+# one policy, or the best of several
+
+
+def test_the_policy_given_is_tested_and_no_other(trace: Trace) -> None:
+    """Its own counts on split certify, one hypothesis; the cheaper one of the issue is not replaced by a dearer one."""
+    cases = trace.split("certify")
+    costs = sweep(cases, [POLICY.replace(*ONE, at) for at in (0.2, 0.5, 0.9)])["expected_cost"].tolist()
+    for at, cost in zip((0.2, 0.5, 0.9), costs, strict=True):
+        policy = POLICY.replace(*ONE, at)
+        found = certify_policy(trace, policy, targets={"expected_cost": 0.5})
+        made = found.certificate
+        assert (made.method, made.candidates, made.tested, made.pilot, made.pilot_hash) == ("single", 1, 1, 0, None)
+        assert found.table["policy_id"].tolist() == [policy.policy_id]
+        assert made.promises[0].k == round(cost * len(cases))
+        bound = upper_bound(int(made.promises[0].k), len(cases))
+        assert (found.policy is not None) == (bound <= 0.5)
+        assert made.chosen == (policy.policy_id if bound <= 0.5 else None)
+    assert costs[1] < 0.4 < costs[2]
+    alone = trace.split("certify").subset(range(120))
+    whole = Trace(tuple(case._replace(split=None) for case in alone.cases), *_parts(alone))
+    assert certify_policy(whole, POLICY, targets=RISK).table["hallucination_rate_n"][0] <= 120
+    pilot = {case.id for case in trace.cases if case.split == "tune"}
+    relabelled = tuple(
+        c._replace(expect_status="refuse", expect_sources=()) if c.id in pilot else c for c in trace.cases
+    )
+    other = certify_policy(Trace(relabelled, *_parts(trace)), POLICY, targets=RISK)
+    assert other.certificate == certify_policy(trace, POLICY, targets=RISK).certificate
+
+
+def test_one_test_needs_no_correction(trace: Trace) -> None:
+    """A policy whose p-value is just below delta is certified alone, and is not among many at once."""
+    whole = Trace(tuple(case._replace(split=None) for case in trace.cases), *_parts(trace))
+    for at in np.unique(whole.hits.cosine[:, 0, 0, 0]).tolist():
+        alone = certify_policy(whole, POLICY.replace(*ONE, at), targets=RISK)
+        if 0.02 < alone.table["hallucination_rate_p"][0] <= 0.1:
+            break
+    else:
+        pytest.fail("no policy is near its target")
+    assert alone.policy is not None
+    many = [POLICY.replace(*ONE, at), *(POLICY.replace(*ONE, level) for level in np.linspace(0.0, 0.1, 20).tolist())]
+    assert alone.certificate.chosen not in certify_best(whole, many, RISK).certificate.certified
+
+
+def test_the_cheapest_that_passes_is_returned(trace: Trace) -> None:
+    """By its cost on the pilot, with the costs given; not the one of most right answers, nor the cheapest here."""
+    for costs in (None, {"refuse": {"answered_wrong": 20.0}}):
+        found = certify_best(trace, POLICY, {"hallucination_rate": 0.2}, costs=costs, paths=ONE)
+        passed = found.table[found.table["certified"]]
+        assert found.certificate.chosen == passed["policy_id"][passed["pilot_cost"].idxmin()]
+        tried = [POLICY.replace(*ONE, row["similarity.min_similarity"]) for row in _changed(found)]
+        on_pilot = sweep(trace.split("tune"), tried, costs=costs)["expected_cost"]
+        assert found.table["pilot_cost"].tolist() == pytest.approx(on_pilot.tolist())
+    cheap, dear = (certify_best(trace, POLICY, {"hallucination_rate": 0.2}, costs=c, paths=ONE).certificate
+                   for c in (None, {"refuse": {"answered_wrong": 20.0}}))  # fmt: skip
+    assert dear.coverage < cheap.coverage
+
+
+def test_one_policy_stands_for_its_family_and_a_mapping_for_its_policies(trace: Trace) -> None:
+    """A list of one is that one; names of a mapping do not matter; the same policy twice is one candidate."""
+    family = certify_best(trace, POLICY, RISK).certificate.candidates
+    assert family > 100
+    assert certify_best(trace, [POLICY], RISK).certificate.candidates == 1
+    named = {"a": POLICY, "b": POLICY.replace(*ONE, 0.6), "c": POLICY}
+    by_name, by_list = (certify_best(trace, given, RISK) for given in (named, list(named.values())))
+    assert by_name.certificate == by_list.certificate
+    assert by_name.certificate.candidates == 2
+
+
+def test_a_policy_deeper_than_the_trace_is_said(trace: Trace) -> None:
+    """The policy given stays the one tested; a family refines as far as the trace."""
+    found = certify_policy(trace, POLICY, targets=RISK)
+    assert POLICY.refine.max_depth > 0
+    assert any("refine.max_depth" in note for note in found.notes)
+    assert found.table["policy_id"][0] == POLICY.policy_id
+    shallow = certify_policy(trace, POLICY.replace("refine.max_depth", 0), targets=RISK)
+    assert not any("refine.max_depth" in note for note in shallow.notes)
+    best = certify_best(trace, POLICY, RISK).policy
+    assert best is not None
+    assert best.refine.max_depth == 0
+
+
 # expected cost
 
 COSTS = {"refuse": {"answered_wrong": 4}, "ok": {"refused": 0.5}}
@@ -209,7 +290,7 @@ def _paid(trace: Trace, policy: Policy, costs: Any) -> Any:
 
 def test_an_expected_cost_is_certified(trace: Trace) -> None:
     """Graded costs by Hoeffding and Bentkus: bound, p-value and YAML in units of cost; the check reads the same."""
-    found = certify_policy(trace, POLICY, targets={"expected_cost": 0.8}, costs=COSTS, paths=ONE)
+    found = certify_best(trace, POLICY, targets={"expected_cost": 0.8}, costs=COSTS, paths=ONE)
     assert found.policy is not None
     (promise,) = found.certificate.promises
     paid = _paid(trace.split("certify"), found.policy, COSTS)
@@ -232,7 +313,7 @@ def test_an_expected_cost_is_certified(trace: Trace) -> None:
 
 def test_costs_of_nothing_and_one_are_tested_exactly(trace: Trace) -> None:
     """The default costs are errors: exact binomial, and the bound is that of the failed contracts."""
-    found = certify_policy(trace, POLICY, targets={"expected_cost": 0.5}, paths=ONE)
+    found = certify_best(trace, POLICY, targets={"expected_cost": 0.5}, paths=ONE)
     assert found.policy is not None
     (promise,) = found.certificate.promises
     assert isinstance(promise.k, int)
@@ -240,7 +321,7 @@ def test_costs_of_nothing_and_one_are_tested_exactly(trace: Trace) -> None:
     assert promise.bound == upper_bound(promise.k, 250)
     assert (found.policy.certificate or {})["costs"] == {}
     twice = {label: dict.fromkeys(of, 10) for label, of in FAILED.items()}
-    tenfold = certify_policy(trace, POLICY, targets={"expected_cost": 5.0}, costs=twice, paths=ONE)
+    tenfold = certify_best(trace, POLICY, targets={"expected_cost": 5.0}, costs=twice, paths=ONE)
     assert tenfold.certificate.chosen == found.certificate.chosen
     assert tenfold.certificate.promises[0].bound == pytest.approx(10 * promise.bound)
 
@@ -262,7 +343,7 @@ def test_a_certified_cost_holds() -> None:
     limit = sorted(true.values())[2] + 0.01  # some keep it, some do not
     for seed in range(60):
         trace = labelled(seed, {"tune": 60, "certify": 120}, steps=None)
-        found = certify_policy(trace, POLICY, candidates=candidates, targets={"expected_cost": limit})
+        found = certify_best(trace, candidates, {"expected_cost": limit})
         if found.policy is not None:
             made += 1
             broken += true[found.policy.policy_id] > limit
@@ -302,7 +383,10 @@ def test_a_cost_at_its_limit_is_rarely_certified(costs: Any, n: int) -> None:
 def test_costs_that_cannot_be_certified_are_refused(trace: Trace, targets: Any, costs: Any, rule: str) -> None:
     """In the wrong place, out of range, or no costs at all."""
     with pytest.raises(ValueError, match=rule):
-        certify_policy(trace, POLICY, targets=targets, costs=costs, paths=ONE)
+        certify_policy(trace, POLICY, targets=targets, costs=costs)
+    if targets is not RISK:  # of which costs choose the cheapest
+        with pytest.raises(ValueError, match=rule):
+            certify_best(trace, POLICY, targets, costs=costs, paths=ONE)
 
 
 # coverage and over-ask
@@ -320,7 +404,7 @@ def test_a_certificate_carries_coverage_and_over_ask(found: Certification) -> No
 def test_a_certificate_that_rests_on_asking_says_so() -> None:
     """No false refusals: always asking earns it. A policy that asks back everybody earns it by asking."""
     trace = labelled(0, SPLITS)
-    free = certify_policy(trace, POLICY, targets={"false_refusal_rate": 0.4}, paths=ONE)
+    free = certify_best(trace, POLICY, targets={"false_refusal_rate": 0.4}, paths=ONE)
     assert free.policy is not None
     assert free.certificate.free == ("always-answer", "always-ask")
     assert free.certificate.rests_on_asking
@@ -331,7 +415,7 @@ def test_a_certificate_that_rests_on_asking_says_so() -> None:
     assert asks == "It rests on asking back or refusing: 40.0 % of the unambiguous are asked back."
     assert asking_note(0.1, ("always-answer",)) == ""
     cheap = {"ok": {"refused": 0.1}}
-    idle = certify_policy(trace, POLICY, targets={"expected_cost": 0.4}, costs=cheap, paths=ONE)
+    idle = certify_best(trace, POLICY, targets={"expected_cost": 0.4}, costs=cheap, paths=ONE)
     assert "always-refuse" in idle.certificate.free
     assert "always-refuse would keep every target too" in idle.notes[0]
 
@@ -362,7 +446,7 @@ def test_signals_are_diagnosed() -> None:
 @given(seed=st.integers(0, 99))
 def test_the_order_of_the_cases_changes_nothing(trace: Trace, found: Certification, seed: int) -> None:
     """Certificate, key, table and notes."""
-    again = certify_policy(shuffled(trace, seed), POLICY, targets=RISK, paths=ONE)
+    again = certify_best(shuffled(trace, seed), POLICY, targets=RISK, paths=ONE)
     assert again.certificate == found.certificate
     assert again.policy == found.policy
     assert again.table.equals(found.table)
@@ -410,7 +494,9 @@ def test_both_taus_vary_where_both_are_named(trace: Trace) -> None:
         ({"targets": {"hallucination_rate": 1.0}}, r"in \(0, 1\), got 1.0"),
         ({"targets": {"hallucination_rate": float("nan")}}, r"in \(0, 1\), got nan"),
         ({"delta": 0.5}, r"delta must be in \(0, 0.5\), got 0.5"),
+        ({"targets": None}, "at least one rate, got none; .* targets={'hallucination_rate': 0.1}"),
         ({"candidates": []}, "at least one policy, got none"),
+        ({"candidates": [POLICY]}, "paths must vary one policy, got a list of 1"),
         ({"paths": ["similarity"]}, "paths must be among .* got 'similarity'"),
         ({"arm": "dense"}, "arm must be one of hybrid, got 'dense'"),
     ],
@@ -418,15 +504,31 @@ def test_both_taus_vary_where_both_are_named(trace: Trace) -> None:
 def test_what_means_nothing_is_refused(trace: Trace, changed: dict[str, Any], rule: str) -> None:
     """Rule, value, remedy; and no look is taken."""
     with pytest.raises(ValueError, match=rule):
-        certify_policy(trace, POLICY, **({"targets": RISK, "paths": ONE} | changed))
+        certify_best(trace, **({"candidates": POLICY, "targets": RISK, "paths": ONE} | changed))
+
+
+@pytest.mark.parametrize(
+    ("changed", "rule"),
+    [
+        ({"targets": None}, "at least one rate, got none"),
+        ({"delta": 0.5}, r"delta must be in \(0, 0.5\), got 0.5"),
+        ({"arm": "dense"}, "arm must be one of hybrid, got 'dense'"),
+    ],
+)
+def test_what_is_refused_takes_no_look(trace: Trace, tmp_path: Path, changed: dict[str, Any], rule: str) -> None:
+    """Of one policy and of the best of several: nothing is written down."""
+    for verb in (certify_policy, certify_best):
+        with pytest.raises(ValueError, match=rule):
+            verb(trace, POLICY, **({"targets": RISK, "looks": tmp_path / "looks.jsonl"} | changed))  # type: ignore[operator]
+    assert not (tmp_path / "looks.jsonl").exists()
 
 
 def test_a_split_to_certify_on_must_be_there(trace: Trace) -> None:
     """Cases of other splits are no substitute; no cases are none."""
     with pytest.raises(ValueError, match="must have a split certify to certify on, got report"):
-        certify_policy(trace.split("report"), POLICY, targets=RISK)
+        certify_best(trace.split("report"), POLICY, targets=RISK)
     with pytest.raises(ValueError, match="at least one case, got none"):
-        certify_policy(trace.subset([]), POLICY, targets=RISK)
+        certify_best(trace.subset([]), POLICY, targets=RISK)
 
 
 # looks
@@ -434,18 +536,18 @@ def test_a_split_to_certify_on_must_be_there(trace: Trace) -> None:
 
 def test_the_same_cases_are_not_certified_on_twice_in_silence(trace: Trace, tmp_path: Path) -> None:
     """Other targets on the same cases are another look; the very same certification is none, in any order of rows."""
-    remembered, call = tmp_path / "looks.jsonl", {"policy": POLICY, "paths": ONE}
-    first = certify_policy(trace, targets=RISK, looks=remembered, **call)
-    same = certify_policy(shuffled(trace, 1), targets=RISK, looks=remembered, **call)
+    remembered, call = tmp_path / "looks.jsonl", {"candidates": POLICY, "paths": ONE}
+    first = certify_best(trace, targets=RISK, looks=remembered, **call)
+    same = certify_best(shuffled(trace, 1), targets=RISK, looks=remembered, **call)
     assert (first.certificate.looks, same.certificate.looks) == (1, 1)
     other = {"hallucination_rate": 0.25}
     with pytest.raises(ValueError, match=r"certified on once.*got 1 before.*again=True"):
-        certify_policy(trace, targets=other, looks=remembered, **call)
-    second = certify_policy(trace, targets=other, delta=0.05, looks=remembered, again=True, **call)
+        certify_best(trace, targets=other, looks=remembered, **call)
+    second = certify_best(trace, targets=other, delta=0.05, looks=remembered, again=True, **call)
     assert (second.certificate.looks, second.certificate.rows["spent"]) == (2, pytest.approx(0.15))
     assert "Look 2 on these cases" in second.notes[0]
     assert "probability 0.15" in second.notes[0]
-    assert certify_policy(trace, targets=other, delta=0.05, looks=remembered, **call).certificate.looks == 2
+    assert certify_best(trace, targets=other, delta=0.05, looks=remembered, **call).certificate.looks == 2
     assert len(recorded_looks(remembered, queries_hash(trace.split("certify").cases))) == 2
 
 
@@ -453,11 +555,11 @@ def test_a_policy_remembers_its_own_look(trace: Trace, certified: Policy) -> Non
     """Without a file, the certificate inside the policy says that its cases were used, and how often."""
     other = {"hallucination_rate": 0.25}
     with pytest.raises(ValueError, match="certified on once"):
-        certify_policy(trace, certified, targets=other, paths=ONE)
+        certify_best(trace, certified, targets=other, paths=ONE)
     rows = dict(certified.certificate or {}) | {"looks": 4}
-    again = certify_policy(trace, certified.replace("certificate", rows), targets=other, paths=ONE, again=True)
+    again = certify_best(trace, certified.replace("certificate", rows), targets=other, paths=ONE, again=True)
     assert again.certificate.looks == 5
-    assert certify_policy(labelled(9, SPLITS), certified, targets=RISK, paths=ONE).certificate.looks == 1
+    assert certify_best(labelled(9, SPLITS), certified, targets=RISK, paths=ONE).certificate.looks == 1
 
 
 def test_a_fused_gate_is_not_certified_on_what_it_was_fitted_on(trace: Trace) -> None:
@@ -467,9 +569,9 @@ def test_a_fused_gate_is_not_certified_on_what_it_was_fitted_on(trace: Trace) ->
     section = {"enabled": True, "parts": parts, "fitted_on": queries_hash(fitted.cases)}
     policy = Policy.from_mapping({"fused": section})
     with pytest.raises(ValueError, match="those that the fused gate was fitted on"):
-        certify_policy(trace, policy, targets=RISK, paths=ONE)
+        certify_best(trace, policy, targets=RISK, paths=ONE)
     elsewhere = policy.replace("fused.fitted_on", queries_hash(trace.split("tune").cases))
-    assert certify_policy(trace, elsewhere, targets=RISK, paths=ONE).certificate.looks == 1
+    assert certify_best(trace, elsewhere, targets=RISK, paths=ONE).certificate.looks == 1
 
 
 def test_looks_are_lines_of_a_file(tmp_path: Path) -> None:
@@ -483,6 +585,38 @@ def test_looks_are_lines_of_a_file(tmp_path: Path) -> None:
     path.write_text("{broken\n", encoding="utf-8")
     with pytest.raises(ValueError, match="JSON"):
         recorded_looks(path, "a")
+
+
+def test_what_remembers_the_looks_is_part_of_the_certificate(trace: Trace, tmp_path: Path) -> None:
+    """Without a file the first look is the first that is known of; with one it is on record; spent deltas are said."""
+    alone = certify_policy(trace, POLICY, targets=RISK)
+    assert "first look that is known of" in alone.certificate.reason
+    assert (alone.certificate.rows["looks"], alone.certificate.rows["looks_recorded"]) == (1, False)
+    assert (
+        "no looks file remembers how many" in certify_policy(trace, POLICY, targets=RISK, again=True).certificate.reason
+    )
+    looks = tmp_path / "looks.jsonl"
+    first = certify_best(trace, POLICY, RISK, paths=ONE, looks=looks).certificate
+    assert "first look on record" in first.reason
+    assert first.rows["looks_recorded"] is True
+    hashes = [queries_hash(trace.split(name).cases) for name in ("certify", "tune")]
+    assert [first.rows["cases_hash"], first.rows["pilot_hash"]] == hashes
+    failed = certify_policy(trace, POLICY, targets={"hallucination_rate": 0.01}, looks=looks, again=True).certificate
+    assert failed.chosen is None
+    assert "look 2 on these cases, at a spent delta of 0.2 together" in failed.reason
+    third = certify_policy(trace, POLICY, targets={"hallucination_rate": 0.3}, looks=looks, again=True).certificate
+    assert third.chosen == POLICY.policy_id
+    assert "look 3 on these cases, at a spent delta of 0.3 together" in third.reason
+    with pytest.raises(ValueError, match="certified on once"):
+        certify_policy(trace, POLICY, targets={"hallucination_rate": 0.4}, looks=looks)
+
+
+def test_the_certificates_of_a_list_remember_the_look_too(trace: Trace, certified: Policy) -> None:
+    """Wherever it stands among the candidates."""
+    with pytest.raises(ValueError, match="certified on once"):
+        certify_best(trace, [POLICY, certified], {"hallucination_rate": 0.25})
+    with pytest.raises(ValueError, match="certified on once"):
+        certify_policy(trace, certified, targets={"hallucination_rate": 0.25})
 
 
 # the certificate in the policy
@@ -499,6 +633,31 @@ def test_a_certificate_travels_in_the_yaml(certified: Policy, found: Certificati
     assert rows["promises"] == [one._asdict() for one in found.certificate.promises]
     assert (rows["delta"], rows["cases_hash"]) == (0.1, found.certificate.cases_hash)
     assert rows["retrieval"] == {"encoder": "none", "arms": ["hybrid"]}
+
+
+def test_the_certificate_of_an_older_raglab_is_refused_and_its_policy_loads(certified: Policy, tmp_path: Path) -> None:
+    """Without the splits it used and who remembers its looks: a policy file that promises nothing any more."""
+    rows = dict(certified.certificate or {})
+    older = {name: value for name, value in rows.items() if name not in {"pilot_hash", "looks_recorded"}}
+    certified.replace("certificate", older).save(tmp_path / "old.yaml")
+    loaded = Policy.load(tmp_path / "old.yaml")
+    assert loaded.policy_id == certified.policy_id
+    assert (
+        decide(labelled(26, {"": 20}), loaded).status.tolist()
+        == decide(labelled(26, {"": 20}), certified).status.tolist()
+    )
+    rule = "older raglab without pilot_hash, looks_recorded; certify the policy as it is now"
+    assert rule in certificate_defect(loaded)
+    assert (certificate_defect(certified), certificate_defect(POLICY)) == ("", "")
+    with pytest.raises(ValueError, match=rule):
+        check_policy(loaded, labelled(26, {"": 20}))
+    with pytest.raises(ValueError, match=rule):
+        retrieve_trace(loaded, tmp_path, tmp_path)
+    labelled(33, {"": 10}).save(tmp_path / "new.parquet")
+    done = _run("check", tmp_path / "old.yaml", "-c", tmp_path / "new.parquet")
+    assert (done.exit_code, done.stderr.count("\n"), "older raglab" in done.stderr) == (1, 1, True)
+    damaged = rows | {"promises": ["hallucination_rate"]}
+    assert "promises of none, or of what is no rate" in certificate_defect(certified.replace("certificate", damaged))
 
 
 def test_another_threshold_has_no_certificate(certified: Policy) -> None:
@@ -547,7 +706,7 @@ def test_a_target_without_a_case_is_open(certified: Policy) -> None:
 
 def test_targets_share_the_error_of_a_broken_verdict(trace: Trace) -> None:
     """Two lower bounds at 95 % each, so that one of two true promises is called broken in at most 10 %."""
-    policy = certify_policy(trace, POLICY, targets=BOTH).policy
+    policy = certify_best(trace, POLICY, targets=BOTH).policy
     assert policy is not None
     table = check_policy(policy, labelled(25, {"": 400})).table
     from scipy import stats
@@ -578,7 +737,7 @@ def test_a_certificate_that_is_none_is_not_checked(certified: Policy, tmp_path: 
         (Policy.load(tmp_path / "c.yaml"), "must be that of its policy, got that of"),
         (certified.replace("certificate", rows | {"promises": []}), "must be whole, got promises of none"),
         (certified.replace("certificate", rows | {"promises": [{"name": "x"}]}), "or of what is no rate"),
-        (certified.replace("certificate", {"delta": 0.1}), "got one without cases_hash, policy_id, promises"),
+        (certified.replace("certificate", {"delta": 0.1}), "got one without promises, cases_hash, policy_id"),
     ]
     for policy, rule in cases:
         with pytest.raises(ValueError, match=rule):
@@ -612,7 +771,7 @@ def world(trace: Trace, tmp_path: Path) -> Path:
 
 def test_certify_writes_a_policy_and_remembers(world: Path) -> None:
     """Exit code 0 where certified, 3 where not, 1 for a second look, 0 with --again; looks.jsonl beside the trace."""
-    call = ("certify", world / "t.parquet", "-p", world / "p.yaml")
+    call = ("certify", world / "t.parquet", "--best", "-p", world / "p.yaml")
     done = _run(*call, "-t", "hallucination_rate=0.15", "-o", world / "made" / "c.yaml")
     assert (done.exit_code, done.stdout.splitlines()[0][:10]) == (0, "CERTIFIED:"), done.output
     policy = Policy.load(world / "made" / "c.yaml")
@@ -637,11 +796,36 @@ def test_certify_writes_a_policy_and_remembers(world: Path) -> None:
     assert _run(*call, "--looks", world / "other.jsonl", "-t", "hallucination_rate=0.15").exit_code == 0
 
 
+def test_certify_takes_the_policy_given_or_the_best_of_several(world: Path) -> None:
+    """One policy alone; with --best its family, or several; without a target, a policy or --best it is refused."""
+    POLICY.replace(*ONE, 0.6).save(world / "q.yaml")
+    call = ("certify", world / "t.parquet", "--json", "--looks", world / "l.jsonl", "--again")
+    one, two = ("-p", world / "p.yaml"), ("-p", world / "q.yaml")
+    target = ("-t", "hallucination_rate=0.15")
+    for options, method, candidates in (
+        (one, "single", 1), ((*one, *two, "--best"), "fixed_sequence", 2), ((*one, "--best"), "fixed_sequence", None),
+    ):  # fmt: skip
+        done = _run(*call, *target, *options)
+        assert done.exit_code in {0, 3}, done.output
+        made = json.loads(done.stdout)["certificate"]
+        assert made["method"] == method
+        assert made["candidates"] == candidates or (candidates is None and made["candidates"] > 100)
+    for options, rule in (
+        (one, "--target must say what is promised, got none; write -t hallucination_rate=0.1"),
+        (target, "--policy must name the policy to certify, got none"),
+        ((*target, *one, *two), "--policy must name one policy to certify, got 2; say --best"),
+    ):
+        refused = _run(*call, *options)
+        assert (refused.exit_code, rule in refused.stderr) == (1, True), refused.output
+    told = _run("certify", world / "t.parquet", *target, *one, "--looks", world / "m.jsonl").stdout
+    assert "The policy given, and no other, tested on 250 cases" in told
+
+
 @pytest.mark.slow
 def test_a_cost_is_certified_and_checked_on_the_command_line(world: Path) -> None:
     """Costs by option, limit in units of cost; the check reads them from the policy and says coverage and over-ask."""
     costs = ("--cost", "refuse.answered_wrong=4", "--cost", "ok.refused=0.5")
-    call = ("certify", world / "t.parquet", "-p", world / "p.yaml", *costs)
+    call = ("certify", world / "t.parquet", "--best", "-p", world / "p.yaml", *costs)
     done = _run(*call, "-t", "expected_cost=0.9", "-o", world / "cost.yaml")
     assert done.exit_code == 0, done.output
     assert "expected_cost ≤ 0.9: 250 cases cost" in done.stdout
@@ -650,7 +834,8 @@ def test_a_cost_is_certified_and_checked_on_the_command_line(world: Path) -> Non
     assert (told["verdict"], told["over_ask_rate"]) == ("upheld", 0.0)
     assert 0.0 < told["coverage"] < 1.0
     assert "(coverage 0." in _run("check", world / "cost.yaml", "-c", world / "new.parquet").stdout
-    wrong = _run(*call, "-t", "hallucination_rate=0.2", "--looks", world / "other.jsonl")
+    alone = [part for part in call if part != "--best"]
+    wrong = _run(*alone, "-t", "hallucination_rate=0.2", "--looks", world / "other.jsonl")
     assert (wrong.exit_code, "costs must be those of a target expected_cost" in wrong.stderr) == (1, True)
 
 

@@ -13,15 +13,10 @@ from labelled import free_policy, labelled
 from raglab.breakpoints import breakpoints
 from raglab.cli import app
 from raglab.decision.measurement import measured_tables, structure_hash
-from raglab.lab.certification import (
-    PATHS,
-    certify_policy,
-    check_policy,
-    declared_family,
-    grid,
-)
+from raglab.lab.certificate_checks import check_policy
+from raglab.lab.certification import PATHS, certify_best, certify_policy, declared_family, grid
 from raglab.lab.certification_texts import certificate_lines
-from raglab.lab.certified_losses import RISK, count_rates, unseen_counts
+from raglab.lab.certified_losses import RISK, count_rates, counted_losses, pilot_counts
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
 from raglab.lab.looks import queries_hash
 from raglab.lab.search_space import always_answer
@@ -66,7 +61,7 @@ BY_COST = _by_cost()
 
 def test_a_ratio_over_one_signal_is_a_threshold_on_it(trace: Trace) -> None:
     """Counts, order, choice and coverage of the certificate are those of cosine and labels, counted by hand."""
-    found = certify_policy(trace, BY_COST, targets=TARGET)
+    found = certify_best(trace, BY_COST, targets=TARGET)
     parts = {name: trace.split(name) for name in ("tune", "certify")}
     cosine = {name: part.hits.cosine[:, 0, 0, 0] for name, part in parts.items()}
     right = {name: np.array([c.expect_sources == ("guide.md",) for c in part.cases]) for name, part in parts.items()}
@@ -122,10 +117,8 @@ def test_stated_bounds_on_signals_are_varied_where_they_alone_decide(
     warns = {"on_fire": "warn", "min": 0.4}
     assert declared_family(always_answer(POLICY).replace("signals", {"top1_cosine": warns})) == chain
     assert declared_family(alone.replace("signals.gap.enabled", False)) == stated[1:]
-    made = certify_policy(trace, alone.replace("signals.gap.enabled", False), targets=TARGET)
-    by_gate = certify_policy(
-        trace, always_answer(POLICY).replace("similarity.enabled", True), targets=TARGET, paths=ONE
-    )
+    made = certify_best(trace, alone.replace("signals.gap.enabled", False), targets=TARGET)
+    by_gate = certify_best(trace, always_answer(POLICY).replace("similarity.enabled", True), targets=TARGET, paths=ONE)
     assert (made.certificate.coverage, made.certificate.tested) == (
         by_gate.certificate.coverage, by_gate.certificate.tested,
     )  # fmt: skip
@@ -158,13 +151,15 @@ def test_a_model_is_not_certified_on_what_it_was_fitted_on(trace: Trace) -> None
     refused = fit_decision(held_out, POLICY, signals=["top1_cosine"])
     for seen in (refused, _by_cost(fitted_on=queries_hash(trace.cases))):
         with pytest.raises(ValueError, match=r"those that the model of the decision was fitted on.*tune and certify"):
-            certify_policy(trace, seen, **told)
+            certify_best(trace, seen, **told)
     fitted = fit_decision(trace, POLICY, signals=["top1_cosine"])
     assert fitted.decision.model is not None
     assert fitted.decision.model.fitted_on == queries_hash(trace.split("tune").cases)
-    assert certify_policy(trace, fitted, **told).policy is not None
+    assert certify_best(trace, fitted, **told).policy is not None
     idle = refused.replace("decision.rule", "chain")
-    assert certify_policy(trace, idle, paths=ONE, **told).policy is not None
+    assert certify_best(trace, idle, paths=ONE, **told).policy is not None
+    with pytest.raises(ValueError, match="those that the model of the decision was fitted on"):
+        certify_policy(trace, refused, **told)
 
 
 @pytest.mark.slow
@@ -175,7 +170,7 @@ def test_labels_of_the_certified_split_touch_no_candidate_of_an_expected_cost(tr
         for case in trace.cases
     )
     other = Trace(cases, *_parts(trace))
-    one, two = (certify_policy(each, fit_decision(each, POLICY), targets=TARGET) for each in (trace, other))
+    one, two = (certify_best(each, fit_decision(each, POLICY), targets=TARGET) for each in (trace, other))
     assert one.table["policy_id"].tolist() == two.table["policy_id"].tolist()
     assert (one.policy is not None, two.policy) == (True, None)
 
@@ -183,7 +178,7 @@ def test_labels_of_the_certified_split_touch_no_candidate_of_an_expected_cost(tr
 def test_a_certified_ratio_is_told_remembered_and_checked(trace: Trace, tmp_path: Path) -> None:
     """Coverage, over-ask and ratio in the text, all of it in the YAML; new cases uphold it; a second look is noted."""
     looks = tmp_path / "looks.jsonl"
-    found = certify_policy(trace, BY_COST, targets=TARGET, looks=looks)
+    found = certify_best(trace, BY_COST, targets=TARGET, looks=looks)
     made, told = found.certificate, "\n".join(certificate_lines(found))
     assert found.policy is not None
     ratio = found.policy.decision.ratio
@@ -196,7 +191,7 @@ def test_a_certified_ratio_is_told_remembered_and_checked(trace: Trace, tmp_path
     assert (again.verdict, again.over_ask) == ("upheld", 0.0)
     assert 0.0 < again.coverage < 1.0
     with pytest.raises(ValueError, match="certified on once"):
-        certify_policy(trace, BY_COST, targets={"hallucination_rate": 0.3}, looks=looks)
+        certify_best(trace, BY_COST, targets={"hallucination_rate": 0.3}, looks=looks)
 
 
 def test_what_changed_is_told_of_thresholds_at_their_default(trace: Trace) -> None:
@@ -204,32 +199,68 @@ def test_what_changed_is_told_of_thresholds_at_their_default(trace: Trace) -> No
     plain = BY_COST.replace("refine.max_depth", 0)
     stated = plain.replace("decision.ratio", 2.0)
     for start, to in ((plain, stated), (stated, plain)):
-        found = certify_policy(trace.split("certify"), start, candidates=[start, to], targets=TARGET)
+        found = certify_best(trace.split("certify"), [start, to], TARGET)
         assert found.table["changed"].tolist() == [{}, {"decision.ratio": to.decision.ratio}]
 
 
-def test_hints_come_from_models_that_never_saw_the_case(trace: Trace) -> None:
-    """Fitted on the pilot, it errs less there than where it is left out; fitted elsewhere, the pilot is new to it."""
+def test_pilot_figures_come_from_models_that_never_saw_the_case(trace: Trace) -> None:
+    """Fitted on the pilot, a model errs and costs less there than where the case is left out."""
     pilot = trace.split("tune")
     fitted = fit_decision(trace, POLICY, signals=["top1_cosine", "confidence", "gap", "hybrid"])
     family = grid(pilot, fitted)
-    seen = count_rates(pilot, family, [RISK])
-    unseen = unseen_counts(pilot, family, seen, [RISK])
-    assert unseen is not None
+    seen, unseen = count_rates(pilot, family, [RISK]), pilot_counts(pilot, family, [RISK]).losses
     few = seen.n[:, 0] < 100  # where all are answered nothing can differ
     assert unseen.k[few].sum() / unseen.n[few].sum() > seen.k[few].sum() / seen.n[few].sum()
+    assert unseen.cost[few].mean() > seen.cost[few].mean()
     assert np.array_equal(held_out_cells(pilot, family).sum(axis=1), np.full(len(family), 150))
-    for other in (grid(pilot, BY_COST), grid(pilot, POLICY, paths=ONE), [fitted, POLICY]):
-        assert unseen_counts(pilot, other, seen, [RISK]) is seen
     with pytest.raises(ValueError, match=r"decide by one model, got .* different"):
         held_out_cells(pilot, [fitted, BY_COST])
+
+
+def test_lists_of_several_models_and_none_are_cross_fitted_by_model(trace: Trace) -> None:
+    """Two models of the pilot by their own folds, whatever stands between; what was fitted elsewhere as it decides."""
+    pilot = trace.split("tune")
+    two = [fit_decision(trace, POLICY, signals=names) for names in (["top1_cosine", "gap"], ["confidence", "hybrid"])]
+    ratios = [[one.replace("decision.ratio", ratio) for ratio in (0.5, 1.0, 2.0)] for one in two]
+    free = [POLICY, BY_COST, always_answer(POLICY)]
+    mixed = [policy for row in zip(free, *ratios, strict=True) for policy in row]
+    counts = pilot_counts(pilot, mixed, [RISK, "expected_cost"], {"refuse": {"answered_wrong": 3}})
+    assert counts.notes == ()
+    plain = count_rates(pilot, mixed, [RISK, "expected_cost"], costs={"refuse": {"answered_wrong": 3}})
+    for place, group in ((1, ratios[0]), (2, ratios[1])):
+        cells = held_out_cells(pilot, group)
+        alone = counted_losses(cells, [RISK, "expected_cost"], {"refuse": {"answered_wrong": 3}})
+        assert np.array_equal(counts.losses.k[place::3], alone.k)
+        assert np.array_equal(counts.losses.cost[place::3], alone.cost)
+        assert not np.array_equal(alone.k, plain.k[place::3])
+    for field in ("k", "n", "cost", "coverage"):
+        assert np.array_equal(getattr(counts.losses, field)[::3], getattr(plain, field)[::3])
+    found = certify_best(trace, {f"{place}": one for place, one in enumerate(mixed)}, TARGET)
+    passed = found.table[found.table["certified"]]
+    assert found.certificate.chosen == passed["policy_id"][passed["pilot_cost"].idxmin()]
+
+
+def test_what_cannot_be_cross_fitted_is_noted(trace: Trace) -> None:
+    """Too few cases of a kind for a fit without a fold, and a fused gate: counted in the notes of the certificate."""
+    right = np.array([case.expect_sources == ("guide.md",) for case in trace.cases])
+    tune = np.array([case.split == "tune" for case in trace.cases])
+    rows = [np.flatnonzero(tune & right)[:10], np.flatnonzero(tune & ~right)[:10], np.flatnonzero(~tune)]
+    few = trace.subset(np.concatenate(rows))
+    fitted = fit_decision(few, POLICY, signals=["top1_cosine"])
+    section = {"enabled": True, "parts": {"confidence": {"x": [0.0, 100.0], "y": [-1.0, 1.0]}}}
+    section["fitted_on"] = queries_hash(few.split("tune").cases)
+    fused = POLICY.replace("fused", POLICY.fused.model_dump() | section)
+    notes = certify_best(few, [fitted, fused, POLICY], TARGET).notes
+    assert any(note.startswith("Of 1 of 3 candidates the decision model was fitted on the pilot") for note in notes)
+    assert any(note.startswith("Of 1 of 3 candidates the fused gate was fitted on the pilot") for note in notes)
+    assert not any("fitted on the pilot" in note for note in certify_best(trace, [BY_COST, POLICY], TARGET).notes)
 
 
 def test_an_expected_cost_is_certified_on_the_command_line(trace: Trace, tmp_path: Path) -> None:
     """By its ratio, without an option; what it was fitted on is refused in one line."""
     trace.save(tmp_path / "t.parquet")
     BY_COST.save(tmp_path / "cost.yaml")
-    call = ("certify", tmp_path / "t.parquet", "-t", "hallucination_rate=0.15", "-p")
+    call = ("certify", tmp_path / "t.parquet", "--best", "-t", "hallucination_rate=0.15", "-p")
     done = _run(*call, tmp_path / "cost.yaml", "-o", tmp_path / "c.yaml")
     assert done.exit_code == 0, done.output
     assert "The chosen policy (decision.ratio " in done.stdout

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import raglab
 from labelled import free_policy, labelled
-from raglab.lab.certification import Certification, certify_policy, check_policy, grid, observed_values
+from raglab.lab.certificate_checks import check_policy
+from raglab.lab.certification import Certification, certify_best, certify_policy, grid, observed_values
 from raglab.lab.certified_losses import RISK
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
 from raglab.lab.looks import queries_hash, split_queries, trace_hash
@@ -81,11 +82,16 @@ def test_three_splits_in_shards_of_seven(tmp_path: Path) -> None:
     parts = sharded(trace, tmp_path, 7)
     assert len(parts.parts) == 16
     found = same(
-        lambda: certify_policy(parts, POLICY, targets=TARGET), lambda: certify_policy(trace, POLICY, targets=TARGET)
+        lambda: certify_best(parts, POLICY, targets=TARGET), lambda: certify_best(trace, POLICY, targets=TARGET)
     )
     assert found is not None
     assert found.policy is not None
     made = found.certificate
+    alone = same(
+        lambda: certify_policy(parts, POLICY, targets=TARGET), lambda: certify_policy(trace, POLICY, targets=TARGET)
+    )
+    assert alone is not None
+    assert (alone.certificate.pilot_hash, made.pilot_hash) == (None, queries_hash(trace.split("tune").cases))
     assert (made.pilot, made.cases, made.method) == (40, 60, "fixed_sequence")
     assert made.cases_hash == queries_hash(trace.split("certify").cases) == trace_hash(parts.split("certify"))
     assert trace_hash(parts) == queries_hash(trace.cases) == trace_hash(trace)
@@ -108,7 +114,7 @@ def test_a_certificate_of_the_shards_is_that_of_the_whole(
     trace = mixed(labelled(seed, splits, missing=0.1), seed)
     parts = sharded(trace, tmp_path_factory.mktemp("t"), shard)
     policy = POLICY.replace("l2.enabled", True)
-    of_parts, of_whole = (lambda t=t: certify_policy(t, policy, targets=targets, paths=paths) for t in (parts, trace))
+    of_parts, of_whole = (lambda t=t: certify_best(t, policy, targets=targets, paths=paths) for t in (parts, trace))
     found = same(of_parts, of_whole)
     if found is not None and found.policy is not None:
         new = labelled(seed + 1, {"": 40, "report": 20})
@@ -127,7 +133,7 @@ def test_costs_are_summed_by_shard(tmp_path: Path, costs: Any) -> None:
     parts = sharded(trace, tmp_path / "t", 11)
     for targets in ({"expected_cost": 0.9}, {"expected_cost": 0.9, RISK: 0.4}):
         of_parts, of_whole = (
-            lambda t=t, targets=targets: certify_policy(t, POLICY, targets=targets, costs=costs, paths=ONE)
+            lambda t=t, targets=targets: certify_best(t, POLICY, targets=targets, costs=costs, paths=ONE)
             for t in (parts, trace)
         )
         found = same(of_parts, of_whole)
@@ -143,9 +149,9 @@ def test_no_certificate_hangs_on_the_workers(tmp_path: Path) -> None:
     """Two threads, the candidates and counts of one."""
     trace = labelled(0, SPLITS)
     parts = sharded(trace, tmp_path, 20)
-    alone = certify_policy(parts, POLICY, targets=TARGET, paths=ONE)
+    alone = certify_best(parts, POLICY, targets=TARGET, paths=ONE)
     with raglab.workers("threads", n=2):
-        alike(certify_policy(parts, POLICY, targets=TARGET, paths=ONE), alone)
+        alike(certify_best(parts, POLICY, targets=TARGET, paths=ONE), alone)
         assert alone.policy is not None
         assert check_policy(alone.policy, parts, again=True).verdict
 
@@ -154,23 +160,21 @@ def test_a_look_in_shards_is_a_look(tmp_path: Path) -> None:
     """What was certified in one piece is refused in shards and the other way round; the same one again is the same."""
     trace, looks = labelled(0, SPLITS), tmp_path / "looks.jsonl"
     parts = sharded(trace, tmp_path / "t", 13)
-    first = certify_policy(trace, POLICY, targets=TARGET, paths=ONE, looks=looks)
-    alike(certify_policy(parts, POLICY, targets=TARGET, paths=ONE, looks=looks), first)
+    first = certify_best(trace, POLICY, targets=TARGET, paths=ONE, looks=looks)
+    alike(certify_best(parts, POLICY, targets=TARGET, paths=ONE, looks=looks), first)
     assert len(looks.read_text().splitlines()) == 1
     for again in (parts, trace):
         with pytest.raises(ValueError, match="certified on once"):
-            certify_policy(again, POLICY, targets={RISK: 0.35}, paths=ONE, looks=looks)
-    assert (
-        certify_policy(parts, POLICY, targets={RISK: 0.35}, paths=ONE, looks=looks, again=True).certificate.looks == 2
-    )
+            certify_best(again, POLICY, targets={RISK: 0.35}, paths=ONE, looks=looks)
+    assert certify_best(parts, POLICY, targets={RISK: 0.35}, paths=ONE, looks=looks, again=True).certificate.looks == 2
     with pytest.raises(ValueError, match="certified on once"):
-        certify_policy(trace, POLICY, targets={RISK: 0.31}, paths=ONE, looks=looks)
+        certify_best(trace, POLICY, targets={RISK: 0.31}, paths=ONE, looks=looks)
 
 
 def test_a_check_in_shards_knows_the_certified_cases(tmp_path: Path) -> None:
     """All of them, or a split among others, cut in any way."""
     trace = labelled(0, SPLITS)
-    found = certify_policy(trace, POLICY, targets=TARGET, paths=ONE)
+    found = certify_best(trace, POLICY, targets=TARGET, paths=ONE)
     assert found.policy is not None
     for name, seen in (("all", trace), ("split", trace.split("certify"))):
         with pytest.raises(ValueError, match="a check must see new cases"):
@@ -181,16 +185,19 @@ def test_what_cannot_be_certified_is_refused_alike(tmp_path: Path) -> None:
     """No split certify, an unknown path, a gate that was fitted on these cases."""
     trace = labelled(0, {"tune": 20, "report": 10})
     parts = sharded(trace, tmp_path / "a", 9)
-    assert same(lambda: certify_policy(parts, POLICY), lambda: certify_policy(trace, POLICY)) is None
+    for verb in (certify_best, certify_policy):
+        of_parts, of_whole = (lambda t=t, verb=verb: verb(t, POLICY, targets=TARGET) for t in (parts, trace))  # type: ignore[misc]
+        assert same(of_parts, of_whole) is None
     plain = labelled(0, {"": 20})
     there = sharded(plain, tmp_path / "b", 9)
-    for call in ({"paths": ["l2.max"]}, {"candidates": []}, {"targets": {}}):
-        one, two = (lambda t=t, call=call: certify_policy(t, POLICY, **call) for t in (there, plain))  # type: ignore[misc]
+    whole: dict[str, Any] = {"candidates": POLICY, "targets": TARGET}
+    for call in (whole | {"paths": ["l2.max"]}, whole | {"candidates": []}, whole | {"targets": {}}):
+        one, two = (lambda t=t, call=call: certify_best(t, **call) for t in (there, plain))  # type: ignore[misc]
         assert same(one, two) is None
     line = {"x": [0.0, 1.0], "y": [0.0, 1.0]}
     fused = {"enabled": True, "parts": {"top1_cosine": line}, "fitted_on": queries_hash(plain.cases)}
     with pytest.raises(ValueError, match="those that the fused gate was fitted on"):
-        certify_policy(there, free_policy(fused=fused))
+        certify_best(there, free_policy(fused=fused), TARGET)
 
 
 @pytest.mark.slow
@@ -205,8 +212,8 @@ def test_a_decision_by_expected_cost_is_certified_by_shard(tmp_path: Path, shard
     assert grid(of_parts, fitted) == family
     assert np.array_equal(held_out_cells(of_parts, family), held_out_cells(pilot, family))
     found = same(
-        lambda: certify_policy(parts, fitted, targets={RISK: 0.05}),
-        lambda: certify_policy(trace, fitted, targets={RISK: 0.05}),
+        lambda: certify_best(parts, fitted, targets={RISK: 0.05}),
+        lambda: certify_best(trace, fitted, targets={RISK: 0.05}),
     )
     assert found is not None
 
@@ -233,9 +240,7 @@ def test_candidates_of_random_worlds(tmp_path_factory: pytest.TempPathFactory, s
     for place, whole in enumerate(observed_values(trace, drawn[0], "iterative", paths)):
         assert np.unique(np.concatenate([of_part[place] for of_part in each])).tobytes() == whole.tobytes()
     one, two = (
-        lambda t=t: certify_policy(
-            t, drawn[0], candidates=drawn, targets={RISK: 0.9, "over_ask_rate": 0.9}, arm="iterative"
-        )
+        lambda t=t: certify_best(t, drawn, targets={RISK: 0.9, "over_ask_rate": 0.9}, arm="iterative")
         for t in (parts, trace)
     )
     assert same(one, two) is not None
@@ -253,5 +258,5 @@ def test_each_case_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return load(path)
 
     monkeypatch.setattr(Trace, "load", staticmethod(counted))
-    certify_policy(parts, POLICY, targets=TARGET, paths=ONE)
+    certify_best(parts, POLICY, targets=TARGET, paths=ONE)
     assert sorted(loaded) == [f"v1-{number:05d}.parquet" for number in range(5)]

@@ -278,11 +278,13 @@ class TestReport:
         assert {case.split for case in opened().trace.cases} == {"tune"}
 
     def test_a_certificate_is_of_this_policy(self) -> None:
-        """The one candidate is the policy as it stands."""
+        """The policy as it stands is tested, for the targets of the goal or those that are stated."""
         cockpit = opened(goal=raglab.Goal(targets={"hallucination_rate": 0.9}))
         made_ = cockpit.certify()
         assert made_.policy is not None
         assert made_.policy.policy_id == cockpit.policy.policy_id
+        stated = opened().certify(targets={"hallucination_rate": 0.9}).certificate
+        assert [one._asdict() for one in stated.promises] == [one._asdict() for one in made_.certificate.promises]
 
 
 class TestOddTraces:

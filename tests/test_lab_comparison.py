@@ -8,8 +8,8 @@ import pytest
 
 from raglab import metrics
 from raglab.lab.comparison import (
+    StudyOutcome,
     compare,
-    compare_policies,
     contest_record,
     contest_sentence,
     contests,
@@ -25,7 +25,7 @@ from raglab.values import TraceData
 from worlds import Hit, ask, trace_of
 
 ANSWERS, REFUSES = always_answer(Policy.load()), always_refuse(Policy.load())
-ROLES = {"always-answer": "best free policy", "confidence at least": "best single threshold"}
+ROLES = {"always-answer": "incumbent"}
 
 
 def cases(n_ok: int, n_refuse: int) -> TraceData:
@@ -36,19 +36,19 @@ def cases(n_ok: int, n_refuse: int) -> TraceData:
 
 
 def test_a_worse_policy_is_called_worse() -> None:
-    """Of 12 cases to answer, refusing all has none right: 0 against 12, p = 2 / 2^12, and it costs 1 more a case."""
+    """Of 12 cases to answer, refusing all has none right: each costs 1 more, which is the sign test, p = 2 / 2^12."""
     (found,) = contests(cases(12, 0), {"tuned": REFUSES, "always-answer": ANSWERS}, ROLES)
-    assert found.paired == metrics.Paired(0, 12, 2 / 2**12)
-    assert (found.verdict, found.p, found.gain.estimate) == ("worse", 2 / 2**12, -1.0)
-    assert contest_sentence(found).startswith(
-        "tuned against always-answer (best free policy): tuned is worse than always-answer; 0 cases only tuned"
-    )
+    assert (found.only_tuned, found.only_other) == (0, 12)
+    assert (found.verdict, found.gain.p, found.gain.estimate) == ("worse", pytest.approx(2 / 2**12), -1.0)
+    text = contest_sentence(found)
+    assert text.startswith("tuned against always-answer (incumbent): tuned is worse than always-answer; of expected")
+    assert "it saves -1.000 [-1.000, -0.471], p = 0.000488" in text
     assert worse_sentence([found], 12) == "On the 12 judged cases tuned is worse than always-answer: do not use it."
     assert contest_record(found)["verdict"] == "worse"
 
 
 def test_a_better_policy_an_equal_one_and_chance() -> None:
-    """12 to 0 is better, 3 to 2 is chance, and a policy is not compared with itself."""
+    """12 to 0 is better, 3 to 2 is chance and says what 5 cases cannot tell, a policy is not compared with itself."""
     better, chance, same = (
         contests(cases(*counts), {"tuned": ANSWERS, "always-answer": other}, ROLES)[0]
         for counts, other in (((12, 0), REFUSES), ((3, 2), REFUSES), ((3, 2), ANSWERS))
@@ -57,6 +57,16 @@ def test_a_better_policy_an_equal_one_and_chance() -> None:
     assert [one.says for one in (better, chance)] == ["tuned is better than always-answer", "no difference shown"]
     assert contest_sentence(same).endswith("tuned and always-answer are one policy")
     assert worse_sentence([better, chance, same], 5) == ""
+    assert chance.size_note.startswith("These 5 cases cannot tell differences of expected cost under about ")
+    assert better.size_note == same.size_note == ""
+
+
+@pytest.mark.parametrize("n_ok", range(8, 24))
+def test_no_difference_is_shown_exactly_where_the_interval_holds_0(n_ok: int) -> None:
+    """The old page said "no difference shown" beside [+.005, +.190]: its p was of another test than its interval."""
+    (found,) = contests(cases(n_ok, 8), {"tuned": ANSWERS, "always-refuse": REFUSES}, {"always-refuse": "incumbent"})
+    holds = found.gain.low <= 0.0 <= found.gain.high
+    assert (found.says == "no difference shown") == holds == (found.gain.p >= 0.05) == bool(found.size_note)
 
 
 def test_stated_costs_decide_who_wins() -> None:
@@ -64,10 +74,10 @@ def test_stated_costs_decide_who_wins() -> None:
     trace, these = cases(20, 12), {"tuned": REFUSES, "always-answer": ANSWERS}
     (plain,) = contests(trace, these, ROLES)
     (graded,) = contests(trace, these, ROLES, costs={"refuse": {"answered_wrong": 10}})
-    assert (plain.verdict, plain.paired) == ("open", graded.paired)
+    assert (plain.verdict, plain.only_tuned, plain.only_other) == ("open", graded.only_tuned, graded.only_other)
     assert graded.verdict == "better"
     assert graded.gain.estimate == pytest.approx((12 * 10 - 20) / 32)
-    assert graded.p == graded.gain.p < 0.05
+    assert graded.gain.p < 0.05
 
 
 def test_rows_are_those_of_the_sweep() -> None:
@@ -91,15 +101,28 @@ def test_rows_are_those_of_the_sweep() -> None:
     assert text["hallucination"].tolist()[1] == "- (0 of 0)"
 
 
-def test_references_are_the_best_held_out() -> None:
-    """Of the free policies and of the thresholds the one that costs least when held out, and the published policy."""
-    names = ["always-answer", "always-refuse", "defaults", "gap at least", "confidence at least", "chain"]
-    costs = pd.DataFrame({"cross_validated": [0.5, 0.7, 0.6, 0.4, 0.3, 0.1]}, index=names)
-    assert reference_roles(costs) == ROLES | {"defaults": "published policy"}
-    assert (
-        "best single threshold"
-        not in reference_roles(costs.drop(index=["gap at least", "confidence at least"])).values()
-    )
+def test_what_was_fitted_on_the_cases_says_so() -> None:
+    """Rates of the tuned policy, and of the row that it shares, are in sample; a free policy's are its own."""
+    these = {"defaults": Policy.load(), "tuned": ANSWERS, "chain": ANSWERS, "always-refuse": REFUSES}
+    table = standings(cases(5, 3), these, in_sample=("tuned", "chain"))
+    assert table["note"].tolist() == ["in sample, not comparable", "", ""]
+    assert standings_text(table)["policy"].tolist() == [
+        "tuned = chain (in sample, not comparable)",
+        "always-refuse",
+        "defaults",
+    ]
+
+
+def test_references_begin_with_the_incumbent() -> None:
+    """What the candidate had to beat, then what else needs no tuning, then the other candidates."""
+    names = ["always-answer", "always-refuse", "defaults", "expected cost", "one threshold"]
+    study = StudyOutcome("expected cost", "defaults", pd.DataFrame(index=names), 0.3, unseen=True)
+    assert list(reference_roles(study).items()) == [
+        ("defaults", "incumbent"),
+        ("always-answer", "free policy"),
+        ("always-refuse", "free policy"),
+        ("one threshold", "candidate"),
+    ]
 
 
 def test_two_policies_differ_by_what_their_sweep_says() -> None:
@@ -109,7 +132,10 @@ def test_two_policies_differ_by_what_their_sweep_says() -> None:
     rows = found.table.set_index("measure")
     assert rows.loc["expected_cost", ["a", "b", "difference"]].tolist() == pytest.approx([0.4, 0.6, 0.2])
     assert rows.loc["pass_rate", ["a_k", "a_n", "b_k", "b_n", "only_a", "only_b"]].tolist() == [6, 10, 4, 10, 6, 4]
-    assert rows.loc["pass_rate", "p"] == compare_policies(trace, ANSWERS, REFUSES)["pass"].p
+    (contest,) = contests(trace, {"tuned": REFUSES, "always-answer": ANSWERS}, ROLES)
+    cost = rows.loc["expected_cost"]
+    assert [cost["p"], cost["low"], cost["high"]] == [contest.gain.p, -contest.gain.high, -contest.gain.low]
+    assert rows["p"].drop("expected_cost").isna().all()  # an interval of a rate is of no test
     assert rows.loc["coverage", "difference"] == -1.0
     assert np.isnan(rows.loc["hallucination_rate", "difference"])  # refusing all answers nothing
     swept = sweep(trace, [ANSWERS, REFUSES])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.lab.paired_gain import paired_advantage
@@ -16,7 +17,7 @@ RIGHT = Status.refuse * 6 + Status.refuse * 2  # refused
 COSTS = (None, {"refuse": {"answered_wrong": 10}}, {"refuse": {"refused": 0.3}, "ok": {"refused": 2.5}})
 
 
-def cells(wrong: int, right: int) -> np.ndarray:
+def cells(wrong: int, right: int) -> NDArray[np.int64]:
     """So many cases to refuse, answered and refused."""
     return np.array([WRONG] * wrong + [RIGHT] * right)
 
@@ -46,15 +47,33 @@ def test_policies_that_decide_alike_differ_by_what_no_case_shows() -> None:
     assert found.verdict == "open"
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 17), st.integers(0, 2)), min_size=1, max_size=40),
-    st.sampled_from(COSTS),
-)
-def test_p_is_below_005_exactly_where_the_interval_excludes_0(pairs: list[tuple[int, int]], costs: dict | None) -> None:
+@given(st.integers(1, 40), st.integers(0, 10**6), st.sampled_from((1, 2, 18)), st.sampled_from(COSTS))
+def test_p_is_below_005_exactly_where_the_interval_excludes_0(
+    n: int, seed: int, kinds: int, costs: dict[str, dict[str, float]] | None
+) -> None:
     """Interval and p-value are of the same test, and the other way round the sign changes."""
-    other = np.array([cell for cell, _ in pairs])
-    selected = np.array([status * 6 + cell % 6 for cell, status in pairs])
+    rng = np.random.default_rng(seed)
+    other = rng.integers(0, kinds, n)  # of one kind, no case differs from another
+    selected = rng.integers(0, 1 if kinds == 1 else 3, n) * 6 + other % 6
     found, back = paired_advantage(selected, other, costs, "a"), paired_advantage(other, selected, costs, "b")
     assert (found.p < 0.05) == (found.low > 0.0 or found.high < 0.0) == (found.verdict != "open")
     assert found.low <= found.estimate <= found.high
     assert back[:4] == pytest.approx((-found.estimate, -found.high, -found.low, found.p))
+
+
+@pytest.mark.parametrize(("rare", "cases"), [(0.01, 60), (0.01, 100), (0.03, 100), (0.005, 100)])
+def test_a_policy_that_may_cost_dearly_is_seldom_called_better_by_luck(rare: float, cases: int) -> None:
+    """Two policies of equal cost: one saves 1 in ten times as many cases as it costs 10 in; at most 5 % are called."""
+    rng = np.random.default_rng(7)
+    answer_wrong, refused, refused_ok = 2, 8, 6  # cells: label refuse answered, label refuse refused, label ok refused
+    right = 1
+    draws = rng.random((1_000, cases))
+    called = 0
+    for draw in draws:
+        dear, saved = draw < rare, (draw >= rare) & (draw < 11 * rare)
+        selected = np.where(dear, answer_wrong, np.where(saved, right, refused))
+        other = np.where(saved, refused_ok, refused)
+        found = paired_advantage(selected, other, {"refuse": {"answered_wrong": 10.0}}, "always-refuse")
+        called += found.verdict != "open"
+        assert (found.p < 0.05) == (found.verdict != "open")
+    assert called <= 0.06 * len(draws)

@@ -61,6 +61,29 @@ def test_a_constant_signal_tells_nothing_and_is_worth_nothing() -> None:
     assert np.isnan(row["rank_correlation"])
 
 
+@pytest.mark.parametrize("more", [{"repeats": 0}, {"repeats": 1, "folds": 3}])
+def test_constant_signals_come_last(more: dict[str, Any]) -> None:
+    """Behind every signal that varies, whatever it is worth; behind them only those that no case has."""
+    rng = np.random.default_rng(3)
+    weak = [min(0.95, max(0.02, 0.25 + 0.25 * tells + 0.35 * rng.standard_normal())) for tells in TELLS]
+    scores = {"s_rerank": weak, "anchor_sim": rng.random(N).tolist(), "sig_sim": rng.random(N).tolist()}
+    frame = audited(world(**scores), **more)
+    notes = frame["note"].tolist()
+    varying, constant = notes.count(""), notes.count(CONSTANT)
+    assert varying >= 3
+    assert constant >= 6
+    assert notes == [""] * varying + [CONSTANT] * constant + [EVERYWHERE] * (len(notes) - varying - constant)
+    if more["repeats"]:
+        assert (frame["worth"].iloc[:varying] < 0.0).any(), "one that costs stands before those that are worth 0"
+
+
+def test_last_digits_are_no_difference() -> None:
+    """What no model reads, since its values differ by rounding alone, is noted as constant and comes last."""
+    rounding = (0.5 + 1e-16 * np.arange(N)).tolist()
+    frame = audited(world(s_rerank=TELLS, anchor_sim=rounding))
+    assert frame.loc["anchor_similarity", ["note", "worth"]].tolist() == [CONSTANT, 0.0]
+
+
 def test_a_copy_is_worth_nothing_beside_the_other() -> None:
     """Two equal signals: each good alone, each named as what the other repeats, neither missed."""
     frame = audited(world(anchor_sim=TELLS, sig_sim=TELLS))

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from raglab.lab.comparison import compare_policies
 from raglab.lab.search_space import (
     INFEASIBLE,
     Goal,
@@ -301,16 +300,6 @@ def test_the_front_is_not_beaten_by_any_trial() -> None:
     every = pool[list(OBJECTIVES)].to_numpy() * sign
     for row in result.pareto[list(OBJECTIVES)].to_numpy() * sign:
         assert not ((every <= row).all(axis=1) & (every < row).any(axis=1)).any()
-
-
-def test_the_paired_test_counts_the_cases_that_only_one_has_right() -> None:
-    """Against itself there are none; against always-refuse as many as the two decisions differ in."""
-    trace = _world()
-    answer, refuse = always_answer(Policy.load()), always_refuse(Policy.load())
-    assert compare_policies(trace, answer, answer)["pass"].p == 1.0
-    both = compare_policies(trace, answer, refuse)["pass"]
-    table = sweep(trace, [answer, refuse])
-    assert both.only_first - both.only_second == table["pass_rate_k"][0] - table["pass_rate_k"][1]
 
 
 @pytest.mark.parametrize("settings", [{"trials": 0}, {"batch_size": 0}, {"sampler": "grid"}])

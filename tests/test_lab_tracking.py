@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from raglab.lab import selection
 from raglab.lab.paired_gain import Advantage
 from raglab.lab.study import TuneResult, tune
 from raglab.lab.tracking import TrackedRun, _policy_metrics, _study_metrics, track, track_run
@@ -26,6 +25,7 @@ def test_the_curve_holds_the_best_cost_by_trial_to_the_last() -> None:
     parts = {
         "costs": pd.DataFrame({"in_sample": [0.2], "cross_validated": [0.3]}, index=["chain"]),
         "selected": "chain",
+        "held_out_estimate": 0.31,
         "advantage": Advantage(0.5, -0.419, 1.419, 0.182, "always-answer", 4),
         "trials": pd.DataFrame({"feasible": [False, True, True, True], "expected_cost": [0.1, 0.4, 0.3, 0.35]}),
     }
@@ -36,7 +36,9 @@ def test_the_curve_holds_the_best_cost_by_trial_to_the_last() -> None:
         (0.3, 2),
         (0.3, 3),
     ]
-    assert ("advantage/estimate", 0.5, 0) in series
+    assert {("advantage/estimate", 0.5, 0), ("advantage/p", 0.182, 0), ("held_out_estimate", 0.31, 0)} <= set(series)
+    unjudged = _study_metrics(SimpleNamespace(**parts | {"advantage": None}))  # type: ignore[arg-type]
+    assert not [name for name, _, _ in unjudged if name.startswith("advantage/")]
     long = pd.DataFrame({"feasible": True, "expected_cost": range(2000, 0, -1)})
     steps = [
         step for name, _, step in _study_metrics(SimpleNamespace(**parts | {"trials": long})) if name == "best_cost"
@@ -47,10 +49,18 @@ def test_the_curve_holds_the_best_cost_by_trial_to_the_last() -> None:
 def test_what_is_not_finite_is_left_out() -> None:
     """A rate of no cases is no metric."""
     row = {f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")}
-    names = [name for name, _, _ in _policy_metrics(row | {"coverage": float("nan")})]
+    names = [name for name, _, _ in _policy_metrics(row | {"coverage": float("nan")}, in_sample=False)]
     assert names[:3] == ["cost", "cost_low", "cost_high"]
     assert "judged/coverage_low" in names
     assert "judged/coverage" not in names
+
+
+def test_what_is_in_sample_shares_no_name_with_what_is_judged() -> None:
+    """MLflow charts runs by the names of their metrics: in-sample figures would stand beside judged ones."""
+    row = {f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")}
+    fitted, judged = ({name for name, _, _ in _policy_metrics(row, in_sample=one)} for one in (True, False))
+    assert not fitted & judged
+    assert {name.partition("/")[0] for name in fitted} == {"in_sample"}
 
 
 def test_a_run_says_how_it_is_opened() -> None:
@@ -66,9 +76,7 @@ def test_a_run_says_how_it_is_opened() -> None:
 @pytest.fixture(scope="module")
 def result() -> TuneResult:
     """A small study over the splits of a trace."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selection, "REPEATS", 1)
-        return tune(_world(), trials=8, batch_size=8)
+    return tune(_world(), trials=8, batch_size=8, repeats=1)
 
 
 def client_of(run: TrackedRun) -> Any:
@@ -92,8 +100,8 @@ def test_a_study_is_one_run_over_one_trace(result: TuneResult, mlruns: Path, tmp
     assert whole in page.read_text(encoding="utf-8")
     assert result.judged_on.fingerprint not in page.read_text(encoding="utf-8")
     assert data.dataset.profile == f'{{"cases":60,"report":{len(result.judged_on)},"tune":{len(result.tuned_on)}}}'
-    goal = "false_refusal_rate 0.1, hallucination_rate 0.01"
-    assert parent.info.run_name == f"world: {goal}: {result.policy.policy_id}"
+    assert parent.info.run_name == f"world: least cost: {result.policy.policy_id}"
+    assert parent.data.metrics["held_out_estimate"] == result.held_out_estimate
     judged = sweep(result.judged_on, list(result.policies.values()))
     assert parent.data.metrics["cost_high"] == judged["expected_cost_high"][1]
     assert [one.step for one in client.get_metric_history(run.run_id, "best_cost")] == list(range(8))

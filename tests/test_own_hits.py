@@ -117,7 +117,7 @@ class TestWarning:
             cockpit = raglab.cockpit(trace, PUBLISHED)
         assert told in cockpit.notes[-1]
         with pytest.warns(UserWarning, match=told):
-            certified = raglab.certify_policy(trace, PUBLISHED)
+            certified = raglab.certify_policy(trace, PUBLISHED, targets={"hallucination_rate": 0.1})
         assert told in certified.notes[-1]
         page = _silent(raglab.write_report, tmp_path / "report.html", trace, {"defaults": PUBLISHED})
         assert told in page.read_text()

@@ -17,7 +17,7 @@ from labelled import labelled
 from laws_of_cost import check_case, check_flip, check_steps
 from raglab.audit.explanation import decide_by_checks, problems
 from raglab.decision.signal_values import trace_signals, used_signals
-from raglab.lab.certification import certify_policy, grid
+from raglab.lab.certification import certify_best, grid
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fuse
 from raglab.lab.report.page import write_report
@@ -422,7 +422,7 @@ def test_a_search_moves_its_bound_and_a_certificate_varies_it(judged: Trace) -> 
     assert curve["coverage_k"].is_monotonic_decreasing
     offered = grid(judged.split("tune"), always_answer(gated).replace("signals.judge.min", 0.5))
     assert len({one.value("signals.judge.min") for one in offered}) > 10
-    found = certify_policy(judged, offered[0], candidates=offered, targets={"hallucination_rate": 0.2}, again=True)
+    found = certify_best(judged, offered, {"hallucination_rate": 0.2}, again=True)
     assert found.policy is not None
     assert found.policy.value("signals.judge.min") > 0.3
 
@@ -445,8 +445,9 @@ def test_a_fit_and_a_fusion_use_it(judged: Trace) -> None:
 def test_a_study_selects_by_it(judged: Trace) -> None:
     """Its threshold is a candidate, the decision by cost weighs it, and what is selected reads it."""
     found = tune(judged, trials=5, space={"signals.confidence.min": (0.0, 100.0)})
-    assert {"judge at least", "expected cost"} <= set(found.costs.index)
-    assert used_signals(found.policy) == ("judge",)
+    assert {"one threshold", "expected cost"} <= set(found.costs.index)
+    assert used_signals(found.policies["one threshold"]) == ("judge",)
+    assert "judge" in used_signals(found.policies["expected cost"])
 
 
 @pytest.mark.slow

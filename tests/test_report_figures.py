@@ -62,7 +62,7 @@ def drawn_figures() -> dict[str, Figure]:
         "labels_by_decision": figures.confusion_matrices({"one": COUNTS, "two": COUNTS}),
         "confidence_by_label": figures.confidence_by_label(bars, (0, 50, 100), TAUS),
         "ratio": figures.threshold_panels([RATIO], TARGETS),
-        "candidates": figures.candidate_costs(CANDIDATES, "always-answer"),
+        "candidates": figures.candidate_costs(CANDIDATES, "always-answer", "always-refuse"),
         "probability_by_label": figures.probability_by_label(DECIDED, (0, 50, 100)),
         "pareto": figures.pareto(*points, np.array([True, True]), TARGETS),
     }
@@ -162,18 +162,38 @@ def test_a_policy_keeps_its_line_in_every_panel() -> None:
     assert curve(first, "tuned").get_color() != curve(first, "defaults").get_color()
 
 
-def test_candidates_stand_by_their_held_out_cost() -> None:
-    """The cheapest held out on top, three marks a row, the band as wide as the error, what was selected in bold."""
-    (on,) = figures.candidate_costs(CANDIDATES, "always-answer").axes
+def test_candidates_stand_by_their_cost() -> None:
+    """The cheapest cross-fitted on top, three marks a row, a bar of one error to each side, the selected in bold."""
+    (on,) = figures.candidate_costs(CANDIDATES, "always-answer", "always-refuse").axes
     names = [label.get_text() for label in on.get_yticklabels()]
     assert names == [r"a \$x_ candidate of a name that is longer th…", "always-answer", "always-refuse"]
     assert [label.get_fontweight() for label in on.get_yticklabels()] == ["normal", "bold", "normal"]
-    assert curve(on, "cross-validated: folds it never saw").get_xdata().tolist() == [0.3, 0.5, 0.7]
-    assert curve(on, "judged: cases nothing was chosen on").get_xdata().tolist() == [0.35, 0.4, 0.7]
+    assert curve(on, "cross-fitted: by versions that never saw the case").get_xdata().tolist() == [0.3, 0.5, 0.7]
+    assert curve(on, "judged: cases nothing was fitted or chosen on").get_xdata().tolist() == [0.35, 0.4, 0.7]
     (bars,) = on.containers
-    assert [bar.get_x() for bar in bars] == [0.3] * 3
-    assert [bar.get_width() for bar in bars] == pytest.approx([0.0, 0.05, 0.1])
-    assert on.get_ylim()[0] > on.get_ylim()[1]
+    (arms,) = bars.lines[2]
+    ends = np.array([segment[:, 0] for segment in arms.get_segments() if len(segment)])
+    np.testing.assert_allclose(ends[1], [0.45, 0.55])
+    assert curve(on, "always-refuse, the incumbent, cross-fitted").get_xdata() == [0.7, 0.7]
+
+
+def test_candidates_without_a_judged_cost_have_no_such_mark() -> None:
+    """Where no case was kept, and for one that was not cross-fitted, nothing is drawn that would compare."""
+    costs = CANDIDATES.assign(report=np.nan)
+    costs.iloc[1, 1] = costs.iloc[1, 3] = np.nan
+    (on,) = figures.candidate_costs(costs, "always-answer", "always-refuse").axes
+    assert not [label for label in on.get_legend_handles_labels()[1] if label.startswith("judged")]
+    known = curve(on, "cross-fitted: by versions that never saw the case").get_xdata()
+    assert np.isnan(known).tolist() == [False, False, True]
+
+
+def test_a_note_stands_in_the_picture_itself() -> None:
+    """A figure in sample says so where it is shown without its page; without a note nothing is written below it."""
+    drawn = figures.pareto(*2 * [np.array([0.1])], np.array([True]), {}).get_figure(root=True)
+    plain = png(drawn)
+    assert drawn.get_supxlabel() == ""
+    assert png(drawn, "In sample, not comparable.") != plain
+    assert drawn.get_supxlabel() == "In sample, not comparable."
 
 
 def test_probabilities_are_stacked_by_decision() -> None:
@@ -234,7 +254,9 @@ def test_pareto_draws_trials_and_front() -> None:
     on = figures.pareto(refused, wrong, np.array([True, True, False]), TARGETS)
     assert curve(on, "trial").get_xdata().tolist() == [0.5]
     assert curve(on, "no other trial is better in both").get_xdata().tolist() == [0.0, 0.4]
-    assert on.get_legend_handles_labels()[1][-1] == "targets: 10 % along, 1 % up"
+    assert on.get_legend_handles_labels()[1][-2:] == ["target: false refusal ≤ 10 %", "target: hallucination ≤ 1 %"]
+    plain = figures.pareto(refused, wrong, np.array([True, True, False]), {})
+    assert not [label for label in plain.get_legend_handles_labels()[1] if "target" in label]
 
 
 def test_names_are_drawn_as_they_stand() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ import pytest
 
 from hostile_texts import MARKUP, assert_inert
 from raglab import metrics, replay, robustness
-from raglab.lab.certification import certify_policy, check_policy
+from raglab.lab.certificate_checks import check_policy
+from raglab.lab.certification import certify_best
+from raglab.lab.comparison import StudyOutcome
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fuse
 from raglab.lab.report import blocks as changes
@@ -44,6 +47,7 @@ from raglab.lab.report.verdicts import (
     verdicts,
 )
 from raglab.lab.search_space import always_answer, always_refuse
+from raglab.lab.signal_audit import CONSTANT
 from raglab.lab.slices import ranking, slices
 from raglab.rules import rule_sentences
 from raglab.store.policies import Policy
@@ -51,6 +55,7 @@ from raglab.store.traces import Trace as StoredTrace
 from raglab.values import Case, Chunk, Hits, Status, TraceData
 
 EVIL = "<script>alert('1')</script>"
+TARGETS = {"false_refusal_rate": 0.10, "hallucination_rate": 0.01}
 VOID = {"meta", "img", "br", "link", "input", "hr", "wbr"}
 CHUNKS = (
     Chunk("a", "the flood excess is 400", "docs/a.md", 1, tags={"product": "home"}),
@@ -155,15 +160,14 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     trials = pd.DataFrame({"false_refusal_rate": [0.0, 0.5, 1.0], "hallucination_rate": [0.5, 0.2, np.nan]})
     plateaus = pd.DataFrame({"path": [EVIL], "value": [0.5], "low": [np.nan]})
     these = policies() | {f"$x_{EVIL}": policies()["tuned"]}
-    paired = {f"pass {EVIL}": metrics.Paired(1, 2, 1.0)}
     return written(
         tmp_path_factory.mktemp("report"),
         some_trace(ROWS),
         these,
         trials=trials,
         plateaus=plateaus,
-        paired=paired,
         notes=[EVIL],
+        targets=TARGETS,
     )
 
 
@@ -175,7 +179,7 @@ def seen(score: Sequence[float], right: Sequence[bool], label: Sequence[Status])
 def test_nearest_reachable_by_head() -> None:
     """Scores 4 … 1 of ok, ok, refuse, ok: refusing nothing costs 1 error in 4, making none costs 1 refusal in 3."""
     ok, refuse = Status.ok, Status.refuse
-    first, second = nearest_reaches(seen([4, 3, 2, 1], [True, True, False, True], [ok, ok, refuse, ok]), "s")
+    first, second = nearest_reaches(seen([4, 3, 2, 1], [True, True, False, True], [ok, ok, refuse, ok]), "s", TARGETS)
     assert (first.refused, first.n_ok, first.wrong, first.answered, first.threshold) == (0, 3, 1, 4, 1.0)
     assert (second.refused, second.n_ok, second.wrong, second.answered, second.threshold) == (1, 3, 0, 2, 3.0)
 
@@ -187,7 +191,7 @@ def test_nearest_equals_trying_every_threshold() -> None:
         score = np.where(rng.random(25) < 0.1, np.nan, rng.integers(0, 8, 25).astype(float))
         label = rng.integers(0, 3, 25).astype(np.int8)
         right = (label == Status.ok) & (rng.random(25) < 0.8) & ~np.isnan(score)
-        first, second = nearest_reaches(AnswerSignals({"s": score}, right, label, explicit=False), "s")
+        first, second = nearest_reaches(AnswerSignals({"s": score}, right, label, explicit=False), "s", TARGETS)
         tried = []
         for at in np.unique(score[~np.isnan(score)]):
             said = score >= at
@@ -203,11 +207,11 @@ def test_nearest_equals_trying_every_threshold() -> None:
 def test_a_rate_over_nothing_meets_nothing() -> None:
     """Refusing everything is 0 wrong of 0 answered, and no target is met."""
     row = replay.sweep(some_trace(ROWS), [always_refuse(Policy.load())]).iloc[0]
-    found = verdicts(dict(row), can=True)
+    found = verdicts(dict(row), TARGETS, can=True)
     assert [one.says for one in found] == ["not met", "not met", "not met", "met"]
     assert "A rate over 0 cases meets nothing." in wording.verdict_sentence("x", found)
     assert "at coverage 0.0 % and over-ask 0.0 %" in wording.verdict_sentence("x", found)
-    assert [one.says for one in verdicts(dict(row), can=False)][:2] == [UNREACHABLE] * 2
+    assert [one.says for one in verdicts(dict(row), TARGETS, can=False)][:2] == [UNREACHABLE] * 2
 
 
 def _row(**rates: tuple[int, int]) -> dict[str, Any]:
@@ -223,21 +227,21 @@ def _row(**rates: tuple[int, int]) -> dict[str, Any]:
 def test_a_target_that_asking_back_earns_is_not_met() -> None:
     """40 of 100 are answerable: below 20 answered, or above 10 % asked back, nothing is met, and the page says why."""
     says = {
-        "all": [one.says for one in verdicts(_row(), can=True)],
-        "asks": [one.says for one in verdicts(_row(over_ask_rate=(9, 80)), can=True)],
-        "refuses": [one.says for one in verdicts(_row(coverage=(19, 100)), can=True)],
-        "allowed": [one.says for one in verdicts(_row(over_ask_rate=(9, 80)), can=True, max_over_ask=0.2)],
-        "wanted": [one.says for one in verdicts(_row(), can=True, min_coverage=0.6)],
+        "all": [one.says for one in verdicts(_row(), TARGETS, can=True)],
+        "asks": [one.says for one in verdicts(_row(over_ask_rate=(9, 80)), TARGETS, can=True)],
+        "refuses": [one.says for one in verdicts(_row(coverage=(19, 100)), TARGETS, can=True)],
+        "allowed": [one.says for one in verdicts(_row(over_ask_rate=(9, 80)), TARGETS, can=True, max_over_ask=0.2)],
+        "wanted": [one.says for one in verdicts(_row(), TARGETS, can=True, min_coverage=0.6)],
     }
     assert says["all"] == says["allowed"] == ["met"] * 4
     assert says["asks"] == [BOUGHT, BOUGHT, "met", "not met"]
     assert says["refuses"] == says["wanted"] == [BOUGHT, BOUGHT, "not met", "met"]
-    text = wording.verdict_sentence("tuned", verdicts(_row(over_ask_rate=(40, 80)), can=False))
+    text = wording.verdict_sentence("tuned", verdicts(_row(over_ask_rate=(40, 80)), TARGETS, can=False))
     assert text.startswith("tuned meets 0 of 2 targets, at coverage 50.0 % and over-ask 50.0 %.")
     assert "only by asking back or refusing" in text
     for wrong in ({"min_coverage": 1.5}, {"max_over_ask": -0.1}):
         with pytest.raises(ValueError, match=r"must be in \[0, 1\]"):
-            verdicts(_row(), can=True, **wrong)  # type: ignore[arg-type]
+            verdicts(_row(), TARGETS, can=True, **wrong)  # type: ignore[arg-type]
 
 
 def test_what_can_be_met_together_answers() -> None:
@@ -246,17 +250,17 @@ def test_what_can_be_met_together_answers() -> None:
     here = seen([4, 3, 2, 1], [True, False, True, True], [ok, refuse, ok, ok])
     asks = {"false_refusal_rate": 0.0, "hallucination_rate": 0.0, "coverage": 0.5, "over_ask_rate": 0.4}
     table = pd.DataFrame([asks], index=["asks"])
-    bought = reachable(here, table, None)
+    bought = reachable(here, table, None, TARGETS)
     assert (bought.together, bought.bought, bought.min_coverage) == (False, ("asks", 0.5, 0.4), 0.375)
     assert "asks does, at coverage 50.0 % and over-ask 40.0 %" in wording.reach_sentence(bought)
-    assert reachable(here, table, None, max_over_ask=0.5).found == ("asks", 0.5, 0.4)
+    assert reachable(here, table, None, TARGETS, max_over_ask=0.5).found == ("asks", 0.5, 0.4)
     trials = pd.DataFrame([asks | {"over_ask_rate": 0.1, "coverage": share} for share in (0.4, 0.6)])
-    found = reachable(here, table, trials)
+    found = reachable(here, table, trials, TARGETS)
     assert found.found == ("a trial of the study", 0.6, 0.1)
     assert "does so on its cases, at coverage 60.0 % and over-ask 10.0 %" in wording.reach_sentence(found)
-    assert not reachable(here, table, trials, min_coverage=0.7).together
-    assert not reachable(here, table, trials[["false_refusal_rate", "hallucination_rate"]]).together
-    alone = reachable(seen([4, 3, 2, 1], [True, True, True, False], [ok, ok, ok, refuse]), table, None)
+    assert not reachable(here, table, trials, TARGETS, min_coverage=0.7).together
+    assert not reachable(here, table, trials[["false_refusal_rate", "hallucination_rate"]], TARGETS).together
+    alone = reachable(seen([4, 3, 2, 1], [True, True, True, False], [ok, ok, ok, refuse]), table, None, TARGETS)
     assert alone.found == ("s at or above 2", 0.75, 0.0)
 
 
@@ -425,7 +429,7 @@ def test_a_hostile_corpus_stays_text(tmp_path: Path) -> None:
     hostile = TraceData(cases, chunks, made.arms, made.hits, None, {**made.meta, "corpus": MARKUP})
     these = policies() | {f"{MARKUP} {one}": policies()["tuned"] for one in ("a", "b")}
     tuned = f"{MARKUP} a"
-    text = written(tmp_path, hostile, these, tuned=tuned, notes=[MARKUP], paired={MARKUP: metrics.Paired(1, 2, 1.0)})
+    text = written(tmp_path, hostile, these, tuned=tuned, notes=[MARKUP])
     assert_inert(without_own_script(text))
     assert "form-action 'none'" in text
     assert "base-uri 'none'" in text
@@ -461,6 +465,10 @@ def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path: Path) -> None:
     assert "unsafe-inline'; script-src" in html.unescape(shown)
     assert "script-src 'unsafe-inline'" not in html.unescape(shown).partition("<body>")[0]
     assert "Move the thresholds yourself" in shown
+    study = StudyOutcome("x", "defaults", CANDIDATES, 0.3, unseen=True)
+    section = report_page.cockpit_section(frozen, study)[0]
+    assert isinstance(section, wording.Frame)
+    assert section.caption.endswith("in sample, not comparable.")  # it shows the cases tuned on
 
 
 def test_sections_stand_in_order(page: str) -> None:
@@ -478,6 +486,20 @@ def test_what_each_signal_tells_stands_in_the_page(page: str) -> None:
     assert "Measured in no case: " in section
     assert "<th" in section
     assert " ms" not in section
+    constant = [CONSTANT in row for row in section.split("<tr>")[2:]]  # behind the head
+    assert constant == sorted(constant), "what is the same in every case comes last"
+    assert 0 < sum(constant) < len(constant)
+
+
+def test_a_constant_signal_comes_last_among_areas() -> None:
+    """Behind one that ranks worse than a coin, which is then the best."""
+    right = np.arange(12) % 2 == 0
+    seen = SimpleNamespace(right=right, score={"constant": np.ones(12), "backwards": np.where(right, 0.2, 0.4)})
+    judged: Any = SimpleNamespace(seen=seen)
+    (table,) = believed.signals_section(judged)
+    assert isinstance(table, wording.ReportTable)
+    assert [cells[0][:2] for cells in table.rows] == [("backwards", ""), ("constant", CONSTANT)]
+    assert table.head[-1] == "AURC minus that of backwards"
 
 
 @pytest.mark.slow
@@ -512,7 +534,7 @@ def test_incumbent_alone(tmp_path: Path) -> None:
     page = written(tmp_path, some_trace(ROWS), {"mine": Policy.load()}, incumbent="mine")
     assert "no other policy was given to hold it against" in page
     assert "What changed" not in page
-    assert "Here mine meets" in page
+    assert "Here mine meets" not in page
     Tags(page)
 
 
@@ -533,101 +555,182 @@ def test_a_case_without_hits(tmp_path: Path) -> None:
     }
     none: dict[str, Any] = {"chunk": np.full_like(trace.hits.chunk, -1), "rank": np.full_like(trace.hits.rank, -1)}
     empty = TraceData(trace.cases, trace.chunks, trace.arms, trace.hits._replace(**missing, **none), None, trace.meta)
-    page = written(tmp_path, empty)
+    page = written(tmp_path, empty, targets=TARGETS)
     assert "no threshold" in page
     Tags(page)
 
 
+NAN = float("nan")
 CANDIDATES = pd.DataFrame(
     {
-        "in_sample": [0.5, 0.1, 0.4],
-        "cross_validated": [0.5, 0.3, 0.45],
-        "report": [0.45, 0.35, 0.4],
-        "std_error": [0.05, 0.0, 0.04],
-        "over_ask": [0.0, 0.02, 0.0],
-        "coverage": [1.0, 0.6, 0.7],
-        "complexity": [0, 12, 1],
-        "won": [0.0, 0.9, 0.1],
-        "policy_id": ["", "", ""],
+        "competes": [True, True, True, False, False],
+        "in_sample": [0.5, 0.1, 0.4, 0.4, 0.45],
+        "cross_validated": [0.5, 0.3, 0.45, 0.47, NAN],
+        "report": [0.45, 0.35, 0.4, 0.44, 0.4],
+        "gain": [-0.05, 0.15, 0.0, -0.02, NAN],
+        "std_error": [0.05, 0.04, NAN, 0.03, NAN],
+        "over_ask": [0.0, 0.02, 0.0, 0.0, NAN],
+        "coverage": [1.0, 0.6, 0.7, 0.7, NAN],
+        "meets_targets": True,
+        "policy_id": "",
     },
-    index=["always-answer", "expected cost", "confidence at least"],
+    index=["always-answer", "expected cost", "defaults", "one threshold", "chain"],
 )
+FITTED = ("tuned", "expected cost")
 
 
 @pytest.fixture(scope="module")
-def decided_by_cost() -> tuple[TraceData, dict[str, Policy], pd.DataFrame]:
-    """Cases of split report, policies of which tuned decides by expected cost, and its candidates."""
+def decided_by_cost() -> tuple[TraceData, dict[str, Policy], StudyOutcome]:
+    """Cases of split report, policies of which tuned decides by expected cost, and what its study says."""
     tuned = fit_decision(wide_trace(200, "tune", seed=6), Policy.load(), signals=["confidence", "top1_cosine"])
-    these = {"defaults": Policy.load(), "tuned": tuned, "always-answer": always_answer(tuned), "expected cost": tuned}
-    candidates = CANDIDATES.assign(policy_id=["", tuned.policy_id, ""])
-    return wide_trace(120, "report", seed=7), these, candidates
+    free = {"always-answer": always_answer(tuned), "always-refuse": always_refuse(Policy.load())}
+    these = {"defaults": Policy.load(), "tuned": tuned, **free, "expected cost": tuned}
+    return wide_trace(120, "report", seed=7), these, StudyOutcome("expected cost", "defaults", CANDIDATES, 0.37, True)
 
 
-Decided = tuple[TraceData, dict[str, Policy], pd.DataFrame]
+Decided = tuple[TraceData, dict[str, Policy], StudyOutcome]
+
+
+def beaten(these: dict[str, Policy]) -> dict[str, Policy]:
+    """Policies of which the default one refuses all, so that tuned is better than each that needs no tuning."""
+    return these | {"defaults": these["defaults"].replace("similarity.min_similarity", 0.9)}
+
+
+def in_sample(study: StudyOutcome) -> StudyOutcome:
+    """The study as it is where no case was kept from it."""
+    return study._replace(unseen=False, in_sample=FITTED, costs=study.costs.assign(report=NAN))
 
 
 def test_the_page_begins_with_what_was_selected(decided_by_cost: Decided, tmp_path: Path) -> None:
-    """First note first and nowhere else; then tuned beside the free policies, and who wins."""
-    trace, these, candidates = decided_by_cost
+    """First note first and nowhere else; then tuned beside what it had to beat, and who wins."""
+    trace, these, study = decided_by_cost
     notes = ["Selected: expected cost.", "Another note."]
-    shown = written(tmp_path, trace, these, notes=notes, candidates=candidates)
+    shown = written(tmp_path, trace, beaten(these), notes=notes, study=study)
     opening, _, rest = shown.partition("<nav")
-    assert f"What wins</dt><dd>tuned = expected cost, policy {these['tuned'].policy_id}" in opening
+    assert f'What wins</dt><dd class="good">tuned = expected cost, policy {these["tuned"].policy_id}' in opening
     assert "<small>Selected: expected cost.</small>" in opening
     assert "Selected: expected cost." not in rest
     assert "Another note." in rest
     assert "<td>tuned = expected cost" in rest
-    assert opening.count("tuned is better") == 1
+    assert opening.count("tuned is better") == 3
     assert "120 cases of split report" in opening
     assert "<code>policy = raglab.Policy.load(&#34;tuned.yaml&#34;)</code>" in opening
     assert "only tuned right" not in rest
+    assert "in sample" not in opening
     Tags(shown)
     assert {path.stem for path in (tmp_path / "page_figures").iterdir()} >= {"candidates", "probability_by_label"}
 
 
-def facts(here: parts.ReportData, candidates: pd.DataFrame | None, notes: Sequence[str] = ()) -> dict[str, first.Fact]:
+def report_data(trace: TraceData, these: dict[str, Policy], **more: Any) -> parts.ReportData:
+    """What the parts of a report read of tuned and default policy."""
+    return report_page._report_data(trace, these, None, "tuned", "defaults", "report")._replace(**more)
+
+
+def facts(here: parts.ReportData, study: StudyOutcome | None, notes: Sequence[str] = ()) -> dict[str, first.Fact]:
     """Lines of the first screen by what they tell."""
-    return {one.head: one for one in first.first_screen(here, candidates, notes, None).facts}
+    return {one.head: one for one in first.first_screen(here, study, notes, None).facts}
+
+
+def test_nothing_is_better_on_the_cases_it_was_chosen_on(decided_by_cost: Decided, tmp_path: Path) -> None:
+    """The old page said in green "Use tuned for its lower cost", p = 1.5e-05, of a model on the cases it was fitted on.
+
+    The nested estimate stands for its cost; there is no contest, no p-value, no green, and every table and figure of
+    its rates says what they are.
+    """
+    trace, these, study = decided_by_cost
+    shown = written(tmp_path, trace, these, notes=["Selected: expected cost."], study=in_sample(study))
+    opening, _, rest = shown.partition("<nav")
+    assert "0.370 of expected cost a case on new cases: the nested estimate" in opening
+    assert "chosen, not shown to be better" in opening
+    assert 'class="good"' not in opening
+    assert "Use tuned" not in opening
+    assert not re.search(r"\bp = |tuned saves|>p</th>|tuned is better", shown)
+    for title in report_page.OF_POLICIES & set(re.findall(r"<h2>\d+\. ([^<]+)</h2>", shown)):
+        section = rest.partition(f"{title}</h2>")[2].partition("</section>")[0]
+        captions = re.findall(r"<caption><span>(.*?)</span>|<figcaption>(.*?)</figcaption>", section, re.DOTALL)
+        assert all("".join(pair).startswith("In sample, not comparable.") for pair in captions), title
+    rates = rest.partition("Policies and their rates</h2>")[2].partition("</tbody>")[0]
+    assert "What was fitted or chosen on these cases is in sample, not comparable." in rates
+    marked = re.findall(r"<td>([^<]+)<small>([^<]+)", rates)
+    assert {name: "in sample, not comparable" in small for name, small in marked} == {
+        "defaults": False,
+        "tuned = expected cost": True,
+        "always-answer": False,
+        "always-refuse": False,
+    }
+    Tags(shown)
+
+
+def test_no_difference_is_no_reason_to_use_tuned(decided_by_cost: Decided) -> None:
+    """Where the interval holds 0 the policy is chosen, not shown to be better, and the size of the set is said."""
+    trace, these, study = decided_by_cost
+    few = replace(trace, cases=trace.cases[:4], hits=Hits(*(column[:4] for column in trace.hits)))
+    told = facts(report_data(few, these), study, ["Selected: expected cost."])
+    assert "What wins" not in told
+    assert "chosen, not shown to be better than " in told["What was selected"].text
+    advice = told["What to do next"]
+    assert "These 4 cases cannot tell differences" in advice.text
+    assert (advice.mark, advice.code, told["What was selected"].mark) == ("", "", "")
+    alone = facts(report_data(few, these), None)
+    assert "no difference shown to " in alone["What was judged"].text
+    assert alone["On which cases"].text.endswith("What was tuned on is not known here.")
 
 
 def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost: Decided) -> None:
     """Where refusing all was selected and answering all is better, that one wins, and the advice says why."""
-    trace, these, candidates = decided_by_cost
-    swapped = these | {"tuned": always_refuse(Policy.load())}
-    here = report_page._report_data(trace, swapped, None, "tuned", "defaults", "report")
-    screen = first.first_screen(here, candidates, ["Nothing beats x."], None)
+    trace, these, study = decided_by_cost
+    here = report_data(trace, these | {"tuned": always_refuse(Policy.load())})
+    screen = first.first_screen(here, study, ["Nothing beats x."], None)
     told = {one.head: one for one in screen.facts}
     assert told["What wins"].mark == "bad"
     assert told["What wins"].small == "Nothing beats x."
     assert told["What wins"].text.endswith("; tuned does worse.")
-    assert told["What to do next"].text.startswith("Do not use tuned: it is worse than always-answer")
+    assert told["What to do next"].text.startswith("Do not use tuned: it is worse than defaults")
     assert not told["What to do next"].code
     assert screen.against is not None
     by_name = {row[0].text: row for row in screen.against.rows}
-    assert list(by_name) == ["always-answer", "defaults"]
-    assert by_name["always-answer"][-1] == wording.ReportCell("tuned is worse", mark="bad")
+    assert list(by_name) == ["defaults", "always-answer", "always-refuse"]
+    assert by_name["always-answer"][3] == wording.ReportCell("tuned is worse", mark="bad")
 
 
-def test_the_first_screen_says_what_is_not_shown() -> None:
-    """Two policies that are one, and cases that are too few, are no reason to use anything; tuned cases are said."""
-    trace = some_trace(ROWS, split="tune")
+def test_the_first_screen_says_what_is_not_known() -> None:
+    """A policy that needs no tuning is named as such; without a study nobody knows what was tuned on these cases."""
     these = policies() | {"tuned": always_answer(Policy.load())}
-    told = facts(report_page._report_data(trace, these, None, "tuned", "defaults", "report"), None)
-    assert told["What wins"].text.startswith("Nothing that is shown: tuned = always-answer, policy ")
-    assert told["What to do next"].text.startswith(
-        "Do not use tuned yet: nothing shows that it does better than always-"
-    )
+    told = facts(report_data(some_trace(ROWS, split="tune"), these, targets=TARGETS), None)
+    assert told["What was judged"].text.startswith("tuned = always-answer, policy ")
+    assert told["What was judged"].text.endswith("which needs no tuning.")
+    assert told["What to do next"].text.startswith("Use always-answer, which needs no tuning.")
     assert told["On which cases"].mark == "bad"
     assert "not all of split report: 2 ok, 1 refuse, 1 ambiguous." in told["On which cases"].text
+    assert "is not known here" in told["On which cases"].text
     assert told["What is promised"].text.startswith("Nothing: tuned holds no certificate")
     assert told["What is promised"].small.startswith("Here tuned meets 1 of 2 targets, at coverage 100.0 %")
 
 
+def test_better_on_cases_that_may_have_been_tuned_on_is_not_said_in_green(decided_by_cost: Decided) -> None:
+    """Without a study and without split report the cases may be those tuned on."""
+    trace, these, _ = decided_by_cost
+    cases = tuple(one._replace(split=None) for one in trace.cases)
+    told = facts(report_data(replace(trace, cases=cases), beaten(these)), None)
+    assert "good" not in {one.mark for one in told.values()}
+    assert told["What to do next"].text.startswith("Judge tuned on cases of split report")
+
+
+def test_nothing_wins_while_what_needs_no_tuning_is_not_compared(decided_by_cost: Decided) -> None:
+    """Where always-answer lacks recorded answers, beating the others is not beating it."""
+    trace, these, study = decided_by_cost
+    here = report_data(trace, beaten(these))
+    lacks = [5 if name == "always-answer" else 0 for name in here.table.index]
+    told = facts(here._replace(table=here.table.assign(missing_answers_k=lacks, missing_answers_n=60)), study, ["x"])
+    assert "good" not in {one.mark for one in told.values()}
+    assert told["What to do next"].text.startswith("Record the missing answers of always-answer")
+
+
 def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost: Decided) -> None:
     """Cost, saved cost and counts on the first screen are those of `replay.sweep` and of the paired comparison."""
-    trace, these, candidates = decided_by_cost
-    here = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
-    screen = first.first_screen(here, candidates, (), None)
+    trace, these, study = decided_by_cost
+    here = report_data(trace, these)
+    screen = first.first_screen(here, study, (), None)
     row = here.table.loc["tuned"]
     lead = f"{row.expected_cost:.3f} of expected cost a case ({row.expected_cost_low:.3f} to"
     assert screen.facts[1].text.startswith(lead)
@@ -635,20 +738,94 @@ def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost: Decided) -> N
     for cells in screen.against.rows:
         one, two = (replay.decide(trace, these[name]).right for name in ("tuned", cells[0].text))
         assert cells[1].text == f"{one.mean() - two.mean():+.3f}"
-        assert [cells[2].text, cells[3].text] == [str((one & ~two).sum()), str((two & ~one).sum())]
+        assert [cells[4].text, cells[5].text] == [str((one & ~two).sum()), str((two & ~one).sum())]
+
+
+def test_targets_are_those_that_the_user_set(decided_by_cost: Decided, tmp_path: Path) -> None:
+    """Nobody sets 10 % and 1 %, yet they made every result "not met": without targets no page names one."""
+    trace, these, study = decided_by_cost
+    trials = pd.DataFrame({"false_refusal_rate": [0.0, 0.5], "hallucination_rate": [0.5, 0.2]})
+    plain = written(tmp_path, trace, these, study=study, trials=trials)
+    text = re.sub(r"base64,[^\"]+", "", plain)
+    assert "<h2>1. What was judged</h2>" in plain
+    for word in (
+        "not met",
+        "meets no",
+        "meets every",
+        ">met<",
+        "Nearest reachable",
+        "dashed",
+        "Dashed",
+        "meets targets",
+    ):
+        assert word not in text, word
+    assert "risk ≤ 5\u00a0%" in text  # the table of usual risks needs no target
+    wanted = written(tmp_path, trace, these, study=study, trials=trials, targets={"over_ask_rate": 0.2})
+    assert "<h2>1. Targets</h2>" in wanted
+    assert "over_ask_rate ≤ 20\u00a0%" in wanted
+    assert "hallucination_rate ≤ 1\u00a0%" not in wanted
+    assert "Nearest reachable" not in wanted  # that is of false refusals against hallucinations
+    assert "meets targets" in wanted
+    with pytest.raises(ValueError, match="a target must be one of"):
+        written(tmp_path, trace, these, targets={"x": 0.1})
+
+
+def test_a_target_that_is_wanted_high_is_met_above_it() -> None:
+    """Coverage of 1/2 keeps 0.4 and not 0.6; a target takes the place of the constraint of its name."""
+    row = _row(coverage=(50, 100))
+    for limit, says in ((0.4, "met"), (0.6, "not met")):
+        found = verdicts(row, {"coverage": limit}, can=True)
+        assert [(one.name, one.says, one.is_target) for one in found] == [
+            ("coverage", says, True),
+            ("over_ask_rate", "met", False),
+        ]
+    assert verdicts(row, {}, can=True) == []
+
+
+@pytest.mark.parametrize("name", metrics.RATES)
+def test_what_a_threshold_reaches_is_what_its_decisions_count(name: str) -> None:
+    """Of each rate: a target at the rate of a threshold is reachable, one beyond all of them is not."""
+    rng = np.random.default_rng(11)
+    label = rng.integers(0, 3, 30).astype(np.int8)
+    score, right = rng.random(30).round(1), (label == Status.ok) & (rng.random(30) < 0.7)
+    here, low = AnswerSignals({"s": score}, right, label, explicit=False), metrics.RATE_TABLE[name].better == "low"
+    rates = []
+    for at in np.unique(score):
+        answered = score >= at
+        cells = np.where(answered, Status.ok, Status.refuse) * 6 + label * 2 + right
+        counts = np.bincount(cells, minlength=18)
+        every = metrics.rates(metrics.rate_counts(counts), metrics.label_counts(counts))
+        rates.append(float(every[metrics.RATES.index(name)]))
+    best = min(rates) if low else max(rates)
+    table, free = pd.DataFrame(index=[]), {"min_coverage": 0.0}
+    assert reachable(here, table, None, {name: min(best + 1e-9, 1.0) if low else best - 1e-9}, **free).together
+    beyond = best - 0.01 if low else best + 0.01
+    if 0.0 <= beyond <= 1.0:
+        assert not reachable(here, table, None, {name: beyond}, **free).together
 
 
 def test_candidates_stand_side_by_side(decided_by_cost: Decided) -> None:
-    """The cheapest held out first, the selected one marked, in-sample, cross-validated and judged cost beside it."""
-    trace, these, candidates = decided_by_cost
-    here = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
-    picture, table = winner.candidates_section(here, candidates)
+    """The cheapest cross-fitted first; what does not compete and what is not cross-fitted say so; gain with error."""
+    trace, these, study = decided_by_cost
+    picture, table = winner.candidates_section(report_data(trace, these), study)
     assert isinstance(picture, wording.Picture)
     assert isinstance(table, wording.ReportTable)
-    assert [row[0].text for row in table.rows] == ["expected cost", "confidence at least", "always-answer"]
-    assert [row[0].small for row in table.rows] == ["selected", "", ""]
-    assert [cell.text for cell in table.rows[0][1:5]] == ["0.100", "0.300", "0.000", "0.350"]
-    assert winner.candidates_section(here, None) == []
+    assert [(row[0].text, row[0].small) for row in table.rows] == [
+        ("expected cost", "selected"),
+        ("defaults", "incumbent"),
+        ("one threshold", "shown beside, does not compete"),
+        ("always-answer", ""),
+        ("chain", "shown beside, does not compete"),
+    ]
+    assert table.head[1:5] == ["in sample", "cross-fitted", "gain", "judged"]
+    assert [cell.text for cell in table.rows[0][1:5]] == ["0.100", "0.300", "+0.150", "0.350"]
+    assert (table.rows[0][3].small, table.rows[1][3].text) == ("± 0.040", "–")
+    assert table.rows[4][2].text == "in sample, not comparable"
+    assert "good" not in {cell.mark for row in table.rows for cell in row}
+    unjudged = winner.candidates_section(report_data(trace, these), in_sample(study))[1]
+    assert isinstance(unjudged, wording.ReportTable)
+    assert "judged" not in unjudged.head
+    assert winner.candidates_section(report_data(trace, these), None) == []
 
 
 def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost: Decided) -> None:
@@ -758,7 +935,7 @@ def certified() -> Policy:
     hits = Hits(*(np.concatenate(pair) for pair in zip(two[0].hits, two[1].hits, strict=True)))
     both = StoredTrace(two[0].cases + two[1].cases, CHUNKS, ("hybrid",), hits, None, two[0].meta)
     start = Policy.load().replace("similarity.min_similarity", 0.1)
-    found = certify_policy(both, start, targets={"hallucination_rate": 0.05, "false_refusal_rate": 0.1})
+    found = certify_best(both, start, {"hallucination_rate": 0.05, "false_refusal_rate": 0.1})
     assert found.policy is not None
     return found.policy
 
@@ -779,7 +956,7 @@ def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Pa
     assert text.text.startswith("Certified on 300 cases: ")
     line, mark = promises.promise_line(whole(trace, certified))
     assert line.startswith("hallucination_rate ≤ 5 % and false_refusal_rate ≤ 10 %, all together, with 90 % confidence")
-    assert "(delta 0.1, look 1)" in line
+    assert "(delta 0.1, look 1 that is known of)" in line
     assert line.endswith("Re-tested on the cases of this page: upheld.")
     assert mark == "good"
     assert [row[0].text for row in table.rows] == ["hallucination_rate ≤ 5 %", "false_refusal_rate ≤ 10 %"]
@@ -790,7 +967,7 @@ def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Pa
     assert verdict.text.startswith("Re-test upheld")
     shown = written(tmp_path, trace, {"mine": certified}, incumbent="mine")
     heads = [title for _, title in re.findall(r"<h2>(\d+)\. ([^<]+)</h2>", shown)]
-    assert heads[2:8] == [
+    assert heads[1:7] == [
         "What is promised",
         "Policies and their rates",
         "Where it goes wrong",
@@ -812,19 +989,20 @@ def test_cases_that_made_a_certificate_do_not_test_it(certified: Policy) -> None
 
 
 def test_a_certificate_of_something_else_is_said(certified: Policy) -> None:
-    """One of another policy, or one without its parts, brings a warning, not a promise; further looks are said."""
+    """One of another policy, of an older raglab or without its parts is no promise; further looks are said."""
     trace = wide_trace(60, "report", seed=3)
     own = dict(certified.certificate or {})
-    for wrong in ({"hello": 1}, own | {"policy_id": "000000000000"}):
+    older = {name: value for name, value in own.items() if name not in {"pilot_hash", "looks_recorded"}}
+    for wrong in ({"hello": 1}, own | {"policy_id": "000000000000"}, older):
         told = facts(whole(trace, certified.replace("certificate", wrong)), None)
         assert told["What is promised"].mark == "bad"
-        assert "Nothing: mine holds a certificate that is not its own" in told["What is promised"].text
+        assert "Nothing: mine holds a certificate that is not valid: " in told["What is promised"].text
         assert told["What to do next"].text == "Do not use mine before it is certified again."
-    unsummed = {name: value for name, value in own.items() if name != "spent"}
-    for looks, risk in ((own | {"looks": 2, "spent": 0.15}, "15.0 %"), (unsummed | {"looks": 2}, "20.0 %")):
-        second = promises.certificate_blocks(whole(trace, certified.replace("certificate", looks)))[1]
-        assert isinstance(second, wording.Text)
-        assert f"break with probability {risk}" in second.text
+    assert "older raglab without pilot_hash, looks_recorded; certify" in told["What is promised"].text
+    looks = own | {"looks": 2, "spent": 0.15}
+    second = promises.certificate_blocks(whole(trace, certified.replace("certificate", looks)))[1]
+    assert isinstance(second, wording.Text)
+    assert "break with probability 15.0 %" in second.text
     other = promises.certificate_blocks(whole(trace, certified.replace("certificate", own | {"arm": "graph"})))[-1]
     assert isinstance(other, wording.Text)
     assert other.warning
@@ -857,16 +1035,29 @@ def test_a_certified_cost_is_shown_in_its_own_units(certified: Policy) -> None:
 
 
 def test_without_a_certificate_the_data_it_needs_are_named() -> None:
-    """One sentence, a line a target, the best there is, and what each signal could carry at a target within reach."""
-    blocks = promises.certificate_blocks(whole(wide_trace(300, "report", seed=3), Policy.load()))
+    """A line a target, the best there is, and what each signal could carry at a target within reach."""
+    here = whole(wide_trace(300, "report", seed=3), Policy.load())
+    blocks = promises.certificate_blocks(here._replace(targets=TARGETS))
     texts = [block.text for block in blocks if isinstance(block, wording.Text)]
     table = blocks[-1]
     assert isinstance(table, wording.ReportTable)
-    assert texts[0].startswith("The command raglab certify looks for thresholds")
+    assert texts[0].startswith("The command raglab certify tests whether a policy keeps stated targets")
     assert texts[1].startswith("false_refusal_rate ≤ 10.0 % needs 22 answerable cases without an error")
     assert texts[2].startswith("hallucination_rate ≤ 1.0 % needs 230 answered cases without an error, 388 with one")
     assert {row[0].text for row in table.rows} == {"confidence", "top-1 cosine", "-best l2", "gap"}
     assert "for a risk of 5 % (1 % is beyond so few cases)" in table.caption
+
+
+def test_without_targets_the_lowest_usual_risk_within_reach_is_shown() -> None:
+    """No default target; on the cases it was tuned on a policy's counts promise nothing."""
+    here = whole(wide_trace(300, "report", seed=3), Policy.load())
+    _, need, _, table = promises.certificate_blocks(here)
+    assert isinstance(need, wording.Text)
+    assert isinstance(table, wording.ReportTable)
+    assert need.text.startswith("hallucination_rate ≤ 5.0 % needs")
+    assert "for a risk of 5 %. AUROC" in table.caption
+    texts = [one.text for one in promises.certificate_blocks(here._replace(in_sample=("mine",))) if one.kind == "text"]
+    assert not any("needs" in text for text in texts)
 
 
 def test_worst_slice_first() -> None:
@@ -888,7 +1079,10 @@ def test_worst_slice_first() -> None:
 def test_wrong_labels_and_other_traffic() -> None:
     """Bounds are those of `robustness`; the set's own traffic gives the rate as it is; without answers, a sentence."""
     here = whole(wide_trace(200, "report", seed=4), always_answer(Policy.load()))
-    doubted, mixed = report_page.assumptions(here)
+    (plain, _) = report_page.assumptions(here)
+    assert isinstance(plain, wording.ReportTable)
+    assert plain.caption.endswith("mislabelled cases.")
+    doubted, mixed = report_page.assumptions(here._replace(targets=TARGETS))
     assert isinstance(doubted, wording.ReportTable)
     assert isinstance(mixed, wording.ReportTable)
     k, n = (int(here.table.loc["mine", f"hallucination_rate_{end}"]) for end in ("k", "n"))
@@ -985,7 +1179,7 @@ def test_the_fused_gate_has_its_line() -> None:
     trace = wide_trace(200, "report", seed=5)
     fused = fuse(trace, Policy.load()).policy
     here = whole(trace, fused)
-    picture, table = *parts.risk_coverage_section(here), *believed.signals_section(here)
+    picture, _, table = *parts.risk_coverage_section(here), *believed.signals_section(here)
     assert isinstance(picture, wording.Picture)
     assert isinstance(table, wording.ReportTable)
     assert "fair where its model was fitted on other cases" in picture.caption

@@ -177,7 +177,7 @@ class TestWithoutLabels:
             lambda trace: tally(trace, [HALF], engine="numpy"),
             lambda trace: steps(trace, HALF, "signals.node_score.min"),
             lambda trace: decide(trace, HALF).right,
-            lambda trace: certify_policy(trace, HALF),
+            lambda trace: certify_policy(trace, HALF, targets={"hallucination_rate": 0.1}),
             tune,
             audit_signals,
             lambda trace: slices(decide(trace, HALF)),

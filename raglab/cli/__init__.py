@@ -40,6 +40,7 @@ from raglab.cli.common import (
     parse_columns,
     parse_costs,
     parse_goal,
+    parse_targets,
     policy_for,
     say,
     say_headline,
@@ -375,21 +376,22 @@ def report(
     arm: Arm = None,
     split: Split = None,
     cost: CostOptions = None,
+    target: TargetOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """One self-contained page: verdict, reliability, risk and coverage, every threshold, every flipped case."""
+    """One self-contained page: rates, reliability, risk and coverage, every threshold, every flipped case."""
     from raglab.lab.report.page import write_report
     from raglab.lab.search_space import always_answer, always_refuse, published_policy
 
     keep_inputs(out, path, policy, incumbent)
-    chosen, costs = load_policy(policy), parse_costs(cost)
+    chosen, costs, targets = load_policy(policy), parse_costs(cost), parse_targets(target)
     policies = {"defaults": (base := load_policy(incumbent) if incumbent is not None else published_policy(chosen))}
     if chosen.policy_id != base.policy_id:
         policies["tuned"] = chosen
     policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
     make_folder(out.parent)
     trace = open_trace(path, split)
-    page = write_report(out, trace, policies, arm=arm, costs=costs)
+    page = write_report(out, trace, policies, arm=arm, costs=costs, targets=targets)
     say_headline(trace)
     show({"report": str(page)}, as_json=as_json)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,6 +20,7 @@ from raglab.store.files import Where, csv_text, input_error, map_texts, write_by
 if TYPE_CHECKING:
     import pandas as pd
 
+    from raglab.lab.comparison import Contest
     from raglab.lab.search_space import Goal
     from raglab.lab.study import TuneResult
     from raglab.store.policies import Policy
@@ -63,8 +64,8 @@ TargetOptions = Annotated[
     typer.Option(
         "--target",
         "-t",
-        help="rate=highest, such as over_ask_rate=0.1 (of coverage and pass_rate the lowest); repeat for several; the "
-        "published two if none.",
+        help="rate=highest, such as over_ask_rate=0.1 (of coverage and pass_rate the lowest); repeat for several; none "
+        "where not given.",
     ),
 ]
 Download = Annotated[
@@ -165,27 +166,24 @@ def parse_columns(texts: Sequence[str] | None) -> dict[str, str] | None:
 
 
 def parse_goal(costs: Sequence[str] | None, targets: Sequence[str] | None) -> Goal:
-    """Goal of `--cost` and `--target`; the published targets where none is given.
+    """Goal of `--cost` and `--target`; without targets where none is given.
 
     Raises:
       ValueError: as for `parse_costs` and `Goal`, or a rate twice.
     """
     from raglab.lab.search_space import Goal
 
-    stated = parse_costs(costs)
-    return Goal(costs=stated, targets=parse_targets(targets)) if targets else Goal(costs=stated)
+    return Goal(costs=parse_costs(costs), targets=parse_targets(targets))
 
 
 def parse_targets(texts: Sequence[str] | None) -> dict[str, float]:
-    """Targets of `--target rate=limit`, each rate once; the published ones where none is given."""
-    from raglab.metrics import TARGETS
-
+    """Targets of `--target rate=limit`, each rate once; none where none is given."""
     pairs = [parse_target(text) for text in texts or ()]
     repeated = [name for place, (name, _) in enumerate(pairs) if name in dict(pairs[:place])]
     if repeated:
         msg = f"--target must name a rate once, got {repeated[0]} twice; leave one out."
         raise ValueError(msg)
-    return dict(pairs) or dict(TARGETS)
+    return dict(pairs)
 
 
 def load_trace(path: Path, split: str | None = None) -> Trace:
@@ -322,52 +320,24 @@ def write_csv(table: pd.DataFrame, out: Path | None) -> None:
 
 
 def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, track: bool, as_json: bool) -> None:
-    """Write policy, report and run of a study; print what was selected, what it beats, and where everything is."""
-    from raglab.lab.comparison import (
-        contest_record,
-        contest_sentence,
-        contests,
-        reference_roles,
-        standings,
-        standings_text,
-        worse_sentence,
-    )
+    """Write policy, report and run of a study; print what was selected, what it is shown to beat, where everything is.
+
+    On the cases that it was tuned on nothing is compared (rules S6.5, S6.11).
+    """
+    from raglab.lab.comparison import contests, reference_roles
     from raglab.lab.tracking import track as track_study
 
     out.mkdir(parents=True, exist_ok=True)
     result.policy.save(out / TUNED)
     page = result.report(out / "report.html")
-    judged = (result.judged_on, result.policies)
     by = (result.settings["arm"], result.goal.costs)
-    found = contests(*judged, reference_roles(result.costs), *by)
+    found = contests(result.judged_on, result.policies, reference_roles(result.outcome), *by) if result.unseen else []
     if as_json:
-        parts = {
-            "selected": result.selected,
-            "policy_id": result.policy.policy_id,
-            "policy": str(out / TUNED),
-            "report": str(page),
-            "notes": result.notes,
-            "costs": json_records(result.costs.reset_index()),
-            "advantage": None if result.advantage is None else result.advantage._asdict(),
-            "against": [contest_record(one) for one in found],
-            "comparison": json_records(result.rates()),
-        }
-        say_json(parts, indent=2)
+        _say_study_json(result, found, {"policy": str(out / TUNED), "report": str(page)})
         if track:
             track_study(result, mlruns, report=page)
         return
-    say(result.notes[0])
-    if worse := worse_sentence(found, len(result.judged_on)):
-        say(f"WARNING: {worse}")
-    seen = "it was tuned on" if result.judged_on is result.tuned_on else "that the study did not see"
-    say(f"\nJudged on {len(result.judged_on)} cases {seen} (rate [95 % interval] k/n; expected cost a case):\n")
-    if result.headline:
-        say(f"{result.headline}.\n")
-    say(table_text(standings_text(standings(*judged, *by))) + "\n")
-    for one in found:
-        say(contest_sentence(one))
-    for note in result.notes[1:]:
-        say(f"note: {note}")
+    _say_study(result, found)
     say(f"\nreport:      {page}\npolicy:      {out / TUNED}  (policy_id {result.policy.policy_id})")
     if track:  # last: what a tracker cannot write costs nothing of the study
         run = track_study(result, mlruns, report=page)
@@ -376,3 +346,51 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, track: bo
             if run.command
             else f"MLflow:      {run.link}"
         )
+
+
+def _say_study(result: TuneResult, found: Sequence[Contest]) -> None:
+    """Print a study for people."""
+    from raglab.lab.comparison import contest_sentence, standings, standings_text, worse_sentence
+
+    say(result.notes[0])
+    if worse := worse_sentence(found, len(result.judged_on)):
+        say(f"WARNING: {worse}")
+    if result.unseen:
+        lead = f"Judged on {len(result.judged_on)} cases that the study did not see"
+    else:
+        say(f"nested estimate of its expected cost on new cases: {result.held_out_estimate:.3f} a case")
+        lead = f"On the {len(result.judged_on)} cases it was tuned on, where nothing that was fitted or chosen compares"
+    say(f"\n{lead} (rate [95 % interval] k/n; expected cost a case):\n")
+    if result.headline:
+        say(f"{result.headline}.\n")
+    by = (result.settings["arm"], result.goal.costs)
+    table = standings(result.judged_on, result.policies, *by, result.outcome.in_sample)
+    say(table_text(standings_text(table)) + "\n")
+    for one in found:
+        say(contest_sentence(one))
+    sizes = [one.size_note for one in found if one.size_note]
+    for note in sizes[:1]:  # that of the incumbent, else of the first that shows no difference
+        if note not in result.notes[0]:
+            say(note)
+    for note in result.notes[1:]:
+        say(f"note: {note}")
+
+
+def _say_study_json(result: TuneResult, found: Sequence[Contest], files: Mapping[str, str]) -> None:
+    """Print a study for programs."""
+    from raglab.lab.comparison import contest_record
+
+    parts = {
+        "selected": result.selected,
+        "incumbent": result.incumbent,
+        "policy_id": result.policy.policy_id,
+        **files,
+        "notes": result.notes,
+        "held_out_estimate": result.held_out_estimate,
+        "unseen": result.unseen,
+        "costs": json_records(result.costs.reset_index()),
+        "advantage": None if result.advantage is None else result.advantage._asdict(),
+        "against": [contest_record(one) for one in found],
+        "comparison": json_records(result.rates()),
+    }
+    say_json(parts, indent=2)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from raglab.bandit import LEARNERS
+from raglab.cli.baselines import (
+    BaselineOptions,
+    BaselinePath,
+    MinEffect,
+    SavedBaseline,
+    TestedRates,
+    run_baseline,
+    stated_retrieval,
+)
 from raglab.cli.common import (
     MOST_COST,
     Arm,
@@ -19,7 +29,6 @@ from raglab.cli.common import (
     Reranker,
     Seed,
     Split,
-    TargetOptions,
     TraceOrFolder,
     json_records,
     keep_inputs,
@@ -28,7 +37,6 @@ from raglab.cli.common import (
     open_trace,
     parse_costs,
     parse_targets,
-    policy_for,
     say,
     say_json,
     show,
@@ -408,9 +416,19 @@ Again = Annotated[bool, typer.Option("--again", help="These cases were certified
 
 def certify(
     path: TraceOrFolder,
-    policy: PolicyPath = None,
-    target: TargetOptions = None,
+    policy: Annotated[
+        list[Path] | None,
+        typer.Option("--policy", "-p", help="Policy YAML to certify; with --best repeat it to choose among several."),
+    ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option("--target", "-t", help="rate=highest that is promised, such as hallucination_rate=0.1; repeat."),
+    ] = None,
     cost: CostOptions = None,
+    best: Annotated[
+        bool,
+        typer.Option("--best", help="The cheapest that passes: of several policies, or of one policy's family."),
+    ] = False,
     delta: Annotated[float, typer.Option(help="Error of the promise: 0.1 certifies at 90 % confidence.")] = 0.1,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the certified policy here.")] = None,
     arm: Arm = None,
@@ -418,21 +436,24 @@ def certify(
     looks: Looks = None,
     as_json: AsJson = False,
 ) -> None:
-    """Thresholds with a finite-sample guarantee: learned on split tune, tested on split certify."""
-    from raglab.lab.certification import certify_policy
+    """Test on split certify whether a policy keeps its targets, with a finite-sample guarantee."""
+    from raglab.lab.certification import certify_best, certify_policy
     from raglab.lab.certification_texts import certificate_lines
 
-    targets, costs = parse_targets(target), parse_costs(cost)
+    targets, costs, files = parse_targets(target), parse_costs(cost), policy or []
+    keep_inputs(out, path, *files, looks)
+    keep_inputs(looks, path, *files, option="--looks")
+    _check_certify_options(files, targets, best=best)
     trace = open_trace(path)
-    chosen = policy_for(policy, trace, arm)
-    keep_inputs(out, path, policy, looks)
-    keep_inputs(looks, path, policy, option="--looks")
+    offered = [load_policy(file) for file in files]
     # A link has looks of its own beside it; a folder that has no name of its own, such as `.`, is looked up.
     beside = path if path.name not in {"", ".."} else path.resolve()
-    remembered = looks if looks is not None else beside.with_name("looks.jsonl")
-    found = certify_policy(
-        trace, chosen, targets=targets, costs=costs, delta=delta, arm=arm, again=again, looks=remembered
-    )
+    terms: dict[str, Any] = {"costs": costs, "delta": delta, "arm": arm, "again": again}
+    terms["looks"] = looks if looks is not None else beside.with_name("looks.jsonl")
+    if best:
+        found = certify_best(trace, offered if len(offered) > 1 else offered[0], targets, **terms)
+    else:
+        found = certify_policy(trace, offered[0], targets=targets, **terms)
     if found.policy is not None and out is not None:
         make_folder(out.parent)
         found.policy.save(out)
@@ -444,9 +465,26 @@ def certify(
         if found.policy is not None and out is not None:
             say(f"policy:      {out}  (policy_id {found.policy.policy_id})")
         if found.policy is None and RISK in targets:
-            _say_why(trace, chosen, targets[RISK], delta, arm)
+            _say_why(trace, offered[0], targets[RISK], delta, arm)
     if found.policy is None:
         raise typer.Exit(NOT_KEPT)
+
+
+def _check_certify_options(policies: Sequence[Path], targets: Mapping[str, float], *, best: bool) -> None:
+    """What is certified, and for what, must be stated.
+
+    Raises:
+      ValueError: no target, no policy, or several without --best.
+    """
+    if not targets:
+        msg = "--target must say what is promised, got none; write -t hallucination_rate=0.1."
+        raise ValueError(msg)
+    if not policies:
+        msg = "--policy must name the policy to certify, got none; write -p policy.yaml (`raglab policy` prints one)."
+        raise ValueError(msg)
+    if len(policies) > 1 and not best:
+        msg = f"--policy must name one policy to certify, got {len(policies)}; say --best to choose among them."
+        raise ValueError(msg)
 
 
 def _say_why(trace: Trace | ShardedTrace[Trace], policy: Policy, alpha: float, delta: float, arm: str | None) -> None:
@@ -471,7 +509,7 @@ def _say_why(trace: Trace | ShardedTrace[Trace], policy: Policy, alpha: float, d
 
 
 def check(
-    policy: Annotated[Path, typer.Argument(help="Policy YAML that holds a certificate.")],
+    policy: Annotated[Path, typer.Argument(help="Policy YAML; without a baseline, one that holds a certificate.")],
     cases: Annotated[
         Path, typer.Option("--cases", "-c", help="New labelled questions, or a trace of them (.parquet).")
     ],
@@ -482,22 +520,42 @@ def check(
     encoder: Encoder = None,
     reranker: Reranker = None,
     again: Again = False,
+    baseline: BaselinePath = None,
+    save_baseline: SavedBaseline = None,
+    rate: TestedRates = None,
+    min_effect: MinEffect = None,
+    cost: CostOptions = None,
     follow_links: FollowLinks = False,
     as_json: AsJson = False,
 ) -> None:
-    """Re-test a policy's certificate on new cases."""
-    from raglab.lab.certification import check_policy, retrieve_trace
+    """Re-test a policy's certificate on new cases, or compare the policy with a stored baseline."""
+    from raglab.lab.certificate_checks import check_policy, retrieve_trace
+    from raglab.store.baselines import Baseline
     from raglab.store.sharded_traces import MANIFEST
 
-    certified = load_policy(policy)
+    options = BaselineOptions(baseline, save_baseline, rate or (), min_effect, parse_costs(cost), again)
+    by_baseline, certified = options.given, load_policy(policy)
+    before = None if baseline is None else Baseline.load(baseline)
+    stated = stated_retrieval(certified, before) if by_baseline else None
     where = corpus or cases.parent
     trace = (
         open_trace(cases, split)
         if cases.suffix == ".parquet" or (cases / MANIFEST).is_file()
         else retrieve_trace(
-            certified, where, cases, split=split, encoder=encoder, reranker=reranker, follow_links=follow_links
+            certified,
+            where,
+            cases,
+            split=split,
+            encoder=encoder,
+            reranker=reranker,
+            follow_links=follow_links,
+            stated=stated,
         )
     )
+    if by_baseline:
+        if run_baseline(certified, trace, before, options, as_json=as_json):
+            raise typer.Exit(NOT_KEPT)
+        return
     found = check_policy(certified, trace, again=again)
     if as_json:
         parts: dict[str, Any] = {

@@ -89,8 +89,8 @@ def _named(missing: Mapping[str, MissingAnswers]) -> str:
 
 
 def basis_kind(stated: object) -> str:
-    """Kind of a basis as a certificate states it; `sources` where it states none, as before certificates did."""
-    text = SOURCES if stated is None else str(stated)
+    """Kind of a basis as a certificate states it."""
+    text = str(stated)
     return text if text in {SOURCES, TEXT} else MIXED
 
 
@@ -103,18 +103,17 @@ def check_basis(stated: object, here: Basis) -> None:
     """Refuse to judge a certificate of one basis on the other.
 
     Args:
-      stated: basis of the certificate, None where it states none. here: of the cases.
+      stated: basis of the certificate. here: of the cases.
 
     Raises:
       ValueError: the kinds of basis differ: `sources`, `text`, or text for some cases and sources for the rest.
     """
     if basis_conflict(stated, here):
-        made_on = SOURCES if stated is None else stated
         remedy = (
             "certify the policy again on text"
             if here.text
             else "check it on cases with a gold answer and recorded answers (raglab.record_answers)"
         )
-        rule = f"a certificate must be judged on its own basis, {made_on}"
+        rule = f"a certificate must be judged on its own basis, {stated}"
         msg = f"{rule}, got cases judged by {here}; {remedy}."
         raise ValueError(msg)

@@ -1,4 +1,4 @@
-"""Certification (shore): candidates tested on held-out cases, promises re-tested (S6.4, S6.7, S6.9)."""
+"""Certification (shore): a policy, or the cheapest of several, tested on held-out cases (S6.4, S6.7, S6.9, S6.10)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,42 +16,40 @@ from raglab import certify as tests
 from raglab import metrics
 from raglab.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.canonical import digest
-from raglab.certify import Certificate, DataNeed, Promise
-from raglab.decision.answer_text import SOURCES
+from raglab.certify import Certificate, DataNeed, Promise, TestMethod
 from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
-from raglab.decision.sharded_decisions import reference_trace, trace_basis
+from raglab.decision.sharded_decisions import reference_trace
 from raglab.gates import GATES
 from raglab.html_display import Fold, display
-from raglab.lab.answer_basis import check_basis, check_compared, missing_notes
-from raglab.lab.certification_notes import certificate_notes, certificate_reason, missing_candidates
+from raglab.lab.certification_notes import (
+    Judged,
+    certificate_notes,
+    certificate_reason,
+    look_sentence,
+    missing_candidates,
+)
 from raglab.lab.certified_losses import (
     COST,
     Nearest,
     RateCounts,
-    asking_note,
-    count_rates,
     count_split,
     free_policies,
-    lower_bound,
     nearest_target,
+    pilot_counts,
     pilot_order,
-    unseen_counts,
 )
-from raglab.lab.looks import hash_queries, split_queries, take_look
+from raglab.lab.looks import hash_queries, known_certificate, split_queries, take_look, trace_hash
 from raglab.lab.report.blocks import percent
-from raglab.lab.search_space import limit_depth, starting_policy
+from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
-from raglab.live.trace_building import build_trace
-from raglab.metrics import OBJECTIVES, TARGETS
 from raglab.misuse import takes
 from raglab.parallel import run_each
 from raglab.policy_sections import EXPECTED_COST
-from raglab.replay import Shards, decide_policies
+from raglab.replay import decide_policies
 from raglab.signal_gates import SIGNALS, signal_path
 from raglab.store.case_labels import check_split_names
-from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.measured_shards import measured_shards
 from raglab.store.policies import Policy
 from raglab.store.sharded_traces import ShardedTrace
@@ -202,7 +200,6 @@ def _candidate_levels(known: NDArray[np.float64], own: float | None, size: int) 
 
 
 SPLITS = ("tune", "certify")
-OLD_SCHEMA = "2 or older"  # schema of the traces that were certified on before certificates said so
 
 
 class Certification(NamedTuple):
@@ -249,13 +246,63 @@ def need_line(name: str, need: DataNeed) -> str:
     )
 
 
-@takes(trace="trace", policy="policy", candidates="policies")
+@takes(trace="trace", policy="policy")
 def certify_policy(
     trace: Trace | ShardedTrace[Trace],
-    policy: Policy | None = None,
+    policy: Policy,
     *,
-    candidates: Sequence[Policy] | None = None,
-    targets: Mapping[str, float] = TARGETS,
+    targets: Mapping[str, float] | None = None,
+    costs: metrics.Costs | None = None,
+    delta: float = 0.1,
+    arm: str | None = None,
+    again: bool = False,
+    looks: str | Path | None = None,
+) -> Certification:
+    """Test whether one policy keeps every target at once, with probability at least 1 − delta over the cases.
+
+    The policy given is tested, as one hypothesis, and no other. `certify_best` chooses among several.
+
+    Args:
+      trace: with a split `certify`, the only one that is tested on, or without any splits. Of shards (`Trace.open`)
+        one is in memory at a time.
+      policy: that is tested.
+      targets: rate -> highest value, such as `{"hallucination_rate": 0.1}`; `expected_cost` too, in units of cost.
+      costs: label -> outcome -> cost, of the target `expected_cost`, see `metrics.cost_matrix`.
+      delta: error of the promise, in (0, 0.5).
+      arm: which of the trace's arms; the first where not given.
+      again: these cases were certified on before, and that is known.
+      looks: file that remembers every look at the cases; without one a failed look is forgotten.
+
+    Warns:
+      UserWarning: one gate of the policy refuses nearly all cases labelled ok (in memory).
+
+    Raises:
+      ValueError: no targets, a fused gate or a model of the decision that was fitted on the cases to certify on, an
+        unknown rate, target outside (0, 1), of the cost outside (0, the highest cost), costs without that target, no
+        cases, or another certification on the same cases.
+
+    Source: rules S2.19, S6.4, S6.7, S6.9, S6.10; exact binomial p-values, of graded costs those of Hoeffding and
+      Bentkus (Bates and others 2021).
+
+    Example: `raglab.certify_policy(trace, result.policy, targets={"hallucination_rate": 0.1}, looks="looks.jsonl")`.
+    """
+    terms = _terms(targets, costs, delta, arm, again=again, looks=looks)
+    if costs is not None and COST not in terms.targets:
+        names = ", ".join(terms.targets)
+        msg = f"costs must be those of a target {COST}, got the targets {names}; add {COST}, in units of cost."
+        raise ValueError(msg)
+    cases = _certify_splits(trace)
+    offered = _distinct_candidates([policy], cases)
+    notes = (*_depth_note(trace, offered), *_warned_refusal(cases, policy, arm))
+    return _certification(cases, offered, Order("single", np.arange(1), None), terms, notes)
+
+
+@takes(trace="trace", candidates="policy or policies")
+def certify_best(
+    trace: Trace | ShardedTrace[Trace],
+    candidates: Policy | Sequence[Policy] | Mapping[str, Policy],
+    targets: Mapping[str, float] | None = None,
+    *,
     costs: metrics.Costs | None = None,
     delta: float = 0.1,
     arm: str | None = None,
@@ -263,55 +310,122 @@ def certify_policy(
     again: bool = False,
     looks: str | Path | None = None,
 ) -> Certification:
-    """Thresholds that keep every target at once, with probability at least 1 − delta over the cases.
+    """The cheapest of several policies that keeps every target, with probability at least 1 − delta over the cases.
 
-    The candidates are ordered on split `tune`, from the safest to the one that answers most rightly, and tested in
-    that order on split `certify` until one fails; the last that passed is chosen. Without a split `tune` every
-    candidate is tested at once (Holm).
+    On split `tune` (the pilot) the candidates are ordered from the safest to the cheapest, those left out that another
+    one beats in both. On split `certify` they are tested in that order until one fails. Of those that passed the one of
+    least pilot cost is returned. Pilot figures of a policy whose decision model was fitted on the pilot come from
+    models that never saw the case. Without a split `tune` every candidate is tested at once (Holm).
 
     Args:
       trace: with a split `certify`, or without any splits. Of shards (`Trace.open`) one is in memory at a time: the
         pilot is measured once and kept on disk meanwhile (see `measured_shards`), the cases to certify on once.
-      policy: whose thresholds are varied; those of `starting_policy` where not given.
-      candidates: policies to choose from; a grid over `paths` of the policy where not given.
-      targets: rate -> highest value; `expected_cost` too, in units of cost. costs: label -> outcome -> cost, of that
-        target, see `metrics.cost_matrix`. paths: thresholds of the grid; `declared_family` where not given.
-      again: these cases were certified on before, and that is known. looks: file that remembers it.
+      candidates: policies to choose from, such as `TuneResult.policies`; or one policy, which stands for its declared
+        family: `grid` over its cost ratio, its bounds on signals or its gates' thresholds. It refines no further than
+        the trace measured.
+      targets: rate -> highest value, such as `{"hallucination_rate": 0.1}`; `expected_cost` too, in units of cost.
+      costs: label -> outcome -> cost, by which the candidates are chosen, and of the target `expected_cost`; see
+        `metrics.cost_matrix`.
+      delta: error of the promise, in (0, 0.5), whatever the number of candidates and targets.
+      arm: which of the trace's arms; the first where not given.
+      paths: thresholds that the family of one policy varies; `declared_family` where not given.
+      again, looks: as for `certify_policy`.
 
     Warns:
-      UserWarning: one gate of the policy refuses nearly all cases labelled ok (in memory).
+      UserWarning: one gate of the one policy given refuses nearly all cases labelled ok (in memory).
 
     Raises:
-      ValueError: a fused gate or a model of the decision that was fitted on the cases to certify on, an unknown rate,
-        target outside (0, 1), of the cost outside (0, the highest cost), costs without that target, no cases, or
-        another certification on the same cases.
+      ValueError: as `certify_policy`; no candidates, or paths beside several.
 
-    Source: rules S2.19, S6.4, S6.7, S6.9; Pareto testing (Laufer-Goldshtein and others 2023) with exact binomial
-      p-values, of graded costs those of Hoeffding and Bentkus (Bates and others 2021).
+    Source: rules S2.19, S6.4, S6.7, S6.9, S6.10; Pareto testing (Laufer-Goldshtein and others 2023).
+
+    Example: `raglab.certify_best(trace, raglab.fit_decision(trace), {"hallucination_rate": 0.2}, looks="looks.jsonl")`.
     """
-    _check_targets(targets, costs)
-    start = limit_depth(policy if policy is not None else starting_policy(trace, arm), trace)
+    terms = _terms(targets, costs, delta, arm, again=again, looks=looks)
     cases = _certify_splits(trace)
-    held_out, arm_name, names = cases.held_out, arm or trace.arms[0], list(targets)
-    with _pilot_trace(cases.pilot, start, arm, candidates) as pilot:
-        offered = _distinct_candidates(
-            candidates if candidates is not None else grid(held_out if pilot is None else pilot, start, arm, paths),
-            {cases.held_out_hash, cases.trace_hash},
-        )
+    if isinstance(candidates, Policy):
+        listed, start = [], limit_depth(candidates, trace)
+        notes = _warned_refusal(cases, start, arm)
+    else:
+        listed = _distinct_candidates(_listed(candidates, paths), cases)
+        start, notes = listed[0], _depth_note(trace, listed)
+    with _pilot_trace(cases.pilot, start, arm, listed) as pilot:
+        family = [] if listed else grid(cases.held_out if pilot is None else pilot, start, arm, paths)
+        offered = listed or _distinct_candidates(family, cases)
         # Which candidates are tested, and in which order, is settled before the cases to certify on are looked at.
-        order = _order(pilot, len(held_out), offered, start, targets, costs, delta, arm)
-        seen = unseen_counts(pilot, offered, order.pilot, names, costs, arm)
+        order = _order(pilot, cases, offered, terms)
+    return _certification(cases, offered, order, terms, notes)
+
+
+class Terms(NamedTuple):
+    """What is to be promised, and how.
+
+    targets: rate -> highest value. costs: see `metrics.cost_matrix`. delta: error. arm: None for the first. again,
+    looks: see `certify_policy`.
+    """
+
+    targets: Mapping[str, float]
+    costs: metrics.Costs | None
+    delta: float
+    arm: str | None
+    again: bool
+    looks: Path | None
+
+
+def _terms(
+    targets: Mapping[str, float] | None,
+    costs: metrics.Costs | None,
+    delta: float,
+    arm: str | None,
+    *,
+    again: bool,
+    looks: str | Path | None,
+) -> Terms:
+    """Terms that mean something."""
+    _check_targets(targets or {}, costs)
+    metrics.check_delta(delta)
+    return Terms(dict(targets or {}), costs, delta, arm, again, None if looks is None else Path(looks))
+
+
+def _listed(candidates: Sequence[Policy] | Mapping[str, Policy], paths: Sequence[str] | None) -> list[Policy]:
+    """Policies of a list or of a mapping of names."""
+    listed = list(candidates.values() if isinstance(candidates, Mapping) else candidates)
+    if not listed:
+        msg = "candidates must hold at least one policy, got none; give one alone for its declared family."
+        raise ValueError(msg)
+    if paths is not None:
+        msg = f"paths must vary one policy, got a list of {len(listed)}; leave them out, or give one policy alone."
+        raise ValueError(msg)
+    return listed
+
+
+def _depth_note(trace: Trace | ShardedTrace[Trace], offered: Sequence[Policy]) -> tuple[str, ...]:
+    """That policies refine further live than the trace measured, so that not all that they do was tested."""
+    deeper = sum(limit_depth(one, trace).policy_id != one.policy_id for one in offered)
+    if not deeper:
+        return ()
+    which = "The policy refines" if len(offered) == 1 else f"{deeper:,} of {len(offered):,} policies refine"
+    remedy = "build the trace deeper, or certify with refine.max_depth as low"
+    return (f"{which} further (refine.max_depth) than the trace was measured; the test stops there: {remedy}.",)
+
+
+def _certification(
+    cases: CertifyCases, offered: Sequence[Policy], order: Order, terms: Terms, notes: Sequence[str]
+) -> Certification:
+    """Test candidates in their order on the cases to certify on, which are looked at here for the first time."""
+    targets, delta, names = terms.targets, terms.delta, list(terms.targets)
+    held_out, arm_name = cases.held_out, terms.arm or cases.held_out.arms[0]
     tried = [offered[place] for place in order.places]
-    held = count_split(held_out, tried, start, names, arm, costs)
+    held = count_split(held_out, tried, offered[0], names, terms.arm, terms.costs)
     counts = held.losses
-    # The cases are looked at now. Another look at the same cases is refused here, before it says anything.
-    key = certification_key(tried, counts, targets, delta, arm_name, costs if COST in targets else None)
-    file = None if looks is None else Path(looks)
-    look = take_look(file, start.certificate, cases.held_out_hash, key, delta, again=again)
-    refused = _warned_refusal(cases, start, arm) if candidates is None else ""
+    # Another look at the same cases is refused here, before it says anything.
+    key = certification_key(tried, counts, targets, delta, arm_name, terms.costs if COST in targets else None)
+    known = known_certificate(offered, cases.held_out_hash)
+    look = take_look(terms.looks, known, cases.held_out_hash, key, delta, again=terms.again)
     tested = _sequence_test(counts, order, targets, delta)
-    near = _nearest(order, seen, targets, delta)
+    near = _nearest(order, targets, delta)
     alone = trace_status_only(held_out)
+    judged = Judged(counts.basis, alone, look_sentence(look, recorded=terms.looks is not None, again=terms.again))
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
         certified=tuple(one.policy_id for one, ok in zip(tried, tested.passed, strict=True) if ok),
@@ -324,29 +438,34 @@ def certify_policy(
         candidates=len(offered),
         cases=len(held_out),
         reason=certificate_reason(
-            tested.promises, tested.binding, delta, order.method, counts.basis, alone, certified=tested.certified
+            tested.promises, tested.binding, delta, order.method, judged, certified=tested.certified
         ),
         pilot=order.pilot_cases,
         cases_hash=cases.held_out_hash,
         looks=look.number,
         spent=look.spent,
         over_ask=float(counts.over_ask[tested.chosen]) if tested.certified else 0.0,
-        free=free_policies(held, targets, costs, delta) if tested.certified else (),
+        free=free_policies(held, targets, terms.costs, delta) if tested.certified else (),
         basis=str(counts.basis),
+        pilot_hash=order.pilot_hash,
+        looks_recorded=terms.looks is not None,
     )
-    facts = certificate.rows | _check_facts(held_out, key, arm_name, targets, costs)
+    facts = certificate.rows | _check_facts(held_out, key, arm_name, targets, terms.costs)
     return Certification(
         certificate=certificate,
         policy=tried[tested.chosen].replace("certificate", facts) if tested.certified else None,
-        table=_candidate_table(start, tried, counts, tested, order, names, delta),
+        table=_candidate_table(offered[0], tried, counts, tested, order, names, delta),
         needs=_data_needs(tested.promises, delta),
         nearest=near.alpha,
         notes=(
             *filter(None, [status_only_note(alone)]),
-            *certificate_notes(certificate, near, order.free_rate, targets),
+            *certificate_notes(
+                certificate, near, order.free_rate, targets, unsplit=cases.held_out_hash == cases.trace_hash
+            ),
             *missing_candidates(tried, counts, tested.chosen),
-            *unmeasured_note(held_out, start),
-            *filter(None, [refused]),
+            *unmeasured_note(held_out, offered[0]),
+            *order.notes,
+            *notes,
         ),
         chance=near.chance,
         status_only=int(alone.sum()),
@@ -354,10 +473,10 @@ def certify_policy(
 
 
 def _pilot_trace(
-    pilot: Trace | ShardedTrace[Trace] | None, start: Policy, arm: str | None, candidates: object
+    pilot: Trace | ShardedTrace[Trace] | None, start: Policy, arm: str | None, listed: Sequence[Policy]
 ) -> AbstractContextManager[Trace | ShardedTrace[Trace] | None]:
     """The pilot for a grid and its order: measured on disk where it stands in shards, so that two passes read it."""
-    if not isinstance(pilot, ShardedTrace) or candidates is not None or start.structure.decision is not None:
+    if not isinstance(pilot, ShardedTrace) or listed or start.structure.decision is not None:
         return nullcontext(pilot)
     return measured_shards(pilot, start, arm)
 
@@ -377,31 +496,33 @@ def _data_needs(promises: Sequence[Promise], delta: float) -> dict[str, DataNeed
     return {one.name: tests.data_need(one.alpha, one.n, int(one.k), delta) for one in rates}
 
 
-def _nearest(order: Order, seen: RateCounts | None, targets: Mapping[str, float], delta: float) -> Nearest:
-    """Target to hint at; seen: candidates on the pilot, [N]."""
-    if seen is None:
+def _nearest(order: Order, targets: Mapping[str, float], delta: float) -> Nearest:
+    """Target to hint at, by what the candidates did on the pilot."""
+    if order.pilot is None:
         return Nearest(float("nan"), float("nan"))
-    return nearest_target(seen, targets, delta, size=order.size, free_rate=order.free_rate)
+    return nearest_target(order.pilot, targets, delta, size=order.size, free_rate=order.free_rate)
 
 
-def _distinct_candidates(candidates: Iterable[Policy], hashes: Container[str]) -> list[Policy]:
-    """Candidates, each policy once; none of which may have learned from the cases to certify on.
+def _distinct_candidates(candidates: Iterable[Policy], cases: CertifyCases) -> list[Policy]:
+    """Candidates, each policy once; none of which may have learned from the cases to certify on, alone or with others.
 
-    Args:
-      hashes: of the cases to certify on, and of sets that hold them.
+    Raises:
+      ValueError: one that has.
     """
-    offered = list({one.policy_id: one for one in candidates}.values())
-    if not offered:
-        msg = "candidates must hold at least one policy, got none; leave them out for a grid."
-        raise ValueError(msg)
+    hashes = {cases.held_out_hash, cases.trace_hash}
+    by_id: dict[str, Policy] = {}
+    for policy in candidates:  # of equal ones that which remembers a look
+        if policy.certificate is not None or policy.policy_id not in by_id:
+            by_id[policy.policy_id] = policy
+    offered = list(by_id.values())
     for one in offered:
         by_cost = one.decision.rule == EXPECTED_COST and one.decision.model is not None
         learned = {
             "fused gate": one.fused.fitted_on if one.fused.enabled else None,
             "model of the decision": one.decision.model.fitted_on if by_cost and one.decision.model else None,
         }
-        for what, cases in learned.items():
-            if cases is not None and cases in hashes:
+        for what, fitted_on in learned.items():
+            if fitted_on is not None and fitted_on in hashes:
                 rule = f"cases must not be those that the {what} was fitted on"
                 msg = f"{rule}, got the same; split them into tune and certify."
                 raise ValueError(msg)
@@ -411,41 +532,39 @@ def _distinct_candidates(candidates: Iterable[Policy], hashes: Container[str]) -
 class Order(NamedTuple):
     """How candidates are tested.
 
-    method: `fixed_sequence`, one after the other until one fails; `holm`, all at once. places: of the candidates in
-    the order of the tests, [M]. pilot: what they did on the pilot, [N], None without one. pilot_cases: how many it has.
-    size: cases to certify on, over those. free_rate: hallucination rate of always-answer there.
+    method: `single`, one alone; `fixed_sequence`, one after the other until one fails; `holm`, all at once. places: of
+    the candidates in the order of the tests, [M]. pilot: their losses on the pilot, [N], None without one. pilot_cases,
+    pilot_hash: how many it has, and their fingerprint. size: cases to certify on, over those. free_rate: hallucination
+    rate of always-answer there. notes: which pilot figures flatter.
     """
 
-    method: Literal["fixed_sequence", "holm"]
+    method: TestMethod
     places: NDArray[np.int64]
     pilot: RateCounts | None
     pilot_cases: int = 0
+    pilot_hash: str | None = None
     size: float = float("nan")
     free_rate: float = float("nan")
+    notes: tuple[str, ...] = ()
 
     @property
     def pilot_tried(self) -> RateCounts | None:
-        """What the candidates did on the pilot, in the order of the tests, [M]."""
+        """Losses of the candidates on the pilot, in the order of the tests, [M]."""
         return None if self.pilot is None else self.pilot.subset(self.places)
 
 
 def _order(
-    pilot: TraceData | ShardedTrace[Any] | None,
-    n_held_out: int,
-    offered: Sequence[Policy],
-    start: Policy,
-    targets: Mapping[str, float],
-    costs: metrics.Costs | None,
-    delta: float,
-    arm: str | None,
+    pilot: TraceData | ShardedTrace[Any] | None, cases: CertifyCases, offered: Sequence[Policy], terms: Terms
 ) -> Order:
+    """Order of the candidates, learned on the pilot (rule S6.10)."""
     # Without cases of its own to learn an order on, any order would come from the cases it is tested on.
-    if pilot is None:
+    if pilot is None or cases.pilot is None:
         return Order("holm", np.arange(len(offered)), None)
-    seen = count_split(pilot, offered, start, list(targets), arm, costs)
-    size, alphas = n_held_out / len(pilot), np.array(list(targets.values()))
-    places = pilot_order(seen.losses, alphas, delta, size)
-    return Order("fixed_sequence", places, seen.losses, len(pilot), size, seen.free_rate)
+    seen = pilot_counts(pilot, offered, list(terms.targets), terms.costs, terms.arm)
+    size, alphas = len(cases.held_out) / len(pilot), np.array(list(terms.targets.values()))
+    places = pilot_order(seen.losses, alphas, terms.delta, size)
+    hashed = trace_hash(cases.pilot)
+    return Order("fixed_sequence", places, seen.losses, len(pilot), hashed, size, seen.free_rate, seen.notes)
 
 
 class SequenceResult(NamedTuple):
@@ -471,14 +590,14 @@ class SequenceResult(NamedTuple):
 
 def _sequence_test(counts: RateCounts, order: Order, targets: Mapping[str, float], delta: float) -> SequenceResult:
     """Tests of all targets together for every candidate, with error delta over all of them."""
-    in_sequence = order.method == "fixed_sequence"
+    in_sequence = order.method != "holm"
     p = counts.p(np.array(list(targets.values())))
     # A candidate keeps its promise only if it keeps every target, so its p-value is the largest of them.
     joint = p.max(axis=1)
     passed = tests.fixed_sequence(joint, delta) if in_sequence else tests.holm(joint, delta)
-    # Any candidate that passed may be taken; gains of the pilot choose among them without spending error.
-    gains = counts.gain if order.pilot_tried is None else order.pilot_tried.gain
-    chosen = int(np.flatnonzero(passed)[np.argmax(gains[passed])]) if passed.any() else -1
+    # Any candidate that passed may be taken, at no further error: the cheapest on the pilot, of equals the surest.
+    cost = counts.cost if order.pilot_tried is None else order.pilot_tried.cost
+    chosen = int(min(np.flatnonzero(passed), key=lambda place: (cost[place], joint[place]), default=-1))
     # Where none passed, a reader is told of the one that came nearest: the first in a sequence, else the least p.
     shown = chosen if chosen >= 0 else 0 if in_sequence else int(np.argmin(joint))
     promises = tuple(
@@ -502,11 +621,11 @@ def _sequence_test(counts: RateCounts, order: Order, targets: Mapping[str, float
 
 
 def _check_targets(targets: Mapping[str, float], costs: metrics.Costs | None) -> None:
-    allowed, most = metrics.OBJECTIVES, float(metrics.cost_matrix(costs).max())
-    if costs is not None and COST not in targets:
-        came = ", ".join(targets) or "none"
-        msg = f"costs must be those of a target {COST}, got the targets {came}; add {COST}, in units of cost."
+    if not targets:
+        example = "targets={'hallucination_rate': 0.1}"
+        msg = f"targets must name at least one rate, got none; state what is to be promised, such as {example}."
         raise ValueError(msg)
+    allowed, most = metrics.OBJECTIVES, float(metrics.cost_matrix(costs).max())
     for name, alpha in targets.items():
         if name not in allowed and name != COST:
             msg = f"targets must be rates of errors, one of {', '.join(allowed)}, or {COST}, got {name!r}."
@@ -518,9 +637,6 @@ def _check_targets(targets: Mapping[str, float], costs: metrics.Costs | None) ->
         elif not 0.0 < alpha < 1.0:
             msg = f"the target of {name} must be in (0, 1), got {alpha}; 0.1 is 10 %."
             raise ValueError(msg)
-    if not targets:
-        msg = "targets must name at least one rate, got none; write {'hallucination_rate': 0.05}."
-        raise ValueError(msg)
 
 
 class CertifyCases(NamedTuple):
@@ -550,15 +666,15 @@ def _certify_splits(trace: Trace | ShardedTrace[Trace]) -> CertifyCases:
     return CertifyCases(None, trace, of_all, of_all)
 
 
-def _warned_refusal(cases: CertifyCases, policy: Policy, arm: str | None) -> str:
+def _warned_refusal(cases: CertifyCases, policy: Policy, arm: str | None) -> tuple[str, ...]:
     """That gates of the policy given refuse nearly all answerable cases of a trace in memory; warns too (S2.19)."""
     trace = cases.held_out if cases.pilot is None else cases.pilot
     text = refusal_text(decide_policies(trace, [policy], arm)[0]) if isinstance(trace, TraceData) else ""
     if not text:
-        return ""
+        return ()
     refused = f"The policy to be certified: {text}"
     warn_user(refused)
-    return refused
+    return (refused,)
 
 
 def _binding(promises: Sequence[Promise], p: NDArray[np.float64] | None) -> str:
@@ -601,166 +717,10 @@ def _candidate_table(
             row |= {f"{name}_p": float(tested.p[place, t])}
             if pilot is not None:
                 row |= {f"pilot_{name}_k": pilot.total(place, t), f"pilot_{name}_n": int(pilot.n[place, t])}
+        row |= {"cost": float(counts.cost[place])} | ({} if pilot is None else {"pilot_cost": float(pilot.cost[place])})
         beside = {"coverage": float(counts.coverage[place]), "over_ask_rate": float(counts.over_ask[place])}
         rows.append(row | beside | {"changed": changed})
     return pd.DataFrame(rows)
-
-
-Verdict = Literal["upheld", "open", "broken"]
-
-
-class Retest(NamedTuple):
-    """What new cases say of a certificate.
-
-    verdict: `upheld` where every target is certified again, `broken` where the exact lower bound of some rate lies
-    above its target, `open` where the cases are too few to say either. Either is wrong with probability delta at most:
-    all targets must be certified, so each may spend it whole; one is enough to break, so they share it. table: a row
-    a target. notes: what a reader must know. coverage, over_ask: shares answered, and of the unambiguous asked back.
-    basis: on which the new cases are judged (rule S6.3).
-    """
-
-    verdict: Verdict
-    table: pd.DataFrame
-    notes: tuple[str, ...]
-    coverage: float
-    over_ask: float
-    basis: str = SOURCES
-
-    def __repr__(self) -> str:
-        return f"Retest({self.verdict}, {len(self.table)} targets, coverage {self.coverage:.3f}, basis {self.basis})"
-
-
-@takes(policy="policy", trace="trace")
-def check_policy(policy: Policy, trace: TraceData | ShardedTrace[Any], *, again: bool = False) -> Retest:
-    """Re-test every promise of a policy's certificate, at the certificate's own delta.
-
-    Args:
-      trace: new cases, retrieved as those were that it was certified on; of shards one is in memory at a time.
-      again: the cases may be those it was certified on.
-
-    Raises:
-      ValueError: the policy holds no whole certificate of its own, the trace holds no cases, these, or a split of
-        them, are the cases it was certified on, they are judged on another basis, or too many answers are missing.
-
-    Source: rules S6.3, S6.4.
-    """
-    certificate = _certificate(policy)
-    if not len(trace):
-        msg = "a check needs at least one case, got none."
-        raise ValueError(msg)
-    by_split = split_queries(trace)
-    every = [query for queries in by_split.values() for query in queries]
-    if not again and certificate["cases_hash"] in map(hash_queries, (every, *by_split.values())):
-        msg = "a check must see new cases, got those the policy was certified on; give others, or say --again."
-        raise ValueError(msg)
-    check_basis(certificate.get("basis"), trace_basis(trace))
-    targets = {str(one["name"]): float(one["alpha"]) for one in certificate["promises"]}
-    costs = certificate.get("costs") if COST in targets else None
-    found = retest(policy, trace, targets, delta=float(certificate["delta"]), arm=certificate.get("arm"), costs=costs)
-    return found._replace(notes=(*found.notes, *_check_notes(certificate, trace, found.basis)))
-
-
-def retest(
-    policy: Policy,
-    trace: TraceData | Shards,
-    targets: Mapping[str, float],
-    *,
-    delta: float = 0.1,
-    arm: str | None = None,
-    costs: metrics.Costs | None = None,
-) -> Retest:
-    """What labelled cases say of some targets for one policy that was chosen without them.
-
-    A target is upheld where its upper bound at 1 − delta keeps it: all together, since each must. It is broken
-    where the lower bound at 1 − delta / T exceeds it, T targets sharing the error.
-
-    Args:
-      targets: rate -> highest value; `expected_cost` too, in units of cost. costs: of that target.
-
-    Raises:
-      ValueError: too many of the policy's answers are missing, of cases judged by text.
-    """
-    import pandas as pd
-
-    counts, rows = count_rates(trace, [policy], list(targets), arm, costs), []
-    missing = {policy.policy_id: counts.missing_answers[0]}
-    check_compared(missing)
-    for place, (name, alpha) in enumerate(targets.items()):
-        k, n = counts.total(0, place), int(counts.n[0, place])
-        high, low = counts.bound(0, place, delta), lower_bound(counts, place, delta / len(targets))
-        verdict_here = "upheld" if high <= alpha else "broken" if low > alpha else "open"
-        rows.append((name, alpha, k, n, k / n if n else float("nan"), low, high, verdict_here))
-    columns = ["target", "alpha", "k", "n", "rate", "lower_bound", "upper_bound", "verdict"]
-    table = pd.DataFrame(rows, columns=columns)
-    verdicts = set(table["verdict"])
-    verdict: Verdict = "broken" if "broken" in verdicts else "open" if "open" in verdicts else "upheld"
-    over_ask = float(counts.over_ask[0])
-    told = (status_only_note(trace_status_only(trace)), asking_note(over_ask, ()))
-    notes = (*filter(None, told), *missing_notes(missing, "these cases"))
-    return Retest(verdict, table, notes, float(counts.coverage[0]), over_ask, str(counts.basis))
-
-
-def retrieve_trace(
-    policy: Policy,
-    corpus: Path,
-    cases: Path,
-    *,
-    split: str | None = None,
-    encoder: str | None = None,
-    reranker: str | None = None,
-    follow_links: bool = False,
-) -> Trace:
-    """Trace of new cases, retrieved with the settings that the certificate states.
-
-    Args:
-      split: only cases of it. encoder, reranker: by name or path; the bundled model and late interaction where not
-        given. follow_links: as `load_corpus` takes it.
-
-    Raises:
-      ValueError: the policy holds no certificate, or no case is of the split.
-    """
-    certificate = _certificate(policy)
-    own = dict(certificate.get("retrieval", {}))
-    settings = {name: own[name] for name in ("index", "fetch_k", "rerank_k", "rrf_k", "dense_weight") if name in own}
-    arms = (str(certificate.get("arm", "hybrid")),)
-    asked = [case for case in load_cases(cases, follow_links=follow_links) if split in {None, case.split}]
-    documents = load_corpus(corpus, follow_links=follow_links)
-    return build_trace(documents, asked, policy=policy, arms=arms, encoder=encoder, reranker=reranker, **settings)
-
-
-def _certificate(policy: Policy) -> Mapping[str, Any]:
-    found = policy.certificate
-    missing = {"promises", "delta", "cases_hash", "policy_id"} - set(found or {})
-    if found is None:
-        msg = "a policy must hold a certificate to be checked, got none; make one with `raglab certify`."
-        raise ValueError(msg)
-    if missing or not found["promises"] or any(one.get("name") not in (*OBJECTIVES, COST) for one in found["promises"]):
-        came = f"one without {', '.join(sorted(missing))}" if missing else "promises of none, or of what is no rate"
-        msg = f"a certificate must be whole, got {came}; make one with `raglab certify`."
-        raise ValueError(msg)
-    if found["policy_id"] != policy.policy_id:
-        came = f"that of {found['policy_id']} in {policy.policy_id}"
-        msg = f"a certificate must be that of its policy, got {came}; certify the policy as it is now."
-        raise ValueError(msg)
-    return found
-
-
-def _check_notes(certificate: Mapping[str, Any], trace: TraceData | ShardedTrace[Any], basis: str) -> tuple[str, ...]:
-    own, here = dict(certificate.get("retrieval", {})), dict(trace.meta.get("parameters", {}))
-    differ = [name for name in own if name != "arms" and own[name] != here.get(name)]
-    told = "; ".join(f"{name} {here.get(name)} instead of {own[name]}" for name in differ)
-    notes = []
-    if certificate.get("basis", basis) != basis:
-        notes.append(f"The certified cases were judged by {certificate['basis']}, these by {basis} (rule S6.3).")
-    if told:
-        notes.append(f"Retrieved otherwise than the certified cases: {told}. The promise is not about these hits.")
-    made_on = certificate.get("schema_version", OLD_SCHEMA)
-    if made_on != SCHEMA_VERSION:
-        notes.append(
-            f"The certificate is of a trace of schema version {made_on}, this one has {SCHEMA_VERSION}: the certified "
-            "cases were measured by another raglab. Build their trace again and certify on it."
-        )
-    return tuple(notes)
 
 
 def certification_key(

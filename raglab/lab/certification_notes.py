@@ -3,47 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.certify import Certificate, Promise
+from raglab.certify import Certificate, Promise, TestMethod
 from raglab.decision.answer_text import Basis
 from raglab.decision.scoring import status_only_sentence
 from raglab.lab.answer_basis import missing_notes
 from raglab.lab.certified_losses import RISK, Nearest, RateCounts, asking_note
+from raglab.lab.looks import Look
 from raglab.lab.report.blocks import percent
 from raglab.store.policies import Policy
 from raglab.text import decimals
 
+FAILS: Mapping[TestMethod, str] = {
+    "single": "the policy fails",
+    "fixed_sequence": "the first candidate tested fails",
+    "holm": "the likeliest of many fails",
+}
+
+
+class Judged(NamedTuple):
+    """What a reason says of the cases certified on.
+
+    basis: on which they are judged. alone: which are scored by status alone, [Q]. look: sentence of their looks.
+    """
+
+    basis: Basis
+    alone: NDArray[np.bool_]
+    look: str
+
+
+def look_sentence(look: Look, *, recorded: bool, again: bool) -> str:
+    """How often the cases were certified on, the error spent on them together, and whether a file remembers it."""
+    if look.number > 1:
+        known = "" if recorded else " that is known of"
+        return f"look {look.number} on these cases{known}, at a spent delta of {look.spent:g} together"
+    if recorded:
+        return "first look on record"
+    if again:
+        return "a further look (again=True), and no looks file remembers how many came before"
+    return "first look that is known of, no looks file remembers others"
+
 
 def certificate_reason(
-    promises: Sequence[Promise],
-    binding: str,
-    delta: float,
-    method: str,
-    basis: Basis,
-    alone: NDArray[np.bool_],
-    *,
-    certified: bool,
+    promises: Sequence[Promise], binding: str, delta: float, method: TestMethod, judged: Judged, *, certified: bool
 ) -> str:
-    """What is promised or not, on which basis, and how many cases are scored by status alone.
-
-    Args:
-      alone: which cases are scored by status alone, [Q].
-    """
-    sentence = status_only_sentence(int(alone.sum()), len(alone))
-    judged = f"; judged by {basis}" + (f"; {sentence}" if sentence else "")
-    told = ", ".join(f"{one.name} at most {one.alpha:g}" for one in promises)
+    """What is promised or not, at which look, on which basis, and how many cases are scored by status alone."""
+    sentence = status_only_sentence(int(judged.alone.sum()), len(judged.alone))
+    cases = f"; {judged.look}; judged by {judged.basis}" + (f"; {sentence}" if sentence else "")
+    rates = ", ".join(f"{one.name} at most {one.alpha:g}" for one in promises)
     if certified:
         together = ", together," if len(promises) > 1 else ""
-        return f"{told}{together} with confidence {1.0 - delta:g}; {binding} binds{judged}"
+        return f"{rates}{together} with confidence {1.0 - delta:g}; {binding} binds{cases}"
     one = next(one for one in promises if one.name == binding)
-    seen = (
+    counts = (
         f"{one.k:g} of {one.n}, upper bound {decimals(one.bound, one.alpha)}" if one.n else "nothing to be a share of"
     )
-    which = "the first candidate tested fails" if method == "fixed_sequence" else "the likeliest of many fails"
-    return f"not certified: {told}; {which} on {binding} ({seen}){judged}"
+    return f"not certified: {rates}; {FAILS[method]} on {binding} ({counts}){cases}"
 
 
 def missing_candidates(tried: Sequence[Policy], counts: RateCounts, chosen: int) -> list[str]:
@@ -58,13 +77,13 @@ def missing_candidates(tried: Sequence[Policy], counts: RateCounts, chosen: int)
 
 
 def certificate_notes(
-    made: Certificate, near: Nearest, free_rate: float, targets: Mapping[str, float]
+    made: Certificate, near: Nearest, free_rate: float, targets: Mapping[str, float], *, unsplit: bool
 ) -> tuple[str, ...]:
     """What a reader of a certification must know.
 
     Args:
       made: the certificate. near: target that the pilot hints at. free_rate: hallucination rate of always-answer there.
-      targets: that were tested.
+      targets: that were tested. unsplit: whether all cases of the trace were certified on.
     """
     out = []
     if made.rests_on_asking:
@@ -75,9 +94,15 @@ def certificate_notes(
         worst = min(1.0, made.spent or made.delta)
         told = f"Look {made.looks} on these cases: some promise among them may break with probability {worst:g}"
         out.append(f"{told}, and more if an earlier look chose the targets or the candidates.")
-    if not made.pilot:
-        out.append("No split tune to learn an order on: every candidate was tested at once (Holm), which costs power.")
+    if made.method == "holm":
+        out.append(
+            "No split tune to learn an order on: every candidate was tested at once (Holm), which costs power; the "
+            "cheapest of those that passed was chosen on these very cases, so its cost on them flatters."
+        )
+    if unsplit:
         out.append("It holds only if no threshold, gate or model of the policy was tuned or fitted on these cases.")
+    if made.method == "single" and made.chosen is None:
+        out.append("raglab.certify_best (--best) tests the policy's family; on the same cases that is a further look.")
     wanted = targets.get(RISK, np.nan)
     beside = " beside the other targets" if len(targets) > 1 else ""
     if made.chosen is None and near.alpha > wanted:

@@ -27,11 +27,14 @@ def certificate_lines(found: Certification) -> list[str]:
     made = found.certificate
     lead = "CERTIFIED" if found.policy is not None else "NOT CERTIFIED"
     told = [f"{lead}: {made.reason.removeprefix('not certified: ')}."]
-    told.append(
-        f"{made.method.replace('_', ' ')}: {made.tested} of {made.candidates} candidates tested on {made.cases} cases"
-        + (f", ordered on {made.pilot} others" if made.pilot else "")
-        + f"; {len(made.certified)} certified; delta {made.delta:g} spent, look {made.looks} on these cases."
-    )
+    if made.method == "single":
+        tested = f"The policy given, and no other, tested on {made.cases} cases"
+    else:
+        tested = f"{made.method.replace('_', ' ')}: {made.tested} of {made.candidates} candidates tested on "
+        tested += f"{made.cases} cases{f', ordered on {made.pilot} others' if made.pilot else ''}; "
+        tested += f"{len(made.certified)} certified"
+        tested += ", of which the cheapest is chosen" if len(made.certified) > 1 else ""
+    told.append(f"{tested}; delta {made.delta:g} spent, look {made.looks} on these cases.")
     if found.policy is not None:
         seen = ", ".join(f"{one.name} {one.k:g}/{one.n} (bound {_limit(one)})" for one in made.promises)
         varied = dict(zip(found.table["policy_id"], found.table["changed"], strict=True))[made.chosen]

@@ -25,6 +25,7 @@ from raglab.store.sharded_traces import ShardedTrace
 from raglab.values import Status, TraceData
 
 COST, RISK = "expected_cost", "hallucination_rate"
+OF_POLICY = ("k", "n", "cost", "coverage", "over_ask", "missing")  # fields of `RateCounts` with a row a policy
 LIKELY = 0.8  # probability of a certificate from which on its target is hinted at
 EVEN = 0.5  # and from which on a signal is said to reach one
 ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
@@ -33,15 +34,15 @@ ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.5
 class RateCounts(NamedTuple):
     """Losses k and cases n of each target, [N, T], and what policies do beside.
 
-    k: errors; of the expected cost the sum of the costs over the highest one. gain: right answers, [N]. coverage,
-    over_ask: shares, [N]. scale: what a loss of 1 stands for, the highest cost or 1, [T]. graded: whether losses lie
-    between 0 and 1 too, [T]. missing: see `Tally.missing`, [N, 2]: an answer that is missing counts as not correct.
-    basis: on which the cases are judged.
+    k: errors; of the expected cost the sum of the costs over the highest one. cost: expected cost of a case, [N].
+    coverage, over_ask: shares, [N]. scale: what a loss of 1 stands for, the highest cost or 1, [T]. graded: whether
+    losses lie between 0 and 1 too, [T]. missing: see `Tally.missing`, [N, 2]: an answer that is missing counts as not
+    correct. basis: on which the cases are judged.
     """
 
     k: NDArray[np.float64]
     n: NDArray[np.int64]
-    gain: NDArray[np.float64]
+    cost: NDArray[np.float64]
     coverage: NDArray[np.float64]
     over_ask: NDArray[np.float64]
     scale: NDArray[np.float64]
@@ -61,8 +62,18 @@ class RateCounts(NamedTuple):
 
     def subset(self, places: NDArray[np.int64]) -> RateCounts:
         """Counts of some policies, in the order given."""
-        mine = {name: getattr(self, name)[places] for name in ("k", "n", "gain", "coverage", "over_ask", "missing")}
-        return self._replace(**mine)
+        return self._replace(**{name: getattr(self, name)[places] for name in OF_POLICY})
+
+    def with_rows(self, places: NDArray[np.int64], rows: RateCounts) -> RateCounts:
+        """The same, with the decisions of some policies counted otherwise; which answers they lack stays.
+
+        Args:
+          places: of these policies, [M]. rows: their counts, [M].
+        """
+        columns = {name: getattr(self, name).copy() for name in OF_POLICY if name != "missing"}
+        for name, column in columns.items():
+            column[places] = getattr(rows, name)
+        return self._replace(**columns)
 
     def p(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
         """p-value that a policy breaks a target, [N, T]: exact of errors, Hoeffding and Bentkus' of graded losses.
@@ -98,7 +109,7 @@ def count_rates(
     arm: str | None = None,
     costs: metrics.Costs | None = None,
 ) -> RateCounts:
-    """Losses and cases of some rates, or of the expected cost, for each policy, and its right answers."""
+    """Losses and cases of some rates, or of the expected cost, for each policy, and what a case costs it."""
     return tally_losses(tally(trace, policies, arm), names, costs)
 
 
@@ -147,7 +158,7 @@ def counted_losses(cells: NDArray[np.int64], names: Sequence[str], costs: metric
     """Losses of policies whose cells are counted.
 
     Args:
-      cells: [N, 18]. names: rates of `metrics.RATES`, or `expected_cost`. costs: of the latter.
+      cells: [N, 18]. names: rates of `metrics.RATES`, or `expected_cost`. costs: of the latter, and of `cost`.
     """
     every, labels = metrics.rate_counts(cells), metrics.label_counts(cells)
     of_rate, size = metrics.denominators(every, labels), labels.sum(axis=-1)
@@ -160,13 +171,13 @@ def counted_losses(cells: NDArray[np.int64], names: Sequence[str], costs: metric
         else:
             at = metrics.RATES.index(name)
             k[:, place], n[:, place] = every[:, at], of_rate[:, at]
-    answered, wrong = (every[:, metrics.COUNTS.index(name)] for name in ("answered", "wrong"))
+    answered = every[:, metrics.COUNTS.index("answered")]
     idle = metrics.RATES.index("over_ask_rate")
     is_cost = np.array([name == COST for name in names], dtype=bool)
     return RateCounts(
         k=k,
         n=n,
-        gain=(answered - wrong).astype(np.float64),
+        cost=np.asarray(metrics.expected_cost(cells, matrix), dtype=np.float64),
         coverage=answered / np.maximum(1, size),
         over_ask=every[:, idle] / np.maximum(1, of_rate[:, idle]),
         scale=np.where(is_cost, most, 1.0),
@@ -176,30 +187,72 @@ def counted_losses(cells: NDArray[np.int64], names: Sequence[str], costs: metric
     )
 
 
-def unseen_counts(
-    pilot: TraceData | ShardedTrace[Any] | None,
+class PilotCounts(NamedTuple):
+    """Candidates on the cases that their order is learned on.
+
+    losses: of the candidates, [N]; of one whose decision model was fitted on the pilot by models that never saw the
+    case. free_rate: hallucination rate of always-answer. notes: of which candidates the figures are in sample.
+    """
+
+    losses: RateCounts
+    free_rate: float
+    notes: tuple[str, ...]
+
+
+def pilot_counts(
+    pilot: TraceData | ShardedTrace[Any],
     offered: Sequence[Policy],
-    seen: RateCounts | None,
     names: Sequence[str],
     costs: metrics.Costs | None = None,
     arm: str | None = None,
-) -> RateCounts | None:
-    """What candidates did on the pilot, by models that never saw the case where theirs was fitted there.
+) -> PilotCounts:
+    """Losses and costs of candidates on the pilot, cross-fitted where their model was fitted there.
 
     Args:
-      seen: what they did there themselves, taken where that is honest, or where the cases are too few to leave any out.
+      offered: candidates of any kind; those that share a model are cross-fitted together.
 
-    Source: rule S6.9: a hint from cases that a model was fitted on would flatter.
+    Source: rules S6.9, S6.10: cases that a model was fitted on flatter it, in the order, the choice and the hint.
     """
-    model = offered[0].decision.model
-    by_one = all(one.decision.rule == EXPECTED_COST and one.decision.model == model for one in offered)
-    if pilot is None or model is None or not by_one or model.fitted_on != trace_hash(pilot):
-        return seen
-    try:
-        cells = held_out_cells(pilot, offered, arm)
-    except ValueError:
-        return seen
-    return counted_losses(cells, names, costs)
+    split = count_split(pilot, offered, offered[0], names, arm, costs)
+    losses, in_sample, cases = split.losses, 0, trace_hash(pilot)
+    for places in _fitted_groups(offered, cases):
+        try:
+            cells = held_out_cells(pilot, [offered[place] for place in places], arm)
+        except ValueError:  # too few cases of a kind for a fit without a fold
+            in_sample += len(places)
+            continue
+        losses = losses.with_rows(np.array(places), counted_losses(cells, names, costs))
+    fused = sum(one.fused.enabled and one.fused.fitted_on == cases for one in offered)
+    notes = []
+    if in_sample:
+        notes.append(_in_sample_note("the decision model", in_sample, len(offered), "too few cases to leave any out"))
+    if fused:
+        notes.append(_in_sample_note("the fused gate", fused, len(offered), "a policy does not hold how it is fitted"))
+    return PilotCounts(losses, split.free_rate, tuple(notes))
+
+
+def _fitted_groups(offered: Sequence[Policy], cases: str) -> list[list[int]]:
+    """Places of the candidates that decide by a model fitted on these cases, by what they measure, model included."""
+    groups: list[list[int]] = []
+    structures = [one.structure for one in offered]
+    for place, policy in enumerate(offered):
+        model = policy.decision.model
+        if policy.decision.rule != EXPECTED_COST or model is None or model.fitted_on != cases:
+            continue
+        group = next((of for of in groups if structures[of[0]] == structures[place]), None)
+        if group is None:
+            groups.append([place])
+        else:
+            group.append(place)
+    return groups
+
+
+def _in_sample_note(what: str, k: int, n: int, why: str) -> str:
+    """That pilot figures of some candidates are of the cases that a part of them was fitted on."""
+    return (
+        f"Of {k:,} of {n:,} candidates {what} was fitted on the pilot and is not cross-fitted there ({why}): their "
+        "place in the order and their pilot cost flatter. The test on the certified cases is as valid."
+    )
 
 
 def lower_bound(counts: RateCounts, place: int, delta: float) -> float:
@@ -212,17 +265,20 @@ def lower_bound(counts: RateCounts, place: int, delta: float) -> float:
 
 
 def pilot_order(seen: RateCounts, alphas: NDArray[np.float64], delta: float, size: float) -> NDArray[np.int64]:
-    """Candidates worth testing, safest first, learned on a pilot split.
+    """Candidates worth testing, learned on a pilot split: from the safest to the cheapest.
 
-    Left out are those that would answer too few cases to be certified at all, while any others are there.
+    Left out are those that another one beats in p-value and cost, and those that would answer too few cases to be
+    certified at all, while any others are there.
 
     Args:
-      size: cases to be certified on, over those of the pilot.
+      seen: candidates on the pilot. size: cases to be certified on, over those of the pilot.
+
+    Source: rule S6.10; Pareto testing (Laufer-Goldshtein and others 2023).
     """
     needed = np.array([certify.cases_needed(float(alpha), delta) for alpha in alphas / seen.scale])
     enough = (seen.n * size >= needed).all(axis=1)
     rows = np.flatnonzero(enough) if enough.any() else np.arange(len(seen.k))
-    return rows[certify.pareto_order(seen.subset(rows).p(alphas).max(axis=1), seen.gain[rows])]
+    return rows[certify.pareto_order(seen.subset(rows).p(alphas).max(axis=1), -seen.cost[rows])]
 
 
 class Nearest(NamedTuple):

@@ -15,30 +15,30 @@ from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence
 from raglab.html_display import Cell, Fold, display
 from raglab.lab.answer_basis import check_compared
-from raglab.lab.candidates import DEFAULTS, FREE, THRESHOLD, count_cells
-from raglab.lab.paired_gain import Advantage, paired_advantage
-from raglab.metrics import Paired
+from raglab.lab.candidates import DEFAULTS, FREE, count_cells
+from raglab.lab.competition import BY_HAND, TUNED
+from raglab.lab.paired_gain import IN_SAMPLE, Advantage, Verdict, paired_advantage
 from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.replay import Shards, decide_policies, each_shard, join_columns, shard_codes
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData, counted
+from raglab.values import TraceData, counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TUNED, BY_HAND, COST = "tuned", "manual-loop", "expected_cost"
-LEVEL = 0.95  # of intervals, and what a difference must pass to be called one
+COST = "expected_cost"
+LEVEL = 0.95  # of intervals
 SHOWN = ("pass_rate", "expected_cost", "coverage", "over_ask_rate", "hallucination_rate", "false_refusal_rate")
-Verdict = Literal["better", "worse", "same", "open"]
 
 
 class Comparison(NamedTuple):
     """Two policies on the same cases.
 
-    table: a row a measure, expected cost first: `measure`, `a`, `b`, `difference` (b less a) with `low`, `high`, then
-    of a rate `a_k`, `a_n`, `b_k`, `b_n`, the cases that count in it under one policy alone, `only_a`, `only_b`, and
-    McNemar's exact `p` of these. changed: cases decided otherwise, see `Decisions.changed`. a, b: their ids. basis: on
+    table: a row a measure, expected cost first: `measure`, `a`, `b`, `difference` (b less a) with `low`, `high`, of the
+    cost the `p` of the paired t-test whose interval these are, then of a rate `a_k`, `a_n`, `b_k`, `b_n` and the cases
+    that count in it under one policy alone, `only_a`, `only_b`; a rate has no p-value, since its interval is of no
+    test. changed: cases decided otherwise, see `Decisions.changed`. a, b: their ids. basis: on
     which the cases are judged (rule S6.3). missing: answers of each that are not recorded. status_only: cases that are
     scored by status alone.
     """
@@ -77,7 +77,7 @@ class Comparison(NamedTuple):
             of = (Cell(f"{row[one]:.3f}", count) for one, count in zip("ab", counts, strict=True))
             clear = row["low"] > 0.0 or row["high"] < 0.0
             ends = f"[{row['low']:+.3f}, {row['high']:+.3f}]"
-            p = "" if row["measure"] == COST or isnan(row["p"]) else f"{row['p']:.3g}"
+            p = "" if isnan(row["p"]) else f"{row['p']:.3g}"
             rows.append((row["measure"], *of, Cell(f"{row['difference']:+.3f}", ends, "changed" if clear else ""), p))
         cases = (
             (row["case_id"], row["query"], row["expect_status"] or "", f"{row['was']} to {row['now']}", row["change"])
@@ -108,7 +108,7 @@ def compare(
       ValueError: a case without a label, an unknown arm, costs that mean nothing, or a policy of which more than 5 % of
         the answers are missing, of cases judged by text.
 
-    Source: rules S6.2, S6.3, S6.7; intervals of differences as in `metrics.paired_rates`, of the cost Student's t.
+    Source: rules S6.2, S6.3, S6.7, S6.11; intervals as in `metrics.paired_rates` and `metrics.paired_cost`.
 
     Example: `raglab.compare(trace, policy, policy.replace("l2.max_l2", 0.7)).changed` names the cases.
     """
@@ -129,7 +129,7 @@ def compare(
         counts += (rates.only_first[place], rates.only_second[place])
         ends = {"difference": rates.difference[place], "low": rates.low[place], "high": rates.high[place]}
         row = {"measure": name, "a": share[0, place], "b": share[1, place], **ends}
-        rows.append(row | dict(zip(_COUNTS, map(int, counts), strict=True)) | {"p": float(rates.p[place])})
+        rows.append(row | dict(zip(_COUNTS, map(int, counts), strict=True)))
     table = pd.DataFrame(rows).astype(dict.fromkeys(_COUNTS, "Int64"))
     alone = int(first.status_only.sum())
     changed, basis = first.changed(second), str(first.basis)
@@ -139,48 +139,40 @@ def compare(
 _COUNTS = ("a_k", "a_n", "b_k", "b_n", "only_a", "only_b")  # of a rate, missing of the cost
 
 
-def compare_policies(
-    trace: TraceData | Shards, first: Policy, second: Policy, arm: str | None = None
-) -> dict[str, Paired]:
-    """Paired tests of two policies on the same cases: contract passed, and questions answered that are labelled ok.
+class StudyOutcome(NamedTuple):
+    """What a study says of the policies that it made.
 
-    Args:
-      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
-
-    Raises:
-      ValueError: more than 5 % of a policy's answers are missing, of cases judged by text.
+    selected: name of the candidate that was selected.
+    incumbent: name of the policy that it had to beat: the best of always-answer, always-refuse and the default policy.
+    costs: a row a candidate, `TuneResult.costs`.
+    held_out_estimate: nested estimate of the expected cost of what is selected, on new cases.
+    unseen: whether the judged cases are others than those tuned on.
+    in_sample: names of the policies that were fitted or selected on the judged cases; none where these are unseen.
     """
-    codes = policies_case_codes(trace, [first, second], arm)
-    check_compared({one.policy_id: lacks for one, lacks in zip((first, second), codes_missing(codes), strict=True)})
-    return compare_cells(*CELL_OF_CODE[codes])
 
-
-def compare_cells(first: NDArray[np.int8], second: NDArray[np.int8]) -> dict[str, Paired]:
-    """`compare_policies` of the cells of the same cases under two policies, [Q] each, see `policy_case_cells`."""
-    cells = np.stack([first, second])
-    status, kept = cells // metrics.CELLS, metrics.cell_costs()[cells] == 0.0
-    ok = cells[0] % metrics.CELLS // 2 == Status.ok
-    return {
-        "pass": metrics.paired(*kept),
-        "not falsely refused": metrics.paired(*(status != Status.refuse)[:, ok]),
-        "not hallucinated": metrics.paired(*(kept | (status != Status.ok))),
-    }
+    selected: str
+    incumbent: str
+    costs: pd.DataFrame
+    held_out_estimate: float
+    unseen: bool
+    in_sample: tuple[str, ...] = ()
 
 
 class Contest(NamedTuple):
     """The tuned policy against another one, on the same cases.
 
-    other: name of that policy. role: what it stands for. paired: contracts kept, by tuned (first) and by it.
-    gain: its expected cost less that of tuned. p: two-sided, of the gain; exact where every case gains a whole number.
-    verdict: of tuned; `same` where both are one policy, `open` where chance explains the difference.
+    other: name of that policy. role: what it stands for. gain: expected cost that tuned saves over it. only_tuned,
+    only_other: cases that one of them alone has right. verdict: of tuned; `same` where both are one policy.
+    size_note: what these cases are too few to tell, where they show no difference.
     """
 
     other: str
     role: str
-    paired: Paired
     gain: Advantage
-    p: float
-    verdict: Verdict
+    only_tuned: int
+    only_other: int
+    verdict: Verdict | Literal["same"]
+    size_note: str = ""
 
     @property
     def says(self) -> str:
@@ -193,16 +185,14 @@ class Contest(NamedTuple):
         }[self.verdict]
 
 
-def reference_roles(candidates: pd.DataFrame) -> dict[str, str]:
-    """What the tuned policy is held against, by name: the best free policy, the best threshold, the published one.
+def reference_roles(study: StudyOutcome) -> dict[str, str]:
+    """What the tuned policy is held against, by name: the incumbent, the free policies, the default one, candidates.
 
-    Args:
-      candidates: `TuneResult.costs`; the best are those that cost least when held out.
+    The incumbent stands first. The candidate that the study selected is the tuned policy and no reference.
     """
-    free = str(candidates.loc[list(FREE), "cross_validated"].idxmin())
-    threshold = THRESHOLD if THRESHOLD in candidates.index else ""
-    roles = {free: "best free policy", threshold: "best single threshold", DEFAULTS: "published policy"}
-    return {name: role for name, role in roles.items() if name}
+    roles = dict.fromkeys(FREE, "free policy") | {DEFAULTS: "default policy"}
+    roles |= {str(name): "candidate" for name in study.costs.index if name not in roles and name != study.selected}
+    return {study.incumbent: "incumbent"} | {name: role for name, role in roles.items() if name != study.incumbent}
 
 
 def contests(
@@ -214,12 +204,13 @@ def contests(
 ) -> list[Contest]:
     """Tuned policy against each of the references that is there, on the same cases.
 
+    Whoever calls it sees to it that none of the policies was fitted or selected on these cases (rule S6.11).
     A policy that lacks too many recorded answers is not compared (rule S6.3); where tuned does, nothing is.
 
     Args:
       policies: by name, `tuned` among them. roles: of `reference_roles`. costs: see `metrics.cost_matrix`.
 
-    Source: rules S6.3, S6.7, S6.8.
+    Source: rules S6.3, S6.7, S6.8, S6.11.
     """
     tuned = policies[TUNED]
     there = {name: role for name, role in roles.items() if name in policies}
@@ -242,10 +233,13 @@ def _contest(
     *,
     same: bool,
 ) -> Contest:
-    failed = metrics.cell_costs()
-    paired = metrics.paired(failed[tuned] == 0.0, failed[other] == 0.0)
+    right, price = metrics.cell_costs() == 0.0, metrics.cell_costs(costs)
     gain = paired_advantage(tuned, other, costs, name)
-    return Contest(name, role, paired, gain, gain.p, "same" if same else gain.verdict)
+    alone = (int((right[tuned] & ~right[other]).sum()), int((right[other] & ~right[tuned]).sum()))
+    verdict: Verdict | Literal["same"] = "same" if same else gain.verdict
+    most = float(price.max()) or 1.0
+    note = metrics.paired_size_note(price[other] - price[tuned], price=most) if verdict == "open" else ""
+    return Contest(name, role, gain, *alone, verdict, note)
 
 
 def policy_case_cells(trace: TraceData | Shards, policy: Policy, arm: str | None = None) -> NDArray[np.int8]:
@@ -279,13 +273,17 @@ def standings(
     policies: Mapping[str, Policy],
     arm: str | None = None,
     costs: metrics.Costs | None = None,
+    in_sample: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Rates and expected cost of the named policies, the tuned one first, the published one last.
+    """Rates and expected cost of the named policies, the tuned one first, the default one last.
 
     Policies that are one and the same share a row. The manual loop is left out.
 
-    Returns: `policy`, `policy_id`, each of `metrics.RATES` with `_k`, `_n`, `_low`, `_high`; `expected_cost` with
-      `_low` and `_high`.
+    Args:
+      in_sample: names of the policies that were fitted or selected on these cases.
+
+    Returns: `policy`, `policy_id`, `note`, which says what is in sample, each of `metrics.RATES` with `_k`, `_n`,
+      `_low`, `_high`; `expected_cost` with `_low` and `_high`.
     """
     import pandas as pd
 
@@ -301,6 +299,7 @@ def standings(
     columns = {
         "policy": [" = ".join(same) for same in names.values()],
         "policy_id": list(names),
+        "note": [IN_SAMPLE if set(same) & set(in_sample) else "" for same in names.values()],
         **metrics.rate_columns(metrics.rate_counts(counted), metrics.label_counts(counted), LEVEL),
         "expected_cost": metrics.expected_cost(counted, costs),
         "expected_cost_low": low,
@@ -310,7 +309,7 @@ def standings(
 
 
 def standings_text(table: pd.DataFrame) -> pd.DataFrame:
-    """Standings as text: value, interval and counts."""
+    """Standings as text: value, interval and counts, and what is in sample."""
     import pandas as pd
 
     def cell(row: Mapping[Any, Any], name: str) -> str:
@@ -323,19 +322,24 @@ def standings_text(table: pd.DataFrame) -> pd.DataFrame:
     names = (*SHOWN, "missed_ambiguity_rate")
     rows = table.to_dict("records")
     return pd.DataFrame(
-        [{"policy": row["policy"], **{name.removesuffix("_rate"): cell(row, name) for name in names}} for row in rows]
+        [
+            {
+                "policy": f"{row['policy']} ({row['note']})" if row["note"] else row["policy"],
+                **{name.removesuffix("_rate"): cell(row, name) for name in names},
+            }
+            for row in rows
+        ]
     )
 
 
 def contest_sentence(contest: Contest) -> str:
-    """One contest in a line: who wins, by how many cases and by how much cost."""
+    """One contest in a line: who wins, by how much cost, and by how many cases."""
     lead = f"tuned against {contest.other} ({contest.role}): {contest.says}"
     if contest.verdict == "same":
         return lead
-    gain, paired = contest.gain, contest.paired
     return (
-        f"{lead}; {paired.only_first} cases only tuned has right, {paired.only_second} only the other; it "
-        f"saves {gain.estimate:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] of expected cost a case, p = {contest.p:.3g}"
+        f"{lead}; of expected cost a case it saves {contest.gain.text}; {contest.only_tuned} cases only tuned has "
+        f"right, {contest.only_other} only the other"
     )
 
 
@@ -349,15 +353,16 @@ def worse_sentence(found: Sequence[Contest], n_cases: int) -> str:
 
 def contest_record(contest: Contest) -> dict[str, Any]:
     """One contest as JSON has it."""
-    gain, paired = contest.gain, contest.paired
+    gain = contest.gain
     return {
         "other": contest.other,
         "role": contest.role,
-        "only_tuned_right": paired.only_first,
-        "only_other_right": paired.only_second,
+        "only_tuned_right": contest.only_tuned,
+        "only_other_right": contest.only_other,
         "saved_cost": gain.estimate,
         "saved_cost_low": gain.low,
         "saved_cost_high": gain.high,
-        "p": contest.p,
+        "p": gain.p,
         "verdict": contest.verdict,
+        "size_note": contest.size_note,
     }

@@ -516,7 +516,7 @@ def transfer(
 
     The calibrated cosine of rule S2.8 is not moved: fit it on the target with `calibrate_cosine`. Any certificate is
     dropped: it was earned with other hits. Re-test its targets on cases that did not choose the
-    policy: `raglab.lab.certification.retest(moved.policy, cases, targets)`.
+    policy: `raglab.lab.certificate_checks.retest(moved.policy, cases, targets)`.
 
     Args:
       source, target: the same questions, retrieved with the one and with the other embedder; in memory, or of shards.

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from raglab.canonical import digest
 from raglab.parallel import run_each
+from raglab.policy import PolicyData
 from raglab.store.files import input_error, locked_lines, logged_lines, required_text, shown_value
 from raglab.store.sharded_traces import Shard, ShardedTrace
 from raglab.values import Case, TraceData
@@ -102,6 +103,13 @@ def record_look(
         msg = f"{rule}, got {len(deltas)} before; take new cases, or say again=True (--again) and report the sum."
         raise ValueError(msg)
     return Look(len(deltas) + 1, sum(deltas.values()) + delta)
+
+
+def known_certificate(policies: Iterable[PolicyData], cases_hash: str) -> Mapping[str, Any] | None:
+    """Of the certificates that policies hold and that were made on these cases, the one of most looks."""
+    held = (policy.certificate for policy in policies)
+    own = [rows for rows in held if rows is not None and rows.get("cases_hash") == cases_hash]
+    return max(own, key=lambda rows: int(rows.get("looks", 1)), default=None)
 
 
 def take_look(

@@ -107,10 +107,10 @@ class LabelledSignals(NamedTuple):
 class SignalAudit:
     """What each signal is worth.
 
-    frame: a row a signal, the most worth first; see `audit_signals`. correlations: rank correlation of any two,
-    [S, S], NaN where one says nothing. cost: cross-validated, of a case, with all signals; cost_without_signals: of
-    the better of always answering and always refusing; NaN without cross-validation. split: which cases. cases:
-    how many. level: of the intervals. notes: what a reader must know, in sentences.
+    frame: a row a signal, the most worth first, constant ones last; see `audit_signals`. correlations: rank
+    correlation of any two, [S, S], NaN where one says nothing. cost: cross-validated, of a case, with all signals;
+    cost_without_signals: of the better of always answering and always refusing; NaN without cross-validation. split:
+    which cases. cases: how many. level: of the intervals. notes: what a reader must know, in sentences.
     """
 
     frame: pd.DataFrame
@@ -142,7 +142,8 @@ def audit_signals(
 
     The cases are those of split `tune` where there is one, else all.
 
-    Columns of the frame, a row a signal:
+    Columns of the frame, a row a signal, the most worth first; signals that are the same in every case come behind
+    them, those that no case has last:
     - `signal`, `unit`, `direction`, `stage`; `n` cases that have it, `missing` share that have not; `note`.
     - `auroc_right` with `_low`, `_high`: chance that it ranks a case that is right if answered above one that is wrong,
       in the declared direction; a signal that says `ask` is read backwards here, less of it as surer.
@@ -406,7 +407,7 @@ def _note(values: NDArray[np.float64]) -> str:
     known = values[~np.isnan(values)]
     if not len(known):
         return EVERYWHERE
-    return CONSTANT if known.min() == known.max() else ""
+    return "" if tells_apart(known) else CONSTANT
 
 
 def _described(one: Signal, seen: LabelledSignals, level: float) -> dict[str, Any]:
@@ -475,14 +476,15 @@ def _check_folds(cases: int, folds: int, repeats: int) -> None:
 
 
 def _sorted_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Rows by worth with the doubles, then by worth, then by what the signal tells; those that nobody measured last."""
+    """Rows by worth with the doubles, then by worth, then by AUROC; then constant signals, then those of no case."""
     import pandas as pd
 
     frame = pd.DataFrame(rows)
     tells = (frame[["auroc_right", "auroc_ambiguous"]] - 0.5).abs().max(axis=1).fillna(-1.0).to_numpy()
     worth, of_doubles = (frame[name].fillna(-np.inf).round(12).to_numpy() for name in ("worth", "worth_doubles"))
-    order = np.lexsort((np.arange(len(frame)), -tells, -worth, -of_doubles))
-    order = order[np.argsort((frame["note"] == EVERYWHERE).to_numpy()[order], kind="stable")]
+    # A worth of 0 is above that of a signal that costs, and of all where none is measured: no rank for a constant.
+    last = frame["note"].map({"": 0, CONSTANT: 1, EVERYWHERE: 2}).to_numpy()
+    order = np.lexsort((np.arange(len(frame)), -tells, -worth, -of_doubles, last))
     first = ["signal", "worth", "worth_low", "worth_high"]
     ordered = frame.iloc[order].reset_index(drop=True)
     return ordered[[*first, *(name for name in ordered.columns if name not in first)]]

@@ -30,9 +30,10 @@ from raglab.lab.candidates import (
     Cases,
     chain_paths,
 )
+from raglab.lab.comparison import StudyOutcome
 from raglab.lab.competition import CandidateNames, Entry, check_competition, competition, made_candidates
 from raglab.lab.decision_fitting import decision_cases
-from raglab.lab.paired_gain import Advantage, paired_advantage
+from raglab.lab.paired_gain import IN_SAMPLE, Advantage, paired_advantage
 from raglab.lab.search_space import (
     Goal,
     SearchRange,
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
 _COST = ("expected_cost", "expected_cost_low", "expected_cost_high")
 SamplerName = Literal["nsga2", "tpe", "random"]
 RuleName = Literal["expected_cost", "chain"]
-UNSEEN, AS_IT_IS, IN_SAMPLE = "unseen cases", "fixed policy", "in sample, not comparable"
+UNSEEN, AS_IT_IS = "unseen cases", "fixed policy"  # by which cases a policy is judged
 
 
 @dataclass(frozen=True, repr=False)
@@ -131,6 +132,12 @@ class TuneResult:
     def unseen(self) -> bool:
         """Whether the judged cases are not those that were tuned on."""
         return self.judged_on is not self.tuned_on
+
+    @property
+    def outcome(self) -> StudyOutcome:
+        """What the study says of its policies, for reports and comparisons."""
+        fitted = tuple(self.judged.loc[self.judged["judged_by"] == IN_SAMPLE, "policy"])
+        return StudyOutcome(self.selected, self.incumbent, self.costs, self.held_out_estimate, self.unseen, fitted)
 
     @property
     def headline(self) -> str:
@@ -245,8 +252,11 @@ class TuneResult:
             plateaus=self.plateaus,
             trials=self.trials,
             notes=self.notes,
-            candidates=self.costs,
+            study=self.outcome,
             costs=self.goal.costs,
+            targets=self.goal.targets,
+            min_coverage=self.goal.min_coverage,
+            max_over_ask=self.goal.max_over_ask,
             trace_id=self.settings["trace"],
             cockpit=self.cockpit(),
         )

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.certify import cases_needed
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.lab.report.blocks import percent
 from raglab.lab.report.verdicts import DELTA
@@ -177,11 +176,10 @@ def _size_note(trace: StudyTrace) -> str:
     where = "cases" if held_out is None else "certify split"
     n = sum(labels.get("ok", 0) for labels in (counts.values() if held_out is None else [held_out]))
     holds = f"Its {where} {'holds' if held_out is not None else 'hold'} {n} answerable cases"
-    needs = f"1 % needs {cases_needed(0.01)} answered without an error (exact binomial, 90 % confidence)"
     if not n:
-        return f"In plain words: a set of this size can certify nothing. {holds}; {needs}."
+        return f"In plain words: a set of this size can certify nothing. {holds}."
     best = percent(float(metrics.upper_bound(0, n, DELTA)))
     return (
         f"In plain words: a set of this size can certify a hallucination rate of {best} at best. {holds}, and so low a "
-        f"rate takes all of them answered without an error and nothing else answered; {needs}."
+        "rate takes all of them answered without an error and nothing else answered (exact binomial, 90 % confidence)."
     )

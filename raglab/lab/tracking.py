@@ -85,10 +85,12 @@ def track(
 ) -> TrackedRun:
     """Log a study as one MLflow run.
 
-    Its dataset is the trace, by id and splits. Metrics: `best_cost` by trial, expected cost, rates and advantage of the
-    tuned policy on the judged cases, with their intervals. Parameters, tags (policy_id, trace_fingerprint, selected),
-    tables (trials as Parquet; candidates and comparison as CSV), policies as YAML, and the report with its figures
-    where there is one. Each policy of the comparison is a nested run with the same metrics.
+    Its dataset is the trace, by id and splits. Metrics: `best_cost` by trial, `held_out_estimate`, expected cost, rates
+    and advantage of the tuned policy on the judged cases, with their intervals; of a policy that was fitted or chosen
+    on these cases the group is named `in_sample`, and there is no `cost` (rule S6.5). Parameters, tags (policy_id,
+    trace_fingerprint, selected, incumbent), tables (trials as Parquet; candidates and comparison as CSV), policies as
+    YAML, and the report with its figures where there is one. Each policy of the comparison is a nested run with the
+    same metrics.
 
     Args:
       folder: holds the database and the artifacts; made where it is not there. A folder that was moved or copied is
@@ -103,6 +105,7 @@ def track(
         "trace_fingerprint": trace,
         "corpus": corpus,
         "selected": result.selected,
+        "incumbent": result.incumbent,
         "basis": result.basis,
         "mlflow.note.content": result.notes[0],
     }
@@ -111,21 +114,24 @@ def track(
         "selected": result.selected,
         **{f"tuned.{path}": value for path, value in result.policy.manifest.items()},
     }
-    judged = _judged_rows(result)
+    judged, in_sample = _judged_rows(result), result.outcome.in_sample
     of = {"all": len(result.judged_on)}
     if result.judged_on is not result.tuned_on:
         of = {"tune": len(result.tuned_on), "report": len(result.judged_on)}
     limits = ", ".join(f"{name} {limit:g}" for name, limit in result.goal.targets.items())
     name = f"{corpus[:_NAME_LENGTH]}: {limits[:_NAME_LENGTH] or 'least cost'}: {result.policy.policy_id}"
     with _open_run(name, "tune", folder, tags, TrackedData(corpus, trace, of)) as run:
-        run.log(parameters, [*_policy_metrics(judged["tuned"]), *_study_metrics(result)])
+        run.log(
+            parameters, [*_policy_metrics(judged["tuned"], in_sample="tuned" in in_sample), *_study_metrics(result)]
+        )
         with tempfile.TemporaryDirectory() as scratch:
             _log_files(result, Path(scratch))
             run.client.log_artifacts(run.id, scratch)
         for file in (*([report] if report is not None else []), *files):
             _log_page(run.client, run.id, Path(file))
         for policy, row in judged.items():
-            run.log_nested(policy, _policy_metrics(row), {"policy_id": row["policy_id"]})
+            values = _policy_metrics(row, in_sample=policy in in_sample)
+            run.log_nested(policy, values, {"policy_id": row["policy_id"]})
     return TrackedRun(run.id, run.experiment_id, run.uri)
 
 
@@ -349,20 +355,26 @@ def _judged_rows(result: TuneResult) -> dict[str, dict[str, Any]]:
     return dict(zip(result.policies, rows, strict=True))
 
 
-def _policy_metrics(row: Mapping[str, Any]) -> list[tuple[str, float, int]]:
+def _policy_metrics(row: Mapping[str, Any], *, in_sample: bool) -> list[tuple[str, float, int]]:
     """Expected cost and rates of a policy with their intervals; what is not finite is left out.
 
     Rates stand in a group of their own, which MLflow folds, so that its charts begin with the cost and the curve.
+
+    Args:
+      in_sample: whether the policy was fitted or chosen on the judged cases; its figures then share no name with
+        others.
     """
-    names = {COST: "cost", **{name: f"judged/{name}" for name in RATES}}
+    group = "in_sample" if in_sample else "judged"
+    names = {COST: "in_sample/cost" if in_sample else "cost", **{name: f"{group}/{name}" for name in RATES}}
     found = ((f"{short}{end}", float(row[f"{name}{end}"]), 0) for name, short in names.items() for end in _ENDS)
     return [one for one in found if math.isfinite(one[1])]
 
 
 def _study_metrics(result: TuneResult) -> list[tuple[str, float, int]]:
-    """Held-out cost of what was selected, its advantage, and the lowest expected cost by trial."""
+    """Nested estimate, costs of what was selected, its advantage, and the lowest expected cost by trial."""
     chosen: Any = result.costs.loc[result.selected]
-    series = [(f"selected/{name}_cost", float(chosen[name]), 0) for name in ("in_sample", "cross_validated")]
+    series = [("held_out_estimate", result.held_out_estimate, 0)]
+    series += [(f"selected/{name}_cost", float(chosen[name]), 0) for name in ("in_sample", "cross_validated")]
     if result.advantage is not None:
         series += [(f"advantage/{name}", float(getattr(result.advantage, name)), 0) for name in _ADVANTAGE]
     best = _best_costs(result.trials)
@@ -394,26 +406,3 @@ def _log_page(client: Any, run_id: str, page: Path) -> None:  # noqa: ANN401 - a
     figures = page.with_name(f"{page.stem}_figures")
     if figures.is_dir():
         client.log_artifacts(run_id, str(figures), "figures")
-
-
-def rate_table(result: TuneResult) -> pd.DataFrame:
-    """Policies × rates as text: value, interval and count; and the expected cost."""
-    import pandas as pd
-
-    def cell(row: Mapping[Any, Any], name: str) -> str:
-        k, n = int(row[f"{name}_k"]), int(row[f"{name}_n"])
-        if n == 0:
-            return "- (0 of 0)"
-        return f"{row[name]:.3f} [{row[f'{name}_low']:.2f}, {row[f'{name}_high']:.2f}] {k}/{n}"
-
-    rows = result.judged.to_dict("records")
-    return pd.DataFrame(
-        [
-            {
-                "policy": row["policy"],
-                COST: f"{row[COST]:.3f} [{row[f'{COST}_low']:.2f}, {row[f'{COST}_high']:.2f}]",
-                **{name: cell(row, name) for name in RATES},
-            }
-            for row in rows
-        ]
-    )

@@ -47,12 +47,10 @@ from raglab.metrics.decision_rates import (
 )
 from raglab.metrics.intervals import (
     Interval,
-    Paired,
     binomial_p,
     check_delta,
     clopper_pearson,
     mcnemar,
-    paired,
     upper_bound,
 )
 from raglab.metrics.paired_power import (
@@ -93,7 +91,6 @@ __all__ = [
     "Costs",
     "Difference",
     "Interval",
-    "Paired",
     "PairedCost",
     "PairedRates",
     "PairedSizes",
@@ -125,7 +122,6 @@ __all__ = [
     "ndcg",
     "outcome_intervals",
     "outcome_table",
-    "paired",
     "paired_cost",
     "paired_rates",
     "paired_size_note",

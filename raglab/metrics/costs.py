@@ -211,6 +211,12 @@ def cost_interval(
     return Interval(low, high)
 
 
+def _t_end(values: NDArray[np.float64], sign: float, level: float) -> float:
+    """Lower (-1) or upper (1) end of Student's t interval of a mean."""
+    n = len(values)
+    return float(values.mean() + sign * t_quantile(n - 1, level) * values.std(ddof=1) / np.sqrt(n))
+
+
 class PairedCost(NamedTuple):
     """Difference of the expected cost of a case between two policies, second less first, with interval and p-value.
 
@@ -230,6 +236,10 @@ def paired_cost(
     level: float = 0.95,
 ) -> PairedCost:
     """Difference of the expected cost on the same cases, by the difference of each (Student's t).
+
+    Where failures have several prices, a rare and dear one may be missing among the cases. The lower end is then taken
+    with one case more in which the difference is the worst that costs allow, the upper end with one in which it is the
+    best, and p on the side of the estimate.
 
     Where every case differs alike there is no spread for a t interval. The interval then says how often cases that
     differ otherwise may occur: a share of up to 1 - tail^(1/n), each at worst the largest difference of two costs.
@@ -258,8 +268,13 @@ def paired_cost(
     mean, most = float(gain.mean()), float(price.max() - price.min())
     error = float(gain.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
     if error > SAME * most:
-        reach = t_quantile(n - 1, level) * error
-        return PairedCost(mean, mean - reach, mean + reach, float(2.0 * stdtr(n - 1, -abs(mean) / error)))
+        # Where failures have several prices, one case more stands for a dear one that these cases may not have shown.
+        graded = bool(((price > 0.0) & (price < price.max())).any())
+        below, above = (np.append(gain, end) if graded else gain for end in (-most, most))
+        low, high = _t_end(below, -1.0, level), _t_end(above, 1.0, level)
+        against = below if mean > 0.0 else -above
+        t = float(against.mean() / (against.std(ddof=1) / np.sqrt(len(against))))
+        return PairedCost(mean, min(low, mean), max(high, mean), min(1.0, float(2.0 * stdtr(len(against) - 1, -t))))
     unseen = 1.0 - tail ** (1.0 / n)  # share up to which cases that differ otherwise may be there
     p = min(1.0, 2.0 * (most / (abs(mean) + most)) ** n) if most else 1.0
     return PairedCost(mean, mean - (most + mean) * unseen, mean + (most - mean) * unseen, p)

@@ -17,7 +17,6 @@ from raglab.metrics.costs import N_CELLS
 from raglab.metrics.intervals import (
     Interval,
     clopper_pearson,
-    mcnemar,
 )
 from raglab.metrics.selective import confidence_levels
 from raglab.values import Status
@@ -365,8 +364,7 @@ class PairedRates(NamedTuple):
     """Rates of two policies on the same cases, [rates] each, in the order of `RATES`.
 
     k, n: of each policy, [2, rates]. difference: second less first, with its interval. only_first, only_second: cases
-    that count in k of one alone. p: McNemar's exact test of these; NaN where a case is in the n of one policy alone,
-    since the test is of the same cases.
+    that count in k of one alone. There is no p-value: the interval is of no test.
     """
 
     k: NDArray[np.int64]
@@ -376,7 +374,6 @@ class PairedRates(NamedTuple):
     high: NDArray[np.float64]
     only_first: NDArray[np.int64]
     only_second: NDArray[np.int64]
-    p: NDArray[np.float64]
 
 
 def paired_rates(first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]], level: float = 0.95) -> PairedRates:
@@ -423,8 +420,6 @@ def paired_rates(first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any
     same = np.einsum("ab,abr->r", joint, (pairs[0] != 0) | (pairs[1] != 0)) == 0
     unseen = 1.0 - ((1.0 - level) / 2.0) ** (1.0 / np.maximum(sizes.min(axis=0), 1))
     below, above = (np.where(same & ~np.isnan(difference), unseen, one) for one in (below, above))
-    p = np.array([mcnemar(int(a), int(b)) for a, b in zip(only_first, only_second, strict=True)])
-    p[np.einsum("ab,abr->r", joint, pairs[1] != 0) > 0] = np.nan
     return PairedRates(
         k=sums,
         n=sizes,
@@ -433,7 +428,6 @@ def paired_rates(first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any
         high=np.minimum(difference + above, 1.0),
         only_first=only_first,
         only_second=only_second,
-        p=p,
     )
 
 

@@ -322,25 +322,3 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
     n = only_first + only_second
     return 1.0 if n == 0 else float(min(1.0, 2.0 * bdtr(min(only_first, only_second), n, 0.5)))
-
-
-class Paired(NamedTuple):
-    """Paired comparison of two sets of decisions on the same cases.
-
-    only_first, only_second: cases that only one has right; p: exact two-sided p-value.
-    """
-
-    only_first: int
-    only_second: int
-    p: float
-
-
-def paired(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Paired:
-    """McNemar's exact test of two vectors of right decisions, [Q] each.
-
-    Example:
-      >>> paired(np.array([True, False]), np.array([True, True]))
-      Paired(only_first=0, only_second=1, p=1.0)
-    """
-    a, b = int((first & ~second).sum()), int((second & ~first).sum())
-    return Paired(a, b, mcnemar(a, b))

@@ -184,7 +184,7 @@ def paired_size_note(gains: NDArray[np.float64], cases: str = "these", *, price:
     Raises:
       ValueError: as for `paired_sizes`.
 
-    Source: rule S6.11.
+    Source: rules S6.11, S6.12.
 
     Example:
       >>> note = paired_size_note(np.repeat([1.0, -1.0, 0.0], [10, 4, 78]))

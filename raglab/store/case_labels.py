@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from raglab.canonical import canonical_json
+from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
 from raglab.decision.answer_text import ANSWERS, ANSWERS_REMEDY, ANSWERS_RULE, listed_answers
 from raglab.store.files import MAX_NAME, InputError, JsonLine, Where, input_error, shown_value
@@ -319,15 +319,43 @@ def _some(texts: Sequence[str]) -> str:
     return ", ".join(texts[:_SHOWN]) + (", …" if len(texts) > _SHOWN else "")
 
 
-def _question_key(case: Case) -> tuple[object, ...]:
+def _question_key(case: Case) -> tuple[str, frozenset[str], str]:
     """What makes two questions one: words, documents that the user named, and what came before."""
     context = {key: case.extra[key] for key in CONTEXT if key in case.extra}
     return plain_question(case.query), frozenset(case.selected_sources), canonical_json(context) if context else ""
 
 
-def _label_key(case: Case) -> tuple[object, ...]:
-    sources = (frozenset(case.expect_sources), frozenset(case.expect_sources_any))
-    return case.expect_status, *sources, case.min_sources, case.expect_option
+def _label_key(case: Case) -> tuple[str | None, frozenset[str], frozenset[str], int, int | None]:
+    every, some = frozenset(case.expect_sources), frozenset(case.expect_sources_any)
+    return case.expect_status, every, some, case.min_sources, case.expect_option
+
+
+def question_fingerprint(case: Case) -> str:
+    """First 16 hex digits of the SHA-256 of what makes two questions one: words, named documents, earlier turns.
+
+    Example:
+      >>> question_fingerprint(Case("a", "Who  pays?")) == question_fingerprint(Case("b", "who pays?", "ok"))
+      True
+    """
+    words, named, context = _question_key(case)
+    return digest(canonical_json([words, sorted(named), context]), 16)
+
+
+def label_fingerprint(case: Case, golds: Sequence[str] = ()) -> str:
+    """First 16 hex digits of the SHA-256 of what a case is judged by: status, sources, options, gold answers.
+
+    Args:
+      case: with its label.
+      golds: gold answers, where the case is judged by text.
+
+    Source: rules S6.1, S6.3.
+
+    Example:
+      >>> label_fingerprint(Case("a", "Who?", "ok")) == label_fingerprint(Case("a", "Who?", "ok"), ["Ann"])
+      False
+    """
+    status, every, some, least, option = _label_key(case)
+    return digest(canonical_json([status, sorted(every), sorted(some), least, option, sorted(golds)]), 16)
 
 
 def _label_text(case: Case) -> str:

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from labelled import free_policy, labelled
+from raglab.lab.baseline import baseline_of
 from raglab.lab.certification import certify_policy
 from raglab.live import trace_building
 from raglab.live.ask import ask
@@ -82,6 +83,7 @@ def shop(folder: Path) -> None:
     assert certified is not None
     certified.save(folder / "c.yaml")
     free_policy().save(folder / "p.yaml")
+    baseline_of(trace, free_policy()).save(folder / "b.json")
     Policy.load().save(folder / "q.yaml")
     rng = np.random.default_rng(0)
     rounds = pd.DataFrame({"action": rng.integers(0, 2, 40), "reward": rng.random(40), "propensity": 0.5})

@@ -33,6 +33,7 @@ DAMAGED = {
     "t.parquet": "odd/bytes.parquet",
     "s.parquet": "odd/bytes.parquet",
     "p.yaml": "odd/bytes.yaml",
+    "b.json": "odd/bytes.json",
 }
 DAMAGED |= {"corpus.jsonl": "odd/bytes.jsonl", "i/audit.sqlite": "odd/bytes.sqlite", "@corpus.jsonl": "@odd/bytes.csv"}
 OPENING = {"explain", "audit", "metrics", "feedback", "evaluate-log", "ask", "reply"}
@@ -60,7 +61,10 @@ CALLS: tuple[tuple[float, tuple[str, ...]], ...] = (
     (2, ("simulate", TRACE, "-p", POLICY, "--weights", "w.json", "--rounds", "9", "--replications", "2", "-o", OUT)),
     (2, ("clarify-sim", "--world", "cover", "--users", "3", "--requests", "5", "--ask-below", "0.3", "-o", OUT)),
     (4, ("certify", TRACE, "-p", POLICY, "-t", "hallucination_rate=0.5", "--delta", "0.1", "-o", OUT, "--again")),
+    (2, ("certify", TRACE, "-p", POLICY, "-p", "q.yaml", "--best", "-t", "over_ask_rate=0.5", "--again", "--json")),
     (4, ("check", "c.yaml", "--cases", TRACE, "--split", "report", "--again")),
+    (4, ("check", POLICY, "--cases", TRACE, "--baseline", "b.json", "--rate", "coverage", "--min-effect", "0.1")),
+    (2, ("check", POLICY, "--cases", TRACE, "--split", "tune", "--save-baseline", OUT, "--cost", "ok.refused=0.5")),
     (0.4, ("fuse", TRACE, "-p", POLICY, "--seed", "1", "-o", OUT)),
     (2, ("ask", "i", "What is the motor excess?", "-p", POLICY, "--arm", "hybrid", "--session", "ann", "--json")),
     (2, ("reply", "i", "r1", "yes", "-p", POLICY, "--question", "What?")),
@@ -84,7 +88,7 @@ OPTIONS = (
     "--model", "--nli", "--base-url", "--parser", "--debug", "--encoder", "--reranker", "--index", "--max-depth",
     "--rerank-k", "--world", "--rule", "--apply-above", "--question-cost", "--error-cost", "--budget-ms",
     "--always-answer", "--bandit", "--log", "--interval", "--switch", "--estimators", "--down", "--looks", "--method",
-    "--corpus", "--follow-links", "--nope",
+    "--corpus", "--follow-links", "--baseline", "--save-baseline", "--rate", "--min-effect", "--nope",
 )  # fmt: skip
 ODD = (
     "absent", "documents", "i", "t.parquet", "p.yaml", "log.csv", "corpus.jsonl", "w.json", "i/index.json", "/", ".",
@@ -216,7 +220,7 @@ def make_odd(folder: Path, rng: np.random.Generator) -> None:
     (odd / "loop").symlink_to("loop")
     (odd / "gone").symlink_to("nowhere")
     for name, source in (("bytes", "w.json"), ("bytes.csv", "log.csv"), ("bytes.parquet", "t.parquet"),
-                         ("bytes.yaml", "p.yaml"), ("bytes.jsonl", "corpus.jsonl"),
+                         ("bytes.yaml", "p.yaml"), ("bytes.jsonl", "corpus.jsonl"), ("bytes.json", "b.json"),
                          ("bytes.sqlite", "i/audit.sqlite")):  # fmt: skip
         (odd / name).write_bytes(mutated_bytes(rng, (folder / source).read_bytes()))
     (odd / "tables.sqlite").write_bytes((folder / "i" / "embeddings.sqlite").read_bytes())
@@ -288,7 +292,8 @@ class Shelf:
 
     def damage(self, rng: np.random.Generator) -> None:
         """Other damaged files."""
-        for name, source in (("bytes.csv", "log.csv"), ("bytes.parquet", "t.parquet"), ("bytes.yaml", "p.yaml")):
+        sources = {"bytes.csv": "log.csv", "bytes.parquet": TRACE, "bytes.yaml": POLICY, "bytes.json": "b.json"}
+        for name, source in sources.items():
             self.whole[f"odd/{name}"] = mutated_bytes(rng, self.whole[source])
             (self.folder / "odd" / name).write_bytes(self.whole[f"odd/{name}"])
         self.at = stated(self.folder)

@@ -89,8 +89,11 @@ def static_html(cockpit: CockpitState, *, noscript: bool = False) -> str:
     of = f"policy {page['policy_id']} on {len(cockpit.trace)} cases of split {cockpit.split}"
     told = f"Cockpit: {of}, baseline {page['baseline_id']}. Changes: {changes}."
     caption = "<br>".join(html_text(line) for line in (told, *cockpit.notes))
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("rate", "cases", "value", "95 % interval", "target"))
-    body = "".join(f"<tr>{''.join(f'<td>{html_text(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    names = ("rate", "cases", "value", "95 % interval", *(["target"] if cockpit.goal.targets else []))
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{html_text(str(cell))}</td>' for cell in row[: len(names)])}</tr>" for row in rows
+    )
     table = (
         f'<div class="{NO_MATH}"><table class="dataframe">'
         f'<caption style="caption-side: top; text-align: left">{caption}</caption>'

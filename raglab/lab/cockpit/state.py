@@ -254,16 +254,22 @@ class CockpitState:
         self.looks.append(ReportLook(len(self.looks) + 1, self.policy.policy_id, len(sealed), here, before))
         return table
 
-    def certify(self, *, delta: float = 0.1, again: bool = False) -> Certification:
-        """Test on split `certify` whether this policy keeps the targets of the goal; see `raglab.certify_policy`.
+    def certify(
+        self, *, targets: Mapping[str, float] | None = None, delta: float = 0.1, again: bool = False
+    ) -> Certification:
+        """Test on split `certify` whether this policy keeps targets; see `raglab.certify_policy`.
+
+        Args:
+          targets: rate -> highest value; those of the goal that are rates of errors where not given.
+          delta: error of the promise.
+          again: the cases were certified on before, and that is known.
 
         Raises:
-          ValueError: as `certify_policy`, a further look without `again` among it.
+          ValueError: as `certify_policy`, no targets and a further look without `again` among it.
         """
-        targets = {name: value for name, value in self.goal.targets.items() if name in metrics.OBJECTIVES}
-        return certify_policy(
-            self._whole, self.policy, candidates=[self.policy], targets=targets, delta=delta, arm=self.arm, again=again
-        )
+        own = {name: value for name, value in self.goal.targets.items() if name in metrics.OBJECTIVES}
+        stated = own if targets is None else targets
+        return certify_policy(self._whole, self.policy, targets=stated, delta=delta, arm=self.arm, again=again)
 
     def save(self, path: str | Path) -> Path:
         """Write the policy as YAML; `Policy.load` of it gives an equal one."""

@@ -13,8 +13,8 @@ from raglab.breakpoints import threshold_at
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import Decisions
 from raglab.decision.sharded_decisions import ShardedDecisions
+from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report.verdicts import BOUGHT, Reach, Reachable, TargetVerdict, flipped_cases
-from raglab.metrics import Paired
 from raglab.policy import WHOLE, PolicyData
 from raglab.signals import BUILT_IN_SET, SignalSet
 from raglab.text import decimals
@@ -121,11 +121,12 @@ def estimate_cell(value: float, low: float, high: float, sign: str = "") -> Repo
     return ReportCell(f"{value:{sign}.3f}", DASH if np.isnan(low) else f"{low:{sign}.3f} to {high:{sign}.3f}", "number")
 
 
-def rates_table(table: pd.DataFrame) -> ReportTable:
+def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTable:
     """Policies × rates, those that are one and the same in one row.
 
     Args:
       table: of `replay.sweep`, the policies' names as index.
+      in_sample: policies that were fitted or chosen on these cases, whose rates do not compare.
     """
     rows = []
     for _, same in table.groupby("policy_id", sort=False):
@@ -133,13 +134,15 @@ def rates_table(table: pd.DataFrame) -> ReportTable:
         cells = [share_cell(int(row[f"{rate}_k"]), int(row[f"{rate}_n"])) for rate in metrics.RATES]
         paid, low, high = (float(row[f"expected_cost{end}"]) for end in ("", "_low", "_high"))
         cost = estimate_cell(paid, low, high)
-        rows.append([ReportCell(cut_text(name), str(row["policy_id"])), cost, *cells])
-    return ReportTable(
+        fitted = f"; {IN_SAMPLE}" if set(same.index) & set(in_sample) else ""
+        rows.append([ReportCell(cut_text(name), f"{row['policy_id']}{fitted}"), cost, *cells])
+    caption = (
         "Expected cost of a case (by default the share of failed contracts) and rates of every policy: value, count of "
-        "cases, exact 95 % interval. A dash is 0 of 0: it meets no target.",
-        ["policy", "expected_cost", *metrics.RATES],
-        rows,
+        "cases, exact 95 % interval. A dash is 0 of 0."
     )
+    if in_sample:
+        caption += f" What was fitted or chosen on these cases is {IN_SAMPLE}."
+    return ReportTable(caption, ["policy", "expected_cost", *metrics.RATES], rows)
 
 
 def frame_table(caption: str, frame: pd.DataFrame) -> ReportTable:
@@ -177,12 +180,13 @@ def _wanted_high(one: TargetVerdict) -> bool:
 
 def verdict_sentence(name: str, found: Sequence[TargetVerdict]) -> str:
     """What the verdicts come to, in words, with coverage and over-ask."""
-    targets = [one for one in found if one.name in metrics.TARGETS]
+    targets = [one for one in found if one.is_target]
     missed = [one for one in targets if one.says != "met"]
     lead = f"{cut_text(name)} meets " + (
         "every target" if not missed else f"{len(targets) - len(missed)} of {len(targets)} targets"
     )
-    lead += f", at {_beside(found)}."
+    beside = _beside(found)
+    lead += f", at {beside}." if beside else "."
     if any(one.n == 0 for one in missed):
         lead += " A rate over 0 cases meets nothing."
     bought = [one.name for one in missed if one.says == BOUGHT]
@@ -192,9 +196,10 @@ def verdict_sentence(name: str, found: Sequence[TargetVerdict]) -> str:
 
 
 def _beside(found: Sequence[TargetVerdict]) -> str:
-    """Coverage and over-ask of a policy, in words."""
-    shares = {one.name: percent(one.k / one.n if one.n else float("nan")) for one in found}
-    return f"coverage {shares['coverage']} and over-ask {shares['over_ask_rate']}"
+    """Coverage and over-ask of a policy, in words, as far as they are no targets themselves."""
+    words = {"coverage": "coverage", "over_ask_rate": "over-ask"}
+    shown = (one for one in found if not one.is_target)
+    return " and ".join(f"{words[one.name]} {percent(one.k / one.n if one.n else float('nan'))}" for one in shown)
 
 
 def reach_sentence(reach: Reachable) -> str:
@@ -202,13 +207,13 @@ def reach_sentence(reach: Reachable) -> str:
     if reach.found is not None:
         one = reach.found
         return (
-            f"Both can be met together: {cut_text(one.name)} does so on its cases, at coverage {percent(one.coverage)} "
+            f"All can be met together: {cut_text(one.name)} does so on its cases, at coverage {percent(one.coverage)} "
             f"and over-ask {percent(one.over_ask)}."
         )
     if reach.bought is not None:
         one = reach.bought
         return (
-            "Both together would be paid for by asking back or refusing: nothing that answers "
+            "All together would be paid for by asking back or refusing: nothing that answers "
             f"{percent(reach.min_coverage)} of the cases or more and asks back in {percent(reach.max_over_ask)} of the "
             f"unambiguous at most keeps them; {cut_text(one.name)} does, at coverage {percent(one.coverage)} and "
             f"over-ask {percent(one.over_ask)}."
@@ -249,19 +254,6 @@ def threshold_unit(path: str, known: SignalSet = BUILT_IN_SET) -> str:
 
 
 MOST_FLIPS = 60
-
-
-def paired_table(first: str, second: str, paired: Mapping[str, Paired]) -> ReportTable:
-    """Paired tests of two policies on the same cases."""
-    rows = [
-        [
-            ReportCell(cut_text(name)),
-            *(ReportCell(text, mark="number") for text in (f"{one.only_first}", f"{one.only_second}", f"{one.p:.3g}")),
-        ]
-        for name, one in paired.items()
-    ]
-    head = ["judged by", f"only {cut_text(first)} right", f"only {cut_text(second)} right", "p"]
-    return ReportTable("McNemar's exact test, two-sided: the same cases decided by both.", head, rows)
 
 
 def _setting(value: Any, other: Any) -> str:  # noqa: ANN401 - thresholds and switches

@@ -153,9 +153,15 @@ def whole_figure(drawn: Figure | Axes) -> Figure:
     return found
 
 
-def png(drawn: Figure | Axes) -> bytes:
-    """PNG of a figure, or of the one that axes are in; the same figure gives the same bytes."""
+def png(drawn: Figure | Axes, note: str = "") -> bytes:
+    """PNG of a figure, or of the one that axes are in; the same figure gives the same bytes.
+
+    Args:
+      note: written below it, so that it also stands where the figure is shown alone.
+    """
     stream = BytesIO()
+    if note:
+        whole_figure(drawn).supxlabel(note, x=0.01, ha="left", fontsize=8, color=VERMILLION)
     whole_figure(drawn).savefig(stream, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
     return stream.getvalue()
 

@@ -382,42 +382,47 @@ def probability_by_label(counts: NDArray[np.int64], edges: Sequence[float]) -> F
 
 
 COSTS = {  # of a candidate: column -> what it is, its mark
-    "in_sample": ("in sample: cases it was made of", {"marker": "o", "markerfacecolor": "none", "markersize": 9}),
-    "cross_validated": ("cross-validated: folds it never saw", {"marker": "o", "markersize": 5}),
-    "report": ("judged: cases nothing was chosen on", {"marker": "D", "markersize": 5}),
+    "in_sample": (
+        "in sample, not comparable: cases it was made of",
+        {"marker": "o", "markerfacecolor": "none", "markersize": 9},
+    ),
+    "cross_validated": ("cross-fitted: by versions that never saw the case", {"marker": "o", "markersize": 5}),
+    "report": ("judged: cases nothing was fitted or chosen on", {"marker": "D", "markersize": 5}),
 }
 LONGEST_CANDIDATE = 44
 COST_INKS = (ink.GREY, ink.BLUE, ink.VERMILLION)
 
 
-def candidate_costs(costs: pd.DataFrame, selected: str) -> Figure:
-    """Expected cost of every candidate, the cheapest held out on top: in sample, cross-validated and judged.
+def candidate_costs(costs: pd.DataFrame, selected: str, incumbent: str) -> Figure:
+    """Expected cost of every candidate, the cheapest cross-fitted on top: in sample, cross-fitted and judged.
 
-    The band reaches from the cross-validated cost of the best to one standard error of the difference to it: a
-    candidate whose cross-validated cost lies on it counts as good as the best.
+    A bar is one standard error of the paired gain over the incumbent to each side; the incumbent's cost is a line.
 
     Args:
-      costs: a row a candidate, as `TuneResult.costs`. selected: the one that was chosen.
+      costs: a row a candidate, as `TuneResult.costs`. selected: the one that was chosen. incumbent: what it had to
+        beat.
     """
-    rows = costs.sort_values("cross_validated", kind="stable")
+    rows = costs.sort_values(["cross_validated", "in_sample"], kind="stable")
     drawn = canvas.empty_figure(8.2, max(3.4, 1.5 + 0.24 * len(rows)))
     on = drawn.subplots()
     places = np.arange(len(rows))
-    # The best has no error of its difference to itself; targets may have kept a cheaper one from being the best.
-    best = float(rows.loc[rows["std_error"] == 0.0, "cross_validated"].min())
-    band = "one standard error of the difference to the best"
-    on.barh(places, rows["std_error"], left=best, height=1.0, color=ink.SILVER, alpha=0.35, linewidth=0, label=band)
-    on.axvline(best, color=ink.GREY, linewidth=0.9)
+    (line,) = rows.loc[[incumbent], "cross_validated"].to_numpy(dtype=np.float64)
+    on.axvline(
+        line, color=ink.GREY, linewidth=0.9, label=ink.literal_text(f"{incumbent}, the incumbent, cross-fitted", 60)
+    )
+    reach = rows["std_error"].to_numpy(dtype=np.float64)
+    on.errorbar(rows["cross_validated"], places, xerr=reach, linestyle="none", ecolor=ink.SILVER, elinewidth=3.0)
     looks: Any = COSTS
     for (column, (label, look)), colour in zip(looks.items(), COST_INKS, strict=True):
-        on.plot(rows[column], places, linestyle="none", color=colour, label=label, **look)
+        if rows[column].notna().any():
+            on.plot(rows[column], places, linestyle="none", color=colour, label=label, **look)
     on.set_yticks(places, [ink.literal_text(str(name), LONGEST_CANDIDATE) for name in rows.index])
     canvas.tidy(on)
     for tick, name in zip(on.get_yticklabels(), rows.index, strict=True):
         tick.set_fontweight("bold" if name == selected else "normal")
     on.set_ylim(len(rows) - 0.4, -0.6)
     on.set_xlabel("expected cost (a case; 1 is a failed contract)", fontsize=9)
-    on.set_ylabel("candidate (cheapest held out on top)", fontsize=9)
+    on.set_ylabel("candidate (cheapest cross-fitted on top)", fontsize=9)
     lines, labels = on.get_legend_handles_labels()
     canvas.legend_over(drawn, lines, labels, columns=2)
     return drawn
@@ -438,16 +443,17 @@ def pareto(
     """Trials by false-refusal and hallucination rate, those that no other beats in both joined by a line.
 
     Args:
-      false_refusal, hallucination: of each trial, [N]. front: whether no other beats it, [N].
+      false_refusal, hallucination: of each trial, [N]. front: whether no other beats it, [N]. targets: of these two,
+        dashed where they are stated.
     """
     on = canvas.axes(ax, 7.0, 4.6)
     on.plot(false_refusal[~front], hallucination[~front], "o", label="trial", **ink.TRIAL)
     order = np.argsort(false_refusal[front], kind="stable")
     line = (false_refusal[front][order], hallucination[front][order])
     on.plot(*line, "o-", label="no other trial is better in both", **ink.FRONT)
-    refused, wrong = (targets[name] for name in ("false_refusal_rate", "hallucination_rate"))
-    on.axvline(refused, label=f"targets: {100 * refused:g} % along, {100 * wrong:g} % up", **ink.TARGET)
-    on.axhline(wrong, **ink.TARGET)
+    for name, draw in (("false_refusal_rate", on.axvline), ("hallucination_rate", on.axhline)):
+        if name in targets:
+            draw(targets[name], label=target_label(name, targets[name]), **ink.TARGET)
     canvas.shares_along(on, share_words("false_refusal_rate"))
     canvas.shares_up(on, share_words("hallucination_rate"))
     canvas.legend_above(on, 3)

@@ -1,21 +1,23 @@
-"""First screen of the report (shore): what wins, by how much, over what, on which cases, what is promised, what to do.
+"""First screen of the report (shore): what is shown to be better, over what, on which cases, what to do next.
 
-Source: rules S6.4, S6.5, S6.7, S6.8.
+Source: rules S6.4, S6.5, S6.7, S6.8, S6.11.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from raglab import metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import missing_text
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note
-from raglab.lab.candidates import FREE
-from raglab.lab.comparison import TUNED, Contest, Verdict, contests, reference_roles
+from raglab.lab.answer_basis import not_compared
+from raglab.lab.candidates import FIXED, FREE
+from raglab.lab.comparison import Contest, StudyOutcome, contests, reference_roles
+from raglab.lab.competition import TUNED
 from raglab.lab.report.blocks import Mark, ReportCell, ReportTable, cut_text, estimate_cell, verdict_sentence
 from raglab.lab.report.promise_sections import promise_line
 from raglab.lab.report.sections import ReportData
@@ -23,10 +25,7 @@ from raglab.lab.report.verdicts import verdicts
 from raglab.lab.study_cases import case_counts
 from raglab.values import Status
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-VERDICT_MARKS: Mapping[Verdict, Mark] = {"better": "good", "worse": "bad", "same": "", "open": ""}
+VERDICT_MARKS: Mapping[str, Mark] = {"better": "good", "worse": "bad"}
 
 
 class Fact(NamedTuple):
@@ -40,7 +39,7 @@ class Fact(NamedTuple):
 
 
 class FirstScreen(NamedTuple):
-    """Facts from the winner to what to do next, and the table of what the subject was held against, where it was."""
+    """Facts from what was selected to what to do next, and the table of what the subject was held against, if any."""
 
     facts: Sequence[Fact]
     against: ReportTable | None
@@ -48,7 +47,7 @@ class FirstScreen(NamedTuple):
 
 def first_screen(
     judged: ReportData,
-    candidates: pd.DataFrame | None,
+    study: StudyOutcome | None,
     notes: Sequence[str],
     costs: metrics.Costs | None,
     min_coverage: float | None = None,
@@ -56,23 +55,33 @@ def first_screen(
 ) -> FirstScreen:
     """What a reader must know before anything else.
 
+    On the cases that a study was tuned on nothing is compared: the nested estimate stands for the judged cost.
+
     Args:
-      candidates: `TuneResult.costs`, of which the first note says what was selected. costs: see `metrics.cost_matrix`.
+      study: what a study says of the policies; its first note says what was selected. costs: see
+        `metrics.cost_matrix`.
       min_coverage, max_over_ask: without which no target is met, see `verdicts`.
     """
-    found = _contests(judged, candidates, costs)
     row: dict[Any, Any] = judged.table.loc[[judged.subject]].to_dict("records")[0]
-    met = verdicts(row, can=True, min_coverage=min_coverage, max_over_ask=max_over_ask)
+    met = verdicts(row, judged.targets, can=True, min_coverage=min_coverage, max_over_ask=max_over_ask)
     text, mark = promise_line(judged)
-    promised = Fact("What is promised", text, f"Here {verdict_sentence(judged.subject, met)}", mark=mark)
-    misses = any(one.says != "met" for one in met if one.name in metrics.TARGETS)
+    small = f"Here {verdict_sentence(judged.subject, met)}" if met else ""
+    promised = Fact("What is promised", text, f"{judged.note} {small}".strip() if small else "", mark=mark)
+    note = notes[0] if study is not None and notes else ""
+    if study is not None and not study.unseen:
+        selected = Fact("What was selected", f"{_identity(judged, judged.subject)}; chosen on these very cases.", note)
+        facts = [selected, _estimate(study, costs), _cases(judged, study), promised, *_refusals(judged)]
+        return FirstScreen([*facts, _advice_in_sample(judged)], None)
+    known = study is not None or set(case_counts(judged.trace)) == {judged.split}
+    found = _contests(judged, study, costs)
+    misses = any(one.says != "met" for one in met if one.is_target)
     facts = [
-        _winner(judged, found, notes[0] if candidates is not None and notes else ""),
+        _winner(judged, found, note, known=known),
         _price(judged, costs),
-        _cases(judged),
+        _cases(judged, study),
         promised,
         *_refusals(judged),
-        _advice(judged, found, promised, misses=misses),
+        _advice(judged, found, promised, note, misses=misses, known=known),
     ]
     return FirstScreen(facts, _contest_table(judged, found) if found else None)
 
@@ -83,13 +92,13 @@ def _refusals(judged: ReportData) -> list[Fact]:
     return [Fact(f"What {cut_text(name)} refuses", text, mark="bad") for name, text in texts.items() if text]
 
 
-def _contests(judged: ReportData, candidates: pd.DataFrame | None, costs: metrics.Costs | None) -> list[Contest]:
-    """The subject against the best free policy, the best single threshold and the published policy.
+def _contests(judged: ReportData, study: StudyOutcome | None, costs: metrics.Costs | None) -> list[Contest]:
+    """The subject against the incumbent, what else needs no tuning, and the other candidates.
 
-    Without a study there is no best by cross-validation: both free policies and the incumbent stand for them.
+    Without a study both free policies and the policy that it is compared with stand for them.
     """
-    roles = dict.fromkeys(FREE, "free policy") if candidates is None else reference_roles(candidates)
-    roles = {**roles, judged.names[0]: roles.get(judged.names[0], "incumbent")}
+    roles = dict.fromkeys(FREE, "free policy") if study is None else reference_roles(study)
+    roles = {**roles, judged.names[0]: roles.get(judged.names[0], "compared with")}
     others = {name: judged.policies[name] for name in roles if name in judged.policies and name != judged.subject}
     subject = {TUNED: judged.policies[judged.subject]}
     return contests(judged.trace, others | subject, {name: roles[name] for name in others}, judged.arm, costs)
@@ -102,37 +111,73 @@ def _identity(judged: ReportData, name: str) -> str:
     return f"{' = '.join(cut_text(one) for one in (name, *same))}, policy {policy_id}"
 
 
-def _winner(judged: ReportData, found: Sequence[Contest], note: str) -> Fact:
-    """The policy that costs least here: the subject, or what beats it beyond chance."""
+def _unshown(found: Sequence[Contest]) -> list[Contest]:
+    """Contests with what needs no tuning that show no difference, the incumbent's first."""
+    return [one for one in found if one.other in FIXED and one.verdict == "open"]
+
+
+def _winner(judged: ReportData, found: Sequence[Contest], note: str, *, known: bool) -> Fact:
+    """What the subject is shown to be: better than all that needs no tuning, worse than something, or neither.
+
+    Args:
+      known: whether it is known that nothing was fitted or selected on these cases.
+    """
     beaten_by = [one for one in found if one.verdict == "worse"]
     if beaten_by:
         best = min(beaten_by, key=lambda one: one.gain.estimate).other
         text = f"{_identity(judged, best)}; {cut_text(judged.subject)} does worse."
         return Fact("What wins", text, note, mark="bad")
-    text = _identity(judged, judged.subject)
+    text, head = _identity(judged, judged.subject), "What was selected" if note else "What was judged"
     if not judged.is_compared:
         lacks = missing_text(cut_text(judged.subject), judged.missing[judged.subject])
-        return Fact("What was judged", f"{text}. {lacks}", note, mark="bad")
+        return Fact(head, f"{text}. {lacks}", note, mark="bad")
     if not found:
-        return Fact("What was judged", f"{text}; no other policy was given to hold it against.", note)
-    shown = [one for one in found if one.verdict == "better"]
-    if shown:
-        return Fact("What wins", text, note, mark="good" if len(shown) == len(found) else "")
-    return Fact("What wins", f"Nothing that is shown: {text} does as well as what it was held against.", note)
+        return Fact(head, f"{text}; no other policy was given to hold it against.", note)
+    if _untuned(found):
+        return Fact(head, f"{text}, which needs no tuning.", note)
+    if open_ := _unshown(found):
+        names = [cut_text(one.other) for one in open_]
+        chosen = f"{text}: chosen, not shown to be better than {' or than '.join(names)}."
+        return Fact(head, chosen if note else f"{text}: no difference shown to {' or to '.join(names)}.", note)
+    shown = known and not _uncompared(judged)
+    return Fact("What wins" if shown else head, text, note, mark="good" if shown else "")
+
+
+def _uncompared(judged: ReportData) -> list[str]:
+    """Policies without tuning that lack too many recorded answers to be compared (rule S6.3)."""
+    return [name for name in FIXED if name in not_compared(judged.missing)]
+
+
+def _untuned(found: Sequence[Contest]) -> str:
+    """Name of the policy without tuning that the subject is; '' where it is none."""
+    return next((cut_text(one.other) for one in found if one.verdict == "same" and one.other in FIXED), "")
 
 
 def _price(judged: ReportData, costs: metrics.Costs | None) -> Fact:
     row: dict[Any, Any] = judged.table.loc[[judged.subject]].to_dict("records")[0]
     paid, low, high = (float(row[f"expected_cost{end}"]) for end in ("", "_low", "_high"))
-    stated = "1 - pass rate, since a failed contract costs 1" if costs is None else "mean by the stated costs"
-    text = f"{paid:.3f} of expected cost a case ({low:.3f} to {high:.3f}, 95 % interval; {stated})."
+    text = f"{paid:.3f} of expected cost a case ({low:.3f} to {high:.3f}, 95 % interval; {_stated(costs)})."
     return Fact(f"What {cut_text(judged.subject)} costs", text)
 
 
-def _cases(judged: ReportData) -> Fact:
+def _stated(costs: metrics.Costs | None) -> str:
+    return "1 - pass rate, since a failed contract costs 1" if costs is None else "mean by the stated costs"
+
+
+def _estimate(study: StudyOutcome, costs: metrics.Costs | None) -> Fact:
+    """Nested estimate of what is selected, where its own cost on these cases would flatter."""
+    text = (
+        f"{study.held_out_estimate:.3f} of expected cost a case on new cases: the nested estimate, with the selection "
+        f"made again on resampled cases and judged on those left out ({_stated(costs)})."
+    )
+    small = "What the policies cost on the cases of this page is in sample, not comparable: nothing is tested on them."
+    return Fact("What it is expected to cost", text, small)
+
+
+def _cases(judged: ReportData, study: StudyOutcome | None) -> Fact:
     """How many cases, of which split and labels, and how many are scored by status alone.
 
-    A warning where the thresholds may have been tuned on them.
+    A warning where the thresholds were or may have been tuned on them; without a study that is not known.
     """
     by_split = case_counts(judged.trace)
     labels = sum((Counter(by_label) for by_label in by_split.values()), Counter[str]())
@@ -140,38 +185,73 @@ def _cases(judged: ReportData) -> Fact:
     alone = status_only_note(judged.said[judged.subject].status_only)
     lead = f"{len(judged.trace)} cases"
     if set(by_split) == {judged.split}:
-        return Fact("On which cases", f"{lead} of split {cut_text(judged.split)}: {counts}.", alone)
+        unknown = "" if study is not None or len(judged.names) == 1 else " What was tuned on is not known here."
+        return Fact("On which cases", f"{lead} of split {cut_text(judged.split)}: {counts}.{unknown}", alone)
     text = f"{lead}, not all of split {cut_text(judged.split)}: {counts}."
-    if len(judged.names) == 1:
+    if study is not None and not study.unseen:
+        return Fact("On which cases", f"{text} The study was tuned on the same cases (rule S6.5).", alone, mark="bad")
+    if len(judged.names) == 1 or study is not None:
         return Fact("On which cases", text, alone)
-    flatter = "If thresholds were tuned on some of them, the rates flatter (rule S6.5)."
+    flatter = "What was tuned on is not known here: of thresholds tuned on some of them the rates flatter (rule S6.5)."
     return Fact("On which cases", f"{text} {flatter}", alone, mark="bad")
 
 
-def _advice(judged: ReportData, found: Sequence[Contest], promised: Fact, *, misses: bool) -> Fact:
-    """Whether to use the subject: it must beat what costs no tuning, lose to nothing, and keep what it promises."""
+def _advice_in_sample(judged: ReportData) -> Fact:
+    """What to do where nothing is judged on unseen cases."""
+    subject = cut_text(judged.subject)
+    return Fact(
+        "What to do next",
+        f"Judge {subject} on cases that nothing was fitted or chosen on: it is chosen, not shown to be better. "
+        "raglab.split deals the cases into splits tune, certify and report; then build the trace and tune again.",
+    )
+
+
+def _advice(
+    judged: ReportData, found: Sequence[Contest], promised: Fact, note: str, *, misses: bool, known: bool
+) -> Fact:
+    """Whether to use the subject: it must beat what needs no tuning, lose to nothing, and keep what it promises."""
     head, subject = "What to do next", cut_text(judged.subject)
-    if not judged.is_compared:
-        return Fact(head, f"Record the missing answers of {subject} before use: nothing is compared.", mark="bad")
-    lost = [cut_text(one.other) for one in found if one.verdict == "worse"]
-    if lost:
-        return Fact(head, f"Do not use {subject}: it is worse than {' and than '.join(lost)}.", mark="bad")
-    if promised.mark == "bad":
-        return Fact(head, f"Do not use {subject} before it is certified again.", mark="bad")
-    free = [one for one in found if one.other in FREE]
-    open_ = [cut_text(one.other) for one in free if one.verdict != "better"]
-    if open_:
-        why = f"nothing shows that it does better than {' or than '.join(open_)}, which needs no tuning"
-        return Fact(
-            head, f"Do not use {subject} yet: {why}. Label more cases, or find a signal that tells more.", mark="bad"
-        )
-    if not free:
-        return Fact(head, f"Hold {subject} against always-answer and always-refuse, which need no tuning, before use.")
+    if reason := _reason_against(judged, found, promised):
+        return Fact(head, reason, mark="bad")
+    if reason := _reason_to_wait(judged, found, note, known=known):
+        return Fact(head, reason)
     then = " for its lower cost; it does not meet every target." if misses else "."
     if not judged.policies[judged.subject].certificate:
         then += " Then raglab certify says what it can promise."
     code = f'policy = raglab.Policy.load("{"tuned" if judged.subject == TUNED else "policy"}.yaml")'
     return Fact(head, f"Use {subject}{then}", code=code, mark="good")
+
+
+def _reason_against(judged: ReportData, found: Sequence[Contest], promised: Fact) -> str:
+    """Why the subject is not to be used; '' where nothing speaks against it."""
+    subject = cut_text(judged.subject)
+    if not judged.is_compared:
+        return f"Record the missing answers of {subject} before use: nothing is compared."
+    if lost := [cut_text(one.other) for one in found if one.verdict == "worse"]:
+        return f"Do not use {subject}: it is worse than {' and than '.join(lost)}."
+    return f"Do not use {subject} before it is certified again." if promised.mark == "bad" else ""
+
+
+def _reason_to_wait(judged: ReportData, found: Sequence[Contest], note: str, *, known: bool) -> str:
+    """Why the subject is not shown to be better; '' where it is, on cases that nothing was tuned on."""
+    subject = cut_text(judged.subject)
+    if same := _untuned(found):
+        return f"Use {same}, which needs no tuning. Label more cases, or find a signal that tells more, to better it."
+    if open_ := _unshown(found):
+        names = " or than ".join(cut_text(one.other) for one in open_)
+        size = "" if open_[0].size_note in note else f" {open_[0].size_note}"  # said once
+        need = "which needs" if len(open_) == 1 else "which need"
+        return (
+            f"{subject} is not shown to be better than {names}, {need} no tuning.{size} Label more cases, or find a "
+            "signal that tells more."
+        )
+    if lacks := _uncompared(judged):
+        return f"Record the missing answers of {' and of '.join(lacks)}: {subject} is not compared with that."
+    if not any(one.other in FREE for one in found):
+        return f"Hold {subject} against always-answer and always-refuse, which need no tuning, before use."
+    if not known:
+        return f"Judge {subject} on cases of split {cut_text(judged.split)}, on which nothing was tuned."
+    return ""
 
 
 def _contest_table(judged: ReportData, found: Sequence[Contest]) -> ReportTable:
@@ -187,17 +267,17 @@ def _contest_table(judged: ReportData, found: Sequence[Contest]) -> ReportTable:
         [
             ReportCell(cut_text(one.other), one.role),
             estimate_cell(one.gain.estimate, one.gain.low, one.gain.high, sign="+"),
-            ReportCell(str(one.paired.only_first), mark="number"),
-            ReportCell(str(one.paired.only_second), mark="number"),
-            ReportCell(f"{one.p:.3g}", mark="number"),
-            ReportCell(words[one.verdict], mark=VERDICT_MARKS[one.verdict]),
+            ReportCell(f"{one.gain.p:.3g}", mark="number"),
+            ReportCell(words[one.verdict], mark=VERDICT_MARKS.get(one.verdict, "")),
+            ReportCell(str(one.only_tuned), mark="number"),
+            ReportCell(str(one.only_other), mark="number"),
         ]
         for one in found
     ]
     caption = (
         f"Over what, by how much: expected cost a case of the other less that of {subject}, paired on the same cases, "
-        "95 % interval (Student's t); p is exact (McNemar) where every case gains a whole cost; "
-        "below 0.05 one of them wins."
+        "95 % interval, and p of the same paired t-test: below 0.05 where the interval excludes 0. Each row is a test "
+        "of its own."
     )
-    head = ["against", f"{subject} saves", f"only {subject} right", "only the other right", "p", "says"]
+    head = ["against", f"{subject} saves", "p", "says", f"only {subject} right", "only the other right"]
     return ReportTable(caption, head, rows)

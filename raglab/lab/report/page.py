@@ -10,19 +10,21 @@ import numpy as np
 
 from raglab import metrics, replay, robustness
 from raglab.certify import MAX_OVER_ASK
+from raglab.lab.comparison import StudyOutcome
+from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report import blocks as wording
 from raglab.lab.report import sections as believed
 from raglab.lab.report import sections as parts
 from raglab.lab.report import winner_sections as winner
 from raglab.lab.report.blocks import Block, Frame, Picture, ReportCell, ReportTable, Section, Text, cut_text, percent
 from raglab.lab.report.first_screen import first_screen
-from raglab.lab.report.promise_sections import bound_confidence, certificate_blocks, rate_counts
+from raglab.lab.report.promise_sections import bound_confidence, certificate_blocks, own_certificate, rate_counts
 from raglab.lab.report.rendering import render_page
 from raglab.lab.report.sections import ReportData
-from raglab.lab.report.verdicts import DELTA, answer_signals
+from raglab.lab.report.verdicts import DELTA, PLANE, answer_signals
+from raglab.lab.search_space import Goal
 from raglab.lab.slices import slices
 from raglab.lab.unmeasured_gates import unmeasured_note
-from raglab.metrics import TARGETS, Paired
 from raglab.misuse import takes
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
@@ -85,24 +87,24 @@ def assumptions(judged: ReportData) -> list[Block]:
         ],
     ]
     alpha = _hallucination_target(judged)
-    least = robustness.labels_to_break(k, n, alpha, DELTA)
-    lead = f"The bound is above {100 * alpha:g} % as the labels are."
-    if least:
-        lead = f"With {least} wrong labels the bound passes {100 * alpha:g} %; with fewer it does not."
-    caption = (
-        f"Hallucination rate of {subject} if so many answers that count as right are wrong: mislabelled cases. {lead}"
-    )
+    caption = f"Hallucination rate of {subject} if so many answers that count as right are wrong: mislabelled cases."
+    if alpha:
+        least = robustness.labels_to_break(k, n, alpha, DELTA)
+        lead = f"The bound is above {100 * alpha:g} % as the labels are."
+        if least:
+            lead = f"With {least} wrong labels the bound passes {100 * alpha:g} %; with fewer it does not."
+        caption += f" {lead}"
     return [
         ReportTable(caption, ["wrong labels", *map(str, shown)], rows),
         _traffic(judged, said.status, said.right, sure),
     ]
 
 
-def _hallucination_target(judged: ReportData) -> float:
-    """Hallucination rate that the subject promises, or should keep."""
-    made = judged.policies[judged.subject].certificate or {}
+def _hallucination_target(judged: ReportData) -> float | None:
+    """Hallucination rate that the subject promises, or that the user wants; None without either."""
+    made = own_certificate(judged) or {}
     kept = {one["name"]: float(one["alpha"]) for one in made.get("promises", ())}
-    return kept.get("hallucination_rate", TARGETS["hallucination_rate"])
+    return kept.get("hallucination_rate", judged.targets.get("hallucination_rate"))
 
 
 def _traffic(judged: ReportData, status: Any, right: Any, sure: str) -> ReportTable:  # noqa: ANN401 - arrays
@@ -139,8 +141,7 @@ class Material(NamedTuple):
     notes: tuple[str, ...]
     trials: pd.DataFrame | None
     plateaus: pd.DataFrame | None
-    paired: Mapping[str, Paired] | None
-    candidates: pd.DataFrame | None
+    study: StudyOutcome | None
     costs: metrics.Costs | None
     min_coverage: float | None = None
     max_over_ask: float = MAX_OVER_ASK
@@ -150,14 +151,16 @@ class Material(NamedTuple):
     @property
     def later_notes(self) -> tuple[str, ...]:
         """Notes below the first screen: that of a study begins with what was selected."""
-        return self.notes if self.candidates is None else self.notes[1:]
+        return self.notes if self.study is None else self.notes[1:]
 
 
-def cockpit_section(cockpit: str | None) -> list[Block]:
-    """The frozen cockpit, where one was given."""
+def cockpit_section(cockpit: str | None, study: StudyOutcome | None) -> list[Block]:
+    """The frozen cockpit, where one was given; that of a study shows the cases tuned on."""
     if cockpit is None:
         return []
     caption = "The cockpit around the policy that it was frozen with: drag a threshold, and the rates follow exactly."
+    if study is not None:
+        caption += f" It shows the cases tuned on: what was fitted or chosen on them is {IN_SAMPLE}."
     return [Frame(caption, cockpit)]
 
 
@@ -165,9 +168,9 @@ SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # the page, by title
     "Targets": lambda on: parts.verdict(on.judged, on.trials, on.min_coverage, on.max_over_ask),
     "What was judged": lambda on: parts.head(on.judged, on.later_notes, on.trace_id),
     "What is promised": lambda on: certificate_blocks(on.judged),
-    "Policies and their rates": lambda on: parts.rates_section(on.judged, on.paired),
-    "Move the thresholds yourself": lambda on: cockpit_section(on.cockpit),
-    "Candidates": lambda on: winner.candidates_section(on.judged, on.candidates),
+    "Policies and their rates": lambda on: parts.rates_section(on.judged),
+    "Move the thresholds yourself": lambda on: cockpit_section(on.cockpit, on.study),
+    "Candidates": lambda on: winner.candidates_section(on.judged, on.study),
     "Decision by expected cost": lambda on: winner.model_section(on.judged),
     "Where it goes wrong": lambda on: weak_spots(on.judged),
     "If the labels or the traffic were others": lambda on: assumptions(on.judged),
@@ -179,10 +182,39 @@ SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # the page, by title
     "What decided": lambda on: parts.stages_section(on.judged),
     "Confidence by label": lambda on: parts.histogram_section(on.judged),
     "Decision boundary": lambda on: parts.boundary_section(on.judged),
-    "Plateaus and trials": lambda on: parts.search_section(on.plateaus, on.trials),
+    "Plateaus and trials": lambda on: parts.search_section(on.plateaus, on.trials, on.judged.targets),
     "What changed": lambda on: parts.flips_section(on.judged),
     "Ranking of the expected sources": lambda on: parts.ranking_section(on.judged.trace),
 }
+
+# Sections that show how policies decide: of those that were fitted or chosen on these cases nothing there compares.
+OF_POLICIES = frozenset(
+    {
+        "Targets",
+        "What is promised",
+        "Where it goes wrong",
+        "If the labels or the traffic were others",
+        "Does the confidence mean what it says?",
+        "Risk and coverage",
+        "Every threshold over its range",
+        "What decided",
+        "Decision boundary",
+        "What changed",
+    }
+)
+
+
+def _sections(material: Material) -> list[Section]:
+    """Sections that have something to say, captions marked where figures are in sample (rule S6.5)."""
+    note = material.judged.note
+    sections = []
+    for title, make in SECTIONS.items():
+        blocks = make(material)
+        if note and title in OF_POLICIES:
+            blocks = [one if isinstance(one, Text) else one._replace(caption=f"{note} {one.caption}") for one in blocks]
+        if blocks:
+            sections.append(Section(title, blocks))
+    return sections
 
 
 @takes(path="path", trace="trace", policies="policies")
@@ -196,11 +228,11 @@ def write_report(
     incumbent: str = "defaults",
     plateaus: pd.DataFrame | None = None,
     trials: pd.DataFrame | None = None,
-    paired: Mapping[str, Paired] | None = None,
     notes: Sequence[str] = (),
     split: str = "report",
-    candidates: pd.DataFrame | None = None,
+    study: StudyOutcome | None = None,
     costs: metrics.Costs | None = None,
+    targets: Mapping[str, float] | None = None,
     min_coverage: float | None = None,
     max_over_ask: float = MAX_OVER_ASK,
     trace_id: str | None = None,
@@ -208,7 +240,9 @@ def write_report(
 ) -> Path:
     """Write one HTML page that needs nothing else, and its figures as PNG files in `<stem>_figures/` beside it.
 
-    Without the tuned policy it reports on the incumbent alone.
+    Without the tuned policy it reports on the incumbent alone. Without `study` the page does not know what the policies
+    were tuned on, and says so. Of a study that was judged on the cases it was tuned on, the page gives the nested
+    estimate, compares nothing, and marks all rates of fitted policies as in sample (rules S6.5, S6.11).
 
     Args:
       trace: of the cases to judge on, already one split where there are splits; in memory, or of shards (`Trace.open`),
@@ -217,10 +251,10 @@ def write_report(
       arm: which of the trace's arms; the first where not given.
       plateaus: how far each threshold may move at no cost, shown as it is.
       trials: of a study, with columns `false_refusal_rate` and `hallucination_rate`.
-      paired: what was compared -> test of incumbent (first) and tuned (second); of the contract where not given.
-      candidates: `TuneResult.costs`, of which the first note says which was selected; none where nothing was selected.
       notes: paragraphs for the reader. split: what the cases should all be of; the page warns where they are not.
+      study: what a study says of the policies; its first note says what was selected.
       costs: label -> outcome -> cost, of the expected cost; see `metrics.cost_matrix`.
+      targets: rate -> highest value, of a rate that is wanted high the least; without one the page names no target.
       min_coverage: share of the cases that must be answered for a target to be met, half the share of ok labels where
         not given. max_over_ask: share of the unambiguous that may be asked back.
       trace_id: of the whole trace, where `trace` is one of its splits; the page then names that one.
@@ -230,21 +264,20 @@ def write_report(
     Returns: the path of the page.
 
     Raises:
-      ValueError: no cases, the incumbent is not among the policies, trials lack a rate, costs that mean nothing, or a
-        share outside [0, 1].
+      ValueError: no cases, the incumbent is not among the policies, trials lack a rate, costs or targets that mean
+        nothing, or a share outside [0, 1].
 
-    Source: rules S6.2, S6.4, S6.5, S6.7, S6.8, S6.9.
+    Source: rules S6.2, S6.4, S6.5, S6.7, S6.8, S6.9, S6.11.
     """
+    goal = Goal(costs=costs, targets=targets or {}, min_coverage=min_coverage, max_over_ask=max_over_ask)
     judged = _report_data(trace, policies, arm, tuned, incumbent, split, costs)
+    judged = judged._replace(targets=goal.targets, in_sample=() if study is None else study.in_sample)
     _check_trials(trials)
     page = Path(path)
     unmeasured = unmeasured_note(trace, judged.policies[judged.subject])
     shown = (*notes, *(note for note in unmeasured if note not in notes))
-    # A section with nothing to say is left out.
-    given = (shown, trials, plateaus, paired, candidates, costs, min_coverage, max_over_ask, trace_id, cockpit)
-    material = Material(judged, *given)
-    sections = [Section(title, blocks(material)) for title, blocks in SECTIONS.items()]
-    kept = [section for section in sections if section.blocks]
+    given = (shown, trials, plateaus, study, costs, min_coverage, max_over_ask, trace_id, cockpit)
+    kept = _sections(Material(judged, *given))
     # Figures stand in the page itself and beside it as files, for whoever writes a paper.
     folder = page.with_name(f"{page.stem}_figures")
     make_folder(folder)
@@ -252,7 +285,7 @@ def write_report(
         if isinstance(block, Picture):
             write_bytes(block.png, folder / f"{block.name}.png")
     title = f"Report on {cut_text(str(trace.meta.get('corpus', 'a corpus')))}: {cut_text(judged.subject)}"
-    first = first_screen(judged, candidates, notes, costs, min_coverage, max_over_ask)
+    first = first_screen(judged, study, notes, costs, min_coverage, max_over_ask)
     write_text(render_page(title, first, kept), page)
     return page
 
@@ -287,12 +320,13 @@ def _report_data(
         said=dict(zip(names, decided, strict=True)),
         seen=answer_signals(trace, policies[names[-1]], name),
         table=table,
+        targets={},
     )
 
 
 def _check_trials(trials: pd.DataFrame | None) -> None:
-    missing = [] if trials is None else [name for name in TARGETS if name not in trials.columns]
+    missing = [] if trials is None else [name for name in PLANE if name not in trials.columns]
     if missing:
-        rule = f"trials must have the columns {', '.join(TARGETS)}"
+        rule = f"trials must have the columns {', '.join(PLANE)}"
         msg = f"{rule}, got none named {missing[0]}; pass the trials of a study."
         raise ValueError(msg)

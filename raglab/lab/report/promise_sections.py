@@ -9,9 +9,9 @@ import numpy as np
 
 from raglab import metrics
 from raglab.certify import data_need
-from raglab.decision.answer_text import SOURCES
 from raglab.lab.answer_basis import basis_conflict, basis_kind
-from raglab.lab.certification import SPLITS, Retest, check_policy, need_line
+from raglab.lab.certificate_checks import Retest, certificate_defect, check_policy
+from raglab.lab.certification import SPLITS, need_line
 from raglab.lab.certification_texts import diagnosis
 from raglab.lab.certified_losses import COST, asking_note
 from raglab.lab.looks import trace_hash
@@ -29,9 +29,9 @@ from raglab.lab.report.blocks import (
     share_cell,
 )
 from raglab.lab.report.sections import ReportData
-from raglab.lab.report.verdicts import DELTA, AnswerSignals, best_bound, certifiable
+from raglab.lab.report.verdicts import DELTA, USUAL_TARGETS, AnswerSignals, best_bound, certifiable
 from raglab.lab.study_cases import case_counts
-from raglab.metrics import TARGETS
+from raglab.metrics import OBJECTIVES
 from raglab.text import decimals
 from raglab.values import Status
 
@@ -39,18 +39,16 @@ MARKS: Mapping[str, Mark] = {"upheld": "good", "broken": "bad"}
 
 
 def own_certificate(judged: ReportData) -> Mapping[str, Any] | None:
-    """Certificate of the subject; None where it has none, or one that was made for another policy."""
+    """Certificate of the subject; None where it has none, or one that is not valid (rule S6.10)."""
     policy = judged.policies[judged.subject]
-    made = policy.certificate
-    whole = made is not None and {"promises", "delta", "cases_hash"} <= set(made)
-    return made if made is not None and whole and made.get("policy_id") == policy.policy_id else None
+    return None if certificate_defect(policy) else policy.certificate
 
 
 def promise_line(judged: ReportData) -> tuple[str, Mark]:
     """What is promised of the subject, in a line: rates, confidence, look, re-test; or that nothing is, and why."""
     subject, made = cut_text(judged.subject), own_certificate(judged)
-    if made is None and judged.policies[judged.subject].certificate is not None:
-        return f"Nothing: {subject} holds a certificate that is not its own as it stands: certify it again.", "bad"
+    if defect := certificate_defect(judged.policies[judged.subject]):
+        return f"Nothing: {subject} holds a certificate that is not valid: {defect}", "bad"
     if made is None:
         return f"Nothing: {subject} holds no certificate, so its rates are those of these cases and of no others.", ""
     rates = " and ".join(_promise(one) for one in made["promises"])
@@ -59,14 +57,14 @@ def promise_line(judged: ReportData) -> tuple[str, Mark]:
     found, _ = _retest_blocks(judged, made)
     again = "" if found is None else f" Re-tested on the cases of this page: {found.verdict}."
     here = judged.said[judged.subject].basis
-    basis = basis_kind(made.get("basis"))
-    conflict = basis_conflict(made.get("basis"), here)
+    basis = basis_kind(made["basis"])
+    conflict = basis_conflict(made["basis"], here)
     if conflict:
         again = f" It was certified on cases judged by {basis}, this page judges by {here}: certify it again."
     else:
-        again = f" Its cases were judged by {made.get('basis', SOURCES)}.{again}"
+        again = f" Its cases were judged by {made['basis']}.{again}"
     text = (
-        f"{rates}{together} with {_confidence(delta)} confidence (delta {delta:g}, look {int(made.get('looks', 1))}) "
+        f"{rates}{together} with {_confidence(delta)} confidence (delta {delta:g}, {_look(made)}) "
         f"on traffic like the {made.get('cases', DASH)} cases that it was certified on.{again}"
     )
     return text, "bad" if conflict else "" if found is None else MARKS.get(found.verdict, "")
@@ -76,6 +74,11 @@ def _promise(one: Mapping[str, Any]) -> str:
     """Rate and its highest value; a cost has units of its own: it is no share."""
     alpha = float(one["alpha"])
     return f"{one['name']} ≤ {f'{alpha:g}' if one['name'] == COST else f'{100 * alpha:g} %'}"
+
+
+def _look(made: Mapping[str, Any]) -> str:
+    """Which look at its cases a certificate is, and whether a file remembers the others."""
+    return f"look {made['looks']}{'' if made['looks_recorded'] else ' that is known of'}"
 
 
 def _confidence(delta: float) -> str:
@@ -91,7 +94,7 @@ def certificate_blocks(judged: ReportData) -> list[Block]:
         f"Certified on {made.get('cases', DASH)} cases: {made.get('tested', DASH)} of {made.get('candidates', DASH)} "
         f"candidates tested, ordered on {made.get('pilot', 0)} other cases; {made.get('binding', DASH)} binds."
     )
-    text += f" The cases were judged by {made.get('basis', SOURCES)} (rule S6.3)."
+    text += f" The cases were judged by {made['basis']} (rule S6.3)."
     if "over_ask_rate" in made:
         text += (
             f" It answers {percent(float(made['coverage']))} of those cases and asks back "
@@ -101,9 +104,9 @@ def certificate_blocks(judged: ReportData) -> list[Block]:
     if made.get("rests_on_asking"):
         told = asking_note(float(made["over_ask_rate"]), made.get("also_kept_by", ()))
         blocks.append(Text(told, warning=True))
-    looks = int(made.get("looks", 1))
+    looks = int(made["looks"])
     if looks > 1:
-        worst = percent(min(1.0, float(made.get("spent", looks * float(made["delta"])))))  # deltas of all looks add up
+        worst = percent(min(1.0, float(made["spent"])))  # deltas of all looks add up
         again = f"It is look {looks} on those cases: some promise among the {looks} may break with probability {worst}."
         blocks.append(Text(again, warning=True))
     found, notes = _retest_blocks(judged, made)
@@ -162,17 +165,22 @@ def _requirement_blocks(judged: ReportData) -> list[Block]:
     """What a certificate would need, and which signal could carry one."""
     seen = judged.seen
     sure = bound_confidence()
-    lead = f"The command raglab certify looks for thresholds that keep the targets with {sure} confidence."
-    needs = [
-        need_line(name, data_need(alpha, n, k, DELTA))
-        for (name, alpha), (k, n) in zip(TARGETS.items(), (rate_counts(judged, name) for name in TARGETS), strict=True)
-    ]
-    return [*(Text(one) for one in (lead, *needs, best_signal_sentence(seen))), _diagnosis(seen)]
+    texts = [f"The command raglab certify tests whether a policy keeps stated targets with {sure} confidence."]
+    if judged.in_sample:  # counts of these cases would promise what they cannot
+        texts.append("It takes cases that nothing was tuned on: raglab.split deals a split certify.")
+    else:
+        stated = {name: alpha for name, alpha in judged.targets.items() if name in OBJECTIVES and alpha > 0.0}
+        usual = _alpha(len(seen.right), None)
+        for name, alpha in (stated or {"hallucination_rate": usual}).items():
+            k, n = rate_counts(judged, name)
+            texts.append(need_line(name, data_need(alpha, n, k, DELTA)))
+    texts.append(best_signal_sentence(seen))
+    return [*map(Text, texts), _diagnosis(seen, judged.targets.get("hallucination_rate"))]
 
 
-def _diagnosis(seen: AnswerSignals) -> ReportTable:
-    """What each signal alone could carry."""
-    wanted, alpha = TARGETS["hallucination_rate"], _alpha(len(seen.right))
+def _diagnosis(seen: AnswerSignals, wanted: float | None) -> ReportTable:
+    """What each signal alone could carry, for the wanted risk or the lowest usual one within reach."""
+    alpha = _alpha(len(seen.right), wanted)
     rows = [
         [
             ReportCell(str(one["signal"])),
@@ -184,7 +192,7 @@ def _diagnosis(seen: AnswerSignals) -> ReportTable:
         ]
         for one in diagnosis(seen.right, seen.score, alpha, DELTA).to_dict("records")
     ]
-    beyond = f" ({100 * wanted:g} % is beyond so few cases)" if alpha > wanted else ""
+    beyond = f" ({100 * wanted:g} % is beyond so few cases)" if wanted is not None and alpha > wanted else ""
     caption = (
         f"What each signal alone could carry, for a risk of {100 * alpha:g} %{beyond}. AUROC: right against wrong if "
         "answered, 95 % interval. Then the smallest coverage at which so many are answered that they could certify it "
@@ -195,11 +203,11 @@ def _diagnosis(seen: AnswerSignals) -> ReportTable:
     return ReportTable(caption, head, rows)
 
 
-def _alpha(n: int) -> float:
-    """Target that the diagnosis is made for: the wanted one, or the lowest that so many cases could certify."""
-    wanted = TARGETS["hallucination_rate"]
+def _alpha(n: int, wanted: float | None) -> float:
+    """Risk that the diagnosis is made for: the wanted one, or the lowest usual one that so many cases could certify."""
     lowest = certifiable(n)
-    return wanted if np.isnan(lowest) or lowest <= wanted else lowest
+    lowest = USUAL_TARGETS[-1] if np.isnan(lowest) else lowest
+    return lowest if not wanted else max(wanted, lowest)
 
 
 def _smallest(one: Mapping[Any, Any]) -> list[ReportCell]:

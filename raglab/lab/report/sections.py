@@ -15,17 +15,22 @@ from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.decisions import Decisions, chain_place
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
+from raglab.lab.decision_fitting import tells_apart
+from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report import blocks as changes
 from raglab.lab.report import blocks as wording
+from raglab.lab.report import canvas as ink
 from raglab.lab.report import figures
-from raglab.lab.report.blocks import Block, Picture, ReportCell, ReportTable, Text
+from raglab.lab.report.blocks import DASH, Block, Picture, ReportCell, ReportTable, Text, percent
 from raglab.lab.report.boundary_display import GROUPS, DecisionBoundaryDisplay, zone_counts
 from raglab.lab.report.canvas import png
 from raglab.lab.report.gate_displays import ReliabilityDisplay
 from raglab.lab.report.verdicts import (
     FINE_EDGES,
     P_RIGHT,
+    PLANE,
     RATIO,
+    USUAL_TARGETS,
     AnswerSignals,
     confidence_histograms,
     confusion_counts,
@@ -38,9 +43,8 @@ from raglab.lab.report.verdicts import (
     swept,
     verdicts,
 )
-from raglab.lab.signal_audit import EVERYWHERE, audit_signals
+from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals
 from raglab.lab.slices import DEPTHS_OF_LIST, ndcg_measures, ranking
-from raglab.metrics import TARGETS, Paired
 from raglab.policy_sections import EXPECTED_COST
 from raglab.store.policies import Policy
 from raglab.store.sharded_traces import ShardedTrace
@@ -54,7 +58,8 @@ class ReportData(NamedTuple):
     """What every part reads.
 
     trace: in memory or of shards. names: the incumbent, then the tuned policy where there is one; said: decisions of
-    these. table: of `replay.sweep`, the policies' names as index.
+    these. table: of `replay.sweep`, the policies' names as index. targets: that the user stated. in_sample: policies
+    that were fitted or chosen on the cases of the page.
     """
 
     trace: TraceData | ShardedTrace[Any]
@@ -65,6 +70,8 @@ class ReportData(NamedTuple):
     said: Mapping[str, Decisions | ShardedDecisions]
     seen: AnswerSignals
     table: pd.DataFrame
+    targets: Mapping[str, float]
+    in_sample: tuple[str, ...] = ()
 
     @property
     def subject(self) -> str:
@@ -83,6 +90,11 @@ class ReportData(NamedTuple):
     def is_compared(self) -> bool:
         """Whether the subject has the recorded answers to be compared with others (rule S6.3)."""
         return self.subject not in not_compared(self.missing)
+
+    @property
+    def note(self) -> str:
+        """What stands at every figure and table of rates of a policy that was fitted or chosen on these cases."""
+        return f"{IN_SAMPLE[:1].upper()}{IN_SAMPLE[1:]}." if self.in_sample else ""
 
     def by_cost(self, name: str) -> bool:
         """Whether a policy decides by expected cost (rule S2.17)."""
@@ -115,35 +127,34 @@ def verdict(
     min_coverage: float | None = None,
     max_over_ask: float = MAX_OVER_ASK,
 ) -> list[Block]:
-    """Verdict on every target beside coverage and over-ask, and how near one can come."""
+    """Verdict on every target beside coverage and over-ask, and how near one can come; nothing without targets."""
+    if not judged.targets:
+        return []
     row = {str(name): value for name, value in judged.table.loc[[judged.subject]].to_dict("records")[0].items()}
     limits: dict[str, Any] = {"min_coverage": min_coverage, "max_over_ask": max_over_ask}
-    reach = reachable(judged.seen, judged.table, trials, **limits)
-    found = verdicts(row, can=reach.together, **limits)
-    pairs = [nearest_reaches(judged.seen, signal) for signal in judged.seen.score]
-    kept = all(one.says == "met" for one in found if one.name in TARGETS)
+    limits["max_over_ask"] = judged.targets.get("over_ask_rate", max_over_ask)
+    reach = reachable(judged.seen, judged.table, trials, judged.targets, **limits)
+    found = verdicts(row, judged.targets, can=reach.together, **limits)
+    kept = all(one.says == "met" for one in found if one.is_target)
     trust = "The intervals say how far it can be trusted on so few cases that every target is met."
-    return [
-        Text(trust if kept else wording.reach_sentence(reach)),
-        wording.verdict_table(found),
-        wording.nearest_reach_table(pairs, TARGETS),
-    ]
+    blocks: list[Block] = [Text(trust if kept else wording.reach_sentence(reach)), wording.verdict_table(found)]
+    if set(PLANE) <= set(judged.targets):
+        pairs = [nearest_reaches(judged.seen, signal, judged.targets) for signal in judged.seen.score]
+        blocks.append(wording.nearest_reach_table(pairs, judged.targets))
+    return blocks
 
 
-def rates_section(judged: ReportData, paired: Mapping[str, Paired] | None) -> list[Block]:
-    """Policies × rates, the paired test, and the thresholds that differ."""
-    blocks: list[Block] = [wording.rates_table(judged.table)]
+def rates_section(judged: ReportData) -> list[Block]:
+    """Policies × rates, and the thresholds that differ."""
+    blocks: list[Block] = [wording.rates_table(judged.table, judged.in_sample)]
     if len(judged.names) > 1:
         first, second = judged.names
-        tests = {name: one for name, one in (paired or {}).items() if name != "pass"}  # that is on the first screen
-        if tests:
-            blocks.append(changes.paired_table(first, second, tests))
         blocks.append(changes.changes_table(first, second, judged.policies[first], judged.policies[second]))
     return blocks
 
 
 def risk_coverage_section(judged: ReportData) -> list[Block]:
-    """Risk–coverage curves of the signals with the policies' operating points."""
+    """Risk–coverage curves of the signals with the policies' operating points, and coverage at usual risks."""
     rates = judged.table.groupby("policy_id", sort=False).first()
     names = {policy: " = ".join(map(str, rows)) for policy, rows in judged.table.groupby("policy_id").groups.items()}
     points = {names[at]: (float(row["coverage"]), float(row["hallucination_rate"])) for at, row in rates.iterrows()}
@@ -162,9 +173,23 @@ def risk_coverage_section(judged: ReportData) -> list[Block]:
     if P_RIGHT in by_signal:
         caption += f" {P_RIGHT} is what {judged.subject} decides by; its line is fair on cases it was not fitted on."
     drawn = figures.draw_risk_coverage(
-        by_signal, {str(name): at for name, at in points.items()}, target=TARGETS["hallucination_rate"]
+        by_signal, {str(name): at for name, at in points.items()}, target=judged.targets.get("hallucination_rate")
     )
-    return [picture("risk_coverage", caption, drawn)]
+    return [picture("risk_coverage", caption, drawn, judged.note), _usual_risks(judged.seen)]
+
+
+def _usual_risks(seen: AnswerSignals) -> ReportTable:
+    """Largest coverage of one threshold on each signal at usual risks."""
+    rows = []
+    for name, score in seen.score.items():
+        shares = [metrics.coverage_at_risk(seen.right, score, risk) for risk in USUAL_TARGETS]
+        cells = (ReportCell(percent(share) if share else DASH, mark="number") for share in shares)
+        rows.append([ReportCell(name), *cells])
+    caption = (
+        "Share of the cases that one threshold on a signal answers at most while no more than so many of its answers "
+        "are wrong: exact over all thresholds, chosen on these very cases, so it flatters. A dash: none does."
+    )
+    return ReportTable(caption, ["signal", *(f"risk ≤ {100 * risk:g} %" for risk in USUAL_TARGETS)], rows)
 
 
 def sweeps(judged: ReportData) -> list[Block]:
@@ -183,8 +208,10 @@ def sweeps(judged: ReportData) -> list[Block]:
     ]
     caption = (
         f"One panel a threshold, all others as in {judged.subject}: exact steps of the rates, no grid. Vertical lines "
-        "are the policies' values, dashed lines the targets in the colour of their rate."
+        "are the policies' values"
     )
+    drawn_targets = set(judged.targets) & set(ink.RATE_INKS)
+    caption += ", dashed lines the targets in the colour of their rate." if drawn_targets else "."
     if any(one.base != judged.subject for one in shown):
         others, subject = judged.names[0], judged.subject
         caption += (
@@ -196,7 +223,9 @@ def sweeps(judged: ReportData) -> list[Block]:
             "cost of every wrong answer, and the costs are those that the policy states."
         )
     caption += f" No effect anywhere in their range: {', '.join(idle)}." if idle else ""
-    return [picture("thresholds", caption, figures.threshold_panels(panels, TARGETS))] if panels else [Text(caption)]
+    if not panels:
+        return [Text(caption)]
+    return [picture("thresholds", caption, figures.threshold_panels(panels, judged.targets), judged.note)]
 
 
 def confusions(judged: ReportData) -> list[Block]:
@@ -204,8 +233,9 @@ def confusions(judged: ReportData) -> list[Block]:
     counts = {name: confusion_counts(said) for name, said in judged.said.items()}
     drawn = picture(
         "label_by_decision",
-        "Cases by label and decision; the diagonal is the right status.",
+        f"{judged.note} Cases by label and decision; the diagonal is the right status.".strip(),
         figures.confusion_matrices(counts),
+        judged.note,
     )
     names = [status.name for status in Status]
     head = ["label", *(f"decided {status}" for status in names)]
@@ -213,7 +243,8 @@ def confusions(judged: ReportData) -> list[Block]:
     for name, table in counts.items():
         shares = [[wording.share_cell(int(count), int(row.sum())) for count in row] for row in table]
         rows = [[ReportCell(label), *cells] for label, cells in zip(names, shares, strict=True)]
-        tables.append(ReportTable(f"Policy {wording.cut_text(name)}.", head, rows))
+        note = judged.note if name in judged.in_sample else ""
+        tables.append(ReportTable(f"{note} Policy {wording.cut_text(name)}.".strip(), head, rows))
     return [drawn, *tables]
 
 
@@ -269,7 +300,7 @@ def boundary_section(judged: ReportData) -> list[Block]:
     told = f"{lead} be answered rightly if no gate stood in the way. {shown.says}"
     caption = "Cases by zone: how many are labelled ok, how many the policy answers, how many it decides rightly."
     head = ["confidence", "labelled ok", "answered", *(f"{name}: decided rightly" for name in GROUPS)]
-    return [picture("decision_boundary", told, shown.ax_), ReportTable(caption, head, rows)]
+    return [picture("decision_boundary", told, shown.ax_, judged.note), ReportTable(caption, head, rows)]
 
 
 def _probability_blocks(judged: ReportData) -> list[Block]:
@@ -282,10 +313,12 @@ def _probability_blocks(judged: ReportData) -> list[Block]:
         f"the model's probability that an answer would be right, by label and by what {subject} does; "
         f"{len(known)} cases with a hit, bins of 4 points."
     )
-    return [picture("probability_by_label", told, drawn)]
+    return [picture("probability_by_label", told, drawn, judged.note)]
 
 
-def search_section(plateaus: pd.DataFrame | None, trials: pd.DataFrame | None) -> list[Block]:
+def search_section(
+    plateaus: pd.DataFrame | None, trials: pd.DataFrame | None, targets: Mapping[str, float]
+) -> list[Block]:
     """Plateaus and the Pareto scatter of the trials, where given."""
     blocks: list[Block] = []
     if plateaus is not None:
@@ -295,17 +328,16 @@ def search_section(plateaus: pd.DataFrame | None, trials: pd.DataFrame | None) -
             )
         )
     if trials is not None:
-        refusal, wrong = (
-            trials[name].to_numpy(dtype=np.float64) for name in ("false_refusal_rate", "hallucination_rate")
-        )
+        refusal, wrong = (trials[name].to_numpy(dtype=np.float64) for name in PLANE)
         answers = ~np.isnan(refusal + wrong)
         best = front(refusal[answers], wrong[answers])
         caption = (
             f"{int(answers.sum())} trials of the search on the cases it was tuned on; {int(best.sum())} that no other "
             "beats in both rates. "
-            f"Left out: {int((~answers).sum())} that answer nothing. Dashed: targets."
+            f"Left out: {int((~answers).sum())} that answer nothing."
         )
-        blocks.append(picture("trials", caption, figures.pareto(refusal[answers], wrong[answers], best, TARGETS)))
+        caption += " Dashed: targets." if set(targets) & set(PLANE) else ""
+        blocks.append(picture("trials", caption, figures.pareto(refusal[answers], wrong[answers], best, targets)))
     return blocks
 
 
@@ -346,9 +378,13 @@ def _three_decimals(value: Any) -> str:  # noqa: ANN401 - cell of a frame
     return wording.DASH if np.isnan(value) else f"{value:.3f}"
 
 
-def picture(name: str, caption: str, drawn: Any) -> Picture:  # noqa: ANN401 - axes or figure
-    """Figure as a block."""
-    data = png(drawn)
+def picture(name: str, caption: str, drawn: Any, note: str = "") -> Picture:  # noqa: ANN401 - axes or figure
+    """Figure as a block.
+
+    Args:
+      note: see `canvas.png`.
+    """
+    data = png(drawn, note)
     return Picture(name, caption, data, b64encode(data).decode("ascii"))
 
 
@@ -380,7 +416,7 @@ def reliability_section(judged: ReportData) -> list[Block]:
     ]
     head = f"mean {name} ({'points' if unit > 1.0 else '%'})"
     return [
-        picture("reliability", _reliability_caption(judged, name, enough=enough), as_it_is.ax_),
+        picture("reliability", _reliability_caption(judged, name, enough=enough), as_it_is.ax_, judged.note),
         _judgement_table(judgements),
         ReportTable(f"{name.capitalize() if unit > 1.0 else name} in numbers.", [head, "right if answered"], rows),
     ]
@@ -425,14 +461,16 @@ def signals_section(judged: ReportData) -> list[Block]:
     """How well each signal ranks right above wrong: AUROC and AURC with intervals, against the best."""
     right, none = judged.seen.right, np.zeros(len(judged.seen.right))
     areas = {name: metrics.aurc(right, score) for name, score in judged.seen.score.items()}
-    best = min(areas, key=lambda name: areas[name])
+    constant = {name for name, score in judged.seen.score.items() if not tells_apart(score)}
+    # A signal that is the same in every case ranks nothing, also where it lies below one that ranks the wrong way.
+    best = min(areas, key=lambda name: (name in constant, areas[name]))
     rows = []
-    for name, score in sorted(judged.seen.score.items(), key=lambda one: areas[one[0]]):
+    for name, score in sorted(judged.seen.score.items(), key=lambda one: (one[0] in constant, areas[one[0]])):
         low, high = metrics.auroc_interval(right, score)
         perfect = np.stack([right, np.ones_like(right)])  # a second signal that is never wrong has an AURC of 0
         own = metrics.aurc_difference(perfect, score, none, rng=np.random.default_rng(SEED))
         row = [
-            ReportCell(name),
+            ReportCell(name, CONSTANT if name in constant else ""),
             wording.estimate_cell(metrics.auroc(right, score), float(low), float(high)),
             wording.estimate_cell(areas[name], own.low, own.high),
         ]
@@ -443,7 +481,8 @@ def signals_section(judged: ReportData) -> list[Block]:
             rows.append([*row, wording.estimate_cell(beside.value, beside.low, beside.high, sign="+")])
     caption = (
         "Each signal alone, 95 % intervals. AUROC: chance that a right case ranks above a wrong one (DeLong). AURC: "
-        f"mean risk over all coverages, lower is better; its excess over {best}, the lowest here, by paired bootstrap."
+        f"mean risk over all coverages, lower is better; its excess over {best}, the lowest here, by paired bootstrap. "
+        "Signals that are the same in every case come last."
     )
     return [ReportTable(caption, ["signal", "AUROC", "AURC", f"AURC minus that of {best}"], rows)]
 
@@ -472,7 +511,8 @@ def worth_section(judged: ReportData) -> list[Block]:
     if not rows:
         return []
     caption = (
-        "Each signal alone, what tells most first, with 95 % intervals; over the cases that have it. AUROC in the "
+        "Each signal alone, what tells most first, with 95 % intervals; over the cases that have it. Signals that are "
+        "the same in every case tell nothing and come last. AUROC in the "
         "declared direction: what speaks for asking is read backwards for right answers, what makes surer backwards "
         "for ambiguous ones, what says either upwards in both. A signal that another repeats is worth little beside "
         "it; what each saves beside all others, cross-validated, is for raglab.audit_signals to say."

@@ -15,7 +15,7 @@ from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import chain_place
 from raglab.decision.measurement import measured_tables
 from raglab.lab.search_space import always_answer
-from raglab.metrics import TARGETS
+from raglab.metrics import RATE_TABLE
 from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import Shards, each_shard
 from raglab.signals import BUILT_IN_SET, SignalSet
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+PLANE = ("false_refusal_rate", "hallucination_rate")  # the two rates that a threshold on one signal trades
 UNREACHABLE = "not met; all targets together cannot be met with these signals"
 BOUGHT = "not met: within its target only by asking back or refusing"
 
@@ -146,8 +147,12 @@ def signal_reaches(seen: AnswerSignals, signal: str) -> Reaches:
     return Reaches(signal, by_answer.at, n_ok - (by_label.n - by_label.k), n_ok, by_answer.k, by_answer.n)
 
 
-def nearest_reaches(seen: AnswerSignals, signal: str, targets: Mapping[str, float] = TARGETS) -> tuple[Reach, Reach]:
-    """Lowest hallucination rate at the false-refusal target, lowest false-refusal rate at the hallucination target."""
+def nearest_reaches(seen: AnswerSignals, signal: str, targets: Mapping[str, float]) -> tuple[Reach, Reach]:
+    """Lowest hallucination rate at the false-refusal target, lowest false-refusal rate at the hallucination target.
+
+    Args:
+      targets: of both rates.
+    """
     every = signal_reaches(seen, signal)
     refusal, wrong = every.false_refusal, every.hallucination
 
@@ -206,6 +211,7 @@ def reachable(
     seen: AnswerSignals,
     table: pd.DataFrame,
     trials: pd.DataFrame | None,
+    targets: Mapping[str, float],
     *,
     min_coverage: float | None = None,
     max_over_ask: float = MAX_OVER_ASK,
@@ -213,7 +219,9 @@ def reachable(
     """Whether a threshold on one signal, a policy of the table or a trial keeps all targets together, and answers.
 
     Args:
-      table, trials: of `replay.sweep` and of a study; rows without `coverage` or `over_ask_rate` do not count.
+      table, trials: of `replay.sweep` and of a study; rows without a target's rate, `coverage` or `over_ask_rate` do
+        not count.
+      targets: rate -> highest value, of a rate that is wanted high the least.
       min_coverage: share of all cases that must be answered; `least_coverage` where not given.
       max_over_ask: share of the unambiguous that may be asked back.
 
@@ -223,10 +231,10 @@ def reachable(
     Source: rule S6.9.
     """
     least = _least(min_coverage, int((seen.label == Status.ok).sum()), len(seen.label), max_over_ask)
-    keepers = _signal_keepers(seen)
+    keepers = _signal_keepers(seen, targets)
     for frame in (table, trials):
         if frame is not None:
-            keepers += _row_keepers(frame, "a trial of the study" if frame is trials else None)
+            keepers += _row_keepers(frame, targets, "a trial of the study" if frame is trials else None)
     answers = [one for one in keepers if one.coverage >= least and one.over_ask <= max_over_ask]
     found = max(answers, key=lambda one: (one.coverage, -one.over_ask), default=None)
     known = [one for one in keepers if not np.isnan([one.coverage, one.over_ask]).any()]
@@ -243,13 +251,37 @@ def _least(min_coverage: float | None, n_ok: int, n_cases: int, max_over_ask: fl
     return least
 
 
-def _signal_keepers(seen: AnswerSignals) -> list[Keeper]:
+def target_met(name: str, rate: Any, limit: float) -> Any:  # noqa: ANN401 - a number or an array of them
+    """Whether a rate keeps its target; NaN keeps none (rule S6.2)."""
+    return rate <= limit if RATE_TABLE[name].better == "low" else rate >= limit
+
+
+def _signal_rates(seen: AnswerSignals, every: Reaches) -> dict[str, NDArray[np.float64]]:
+    """Rates of every threshold on a signal that answers at or above it and refuses below, [N] each."""
+    labels = np.bincount(seen.label, minlength=len(Status))
+    n, unasked = len(seen.label), np.zeros(len(every.answered))
+    of_refuse = metrics.risk_coverage(seen.label == Status.refuse, seen.score[every.signal])
+    passed = every.answered - every.wrong + labels[Status.refuse] - (of_refuse.n - of_refuse.k)
+    return {
+        "false_refusal_rate": every.false_refusal,
+        "hallucination_rate": every.hallucination,
+        "over_ask_rate": unasked if labels[Status.ambiguous] < n else unasked * np.nan,
+        "missed_ambiguity_rate": unasked + 1.0 if labels[Status.ambiguous] else unasked * np.nan,
+        "coverage": every.answered / n,
+        "pass_rate": passed / n,
+    }
+
+
+def _signal_keepers(seen: AnswerSignals, targets: Mapping[str, float]) -> list[Keeper]:
     """Of each signal the threshold that answers most of those that keep all targets; none of them ever asks."""
     keepers = []
     for signal in seen.score:
         every = signal_reaches(seen, signal)
-        keeps = every.false_refusal <= TARGETS["false_refusal_rate"]
-        kept = np.flatnonzero(keeps & (every.hallucination <= TARGETS["hallucination_rate"]))
+        rates = _signal_rates(seen, every)
+        keeps = np.ones(len(every.answered), dtype=bool)
+        for name, limit in targets.items():
+            keeps &= target_met(name, rates[name], limit) if name in rates else False
+        kept = np.flatnonzero(keeps)
         if len(kept):  # a lower threshold answers more
             most = every.at(int(kept[-1]))
             name = f"{signal} at or above {decimals(most.threshold)}"
@@ -257,9 +289,13 @@ def _signal_keepers(seen: AnswerSignals) -> list[Keeper]:
     return keepers
 
 
-def _row_keepers(frame: pd.DataFrame, name: str | None) -> list[Keeper]:
+def _row_keepers(frame: pd.DataFrame, targets: Mapping[str, float], name: str | None) -> list[Keeper]:
     """Rows of a table that keep all targets; the index names them where no name is given."""
-    keeps = (frame[list(TARGETS)] <= list(TARGETS.values())).all(axis=1).to_numpy()
+    if not set(targets) <= set(frame.columns):
+        return []
+    keeps = np.ones(len(frame), dtype=bool)
+    for rate, limit in targets.items():
+        keeps &= target_met(rate, frame[rate].to_numpy(dtype=np.float64), limit)
     beside = frame.reindex(columns=["coverage", "over_ask_rate"]).to_numpy(dtype=np.float64)
     rows = zip(frame.index, beside, keeps, strict=True)
     return [Keeper(name or str(index), float(row[0]), float(row[1])) for index, row, kept in rows if kept]
@@ -268,7 +304,8 @@ def _row_keepers(frame: pd.DataFrame, name: str | None) -> list[Keeper]:
 class TargetVerdict(NamedTuple):
     """A target and what became of it: met, not met, bought by asking or refusing, or out of reach with these signals.
 
-    target: highest value, of a rate that is wanted high the least.
+    target: highest value, of a rate that is wanted high the least. is_target: whether its user stated it; else it is
+    the coverage or over-ask without which no target is met.
     """
 
     name: str
@@ -278,10 +315,12 @@ class TargetVerdict(NamedTuple):
     low: float
     high: float
     says: str
+    is_target: bool
 
 
 def verdicts(
     row: Mapping[str, Any],
+    targets: Mapping[str, float],
     *,
     can: bool,
     min_coverage: float | None = None,
@@ -290,34 +329,37 @@ def verdicts(
     """Verdict on every target for one policy, then on its coverage and over-ask, without which no target is met.
 
     A rate over nothing meets nothing (rule S6.2). A target that is kept by refusing most or by asking back is bought,
-    not met: always refusing or always asking would earn as much (rule S6.9).
+    not met: always refusing or always asking would earn as much (rule S6.9). Without targets there is no verdict.
 
     Args:
-      row: of `replay.sweep`. can: whether all targets can be met together, see `reachable`. min_coverage,
-        max_over_ask: see `reachable`.
+      row: of `replay.sweep`. targets: see `reachable`. can: whether all targets can be met together, see `reachable`.
+        min_coverage, max_over_ask: see `reachable`; a target of `over_ask_rate` takes the place of the latter.
 
     Raises:
       ValueError: min_coverage or max_over_ask outside [0, 1].
     """
-    least = _least(min_coverage, int(row["false_refusal_rate_n"]), int(row["coverage_n"]), max_over_ask)
-    answers = row["coverage"] >= least and not row["over_ask_rate"] > max_over_ask
+    if not targets:
+        return []
+    most = targets.get("over_ask_rate", max_over_ask)
+    least = _least(min_coverage, int(row["false_refusal_rate_n"]), int(row["coverage_n"]), most)
+    enough, little = row["coverage"] >= least, not row["over_ask_rate"] > most
     missed = "not met" if can else UNREACHABLE
-    out = []
-    for name, target in TARGETS.items():
-        says = missed if not row[name] <= target else "met" if answers else BOUGHT
-        out.append(_target_verdict(row, name, target, says))
-    enough = "met" if row["coverage"] >= least else "not met"
-    little = "not met" if row["over_ask_rate"] > max_over_ask else "met"
-    return [
-        *out,
-        _target_verdict(row, "coverage", least, enough),
-        _target_verdict(row, "over_ask_rate", max_over_ask, little),
+    found = []
+    for name, target in targets.items():
+        kept = "met" if (enough and little) or RATE_TABLE[name].better == "high" else BOUGHT
+        says = kept if target_met(name, row[name], target) else missed
+        found.append(_target_verdict(row, name, target, says, is_target=True))
+    beside = {"coverage": (least, enough), "over_ask_rate": (most, little)}
+    return found + [
+        _target_verdict(row, name, limit, "met" if met else "not met", is_target=False)
+        for name, (limit, met) in beside.items()
+        if name not in targets
     ]
 
 
-def _target_verdict(row: Mapping[str, Any], name: str, target: float, says: str) -> TargetVerdict:
+def _target_verdict(row: Mapping[str, Any], name: str, target: float, says: str, *, is_target: bool) -> TargetVerdict:
     k, n, low, high = (row[f"{name}_{part}"] for part in ("k", "n", "low", "high"))
-    return TargetVerdict(name=name, target=target, k=int(k), n=int(n), low=float(low), high=float(high), says=says)
+    return TargetVerdict(name, target, int(k), int(n), float(low), float(high), says, is_target)
 
 
 USUAL_TARGETS = (0.01, 0.02, 0.05, 0.10, 0.20)

@@ -3,55 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from raglab.expected_cost import CLASSES
+from raglab.lab.comparison import StudyOutcome
+from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report import blocks as wording
 from raglab.lab.report import figures
 from raglab.lab.report.blocks import Block, ReportCell, ReportTable
 from raglab.lab.report.sections import ReportData, picture
 from raglab.metrics import LABELS, OUTCOMES
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 CLASS_WORDS = dict(zip(CLASSES, ("right", "ok, but would miss", "to be refused", "to be asked"), strict=True))
 
 
-def candidates_section(judged: ReportData, candidates: pd.DataFrame | None) -> list[Block]:
-    """Every candidate that cross-validation chose among: costs side by side, and how often each would win."""
-    if candidates is None:
+def candidates_section(judged: ReportData, study: StudyOutcome | None) -> list[Block]:
+    """Every candidate of a study and what stands beside them: costs side by side, gain over the incumbent."""
+    if study is None:
         return []
-    chosen = selected_candidate(judged, candidates)
-    ordered = candidates.sort_values("cross_validated", kind="stable")
-    rows = [_candidate_row(str(name), one, chosen) for name, one in ordered.iterrows()]
+    ordered = study.costs.sort_values(["cross_validated", "in_sample"], kind="stable")
+    targets = bool(judged.targets)
+    rows = [_candidate_row(str(name), one, study, targets=targets) for name, one in ordered.iterrows()]
+    judged_on = " and on the cases of this page" if study.unseen else ""
     caption = (
-        "Candidates are recipes, each carried out from the start inside every fold. Expected cost on the cases it was "
-        "made of, on folds it never saw, and on the cases of this page. Error: standard error of the difference to the "
-        "best; of those within one of it the simplest is chosen. Over-ask and coverage: held out. Won: share of 1,000 "
-        "resamples of the cases in which it costs least."
+        "Expected cost on the cases that a candidate was made of, cross-fitted (each case decided by versions that "
+        f"never saw it){judged_on}. A candidate that is not cross-fitted has no cost that compares. Gain: what it "
+        f"saves a case over {wording.cut_text(study.incumbent)}, the incumbent, with its standard error: cross-fitted, "
+        "and with one pseudo-case of the worst costs. Over-ask and coverage: cross-fitted."
     )
-    head = ["candidate", "in sample", "cross-validated", "error", "judged", "over-ask", "coverage", "complexity", "won"]
-    drawn = figures.candidate_costs(candidates, chosen)
+    head = [
+        "candidate",
+        "in sample",
+        "cross-fitted",
+        "gain",
+        *(["judged"] if study.unseen else []),
+        "over-ask",
+        "coverage",
+    ]
+    head += ["meets targets"] if targets else []
+    drawn = figures.candidate_costs(study.costs, study.selected, study.incumbent)
     told = (
-        f"Expected cost of every candidate; {chosen} was chosen. In sample flatters; cross-validated is what is chosen "
-        "by; judged is what this page measures. On the band a candidate is within one standard error of the best."
+        f"Expected cost of every candidate; {wording.cut_text(study.selected)} was selected. In sample flatters; "
+        "cross-fitted is what is chosen by. A bar is one standard error of the paired gain over the incumbent to each "
+        "side."
     )
+    told += " Judged is what this page measures." if study.unseen else ""
     return [picture("candidates", told, drawn), ReportTable(caption, head, rows)]
 
 
-def selected_candidate(judged: ReportData, candidates: pd.DataFrame) -> str:
-    """Name of the candidate that the subject is; '' where it is none."""
-    own = candidates.index[candidates["policy_id"] == judged.policies[judged.subject].policy_id]
-    return str(own[0]) if len(own) else ""
+def _candidate_row(name: str, one: Any, study: StudyOutcome, *, targets: bool) -> list[ReportCell]:  # noqa: ANN401 - row of a frame
+    role = "" if one["competes"] else "shown beside, does not compete"
+    role = "incumbent" if name == study.incumbent else role
+    role = "selected" if name == study.selected else role
+    costs = [_cost_cell(one["in_sample"]), _cost_cell(one["cross_validated"])]
+    costs += [ReportCell(wording.DASH, mark="number") if name == study.incumbent else _gain_cell(one)]
+    costs += [_cost_cell(one["report"])] if study.unseen else []
+    shares = [ReportCell(wording.percent(one[column]), mark="number") for column in ("over_ask", "coverage")]
+    meets = [ReportCell("yes" if one["meets_targets"] else "no")] if targets else []
+    return [ReportCell(wording.cut_text(name), role), *costs, *shares, *meets]
 
 
-def _candidate_row(name: str, one: Any, chosen: str) -> list[ReportCell]:  # noqa: ANN401 - row of a frame
-    numbers = [f"{one[column]:.3f}" for column in ("in_sample", "cross_validated", "std_error", "report")]
-    shares = [wording.percent(one[column]) for column in ("over_ask", "coverage")]
-    cells = [*numbers, *shares, str(int(one["complexity"])), wording.percent(one["won"])]
-    first = ReportCell(wording.cut_text(name), "selected", "good") if name == chosen else ReportCell(name)
-    return [first, *(ReportCell(text, mark="number") for text in cells)]
+def _cost_cell(cost: float) -> ReportCell:
+    """Expected cost; what was not cross-fitted has none that compares."""
+    return ReportCell(IN_SAMPLE) if np.isnan(cost) else ReportCell(f"{cost:.3f}", mark="number")
+
+
+def _gain_cell(one: Any) -> ReportCell:  # noqa: ANN401 - row of a frame
+    if np.isnan(one["gain"]):
+        return ReportCell(wording.DASH, mark="number")
+    error = "" if np.isnan(one["std_error"]) else f"± {one['std_error']:.3f}"
+    return ReportCell(f"{one['gain']:+.3f}", error, "number")
 
 
 def model_section(judged: ReportData) -> list[Block]:

@@ -1,0 +1,212 @@
+"""Checks of certificates (shore): which are read as valid, promises re-tested on new cases (S6.3, S6.4, S6.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from raglab import metrics
+from raglab.decision.answer_text import SOURCES
+from raglab.decision.scoring import status_only_note, trace_status_only
+from raglab.decision.sharded_decisions import trace_basis
+from raglab.lab.answer_basis import check_basis, check_compared, missing_notes
+from raglab.lab.certified_losses import COST, asking_note, count_rates, lower_bound
+from raglab.lab.looks import hash_queries, split_queries
+from raglab.live.trace_building import build_trace
+from raglab.metrics import OBJECTIVES
+from raglab.misuse import takes
+from raglab.replay import Shards
+from raglab.store.loaders import load_cases, load_corpus
+from raglab.store.policies import Policy
+from raglab.store.sharded_traces import ShardedTrace
+from raglab.store.traces import Trace
+from raglab.values import SCHEMA_VERSION, TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WHOLE = ("promises", "delta", "cases_hash", "policy_id")  # without which it promises nothing
+STATED = ("basis", "pilot_hash", "looks", "spent", "looks_recorded")  # what those of older raglabs do not all state
+CERTIFY_AGAIN = "certify the policy as it is now (raglab.certify_policy, or `raglab certify`)"
+
+
+def certificate_defect(policy: Policy) -> str:
+    """Why the certificate in a policy is not read as valid, with the remedy; empty for a valid one or none.
+
+    Source: rule S6.10.
+    """
+    rows = policy.certificate
+    if rows is None:
+        return ""
+    missing = [name for name in WHOLE if name not in rows]
+    known = (*OBJECTIVES, COST)
+    promises = [] if missing else [one if isinstance(one, Mapping) else {} for one in rows["promises"]]
+    if not promises or any(one.get("name") not in known for one in promises):
+        value = f"one without {', '.join(missing)}" if missing else "promises of none, or of what is no rate"
+        return f"a certificate must be whole, got {value}; {CERTIFY_AGAIN}."
+    if rows["policy_id"] != policy.policy_id:
+        value = f"that of {rows['policy_id']} in {policy.policy_id}"
+        return f"a certificate must be that of its policy, got {value}; {CERTIFY_AGAIN}."
+    unstated = [name for name in STATED if name not in rows]
+    if unstated:
+        rule = "a certificate must state its basis, the splits it used and how often (rule S6.10)"
+        return f"{rule}, got one of an older raglab without {', '.join(unstated)}; {CERTIFY_AGAIN}."
+    return ""
+
+
+def stated_certificate(policy: Policy) -> Mapping[str, Any]:
+    """Certificate of a policy, as a check reads it.
+
+    Raises:
+      ValueError: there is none, or it is not valid: not whole, of another policy, or of an older raglab.
+    """
+    if policy.certificate is None:
+        msg = f"a policy must hold a certificate to be checked, got none; {CERTIFY_AGAIN}."
+        raise ValueError(msg)
+    if defect := certificate_defect(policy):
+        raise ValueError(defect)
+    return policy.certificate
+
+
+OLD_SCHEMA = "2 or older"  # schema of the traces that were certified on before certificates said so
+Verdict = Literal["upheld", "open", "broken"]
+
+
+class Retest(NamedTuple):
+    """What new cases say of a certificate.
+
+    verdict: `upheld` where every target is certified again, `broken` where the exact lower bound of some rate lies
+    above its target, `open` where the cases are too few to say either. Either is wrong with probability delta at most:
+    all targets must be certified, so each may spend it whole; one is enough to break, so they share it. table: a row
+    a target. notes: what a reader must know. coverage, over_ask: shares answered, and of the unambiguous asked back.
+    basis: on which the new cases are judged (rule S6.3).
+    """
+
+    verdict: Verdict
+    table: pd.DataFrame
+    notes: tuple[str, ...]
+    coverage: float
+    over_ask: float
+    basis: str = SOURCES
+
+    def __repr__(self) -> str:
+        return f"Retest({self.verdict}, {len(self.table)} targets, coverage {self.coverage:.3f}, basis {self.basis})"
+
+
+@takes(policy="policy", trace="trace")
+def check_policy(policy: Policy, trace: TraceData | ShardedTrace[Any], *, again: bool = False) -> Retest:
+    """Re-test every promise of a policy's certificate, at the certificate's own delta.
+
+    Args:
+      trace: new cases, retrieved as those were that it was certified on; of shards one is in memory at a time.
+      again: the cases may be those it was certified on.
+
+    Raises:
+      ValueError: the policy holds no whole certificate of its own, or one of an older raglab; the trace holds no
+        cases, these, or a split of them, are the cases it was certified on, they are judged on another basis, or too
+        many answers are missing.
+
+    Source: rules S6.3, S6.4, S6.10.
+    """
+    certificate = stated_certificate(policy)
+    if not len(trace):
+        msg = "a check needs at least one case, got none."
+        raise ValueError(msg)
+    by_split = split_queries(trace)
+    every = [query for queries in by_split.values() for query in queries]
+    if not again and certificate["cases_hash"] in map(hash_queries, (every, *by_split.values())):
+        msg = "a check must see new cases, got those the policy was certified on; give others, or say --again."
+        raise ValueError(msg)
+    check_basis(certificate["basis"], trace_basis(trace))
+    targets = {str(one["name"]): float(one["alpha"]) for one in certificate["promises"]}
+    costs = certificate.get("costs") if COST in targets else None
+    found = retest(policy, trace, targets, delta=float(certificate["delta"]), arm=certificate.get("arm"), costs=costs)
+    return found._replace(notes=(*found.notes, *_check_notes(certificate, trace, found.basis)))
+
+
+def retest(
+    policy: Policy,
+    trace: TraceData | Shards,
+    targets: Mapping[str, float],
+    *,
+    delta: float = 0.1,
+    arm: str | None = None,
+    costs: metrics.Costs | None = None,
+) -> Retest:
+    """What labelled cases say of some targets for one policy that was chosen without them.
+
+    A target is upheld where its upper bound at 1 − delta keeps it: all together, since each must. It is broken
+    where the lower bound at 1 − delta / T exceeds it, T targets sharing the error.
+
+    Args:
+      targets: rate -> highest value; `expected_cost` too, in units of cost. costs: of that target.
+
+    Raises:
+      ValueError: too many of the policy's answers are missing, of cases judged by text.
+    """
+    import pandas as pd
+
+    counts, rows = count_rates(trace, [policy], list(targets), arm, costs), []
+    missing = {policy.policy_id: counts.missing_answers[0]}
+    check_compared(missing)
+    for place, (name, alpha) in enumerate(targets.items()):
+        k, n = counts.total(0, place), int(counts.n[0, place])
+        high, low = counts.bound(0, place, delta), lower_bound(counts, place, delta / len(targets))
+        verdict_here = "upheld" if high <= alpha else "broken" if low > alpha else "open"
+        rows.append((name, alpha, k, n, k / n if n else float("nan"), low, high, verdict_here))
+    columns = ["target", "alpha", "k", "n", "rate", "lower_bound", "upper_bound", "verdict"]
+    table = pd.DataFrame(rows, columns=columns)
+    verdicts = set(table["verdict"])
+    verdict: Verdict = "broken" if "broken" in verdicts else "open" if "open" in verdicts else "upheld"
+    over_ask = float(counts.over_ask[0])
+    told = (status_only_note(trace_status_only(trace)), asking_note(over_ask, ()))
+    notes = (*filter(None, told), *missing_notes(missing, "these cases"))
+    return Retest(verdict, table, notes, float(counts.coverage[0]), over_ask, str(counts.basis))
+
+
+def retrieve_trace(
+    policy: Policy,
+    corpus: Path,
+    cases: Path,
+    *,
+    split: str | None = None,
+    encoder: str | None = None,
+    reranker: str | None = None,
+    follow_links: bool = False,
+    stated: Mapping[str, Any] | None = None,
+) -> Trace:
+    """Trace of new cases, retrieved with the settings that the certificate states, or others.
+
+    Args:
+      split: only cases of it. encoder, reranker: by name or path; the bundled model and late interaction where not
+        given. follow_links: as `load_corpus` takes it. stated: `retrieval` and `arm` in place of the certificate's.
+
+    Raises:
+      ValueError: the policy holds no certificate where nothing is stated, or no case is of the split.
+    """
+    certificate = stated_certificate(policy) if stated is None else stated
+    own = dict(certificate.get("retrieval", {}))
+    settings = {name: own[name] for name in ("index", "fetch_k", "rerank_k", "rrf_k", "dense_weight") if name in own}
+    arms = (str(certificate.get("arm", "hybrid")),)
+    asked = [case for case in load_cases(cases, follow_links=follow_links) if split in {None, case.split}]
+    documents = load_corpus(corpus, follow_links=follow_links)
+    return build_trace(documents, asked, policy=policy, arms=arms, encoder=encoder, reranker=reranker, **settings)
+
+
+def _check_notes(certificate: Mapping[str, Any], trace: TraceData | ShardedTrace[Any], basis: str) -> tuple[str, ...]:
+    own, here = dict(certificate.get("retrieval", {})), dict(trace.meta.get("parameters", {}))
+    differ = [name for name in own if name != "arms" and own[name] != here.get(name)]
+    told = "; ".join(f"{name} {here.get(name)} instead of {own[name]}" for name in differ)
+    notes = []
+    if certificate["basis"] != basis:
+        notes.append(f"The certified cases were judged by {certificate['basis']}, these by {basis} (rule S6.3).")
+    if told:
+        notes.append(f"Retrieved otherwise than the certified cases: {told}. The promise is not about these hits.")
+    made_on = certificate.get("schema_version", OLD_SCHEMA)
+    if made_on != SCHEMA_VERSION:
+        notes.append(
+            f"The certificate is of a trace of schema version {made_on}, this one has {SCHEMA_VERSION}: the certified "
+            "cases were measured by another raglab. Build their trace again and certify on it."
+        )
+    return tuple(notes)

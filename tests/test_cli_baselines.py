@@ -1,0 +1,168 @@
+"""`raglab check --baseline`: fails where something is lost, in a process of its own, with exit codes and messages."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+from labelled import free_policy, labelled
+from raglab.cli import app
+from raglab.store.baselines import Baseline
+from raglab.store.policies import Policy
+
+MAIN = "from raglab.cli import main; main()"
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def process(folder: Path, *arguments: str) -> Ended:
+    """Run the command in a process of its own."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAGLAB_")}
+    ended = subprocess.run(
+        [sys.executable, "-c", MAIN, *arguments],
+        cwd=folder,
+        env=environment | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def run(folder: Path, *arguments: str) -> Ended:
+    """Run the command in this process."""
+    places = [str(folder / one) if one.endswith((".json", ".yaml", ".parquet")) else one for one in arguments]
+    ended = CliRunner().invoke(app, places)
+    return Ended(ended.exit_code, ended.stdout, ended.stderr)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a trace, policies without a certificate and a baseline of the first."""
+    folder = tmp_path_factory.mktemp("world")
+    labelled(3, {"tune": 150, "report": 100}).save(folder / "t.parquet")
+    policies = {"same.yaml": 0.7, "near.yaml": 0.715, "worse.yaml": 0.9}
+    for name, threshold in policies.items():
+        free_policy(similarity={"min_similarity": threshold}).save(folder / name)
+    ended = process(folder, "check", "same.yaml", "--cases", "t.parquet", "--save-baseline", "made/b.json")
+    assert ended.code == 0, ended.err
+    assert "made/b.json  (250 cases, expected cost 0." in ended.out
+    return folder
+
+
+def test_exit_codes_of_a_process(world: Path) -> None:
+    """0 for the same policy, 3 where something is lost; the lost cases are listed."""
+    same = process(world, "check", "same.yaml", "-c", "t.parquet", "--baseline", "made/b.json")
+    assert (same.code, "verdict: no loss above 0.02 is shown; expected cost +0.000 [" in same.out) == (0, True)
+    worse = process(world, "check", "worse.yaml", "-c", "t.parquet", "--baseline", "made/b.json", "--rate", "coverage")
+    assert (worse.code, worse.err) == (3, "")
+    assert "verdict: lost in expected_cost, coverage; expected cost +0." in worse.out
+    assert "55 cases with another outcome, the first 20:" in worse.out
+    assert "answered_right refused" in worse.out
+    assert "fails above 0.02" in worse.out
+
+
+def test_a_loss_that_is_not_shown_passes_and_is_stated(world: Path) -> None:
+    """Fewer cases, a smaller minimum effect: what is left out and what so few cases cannot tell."""
+    ended = run(
+        world, "check", "near.yaml", "-c", "t.parquet", "--split", "report", "--baseline", "made/b.json",
+        "--min-effect", "0.01",
+    )  # fmt: skip
+    assert ended.code == 0
+    assert "verdict: no loss above 0.01 is shown" in ended.out
+    for told in ("not shown, since the interval holds 0: expected_cost +0.030", "150 only in the baseline"):
+        assert told in ended.out
+    assert "These 100 cases cannot tell differences of expected cost under about" in ended.out
+
+
+def test_json_holds_the_verdict(world: Path) -> None:
+    """No NaN, every digit, exit code 3."""
+    ended = run(world, "check", "worse.yaml", "-c", "t.parquet", "--baseline", "made/b.json", "--json")
+    record = json.loads(ended.out, parse_constant=pytest.fail)
+    assert (ended.code, record["verdict"], record["lost"]) == (3, "lost", ["expected_cost"])
+    assert (record["cases"], record["min_effect"], len(record["changed"])) == (250, 0.02, 55)
+    rows = {row["measure"]: row for row in record["measures"]}
+    assert rows["missed_ambiguity_rate"]["loss"] is None
+    assert rows["coverage"]["before_n"] == 250
+    assert rows["expected_cost"]["before_n"] is None
+
+
+def test_a_baseline_by_other_costs(world: Path) -> None:
+    """Costs are written with the table and read from it; others are refused."""
+    saved = run(world, "check", "same.yaml", "-c", "t.parquet", "--save-baseline", "c.json", "--cost", "ok.refused=0.5")
+    assert saved.code == 0
+    assert Baseline.load(world / "c.json").costs[0, 2] == 0.5
+    against = ("-c", "t.parquet", "--baseline", "c.json")
+    worse = run(world, "check", "worse.yaml", *against, "--json")
+    assert json.loads(worse.out)["measures"][0]["loss"] == pytest.approx(0.11)
+    other = process(world, "check", "worse.yaml", *against, "--cost", "ok.refused=2")
+    assert (other.code, other.out, other.err.count("\n")) == (1, "", 1)
+    assert "own costs, ok.refused=0.5, got ok.refused=2; leave the costs out" in other.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--save-baseline", "made/b.json"), "a baseline must be written to a new file"),
+        (("--baseline", "absent.json"), "the file must be readable"),
+        (("--baseline", "same.yaml"), "text must be valid JSON"),
+        (("--baseline", "made/b.json", "--rate", "charm"), "rates must be among"),
+        (("--baseline", "made/b.json", "--min-effect", "-1"), "min_effect must be a number of at least 0"),
+        (("--baseline", "made/b.json", "--again"), "--again must be given without a baseline"),
+        (("--rate", "coverage"), "--rate must be given with --baseline"),
+        (("--save-baseline", "new.json", "--min-effect", "0.1"), "--min-effect must be given with --baseline"),
+        (("--cost", "ok.refused=2"), "--cost must be given with --baseline or --save-baseline"),
+        ((), "a policy must hold a certificate"),
+    ],
+)
+def test_what_is_refused(world: Path, options: tuple[str, ...], message: str) -> None:
+    """Exit code 1; nothing is written."""
+    before = {path: path.read_bytes() for path in world.rglob("*") if path.is_file()}
+    ended = run(world, "check", "same.yaml", "-c", "t.parquet", *options)
+    assert (ended.code, message in ended.err) == (1, True), ended.err
+    assert {path: path.read_bytes() for path in world.rglob("*") if path.is_file()} == before
+
+
+def test_a_certificate_is_left_alone(world: Path) -> None:
+    """A policy with a certificate, even that of another policy, is compared, and the output says what it is not."""
+    certified = Policy.load(world / "worse.yaml").replace("certificate", {"policy_id": "another", "promises": []})
+    certified.save(world / "stale.yaml")
+    ended = run(world, "check", "stale.yaml", "-c", "t.parquet", "--baseline", "made/b.json")
+    assert (ended.code, "certificate is not re-tested here" in ended.out) == (3, True)
+
+
+@pytest.mark.slow
+def test_questions_are_retrieved_as_the_baseline_was(tmp_path: Path) -> None:
+    """From JSON lines beside their documents, with the settings in the file; documents that changed are stated."""
+    for name, text in (("hull", "The excess for hull damage is 400 pounds."), ("cargo", "Cargo is covered at sea.")):
+        (tmp_path / f"{name}.md").write_text(f"# {name}\n\n{text}\n", encoding="utf-8")
+    questions = [("1", "What is the excess for hull damage?", "hull.md"), ("2", "Is cargo covered at sea?", "cargo.md")]
+    lines = [{"id": n, "query": query, "expect_status": "ok", "expect_sources": [file]} for n, query, file in questions]
+    (tmp_path / "cases.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    settings = {"retrieval": {"fetch_k": 2, "rerank_k": 2}, "arm": "hybrid"}
+    free_policy().replace("certificate", settings).save(tmp_path / "p.yaml")
+    call = ("check", str(tmp_path / "p.yaml"), "--cases", str(tmp_path / "cases.jsonl"))
+    saved = run(tmp_path, *call, "--save-baseline", "b.json")
+    assert saved.code == 0, saved.err
+    assert Baseline.load(tmp_path / "b.json").retrieval["fetch_k"] == 2
+    free_policy().save(tmp_path / "p.yaml")
+    same = run(tmp_path, *call, "--baseline", "b.json", "--json")
+    assert (same.code, json.loads(same.out)["cases"]) == (0, 2)
+    assert not any("not of the policy alone" in note for note in json.loads(same.out)["notes"])
+    (tmp_path / "hull.md").write_text("# hull\n\nThe excess for hull damage is 500 pounds.\n", encoding="utf-8")
+    other = run(tmp_path, *call, "--baseline", "b.json", "--json")
+    assert any("documents differ" in note for note in json.loads(other.out)["notes"])

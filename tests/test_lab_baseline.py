@@ -1,0 +1,282 @@
+"""Baselines: paired by case, a loss fails where it exceeds the minimum effect and its interval excludes 0."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labelled import free_policy, labelled
+from raglab.lab.baseline import BaselineComparison, baseline_of, compare_baselines, compare_with_baseline
+from raglab.lab.comparison import compare
+from raglab.lab.search_space import always_answer
+from raglab.metrics import RATES
+from raglab.store.baselines import Baseline, BaselineCase
+from raglab.store.case_labels import label_fingerprint, question_fingerprint
+from raglab.store.sharded_traces import save_shards
+from raglab.store.traces import Trace
+from raglab.values import Case
+from test_answer_basis import PLAIN, many, without
+from test_store_baselines import PAIRS, baseline, case
+
+POLICY = free_policy()
+ANSWERING = always_answer(PLAIN)
+STRICT = POLICY.replace("similarity.min_similarity", 0.9)
+OUTCOMES_OF_OK = [pair for pair in PAIRS if pair[0] == "ok"]
+
+
+def outcomes(right: int, wrong: int, refused: int = 0, **more: Any) -> Baseline:
+    """A baseline of cases labelled ok, those answered rightly first."""
+    kinds = ["answered_right"] * right + ["answered_wrong"] * wrong + ["refused"] * refused
+    return baseline([case(number, "ok", kind) for number, kind in enumerate(kinds)], **more)
+
+
+def row(found: BaselineComparison, measure: str) -> Any:
+    """Row of a measure."""
+    return found.frame().set_index("measure").loc[measure]
+
+
+def test_a_worked_example() -> None:
+    """20 of 200 right answers turn wrong: cost and hallucinations lose .1; only what is tested fails."""
+    before, after = outcomes(200, 0), outcomes(180, 20)
+    found = compare_baselines(before, after)
+    cost = row(found, "expected_cost")
+    error = np.std([0] * 180 + [1] * 20, ddof=1) / np.sqrt(200)
+    assert (cost["before"], cost["after"]) == (0.0, pytest.approx(0.1))
+    assert (cost["loss"], cost["low"]) == (pytest.approx(0.1), pytest.approx(0.1 - 1.972 * error, abs=1e-4))
+    assert found.lost == ("expected_cost",)
+    wrong = row(found, "hallucination_rate")
+    assert (wrong["verdict"], wrong["tested"], wrong["after_k"], wrong["after_n"]) == ("lost", False, 20, 200)
+    assert any("not tested" in note and "hallucination_rate +0.100" in note for note in found.notes)
+    assert compare_baselines(before, after, rates=["hallucination_rate", "coverage"]).lost == (
+        "expected_cost",
+        "hallucination_rate",
+    )
+    assert found.changed["case_id"].tolist() == [f"q{number:05d}" for number in range(180, 200)]
+    assert set(found.changed["after"]) == {"answered_wrong"}
+    assert found.headline.startswith("lost in expected_cost; expected cost +0.100 [")
+
+
+def test_a_gain_fails_nothing() -> None:
+    """Lower costs, fewer errors and a higher pass rate are losses below 0."""
+    found = compare_baselines(outcomes(180, 20), outcomes(200, 0), rates=list(RATES))
+    assert found.lost == ()
+    for measure in ("expected_cost", "hallucination_rate", "pass_rate"):
+        assert row(found, measure)["loss"] == pytest.approx(-0.1)
+        assert row(found, measure)["high"] < 0.0
+
+
+def test_a_lower_coverage_is_a_loss() -> None:
+    """Of rates that are better high, a fall is above 0."""
+    found = compare_baselines(outcomes(200, 0), outcomes(170, 0, 30), rates=["coverage"])
+    assert row(found, "coverage")["loss"] == pytest.approx(0.15)
+    assert found.lost == ("expected_cost", "coverage")
+
+
+def test_a_tiny_loss_of_many_cases_passes() -> None:
+    """1 % of 20,000 cases: the interval excludes 0, the minimum effect is not exceeded; at 0.005 it is."""
+    before, after = outcomes(20_000, 0), outcomes(19_800, 200)
+    found = compare_baselines(before, after)
+    assert row(found, "expected_cost")["low"] > 0.0
+    assert (row(found, "expected_cost")["verdict"], found.lost) == ("small", ())
+    assert compare_baselines(before, after, min_effect=0.005).lost == ("expected_cost",)
+    assert compare_baselines(before, after, min_effect=0.01).lost == (), "exceeds, not equals"
+
+
+def test_a_large_loss_of_few_cases_passes_and_is_stated() -> None:
+    """2 of 10 cases: .2, but the interval holds 0."""
+    found = compare_baselines(outcomes(10, 0), outcomes(8, 2))
+    cost = row(found, "expected_cost")
+    assert cost["low"] < 0.0 < cost["loss"]
+    assert (cost["verdict"], found.lost) == ("open", ())
+    assert any("not shown" in note and "expected_cost +0.200" in note for note in found.notes)
+    assert any(note.startswith("These 10 cases cannot tell differences of expected cost under") for note in found.notes)
+
+
+def test_graded_costs_decide() -> None:
+    """The same cases fail by a dear wrong answer and not by a cheap one."""
+    dear, cheap = {"ok": {"answered_wrong": 5}}, {"ok": {"answered_wrong": 0.2}}
+    pairs = [(outcomes(200, 0, 0, costs=costs), outcomes(190, 10, 0, costs=costs)) for costs in (dear, cheap)]
+    assert [compare_baselines(*pair).lost for pair in pairs] == [("expected_cost",), ()]
+    assert row(compare_baselines(*pairs[0]), "expected_cost")["loss"] == pytest.approx(0.25)
+
+
+@given(st.lists(st.tuples(st.sampled_from(OUTCOMES_OF_OK), st.sampled_from(OUTCOMES_OF_OK)), min_size=1, max_size=25))
+def test_laws(pairs: list[tuple[tuple[str, str], tuple[str, str]]]) -> None:
+    """The same table loses exactly 0; swapped, the signs turn; a large enough minimum effect never fails."""
+    before, after = (baseline([case(number, *pair[side]) for number, pair in enumerate(pairs)]) for side in (0, 1))
+    same = compare_baselines(before, before, rates=list(RATES))
+    assert (same.frame()["loss"].dropna() == 0.0).all()
+    assert (same.lost, len(same.changed)) == ((), 0)
+    there, back = compare_baselines(before, after), compare_baselines(after, before)
+    for near, far in (("loss", "loss"), ("low", "high"), ("high", "low")):
+        assert there.frame()[near].to_numpy() == pytest.approx(-back.frame()[far].to_numpy(), nan_ok=True, abs=1e-12)
+    assert compare_baselines(before, after, rates=list(RATES), min_effect=1.0).lost == ()
+    for name in there.lost:
+        assert row(there, name)["low"] > 0.0
+        assert row(there, name)["loss"] > there.min_effect
+
+
+def test_what_is_not_paired_is_counted() -> None:
+    """Only here, only there, another question and another label: each counted, stated, and out of the figures."""
+    cases = [case(number) for number in range(10)]
+    moved = [
+        *cases[1:7],
+        cases[7]._replace(question="f" * 16, outcome="refused"),
+        cases[8]._replace(judged_by="f" * 16, outcome="refused"),
+        cases[9]._replace(label="refuse", outcome="answered_wrong"),
+        case(77, "ok", "refused"),
+        case(78, "ok", "refused"),
+    ]
+    found = compare_baselines(baseline(cases), baseline(moved))
+    assert list(found.unpaired.values()) == [1, 2, 1, 2]
+    assert (found.cases, row(found, "expected_cost")["loss"], row(found, "coverage")["before_n"]) == (6, 0.0, 6)
+    assert any(note.startswith("Cases left out: 1 only in the baseline, 2 only in") for note in found.notes)
+    with pytest.raises(ValueError, match=r"must share cases.*got none .1 only in the baseline, 1 only in these"):
+        compare_baselines(baseline([case(1)]), baseline([case(2)]))
+
+
+def test_another_basis_or_matrix_is_refused() -> None:
+    """With what is stored, what came and the remedy."""
+    before = outcomes(3, 1)
+    with pytest.raises(ValueError, match=r"own basis, sources .*got cases judged by text; save the baseline again"):
+        compare_baselines(before, replace(before, basis="text"))
+    with pytest.raises(ValueError, match=r"own basis, text .*got cases judged by sources; give cases with gold"):
+        compare_baselines(replace(before, basis="text"), before)
+    with pytest.raises(ValueError, match=r"own costs, ok.refused=1, got ok.refused=2; leave the costs out"):
+        compare_baselines(before, outcomes(3, 1, costs={"ok": {"refused": 2}}))
+
+
+def test_settings_that_mean_nothing() -> None:
+    """A name that is no rate, a minimum effect below 0 or without a size."""
+    before = outcomes(3, 1)
+    with pytest.raises(ValueError, match=r"rates must be among .*got 'charm'"):
+        compare_baselines(before, before, rates=["charm"])
+    for effect in (-0.1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="min_effect must be a number of at least 0"):
+            compare_baselines(before, before, min_effect=effect)
+    with pytest.raises(TypeError, match=r"baseline must be a baseline, got a path 'b.json'; load it first"):
+        compare_with_baseline(labelled(1, {"": 4}), POLICY, "b.json")  # type: ignore[arg-type]
+
+
+def test_other_differences_are_stated() -> None:
+    """Arm, retrieval, documents and schema, which are no part of the policy."""
+    before = outcomes(40, 1)
+    after = replace(before, arm="graph", retrieval={"fetch_k": 9, "arms": []}, corpus_hash="c", schema_version=4)
+    notes = " ".join(compare_baselines(before, after).notes)
+    for told in ("of the arm hybrid", "fetch_k 50 to 9", "documents differ", "3 to 4"):
+        assert told in notes
+    assert "arms" not in notes.replace("arm ", "")
+    assert "not of the policy" not in " ".join(compare_baselines(before, before).notes)
+    scored = " ".join(compare_baselines(before, replace(before, status_only=2, missing_answers=1)).notes)
+    assert "2 of 41 cases are scored by status alone" in scored
+    assert "1 answers are not recorded" in scored
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    """Return labelled cases."""
+    return labelled(3, {"tune": 150, "report": 100})
+
+
+class TestOnTraces:
+    """Baselines of policies on traces."""
+
+    def test_the_same_figures_as_a_comparison(self, trace: Trace) -> None:
+        """Cost, rates and intervals are those of `compare` on the same cases."""
+        costs = {"ok": {"refused": 0.5}, "refuse": {"answered_wrong": 10.0}}
+        stored = baseline_of(trace, POLICY, costs=costs)
+        found = compare_with_baseline(trace, STRICT, stored, rates=["coverage"])
+        reference = compare(trace, POLICY, STRICT, costs=costs)
+        sign = np.array([-1.0 if name in {"coverage", "pass_rate"} else 1.0 for name in reference.table["measure"]])
+        assert found.frame()["loss"].to_numpy() == pytest.approx(sign * reference.table["difference"], nan_ok=True)
+        assert found.frame()["before"].to_numpy() == pytest.approx(reference.table["a"].to_numpy(), nan_ok=True)
+        assert sorted(found.changed["case_id"]) == sorted(reference.changed["case_id"])
+        assert (found.before, found.after) == (POLICY.policy_id, STRICT.policy_id)
+        assert "coverage" in found.lost
+
+    def test_the_same_policy_loses_exactly_nothing(self, trace: Trace) -> None:
+        """Also through a file, and where the rows are in another order."""
+        stored = baseline_of(trace, POLICY)
+        found = compare_with_baseline(trace.subset(np.arange(len(trace))[::-1]), POLICY, stored, rates=list(RATES))
+        assert (found.frame()["loss"].dropna() == 0.0).all()
+        assert (found.lost, found.cases, sum(found.unpaired.values())) == ((), 250, 0)
+
+    def test_shards_give_the_same_bytes(self, trace: Trace, tmp_path: Path) -> None:
+        """As the trace in memory."""
+        save_shards([trace], tmp_path / "s", shard=60)
+        assert baseline_of(Trace.open(tmp_path / "s"), POLICY).text() == baseline_of(trace, POLICY).text()
+
+    def test_a_part_of_the_cases_is_paired(self, trace: Trace) -> None:
+        """A split against the whole."""
+        found = compare_with_baseline(trace.split("report"), STRICT, baseline_of(trace, POLICY))
+        assert (found.cases, found.unpaired["only in the baseline"]) == (100, 150)
+
+    def test_cases_without_labels_and_without_any_are_refused(self, trace: Trace) -> None:
+        """Nobody knows what they cost."""
+        blank = tuple(one._replace(expect_status=None, expect_sources=()) for one in trace.cases)
+        with pytest.raises(ValueError, match="label"):
+            baseline_of(replace(trace, cases=blank), POLICY)
+        with pytest.raises(ValueError, match="at least one case"):
+            baseline_of(trace.subset([]), POLICY)
+        with pytest.raises(TypeError, match="swap"):
+            baseline_of(POLICY, trace)  # type: ignore[arg-type]
+
+
+class TestText:
+    """Recorded answers (S6.3)."""
+
+    def test_an_answer_that_turns_wrong_is_a_loss(self) -> None:
+        """From the same hits; cases without recorded answers are of another basis."""
+        before, after = many(range(80)), many([number for number in range(80) if number % 4 != 1])
+        stored = baseline_of(before, ANSWERING)
+        assert (stored.basis, stored.missing_answers) == ("text", 0)
+        found = compare_with_baseline(after, ANSWERING, stored)
+        assert (found.cases, row(found, "expected_cost")["loss"], found.lost) == (80, 0.25, ("expected_cost",))
+        with pytest.raises(ValueError, match="own basis, text"):
+            compare_with_baseline(replace(before, answers=None), ANSWERING, stored)
+
+    def test_another_gold_answer_is_another_label(self) -> None:
+        """Where text is judged; by sources alone it says nothing."""
+        trace = many(range(80))
+        other = replace(trace, cases=tuple(case._replace(answer=case.answer and "Glass.") for case in trace.cases))
+        plain = replace(trace, answers=None)
+        assert compare_with_baseline(replace(other, answers=None), ANSWERING, baseline_of(plain, ANSWERING)).cases == 80
+        found = compare_with_baseline(other, ANSWERING, baseline_of(trace, ANSWERING))
+        assert (found.cases, found.unpaired["another label"]) == (20, 60)
+
+    def test_too_many_missing_answers_are_refused(self) -> None:
+        """As by every comparison; few are counted and stated."""
+        trace = many(range(80))
+        answered = [number for number in range(80) if number % 4]
+        stored = baseline_of(without(trace, answered[:2]), ANSWERING)
+        assert stored.missing_answers == 2
+        assert any("2 answers missing" in note for note in compare_with_baseline(trace, ANSWERING, stored).notes)
+        with pytest.raises(ValueError, match="is not compared"):
+            baseline_of(without(trace, answered[:20]), ANSWERING)
+
+
+def test_fingerprints() -> None:
+    """Of a question: its words and named documents; of a label: what a case is judged by."""
+    one = Case("a", "What is  the Excess?", "ok", ("a.md", "b.md"))
+    assert question_fingerprint(one) == question_fingerprint(one._replace(id="b", query="what is the excess?"))
+    assert question_fingerprint(one) != question_fingerprint(one._replace(selected_sources=("a.md",)))
+    assert label_fingerprint(one) == label_fingerprint(one._replace(expect_sources=("b.md", "a.md"), query="x"))
+    changes: list[dict[str, Any]] = [{"expect_status": "refuse"}, {"expect_sources": ("a.md",)}, {"min_sources": 2}]
+    for change in changes:
+        assert label_fingerprint(one) != label_fingerprint(one._replace(**change))
+    assert label_fingerprint(one, ["Ann"]) != label_fingerprint(one)
+
+
+def test_frames() -> None:
+    """Results and baselines give tables."""
+    found = compare_baselines(outcomes(3, 1), outcomes(2, 2))
+    assert isinstance(found.frame(), pd.DataFrame)
+    assert found.frame()["measure"].tolist() == ["expected_cost", *RATES]
+    assert isinstance(BaselineCase(*["x"] * 5), tuple)

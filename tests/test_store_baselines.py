@@ -1,0 +1,174 @@
+"""Stored baselines: one file that diffs by case, read strictly, never written over another."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab.metrics import cost_matrix
+from raglab.store.baselines import CELL_OF, FORMAT, Baseline, BaselineCase, baseline_rows
+from raglab.store.files import InputError, Where
+
+PAIRS = sorted(CELL_OF)  # label and outcome
+
+
+def case(number: int, label: str = "ok", outcome: str = "answered_right") -> BaselineCase:
+    """A case by its number."""
+    return BaselineCase(f"q{number:05d}", f"{number:016x}", label, f"{7:016x}", outcome)
+
+
+def baseline(cases: Sequence[BaselineCase], costs: Any = None, **more: Any) -> Baseline:
+    """A baseline of cases."""
+    rows = baseline_rows(cases, Where("made"))
+    made = Baseline("0123456789ab", "hybrid", "sources", 3, cost_matrix(costs), {"fetch_k": 50}, None, 0, 0, rows)
+    return replace(made, **more)
+
+
+SMALL = baseline(
+    [
+        case(1),
+        case(2, "ok", "refused"),
+        case(3, "refuse", "answered_wrong"),
+        case(4, "refuse", "refused"),
+        case(5, "ambiguous", "asked_right"),
+    ],
+    {"refuse": {"answered_wrong": 10}},
+)
+
+
+def test_every_pair_of_label_and_outcome_has_one_cell() -> None:
+    """Eleven pairs: five outcomes of three labels without a right answer or question to what asks for another."""
+    assert len(PAIRS) == 15 - 4
+    assert ("refuse", "answered_right") not in CELL_OF
+    assert sorted(set(CELL_OF.values())) == sorted(CELL_OF.values())
+
+
+def test_a_worked_example() -> None:
+    """One false refusal at 1 and one wrong answer at 10 in five cases: 2.2; rates with their counts."""
+    assert SMALL.expected_cost == pytest.approx(2.2)
+    assert SMALL.case_costs.tolist() == [0.0, 1.0, 10.0, 0.0, 0.0]
+    assert SMALL.measures["false_refusal_rate"] == {"rate": 0.5, "k": 1, "n": 2}
+    assert SMALL.measures["hallucination_rate"] == {"rate": 0.5, "k": 1, "n": 2}
+    assert baseline([case(1)]).measures["missed_ambiguity_rate"] == {"rate": None, "k": 0, "n": 0}
+    frame = SMALL.frame()
+    assert frame["cost"].tolist() == SMALL.case_costs.tolist()
+    assert frame["case_id"].tolist() == [row.id for row in SMALL.cases]
+
+
+@settings(max_examples=40)
+@given(st.lists(st.sampled_from(PAIRS), min_size=1, max_size=12), st.randoms(use_true_random=False))
+def test_a_file_gives_back_what_was_saved(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]], order: Any
+) -> None:
+    """To the byte, whatever the order of the cases."""
+    cases = [case(number, *pair) for number, pair in enumerate(pairs)]
+    made = baseline(cases, {"ok": {"refused": 0.3}})
+    path = tmp_path_factory.mktemp("b") / "b.json"
+    made.save(path)
+    loaded = Baseline.load(path)
+    assert loaded.text() == made.text() == path.read_text(encoding="utf-8")
+    assert (loaded.cells == made.cells).all()
+    order.shuffle(cases)
+    assert baseline(cases, {"ok": {"refused": 0.3}}).text() == made.text()
+
+
+def test_a_file_diffs_by_case() -> None:
+    """A case that is decided otherwise changes its line and the measures, no more."""
+    cases = [case(number) for number in range(50)]
+    before = baseline(cases).text().splitlines()
+    after = baseline([*cases[:-1], case(49, "ok", "refused")]).text().splitlines()
+    changed = [line for line in difflib.ndiff(before, after) if line[0] in "+-"]
+    assert sum('"id"' in line for line in changed) == 2
+    assert len(changed) < 20
+    assert len(before) == len(after)
+
+
+def test_no_file_is_written_over(tmp_path: Path) -> None:
+    """Neither a baseline nor any other file; the remedy is stated and the file is as it was."""
+    path = tmp_path / "b.json"
+    path.write_text("mine", encoding="utf-8")
+    with pytest.raises(InputError, match=r"must be written to a new file.*choose another path, or remove"):
+        SMALL.save(path)
+    assert path.read_text(encoding="utf-8") == "mine"
+
+
+def _set(*path: Any) -> Callable[[dict[str, Any]], None]:
+    """Change that sets the last item at the place that the others name."""
+    *places, last, value = path
+
+    def change(record: dict[str, Any]) -> None:
+        at: Any = record
+        for place in places:
+            at = at[place]
+        at[last] = value
+
+    return change
+
+
+CHANGES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
+    (_set("format", "raglab-baseline-9"), f"of the format {FORMAT}, got 'raglab-baseline-9'"),
+    (_set("extra", 1), "keys must be among"),
+    (lambda record: record.pop("policy_id"), "the field policy_id is required"),
+    (_set("basis", "vibes"), "basis must be sources, text or mixed, got 'vibes'"),
+    (_set("schema_version", "3"), "schema_version must be a whole number"),
+    (_set("status_only", 6), "must count some of the cases"),
+    (_set("retrieval", []), "retrieval must be an object"),
+    (_set("costs", "ok", "refused", -1), "costs must be finite numbers of at least 0"),
+    (_set("costs", "ok", "asked", 1), "keys must be among answered_right"),
+    (lambda record: record["costs"]["ok"].pop("refused"), "every label and outcome, got no ok.refused"),
+    (_set("costs", "refuse", "answered_wrong", 5), r"id q00003: cost must be that of the matrix, 5"),
+    (_set("cases", 0, "cost", True), "cost must be that of the matrix"),
+    (_set("cases", 1, "outcome", "lost"), "a pair that a decision can give"),
+    (_set("cases", 3, "outcome", "answered_right"), "a pair that a decision can give"),
+    (_set("cases", 1, "outcome", "answered_wrong"), "measures must be those of the cases"),
+    (_set("cases", 0, "label", ["ok"]), "label must be a string"),
+    (_set("cases", 0, "question", "xyz"), "question must be 16 hex digits"),
+    (_set("cases", 0, "question", "0" * 16), "cases_hash must be that of the cases"),
+    (_set("cases", 0, "id", "q00002"), "a case's id must be unique"),
+    (_set("cases", 0, "note", "x"), "keys must be among id, question"),
+    (_set("cases", []), "at least one case"),
+    (_set("cases", {}), "cases must be a list of objects"),
+    (_set("measures", "expected_cost", "cost", 0.1), "measures must be those of the cases"),
+    (_set("measures", "charm", 0.1), "measures must be those of the cases"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), CHANGES)
+def test_a_changed_file_is_refused(tmp_path: Path, change: Callable[[dict[str, Any]], Any], message: str) -> None:
+    """What follows from the cases is computed again; the message names file, rule and remedy in one line."""
+    record = json.loads(SMALL.text())
+    change(record)
+    path = tmp_path / "b.json"
+    path.write_text(json.dumps(record), encoding="utf-8")
+    with pytest.raises(InputError, match=message) as refused:
+        Baseline.load(path)
+    assert str(refused.value).startswith(str(path))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": NaN}', "format: raglab-baseline-1", "7"])
+def test_what_is_no_baseline_is_refused(tmp_path: Path, text: str) -> None:
+    """Empty files, other JSON and other formats."""
+    path = tmp_path / "b.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError):
+        Baseline.load(path)
+
+
+def test_a_measure_that_is_not_stated_is_no_error(tmp_path: Path) -> None:
+    """A rate that raglab got after the file was written."""
+    record = json.loads(SMALL.text())
+    del record["measures"]["coverage"]
+    path = tmp_path / "b.json"
+    path.write_text(json.dumps(record), encoding="utf-8")
+    assert Baseline.load(path).text() == SMALL.text()
+    assert np.isclose(Baseline.load(path).expected_cost, 2.2)
