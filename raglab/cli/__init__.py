@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -296,6 +296,16 @@ def tune(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for policy, report and the study, which goes on there.")
     ] = Path("out/tune"),
+    rule: Annotated[
+        Literal["expected_cost", "chain"],
+        typer.Option(help="What competes with the free policies: a fitted decision, or the published chain, tuned."),
+    ] = "expected_cost",
+    candidate: Annotated[
+        list[str] | None,
+        typer.Option(help="What competes as well: 'one threshold', chain, 'expected cost', or a policy file. Repeat."),
+    ] = None,
+    folds: Annotated[int, typer.Option(min=2, help="Of the cross-fit of every candidate.")] = 5,
+    repeats: Annotated[int, typer.Option(min=1, help="Deals of the cases into folds.")] = 4,
     trials: Trials = 1000,
     cost: CostOptions = None,
     target: TargetOptions = None,
@@ -323,6 +333,7 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Search for the thresholds of least expected cost on split tune, judge them on split report."""
+    from raglab.lab.candidates import RECIPES
     from raglab.lab.study import search_problem
     from raglab.lab.study import tune as tuned
     from raglab.lab.study_cases import measured_once
@@ -334,6 +345,7 @@ def tune(
     if worker:
         check_shareable(kept)
     start = None if policy is None else load_policy(policy)  # without one, that of the trace's scores
+    candidates = [one if one in RECIPES else load_policy(Path(one)) for one in candidate or ()]
     of = open_trace(path)
     if worker:
         shared = search_problem(of, policy=start, goal=goal, arm=arm, trials=trials, sampler=sampler, seed=seed).problem
@@ -349,6 +361,10 @@ def tune(
         policy=start,
         goal=goal,
         arm=arm,
+        rule=rule,
+        candidates=candidates,
+        folds=folds,
+        repeats=repeats,
         trials=trials,
         sampler=sampler,
         seed=seed,

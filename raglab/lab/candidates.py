@@ -43,7 +43,7 @@ from raglab.signal_gates import LEAST_OPTIONS
 from raglab.store.policies import Policy
 from raglab.values import Status, TraceData
 
-FOLDS, REPEATS = 5, 2
+FOLDS, REPEATS = 5, 4
 POOL = 400  # configurations of the chain that a fold chooses among before its line search
 ROUNDS = 3  # of the line search in a fold
 LEAST_OF_LABEL = 10  # cases of a label that occurs, below which a model of it is not trusted

@@ -66,12 +66,14 @@ def check_competition(rule: str, candidates: CandidateNames, folds: int, repeats
 class Entry(NamedTuple):
     """Who competes in a selection.
 
+    rule: by which the study was asked for.
     competing: names, the fixed policies among them.
     policies: of the user, by name.
     notes: why the family of single thresholds stands for the decision by expected cost, and which policies of the user
       refine deeper than the trace measured, so that they are judged at its depth.
     """
 
+    rule: str
     competing: tuple[str, ...]
     policies: Mapping[str, Policy]
     notes: tuple[str, ...]
@@ -114,7 +116,7 @@ def competition(cases: Cases, rule: str, named: Mapping[str, Policy | None]) -> 
         if policy is not given[name]:
             depth = policy.refine.max_depth
             notes.append(f"Candidate {name} refines deeper than the trace measured: it is judged at depth {depth}.")
-    return Entry(tuple(dict.fromkeys((*FIXED, own, *named))), policies, tuple(notes))
+    return Entry(rule, tuple(dict.fromkeys((*FIXED, own, *named))), policies, tuple(notes))
 
 
 def made_candidates(cases: Cases, entry: Entry, refit_chain: Callable[[], Policy], pool: int) -> list[Candidate]:

@@ -101,6 +101,7 @@ class TuneResult:
     study: Optuna's own, for its plots and dashboards: trials by the paths that they set, objectives named, targets as
       constraints.
     settings: what tells this study from another, as storage and tracker name it; `trace` is the id of the whole trace.
+    selection_settings: `rule`, `folds`, `repeats` and the names that compete.
     goal: costs and targets.
     basis: of the cases judged on (rule S6.3); a policy that lacks too many recorded answers is not compared.
     status_only: judged cases that are scored by status alone.
@@ -124,6 +125,7 @@ class TuneResult:
     study: Any
     best: Any
     settings: Mapping[str, Any]
+    selection_settings: Mapping[str, Any]
     goal: Goal
     basis: str = SOURCES
     status_only: int = 0
@@ -474,6 +476,12 @@ def _judged_result(of: StudyProblem, cases: Cases, entry: Entry, search: Search)
         study=search.study,
         best=search.best,
         settings=problem.settings,
+        selection_settings={
+            "rule": entry.rule,
+            "folds": cases.folds,
+            "repeats": cases.repeats,
+            "competing": ", ".join(entry.competing),
+        },
         goal=goal,
         status_only=int(alone["judged"].sum()),
         basis=str(judged.basis),

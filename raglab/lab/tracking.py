@@ -111,6 +111,7 @@ def track(
     }
     parameters = {
         **_plain_settings(result.settings),
+        **result.selection_settings,
         "selected": result.selected,
         **{f"tuned.{path}": value for path, value in result.policy.manifest.items()},
     }
