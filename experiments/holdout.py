@@ -7,7 +7,7 @@ r"""What `raglab.tune` selects on some cases, judged on all others, beside the p
         hint3=DATA/hint3-sofmattress squad=out/squad.parquet clinc=out/clinc.parquet"
     python experiments/holdout.py $SETS --out out/holdout
     python experiments/holdout.py $SETS --sizes 30 60 100 --draws 10 --out out/holdout
-    python experiments/holdout.py $SETS --deals 5x1 5x2 5x4 10x2 10x5 --out out/holdout
+    python experiments/holdout.py $SETS --deals 5x4 5x1 5x2 10x2 10x5 --out out/holdout
     git worktree add out/old 2843b80
     PYTHONPATH=out/old python experiments/holdout.py $SETS --rules old --out out/holdout
 
@@ -62,7 +62,7 @@ COSTS: dict[str, metrics.Costs | None] = {
     "refuse10": {"refuse": {"answered_wrong": 10}},
     "refusal3": {"ok": {"refused": 3}},
 }
-DEAL = "5x2"  # folds and repeats of `raglab.tune` by default
+DEAL = "5x4"  # folds and repeats of `raglab.tune` by default
 RULES = ("new", "chain", "old")
 
 
