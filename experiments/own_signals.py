@@ -6,7 +6,7 @@ r"""What a signal of one's own is worth: one that tells right from wrong with AU
 Both signals are added to the trace as a Series by `Trace.with_signal`. The first is a normal draw a case, sqrt(2) times
 the 0.95 quantile higher where the case would be right if answered: two unit normals so far apart have AUROC 0.95. The
 second is the same draw without that. Half number n tunes and judges with signals drawn with seed n and without, by
-`raglab.tune` of `tuners.py`; the certificates are on the trace's own splits.
+`raglab.tune`; the certificates are on the trace's own splits.
 
 A line of results.jsonl in --out is written as soon as a half is known; a run that is killed goes on where it was.
 Brackets hold the standard error over halves; differences are paired.
@@ -34,11 +34,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from holdout import Given, Mean, append_line, figures, given_set, load_set, mean, read_log, result_record
+from holdout import Given, Mean, append_line, figures, given_set, load_set, mean, read_log
 from numpy.typing import NDArray
 from scipy.stats import norm
 from tqdm import tqdm
-from tuners import draw_half, seen_cases, study, with_splits
+from tuners import TUNED, Draw, seen_cases, tuned, with_splits
 
 import raglab
 from raglab.lab.certificate_checks import check_policy
@@ -47,7 +47,7 @@ from raglab.store.files import make_folder
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
-VERSION = 1  # of what is measured here: lines of another are measured again
+VERSION = 2  # of what is measured here: lines of another are measured again
 AUROC = 0.95
 NAME = "judge"
 KINDS = {"none": "without", "signal": f"with AUROC {AUROC:g}", "noise": "with noise"}
@@ -102,10 +102,10 @@ def measure(unit: Unit) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     start = time.perf_counter()
     trace, policy = signal_trace(unit.given, unit.kind, unit.half), load_set(unit.given)[1]
-    result = study(draw_half(trace, policy, unit.half, unit.trials), None)["tune"]
+    outcome = tuned(trace, policy, Draw(0, unit.half), None, trials=unit.trials)
     seconds = round(time.perf_counter() - start, 1)
     about = {"half": unit.half, "kind": unit.kind, "seconds": seconds}
-    return {"key": unit_key(unit), **about, "result": result_record(result)}
+    return {"key": unit_key(unit), **about, **outcome._asdict()}
 
 
 def measure_all(units: Sequence[Unit], path: Path, jobs: int) -> None:
@@ -130,7 +130,7 @@ def paired(table: Table, kind: str, figure: str) -> Mean:
 
 def print_halves(lines: Sequence[Mapping[str, Any]], trials: int) -> None:
     """Print what the studies came to."""
-    table = {kind: [figures(line["result"], None) for line in lines if line["kind"] == kind] for kind in KINDS}
+    table = {kind: [figures(line["cells"][TUNED], None) for line in lines if line["kind"] == kind] for kind in KINDS}
     seconds = mean([line["seconds"] for line in lines])
     print(f"\n### raglab.tune on {len(table['none'])} halves, {trials} trials, {seconds.value:.0f} s a study\n")
     columns = {"pass_rate": "pass (S6.3)", "held_out": "cost", "false_refusal_rate": "false refusal",
@@ -139,7 +139,7 @@ def print_halves(lines: Sequence[Mapping[str, Any]], trials: int) -> None:
     print("|---" * (len(columns) + 3) + "|")
     for kind, shown in KINDS.items():
         cells = [str(mean([row[name] for row in table[kind]])) for name in columns]
-        chosen = {line["result"]["chosen"] for line in lines if line["kind"] == kind}
+        chosen = {line["selected"] for line in lines if line["kind"] == kind}
         more = "–" if kind == "none" else str(paired(table, kind, "pass_rate"))
         print(f"| {shown} | {' | '.join(cells)} | {more} | {', '.join(sorted(chosen))} |")
     gain, harm = paired(table, "signal", "pass_rate"), paired(table, "noise", "held_out")

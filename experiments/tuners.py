@@ -1,15 +1,10 @@
-"""Ways to tune a decision, each fitted on one half of a set and judged on the other, for `holdout.py`.
-
-A tuner takes a `Half` and costs, and sees the labels of the training half only. Policies are judged by the replay;
-rules that are no policy by the same cells (decision, label, expected sources found).
-"""
+"""Draws of labelled cases, and the policies that `holdout.py` makes of the drawn cases and judges on all others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,92 +12,52 @@ from numpy.typing import NDArray
 import raglab
 from raglab import metrics
 from raglab.decision.chain import values_at_slot
-from raglab.decision.measurement import OPTION_SLOTS, measured_tables
-from raglab.expected_cost import CLASSES, action_costs, expected_costs, least_cost
-from raglab.lab.search_space import always_answer, always_refuse, limit_depth, published_policy
-from raglab.metrics.costs import DISTINCT_CELL
-from raglab.replay import decide, tally
-from raglab.signals import BUILT_IN_SET, NAMES, SignalSet
+from raglab.decision.measurement import measured_tables
+from raglab.lab.search_space import always_answer, limit_depth, published_policy
+from raglab.replay import decide, shard_cells
+from raglab.signals import BUILT_IN_SET, SignalSet
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 FREE = ("always-answer", "always-refuse")
-FOLDS = 10
-RISKS = (0.1, 0.2, 0.3)
-Cells = NDArray[np.int64]
+TUNED, ALWAYS = "tuned", "expected cost always"
+Matrices = Mapping[str, metrics.Costs | None]
 
 
-# Halves ---------------------------------------------------------------------------------------------------------------
+# Cases ----------------------------------------------------------------------------------------------------------------
 
 
 class SeenCases(NamedTuple):
-    """What a rule other than a policy may read of cases, and what each action comes to.
+    """What a model other than a policy reads of labelled cases.
 
-    label: [Q]. can_answer, answer_right: whether there are hits, and whether those answered from hold what the case
-    expects, [Q]. can_ask, ask_right: likewise of two options or more (rule S3.5), [Q]. signals: [S, Q], in the order
-    of `known`.
+    label: codes of the expected statuses, [Q].
+    right: whether an answer would be right, [Q].
+    signals: [S, Q], in the order of `known`.
+    known: the signals.
     """
 
     label: NDArray[np.int8]
-    can_answer: NDArray[np.bool_]
-    answer_right: NDArray[np.bool_]
-    can_ask: NDArray[np.bool_]
-    ask_right: NDArray[np.bool_]
+    right: NDArray[np.bool_]
     signals: NDArray[np.float64]
     known: SignalSet = BUILT_IN_SET
 
-    @property
-    def right(self) -> NDArray[np.bool_]:
-        """Whether an answer would be right, [Q]."""
-        return self.can_answer & self.answer_right & (self.label == Status.ok)
-
 
 def seen_cases(trace: Trace, policy: Policy) -> SeenCases:
-    """Signals of a trace's cases and what each action comes to, at depth 0."""
+    """Signals of a trace's cases and whether an answer would be right, at depth 0."""
     decisions = decide(trace, always_answer(policy))
     evidence = decisions.tables.evidence
-    return SeenCases(
-        label=evidence.label,
-        can_answer=decisions.status == Status.ok,
-        answer_right=values_at_slot(evidence.right[0], decisions.outcome.slot),
-        can_ask=evidence.n_options_all[0] >= 2,
-        ask_right=evidence.right[0, OPTION_SLOTS[0]],
-        signals=evidence.signals[:, 0],
-        known=evidence.known,
-    )
+    answered = (decisions.status == Status.ok) & (evidence.label == Status.ok)
+    right = answered & values_at_slot(evidence.right[0], decisions.outcome.slot)
+    return SeenCases(evidence.label, right, evidence.signals[:, 0], evidence.known)
 
 
-def case_cells(cases: SeenCases, status: NDArray[np.int8]) -> NDArray[np.int64]:
-    """Cell (decision, label, expected sources found) of every case, [..., Q], where all are decided so.
-
-    What cannot be answered or asked is refused.
-
-    Args:
-      status: codes of `Status`, [..., Q].
-    """
-    impossible = ((status == Status.ok) & ~cases.can_answer) | ((status == Status.ambiguous) & ~cases.can_ask)
-    possible = np.where(impossible, Status.refuse, status).astype(np.int64)
-    found = np.where(possible == Status.ok, cases.answer_right, cases.ask_right)
-    return DISTINCT_CELL[possible * metrics.CELLS + cases.label.astype(np.int64) * 2 + found]
-
-
-def count_cells(cases: SeenCases, status: NDArray[np.int8]) -> Cells:
-    """Cases by cell, [18], as `replay.tally` counts those of a policy."""
-    return np.bincount(case_cells(cases, status), minlength=metrics.N_CELLS)
-
-
-def half_rows(label: NDArray[np.int8], number: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of the training half and of the judged half, ascending; of every label as many in the one as in the other.
-
-    Where a label has an odd number of cases, chance says which half gets the one more.
-    """
-    rng = np.random.default_rng(number)
-    training = np.zeros(len(label), dtype=bool)
-    for code in np.unique(label):
-        rows = rng.permutation(np.flatnonzero(label == code))
-        training[rows[: (len(rows) + int(rng.integers(2))) // 2]] = True
-    return np.flatnonzero(training), np.flatnonzero(~training)
+def labels_of(trace: Trace) -> NDArray[np.int8]:
+    """Codes of the expected statuses, [Q]."""
+    return np.array([Status[case.expect_status] for case in trace.cases], dtype=np.int8)
 
 
 def with_splits(trace: Trace, split: Sequence[str]) -> Trace:
@@ -111,328 +66,156 @@ def with_splits(trace: Trace, split: Sequence[str]) -> Trace:
     return replace(trace, cases=cases).subset(range(len(cases)))
 
 
-@dataclass(frozen=True)
-class Half:
-    """A set in two halves.
+# Draws ----------------------------------------------------------------------------------------------------------------
 
-    number: of the half, the seed of whatever its tuners draw. whole: the training half as split tune, the judged half
-    as split report. policy: whose patterns are taken. trials: of a study.
+
+class Draw(NamedTuple):
+    """Cases to tune on; all others are judged.
+
+    size: how many; 0 for half of them.
+    number: seed of the draw, and of whatever is fitted on it.
     """
 
+    size: int
     number: int
-    whole: Trace
-    policy: Policy
-    trials: int
 
-    @cached_property
-    def train(self) -> Trace:
-        """Cases to tune on."""
-        return self.whole.split("tune")
 
-    @cached_property
-    def test(self) -> Trace:
-        """Cases to judge on."""
-        return self.whole.split("report")
-
-    @cached_property
-    def seen(self) -> tuple[SeenCases, SeenCases]:
-        """Measurements of both."""
-        return seen_cases(self.train, self.policy), seen_cases(self.test, self.policy)
-
-
-def draw_half(trace: Trace, policy: Policy, number: int, trials: int) -> Half:
-    """Half of a number: random, stratified by label."""
-    train, _ = half_rows(labels_of(trace), number)
-    split = np.full(len(trace), "report", dtype=object)
-    split[train] = "tune"
-    return Half(number, with_splits(trace, split.tolist()), policy, trials)
-
-
-def labels_of(trace: Trace) -> NDArray[np.int8]:
-    """Codes of the expected statuses, [Q]."""
-    return np.array([Status[case.expect_status] for case in trace.cases], dtype=np.int8)
-
-
-# Tuners ---------------------------------------------------------------------------------------------------------------
-
-
-class Result(NamedTuple):
-    """What a tuner came to on a half.
-
-    chosen: in words. in_sample, held_out: cases by cell, [18]; None where the tuner tells figures only. figures: those,
-    and `cross_validated`, the cost that the tuner itself expects.
-    """
-
-    chosen: str
-    in_sample: Cells | None
-    held_out: Cells | None
-    figures: Mapping[str, float]
-
-
-Tuner = Callable[[Half, metrics.Costs | None], Mapping[str, Result]]
-
-
-def judge_policy(half: Half, policy: Policy, chosen: str = "", **figures: float) -> Result:
-    """Result of a policy."""
-    counted = [tally(trace, [policy]).cells[0] for trace in (half.train, half.test)]
-    return Result(chosen or policy.policy_id, counted[0], counted[1], figures)
-
-
-def judge_rule(half: Half, rule: Callable[[SeenCases], NDArray[np.int8]], chosen: str) -> Result:
-    """Result of a rule that is no policy."""
-    train, test = (count_cells(cases, rule(cases)) for cases in half.seen)
-    return Result(chosen, train, test, {})
-
-
-def reference_policies(half: Half, costs: metrics.Costs | None) -> dict[str, Result]:
-    """Free policies and the published thresholds; no costs matter to them."""
-    del costs
-    policies = {
-        "always-answer": always_answer(half.policy),
-        "always-refuse": always_refuse(half.policy),
-        "published": limit_depth(published_policy(half.policy), half.train),
-    }
-    return {name: judge_policy(half, policy, name) for name, policy in policies.items()}
-
-
-class BestThreshold(NamedTuple):
-    """Threshold on one signal. cost: of the cases it was chosen on. upper: whether it fires above, else below."""
-
-    cost: float
-    signal: str
-    at: float
-    upper: bool
-    on_fire: Status
-
-    def decide(self, cases: SeenCases) -> NDArray[np.int8]:
-        """Status of every case, [Q]; a missing value fires."""
-        values = cases.signals[cases.known.place(self.signal)]
-        passes = values <= self.at if self.upper else values >= self.at
-        return np.where(passes, Status.ok, self.on_fire).astype(np.int8)
-
-    @property
-    def described(self) -> str:
-        """In words."""
-        return f"{self.on_fire.name} if {self.signal} {'>' if self.upper else '<'} {self.at:.4g}"
-
-
-def threshold_on(
-    cases: SeenCases, name: str, costs: metrics.Costs | None, *, upper: bool, on_fire: Status
-) -> BestThreshold:
-    """Threshold of least cost on one signal, exactly: every value between two neighbours is looked at.
-
-    Of equals that with the widest gap around it is taken; infinite where always or never firing is best.
-    """
-    cost = metrics.cell_costs(costs)
-    answer, fired = (cost[case_cells(cases, np.full(len(cases.label), one))] for one in (Status.ok, on_fire))
-    values = cases.signals[cases.known.place(name)] * (-1.0 if upper else 1.0)
-    known = np.flatnonzero(~np.isnan(values))
-    order = known[np.argsort(values[known], kind="stable")]
-    missing = float(fired[np.isnan(values)].sum())
-    levels, first = np.unique(values[order], return_index=True)
-    # Cut i fires at all cases before the i-th level: those of least value.
-    fires = np.append(0.0, fired[order].cumsum())[np.append(first, len(order))]
-    passes = answer[order].sum() - np.append(0.0, answer[order].cumsum())[np.append(first, len(order))]
-    total = (missing + fires + passes) / len(cases.label)
-    ends = np.concatenate([[-np.inf], levels, [np.inf]])
-    gaps = np.diff(ends)
-    gaps[~np.isfinite(gaps)] = 0.0
-    good = np.flatnonzero(total <= total.min() + 1e-12)
-    cut = int(good[np.argmax(gaps[good])])
-    low, high = ends[cut], ends[cut + 1]
-    at = (low + high) / 2.0 if np.isfinite(low) and np.isfinite(high) else (low if cut == 0 else high)
-    return BestThreshold(float(total[cut]), name, float(-at if upper else at), upper, on_fire)
-
-
-def one_threshold(half: Half, costs: metrics.Costs | None) -> dict[str, Result]:
-    """One threshold on the confidence, everything else off."""
-    best = threshold_on(half.seen[0], "confidence", costs, upper=False, on_fire=Status.refuse)
-    return {"one threshold, confidence": judge_rule(half, best.decide, best.described)}
-
-
-SIDES: dict[str, tuple[tuple[bool, Status], ...]] = {  # of a signal's direction: fires above, and what happens then
-    "surer": ((False, Status.refuse),),
-    "ask": ((True, Status.refuse), (True, Status.ambiguous)),
-    "either": ((False, Status.refuse), (True, Status.refuse)),
-}
-
-
-def best_threshold(half: Half, costs: metrics.Costs | None) -> dict[str, Result]:
-    """Best single threshold of any signal, on the side that its direction says."""
-    cases = half.seen[0]
-    there = [name for name, values in zip(cases.known.names, cases.signals, strict=True) if not np.isnan(values).all()]
-    every = [
-        threshold_on(cases, name, costs, upper=upper, on_fire=on_fire)
-        for name in there
-        for upper, on_fire in SIDES[cases.known.signal(name).direction]
-    ]
-    best = min(every, key=lambda one: one.cost)
-    return {"one threshold, any signal": judge_rule(half, best.decide, best.described)}
-
-
-def weighted_loss(y: NDArray[Any], answered: NDArray[Any], sample_weight: NDArray[np.float64]) -> float:
-    """What is lost against the better of answering and refusing, summed over cases."""
-    return float(sample_weight[np.asarray(y) != np.asarray(answered)].sum())
-
-
-def tuned_threshold(half: Half, costs: metrics.Costs | None) -> dict[str, Result]:
-    """scikit-learn's TunedThresholdClassifierCV over a logistic on the confidence: answer or refuse.
-
-    A case counts with what the worse of answering and refusing costs more, so that the score is the expected cost.
-    """
-    import sklearn
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import make_scorer
-    from sklearn.model_selection import StratifiedKFold, TunedThresholdClassifierCV
-
-    def design(cases: SeenCases) -> NDArray[np.float64]:
-        return np.nan_to_num(cases.signals[[NAMES.index("confidence")]].T, nan=0.0)
-
-    train, cost = half.seen[0], metrics.cell_costs(costs)
-    size = len(train.label)
-    answer, refuse = (cost[case_cells(train, np.full(size, one))] for one in (Status.ok, Status.refuse))
-    with sklearn.config_context(enable_metadata_routing=True):
-        scorer = make_scorer(weighted_loss, greater_is_better=False).set_score_request(sample_weight=True)
-        tuned = TunedThresholdClassifierCV(
-            LogisticRegression().set_fit_request(sample_weight=False),
-            scoring=scorer,
-            thresholds=500,
-            cv=StratifiedKFold(5, shuffle=True, random_state=half.number),
-        ).fit(design(train), train.right, sample_weight=np.abs(refuse - answer))
-
-    def rule(cases: SeenCases) -> NDArray[np.int8]:
-        return np.where(tuned.predict(design(cases)), Status.ok, Status.refuse).astype(np.int8)
-
-    chosen = f"answer if P >= {tuned.best_threshold_:.4g}"
-    return {"TunedThresholdClassifierCV": judge_rule(half, rule, chosen)}
-
-
-class PlainLogistic:
-    """scikit-learn's multinomial logistic on standardised signals, all of them that are there.
-
-    A missing value becomes the mean of the cases it was fitted on.
-    """
-
-    def __init__(self, cases: SeenCases) -> None:
-        from sklearn.impute import SimpleImputer
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
-
-        self.rows = np.flatnonzero(~np.isnan(cases.signals).all(axis=1))
-        missed = np.where(cases.right, CLASSES.index("right"), CLASSES.index("miss"))
-        other = np.where(cases.label == Status.refuse, CLASSES.index("refuse"), CLASSES.index("ambiguous"))
-        y = np.where(cases.label == Status.ok, missed, other)
-        model = make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression(max_iter=2000))
-        self.model = model.fit(cases.signals[self.rows].T, y)
-        asked = (cases.label == Status.ambiguous) & cases.can_ask
-        self.asked_right = float(cases.ask_right[asked].mean()) if asked.any() else 0.0
-
-    def probability(self, cases: SeenCases) -> NDArray[np.float64]:
-        """Probability of each of `CLASSES`, [4, Q]."""
-        found = np.zeros((len(CLASSES), len(cases.label)))
-        found[self.model[-1].classes_] = self.model.predict_proba(cases.signals[self.rows].T).T
-        return found
-
-
-def plain_logistic(half: Half, costs: metrics.Costs | None) -> dict[str, Result]:
-    """Multinomial logistic on all signals, and the action of least expected cost."""
-    model = PlainLogistic(half.seen[0])
-    of_action = action_costs(metrics.cost_matrix(costs))
-
-    def rule(cases: SeenCases) -> NDArray[np.int8]:
-        expected = expected_costs(model.probability(cases), model.asked_right, of_action)
-        return least_cost(*expected, cases.can_ask)
-
-    return {"plain logistic": judge_rule(half, rule, f"{len(model.rows)} signals")}
-
-
-def expected_cost(half: Half, costs: metrics.Costs | None) -> dict[str, Result]:
-    """Decision by expected cost (rule S2.17)."""
-    policy = raglab.fit_decision(half.train, half.policy, costs=costs, seed=half.number)
-    chosen = ", ".join(policy.decision.model.parts) if policy.decision.model else policy.policy_id
-    return {"expected cost": judge_policy(half, policy, chosen)}
-
-
-FIGURES = {  # of a candidate of a study: column of `TuneResult.costs` -> figure
-    "in_sample": "in_sample",
-    "cross_validated": "cross_validated",
-    "report": "held_out",
-    "over_ask": "over_ask_rate",
-    "coverage": "coverage",
-}
-
-
-def study(half: Half, costs: metrics.Costs | None) -> dict[str, Result]:
-    """`raglab.tune` by its own choice, and its candidate `chain`, by one call."""
-    goal = None if costs is None else raglab.Goal(costs=costs)
-    found = raglab.tune(half.whole, policy=half.policy, trials=half.trials, seed=half.number, goal=goal)
-    table = (found.costs.set_index("candidate") if "candidate" in found.costs else found.costs).to_dict("index")
-    told = {str(name): {to: float(row[of]) for of, to in FIGURES.items() if of in row} for name, row in table.items()}
-    expected = {name: row.get("cross_validated", float("nan")) for name, row in told.items()}
-    # The chain is a candidate with and without resolver: its line is the one that cross-validation prefers.
-    name = min((name for name in told if name.startswith("chain")), key=lambda name: expected[name])
-    chain = Result(name, None, None, told[name])
-    if name in found.policies:
-        chain = judge_policy(half, found.policies[name], name, cross_validated=expected[name])
-    selected = str(found.selected)
-    tuned = judge_policy(half, found.policy, selected, cross_validated=found.expected)
-    return {"chain": chain, "tune": tuned}
-
-
-class Task(NamedTuple):
-    """tuners: names of the results that one call gives, in the order of the tables."""
-
-    tuners: tuple[str, ...]
-    run: Tuner
-    trials: bool = False
-
-
-TASKS: dict[str, Task] = {
-    "free": Task((*FREE, "published"), reference_policies),
-    "threshold": Task(("one threshold, confidence",), one_threshold),
-    "signal": Task(("one threshold, any signal",), best_threshold),
-    "sklearn": Task(("TunedThresholdClassifierCV",), tuned_threshold),
-    "logistic": Task(("plain logistic",), plain_logistic),
-    "decision": Task(("expected cost",), expected_cost),
-    "study": Task(("chain", "tune"), study, trials=True),
-}
-
-
-# Probability of being right, in ten folds -----------------------------------------------------------------------------
-
-
-def right_probability(policy: Policy, trace: Trace) -> NDArray[np.float64]:
-    """Probability that an answer would be right, [Q], by the model of a policy."""
-    return measured_tables(trace, policy).evidence.probability[CLASSES.index("right"), 0]
-
-
-def ten_folds(trace: Trace, policy: Policy, number: int) -> dict[str, dict[str, float]]:
-    """How well out-of-fold probabilities tell right from wrong, by score.
+def draw_rows(label: NDArray[np.int8], draw: Draw) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows to tune on and rows to judge on, ascending; of every label in proportion to its share.
 
     Args:
-      number: seed of the folds, which are stratified by label.
+      label: of all cases, [Q].
+      draw: of half of them, chance says where the last case of an odd number goes.
+
+    Raises:
+      ValueError: as many cases as there are, or more.
     """
-    from sklearn.model_selection import StratifiedKFold
+    if draw.size >= len(label):
+        msg = f"a draw must leave cases to judge on, got {draw.size} of {len(label)}; draw fewer."
+        raise ValueError(msg)
+    drawn = np.zeros(len(label), dtype=bool)
+    if draw.size:
+        rng = np.random.default_rng([draw.number, draw.size])
+        share = np.bincount(label, minlength=len(Status)) * draw.size / len(label)
+        sizes = share.astype(np.int64)
+        sizes[np.argsort(sizes - share, kind="stable")[: draw.size - sizes.sum()]] += 1
+        for code, count in enumerate(sizes.tolist()):
+            drawn[rng.permutation(np.flatnonzero(label == code))[:count]] = True
+    else:
+        rng = np.random.default_rng(draw.number)
+        for code in np.unique(label):
+            rows = rng.permutation(np.flatnonzero(label == code))
+            drawn[rows[: (len(rows) + int(rng.integers(2))) // 2]] = True
+    return np.flatnonzero(drawn), np.flatnonzero(~drawn)
 
-    seen = seen_cases(trace, policy)
-    found = {"expected cost": np.zeros(len(trace)), "plain logistic": np.zeros(len(trace))}
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=number).split(seen.label, seen.label)
-    for train, test in folds:
-        inside = with_splits(trace.subset(train), ["tune"] * len(train))
-        fitted = raglab.fit_decision(inside, policy, seed=number)
-        found["expected cost"][test] = right_probability(fitted, trace.subset(test))
-        logistic = PlainLogistic(take_cases(seen, train))
-        found["plain logistic"][test] = logistic.probability(take_cases(seen, test))[CLASSES.index("right")]
-    found["confidence alone"] = np.nan_to_num(seen.signals[NAMES.index("confidence")], nan=0.0)
-    rows = {}
-    for name, score in found.items():
-        score[~seen.can_answer] = score.min()
-        covered = {f"coverage at risk {risk:g}": metrics.coverage_at_risk(seen.right, score, risk) for risk in RISKS}
-        rows[name] = {"AUROC": float(metrics.auroc(seen.right, score)), **covered}
-    return rows
+
+def tuning_trace(trace: Trace, draw: Draw) -> Trace:
+    """Drawn cases, all of split tune."""
+    rows, _ = draw_rows(labels_of(trace), draw)
+    return with_splits(trace.subset(rows), ["tune"] * len(rows))
 
 
-def take_cases(cases: SeenCases, rows: NDArray[np.int64]) -> SeenCases:
-    """Some of the cases."""
-    return SeenCases(*(field[..., rows] for field in cases[:-1]), cases.known)
+# Rules ----------------------------------------------------------------------------------------------------------------
+
+
+class Outcome(NamedTuple):
+    """What a rule selects on the drawn cases, and what that is on the others.
+
+    selected: name of the candidate.
+    expected: cost on new cases by the rule's own estimate.
+    cross_validated: cost of every candidate by that of the drawn cases.
+    savings: mean saving over the incumbent and its standard error, by candidate; {} where the rule compares none.
+    cells: judged cases by cell, [18] by policy; `tuned` is the selected one.
+    """
+
+    selected: str
+    expected: float
+    cross_validated: Mapping[str, float]
+    savings: Mapping[str, tuple[float, float]]
+    cells: Mapping[str, list[int]]
+
+
+def outcome_of(selected: str, expected: float, costs: pd.DataFrame, cells: Mapping[str, list[int]]) -> Outcome:
+    """Outcome with the columns of a table of candidates."""
+    pairs = costs[["gain", "std_error"]].itertuples(name=None) if "gain" in costs else ()
+    savings = {str(name): (float(gain), float(error)) for name, gain, error in pairs}
+    return Outcome(selected, float(expected), costs["cross_validated"].to_dict(), savings, cells)
+
+
+def judged_cells(trace: Trace, draw: Draw, policies: Mapping[str, Policy]) -> dict[str, list[int]]:
+    """Cases that were not drawn, by cell, [18] by policy."""
+    _, rows = draw_rows(labels_of(trace), draw)
+    cells = shard_cells(trace, list(policies.values()))[:, rows]
+    counts = [np.bincount(row, minlength=metrics.N_CELLS).tolist() for row in cells]
+    return dict(zip(policies, counts, strict=True))
+
+
+def tuned(trace: Trace, policy: Policy, draw: Draw, costs: metrics.Costs | None, **settings: Any) -> Outcome:  # noqa: ANN401
+    """`raglab.tune` of the installed version on the drawn cases, without targets.
+
+    Args:
+      trace: all cases.
+      policy: where the study starts.
+      draw: which cases to tune on.
+      costs: of the goal.
+      settings: of `raglab.tune`.
+    """
+    goal = raglab.Goal(costs=costs, targets={})
+    found = raglab.tune(tuning_trace(trace, draw), policy=policy, seed=draw.number, goal=goal, **settings)
+    expected = found.held_out_estimate if hasattr(found, "held_out_estimate") else found.expected
+    return outcome_of(found.selected, expected, found.costs, judged_cells(trace, draw, found.policies))
+
+
+def selected(
+    trace: Trace, policy: Policy, draw: Draw, matrices: Matrices, deals: Sequence[tuple[int, int]]
+) -> Iterator[tuple[str, tuple[int, int], Outcome]]:
+    """The selection of `raglab.tune` by its default rule, without the search of the chain, which does not compete.
+
+    The models of a fold are fitted once for all cost matrices and numbers of repeats.
+
+    Args:
+      trace: all cases.
+      policy: where the study starts.
+      draw: which cases to tune on.
+      matrices: costs by name.
+      deals: folds and repeats to select with.
+
+    Returns: name of the matrix, folds and repeats, and the outcome, one after the other.
+    """
+    from raglab.lab import candidates as made
+    from raglab.lab.competition import competition
+    from raglab.lab.decision_fitting import decision_cases, policy_with_costs
+    from raglab.lab.selection import select_candidate
+
+    drawn = tuning_trace(trace, draw)
+    start = limit_depth(policy, drawn).replace("decision.rule", "chain")
+    defaults = limit_depth(published_policy(start), drawn)
+    evidence = measured_tables(drawn, start).evidence
+    goal, seed = raglab.Goal(), draw.number
+    cases = made.Cases(drawn, None, start, defaults, goal, evidence, decision_cases(evidence), {}, seed)
+    try:
+        always = raglab.fit_decision(drawn, start, costs={}, seed=seed)
+    except ValueError:  # too few cases of a kind
+        always = None
+    for folds in dict.fromkeys(folds for folds, _ in deals):
+        most = max(repeats for other, repeats in deals if other == folds)
+        widest = cases._replace(folds=folds, repeats=most)
+        fit = made.cross_fit(widest) if made.can_fit(widest) else None
+        for repeats in (repeats for other, repeats in deals if other == folds):
+            dealt = widest._replace(repeats=repeats)
+            part = fit._replace(evidence=fit.evidence[:repeats]) if fit else None
+            if part is None and made.can_fit(dealt):
+                part = made.cross_fit(dealt)
+            for name, costs in matrices.items():
+                priced = dealt._replace(goal=raglab.Goal(costs=costs))
+                entrants = [*made.free_candidates(priced), made.threshold_candidate(priced)]
+                entrants += [made.cost_candidate(priced, part)] if part else []
+                entrants = [one for one in entrants if one is not None]
+                choice = select_candidate(entrants, competition(priced, "expected_cost", {}).competing, priced)
+                free = min(FREE, key=lambda one: choice.costs.loc[one, "in_sample"])
+                own = {
+                    TUNED: choice.policies[choice.selected],
+                    ALWAYS: policy_with_costs(always, costs) if always else choice.policies[free],
+                }
+                cells = judged_cells(trace, draw, {**choice.policies, **own})
+                yield name, (folds, repeats), outcome_of(choice.selected, choice.held_out_estimate, choice.costs, cells)
