@@ -148,3 +148,21 @@ def test_settings_that_mean_nothing() -> None:
         smallest_difference(10, 0.1, level=95)
     with pytest.raises(ValueError, match="price must be above 0"):
         paired_sizes(np.zeros(3), price=0.0)
+
+
+@pytest.mark.parametrize("guard", [2.0, 3.0])
+def test_a_guard_against_dear_failures_takes_more_cases(guard: float) -> None:
+    """The smallest difference grows, N grows, and at N the guarded interval excludes 0 in about 80 % of draws."""
+    gains = np.repeat([1.0, -1.0, 0.0], [30, 6, 64])
+    plain, guarded = paired_sizes(gains, price=guard), paired_sizes(gains, price=guard, guard=guard)
+    assert guarded.smallest.estimate > plain.smallest.estimate
+    difference = 0.1 * guard
+    n = int(guarded.needed[difference].estimate)
+    assert n >= plain.needed[difference].estimate
+    rng = np.random.default_rng(0)
+    up, down = (0.36 + difference) / 2.0, (0.36 - difference) / 2.0
+    draws = rng.random((2_000, n))
+    values = np.where(draws < up, 1.0, np.where(draws < up + down, -1.0, 0.0))
+    values = np.column_stack([values, np.full(len(values), -guard)])
+    t = values.mean(axis=1) / (values.std(axis=1, ddof=1) / np.sqrt(n + 1))
+    assert 0.74 < (t > 1.96).mean() < 0.92

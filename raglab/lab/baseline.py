@@ -375,10 +375,11 @@ def _size_notes(
 ) -> tuple[str, ...]:
     """What so few cases cannot tell, where that is more than the minimum effect and no cost is lost."""
     price = float(costs.max()) or 1.0
-    smallest = metrics.paired_sizes(gains, price=price).smallest.estimate
+    guard = metrics.interval_guard(costs)
+    smallest = metrics.paired_sizes(gains, price=price, guard=guard).smallest.estimate
     if smallest <= min_effect or table["verdict"].iloc[0] == "lost":
         return ()
-    return (metrics.paired_size_note(gains, price=price),)
+    return (metrics.paired_size_note(gains, price=price, guard=guard),)
 
 
 def _unpaired_notes(unpaired: Mapping[str, int]) -> tuple[str, ...]:

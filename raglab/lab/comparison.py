@@ -241,7 +241,9 @@ def _contest(
     alone = (int((right[tuned] & ~right[other]).sum()), int((right[other] & ~right[tuned]).sum()))
     verdict: Verdict | Literal["same"] = "same" if same else gain.verdict
     most = float(price.max()) or 1.0
-    note = metrics.paired_size_note(price[other] - price[tuned], price=most) if verdict == "open" else ""
+    guard = metrics.interval_guard(costs)
+    gains = price[other] - price[tuned]
+    note = metrics.paired_size_note(gains, price=most, guard=guard) if verdict == "open" else ""
     return Contest(name, role, gain, *alone, verdict, note)
 
 

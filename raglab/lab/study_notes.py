@@ -87,7 +87,8 @@ def selection_note(chosen: Selection, advantage: Advantage | None, judged: Judge
         return f"{lead} It is better than {incumbent} (rule S6.11).{few}"
     if advantage.verdict == "worse":
         return f"{lead} It is worse than {incumbent} there: do not use it."
-    return f"{lead} {CHOSEN}. {metrics.paired_size_note(other - own, price=price)}"
+    guard = metrics.interval_guard(goal.matrix)
+    return f"{lead} {CHOSEN}. {metrics.paired_size_note(other - own, price=price, guard=guard)}"
 
 
 def _kept_note(chosen: Selection, price: float) -> str:

@@ -18,6 +18,7 @@ from raglab.metrics.costs import (
     cost_interval,
     cost_matrix,
     expected_cost,
+    interval_guard,
     paired_cost,
     stated_costs,
 )
@@ -117,6 +118,7 @@ __all__ = [
     "expected_cost",
     "graded_ndcg",
     "hit_rate",
+    "interval_guard",
     "label_counts",
     "mcnemar",
     "ndcg",

@@ -217,6 +217,18 @@ def _t_end(values: NDArray[np.float64], sign: float, level: float) -> float:
     return float(values.mean() + sign * t_quantile(n - 1, level) * values.std(ddof=1) / np.sqrt(n))
 
 
+def interval_guard(costs: Costs | NDArray[np.float64] | None = None) -> float:
+    """Difference of the one case more of `paired_cost`: the largest of two costs where failures have several prices.
+
+    Example:
+      >>> interval_guard(), interval_guard({"refuse": {"answered_wrong": 10}})
+      (0.0, 10.0)
+    """
+    price = cell_costs(costs)
+    graded = bool(((price > 0.0) & (price < price.max())).any())
+    return float(price.max() - price.min()) if graded else 0.0
+
+
 class PairedCost(NamedTuple):
     """Difference of the expected cost of a case between two policies, second less first, with interval and p-value.
 
@@ -269,8 +281,8 @@ def paired_cost(
     error = float(gain.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
     if error > SAME * most:
         # Where failures have several prices, one case more stands for a dear one that these cases may not have shown.
-        graded = bool(((price > 0.0) & (price < price.max())).any())
-        below, above = (np.append(gain, end) if graded else gain for end in (-most, most))
+        guard = interval_guard(costs)
+        below, above = (np.append(gain, end) if guard else gain for end in (-guard, guard))
         low, high = _t_end(below, -1.0, level), _t_end(above, 1.0, level)
         against = below if mean > 0.0 else -above
         t = float(against.mean() / (against.std(ddof=1) / np.sqrt(len(against))))

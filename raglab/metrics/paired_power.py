@@ -22,7 +22,7 @@ terms, which is what a t interval estimates; Clopper and Pearson 1934 for the sh
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -130,13 +130,16 @@ def _standard_errors(power: float, level: float) -> float:
     return float(ndtri(0.5 + check_level(level) / 2.0) + ndtri(power))
 
 
-def paired_sizes(gains: NDArray[np.float64], *, price: float = 1.0) -> PairedSizes:
+def paired_sizes(gains: NDArray[np.float64], *, price: float = 1.0, guard: float = 0.0) -> PairedSizes:
     """Differences that these cases tell, and numbers of cases that differences of .05 and .10 take.
 
     Args:
       gains: difference of cost of each case, [Q].
       price: cost of a failed contract. Where no case differs, one that does is taken to differ by it; differences below
         1e-9 of it are rounding.
+
+      guard: difference of the one case more that the interval counts against the estimate, see
+        `metrics.interval_guard`; 0 for none.
 
     Raises:
       ValueError: gains of no case, of another shape than [Q], or not finite; or a price that is not above 0.
@@ -157,10 +160,31 @@ def paired_sizes(gains: NDArray[np.float64], *, price: float = 1.0) -> PairedSiz
     mean_square = float((differing**2).mean()) if k else price**2
     low, high = clopper_pearson(k, n, LEVEL)
     share = Range(float(low), k / n, float(high))
-    smallest = Range(*(float(smallest_difference(n, end, mean_square)) for end in share))
+    smallest = Range(*(_guarded_difference(n, end, mean_square, guard) for end in share))
     sizes = [size * price for size in DIFFERENCES]
-    needed = {size: Range(*(float(cases_needed(size, end, mean_square)) for end in share)) for size in sizes}
+    needed = {size: Range(*(_guarded_cases(size, end, mean_square, guard) for end in share)) for size in sizes}
     return PairedSizes(n, k, mean_square, share, smallest, needed)
+
+
+def _guarded_difference(cases: int, share: float, mean_square: float, guard: float) -> float:
+    """Smallest difference told where one case more of size `guard` stands against the estimate."""
+    plain = float(smallest_difference(cases, share, mean_square))
+    if not guard:
+        return plain
+    z = _standard_errors(POWER, LEVEL)
+    return max(plain, (z * sqrt(cases * share * mean_square + guard**2) + guard) / (cases + 1.0))
+
+
+def _guarded_cases(difference: float, share: float, mean_square: float, guard: float) -> float:
+    """Cases that tell a difference where one case more of size `guard` stands against the estimate."""
+    plain = float(cases_needed(difference, share, mean_square))
+    if not guard:
+        return plain
+    # (n d - g)^2 = z^2 (n p m + g^2), solved for n.
+    z = _standard_errors(POWER, LEVEL)
+    half = difference * guard + z**2 * share * mean_square / 2.0
+    root = sqrt(half**2 + difference**2 * guard**2 * (z**2 - 1.0))
+    return max(plain, float(ceil((half + root) / difference**2)))
 
 
 def _gain_array(gains: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -174,13 +198,15 @@ def _gain_array(gains: NDArray[np.float64]) -> NDArray[np.float64]:
     return values
 
 
-def paired_size_note(gains: NDArray[np.float64], cases: str = "these", *, price: float = 1.0) -> str:
+def paired_size_note(
+    gains: NDArray[np.float64], cases: str = "these", *, price: float = 1.0, guard: float = 0.0
+) -> str:
     """What a set of cases is too small to tell, in a sentence.
 
     Args:
       gains: difference of cost of each case, [Q].
       cases: which they are, in the words before their number.
-      price: see `paired_sizes`.
+      price, guard: see `paired_sizes`.
 
     Raises:
       ValueError: as for `paired_sizes`.
@@ -194,7 +220,7 @@ def paired_size_note(gains: NDArray[np.float64], cases: str = "these", *, price:
       >>> note[74:]
       'N = 262 to 753 cases for .05, 71 to 183 for .10 (paired, 80 % power, at the observed share of discordant cases).'
     """
-    power = paired_sizes(gains, price=price)
+    power = paired_sizes(gains, price=price, guard=guard)
     (first, small), (second, large) = ((_size(size), _cases_text(cases)) for size, cases in power.needed.items())
     observed = "at the observed share of discordant cases" if power.discordant else "no case is discordant"
     return (

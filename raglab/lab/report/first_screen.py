@@ -83,7 +83,7 @@ def first_screen(
         *_refusals(judged),
         _advice(judged, found, promised, note, misses=misses, known=known),
     ]
-    return FirstScreen(facts, _contest_table(judged, found) if found else None)
+    return FirstScreen(facts, _contest_table(judged, found, costs) if found else None)
 
 
 def _refusals(judged: ReportData) -> list[Fact]:
@@ -254,7 +254,7 @@ def _reason_to_wait(judged: ReportData, found: Sequence[Contest], note: str, *, 
     return ""
 
 
-def _contest_table(judged: ReportData, found: Sequence[Contest]) -> ReportTable:
+def _contest_table(judged: ReportData, found: Sequence[Contest], costs: metrics.Costs | None) -> ReportTable:
     """A row a policy that the subject was held against: what it saves, case by case."""
     subject = cut_text(judged.subject)
     words = {
@@ -279,5 +279,10 @@ def _contest_table(judged: ReportData, found: Sequence[Contest]) -> ReportTable:
         "95 % interval, and p of the same paired t-test: below 0.05 where the interval excludes 0. Each row is a test "
         "of its own."
     )
+    if metrics.interval_guard(costs):
+        caption += (
+            " Failures have several prices: interval and p count one case more against the estimate, the worst that "
+            "the costs allow, so that p may be 1."
+        )
     head = ["against", f"{subject} saves", "p", "says", f"only {subject} right", "only the other right"]
     return ReportTable(caption, head, rows)
