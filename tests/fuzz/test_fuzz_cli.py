@@ -6,6 +6,7 @@ import gc
 import io
 import os
 import re
+import shutil
 import socket
 import sys
 from collections.abc import Iterator
