@@ -347,9 +347,7 @@ def tune(
     start = None if policy is None else load_policy(policy)  # without one, that of the trace's scores
     unknown = [one for one in candidate or () if one not in RECIPES and not Path(one).exists()]
     if unknown:
-        msg = (
-            f"a candidate must be one of {', '.join(RECIPES)}, or a policy file, got {unknown[0]!r}; correct it."
-        )
+        msg = f"a candidate must be one of {', '.join(RECIPES)}, or a policy file, got {unknown[0]!r}; correct it."
         raise ValueError(msg)
     candidates = [one if one in RECIPES else load_policy(Path(one)) for one in candidate or ()]
     of = open_trace(path)
