@@ -101,19 +101,19 @@ def pilot_start(pilot: Scored, alpha: float) -> float:
 
 def learn_then_test(parts: dict[str, Scored], alpha: float, start: float | None) -> Outcome:
     """One threshold on P(right)."""
-    found = certify(parts["certify"].p, parts["certify"].right, alpha=alpha, delta=DELTA, start=start)
+    certificate = certify(parts["certify"].p, parts["certify"].right, alpha=alpha, delta=DELTA, start=start)
     report = parts["report"]
-    answers = report.p >= (np.inf if found.threshold is None else found.threshold)
+    answers = report.p >= (np.inf if certificate.threshold is None else certificate.threshold)
     wrong = int((answers & ~report.right).sum())
-    return Outcome(int(answers.sum()), wrong, float(answers.mean()), found.threshold is not None)
+    return Outcome(int(answers.sum()), wrong, float(answers.mean()), certificate.threshold is not None)
 
 
 def by_ratio(trace: Trace, fitted: Policy, alpha: float, costs: metrics.Costs | None) -> Outcome:
     """The cheapest ratio that passes."""
-    found = certify_best(trace, fitted, {RISK: alpha}, costs=costs, delta=DELTA)
-    if found.policy is None:
+    certification = certify_best(trace, fitted, {RISK: alpha}, costs=costs, delta=DELTA)
+    if certification.policy is None:
         return Outcome(0, 0, 0.0, certified=False)
-    counts = count_rates(trace.split("report"), [found.policy], [RISK])
+    counts = count_rates(trace.split("report"), [certification.policy], [RISK])
     return Outcome(int(counts.n[0, 0]), int(counts.k[0, 0]), float(counts.coverage[0]), certified=True)
 
 

@@ -192,7 +192,18 @@ def selected(
     defaults = limit_depth(published_policy(start), drawn)
     evidence = measured_tables(drawn, start).evidence
     goal, seed = raglab.Goal(), draw.number
-    cases = made.Cases(drawn, None, start, defaults, goal, evidence, decision_cases(evidence), {}, seed)
+    cases = made.Cases(
+        drawn,
+        None,
+        start,
+        defaults,
+        goal,
+        evidence,
+        decision_cases(evidence),
+        {},
+        made.question_numbers(drawn.cases),
+        seed,
+    )
     try:
         always = raglab.fit_decision(drawn, start, costs={}, seed=seed)
     except ValueError:  # too few cases of a kind

@@ -8,7 +8,7 @@ import numpy as np
 
 from labelled import free_policy
 from raglab.decision.measurement import measured_tables
-from raglab.lab.candidates import Cases
+from raglab.lab.candidates import Cases, question_numbers
 from raglab.lab.decision_fitting import decision_cases
 from raglab.lab.search_space import Goal, full_space, published_policy
 from raglab.store.policies import Policy
@@ -59,6 +59,7 @@ def measured_cases(
         evidence=evidence,
         decided=decision_cases(evidence),
         space=full_space(trace, begin),
+        questions=question_numbers(trace.cases),
         seed=seed,
         repeats=repeats,
     )

@@ -231,7 +231,9 @@ def test_who_competes() -> None:
     assert "9 labelled refuse" in entry.notes[0]
     assert "S6.8" in entry.notes[0]
     deep = {"deep": Policy.load().replace("refine.max_depth", 1)}
-    assert "depth 0" in competition(cases, "chain", deep).notes[0]
+    notes = competition(cases, "chain", deep).notes
+    assert "depth 0" in notes[-1]
+    assert "80 cases ask 1 questions" in notes[0]
 
 
 def test_a_candidate_that_cannot_compete_is_refused() -> None:

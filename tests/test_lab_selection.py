@@ -195,9 +195,9 @@ def test_the_nested_estimate_of_one_option_is_its_cost() -> None:
     free = _free(cases)
     options = options_of(_candidates(cases, free), cases.goal)
     only = np.array([name == REFUSE for name in free])
-    estimate = nested_estimate(options, cases.goal, only, cases.questions, 0)
+    estimate = nested_estimate(options, cases.goal, only, cases.groups, 0)
     assert estimate == pytest.approx(1.0 - free[REFUSE].mean(), abs=0.02)
-    assert estimate == nested_estimate(options, cases.goal, only, cases.questions, 0)
+    assert estimate == nested_estimate(options, cases.goal, only, cases.groups, 0)
 
 
 @pytest.mark.slow

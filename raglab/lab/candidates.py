@@ -42,7 +42,7 @@ from raglab.replay import case_cells, case_rows, evidence_with_model, path_moves
 from raglab.signal_gates import LEAST_OPTIONS
 from raglab.store.case_labels import question_fingerprint
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import Case, Status, TraceData
 
 FOLDS, REPEATS = 5, 4
 POOL = 400  # configurations of the chain that a fold chooses among before its line search
@@ -69,6 +69,7 @@ class Cases(NamedTuple):
     evidence: of the cases under `start`.
     decided: the same cases as a fit reads them.
     space: ranges that the chain is searched in.
+    questions: number of each case's question, from 0, see `question_numbers`, [Q].
     seed: of folds, pool and resamples.
     folds: of the cross-fit.
     repeats: deals of the cases into folds.
@@ -82,6 +83,7 @@ class Cases(NamedTuple):
     evidence: Evidence
     decided: DecisionCases
     space: Mapping[str, SearchRange]
+    questions: NDArray[np.int64]
     seed: int
     folds: int = FOLDS
     repeats: int = REPEATS
@@ -101,19 +103,15 @@ class Cases(NamedTuple):
         return case_cells(measured_tables(self.trace, policy, self.arm).evidence, [policy])[0]
 
     @property
-    def questions(self) -> NDArray[np.int64]:
-        """Number of each case's question, [Q]: equal questions have one, whatever the order of the cases.
-
-        Where there are fewer questions than folds, each case counts as a question of its own.
-        """
-        asked = [question_fingerprint(case) for case in self.trace.cases]
-        numbers = np.unique(asked, return_inverse=True)[1]
-        return numbers if numbers.max() + 1 >= min(self.folds, len(asked)) else np.arange(len(asked))
+    def groups(self) -> NDArray[np.int64]:
+        """Number of the group of each case, [Q], which no fold parts: its question; itself where these are too few."""
+        size = len(self.questions)
+        return self.questions if self.questions.max() + 1 >= min(self.folds, size) else np.arange(size)
 
     @property
     def fold_numbers(self) -> NDArray[np.int64]:
         """Fold of every case in every repeat, [repeats, Q], stratified by label; equal questions are in one fold."""
-        question = self.questions
+        question = self.groups
         first = np.unique(question, return_index=True)[1]
         rng = np.random.default_rng(self.seed)
         folds = min(self.folds, len(first))
@@ -124,6 +122,11 @@ class Cases(NamedTuple):
     def can_ask(self) -> bool:
         """Whether some case is labelled ambiguous; without one the resolver stays out and no threshold asks."""
         return bool((self.label == Status.ambiguous).any())
+
+
+def question_numbers(cases: Sequence[Case]) -> NDArray[np.int64]:
+    """Number of each case's question, from 0, [Q]: equal questions have one, whatever the order of the cases."""
+    return np.unique([question_fingerprint(case) for case in cases], return_inverse=True)[1]
 
 
 @dataclass(frozen=True)

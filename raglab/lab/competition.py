@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from raglab.lab.candidates import (
     CHAIN,
     COST,
@@ -105,16 +103,17 @@ def competition(cases: Cases, rule: str, named: Mapping[str, Policy | None], fit
     notes = [] if own == COST or rule == "chain" or COST in named else [candidate_note(rare)]
     if cases.folds > len(cases.label):
         notes.append(f"{cases.folds} folds are more than the {len(cases.label)} cases: each case is a fold of its own.")
-    n_questions = len(np.unique(cases.questions))
-    if n_questions < len(cases.label):
-        notes.append(
-            f"{len(cases.label):,} cases ask {n_questions:,} questions: equal ones are in one fold, and no interval "
-            "takes account of them."
+    n_cases, n_questions = len(cases.label), int(cases.questions.max()) + 1
+    if n_questions < n_cases:
+        parted = int(cases.groups.max()) + 1 > n_questions
+        where = (
+            "too few for folds of their own, so that equal ones are in several" if parted else "equal ones in one fold"
         )
+        notes.append(f"{n_cases:,} cases ask {n_questions:,} questions, {where}; no interval takes account of them.")
     if not fits and COST in named:
         msg = (
             f"candidate {COST!r} must be fitted without each fold on at least 10 cases that would be answered right "
-            "and 10 others, got fewer; label more cases, or leave it out."
+            "and 10 others, by a signal that differs, got fewer or none; label more cases, or leave it out."
         )
         raise ValueError(msg)
     refused = {queries_hash(cases.trace.cases), *fitted_on}

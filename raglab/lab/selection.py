@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 STANDARD_ERRORS = 0.5  # of the mean saving, which it must exceed
 RESAMPLES = 500  # of the cases, for the nested estimate
-HELD = 4_000_000  # numbers of one block of resamples
 SAME = 1e-9  # costs and savings nearer than this are rounding
 STATUS_OF_CELL = np.arange(metrics.N_CELLS) // metrics.CELLS  # decision of each cell
 
@@ -193,8 +192,8 @@ def nested_estimate(
 ) -> float:
     """Expected cost, on new cases, of what this selection selects.
 
-    In each resample the selection is made anew on the questions that are drawn and judged on those that are not, so
-    that no question judges a choice that it helped to make. Near-duplicates of a question make it too low.
+    Each resample draws questions. The selection is made again on those that are drawn, and judged on those that are
+    not: no question judges a choice that it helped to make. Near-duplicates of a question make it too low.
 
     Args:
       options: of the candidates.
@@ -282,7 +281,7 @@ def select_candidate(candidates: Sequence[Candidate], competing: Sequence[str], 
         costs=table,
         # Resamples may choose what is cheaper where the choice is unsteady; that must not flatter what is chosen.
         held_out_estimate=max(
-            nested_estimate(every, goal, allowed, cases.questions, cases.seed), float(every.loss[choice.chosen].mean())
+            nested_estimate(every, goal, allowed, cases.groups, cases.seed), float(every.loss[choice.chosen].mean())
         ),
         gains=gains,
         missing=dict(zip(names, lacks.missing_answers, strict=True)),

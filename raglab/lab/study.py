@@ -29,6 +29,7 @@ from raglab.lab.candidates import (
     REPEATS,
     Cases,
     chain_paths,
+    question_numbers,
 )
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.competition import CandidateNames, Entry, check_competition, competition, made_candidates
@@ -503,8 +504,20 @@ def _measured_cases(of: StudyProblem, folds: int, repeats: int) -> Cases:
         msg = f"a study needs at least 2 cases to tune on, got {len(trace)}; label more."
         raise ValueError(msg)
     evidence = measured_tables(trace, start, arm).evidence
-    decided, space = decision_cases(evidence), problem.space
-    return Cases(trace, arm, start, of.defaults, problem.goal, evidence, decided, space, seed, folds, repeats)
+    return Cases(
+        trace=trace,
+        arm=arm,
+        start=start,
+        defaults=of.defaults,
+        goal=problem.goal,
+        evidence=evidence,
+        decided=decision_cases(evidence),
+        space=problem.space,
+        questions=question_numbers(trace.cases),
+        seed=seed,
+        folds=folds,
+        repeats=repeats,
+    )
 
 
 def _named_policies(chosen: Selection, of: StudyProblem) -> dict[str, Policy]:

@@ -43,7 +43,9 @@ def candidate_note(rare: Mapping[str, int]) -> str:
     Args:
       rare: labels of fewer than 10 cases, see `rare_labels`.
     """
-    why = "a fold would fit it on fewer than 10 cases that would be answered right, or 10 others"
+    why = (
+        "some fold holds too little to fit it: 10 cases that would be answered right, 10 others, a signal that differs"
+    )
     if rare:
         counts = " and ".join(f"{count} labelled {name}" for name, count in rare.items())
         why = f"the cases tuned on hold only {counts}, and a label that occurs needs {LEAST_OF_LABEL}"
