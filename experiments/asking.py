@@ -26,9 +26,9 @@ from typing import Any
 
 import raglab
 from experiments.situations import policy_of
-from raglab.answering.missing_fields import failures
-from raglab.answering.question_parsing import parse
-from raglab.answering.question_vocabulary import build_vocabulary
+from raglab.extensions.clarification.missing_fields import failures
+from raglab.extensions.clarification.question_parsing import parse
+from raglab.extensions.clarification.question_vocabulary import build_vocabulary
 from raglab.live.system import Lab
 from raglab.metrics import clopper_pearson
 from raglab.packs import GENERIC

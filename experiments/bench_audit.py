@@ -30,7 +30,7 @@ from raglab.audit.log import AuditLog, DefaultUse
 from raglab.bandit import Bandit
 from raglab.decision.checks import Check
 from raglab.default_learner import gate
-from raglab.live.clarification_requests import applied_default
+from raglab.extensions.clarification.clarification_requests import applied_default
 from raglab.live.online_bandit import FEATURES, Online
 from raglab.policy import PolicyData
 from raglab.reward import COMPONENTS, RewardWeights

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 import raglab
 from raglab.canonical import canonical_json, digest
-from raglab.live.large_index import LargeSize, build_large, open_large
+from raglab.extensions.scale.large_index import LargeSize, build_large, open_large
 from raglab.models import identifier_of, load_encoder
 from raglab.retrieval.dense import StoredKind, distances, index_bytes
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion

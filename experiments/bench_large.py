@@ -38,9 +38,9 @@ from bench import FULL, PATTERNS, random_policies, synthetic_cases, synthetic_ch
 from numpy.typing import NDArray
 
 import raglab
+from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.policy import PolicyData
 from raglab.store.policies import Policy
-from raglab.store.sharded_traces import save_shards
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Hits, map_fields
 

@@ -17,12 +17,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from raglab.answering.contents import scope
-from raglab.answering.fields import extract
 from raglab.default_learner import Learner, Priced, World, asked, confidence_paths, silence, simulate, world
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW
 from raglab.default_learner.simulation import BASELINES, Policy
-from raglab.lab.clarify_environments import SCOPES, broker, clariq, cover, field_scope, read_fields, sharc, stable
+from raglab.extensions.clarification.clarify_environments import (
+    SCOPES,
+    broker,
+    clariq,
+    cover,
+    field_scope,
+    read_fields,
+    sharc,
+    stable,
+)
+from raglab.extensions.clarification.contents import scope
+from raglab.extensions.clarification.fields import extract
 from raglab.lab.clarify_study import (
     HUNDRED,
     PUBLISHED,

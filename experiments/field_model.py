@@ -15,7 +15,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from raglab.lab.field_fitting import FieldLabel, fit_field_model, read_field_labels
+from raglab.extensions.clarification.field_fitting import FieldLabel, fit_field_model, read_field_labels
 from raglab.store.loaders import load_corpus
 from raglab.store.policies import load_pack
 from raglab.values import Chunk

@@ -21,8 +21,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from raglab.answering.contents import scope
-from raglab.answering.fields import extract
+from raglab.extensions.clarification.contents import scope
+from raglab.extensions.clarification.fields import extract
 from raglab.metrics import clopper_pearson
 from raglab.packs import Pack
 from raglab.store.loaders import load_cases, load_corpus

@@ -38,9 +38,9 @@ from tuners import SeenCases, seen_cases, with_splits
 
 import raglab
 from raglab import metrics
-from raglab.answering.evidence_features import FEATURES, GROUPS
 from raglab.canonical import digest
-from raglab.lab.learned_signal import (
+from raglab.extensions.learned_signals.evidence_features import FEATURES, GROUPS
+from raglab.extensions.learned_signals.learned_signal import (
     FOLDS,
     GROUP_KEYS,
     RECIPES,
@@ -50,7 +50,13 @@ from raglab.lab.learned_signal import (
     labelled_rows,
     signal_report,
 )
-from raglab.lab.score_models import STRENGTHS, Recipe, choose_recipe, fit_score_model, grouped_folds
+from raglab.extensions.learned_signals.score_models import (
+    STRENGTHS,
+    Recipe,
+    choose_recipe,
+    fit_score_model,
+    grouped_folds,
+)
 from raglab.lab.search_space import limit_depth
 from raglab.metrics.intervals import percentile_interval
 from raglab.signals import NAMES, signal

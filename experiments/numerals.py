@@ -19,8 +19,8 @@ from time import perf_counter
 from typing import NamedTuple
 
 from raglab.answering.claim_words import claim_words
+from raglab.extensions.graph_table.quantities import quantities_in
 from raglab.numerals import dates_in, number_word_value, plain_number, tables
-from raglab.retrieval.quantities import quantities_in
 from raglab.store.loaders import load_corpus
 from raglab.text import pieces
 

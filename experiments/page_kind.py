@@ -19,7 +19,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from raglab.answering.contents import FEATURES, page_features
+from raglab.extensions.clarification.contents import FEATURES, page_features
 from raglab.metrics import clopper_pearson
 from raglab.packs import Pack
 from raglab.store.files import write_text

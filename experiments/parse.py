@@ -20,9 +20,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from raglab.answering.missing_fields import failures
-from raglab.answering.question_parsing import parse
-from raglab.answering.question_vocabulary import LEAST, SLOTS, Failure, Vocabulary, build_vocabulary
+from raglab.extensions.clarification.missing_fields import failures
+from raglab.extensions.clarification.question_parsing import parse
+from raglab.extensions.clarification.question_vocabulary import LEAST, SLOTS, Failure, Vocabulary, build_vocabulary
 from raglab.metrics import clopper_pearson
 from raglab.store.loaders import load_corpus
 from raglab.store.policies import load_pack

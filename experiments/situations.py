@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import raglab
-from raglab.answering.question_vocabulary import plain_terms
 from raglab.default_learner import OTHER, ClarificationDefault
+from raglab.extensions.clarification.question_vocabulary import plain_terms
 from raglab.live.response import Response
 from raglab.live.system import Lab
 from raglab.metrics import clopper_pearson

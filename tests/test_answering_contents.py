@@ -15,7 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.answering.contents import FEATURES, Entry, contents, contents_pages, page_features, page_kind, scope
+from raglab.extensions.clarification.contents import (
+    FEATURES,
+    Entry,
+    contents,
+    contents_pages,
+    page_features,
+    page_kind,
+    scope,
+)
 from raglab.packs import GENERIC, Pack
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
@@ -319,7 +327,7 @@ def test_no_page_is_refused() -> None:
 def test_only_numpy_is_needed() -> None:
     """Judging a page loads no scikit-learn."""
     code = (
-        "import sys; from raglab.answering.contents import page_kind; from raglab.values import Chunk;"
+        "import sys; from raglab.extensions.clarification.contents import page_kind; from raglab.values import Chunk;"
         "page_kind([Chunk('a#1', 'The insurer pays.', 'a.md', 1)]); print('sklearn' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

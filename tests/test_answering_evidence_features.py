@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from raglab.answering.evidence_features import (
+from raglab.extensions.learned_signals.evidence_features import (
     FEATURES,
     GROUPS,
     NAME,

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.answering.contents import contents
-from raglab.answering.fields import NOTHING, extract
 from raglab.answering.support import answer_support
+from raglab.extensions.clarification.contents import contents
+from raglab.extensions.clarification.fields import NOTHING, extract
 from raglab.packs import pack_of
 from raglab.store.loaders import load_corpus
 from raglab.text import sentences

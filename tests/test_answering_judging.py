@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from judge_server import KEY, JudgeServer, Reply, completion, graded, judge_server, true_score
-from raglab.answering import judging
-from raglab.answering.judging import (
+from raglab.answering.server import OpenAIGenerator, ServerError, TokenCount
+from raglab.extensions.learned_signals import judging
+from raglab.extensions.learned_signals.judging import (
     IN_A_ROW,
     RUBRICS,
     Budget,
@@ -26,7 +27,6 @@ from raglab.answering.judging import (
     parse_likelihood,
     parse_score,
 )
-from raglab.answering.server import OpenAIGenerator, ServerError, TokenCount
 
 PASSAGES = ["The excess is £250.", "Storm damage is covered."]
 NO_BUDGET = Budget()

@@ -6,8 +6,8 @@ import pytest
 
 from field_variants import PACK as VARIANTS
 from field_variants import Variant, chunk_of, variants
-from raglab.answering.fields import extract
-from raglab.answering.labelled_values import plain_line
+from raglab.extensions.clarification.fields import extract
+from raglab.extensions.clarification.labelled_values import plain_line
 from raglab.packs import Pack, pack_of
 from raglab.values import Chunk
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import raglab
-from raglab.answering.fields import extract, read_chunk
-from raglab.answering.learned_values import (
+from raglab.extensions.clarification.field_fitting import FieldLabel, fit_field_model, read_field_labels
+from raglab.extensions.clarification.fields import extract, read_chunk
+from raglab.extensions.clarification.learned_values import (
     RULE_FEATURES,
     Candidate,
     candidates,
@@ -20,7 +21,6 @@ from raglab.answering.learned_values import (
     lead_of,
     learned_value,
 )
-from raglab.lab.field_fitting import FieldLabel, fit_field_model, read_field_labels
 from raglab.packs import FieldModel, KindModel, Pack, pack_of
 from raglab.values import Chunk
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.answering import missing_fields, narrowed_questions, question_wording
-from raglab.answering.question_parsing import parse
-from raglab.answering.question_vocabulary import (
+from raglab.extensions.clarification import missing_fields, narrowed_questions, question_wording
+from raglab.extensions.clarification.question_parsing import parse
+from raglab.extensions.clarification.question_vocabulary import (
     KINDS,
     Failure,
     ParsedQuestion,

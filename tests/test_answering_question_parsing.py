@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from raglab.answering.question_parsing import (
+from raglab.extensions.clarification.question_parsing import (
     OpenAIParser,
     asks_for,
     language_of,
@@ -26,7 +26,7 @@ from raglab.answering.question_parsing import (
     prompt_of,
     prompt_version,
 )
-from raglab.answering.question_vocabulary import (
+from raglab.extensions.clarification.question_vocabulary import (
     LEAST,
     SLOTS,
     ParsedQuestion,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from raglab.answering.missing_fields import changed_figures, failures, scope_question
-from raglab.answering.narrowed_questions import narrow_request
-from raglab.answering.question_parsing import parse
-from raglab.answering.question_readings import (
+from raglab.extensions.clarification.missing_fields import changed_figures, failures, scope_question
+from raglab.extensions.clarification.narrowed_questions import narrow_request
+from raglab.extensions.clarification.question_parsing import parse
+from raglab.extensions.clarification.question_readings import (
     Readings,
     are_versions,
     asking_sentence,
@@ -22,9 +22,15 @@ from raglab.answering.question_readings import (
     sorted_versions,
     wanted,
 )
-from raglab.answering.question_vocabulary import Failure, ParsedQuestion, QuotedReading, Vocabulary, build_vocabulary
-from raglab.answering.question_wording import question_wording
-from raglab.answering.stated_values import shape_of, statements, stems
+from raglab.extensions.clarification.question_vocabulary import (
+    Failure,
+    ParsedQuestion,
+    QuotedReading,
+    Vocabulary,
+    build_vocabulary,
+)
+from raglab.extensions.clarification.question_wording import question_wording
+from raglab.extensions.clarification.stated_values import shape_of, statements, stems
 from raglab.packs import GENERIC, pack_of
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from raglab.answering.question_vocabulary import plain_terms
-from raglab.answering.quoted_replies import quote_reply
-from raglab.answering.reply_words import (
+from raglab.extensions.clarification.clarification_requests import interpret_reply
+from raglab.extensions.clarification.question_vocabulary import plain_terms
+from raglab.extensions.clarification.quoted_replies import quote_reply
+from raglab.extensions.clarification.reply_words import (
     NamedPages,
     is_agreement,
     is_refusal,
@@ -17,7 +18,6 @@ from raglab.answering.reply_words import (
     size_meant,
     time_meant,
 )
-from raglab.live.clarification_requests import interpret_reply
 from raglab.values import Chunk
 
 HIRE = [

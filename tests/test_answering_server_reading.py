@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import raglab
-from raglab.answering.server_reading import READ, SCHEMA, OpenAIReader, described
+from raglab.extensions.clarification.server_reading import READ, SCHEMA, OpenAIReader, described
 from raglab.packs import GENERIC
 from raglab.values import Chunk
 

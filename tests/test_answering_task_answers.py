@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.answering.extractive import Extractive
-from raglab.answering.task_answers import LONGEST, MOST, TASKS, TaskAnswers
+from raglab.extensions.clarification.task_answers import LONGEST, MOST, TASKS, TaskAnswers
 from raglab.values import Chunk
 
 HIRE = Chunk(

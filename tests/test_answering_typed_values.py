@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.answering.typed_values import fold, is_whole, typed_values
+from raglab.extensions.clarification.typed_values import fold, is_whole, typed_values
 from raglab.packs import VALUE_KINDS, ValueKind
 
 WHOLE: list[tuple[ValueKind, str, list[str]]] = [

@@ -2,9 +2,9 @@
 
 import pytest
 
-from raglab.answering.question_parsing import parse
-from raglab.answering.question_vocabulary import Failure, build_vocabulary
-from raglab.answering.unanswered_questions import is_likely_stated, unanswered_gap
+from raglab.extensions.clarification.question_parsing import parse
+from raglab.extensions.clarification.question_vocabulary import Failure, build_vocabulary
+from raglab.extensions.clarification.unanswered_questions import is_likely_stated, unanswered_gap
 from raglab.packs import GENERIC
 from raglab.values import Chunk
 

@@ -21,7 +21,7 @@ from raglab.audit.log import AuditLog, DefaultUse, check_from_json, check_to_jso
 from raglab.decision.checks import Check
 from raglab.decision.decisions import Decisions
 from raglab.default_learner import ClarificationRequest, Learner, asks, gate, lookup
-from raglab.live.clarification_requests import applied_default
+from raglab.extensions.clarification.clarification_requests import applied_default
 from raglab.live.response import record_answers
 from raglab.policy import PolicyData
 from raglab.replay import decide

@@ -21,13 +21,13 @@ from sqlalchemy.schema import CreateTable
 
 import raglab
 from databases import Places
-from raglab.audit.default_rows import learner_digest, learner_of
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog, check_from_json, check_to_json
-from raglab.audit.silence import SilenceRule
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.decision.checks import Check
 from raglab.default_learner import SIGNALS, ClarificationDefault, ClarificationRequest, Learner, init, met, update
+from raglab.extensions.clarification.default_rows import learner_digest, learner_of
+from raglab.extensions.clarification.silence import SilenceRule
 from raglab.policy import PolicyData
 from raglab.store.database import Database
 from raglab.store.log_tables import (

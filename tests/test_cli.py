@@ -54,7 +54,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_index_of_a_trace(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is `auto` where none is named, with its budget; every kind of `raglab index` can be, and no other."""
-    from raglab.live import large_index
+    from raglab.extensions.scale import large_index
 
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
 

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from arms import two_arms
 from labelled import free_policy, labelled
 from raglab.cli import app
+from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.lab import certification_texts, study_cases
 from raglab.lab.bandit_study import FIXED, ORACLE, ROUTER, UNIFORM
-from raglab.store.sharded_traces import save_shards
 
 SMALL = ("--rounds", "120", "--replications", "4")
 

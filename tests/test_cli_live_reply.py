@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from raglab.cli import app, live
-from raglab.live.clarification import explain
+from raglab.extensions.clarification.clarification import explain
 from raglab.live.response import KEYS
 from raglab.store.policies import Policy
 from test_live_clarification import BROKER, FRENCH, OPEN, QUI, indexed  # noqa: F401 - a fixture

@@ -144,7 +144,7 @@ def test_a_certificate_and_its_check() -> None:
 
 def test_the_cockpit() -> None:
     """A note of the cases that are shown."""
-    from raglab.lab.cockpit.state import CockpitState
+    from raglab.extensions.cockpit.state import CockpitState
 
     trace = alone({"tune": 60})
     assert any(note.startswith(sentence(trace)) for note in CockpitState(trace, POLICY).notes)

@@ -62,7 +62,7 @@ def test_an_index_is_built_afresh(
     first = bench.build(tmp_path / "hnsw-sq8-300", 300, 50, "hnsw-sq8", tmp_path)
     built = []
     monkeypatch.setattr(bench, "build_large", lambda *given, **named: built.append(given) or build(*given, **named))
-    build = importlib.import_module("raglab.live.large_index").build_large
+    build = importlib.import_module("raglab.extensions.scale.large_index").build_large
     (tmp_path / "hnsw-sq8-300" / "old").write_text("of another run", encoding="utf-8")
     again = bench.build(tmp_path / "hnsw-sq8-300", 300, 50, "hnsw-sq8", tmp_path)
     assert again["mb"] == first["mb"]

@@ -15,10 +15,10 @@ import pytest
 
 from labelled import labelled
 from raglab import bandit
-from raglab.audit.default_rows import DefaultRows
 from raglab.audit.log import AuditLog
 from raglab.certify import Certificate, Promise
 from raglab.default_learner import init
+from raglab.extensions.clarification.default_rows import DefaultRows
 from raglab.fusion import Model, Part
 from raglab.html_display import MOST_ROWS, Cell, Fold, display
 from raglab.lab.comparison import compare

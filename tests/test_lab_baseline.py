@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelled import free_policy, labelled
+from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.lab.baseline import BaselineComparison, baseline_of, compare_baselines, compare_with_baseline
 from raglab.lab.comparison import compare
 from raglab.lab.search_space import always_answer
 from raglab.metrics import RATES
 from raglab.store.baselines import Baseline, BaselineCase
 from raglab.store.case_labels import label_fingerprint, question_fingerprint
-from raglab.store.sharded_traces import save_shards
 from raglab.store.traces import Trace
 from raglab.values import Case
 from test_answer_basis import PLAIN, many, without

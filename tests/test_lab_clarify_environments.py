@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from raglab.lab.clarify_environments import (
+from raglab.extensions.clarification.clarify_environments import (
     COLUMNS,
     PARTS,
     SCOPES,

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import raglab
 from decided import by_cost
 from labelled import free_policy, labelled
-from raglab.lab.cockpit import views
-from raglab.lab.cockpit.page import frozen_html
-from raglab.lab.cockpit.views import Filter
-from raglab.lab.cockpit.widget import axis_message
+from raglab.extensions.cockpit import views
+from raglab.extensions.cockpit.page import frozen_html
+from raglab.extensions.cockpit.views import Filter
+from raglab.extensions.cockpit.widget import axis_message
 from raglab.lab.search_space import round_between
 from raglab.metrics import N_CELLS, cell_costs
 from raglab.policy import PolicyData

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from generators import Fixed, Weighed
+from raglab.extensions.graph_table.tables import table_index
 from raglab.lab.gate_fitting import answer_outcomes, calibrate_answers, calibrate_cosine, case_signals
 from raglab.live.response import TableFirst, record_answers
 from raglab.replay import decide
-from raglab.retrieval.tables import table_index
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Chunk, Generation

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from raglab import metrics, trace_from_frame
-from raglab.answering.evidence_features import FEATURES, GROUPS
-from raglab.lab.learned_signal import (
+from raglab.extensions.learned_signals.evidence_features import FEATURES, GROUPS
+from raglab.extensions.learned_signals.learned_signal import (
     NEEDS,
     LearnedSignal,
     case_groups,
@@ -22,7 +22,7 @@ from raglab.lab.learned_signal import (
     learn_signal,
     signal_report,
 )
-from raglab.lab.score_models import Recipe
+from raglab.extensions.learned_signals.score_models import Recipe
 from raglab.models import Encoder, load_encoder
 from raglab.store.files import InputError
 from raglab.store.traces import Trace

@@ -15,8 +15,10 @@ from arms import two_arms
 from generators import Weighed
 from labelled import free_policy, labelled
 from raglab.decision.recorded_answers import keep_used_chunks
+from raglab.extensions.cockpit.display import cockpit
+from raglab.extensions.learned_signals.learned_signal import learn_signal
+from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
 from raglab.lab.bandit_study import tune_bandit
-from raglab.lab.cockpit.display import cockpit
 from raglab.lab.comparison import compare, contests, policies_case_cells, policy_case_cells, standings
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import (
@@ -28,7 +30,6 @@ from raglab.lab.gate_fitting import (
     fuse,
     transfer,
 )
-from raglab.lab.learned_signal import learn_signal
 from raglab.lab.report.boundary_display import decision_boundary
 from raglab.lab.report.page import write_report
 from raglab.lab.report.verdicts import answer_signals
@@ -42,7 +43,6 @@ from raglab.policy import PolicyData
 from raglab.replay import decide, each_shard
 from raglab.store.loaders import hash_cases
 from raglab.store.policies import Policy
-from raglab.store.sharded_traces import ShardedTrace, save_shards
 from raglab.store.traces import Trace
 from raglab.values import Chunk, Latency
 from test_lab_gate_fitting import Sure

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab.lab.score_models import (
+from raglab.extensions.learned_signals.score_models import (
     DEPTHS,
     LEAST_LEAF,
     PENALTY,

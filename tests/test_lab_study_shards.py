@@ -15,16 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
-from raglab.lab import study_cases, study_workers
+from raglab.extensions.scale import measured_shards as measured_shards_module
+from raglab.extensions.scale import study_workers
+from raglab.extensions.scale.measured_shards import measured_shards
+from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
+from raglab.lab import study_cases
 from raglab.lab.study import TuneResult, search_problem, tune
 from raglab.lab.study_cases import LEAST_LABELLED, case_counts, counts_by_label, draw_cases, label_notes, study_splits
 from raglab.lab.trial_search import open_study
 from raglab.replay import sweep, tally
-from raglab.store import measured_shards as measured_shards_module
 from raglab.store.loaders import hash_cases
-from raglab.store.measured_shards import measured_shards
 from raglab.store.policies import Policy
-from raglab.store.sharded_traces import ShardedTrace, save_shards
 from raglab.store.traces import Trace
 from test_lab_study import _world
 from test_replay_shards import same

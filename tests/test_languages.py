@@ -15,9 +15,9 @@ import pytest
 import raglab
 from raglab.answering.extractive import Kind
 from raglab.decision.intent import intent_rules
+from raglab.extensions.graph_table.table_records import Operation
 from raglab.languages import LANGUAGES, Language, expression, parse_language, union
 from raglab.numerals import CURRENCY_CODES, dates_in, number_word_value, plain_number
-from raglab.retrieval.table_records import Operation
 from raglab.text import content_words
 
 DATA = Path(__file__).parent / "data"
@@ -59,7 +59,7 @@ from raglab.answering.extractive import expected_kind
 from raglab.answering.hygiene import insufficiency
 from raglab.answering.support import support_scores
 from raglab.decision.intent import intent
-from raglab.retrieval.quantities import cell_quantity, head_period
+from raglab.extensions.graph_table.quantities import cell_quantity, head_period
 from raglab.text import content_terms, content_words, sentences
 
 assert raglab.languages.LANGUAGES.name == "German and English and French"

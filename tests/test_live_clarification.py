@@ -16,19 +16,25 @@ import pytest
 
 import raglab
 from generators import Fixed
-from raglab.answering.fields import Extraction, extract
-from raglab.answering.question_parsing import parse
-from raglab.answering.question_vocabulary import Failure, QuestionReading, Vocabulary
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog
 from raglab.default_learner import asks
+from raglab.extensions.clarification import clarification_reading
+from raglab.extensions.clarification.clarification_reading import read_value
+from raglab.extensions.clarification.clarification_requests import (
+    LAST_PAGE,
+    ReplyMeaning,
+    clarification_options,
+    interpret_reply,
+)
+from raglab.extensions.clarification.clarified_traces import clarified_trace
+from raglab.extensions.clarification.fields import Extraction, extract
+from raglab.extensions.clarification.question_parsing import parse
+from raglab.extensions.clarification.question_signals import PARSER
+from raglab.extensions.clarification.question_vocabulary import Failure, QuestionReading, Vocabulary
 from raglab.languages import sentence
-from raglab.live import clarification_reading, trace_building
+from raglab.live import trace_building
 from raglab.live.ask import ask, reply
-from raglab.live.clarification_reading import read_value
-from raglab.live.clarification_requests import LAST_PAGE, ReplyMeaning, clarification_options, interpret_reply
-from raglab.live.clarified_traces import clarified_trace
-from raglab.live.question_signals import PARSER
 from raglab.live.response import KEYS, Response
 from raglab.live.system import Lab, build_index
 from raglab.packs import GENERIC, Pack

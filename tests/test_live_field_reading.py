@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import raglab
-from raglab.answering.fields import Extraction
+from raglab.extensions.clarification.fields import Extraction
 from raglab.packs import GENERIC, Pack
 from raglab.values import Chunk
 from trades import BROKER, INSURANCE

@@ -21,11 +21,8 @@ import pytest
 from numpy.typing import NDArray
 
 from generators import Fixed
-from raglab.live import large_index, trace_building
-from raglab.live.ask import ask
-from raglab.live.index_folder import read_index
-from raglab.live.index_growth import add_documents, remove_documents
-from raglab.live.large_index import (
+from raglab.extensions.scale import large_index
+from raglab.extensions.scale.large_index import (
     DONE,
     FAISS,
     LOCK,
@@ -43,7 +40,12 @@ from raglab.live.large_index import (
     sampled_questions,
     sized_kind,
 )
-from raglab.live.shard_building import build_shards
+from raglab.extensions.scale.shard_building import build_shards
+from raglab.extensions.scale.vector_shards import Remapped, VectorShards
+from raglab.live import trace_building
+from raglab.live.ask import ask
+from raglab.live.index_folder import read_index
+from raglab.live.index_growth import add_documents, remove_documents
 from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import RetrievalSettings, build_trace, check_settings
 from raglab.retrieval import dense, indexes
@@ -64,7 +66,6 @@ from raglab.retrieval.dense import (
     write_faiss,
 )
 from raglab.retrieval.indexes import Bm25Index, Signatures
-from raglab.retrieval.vector_shards import Remapped, VectorShards
 from raglab.store.files import InputError, locked, make_folder
 from raglab.store.policies import Policy
 from raglab.values import Case, Corpus

@@ -16,10 +16,10 @@ import pytest
 from generators import Drawn, Fixed, Weighed
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import STORED
-from raglab.live import question_signals
+from raglab.extensions.clarification import question_signals
+from raglab.extensions.clarification.question_signals import PARSER, DocumentReader, parsed_signals, with_parsed_signals
 from raglab.live.ask import ask
 from raglab.live.pipeline import case_trace
-from raglab.live.question_signals import PARSER, DocumentReader, parsed_signals, with_parsed_signals
 from raglab.live.response import record_answers
 from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import build_trace

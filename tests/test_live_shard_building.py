@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import raglab
-from raglab.live import shard_building, trace_building
-from raglab.live.shard_building import (
+from raglab.extensions.scale import shard_building
+from raglab.extensions.scale.shard_building import (
     MARK,
     WAIT_S,
     WORK,
@@ -28,6 +28,7 @@ from raglab.live.shard_building import (
     read_corpus,
     write_work,
 )
+from raglab.live import trace_building
 from raglab.models import Encoding
 from raglab.retrieval.dense import EmbeddingCache
 from raglab.store.files import InputError

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from raglab.extensions.scale.shard_building import build_shards
 from raglab.lab.slices import base_lists
 from raglab.live import trace_building
-from raglab.live.shard_building import build_shards
 from raglab.live.trace_building import build_trace
 from raglab.models import Encoding, load_encoder
 from raglab.policy import PolicyData
@@ -638,7 +638,7 @@ class TestBundledEncoder:
 
 BUILD = """
 import sys
-from raglab.live.shard_building import build_shards
+from raglab.extensions.scale.shard_building import build_shards
 from raglab.live.trace_building import build_trace
 from raglab.store.loaders import load_cases, load_corpus
 

@@ -23,26 +23,22 @@ import raglab
 from field_variants import PACK as VARIANTS
 from hostile_texts import LONG_TEXTS
 from raglab import characters, numerals, text
-from raglab.answering import (
-    claim_words,
-    compression,
+from raglab.answering import claim_words, compression, extractive, hygiene, server, support
+from raglab.decision import intent
+from raglab.extensions.clarification import (
     contents,
-    extractive,
     fields,
-    hygiene,
     labelled_values,
     missing_fields,
     question_parsing,
     question_vocabulary,
-    server,
-    support,
     typed_values,
 )
-from raglab.decision import intent
+from raglab.extensions.graph_table import entity_graph, quantities, table_records
 from raglab.live import arm_choice
 from raglab.packs import GENERIC, VALUE_KINDS
 from raglab.policy import PolicyData
-from raglab.retrieval import arms, entity_graph, indexes, quantities, table_records
+from raglab.retrieval import arms, indexes
 from raglab.store.policies import load_pack
 from raglab.values import Chunk
 
@@ -62,8 +58,8 @@ AT_ONE_PLACE = {
     "raglab.code_blocks._CLOSING",  # of a whole line
     "raglab.text._UNDERLINE",  # of a whole line
     "raglab.decision.answer_text._PRINTED",  # at the beginning of a text
-    "raglab.retrieval.quantities._JOINT",
-    "raglab.retrieval.table_records._OPERATIONS",  # of 1,000 characters of a question
+    "raglab.extensions.graph_table.quantities._JOINT",
+    "raglab.extensions.graph_table.table_records._OPERATIONS",  # of 1,000 characters of a question
 }
 
 

@@ -21,17 +21,17 @@ from judge_server import KEY, Reply, completion
 from llama_server import GONE, SILENCE, LlamaServer, cut_off, llama_server
 from raglab.answering.required_confidence import confidence_switch
 from raglab.answering.server import OpenAIGenerator, json_object
-from raglab.answering.server_reading import OpenAIReader
 from raglab.audit.explanation import days
 from raglab.audit.label_samples import draw_sample
 from raglab.audit.live_rates import live_rates
 from raglab.cli import app
+from raglab.extensions.clarification.server_reading import OpenAIReader
+from raglab.extensions.graph_table.tables import table_index
 from raglab.live.ask import ask
 from raglab.live.response import MissingAnswersWarning, TableFirst, record_answers
 from raglab.live.system import Lab, build_index
 from raglab.policy import PolicyData
 from raglab.replay import decide
-from raglab.retrieval.tables import table_index
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Generation, ModelUnavailableError
@@ -527,8 +527,8 @@ class TestForms:
 
     def test_a_parser_goes_on_by_rules_and_says_so(self, server: LlamaServer) -> None:
         """A failure to read the question is no refusal either."""
-        from raglab.answering.question_parsing import OpenAIParser
-        from raglab.answering.question_vocabulary import BY_RULES, Vocabulary
+        from raglab.extensions.clarification.question_parsing import OpenAIParser
+        from raglab.extensions.clarification.question_vocabulary import BY_RULES, Vocabulary
 
         server.failing = {QUESTION: GONE}
         read = OpenAIParser("tiny", server.base_url, max_retries=0).parse(QUESTION, Vocabulary())

@@ -11,8 +11,8 @@ from num2words import num2words
 
 from raglab.answering.claim_words import claim_words
 from raglab.characters import unaccented
+from raglab.extensions.graph_table.quantities import cell_quantity
 from raglab.numerals import calendar_date, comma_thousands, dates_in, number_word_value, plain_number
-from raglab.retrieval.quantities import cell_quantity
 from raglab.text import content_terms, fold_case
 
 MARKS = ("{:,}", "{:,}.5", "{:,}.25")

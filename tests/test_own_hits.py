@@ -15,8 +15,8 @@ import raglab
 from decided import by_cost
 from raglab.cli import app
 from raglab.decision.refusals import LEAST_OK
+from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.store.policies import Policy
-from raglab.store.sharded_traces import save_shards
 from tfidf import hits
 from worlds import Hit, ask, policy, trace_of
 

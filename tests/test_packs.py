@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 import raglab
-from raglab.answering.contents import contents_pages, page_kind
-from raglab.answering.fields import extract
-from raglab.answering.missing_fields import failures
-from raglab.answering.narrowed_questions import narrow_request
-from raglab.answering.question_parsing import parse
-from raglab.answering.question_vocabulary import Vocabulary, build_vocabulary
+from raglab.extensions.clarification.contents import contents_pages, page_kind
+from raglab.extensions.clarification.fields import extract
+from raglab.extensions.clarification.missing_fields import failures
+from raglab.extensions.clarification.narrowed_questions import narrow_request
+from raglab.extensions.clarification.question_parsing import parse
+from raglab.extensions.clarification.question_vocabulary import Vocabulary, build_vocabulary
 from raglab.live.ask import ask, reply
 from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import build_trace

@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 
 import raglab
+from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
 from raglab.parallel import processors, run_each, workers
 from raglab.replay import steps, sweep
-from raglab.store.sharded_traces import ShardedTrace, save_shards
 from raglab.store.traces import Trace
 from test_store_traces import stored
 from worlds import random_policies, random_trace

@@ -18,13 +18,13 @@ from decided import random_costs, random_model, with_columns
 from generators import Drawn, Weighed
 from raglab.breakpoints import SWEPT, Moves, sum_moves
 from raglab.decision.recorded_answers import keep_used_chunks
+from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.gates import Threshold
 from raglab.live.response import record_answers
 from raglab.metrics import RATES
 from raglab.parallel import workers
 from raglab.policy import PolicyData
 from raglab.replay import decide, decide_policies, flips, steps, sweep, tally
-from raglab.store.sharded_traces import save_shards
 from raglab.store.trace_merging import TraceError
 from raglab.store.traces import Trace
 from raglab.values import TraceData

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from raglab.retrieval.entity_graph import (
+from raglab.extensions.graph_table.entity_graph import (
     SEED_SHARE,
     EntityGraph,
     Seed,
@@ -293,7 +293,7 @@ class TestWalk:
         query = "Which insurer covers both Brightwater and Tom Aldridge?"
         code = (
             "import sys; from raglab.store.loaders import load_corpus; "
-            "from raglab.retrieval.entity_graph import entity_graph; "
+            "from raglab.extensions.graph_table.entity_graph import entity_graph; "
             "graph = entity_graph(load_corpus(sys.argv[1]).chunks); "
             "print([one.tobytes().hex() for one in graph.search([sys.argv[2]], 20)])"
         )

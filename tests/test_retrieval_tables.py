@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.retrieval.quantities import cell_quantity, head_period, quantities_in, rewritten
-from raglab.retrieval.table_records import distinct_terms, markdown_tables, row_text, table_question
-from raglab.retrieval.tables import TableAnswer, TableIndex, table_index
+from raglab.extensions.graph_table.quantities import cell_quantity, head_period, quantities_in, rewritten
+from raglab.extensions.graph_table.table_records import distinct_terms, markdown_tables, row_text, table_question
+from raglab.extensions.graph_table.tables import TableAnswer, TableIndex, table_index
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 

@@ -19,7 +19,7 @@ import pytest
 import raglab
 from judge_server import KEY, JudgeServer, Reply, completion, graded, judge_server, true_score
 from raglab import signal_models
-from raglab.answering.judging import Budget
+from raglab.extensions.learned_signals.judging import Budget
 from raglab.live.measured_signals import add_signals
 from raglab.models import Span
 from raglab.store.frames import trace_from_frame

@@ -14,7 +14,7 @@ from pypdf import PdfWriter
 from pypdf.constants import PageLabelStyle
 from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
-from raglab.retrieval.table_records import markdown_tables
+from raglab.extensions.graph_table.table_records import markdown_tables
 from raglab.store.documents import MAX_ROWS, count_words, merge_blocks
 from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus

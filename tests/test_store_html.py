@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raglab.retrieval.tables import table_index
+from raglab.extensions.graph_table.tables import table_index
 from raglab.store.files import InputError, Where
 from raglab.store.html import decode_html, html_document
 from raglab.store.loaders import load_corpus

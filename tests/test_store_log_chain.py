@@ -24,7 +24,7 @@ from raglab.bandit import Bandit, dumps
 from raglab.cli import app
 from raglab.decision.checks import Check
 from raglab.default_learner import ClarificationRequest, gate
-from raglab.live.clarification_requests import applied_default
+from raglab.extensions.clarification.clarification_requests import applied_default
 from raglab.live.online_bandit import FEATURES, Online
 from raglab.policy import PolicyData
 from raglab.reward import RewardWeights

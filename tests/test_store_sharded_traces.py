@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 import raglab
 from raglab.decision.recorded_answers import keep_used_chunks
+from raglab.extensions.scale.sharded_traces import MANIFEST, ShardedTrace, read_manifest, save_shards
 from raglab.store.files import InputError
 from raglab.store.loaders import hash_cases
-from raglab.store.sharded_traces import MANIFEST, ShardedTrace, read_manifest, save_shards
 from raglab.store.trace_merging import TraceError
 from raglab.store.traces import Trace
 from test_store_traces import assert_equal, full_trace, stored
@@ -288,7 +288,7 @@ class TestVersions:
         before = ids(first)
         code = f"""
 import os, signal
-from raglab.store import sharded_traces
+from raglab.extensions.scale import sharded_traces
 from raglab.store.traces import Trace
 done = sharded_traces.shard_row
 def killed(trace, path):

@@ -20,11 +20,17 @@ import numpy as np
 
 from raglab import gates
 from raglab.audit.log import check_from_json, finite_or_none
-from raglab.audit.replayed_defaults import ReplayedDefault, ReplayedRows, RequestEvents, replay_defaults, signal_changes
 from raglab.canonical import digest
 from raglab.decision.checks import ASK_RULES, ERROR_GATE, SIGNAL_RULES, WARN_RULES, Check
 from raglab.decision.decisions import COST_RULES
 from raglab.default_learner import gate
+from raglab.extensions.clarification.replayed_defaults import (
+    ReplayedDefault,
+    ReplayedRows,
+    RequestEvents,
+    replay_defaults,
+    signal_changes,
+)
 from raglab.languages import TEXTS, sentence
 from raglab.policy import PolicyData
 from raglab.resolver import INVALID_SELECTION, RULES

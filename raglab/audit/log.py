@@ -15,7 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from raglab.audit.default_rows import (
+from raglab.canonical import digest, utc_text
+from raglab.decision.checks import Check
+from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner, gate
+from raglab.extensions.clarification.default_rows import (
     Application,
     DefaultRows,
     Key,
@@ -34,10 +37,7 @@ from raglab.audit.default_rows import (
     replay_changes,
     sort_rows,
 )
-from raglab.audit.silence import SilenceRule, open_findings, record_application, remember, settle
-from raglab.canonical import digest, utc_text
-from raglab.decision.checks import Check
-from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner, gate
+from raglab.extensions.clarification.silence import SilenceRule, open_findings, record_application, remember, settle
 from raglab.html_display import Fold, display, short
 from raglab.policy import PolicyData
 from raglab.store.database import Database, Rebuild
@@ -566,7 +566,7 @@ class AuditLog:
             log.add(DECISIONS, {"at": self._at(now), **row})
 
     def evidence(self, request_id: str, evidence: Mapping[str, Any], *, now: datetime | None = None) -> None:
-        """Log what a clarified request became, retrieved and was answered with; see `raglab.live.clarified_traces`.
+        """Log what a clarified request became, retrieved and was answered with.
 
         Args:
           evidence: query, documents, task, arm, depths and answer, as JSON values.

@@ -333,11 +333,11 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Select the decision of least expected cost on split tune, judge it on split report."""
+    from raglab.extensions.scale.study_workers import check_shareable, check_storage, work_on_study
     from raglab.lab.candidates import RECIPES
     from raglab.lab.study import search_problem
     from raglab.lab.study import tune as tuned
     from raglab.lab.study_cases import measured_once
-    from raglab.lab.study_workers import check_shareable, check_storage, work_on_study
 
     keep_inputs(out / TUNED, path, policy)
     goal = parse_goal(cost, target)  # before anything is read that takes time

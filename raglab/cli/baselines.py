@@ -14,11 +14,11 @@ from raglab.store.files import make_folder
 if TYPE_CHECKING:
     import pandas as pd
 
+    from raglab.extensions.scale.sharded_traces import ShardedTrace
     from raglab.lab.baseline import BaselineComparison
     from raglab.metrics import Costs
     from raglab.store.baselines import Baseline
     from raglab.store.policies import Policy
-    from raglab.store.sharded_traces import ShardedTrace
     from raglab.store.traces import Trace
 
 SIDES = ("before", "after")

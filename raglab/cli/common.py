@@ -20,11 +20,11 @@ from raglab.store.files import Where, csv_text, input_error, map_texts, write_by
 if TYPE_CHECKING:
     import pandas as pd
 
+    from raglab.extensions.scale.sharded_traces import ShardedTrace
     from raglab.lab.comparison import Contest
     from raglab.lab.search_space import Goal
     from raglab.lab.study import TuneResult
     from raglab.store.policies import Policy
-    from raglab.store.sharded_traces import ShardedTrace
     from raglab.store.traces import Trace
 
 TracePath = Annotated[Path, typer.Argument(help="Trace, a Parquet file made by `raglab trace`.")]

@@ -48,11 +48,11 @@ from raglab.store.files import make_folder, read_json, write_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
+    from raglab.extensions.scale.sharded_traces import ShardedTrace
     from raglab.lab.bandit_study import LearnerComparison
     from raglab.lab.clarify_study import ClarifyStudy
     from raglab.reward import RewardWeights
     from raglab.store.policies import Policy
-    from raglab.store.sharded_traces import ShardedTrace
     from raglab.store.traces import Trace
 
 BUDGET_MS = 8000.0
@@ -302,7 +302,7 @@ def clarify_sim(
 ) -> None:
     """A year of requests in seconds: questions and silent errors of what asks once, always, never, or knows."""
     from raglab.default_learner import Learner, simulate
-    from raglab.lab.clarify_environments import load_world
+    from raglab.extensions.clarification.clarify_environments import load_world
 
     keep_inputs(out, path)
 
@@ -354,7 +354,7 @@ def _tune_learner(
     costs: dict[str, Any],
 ) -> tuple[Any, ClarifyStudy, list[str]]:
     """World that is judged on, what a study found on the other part, and what to say of it."""
-    from raglab.lab.clarify_environments import load_world
+    from raglab.extensions.clarification.clarify_environments import load_world
     from raglab.lab.clarify_study import tune_clarification
 
     split = world in {"clariq", "sharc"}
@@ -529,9 +529,9 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Re-test a policy's certificate on new cases, or compare the policy with a stored baseline."""
+    from raglab.extensions.scale.sharded_traces import MANIFEST
     from raglab.lab.certificate_checks import check_policy, retrieve_trace
     from raglab.store.baselines import Baseline
-    from raglab.store.sharded_traces import MANIFEST
 
     options = BaselineOptions(baseline, save_baseline, rate or (), min_effect, parse_costs(cost), again)
     by_baseline, certified = options.given, load_policy(policy)

@@ -330,7 +330,7 @@ def _open_models(model: str | None, parser: str | None, base_url: str | None, nl
 
         made["generator"] = OpenAIGenerator(model, base_url or OPENAI)
     if parser is not None:
-        from raglab.answering.question_parsing import OpenAIParser
+        from raglab.extensions.clarification.question_parsing import OpenAIParser
 
         made["parser"] = OpenAIParser(parser, base_url or OPENAI)
     return made

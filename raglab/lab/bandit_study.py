@@ -14,6 +14,7 @@ from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.learner import LEARNERS, Bandit, check_bandit
 from raglab.bandit.simulation import Run, run
 from raglab.canonical import digest
+from raglab.extensions.scale.sharded_traces import NONE, ShardedTrace
 from raglab.lab import reward_audit as audit
 from raglab.lab.reward_audit import ArmTables
 from raglab.lab.search_space import DIGITS, SearchRange, round_value
@@ -25,7 +26,6 @@ from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights
 from raglab.store.case_labels import check_split_names
-from raglab.store.sharded_traces import NONE, ShardedTrace
 from raglab.values import TraceData
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from raglab import metrics
 from raglab.decision.answer_text import Basis, gold_answers, text_cases
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence, trace_status_only
+from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.lab.answer_basis import check_compared
 from raglab.metrics.costs import LABELS, OUTCOME_OF_CELL, OUTCOMES, SAME
 from raglab.misuse import takes
@@ -26,7 +27,6 @@ from raglab.store.baselines import COST, Baseline, BaselineCase, baseline_rows
 from raglab.store.case_labels import label_fingerprint, question_fingerprint
 from raglab.store.files import Where
 from raglab.store.policies import Policy
-from raglab.store.sharded_traces import ShardedTrace
 from raglab.values import SCHEMA_VERSION, TraceData, check_labelled, label_codes
 
 if TYPE_CHECKING:

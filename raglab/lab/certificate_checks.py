@@ -11,6 +11,7 @@ from raglab import metrics
 from raglab.decision.answer_text import SOURCES
 from raglab.decision.scoring import status_only_note, trace_status_only
 from raglab.decision.sharded_decisions import trace_basis
+from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.lab.answer_basis import check_basis, check_compared, missing_notes
 from raglab.lab.certified_losses import COST, asking_note, count_rates, lower_bound
 from raglab.lab.looks import hash_queries, split_queries
@@ -20,7 +21,6 @@ from raglab.misuse import takes
 from raglab.replay import Shards
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
-from raglab.store.sharded_traces import ShardedTrace
 from raglab.store.traces import Trace
 from raglab.values import SCHEMA_VERSION, TraceData
 

@@ -21,6 +21,8 @@ from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
 from raglab.decision.sharded_decisions import reference_trace
+from raglab.extensions.scale.measured_shards import measured_shards
+from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.gates import GATES
 from raglab.html_display import Fold, display
 from raglab.lab.certification_notes import (
@@ -50,9 +52,7 @@ from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import decide_policies
 from raglab.signal_gates import SIGNALS, signal_path
 from raglab.store.case_labels import check_split_names
-from raglab.store.measured_shards import measured_shards
 from raglab.store.policies import Policy
-from raglab.store.sharded_traces import ShardedTrace
 from raglab.store.traces import Trace
 from raglab.thresholds import policy_thresholds
 from raglab.user_warnings import warn_user

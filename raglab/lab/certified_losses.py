@@ -12,6 +12,7 @@ from raglab import certify, metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import Basis, MissingAnswers
 from raglab.decision.outcome_codes import Tally
+from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.lab.decision_fitting import held_out_cells
 from raglab.lab.looks import trace_hash
 from raglab.lab.report.blocks import percent
@@ -21,7 +22,6 @@ from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import Shards, tally
 from raglab.store.policies import Policy
-from raglab.store.sharded_traces import ShardedTrace
 from raglab.values import Status, TraceData
 
 COST, RISK = "expected_cost", "hallucination_rate"

@@ -16,6 +16,7 @@ from raglab.decision.chain import ASKED_SLOT, answer_slots
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
 from raglab.decision.sharded_decisions import reference_trace
 from raglab.expected_cost import CLASSES, LIMIT
+from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.looks import trace_hash
 from raglab.misuse import takes
@@ -26,7 +27,6 @@ from raglab.signal_gates import LEAST_OPTIONS
 from raglab.signals import BUILT_IN_SET, Direction, SignalSet
 from raglab.store.case_labels import check_split_names
 from raglab.store.policies import Policy
-from raglab.store.sharded_traces import ShardedTrace
 from raglab.values import Status, TraceData
 
 TraceKind = TypeVar("TraceKind")  # a trace, in memory or of shards

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from raglab.canonical import digest
+from raglab.extensions.scale.sharded_traces import Shard, ShardedTrace
 from raglab.parallel import run_each
 from raglab.policy import PolicyData
 from raglab.store.files import input_error, locked_lines, logged_lines, required_text, shown_value
-from raglab.store.sharded_traces import Shard, ShardedTrace
 from raglab.values import Case, TraceData
 
 Queries = dict[str | None, list[str]]  # questions by split, None for cases without one

@@ -16,6 +16,7 @@ from raglab.certify import MAX_OVER_ASK
 from raglab.decision.measurement import CAN_BE_OFF, Evidence, gates_off, measured_tables
 from raglab.decision.refusals import REFUSES_ALL
 from raglab.decision.sharded_decisions import check_in_memory
+from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
 from raglab.misuse import takes
@@ -23,7 +24,6 @@ from raglab.replay import policy_cells, step_cells, tally
 from raglab.signals import COSINE, NAMES, declared_signal
 from raglab.store.frames import UNSTATED
 from raglab.store.policies import Policy
-from raglab.store.sharded_traces import ShardedTrace
 from raglab.store.traces import Trace
 from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData

@@ -17,6 +17,7 @@ from raglab.decision.measurement import measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
 from raglab.decision.sharded_decisions import trace_basis
+from raglab.extensions.scale.study_workers import check_storage, finish_shared_study
 from raglab.html_display import Cell, Fold, display, short
 from raglab.lab.candidates import (
     ANSWER,
@@ -53,7 +54,6 @@ from raglab.lab.search_space import (
 from raglab.lab.selection import Selection, policy_plateaus, select_candidate
 from raglab.lab.study_cases import Splits, StudyTrace, candidate_cases, label_notes, measured_once, study_splits
 from raglab.lab.study_notes import answer_notes, beside_notes, refusal_notes, selection_note, target_notes
-from raglab.lab.study_workers import check_storage, finish_shared_study
 from raglab.lab.trial_search import Problem, Search, check_search, pareto_front, run_search, trial_policies
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
@@ -275,8 +275,8 @@ class TuneResult:
         It shows the cases that were tuned on, of more than 20,000 the sample that candidates were made of: those it
         was judged on are no place to choose a threshold.
         """
-        from raglab.lab.cockpit.page import frozen_html
-        from raglab.lab.cockpit.state import CockpitState
+        from raglab.extensions.cockpit.page import frozen_html
+        from raglab.extensions.cockpit.state import CockpitState
 
         shown, arm = candidate_cases(self.tuned_on, int(self.settings["seed"])), self.settings["arm"]
         return frozen_html(CockpitState(shown, self.policy, compare=self.default_policy, goal=self.goal, arm=arm))
@@ -327,7 +327,7 @@ def tune(
       space: path -> range or (low, high); `full_space` where not given.
       storage: where Optuna keeps the trials: a folder (a journal file in it), or the URL of a database. There a study
         goes on; one that was killed ends with the same result. Trials that you ran or queued in it with Optuna are
-        judged too, beside those of `trials`. Where workers have been at it (`raglab.lab.study_workers`), what they left
+        judged too, beside those of `trials`. Where workers of `raglab worker` were at it, what they left
         open is finished first, as one of them, and whatever it takes.
       study_name: in the storage; made of corpus and settings where not given, so that no study meets another.
       on_trials: takes the rows of each batch of trials, as in `TuneResult.trials`; what returns False ends the search.

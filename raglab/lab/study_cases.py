@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.recorded_answers import keep_used_chunks
+from raglab.extensions.scale.measured_shards import measured_shards
+from raglab.extensions.scale.sharded_traces import NONE, ShardedTrace, count_cases
 from raglab.lab.report.blocks import percent
 from raglab.lab.report.verdicts import DELTA
 from raglab.parallel import run_each
 from raglab.store.case_labels import check_split_names
-from raglab.store.measured_shards import measured_shards
 from raglab.store.policies import Policy
-from raglab.store.sharded_traces import NONE, ShardedTrace, count_cases
 from raglab.store.traces import Trace
 from raglab.values import UNLABELLED, Status, TraceData, check_labelled, label_codes
 

@@ -14,12 +14,12 @@ import optuna
 from raglab import metrics
 from raglab.canonical import canonical_json, digest
 from raglab.decision.answer_text import MAX_MISSING
+from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.lab.search_space import Goal, SearchRange, own_trial, set_values
 from raglab.progress import progress
 from raglab.replay import tally
 from raglab.store.files import InputError, Where, input_error, make_folder, shown_value, write_bytes
 from raglab.store.policies import Policy
-from raglab.store.sharded_traces import ShardedTrace
 from raglab.store.traces import Trace
 from raglab.values import TraceData
 
@@ -85,7 +85,7 @@ class Search(NamedTuple):
 
 
 class StoredStudy(NamedTuple):
-    """A study of a storage, with what processes need that share it (`raglab.lab.study_workers`).
+    """A study of a storage, with what processes need that share it (`raglab.extensions.scale.study_workers`).
 
     study: Optuna's. storage: where it is kept. id: of the study there.
     """

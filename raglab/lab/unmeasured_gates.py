@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from raglab import gates
+from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.policy import PolicyData
-from raglab.store.sharded_traces import ShardedTrace
 from raglab.values import TraceData
 
 

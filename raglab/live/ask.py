@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from raglab.answering.question_parsing import language_of
 from raglab.characters import visible
 from raglab.default_learner import OTHER
 from raglab.documents import full_sources
-from raglab.live import clarification, clarification_replies
-from raglab.live.clarification_requests import Request, check_request, moment_or_now
+from raglab.extensions.clarification import clarification, clarification_replies
+from raglab.extensions.clarification.clarification_requests import Request, check_request, moment_or_now
+from raglab.extensions.clarification.question_parsing import language_of
 from raglab.live.pipeline import answer_or_refuse, answer_request
 from raglab.live.response import Response
 from raglab.live.system import Lab, OnError, check_on_error, normalise_question

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
-from raglab.live.large_index import drop_older
+from raglab.extensions.scale.large_index import drop_older
 from raglab.live.trace_building import RetrievalSettings, check_settings, index_fingerprint
 from raglab.retrieval.arms import Rewriter
 from raglab.store.files import InputError, Where, input_error, locked, read_json, shown_value, write_text

@@ -17,8 +17,9 @@ from typing import Literal, NamedTuple
 
 from raglab import resolver
 from raglab.documents import chunk_documents
+from raglab.extensions.scale.large_index import STORED_KINDS
+from raglab.extensions.scale.vector_shards import VectorShards
 from raglab.live.index_folder import EMBEDDINGS, Index, OvertakenError, read_index, write_index
-from raglab.live.large_index import STORED_KINDS
 from raglab.live.trace_building import (
     RetrievalSettings,
     retriever,
@@ -28,7 +29,6 @@ from raglab.live.trace_building import (
 )
 from raglab.retrieval.dense import LEAST_CODED, EmbeddingCache, default_cache, drop_pictures, drop_texts
 from raglab.retrieval.indexes import ANCHOR
-from raglab.retrieval.vector_shards import VectorShards
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.loaders import Documents, load_documents
 from raglab.store.pictures import picture_digest

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.answering.task_answers import TaskAnswers
 from raglab.audit.log import check_from_json, check_to_json
 from raglab.decision import chain
 from raglab.decision.checks import answer_checks, error_check
@@ -24,11 +23,12 @@ from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import add_answers, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, calibrate_confidence
 from raglab.decision.signal_values import ANSWERED, STORED, Columns, used_signals
+from raglab.extensions.clarification.clarification_requests import Request
+from raglab.extensions.clarification.question_signals import parsed_signals
+from raglab.extensions.clarification.task_answers import TaskAnswers
 from raglab.languages import retold, sentence
 from raglab.live.arm_choice import default_arm, measures, record_outcome, select_arm
-from raglab.live.clarification_requests import Request
 from raglab.live.measured_signals import FAILURES, answer_places
-from raglab.live.question_signals import parsed_signals
 from raglab.live.response import (
     KEYS,
     PREVIEW,

@@ -23,11 +23,11 @@ from raglab.decision.checks import Check
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, answer_positions, slot_sets
 from raglab.decision.sharded_decisions import check_in_memory
+from raglab.extensions.graph_table.tables import TableIndex
 from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.replay import decide_policies
-from raglab.retrieval.tables import TableIndex
 from raglab.store.policies import load_pack
 from raglab.store.traces import Trace
 from raglab.text import NO_MATH, decimals, html_text
@@ -65,9 +65,8 @@ class ResponseRecord(NamedTuple):
     the reward (rule S4.3), of an answer its brevity and logprob too, None where one cannot be measured; both from the
     cache where the answer is. retrieved: statistics of the hits at the depth that decided. propensity: probability of
     the arm where a bandit chose it. offered: options among which a user chose. signal_failures: what could not be
-    measured, in words. evidence: what a clarified request retrieved and was answered with, as JSON values; see
-    `raglab.live.clarified_traces`. applied: the default that the response names in `default_applied`, None where there
-    is none.
+    measured, in words. evidence: what a clarified request retrieved and was answered with, as JSON values. applied: the
+    default that the response names in `default_applied`, None where there is none.
     """
 
     ms: Mapping[str, float]

@@ -61,13 +61,13 @@ import numpy as np
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from raglab.answering.question_vocabulary import LEAST
 from raglab.arms import LIVE_ARMS
 from raglab.audit.log import AuditLog, Redaction
-from raglab.audit.silence import SilenceRule
 from raglab.bandit import LEARNERS, Bandit, Stats
 from raglab.default_learner import Learner
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, EVERY
+from raglab.extensions.clarification.question_vocabulary import LEAST
+from raglab.extensions.clarification.silence import SilenceRule
 from raglab.live.online_bandit import Online
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, PUBLISHED, RewardWeights
 from raglab.store.database import Database, masked_url

@@ -15,8 +15,6 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from raglab.answering.extractive import Extractive
-from raglab.answering.fields import FieldReader
-from raglab.answering.question_vocabulary import Vocabulary, build_vocabulary
 from raglab.answering.required_confidence import check_confidence, confidence_switch
 from raglab.answering.support import WordSupport
 from raglab.arms import LIVE_ARMS
@@ -25,11 +23,13 @@ from raglab.canonical import digest
 from raglab.characters import composed, visible
 from raglab.decision.measurement import check_model
 from raglab.decision.signal_values import STORED, used_signals
-from raglab.live.clarification_requests import Clarifier, Parser
+from raglab.extensions.clarification.clarification_requests import Clarifier, Parser
+from raglab.extensions.clarification.fields import FieldReader
+from raglab.extensions.clarification.question_signals import DocumentReader
+from raglab.extensions.clarification.question_vocabulary import Vocabulary, build_vocabulary
 from raglab.live.index_folder import CACHE, EMBEDDINGS, Index, read_index, write_index
 from raglab.live.index_growth import add_documents, embed_corpus, remove_documents
 from raglab.live.measured_signals import LiveSignals
-from raglab.live.question_signals import DocumentReader
 from raglab.live.response import SupportScorer, TableFirst, with_required_confidence
 from raglab.live.signal_functions import SignalFunction
 from raglab.live.trace_building import RetrievalSettings, Retriever, check_settings, retriever
@@ -679,7 +679,7 @@ def build_index(
         for, and no other; any where it names none. download: whether models that are not on this machine may be
         fetched from the hub; the index keeps the commit that it was made with.
       settings: further fields of `RetrievalSettings`; `index` is `auto` where not given: exact up to 100,000 chunks,
-        above that on disk, memory-mapped, in the kind that fits `index_mb` (`raglab.live.large_index`), and exact
+        above that on disk, memory-mapped, in the kind that fits `index_mb`, and exact
         whatever their number where pictures are embedded. An index of `auto` keeps its budget: its kind is chosen again
         when documents are added or removed.
 

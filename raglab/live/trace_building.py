@@ -29,9 +29,12 @@ from raglab.documents import (
     source_meanings,
     stated_exact_names,
 )
+from raglab.extensions.clarification.question_signals import DocumentReader, with_parsed_signals
+from raglab.extensions.graph_table.entity_graph import entity_graph
+from raglab.extensions.graph_table.tables import table_index
+from raglab.extensions.scale.large_index import INDEX_MB, STORED_KINDS, check_kind, large_indexes, sized_kind
+from raglab.extensions.scale.vector_shards import VectorShards
 from raglab.live.case_checks import check_cases, check_expected_sources
-from raglab.live.large_index import INDEX_MB, STORED_KINDS, check_kind, large_indexes, sized_kind
-from raglab.live.question_signals import DocumentReader, with_parsed_signals
 from raglab.misuse import takes
 from raglab.model_files import Precision, find_model, in_precision, pinned_name, reads_pictures
 from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
@@ -40,11 +43,8 @@ from raglab.patterns import Patterns, pattern_hits
 from raglab.progress import progress
 from raglab.retrieval.arms import STAGES, DepthHits, Rewriter, Sizes, Strategy, depths, rm3
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed, embed_pictures
-from raglab.retrieval.entity_graph import entity_graph
 from raglab.retrieval.indexes import Indexes, PictureVectors, Queries, Signatures, build_indexes, embed_queries
 from raglab.retrieval.reranking import CrossEncoderReranker
-from raglab.retrieval.tables import table_index
-from raglab.retrieval.vector_shards import VectorShards
 from raglab.store.files import Where, input_error, make_folder, replacing
 from raglab.store.loaders import hash_cases, hash_corpus
 from raglab.store.pictures import picture_digest, stored_pixels

@@ -17,8 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arms import ARMS
+from raglab.extensions.graph_table.entity_graph import (
+    beginning,
+    codes_in,
+    lexicon,
+    longest,
+    names_in,
+    plain_words,
+    spot_names,
+)
 from raglab.retrieval.dense import cosines, distances
-from raglab.retrieval.entity_graph import beginning, codes_in, lexicon, longest, names_in, plain_words, spot_names
 from raglab.retrieval.indexes import Indexes, Queries, Signatures
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.retrieval.reranking import (

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from raglab.blobs import Blobs, cache_folder
 from raglab.canonical import digest
+from raglab.extensions.scale.vector_shards import Remapped, VectorShards
 from raglab.models import Encoding, Tokens
 from raglab.progress import progress
-from raglab.retrieval.vector_shards import Remapped, VectorShards
 
 Kind = Literal["flat", "hnsw", "ivf"]
 StoredKind = Literal["hnsw-sq8", "ivfpq"]

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.characters import composed
+from raglab.extensions.graph_table.entity_graph import EntityGraph
+from raglab.extensions.graph_table.tables import TableIndex
+from raglab.extensions.scale.vector_shards import Remapped, VectorShards
 from raglab.models import Tokens
 from raglab.progress import progress
 from raglab.retrieval.dense import DenseIndex, EmbeddingCache, Kind, TextEncoder, dense_index, embed
-from raglab.retrieval.entity_graph import EntityGraph
-from raglab.retrieval.tables import TableIndex
-from raglab.retrieval.vector_shards import Remapped, VectorShards
 
 Ids = NDArray[np.int64]
 Values = NDArray[np.float64]

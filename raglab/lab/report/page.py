@@ -10,6 +10,7 @@ import numpy as np
 
 from raglab import metrics, replay, robustness
 from raglab.certify import MAX_OVER_ASK
+from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report import blocks as wording
@@ -28,7 +29,6 @@ from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
-from raglab.store.sharded_traces import ShardedTrace
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.decisions import Decisions, chain_place
 from raglab.decision.sharded_decisions import ShardedDecisions
+from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
 from raglab.lab.decision_fitting import tells_apart
 from raglab.lab.paired_gain import IN_SAMPLE
@@ -47,7 +48,6 @@ from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals
 from raglab.lab.slices import DEPTHS_OF_LIST, ndcg_measures, ranking
 from raglab.policy_sections import EXPECTED_COST
 from raglab.store.policies import Policy
-from raglab.store.sharded_traces import ShardedTrace
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:

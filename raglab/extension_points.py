@@ -1,0 +1,75 @@
+"""Extension points: how a room of `raglab.extensions` enters the core, which never imports one.
+
+A room lists what it offers in `POINTS` of its `__init__.py`: the name of a point and the object that fills it, as
+`module:object`, which is imported when the core first asks for it. The core names the point and the room, so that a
+user who asks for what was taken out is told which folder is missing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from typing import Any, NoReturn
+
+ROOMS = "raglab.extensions"
+
+
+class MissingExtensionError(ImportError):
+    """A room of `raglab.extensions` that is asked for is not installed."""
+
+
+def missing(what: str, room: str) -> NoReturn:
+    """Say that a room is gone.
+
+    Args:
+      what: the user asked for, a public name or an option.
+      room: folder in `raglab/extensions`.
+
+    Raises:
+      MissingExtensionError: always.
+    """
+    message = f"{what} is in raglab/extensions/{room}, which is not installed: install raglab-toolkit as a whole"
+    raise MissingExtensionError(message, name=f"{ROOMS}.{room}")
+
+
+@cache
+def installed() -> tuple[str, ...]:
+    """Names of the rooms that are installed, sorted."""
+    folder = importlib.import_module(ROOMS).__path__
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(folder) if module.ispkg))
+
+
+def extension(point: str, room: str, what: str) -> Any:  # noqa: ANN401
+    """The object that a room offers at a point.
+
+    Args:
+      point: key of the room's `POINTS`.
+      room: folder in `raglab/extensions`.
+      what: the user asked for, for the message.
+
+    Raises:
+      MissingExtensionError: the room is not installed.
+    """
+    return _load(_points(room)[point]) if room in installed() else missing(what, room)
+
+
+def extensions(kind: str) -> dict[str, Any]:
+    """Objects that the installed rooms offer at the points `kind.name`, by name, in the order of rooms and points."""
+    prefix = f"{kind}."
+    return {
+        point.removeprefix(prefix): _load(target)
+        for room in installed()
+        for point, target in _points(room).items()
+        if point.startswith(prefix)
+    }
+
+
+def _points(room: str) -> dict[str, str]:
+    points: dict[str, str] = importlib.import_module(f"{ROOMS}.{room}").POINTS
+    return points
+
+
+def _load(target: str) -> Any:  # noqa: ANN401
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)

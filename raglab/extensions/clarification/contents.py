@@ -1,0 +1,314 @@
+"""Tables of contents and page kinds (shore): which pages a question points to, and what a page is.
+
+Printed labels are not positions: a wording with a cover sheet prints `1` on its second page. What a table of contents
+names is a label, and the chunks say which page carries it.
+
+What page 1 is (`page_kind`) a logistic regression tells by a handful of features of its text. Its coefficients are
+data of the pack, trained by `experiments/page_kind.py`; nothing but numpy is needed to read them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.extensions.clarification.contents_layouts import (
+    LEAST_ENTRIES,
+    Layout,
+    Listed,
+    bare_title,
+    goes_up,
+    heading_page,
+    layouts,
+    page_of_anchor,
+    single_labels,
+)
+from raglab.extensions.clarification.labelled_values import plain_line
+from raglab.extensions.clarification.typed_values import fold
+from raglab.packs import GENERIC, Pack, compile_expression
+from raglab.text import content_words, pieces
+from raglab.values import Chunk
+
+
+class Entry(NamedTuple):
+    """One line of a table of contents: title, printed label, and the page's position, None where none carries it."""
+
+    title: str
+    label: str
+    page: int | None
+
+
+def contents(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Entry, ...]:
+    r"""Entries of a document's first table of contents in their order; none where there is none.
+
+    Read are the layouts of `contents_layouts`, in English and French. A range of pages makes an entry a page; where no
+    page is printed, the heading of that title tells it. Fewer than three entries, or labels that go down, are no table
+    of contents, nor is what has neither a title over it, nor the word page, nor the document's headings as titles.
+
+    Args:
+      chunks: of one document, in its order. pack: what leads up to a table of contents in its words.
+
+    Raises:
+      ValueError: chunks of several documents.
+
+    Source: rule S5.10.
+
+    Example:
+      >>> chunk = Chunk("a#1", "A\nContents: Parties 1 · Cover 2 · Claims 3", "a.md", 1, "1")
+      >>> contents([chunk])[0]
+      Entry(title='Parties', label='1', page=1)
+    """
+    sources = {chunk.source for chunk in chunks}
+    if len(sources) > 1:
+        msg = f"contents reads one document, got chunks of {len(sources)}; pass those of one source."
+        raise ValueError(msg)
+    where, headings = _positions(chunks), _headings(chunks)
+    for chunk in chunks:
+        titled = _is_titled(chunk, pack)
+        for layout in layouts(chunk.text, compile_expression(pack.contents_intro)):
+            found = _entries(layout, where, headings, titled=titled)
+            if found:
+                return found
+    return ()
+
+
+def _entries(
+    layout: Layout, where: Mapping[str, int], headings: Mapping[str, int], *, titled: bool
+) -> tuple[Entry, ...]:
+    """Entries of a layout that is a table of contents; none of one that is not.
+
+    What does not say itself that it names pages needs a title over it, or titles that are the document's headings.
+    """
+    listed = layout.entries
+    if len(listed) < LEAST_ENTRIES:
+        return ()
+    known = [heading_page(entry, headings) for entry in listed]
+    headed = sum(page is not None for page in known)
+    if not any(entry.labels for entry in listed):
+        linked = all(entry.anchor for entry in listed)
+        paged = [_anchor_entry(entry, page, where) for entry, page in zip(listed, known, strict=True)]
+        reached = sum(entry.page is not None for entry in paged)
+        enough = reached >= _HEADED * len(listed) and reached >= LEAST_ENTRIES and (linked or titled)
+        return tuple(paged) if enough else ()
+    single = [(_shown_title(entry.title), label) for entry in listed for label in _labels(entry, where)]
+    if len(single) < LEAST_ENTRIES or not goes_up([label for _, label in single]):
+        return ()
+    if not layout.sure:
+        reached = sum(label.lower() in where for _, label in single)
+        on_pages = len(where) < LEAST_ENTRIES or reached >= _HEADED * len(single)
+        if not on_pages or not (titled or headed >= _HEADED * len(listed)):
+            return ()
+    return tuple(Entry(title, label, where.get(label.lower())) for title, label in single)
+
+
+_IN_PARTS = re.compile(r"\d{1,3}-\d{1,3}")
+
+
+def _labels(entry: Listed, where: Mapping[str, int]) -> list[str]:
+    """Labels of an entry: `2-1` is one where pages are counted by chapter, and a range of pages elsewhere."""
+    written = re.sub(r"\s?[-–]\s?", "-", entry.labels.strip())
+    if _IN_PARTS.fullmatch(written) and any(map(_IN_PARTS.fullmatch, where)):
+        return [written]
+    return single_labels(entry.labels)
+
+
+_HEADED = 0.6  # share of the titles that must be headings, or of the labels that must be pages
+
+
+def _anchor_entry(entry: Listed, page: int | None, where: Mapping[str, int]) -> Entry:
+    """Entry of a title without a label: by the page that its link names, else by the heading."""
+    linked = page_of_anchor(entry.anchor)
+    if linked is not None:
+        return Entry(_shown_title(entry.title), linked, where.get(linked))
+    label = next((label for label, at in where.items() if at == page), "")
+    return Entry(_shown_title(entry.title), label, page)
+
+
+def _shown_title(title: str) -> str:
+    """A title without the marks of a link, which the lines of lists still have."""
+    return plain_line(title) if "](" in title else title
+
+
+def _is_titled(chunk: Chunk, pack: Pack) -> bool:
+    """Whether a heading or a line of its own says that a table of contents follows."""
+    title = compile_expression(rf"^\W*(?:{pack.contents_title})\W*$")
+    parts = pieces(chunk.text)
+    heads = [part for piece in parts if piece.kind == "heading" for part in piece.text.split(" > ")]
+    lines = [line for line in chunk.text.splitlines()[:_TITLE_LINES] if len(line) <= _TITLE_LENGTH]
+    return any(title.search(fold(plain_line(text))) for text in (*heads, *lines))
+
+
+_TITLE_LINES, _TITLE_LENGTH = 6, 80  # lines that are looked at for a title, and its characters
+
+
+def _headings(chunks: Sequence[Chunk]) -> dict[str, int]:
+    """First page of each heading but those of the table of contents itself, by its bare title."""
+    found: dict[str, int] = {}
+    for chunk in chunks:
+        if chunk.page is None:
+            continue
+        parts = pieces(chunk.text)
+        first = parts[0].text.split(" > ")[1:] if parts and parts[0].kind == "heading" else []
+        later = [plain_line(piece.text) for piece in parts[1:] if piece.kind == "heading"]
+        for text in (*first, *later):
+            found.setdefault(bare_title(text), chunk.page)
+    return found
+
+
+def contents_pages(field: str, chunks: Sequence[Chunk], about: str = "", *, pack: Pack = GENERIC) -> tuple[int, ...]:
+    """Positions of the pages that the table of contents names for a field, best first; none where none fits.
+
+    A title fits by the field's lists of terms, strong ones first; a word of `about` in a title counts as much as a
+    strong term. Ties keep the order of the table of contents.
+
+    Args:
+      field: one of the pack; of another only `about` can name a page.
+      chunks: of one document. about: words of the question that narrow it. pack: whose titles lead to the field.
+
+    Raises:
+      ValueError: chunks of several documents.
+
+    Source: rule S5.9, case 12.
+    """
+    wanted = set(content_words(about))
+    scored: dict[int, float] = {}
+    for entry in contents(chunks, pack=pack):
+        score = _title_strength(entry.title, field, pack) + len(wanted & set(content_words(entry.title)))
+        if entry.page is not None and score > 0:
+            scored[entry.page] = max(score, scored.get(entry.page, 0.0))
+    return tuple(sorted(scored, key=lambda page: -scored[page]))
+
+
+def scope(
+    chunks: Sequence[Chunk], value: str, *, field: str = "", about: str = "", pack: Pack = GENERIC
+) -> tuple[Chunk, ...]:
+    """Chunks within a page scope, in the order in which they should be read; none where the scope holds none.
+
+    Args:
+      chunks: of one document or, but for `toc`, of several.
+      value: `document`, `toc` (the pages of `contents_pages`, best first), or a page's position, `1`, `2`, ….
+      field, about, pack: as in `contents_pages`; `toc` needs a field or words.
+
+    Raises:
+      ValueError: a value that is no scope, or `toc` with neither field nor about.
+
+    Source: rule S5.10.
+    """
+    if value == "document":
+        return tuple(chunks)
+    if value == "toc":
+        if not field and not about:
+            msg = "the scope toc needs a field to look up; pass field= or about=, or take contents_pages."
+            raise ValueError(msg)
+        pages = contents_pages(field, chunks, about, pack=pack)
+        return tuple(chunk for page in pages for chunk in chunks if chunk.page == page)
+    if not value.isdecimal() or int(value) < 1:
+        msg = f"a page scope must be document, toc or a page from 1, got {value!r}; name one of these."
+        raise ValueError(msg)
+    return tuple(chunk for chunk in chunks if chunk.page == int(value))
+
+
+def _title_strength(title: str, field: str, pack: Pack) -> float:
+    """Strength of a title for a field: 2 for a strong term, 1 for a weak one, half a point where it stands first."""
+    known = pack.fields.get(field)
+    if known is None or known.titles is None:
+        return 0.0
+    best = 0.0
+    for strength, terms in ((2.0, known.titles.strong), (1.0, known.titles.weak)):
+        match = compile_expression(rf"\b(?:{terms})").search(title)
+        if match:
+            best = max(best, strength + (0.5 if match.start() < 4 else 0.0))
+    return best
+
+
+def _positions(chunks: Iterable[Chunk]) -> dict[str, int]:
+    """Page by printed label, its first where two carry one; without any labels a label is the position."""
+    paged = [chunk for chunk in chunks if chunk.page is not None]
+    if not any(chunk.page_label for chunk in paged):
+        return {str(chunk.page): chunk.page for chunk in paged if chunk.page is not None}
+    found: dict[str, int] = {}
+    for chunk in paged:
+        if chunk.page_label and chunk.page is not None:
+            found.setdefault(chunk.page_label.lower(), chunk.page)
+    return found
+
+
+FEATURES = ("log_words", "sections", "contents_share", "words_a_sentence", "reference", "terms")
+_REFERENCE = re.compile(
+    r"\b(?:reference|référence|form|edition|édition|printing|document)\b[^.]{0,12}\s[A-Z\d]", re.IGNORECASE
+)
+_WORD = re.compile(r"[^\W_]+")
+
+
+class PageKind(NamedTuple):
+    """What page 1 is, and the probability of that kind, in [0.5, 1]."""
+
+    kind: Literal["body", "coversheet"]
+    probability: float
+
+
+def page_features(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> NDArray[np.float64]:
+    """What is measured on page 1, [6], in the order of `FEATURES`.
+
+    log_words: natural logarithm of 1 + words. sections: headings. contents_share: share of the words that are titles
+    and labels of the table of contents. words_a_sentence: mean. reference: 1 where a document's reference is printed.
+    terms: of the text itself rather than of its cover (must, may not, …) per 100 words. Headings are not counted.
+
+    Args:
+      chunks: of a document's page 1, in its order. pack: whose terms are counted.
+    """
+    parts = [piece for chunk in chunks for piece in pieces(chunk.text) if piece.kind != "heading"]
+    text = "\n".join(piece.text for piece in parts)
+    count = len(_WORD.findall(text))
+    listed = sum(len(_WORD.findall(f"{entry.title} {entry.label}")) for entry in contents(chunks, pack=pack))
+    heads = len({piece.text for chunk in chunks for piece in pieces(chunk.text) if piece.kind == "heading"})
+    return np.array(
+        [
+            np.log1p(count),
+            heads,
+            min(1.0, listed / max(count, 1)),
+            count / max(len(parts), 1),
+            float(bool(_REFERENCE.search(text))),
+            100.0 * len(compile_expression(rf"\b(?:{pack.page_kind.terms})\b").findall(text)) / max(count, 1),
+        ]
+    )
+
+
+def page_kind(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> PageKind:
+    """Kind of page 1 and its probability.
+
+    Args:
+      chunks: of one document's page 1, in its order; tags and labels are not read. pack: whose classifier judges.
+
+    Raises:
+      ValueError: no chunk.
+
+    Source: rule S5.6.
+    """
+    if not chunks:
+        msg = "page_kind needs at least one chunk of page 1, got none; pass those with page == 1."
+        raise ValueError(msg)
+    model = _page_kind_model(pack)
+    margin = float((page_features(chunks, pack=pack) - model.mean) / model.scale @ model.weights + model.intercept)
+    cover = float(np.exp(-np.logaddexp(0.0, -margin)))
+    return PageKind("coversheet", cover) if cover > 0.5 else PageKind("body", 1.0 - cover)
+
+
+class _Model(NamedTuple):
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    intercept: float
+
+
+@lru_cache(maxsize=8)
+def _page_kind_model(pack: Pack) -> _Model:
+    stored = pack.page_kind.model
+    rows = [stored.features[name] for name in FEATURES]
+    mean, scale, weights = (np.array([getattr(row, key) for row in rows]) for key in ("mean", "scale", "weight"))
+    return _Model(mean, scale, weights, stored.intercept)

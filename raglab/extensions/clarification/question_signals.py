@@ -1,0 +1,133 @@
+"""Signals of the question parser (shore): what a question leaves out of the documents of its first hits (S2.15, S5.1).
+
+A trace holds the passages that were hit, the parser reads whole documents: so these signals are measured where the
+corpus is at hand, when a trace is built and when a question is asked live, by the same function. They come from the
+question, its hits and the documents that the user named, never from a label.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from raglab.decision.signal_values import STORED, Columns, arm_order
+from raglab.documents import chunk_documents, full_sources
+from raglab.extensions.clarification.missing_fields import failures
+from raglab.extensions.clarification.question_parsing import parse
+from raglab.extensions.clarification.question_vocabulary import BY_RULES, ParsedQuestion, Vocabulary, build_vocabulary
+from raglab.packs import Pack
+from raglab.progress import progress
+from raglab.store.traces import Trace
+from raglab.values import Case, Chunk, TraceData
+
+FIRST = 8  # hits whose documents are read
+# Of the parser. To be raised with every change of what it reads: a trace of another version is measured again.
+PARSER = f"{BY_RULES}-4"
+
+
+class Gaps(NamedTuple):
+    """What a question leaves out of some documents: how many things, and how many values could fill the first."""
+
+    number: int
+    options: int
+
+
+@dataclass(frozen=True, eq=False)
+class DocumentReader:
+    """The documents of a corpus and what they call things, made ready when the first question is read.
+
+    chunks: of the corpus, without the rows of its tables. pack: of its trade.
+    """
+
+    chunks: tuple[Chunk, ...] = field(repr=False)
+    pack: Pack = field(repr=False)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Field vocabulary of the corpus, without an encoder: live it must say what it said for the trace."""
+        known = build_vocabulary(self.chunks, pack=self.pack)
+        # Without an encoder only terms of a field are looked at; a large corpus has ten thousand others.
+        return known._replace(terms=tuple(term for term in known.terms if term.field))
+
+    @cached_property
+    def documents(self) -> Mapping[str, tuple[Chunk, ...]]:
+        """Source -> chunks of the document, in their order."""
+        lists: dict[str, list[Chunk]] = {}
+        for chunk in self.chunks:
+            lists.setdefault(chunk.source, []).append(chunk)
+        return {source: tuple(chunks) for source, chunks in lists.items()}
+
+    @cached_property
+    def paths(self) -> frozenset[str]:
+        """Paths of the documents."""
+        return frozenset(chunk_documents(self.chunks))
+
+    def parsed(self, case: Case) -> ParsedQuestion:
+        """A question as the rules read it."""
+        return parse(case.query, self.vocabulary, documents=full_sources(case.selected_sources, self.paths))
+
+    def gaps(self, parsed: ParsedQuestion, question: str, sources: tuple[str, ...]) -> Gaps:
+        """What a question leaves out of some documents."""
+        chunks = [chunk for source in sources for chunk in self.documents.get(source, ())]
+        lacking = failures(parsed, question, chunks, pack=self.pack)
+        return Gaps(len(lacking), len(lacking[0].candidates) if lacking else 0)
+
+
+def parsed_signals(trace: TraceData, reader: DocumentReader) -> Columns:
+    """Signals of `signals.PARSED` for every case, arm and depth, by name, [Q, A, D]; NaN of the hits where none are.
+
+    Args:
+      trace: cases and hits, with the chunks that its hits number. reader: of the corpus they were found in.
+
+    Source: rules S2.15, S5.1.
+    """
+    first = _first_sources(trace)
+    columns = {name: np.full(trace.hits.chunk.shape[:3], np.nan) for name in STORED}
+    for row, case in enumerate(progress(trace.cases, "parse", "case")):
+        parsed = reader.parsed(case)
+        columns["empty_slots"][row] = len(parsed.missing())
+        known: dict[tuple[str, ...], Gaps] = {}  # arms and depths mostly find the same documents
+        for (arm, depth), sources in first[row].items():
+            if sources not in known:
+                known[sources] = reader.gaps(parsed, case.query, sources)
+            columns["gaps"][row, arm, depth], columns["gap_options"][row, arm, depth] = known[sources]
+    return columns
+
+
+def _first_sources(trace: TraceData) -> list[dict[tuple[int, int], tuple[str, ...]]]:
+    """Documents of the first hits in the arm's final order, each once, by case, then by (arm, depth) that has hits."""
+    chunk = trace.hits.chunk
+    hit = chunk.reshape(-1, chunk.shape[-1]).astype(np.int64)
+    order = arm_order(trace.hits.rank.reshape(hit.shape), hit)[:, :FIRST]
+    numbers = np.take_along_axis(hit, order, axis=1).reshape(*chunk.shape[:3], -1)
+    found: list[dict[tuple[int, int], tuple[str, ...]]] = []
+    for of_case in numbers.tolist():
+        by_place = {}
+        for arm, of_arm in enumerate(of_case):
+            for depth, places in enumerate(of_arm):
+                sources = tuple(dict.fromkeys(trace.chunks[place].source for place in places if place >= 0))
+                if sources:
+                    by_place[arm, depth] = sources
+        found.append(by_place)
+    return found
+
+
+def origin(pack: Pack) -> dict[str, dict[str, str | None]]:
+    """What measures the signals of the parser, as a trace's meta has it: parser with version, and pack, by name."""
+    return {name: {"by": PARSER, "pack": pack.stored} for name in STORED}
+
+
+def with_parsed_signals(trace: Trace, reader: DocumentReader) -> Trace:
+    """The trace with the signals of the parser; the very same where it holds those of this parser and pack."""
+    wanted: dict[str, Any] = origin(reader.pack)
+    there = trace.meta.get("signals", {})
+    if all(name in trace.signals and there.get(name) == wanted[name] for name in STORED):
+        return trace
+    columns = parsed_signals(trace, reader)
+    meta = {**trace.meta, "signals": {**there, **wanted}}
+    return dataclasses.replace(trace, columns={**trace.columns, **columns}, meta=meta)

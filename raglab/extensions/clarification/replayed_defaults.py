@@ -1,0 +1,271 @@
+"""Replayed defaults (shore): rows of the default table as they were for one request, from the log alone (S5.8).
+
+A row is followed from the version before it and the change that made it, both held against the hash chain; what differs
+from what is recorded is told in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from raglab.default_learner import ClarificationDefault, Learner, asks, gate
+from raglab.extensions.clarification.default_rows import (
+    change_of,
+    empty_row,
+    fold,
+    key_of_row,
+    learner_digest,
+    learner_of,
+    parse_row,
+    row_body,
+    row_versions,
+)
+from raglab.store.log_entries import Entries
+from raglab.store.log_tables import APPLICATIONS, CHANGES, CLARIFICATIONS, REQUESTS, VERSIONS, request_events
+from raglab.text import decimals
+
+
+class RequestEvents:
+    """Events of one request, each table read once, with the versions of rows that its changes made."""
+
+    def __init__(self, log: Entries, request: Mapping[str, Any]) -> None:
+        self.log, self.request = log, request
+        self._tables: dict[str, list[dict[str, Any]]] = {REQUESTS: [dict(request)]}
+        self._versions: dict[int, list[dict[str, Any]]] = {}
+
+    def of(self, table: str) -> list[dict[str, Any]]:
+        """Events of a table, in order."""
+        if table not in self._tables:
+            self._tables[table] = request_events(self.log, table, self.request["request_id"])
+        return self._tables[table]
+
+    def versions(self, cause: int) -> list[dict[str, Any]]:
+        """Versions of rows that a change made."""
+        if cause not in self._versions:
+            self._versions[cause] = list(self.log.rows(VERSIONS, cause=cause))
+        return self._versions[cause]
+
+    def version(self, row_id: str, version: int) -> Mapping[str, Any] | None:
+        """A version of a row, None where the log has none."""
+        made = (one for change in self.of(CHANGES) for one in self.versions(int(change["seq"])))
+        known = (one for one in made if (one["row_id"], one["version"]) == (row_id, version))
+        return next(known, None) or self.log.one(VERSIONS, of=f"{row_id}.{version}")
+
+    def change(self, seq: int) -> Mapping[str, Any] | None:
+        """A change by its number, None where the log has none."""
+        own = next((one for one in self.of(CHANGES) if one["seq"] == seq), None)
+        return own or next(self.log.rows(CHANGES, after=seq - 1, until=seq), None)
+
+
+class ReplayedRows:
+    """Versions of rows as they were for one request, each from the version before it and the change that made it.
+
+    Both are held against the hash chain first. Where they do not fit it, or the log has none yet, the row is folded
+    from its first change on; what other requests changed before is held against the chain by `AuditLog.verify`.
+    """
+
+    def __init__(self, events: RequestEvents) -> None:
+        self._events, self._log = events, events.log
+        self._until = max((int(row["seq"]) for row in events.of(CHANGES)), default=0)
+        self._learners: dict[str, Learner] = {}
+        self._steps: dict[int, dict[tuple[str, int], ClarificationDefault] | None] = {}
+        self._folds: dict[str, tuple[int, dict[int, ClarificationDefault], list[str]]] = {}
+
+    def row(self, row_id: str, version: int, cause: int) -> tuple[ClarificationDefault | None, list[str]]:
+        """A version of a row, None where its changes do not give it; and what is wrong with these.
+
+        Args:
+          cause: number of the change that made it, as the log has it.
+        """
+        if self._log.chained:
+            if cause not in self._steps:
+                self._steps[cause] = self._step(cause)
+            made = self._steps[cause]
+            if made is not None:
+                return made.get((row_id, version)), []
+        known = self._folds.get(row_id)
+        if known is None or known[0] < cause:
+            until = max(cause, self._until)
+            found, wrong = self._folded(row_id, until)
+            known = self._folds[row_id] = (until, found, wrong)
+        return known[1].get(version), known[2]
+
+    def _step(self, cause: int) -> dict[tuple[str, int], ClarificationDefault] | None:
+        """Versions that one change makes of the row before it; None where the chain does not bear both out."""
+        row = self._events.change(cause)
+        if row is None:
+            return None
+        # A split is a change of the row that it splits; the version before is the last that an earlier change made.
+        before = self._log.one(VERSIONS, row_id=row["row_id"], until=cause - 1)
+        seqs = {CHANGES: {cause}, VERSIONS: set() if before is None else {int(before["seq"])}}
+        if any(True for _ in self._log.event_findings(seqs)):
+            return None
+        try:
+            parent = None if before is None else parse_row(before["body"])
+            known = {} if parent is None else {parent.row_id: parent}
+            made = fold(known, change_of(self._log, row, self._learners))
+        except (ValueError, KeyError, TypeError):
+            return None
+        return {(one.row_id, one.version): one for one in made}
+
+    def _folded(self, row_id: str, until: int) -> tuple[dict[int, ClarificationDefault], list[str]]:
+        found: dict[int, ClarificationDefault] = {}
+        try:
+            for row in row_versions(self._log, row_id, until):
+                if row.row_id == row_id:
+                    found[row.version] = row
+        except (ValueError, KeyError, TypeError) as error:
+            return found, [f"row {row_id} cannot be rebuilt: {error}"]
+        return found, []
+
+
+class ReplayedDefault(NamedTuple):
+    """A row of the default table as it was when it was used.
+
+    used: asked or applied. value: that was applied, or proposed. confidence, votes, gate: rebuilt from the changes
+    before. requests: that had come to the row by then, this one among them; asks: whether gate and schedule ask.
+    """
+
+    used: str
+    kind: str
+    value: str | None
+    target_field: str
+    doctype: str
+    sub_conditions: Mapping[str, str]
+    row_id: str
+    version: int
+    confidence: float
+    sample_size: int
+    votes: Mapping[str, float]
+    gate: str
+    requests: int
+    asks: bool
+    thresholds: tuple[float, float]
+    every: int
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        where = "".join(f", {name} {value}" for name, value in sorted(self.sub_conditions.items()))
+        votes = ", ".join(f"{name} {count:g}" for name, count in self.votes.items()) or "none"
+        verdict = self.gate
+        if verdict == "ask_occasionally":
+            verdict += (
+                f" (request {self.requests} of the row, every {self.every}th asks: {'yes' if self.asks else 'no'})"
+            )
+        sure, (low, high) = self.confidence, self.thresholds
+        return (
+            f"{self.used} {self.value or 'nothing'} for {self.target_field} on {self.doctype}{where}: "
+            f"row {self.row_id} version {self.version}, confidence {decimals(self.confidence)} from {self.sample_size} "
+            f"(votes {votes}), gate {verdict} (asks below {decimals(low, sure)}, applies above {decimals(high, sure)})"
+        )
+
+
+def _recorded_learner(log: Entries, named: str) -> tuple[Learner, list[str]]:
+    try:
+        found = learner_of(log, named, {})
+    except (ValueError, TypeError) as error:
+        return Learner(), [f"learner {named} cannot be read: {error}"]
+    stated = learner_digest(log, named)
+    return found, [] if stated == named else [f"learner {named} is recorded, its settings have the digest {stated}"]
+
+
+def replay_defaults(events: RequestEvents, anew: ReplayedRows) -> tuple[tuple[ReplayedDefault, ...], list[str]]:
+    """Rows that a request used, rebuilt from the changes before it; and what differs from what is recorded."""
+    learner, differences = _recorded_learner(events.log, events.request["learner"])
+    found = []
+    for used, table in (("applied", APPLICATIONS), ("asked", CLARIFICATIONS)):
+        for row in events.of(table):
+            then, wrong = _replay_row(events, row, anew)
+            differences += wrong
+            one = _replay_default(events, row, then, learner, used)
+            told = f"{used} {one.value or 'nothing'}, row {one.row_id} version {one.version}"
+            pairs = (("confidence", one.confidence), ("gate", one.gate), ("votes", dict(one.votes)))
+            differences += [
+                f"{told}: {name} {row[name]} is recorded, the changes before it give {value}"
+                for name, value in pairs
+                if row[name] != value
+            ]
+            found.append((int(row["seq"]), one))
+    return tuple(one for _, one in sorted(found, key=lambda pair: pair[0])), differences
+
+
+def _replay_row(
+    events: RequestEvents, row: Mapping[str, Any], anew: ReplayedRows
+) -> tuple[ClarificationDefault, list[str]]:
+    """Row of the version that is recorded, folded from the changes up to the one that made it."""
+    of, version = row["row_id"], row["version"]
+    kept = events.version(of, version)
+    if kept is None:
+        empty = empty_row(key_of_row(events.log, of), datetime.fromisoformat(row["at"]))
+        return empty, [] if version == empty.version else [f"row {of} has no version {version} in the log"]
+    then, wrong = anew.row(of, version, int(kept["cause"]))
+    if then is not None and row_body(then) == kept["body"]:
+        return then, wrong
+    wrong = wrong or [f"row {of} version {version}: its body differs from what the changes give"]
+    return then or empty_row(key_of_row(events.log, of), datetime.fromisoformat(row["at"])), wrong
+
+
+def _replay_default(
+    events: RequestEvents, row: Mapping[str, Any], then: ClarificationDefault, stated: Learner, used: str
+) -> ReplayedDefault:
+    learner = stated if stated.ask_below <= stated.apply_above else Learner()  # edited: among the differences already
+    verdict = gate(then, ask_below=learner.ask_below, apply_above=learner.apply_above)
+    requests = then.requests if _is_counted(events, row) else then.requests + 1
+    before = then.model_copy(update={"requests": requests - 1})
+    return ReplayedDefault(
+        used=used,
+        kind=row["kind"],
+        value=row["value"] if used == "applied" else row["proposed"],
+        target_field=then.target_field,
+        doctype=then.doctype,
+        sub_conditions=dict(then.sub_conditions),
+        row_id=then.row_id,
+        version=then.version,
+        confidence=then.confidence,
+        sample_size=then.sample_size,
+        votes=dict(then.candidate_votes),
+        gate=verdict,
+        requests=requests,
+        asks=asks(before, learner),
+        thresholds=(learner.ask_below, learner.apply_above),
+        every=learner.every,
+    )
+
+
+def _is_counted(events: RequestEvents, row: Mapping[str, Any]) -> bool:
+    """Whether the version that is recorded counts this request already."""
+    for change in events.of(CHANGES):
+        if change["kind"] == "met" and change["row_id"] == row["row_id"]:
+            made = (one for one in events.versions(int(change["seq"])) if one["row_id"] == row["row_id"])
+            return any(bool(one["version"] <= row["version"]) for one in made)
+    return False
+
+
+def signal_changes(events: RequestEvents, anew: ReplayedRows) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
+    """Changes that a request made, each with the version that followed; and what differs when they are folded anew."""
+    found, differences = [], []
+    for change in events.of(CHANGES):
+        made = events.versions(int(change["seq"]))
+        for kept in made:
+            then, wrong = anew.row(kept["row_id"], kept["version"], int(change["seq"]))
+            if not wrong and (then is None or row_body(then) != kept["body"]):
+                by = f"{change['kind']} {change['signal']}".rstrip()
+                told = f"row {kept['row_id']} version {kept['version']} after {by}"
+                wrong = [f"{told}: its body differs from what the changes give"]
+            differences += [one for one in (*wrong, *_column_differences(kept)) if one not in differences]
+            if kept["row_id"] == change["row_id"]:
+                told_by = {name: change[name] for name in ("at", "kind", "signal", "value", "corrected_to", "row_id")}
+                found.append(told_by | {"version": kept["version"], "confidence": kept["confidence"]})
+        if not made:
+            differences.append(f"change {change['seq']} ({change['kind']}) has no version of its row")
+    return tuple(found), differences
+
+
+def _column_differences(kept: Mapping[str, Any]) -> Iterator[str]:
+    """Columns of a version that are not those of its body."""
+    for name in ("target_field", "doctype", "confidence", "sample_size"):
+        if isinstance(kept["body"], Mapping) and kept[name] != kept["body"].get(name):
+            yield f"row {kept['row_id']} version {kept['version']}: {name} {kept[name]!r} is recorded beside its body"

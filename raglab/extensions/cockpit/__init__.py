@@ -1,0 +1,3 @@
+"""Cockpit: a policy over a trace, moved by hand in a notebook or drawn as a page."""
+
+POINTS: dict[str, str] = {}

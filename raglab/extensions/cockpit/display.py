@@ -1,0 +1,75 @@
+"""The cockpit itself (shore): the state that shows itself, as a widget, a table, or a page without a kernel."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from raglab.decision.refusals import warn_of_refusals
+from raglab.extensions.cockpit.page import freeze, static_html
+from raglab.extensions.cockpit.state import CockpitState
+from raglab.extensions.cockpit.widget import CockpitWidget
+from raglab.lab.search_space import Goal
+from raglab.misuse import takes
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+
+
+@takes(trace="trace", policy="policy", compare="policy")
+def cockpit(
+    trace: Trace,
+    policy: Policy | None = None,
+    *,
+    compare: Policy | None = None,
+    goal: Goal | None = None,
+    arm: str | None = None,
+) -> Cockpit:
+    """Move every threshold of a policy by hand, and see at once what each move does, exactly.
+
+    The last expression of a cell shows it: gates with sliders over their exact breakpoints, rates with exact intervals
+    beside those of the baseline, the cases that changed, a cost to edit. Of a trace with splits it shows `tune`; the
+    split `report` stays sealed, and each look at it is counted (`looks`).
+
+    Args:
+      trace: cases without a label are left out where others have one; where none has, decisions are shown and no rates.
+      policy: where it begins; `starting_policy` of the trace where not given. compare: the baseline; `policy` where not
+        given.
+      goal: costs and targets. arm: of the trace; its first where not given.
+
+    Raises:
+      ValueError: a trace without cases, an arm that it has not, or a policy that needs a signal that it lacks.
+
+    Warns:
+      UserWarning: one gate of the policy refuses nearly all cases labelled ok.
+
+    Source: rules S2.12, S2.19, S6.2, S6.4, S6.7.
+
+    Example: `cockpit(trace, policy).set("l2.max_l2", 0.7).policy.save("policy.yaml")`.
+    """
+    opened = Cockpit(trace, policy, compare=compare, goal=goal, arm=arm)
+    warn_of_refusals(opened.here.said)
+    return opened
+
+
+class Cockpit(CockpitState):
+    """A policy over a trace, moved by hand; see `cockpit`."""
+
+    @cached_property
+    def widget(self) -> CockpitWidget:
+        """The widget of a notebook, one for all cells that show it."""
+        return CockpitWidget(self)
+
+    def freeze(self, path: str | Path) -> Path:
+        """Write the cockpit as one HTML file that works without a kernel or a network, and a PNG beside it.
+
+        Its sliders move over the exact steps around this policy, one threshold at a time.
+
+        Returns: path of the HTML file; the PNG has the same name.
+        """
+        return freeze(self, Path(path))
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:  # noqa: ANN401 - what IPython takes
+        shown = self.widget._repr_mimebundle_(**kwargs)
+        bundle, meta = shown if isinstance(shown, tuple) else (shown, {})
+        return {**(bundle or {}), "text/plain": repr(self), "text/html": static_html(self)}, meta

@@ -1,0 +1,170 @@
+"""The cockpit on paper (shore): an HTML file that works without a kernel, a PNG, the static table of a notebook."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from raglab.extensions.cockpit import views
+from raglab.extensions.cockpit.state import CockpitState
+from raglab.extensions.cockpit.widget import axis_message, module_text, style_text
+from raglab.lab.report import canvas
+from raglab.metrics import RATE_TABLE
+from raglab.store.files import write_bytes, write_text
+from raglab.text import NO_MATH, html_text
+
+EXPORT = "export default"  # of the ES module; in a page it is a name of the script that follows
+# The page's stand-in for a kernel: it answers with the axes that were worked out when it was frozen.
+SHIM = """
+const data = JSON.parse(document.getElementById("raglab-data").textContent);
+const listeners = {};
+const bytes = async (text) => {
+  const packed = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new DataView(await new Response(stream).arrayBuffer());
+};
+const model = {
+  get: (name) => data[name],
+  set() {}, save_changes() {}, off() {},
+  on(event, f) { (listeners[event] ??= []).push(f); },
+  async send(message) {
+    const axis = message.do === "enter" ? data.axes[message.path] : undefined;
+    if (!axis) return;
+    const head = { ...axis.head, number: data.page.number };
+    const steps = await bytes(axis.steps);
+    for (const f of listeners["msg:custom"] ?? []) f(head, [steps]);
+  },
+};
+cockpit.render({ model, el: document.getElementById("raglab-cockpit") });
+"""
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"  # no request leaves
+
+
+def freeze(cockpit: CockpitState, path: Path) -> Path:
+    """Write the page of a cockpit and a PNG of the same name; see `Cockpit.freeze`."""
+    page = path if path.suffix == ".html" else path.with_name(f"{path.name}.html")
+    write_text(frozen_html(cockpit), page)
+    write_bytes(picture(cockpit), page.with_suffix(".png"))
+    return page
+
+
+def frozen_html(cockpit: CockpitState) -> str:
+    """The page of a cockpit with all that it needs inside; it asks no machine for anything."""
+    axes = {}
+    for swept in views.swept_rows(cockpit.here):
+        head, steps = axis_message(cockpit, swept.path)
+        axes[swept.path] = {"head": head, "steps": b64encode(zlib.compress(steps, 9)).decode("ascii")}
+    state = {"number": 1, "tuning": None, "certificate": None, "notice": None}
+    data = {"setup": cockpit.setup | {"frozen": True, "axes": list(axes)}, "page": cockpit.page() | state, "axes": axes}
+    title = html_text(f"Cockpit of policy {cockpit.policy.policy_id}, {len(cockpit.trace)} cases")
+    script = module_text().replace(EXPORT, "const cockpit =", 1)
+    inside = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f"<style>\nbody {{ margin: 0; }}\n{style_text()}</style></head>\n"
+        f'<body><main id="raglab-cockpit"></main>{static_html(cockpit, noscript=True)}\n'
+        f'<script type="application/json" id="raglab-data">{inside}</script>\n'
+        f'<script type="module">\n{script}\n{SHIM}</script></body></html>\n'
+    )
+
+
+def static_html(cockpit: CockpitState, *, noscript: bool = False) -> str:
+    """Rates and changes as a table, for where no widget can be shown."""
+    page = cockpit.page()
+    rows = [
+        (RATE_TABLE[one["name"]].label, f"{one['k']} of {one['n']}", _share(one["value"]), _ends(one), one["text"])
+        for one in page["rates"] or ()
+    ]
+    if page["cost"] is not None:
+        cost = page["cost"]
+        rows.append(("expected cost", "", f"{cost['value']:.3f}", f"{cost['low']:.3f} to {cost['high']:.3f}", ""))
+    changes = "; ".join(f"{one['path']}: {one['from']} → {one['to']}" for one in page["changes"][:20]) or "none"
+    of = f"policy {page['policy_id']} on {len(cockpit.trace)} cases of split {cockpit.split}"
+    told = f"Cockpit: {of}, baseline {page['baseline_id']}. Changes: {changes}."
+    caption = "<br>".join(html_text(line) for line in (told, *cockpit.notes))
+    names = ("rate", "cases", "value", "95 % interval", *(["target"] if cockpit.goal.targets else []))
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{html_text(str(cell))}</td>' for cell in row[: len(names)])}</tr>" for row in rows
+    )
+    table = (
+        f'<div class="{NO_MATH}"><table class="dataframe">'
+        f'<caption style="caption-side: top; text-align: left">{caption}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+    return f"<noscript>{table}</noscript>" if noscript else table
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _ends(rate: dict[str, Any]) -> str:
+    return "–" if rate["low"] is None else f"{rate['low']:.1%} to {rate['high']:.1%}"
+
+
+def picture(cockpit: CockpitState) -> bytes:
+    """PNG of rates with intervals, beside those of the baseline, and of the plane of cost and coverage."""
+    drawn = canvas.empty_figure(11.0, 4.4)
+    left, right = drawn.subplots(1, 2, width_ratios=(1.5, 1.0))
+    page = cockpit.page()
+    drawn.suptitle(f"{cockpit!r} of split {cockpit.split}".removeprefix(f"{type(cockpit).__name__}: "))
+    if page["rates"] is None:
+        left.set_axis_off()
+        right.set_axis_off()
+        left.text(0.0, 0.5, "No case has a label: rates and costs need labels.")
+        return canvas.png(drawn)
+    _draw_rates(left, page["rates"])
+    _draw_plane(right, page["plane"], cockpit.trials)
+    return canvas.png(drawn)
+
+
+def _draw_rates(on: Any, rates: list[dict[str, Any]]) -> None:  # noqa: ANN401 - axes
+    places = np.arange(len(rates))[::-1]
+    for place, one in zip(places, rates, strict=True):
+        if one["value"] is not None:
+            on.hlines(place, one["low"], one["high"], color=canvas.BLUE, linewidth=2.0)
+            on.plot(
+                one["value"], place, "o", color=canvas.BLUE, label="here, 95 % interval" if place == places[0] else None
+            )
+        if one["baseline"] is not None:
+            on.plot(
+                one["baseline"],
+                place + 0.22,
+                "|",
+                color="black",
+                markersize=9,
+                label="baseline" if place == places[0] else None,
+            )
+        if one["target"] is not None:
+            on.plot(
+                one["target"],
+                place - 0.22,
+                "^",
+                color=canvas.VERMILLION,
+                label="target" if place == places[0] else None,
+            )
+    on.set_yticks(places, [f"{RATE_TABLE[one['name']].label}\n{one['k']} of {one['n']}" for one in rates])
+    canvas.shares_along(on, "share of the cases")
+    canvas.tidy(on)
+    canvas.legend_above(on, columns=3)
+
+
+def _draw_plane(on: Any, plane: dict[str, Any], trials: np.ndarray[Any, Any]) -> None:  # noqa: ANN401 - axes
+    if len(trials):
+        on.plot(trials[:, 0], trials[:, 1], "o", label="trials", **canvas.TRIAL)
+    for one, marker in zip(plane["free"], ("s", "D"), strict=True):
+        on.plot(one["coverage"], one["cost"], marker, color=canvas.GREY, label=one["name"])
+    on.plot(*plane["baseline"], "P", color="black", markersize=9, label="baseline")
+    on.plot(*plane["here"], "o", color=canvas.BLUE, markersize=9, label="here")
+    canvas.shares_along(on, "coverage")
+    on.set_ylabel("expected cost of a case")
+    canvas.tidy(on)
+    canvas.legend_above(on, columns=3)

@@ -1,0 +1,444 @@
+"""The cockpit's state (shore): a policy moved by hand over a trace, undone, compared with a baseline, and kept.
+
+It is driven by its methods, by hand or by a page. All that it says is what `raglab.sweep`, `raglab.steps` and
+`Decisions.explain` say of the same policy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import cache, cached_property
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import metrics
+from raglab.decision.refusals import refusal_text
+from raglab.decision.scoring import status_only_note, trace_status_only
+from raglab.decision.sharded_decisions import check_in_memory
+from raglab.extensions.cockpit import views
+from raglab.extensions.cockpit.search import OnBatch, SearchJob, search
+from raglab.extensions.cockpit.views import Axis, Filter, Shown
+from raglab.lab.certification import Certification, certify_policy
+from raglab.lab.search_space import Goal, always_answer, always_refuse, starting_policy
+from raglab.lab.slices import case_columns
+from raglab.metrics.costs import OUTCOMES
+from raglab.replay import decide_policies, rate_table, tally
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+from raglab.values import Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KEPT = 32  # policies whose decisions are kept, so that undo is at once
+SEALED = "report"  # split that is looked at only when it is asked for
+
+
+class ReportLook(NamedTuple):
+    """A look at the sealed split.
+
+    number: from 1. policy_id: of what was judged. cases: how many. expected_cost, baseline_cost: on them.
+    """
+
+    number: int
+    policy_id: str
+    cases: int
+    expected_cost: float
+    baseline_cost: float
+
+    @property
+    def text(self) -> str:
+        """The look in a sentence."""
+        return (
+            f"look {self.number} at {self.cases} cases of split {SEALED}: expected cost {self.expected_cost:.3f}, "
+            f"baseline {self.baseline_cost:.3f}"
+        )
+
+
+class CockpitState:
+    """A policy over a trace, moved by hand; `raglab.cockpit` shows it.
+
+    trace: the cases shown. goal: costs and targets as they stand. baseline: what is compared with. notes: what a reader
+    must know of the cases. looks: looks at the sealed split, oldest first. filter: which cases are listed.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        policy: Policy | None = None,
+        *,
+        compare: Policy | None = None,
+        goal: Goal | None = None,
+        arm: str | None = None,
+    ) -> None:
+        check_in_memory(trace, "a cockpit")
+        self._whole = trace
+        self.arm = trace.arms[0] if arm is None else trace.arms[trace.arm(arm)]
+        self.trace, self.split, self.labelled, self.notes = _shown_cases(trace)
+        start = policy if policy is not None else starting_policy(trace, arm)
+        self.baseline = start if compare is None else compare
+        self.goal = goal or Goal()
+        self.looks: list[ReportLook] = []
+        self.filter = Filter()
+        self._history, self._at = [start], 0
+        self._locked: frozenset[str] = frozenset()
+        self.trials = np.zeros((0, 2), dtype=np.float32)  # coverage and expected cost of what a search tried
+        self._decided: OrderedDict[str, Shown] = OrderedDict()
+        self._axes: dict[tuple[str, str], Axis] = {}
+        self.guard = RLock()  # a search runs in a thread of its own
+        self._before, begins = self._look_at(self.baseline), self._look_at(start)
+        refused = refusal_text(begins.said)
+        self.notes += (f"The policy that it begins with: {refused}",) if refused else ()
+
+    def __repr__(self) -> str:
+        n = len(self.diff())
+        changes = "1 change" if n == 1 else f"{n} changes"
+        return f"{type(self).__name__}: policy {self.policy.policy_id}, {changes}, {len(self.trace)} cases"
+
+    # What it holds
+
+    @property
+    def policy(self) -> Policy:
+        """The policy as it stands."""
+        return self._history[self._at]
+
+    @property
+    def here(self) -> Shown:
+        """The policy decided on the cases."""
+        return self._look_at(self.policy)
+
+    def _look_at(self, policy: Policy) -> Shown:
+        key = policy.policy_id
+        if key not in self._decided:
+            self._decided[key] = views.shown(decide_policies(self.trace, [policy], self.arm)[0])
+            while len(self._decided) > KEPT:
+                gone, _ = self._decided.popitem(last=False)
+                self._axes = {of: axis for of, axis in self._axes.items() if of[0] != gone}
+        self._decided.move_to_end(key)
+        return self._decided[key]
+
+    def diff(self) -> pd.DataFrame:
+        """What differs from the baseline, a row a path: `path`, `baseline`, `here`."""
+        import pandas as pd
+
+        rows = [(path, *pair) for path, pair in self._changes().items()]
+        return pd.DataFrame(rows, columns=["path", "baseline", "here"])
+
+    def _changes(self) -> dict[str, tuple[Any, Any]]:
+        one, two = self.baseline, self.policy
+        if one.policy_id == two.policy_id:
+            return {}
+        paths = dict.fromkeys([*one.manifest, *two.manifest])
+        pairs = {path: (_value(one, path), _value(two, path)) for path in paths}
+        changed = {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
+        if not changed:  # patterns, or a curve that was fitted
+            changed["(patterns or fitted curves)"] = one.policy_id, two.policy_id
+        return changed
+
+    def code(self) -> str:
+        """Python that makes this policy of the baseline."""
+        return self._code(self._changes())
+
+    def _code(self, changed: Mapping[str, tuple[Any, Any]]) -> str:
+        changes = [(path, after) for path, (_, after) in changed.items() if not path.startswith("(")]
+        begins = "raglab.Policy.load()" if self.baseline.policy_id == published_id() else "policy"
+        if not changes:
+            return f"policy = {begins}"
+        pairs = "".join(f"    {path!r}, {value!r},\n" for path, value in changes)
+        return f"policy = {begins}.replace(\n{pairs})"
+
+    def rates(self) -> pd.DataFrame:
+        """`raglab.sweep` of the baseline and of the policy, two rows."""
+        return self._rates_on(self.trace)
+
+    def _rates_on(self, trace: Trace) -> pd.DataFrame:
+        both = [self.baseline, self.policy]
+        table = rate_table(tally(trace, both, self.arm), both, costs=metrics.stated_costs(self.goal.matrix))
+        return table.set_axis(["baseline", "here"])
+
+    # Moves
+
+    def set(self, path: str, value: Any) -> Self:  # noqa: ANN401 - values of any field
+        """Set a threshold or a switch to a value, exactly; of what can be undone it is one move.
+
+        Raises:
+          ValueError: an unknown path, a value out of range, or a path that is locked.
+        """
+        if path in self._locked or path.rpartition(".")[0] in self._locked:
+            msg = f"a locked threshold must not move, got {path}; unlock it first: lock({path!r}, False)."
+            raise ValueError(msg)
+        moved = self.policy.replace(path, value)
+        if moved.policy_id != self.policy.policy_id:
+            self._look_at(moved)  # what cannot be decided is refused before it is kept
+            self._move(moved)
+        return self
+
+    def _move(self, policy: Policy) -> None:
+        with self.guard:
+            self._history[self._at + 1 :] = [policy]
+            self._at += 1
+
+    def drop(self, path: str, step: int) -> Self:
+        """Set a threshold to the middle of one of its exact steps, as the release of its slider does."""
+        axis = self.axis(path)
+        value = float(axis.value[min(max(step, 0), len(axis.value) - 1)])
+        swept = next(one for one in views.swept_rows(self.here) if one.path == path)
+        return self.set(path, int(value) if swept.whole else value)
+
+    def undo(self) -> Self:
+        """Take the last move back; nothing where there is none."""
+        self._at = max(0, self._at - 1)
+        return self
+
+    def redo(self) -> Self:
+        """Make the move again that was taken back; nothing where there is none."""
+        self._at = min(len(self._history) - 1, self._at + 1)
+        return self
+
+    def reset(self) -> Self:
+        """Go back to the baseline; that can be undone."""
+        if self.policy.policy_id != self.baseline.policy_id:
+            self._move(self.baseline)
+        return self
+
+    def lock(self, path: str, on: bool = True) -> Self:  # noqa: FBT001 - a switch
+        """Keep a threshold, or all of a gate by its section, from moving by hand and from being searched.
+
+        Raises:
+          ValueError: an unknown path.
+        """
+        self.policy.value(path)
+        self._locked = self._locked | {path} if on else self._locked - {path}
+        return self
+
+    def price(self, label: str, outcome: str, cost: float) -> Self:
+        """Change what an outcome of cases of a label costs.
+
+        Raises:
+          ValueError: an unknown label or outcome, or a cost that is negative or not finite.
+        """
+        stated = metrics.stated_costs(self.goal.matrix)
+        stated.setdefault(label, {})[outcome] = cost
+        self.goal = dataclasses.replace(self.goal, costs=stated)
+        self.trials = self.trials[:0]  # their costs were others
+        return self
+
+    # What is asked of it
+
+    def axis(self, path: str) -> Axis:
+        """Exact steps of a threshold, all else as the policy has it.
+
+        Raises:
+          ValueError: the path cannot be swept.
+        """
+        key = self.policy.policy_id, path
+        if key not in self._axes:
+            self._axes[key] = views.axis_of(self.here, path)
+        return self._axes[key]
+
+    def report(self) -> pd.DataFrame:
+        """Judge baseline and policy on the sealed split `report`: `raglab.sweep`, two rows. The look is counted.
+
+        Raises:
+          ValueError: the trace has no such split.
+        """
+        sealed = self._whole.split(SEALED)
+        table = self._rates_on(sealed)
+        before, here = table["expected_cost"].tolist()
+        self.looks.append(ReportLook(len(self.looks) + 1, self.policy.policy_id, len(sealed), here, before))
+        return table
+
+    def certify(
+        self, *, targets: Mapping[str, float] | None = None, delta: float = 0.1, again: bool = False
+    ) -> Certification:
+        """Test on split `certify` whether this policy keeps targets; see `raglab.certify_policy`.
+
+        Args:
+          targets: rate -> highest value; those of the goal that are rates of errors where not given.
+          delta: error of the promise.
+          again: the cases were certified on before, and that is known.
+
+        Raises:
+          ValueError: as `certify_policy`, no targets and a further look without `again` among it.
+        """
+        own = {name: value for name, value in self.goal.targets.items() if name in metrics.OBJECTIVES}
+        stated = own if targets is None else targets
+        return certify_policy(self._whole, self.policy, targets=stated, delta=delta, arm=self.arm, again=again)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the policy as YAML; `Policy.load` of it gives an equal one."""
+        self.policy.save(path)
+        return Path(path)
+
+    def tune(self, *, trials: int = 1000, seed: int = 0, on_batch: OnBatch | None = None) -> Self:
+        """Search what is not locked for the least expected cost, and take what was found: one move.
+
+        The search sees the very cases that are shown, so its rates flatter; `raglab.tune` chooses by cross-validation
+        and judges on others.
+
+        Args:
+          trials: configurations tried before the exact line search. on_batch: takes coverage and expected cost of the
+            trials of a batch, [B, 2]; where it gives False the search ends with what it has.
+
+        Raises:
+          ValueError: everything is locked, no case has a label, or the policy decides by expected cost.
+        """
+        if not self.labelled:
+            msg = "a search must have labels to judge by, got none; label the cases."
+            raise ValueError(msg)
+        job = SearchJob(self.trace, self.policy, self.baseline, self.goal, self.arm, self._locked)
+        found = search(job, self._keep_trials(on_batch), trials=trials, seed=seed)
+        if found.policy_id != self.policy.policy_id:
+            self._look_at(found)
+            self._move(found)
+        return self
+
+    def _keep_trials(self, on_batch: OnBatch | None) -> OnBatch:
+        def kept(points: NDArray[np.float32]) -> bool:
+            with self.guard:
+                self.trials = np.concatenate([self.trials, points])
+            return on_batch is None or on_batch(points)
+
+        return kept
+
+    @property
+    def locked(self) -> frozenset[str]:
+        """Paths and gates that are kept from moving."""
+        return self._locked
+
+    # What is shown
+
+    @cached_property
+    def setup(self) -> dict[str, Any]:
+        """What a page needs that does not change: cases, names of rates, histograms under the baseline, slices."""
+        before, counted = self._before, np.bincount(self._before.found.label, minlength=len(Status))
+        histograms = {}
+        for swept in views.swept_rows(self.here):
+            marks = (self.policy.value(swept.path), self.baseline.value(swept.path))
+            histograms[swept.path] = views.histogram(before, swept, *views.value_range(before, swept, marks))
+        table = metrics.RATE_TABLE.items()
+        return {
+            "frozen": False,
+            "split": self.split,
+            "cases": len(self.trace),
+            "labels": {status.name: int(counted[status]) for status in Status} if self.labelled else None,
+            "labelled": self.labelled,
+            "arm": self.arm,
+            "baseline_name": "baseline",
+            "statuses": list(views.STATUSES),
+            "outcomes": list(OUTCOMES),
+            "rates": [
+                {
+                    "name": name,
+                    "label": r.label,
+                    "better": r.better,
+                    "share_of": r.share_of,
+                    "target": self.goal.targets.get(name),
+                }
+                for name, r in table
+            ],
+            "histograms": {path: found for path, found in histograms.items() if found is not None},
+            "slices": {name: sorted(set(values)) for name, values in self._columns.items()},
+            "deciders": [row.name for row in views.gate_rows(self.here)],
+            "notes": list(self.notes),
+        }
+
+    @cached_property
+    def _columns(self) -> dict[str, list[str]]:
+        return case_columns(self._before.said, {})
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        return [f"{case.id} {case.query}".casefold() for case in self.trace.cases]
+
+    def page(self) -> dict[str, Any]:
+        """What a page shows of the policy as it stands."""
+        here, before, changed = self.here, self._before, self._changes()
+        axes = {path: axis for (of, path), axis in self._axes.items() if of == self.policy.policy_id}
+        judged: dict[str, Any] = {"rates": None, "cost": None, "plane": None}
+        if self.labelled:
+            judged = {
+                "rates": views.rate_views(here, before, self.goal),
+                "cost": views.cost_view(here, before, self.goal),
+                "plane": self._plane(),
+            }
+        tables = [views.outcome_tables(one.counts) for one in (here, before)]
+        if not self.labelled:  # of one row: all cases
+            tables = [table.sum(axis=0, keepdims=True) for table in tables]
+        return {
+            "policy_id": self.policy.policy_id,
+            "baseline_id": self.baseline.policy_id,
+            "changes": [{"path": path, "from": was, "to": now} for path, (was, now) in changed.items()],
+            "undo": self._at > 0,
+            "redo": self._at < len(self._history) - 1,
+            "code": self._code(changed),
+            "gates": views.gate_views(here, before, self._locked, axes),
+            **judged,
+            "table": tables[0].tolist(),
+            "table_before": tables[1].tolist(),
+            "cases": views.case_views(here, before, self.filter, self._texts, self._columns, labelled=self.labelled),
+            "filter": self.filter._asdict(),
+            "costs": self.goal.matrix.tolist() if self.labelled else None,
+            "looks": [{"number": one.number, "policy_id": one.policy_id, "text": one.text} for one in self.looks],
+        }
+
+    @cached_property
+    def _free(self) -> dict[str, NDArray[np.int64]]:
+        """Cells of the policies that anyone has for free, by name."""
+        answers = always_answer(self.baseline)
+        free = {"answer all": answers, "refuse all": always_refuse(answers)}
+        decided = decide_policies(self.trace, list(free.values()), self.arm)
+        return {name: views.shown(decisions).counts for name, decisions in zip(free, decided, strict=True)}
+
+    def _plane(self) -> dict[str, Any]:
+        points = {name: views.plane_point(counts, self.goal) for name, counts in self._free.items()}
+        return {
+            "here": views.plane_point(self.here.counts, self.goal),
+            "baseline": views.plane_point(self._before.counts, self.goal),
+            "free": [{"name": name, "coverage": at[0], "cost": at[1]} for name, at in points.items()],
+        }
+
+
+@cache
+def published_id() -> str:
+    """Id of the published policy."""
+    return Policy.load().policy_id
+
+
+def _value(policy: Policy, path: str) -> Any:  # noqa: ANN401 - values of any field
+    """Value at a path of a manifest, as JSON has it."""
+    try:
+        found = policy.value(path)
+    except ValueError:  # an empty mapping is a leaf of the one and not of the other
+        return None
+    return found.model_dump(mode="json") if hasattr(found, "model_dump") else found
+
+
+def _shown_cases(trace: Trace) -> tuple[Trace, str, bool, tuple[str, ...]]:
+    """Cases that are shown, the split they are of, whether they are labelled, and what must be said of them."""
+    if not len(trace):
+        msg = "a cockpit must have cases to show, got a trace of none; build it with cases."
+        raise ValueError(msg)
+    splits, notes = {case.split for case in trace.cases}, []
+    split = "tune" if "tune" in splits else "all"
+    if split == "tune":
+        trace = trace.split("tune")
+    else:
+        notes.append("The trace has no split `tune`: what is chosen here is judged on the very cases it was chosen on.")
+    known = [row for row, case in enumerate(trace.cases) if case.expect_status is not None]
+    if not known:
+        notes.append("No case has a label: decisions are shown, rates and costs need labels.")
+        unlabelled = tuple(case._replace(expect_status=Status.refuse.name) for case in trace.cases)
+        return dataclasses.replace(trace, cases=unlabelled), split, False, tuple(notes)
+    if len(known) < len(trace):
+        notes.append(f"{len(trace) - len(known)} of {len(trace)} cases have no label and are left out.")
+        trace = trace.subset(known)
+    alone = status_only_note(trace_status_only(trace))
+    notes += [alone] if alone else []
+    return trace, split, True, tuple(notes)

@@ -1,0 +1,557 @@
+"""Table questions (shore): what a question means in the tables, and the rows that answer it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, groupby
+from math import isfinite, isinf
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.extensions.graph_table import table_records
+from raglab.extensions.graph_table.quantities import Quantity, rewritten
+from raglab.extensions.graph_table.table_records import (
+    BOUNDS,
+    CHANGE,
+    DASHES,
+    TYPED,
+    WHOLE,
+    Columns,
+    MarkdownTable,
+    Match,
+    Posting,
+    Records,
+    TableCell,
+    TableQuestion,
+    distinct_terms,
+    head_time,
+    markdown_tables,
+    row_text,
+    store_records,
+    table_question,
+)
+from raglab.languages import LANGUAGES, expression
+from raglab.packs import GENERIC, Pack
+from raglab.values import Chunk
+
+_DIGITS = 9  # of a number that counts rows
+_YEAR = 360  # days from which on a span is a year: it means the column that begins in it
+TOTAL = re.compile(expression(LANGUAGES.tables.totals), re.IGNORECASE)
+_PART = re.compile(expression(LANGUAGES.tables.parts), re.IGNORECASE)
+
+
+class VisibleTables(NamedTuple):
+    """Tables with their records, as far as a question may see them.
+
+    at: table and place in it of each row. runs: for each table the rows of it and of those that continue it. within:
+    rows that may be seen; None is all of them.
+    """
+
+    tables: tuple[MarkdownTable, ...]
+    at: tuple[tuple[int, int], ...]
+    runs: tuple[range, ...]
+    records: Records
+    within: NDArray[np.integer] | None = None
+
+    def matches(self, asked: TableQuestion, k: int) -> list[Match]:
+        """Return the k rows that share most with a question."""
+        return self.records.matches(asked, k, self.within)
+
+    def table(self, row: int) -> MarkdownTable:
+        """Table of a row."""
+        return self.tables[self.at[row][0]]
+
+    def cells(self, row: int) -> tuple[TableCell, ...]:
+        """Cells of a row."""
+        return self.table(row).rows[self.at[row][1]]
+
+    def label(self, row: int) -> str:
+        """What a row is called."""
+        return self.cells(row)[self.table(row).label].text
+
+    def siblings(self, row: int) -> list[int]:
+        """Rows of the same table, continued ones too, that may be seen."""
+        run = np.array(self.runs[self.at[row][0]])
+        return (run if self.within is None else np.intersect1d(run, self.within)).tolist()
+
+
+class CellPosition(NamedTuple):
+    """A cell: row and column."""
+
+    row: int
+    column: int
+
+
+def single_row(held: VisibleTables, asked: TableQuestion, matches: Sequence[Match]) -> Match | None:
+    """The one row that a question means, or None where none or several are as good."""
+    level_best = best_matches(held, asked, matches)
+    return level_best[0] if len(level_best) == 1 else None
+
+
+def best_matches(held: VisibleTables, asked: TableQuestion, matches: Sequence[Match]) -> list[Match]:
+    """Best rows, where their own cells share a word with the question; of those with one score the most fully named."""
+    best = [match for match in matches if match.score == matches[0].score and match.own]
+    told = [_name_share(held, match.row, asked) for match in best]
+    return [match for match, share in zip(best, told, strict=True) if share == max(told)]
+
+
+def _name_share(held: VisibleTables, row: int, asked: TableQuestion) -> float:
+    """Share of a row's name that a question tells."""
+    named = distinct_terms(held.label(row))
+    return sum(term in asked.terms for term in named) / len(named) if named else 0.0
+
+
+def complementary_row(best: Match, matches: Sequence[Match]) -> Match | None:
+    """Row that tells most of what the best one leaves out, of those whose own cells share a word with the question."""
+    others = [match for match in matches if match.row != best.row and match.own and gain(best, match) > 0.0]
+    return max(others, key=lambda match: (gain(best, match) + match.score, -match.row), default=None)
+
+
+def gain(best: Match, other: Match) -> float:
+    """Share of the question that another row tells and the best one does not."""
+    return sum(share for term, share in other.shares.items() if term not in best.shares)
+
+
+def columns(held: VisibleTables, row: int, asked: TableQuestion) -> list[int]:
+    """Columns that a question means in a row, by unit, time and words of their heads; all where it says nothing.
+
+    A cell that only has a dash is none, and neither is a column that numbers the rows.
+    """
+    table, cells = held.table(row), held.cells(row)
+    places = [place for place in range(len(cells)) if place != table.label and not _is_row_counter(table, place)]
+    if asked.kinds:
+        fitting = [place for place in places if cells[place].quantity.unit in asked.kinds]
+        places = fitting or [place for place in places if cells[place].quantity.kind in {"text", "percent", "missing"}]
+    places = _timely(table, places, asked)
+    told = {place: len(head_terms(table, place, asked)) for place in places}
+    return [place for place in places if told[place] == max(told.values()) and cells[place].text.strip(DASHES)]
+
+
+def _is_row_counter(table: MarkdownTable, place: int) -> bool:
+    """Whether a column counts the rows: 1, 2, 3."""
+    counted = [row[place].text.strip(".") for row in table.rows]
+    start = int(counted[0]) if counted[0].isdecimal() and len(counted[0]) < _DIGITS else 0
+    return start > 0 and len(counted) > 1 and counted == [str(n) for n in range(start, start + len(counted))]
+
+
+def head_terms(table: MarkdownTable, place: int, asked: TableQuestion) -> set[str]:
+    """Words of a column's head, its years aside, that a question says."""
+    return {term for term in distinct_terms(table.columns[place]) if not term.isdigit()} & set(asked.terms)
+
+
+def _timely(table: MarkdownTable, places: list[int], asked: TableQuestion) -> list[int]:
+    """Of columns for several times those for the time that a question speaks of."""
+    times = {place: time for place in places if (time := head_time(table.columns[place])) is not None}
+    if len(times) < 2:
+        return places
+    for day in asked.days:
+        fitting = _period_columns(times, day)
+        if 0 < len(fitting) < len(times):
+            return fitting
+    order = sorted(times, key=lambda place: (times[place].low, place))
+    return [order[-1] if asked.side > 0 else order[0]] if asked.side else places
+
+
+def _period_columns(times: Mapping[int, Quantity], day: Quantity) -> list[int]:
+    """Columns for a day or a span; for a year those that begin in it, if any. A day is in no business year."""
+    spans = {place: time for place, time in times.items() if isinf(time.low) != isinf(time.high)}
+    if day.high - day.low >= _YEAR:
+        begun = [place for place, time in times.items() if day.low <= time.low <= day.high]
+        if begun:
+            return begun
+    return [place for place, time in spans.items() if time.low <= day.high and day.low <= time.high]
+
+
+def compared_columns(held: VisibleTables, row: int, asked: TableQuestion) -> list[int]:
+    """The two columns of a row that a question compares: named by their heads, for two times, or its only numbers."""
+    table = held.table(row)
+    exact = [place for place, cell in enumerate(held.cells(row)) if place != table.label and cell.quantity.exact]
+    named = [place for place in exact if head_terms(table, place, asked)]
+    timed = [place for place in exact if head_time(table.columns[place]) is not None]
+    return next((places for places in (named, timed, exact) if len(places) == 2), [])
+
+
+def compared_cells(held: VisibleTables, row: int, other: int, asked: TableQuestion) -> list[CellPosition]:
+    """The one cell of each of two rows that a question compares."""
+    chosen = [
+        CellPosition(one, p)
+        for one in (row, other)
+        for p in columns(held, one, asked)
+        if held.cells(one)[p].quantity.exact
+    ]
+    return chosen if [place.row for place in chosen] == [row, other] else []
+
+
+def column_cells(held: VisibleTables, asked: TableQuestion, rows: Sequence[int]) -> list[CellPosition]:
+    """Cells of the one column of numbers that a question means in several rows; none where it means several columns."""
+    counts: dict[int, int] = {}
+    for row in rows:
+        means = columns(held, row, asked)
+        for place, cell in enumerate(held.cells(row)):
+            counts[place] = counts.get(place, 0) + (place in means and isfinite(cell.quantity.low))
+    wanted = [place for place, count in counts.items() if 2 * count > len(rows)]
+    return [CellPosition(row, wanted[0]) for row in rows] if len(rows) > 1 and len(wanted) == 1 else []
+
+
+class WholeTable(NamedTuple):
+    """A table that a question means as a whole.
+
+    rows: all. parts: those that are no total of others and no part of another. named: those whose own cells tell most
+    of the words that not all rows stand for. distinct: those that each tell such a word which no better one does.
+    score: share of the question that they carry together.
+    """
+
+    rows: list[int]
+    parts: list[int]
+    named: list[int]
+    distinct: list[int]
+    score: float
+
+
+def table_match(held: VisibleTables, asked: TableQuestion, matches: Iterable[Match]) -> WholeTable | None:
+    """Return the table whose rows together carry most of a question; None where two carry as much."""
+    shares: dict[range, dict[str, float]] = {}
+    for match in matches:
+        of_table = shares.setdefault(held.runs[held.at[match.row][0]], {})
+        for term, share in match.shares.items():
+            of_table[term] = max(share, of_table.get(term, 0.0))
+    totals = sorted(((sum(sorted(terms.values())), -run.start) for run, terms in shares.items()), reverse=True)
+    if not totals or (len(totals) > 1 and totals[0][0] == totals[1][0]):
+        return None
+    rows = held.siblings(-totals[0][1])
+    within = held.records.matches(asked, len(rows), np.array(rows))
+    own = _rows_by_own_words(within, len(rows))
+    told = {match.row: sum(sorted(match.shares[term] for term in terms)) for match, terms in own}
+    named = sorted(row for row, share in told.items() if share == max(told.values()))
+    names = {row: held.label(row) for row in rows}
+    parts = [row for row, name in names.items() if not (TOTAL.search(name) or _PART.search(name))]
+    return WholeTable(rows, parts, named, _distinct_rows(own), min(1.0, totals[0][0]))
+
+
+def _rows_by_own_words(matches: Sequence[Match], rows: int) -> list[tuple[Match, frozenset[str]]]:
+    """Rows of a table with the words that their own cells tell and not all its rows stand for, where there are any."""
+    every = len(matches) == rows
+    common = frozenset.intersection(*(frozenset(match.shares) for match in matches)) if every else frozenset()
+    own = [(match, frozenset(t for t in match.own - common if not t.startswith(TYPED))) for match in matches]
+    return [(match, terms) for match, terms in own if terms]
+
+
+def _distinct_rows(own: Iterable[tuple[Match, frozenset[str]]]) -> list[int]:
+    """Rows, best first, that each tell a word which those before them do not; in the order of the table."""
+    chosen: list[int] = []
+    seen: set[str] = set()
+    for match, terms in own:
+        if terms - seen:
+            chosen.append(match.row)
+            seen |= terms
+    return sorted(chosen)
+
+
+_Try = Callable[[VisibleTables, TableQuestion, Sequence[Match]], "TableAnswer | None"]
+
+CANDIDATES = 100  # rows that are looked at
+
+
+class TableAnswer(NamedTuple):
+    """What tables answer to a question.
+
+    kind: a cell, a comparison of cells, or a figure over many. text: name of the table, heads and cells as written;
+    what is worked out from them comes last. sql: the statement that was run, its parameters behind it. rows: places
+    among the index's rows that it rests on. score: share of the question that they carry, in [0, 1].
+    """
+
+    kind: Literal["lookup", "comparison", "aggregate"]
+    text: str
+    sql: str
+    rows: tuple[int, ...]
+    score: float
+
+
+def table_answer(held: VisibleTables, asked: TableQuestion) -> TableAnswer | None:
+    """Answer from tables, or None where none speaks to the question or its cells do not go together."""
+    matches = held.matches(asked, CANDIDATES)
+    tries: dict[str, tuple[_Try, ...]] = {
+        **dict.fromkeys(("change", "difference"), (_difference, _row_cells)),
+        **dict.fromkeys(("highest", "lowest", *BOUNDS), (_rank_rows,)),
+        **dict.fromkeys(("sum", "average"), (_figure,)),
+        "total": (_row_cells, _figure),
+        "count": (_row_cells,) if asked.kinds else (_count_numbers, _count_rows),
+    }
+    found = (one(held, asked, matches) for one in tries.get(asked.operation, (_row_cells,)))
+    return next((one for one in found if one is not None), None) if matches else None
+
+
+def _row_cells(held: VisibleTables, asked: TableQuestion, matches: Sequence[Match]) -> TableAnswer | None:
+    """Cells of the one row that the question means."""
+    best = single_row(held, asked, matches)
+    return None if best is None else _lookup_cells(held, best, columns(held, best.row, asked))
+
+
+def _count_numbers(held: VisibleTables, asked: TableQuestion, matches: Sequence[Match]) -> TableAnswer | None:
+    """Numbers, but no sums of money, in the one row that the question means."""
+    best = single_row(held, asked, matches)
+    if best is None:
+        return None
+    stated = {place: held.cells(best.row)[place].quantity for place in columns(held, best.row, asked)}
+    return _lookup_cells(held, best, [place for place, one in stated.items() if one.exact and one.kind == "number"])
+
+
+def _lookup_cells(held: VisibleTables, best: Match, places: Sequence[int]) -> TableAnswer | None:
+    if not places:
+        return None
+    found, sql = _run_statement(held, table_records.VALUES, [CellPosition(best.row, place) for place in places])
+    return TableAnswer("lookup", _cell_captions(held, found), sql, (best.row,), best.score)
+
+
+def _difference(held: VisibleTables, asked: TableQuestion, matches: Sequence[Match]) -> TableAnswer | None:
+    """Two columns of the row that the question means, or one column of two rows."""
+    level = best_matches(held, asked, matches)
+    if not level or len(level) > 2:
+        return None
+    best, *others = level
+    second = others[0] if others else complementary_row(best, matches)
+    tries: list[tuple[list[CellPosition], float]] = []
+    if second is not None:
+        pair = compared_cells(held, best.row, second.row, asked)
+        tries.append((pair, min(1.0, best.score + gain(best, second))))
+    if not others:
+        places = compared_columns(held, best.row, asked)
+        named = all(head_terms(held.table(best.row), place, asked) for place in places)
+        first = asked.operation == "change" or named
+        tries.insert(0 if first else len(tries), ([CellPosition(best.row, place) for place in places], best.score))
+    for chosen, score in tries:
+        found, sql = _run_statement(held, table_records.DIFFERENCE, chosen) if len(chosen) == 2 else ([], "")
+        if found:
+            text = f"{_cell_captions(held, chosen)}; difference: {_figure_text(held, chosen, found[0][0])}"
+            return TableAnswer("comparison", text, sql, tuple(dict.fromkeys(p.row for p in chosen)), score)
+    return None
+
+
+def _rank_rows(held: VisibleTables, asked: TableQuestion, matches: Sequence[Match]) -> TableAnswer | None:
+    """Rows of one table by the cells of one column: the highest, the lowest, or all beyond a bound."""
+    table = table_match(held, asked, matches)
+    chosen = column_cells(held, asked, table.named or table.parts) if table is not None else []
+    parameters: dict[str, Any] = {}
+    if asked.operation in BOUNDS:
+        bound = asked.quantities[0]
+        parameters = {"bound": asked.operation, "value": bound.low, "unit": bound.unit}
+    statement = {"highest": table_records.HIGHEST, "lowest": table_records.LOWEST}.get(
+        asked.operation, table_records.BOUNDED
+    )
+    found, sql = _run_statement(held, statement, chosen, parameters) if chosen else ([], "")
+    if table is None or not found:
+        return None
+    return TableAnswer("comparison", _cell_captions(held, found), sql, tuple(row for row, *_ in found), table.score)
+
+
+def _figure(held: VisibleTables, asked: TableQuestion, matches: Sequence[Match]) -> TableAnswer | None:
+    """Sum or mean of the rows that the question names, or of a whole column, unless the table states its total."""
+    table = table_match(held, asked, matches)
+    if table is None:
+        return None
+    chosen = column_cells(held, asked, table.distinct or table.parts)
+    stated = [] if table.distinct else [row for row in table.rows if TOTAL.search(held.label(row))]
+    if chosen and len(stated) == 1 and asked.operation != "average":
+        found, sql = _run_statement(held, table_records.VALUES, [CellPosition(stated[0], chosen[0].column)])
+        return TableAnswer("lookup", _cell_captions(held, found), sql, (stated[0],), table.score)
+    name, statement = ("average", table_records.AVERAGE) if asked.operation == "average" else ("sum", table_records.SUM)
+    found, sql = _run_statement(held, statement, chosen) if chosen else ([], "")
+    if not found:
+        return None
+    counted = sum(isfinite(held.cells(row)[column].quantity.low) for row, column in chosen)
+    text = f"{_cell_captions(held, chosen)}; {name} of {counted}: {_figure_text(held, chosen, found[0][0])}"
+    return TableAnswer("aggregate", text, sql, tuple(row for row, _ in chosen), table.score)
+
+
+def _count_rows(held: VisibleTables, asked: TableQuestion, matches: Sequence[Match]) -> TableAnswer | None:
+    """Number of rows of a table that tell what the question names of single rows; all where it names nothing."""
+    table = table_match(held, asked, matches)
+    if table is None:
+        return None
+    rows = table.named or table.parts
+    chosen = [CellPosition(row, held.table(row).label) for row in rows]
+    found, sql = _run_statement(held, table_records.COUNT, chosen)
+    text = f"{_cell_captions(held, chosen)}; count: {found[0][0]}"
+    return TableAnswer("aggregate", text, sql, tuple(rows), table.score)
+
+
+def _run_statement(
+    held: VisibleTables, statement: str, chosen: Sequence[CellPosition], more: Mapping[str, Any] | None = None
+) -> tuple[list[tuple[Any, ...]], str]:
+    """Rows of a statement over cells, and the statement as it is shown."""
+    parameters = {"rows": [p.row for p in chosen], "places": [p.column for p in chosen], **(more or {})}
+    return held.records.run(statement, parameters), table_records.sql_text(statement, parameters)
+
+
+def _figure_text(held: VisibleTables, chosen: Sequence[CellPosition], figure: float) -> str:
+    """A figure as the first cell with a unit writes its own."""
+    cells = [held.cells(row)[column] for row, column in chosen]
+    like = next((cell for cell in cells if cell.quantity.unit), cells[0])
+    return rewritten(figure, like.text, like.quantity.unit)
+
+
+def _cell_captions(held: VisibleTables, cells: Iterable[Sequence[Any]]) -> str:
+    """Cells with the names of their tables, rows and columns, as written; each table's name once in a run."""
+    by_row: dict[int, list[int]] = {}
+    for row, column, *_ in cells:
+        by_row.setdefault(row, []).append(column)
+    parts: list[str] = []
+    last = None
+    for row, places in by_row.items():
+        table = held.table(row)
+        told = chain([table.label], (place for place in places if place != table.label))
+        pairs = [(table.columns[place], held.cells(row)[place].text) for place in told]
+        line = "; ".join(f"{head}: {text}" if head else text for head, text in pairs)
+        parts.append(line if table is last else f"{table.name} - {line}")
+        last = table
+    return " | ".join(parts)
+
+
+Ids = NDArray[np.int64]
+Values = NDArray[np.float64]
+Allowed = Sequence[NDArray[np.integer] | None]
+
+# What a shared word counts by where it stands: a row's name and its document tell it apart, other cells and heads less,
+# prose around a table least. Chosen on the bundled tune split.
+_LABEL, _CELL, _HEAD, _DOCUMENT, _PROSE = WHOLE, 70, 70, WHOLE, 40
+
+
+@dataclass(frozen=True, slots=True)
+class TableIndex:
+    """Rows of the tables in a corpus.
+
+    rows: one chunk a row. parents: position in the corpus of the chunk that each row stands in, [R]. tables: typed.
+    later: expressions of a question that speak of the newer figures.
+    """
+
+    rows: tuple[Chunk, ...] = field(repr=False)
+    parents: Ids = field(repr=False)
+    tables: tuple[MarkdownTable, ...] = field(repr=False)
+    held: VisibleTables | None = field(repr=False)
+    later: tuple[str, ...] = ()
+
+    def search(self, queries: Sequence[str], k: int, allowed: Allowed | None = None) -> tuple[Values, Ids]:
+        """Return the k best rows, (scores, ids), each [Q, k], by (score, id); NaN and -1 where fewer share a word.
+
+        A score is the share of the question's terms, by their weight, that the row, its table or its document holds.
+
+        Args:
+          queries: Q texts.
+          k: rows a query.
+          allowed: for each query the positions of chunks whose rows it may find; None is all of them.
+        """
+        scores, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
+        scopes = [None] * len(queries) if allowed is None else allowed
+        for i, (query, scope) in enumerate(zip(queries, scopes, strict=True)):
+            wanted = table_question(query, self.later)
+            found = self.held.records.matches(wanted, k, self._within(scope)) if self.held is not None else []
+            scores[i, : len(found)] = [match.score for match in found]
+            ids[i, : len(found)] = [match.row for match in found]
+        return scores, ids
+
+    def answer(self, question: str, allowed: NDArray[np.integer] | None = None) -> TableAnswer | None:
+        r"""Return what the tables answer; None where none speaks to the question, or its cells do not go together.
+
+        Args:
+          question: any text.
+          allowed: positions of chunks whose tables may answer; None is all of them.
+
+        Example:
+          >>> text = "Charges\n| Kind | Charge |\n|---|---|\n| Tandem | £250 |\n| Trailer | £500 |"
+          >>> index = table_index([Chunk("a#1", text, "a.md")])
+          >>> index.answer("By how much is the trailer charge higher than the tandem charge?").text
+          'Charges - Kind: Tandem; Charge: £250 | Kind: Trailer; Charge: £500; difference: £250'
+        """
+        if self.held is None:
+            return None
+        return table_answer(self.held._replace(within=self._within(allowed)), table_question(question, self.later))
+
+    def _within(self, allowed: NDArray[np.integer] | None) -> NDArray[np.integer] | None:
+        """Rows of chunks."""
+        return None if allowed is None else np.flatnonzero(np.isin(self.parents, allowed))
+
+
+def table_index(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> TableIndex:
+    """Index the tables in the texts of a corpus; an empty index where there is none.
+
+    Args:
+      chunks: of the corpus, in its order. pack: of its trade, with its words for newer figures.
+    """
+    tables = markdown_tables(chunks)
+    at = tuple((number, row) for number, table in enumerate(tables) for row in range(len(table.rows)))
+    if not at:
+        return TableIndex((), np.empty(0, np.int64), (), None)
+    parents = np.array([tables[number].chunk for number, _ in at], np.int64)
+    within = _row_numbers(parents)
+    rows = tuple(
+        chunks[parent]._replace(chunk_id=f"{chunks[parent].chunk_id}#row{place}", text=row_text(tables[number], row))
+        for parent, place, (number, row) in zip(parents.tolist(), within, at, strict=True)
+    )
+    held = VisibleTables(
+        tables, at, _row_ranges(tables, chunks), store_records(len(at), _database_columns(chunks, tables, at))
+    )
+    return TableIndex(rows, parents, tables, held, pack.later)
+
+
+def _row_ranges(tables: Sequence[MarkdownTable], chunks: Sequence[Chunk]) -> tuple[range, ...]:
+    """For each table the rows of it and of its neighbours in the same document with its name and heads."""
+    first = 0
+    runs: list[range] = []
+    for _, same in groupby(tables, key=lambda table: (chunks[table.chunk].source, table.name, table.columns)):
+        sizes = [len(table.rows) for table in same]
+        runs += [range(first, first + sum(sizes))] * len(sizes)
+        first += sum(sizes)
+    return tuple(runs)
+
+
+def _row_numbers(parents: Ids) -> list[int]:
+    """Number of each row within its chunk, from 1."""
+    _, starts, counts = np.unique(parents, return_index=True, return_counts=True)
+    return [
+        int(place) - start + 1
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=True)
+        for place in range(start, start + count)
+    ]
+
+
+def _database_columns(
+    chunks: Sequence[Chunk], tables: Sequence[MarkdownTable], at: Sequence[tuple[int, int]]
+) -> Columns:
+    """All that the database holds, row by row."""
+    shared = [_shared_terms(table, chunks[table.chunk]) for table in tables]
+    postings: dict[str, list[Posting]] = {}
+    for row, (number, place) in enumerate(at):
+        for term, (weight, own) in _row_terms(tables[number], place, shared[number]).items():
+            postings.setdefault(term, []).append(Posting(row, weight, own))
+    cells = [
+        (row, column, cell.text, cell.quantity)
+        for row, (number, place) in enumerate(at)
+        for column, cell in enumerate(tables[number].rows[place])
+    ]
+    return Columns(postings, cells)
+
+
+def _shared_terms(table: MarkdownTable, chunk: Chunk) -> dict[str, int]:
+    """Terms that all rows of a table have, with their weight: of its heads and section, its document, and its prose."""
+    first, *others = chunk.text.splitlines()
+    prose = "\n".join(line for line in others if "|" not in line)
+    document = " ".join((*chunk.tags.values(), *chunk.entities, chunk.source, table.name.rpartition(" (")[2]))
+    parts = ((prose, _PROSE), (f"{first} {' '.join(table.columns)}", _HEAD), (document, _DOCUMENT))
+    found = {term: weight for text, weight in parts for term in distinct_terms(text)}
+    times = sum(head_time(head) is not None for head in table.columns)
+    return {**found, CHANGE: WHOLE} if times > 1 else found
+
+
+def _row_terms(table: MarkdownTable, place: int, shared: dict[str, int]) -> dict[str, tuple[int, bool]]:
+    """Terms of a row, each with its weight and whether the row's own cells hold it."""
+    found: dict[str, tuple[int, bool]] = {term: (weight, False) for term, weight in shared.items()}
+    for column, cell in enumerate(table.rows[place]):
+        weight = _LABEL if column == table.label else _CELL
+        plain = cell.quantity.kind in {"text", "missing", "date"}
+        for term in distinct_terms(cell.text if plain else cell.quantity.note):
+            found[term] = (max(weight, found.get(term, (0, True))[0]), True)
+    return found

@@ -1,0 +1,517 @@
+"""Learned signal (shore): the chance that a question can be answered from its hits, learned from labelled cases.
+
+The features compare question and passages word by word (see `evidence_features`); the encoder is the one
+that the trace was made with, and stays as it is. What is fitted is small: a logistic or boosted trees, chosen by
+cross-validation. It is cross-fitted: a question that it was fitted on has its value from a model that saw neither that
+question nor any other of its article, document or conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from raglab import metrics
+from raglab.canonical import canonical_json, digest
+from raglab.decision.measurement import measured_tables
+from raglab.decision.sharded_decisions import check_in_memory
+from raglab.expected_cost import CLASSES
+from raglab.extensions.learned_signals.evidence_features import (
+    FEATURES,
+    GROUPS,
+    WordVectors,
+    evidence_features,
+    retrieval_features,
+    word_vectors,
+)
+from raglab.extensions.learned_signals.score_models import (
+    DEPTHS,
+    STRENGTHS,
+    Recipe,
+    ScoreModel,
+    choose_recipe,
+    fit_score_model,
+    grouped_folds,
+    model_record,
+    parse_model,
+)
+from raglab.lab.answer_basis import check_recorded
+from raglab.lab.decision_fitting import LEAST, decision_cases
+from raglab.live.measured_signals import add_signals, signal_rows
+from raglab.live.signal_functions import SignalFunction
+from raglab.misuse import takes
+from raglab.model_files import BUNDLED
+from raglab.models import Encoder, identifier_of, load_encoder
+from raglab.progress import progress
+from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
+from raglab.signals import check_name
+from raglab.store.case_labels import check_split_names
+from raglab.store.files import Where, input_error, read_json, write_text
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Target = Literal["answerable", "right"]
+TARGETS: Mapping[str, str] = {
+    "answerable": "ok against refuse, by label; ambiguous cases are left out",
+    "right": "cases that would be answered right against all others",
+}
+NEEDS = ("query", "hits.text", "hits.cosine", "hits.l2", "hits.s_rerank")
+HITS = 10  # whose scores are read
+PASSAGES = 4  # of them, whose texts are read
+BATCH = 64
+FOLDS = 5
+GROUP_KEYS = ("article", "document", "conversation_id")  # of `Case.extra`: cases of one stand in one fold
+FORMAT = 1  # of the file; to be raised too with every change of what a feature measures
+MOST_BYTES = 2**26  # of the file
+WHOLE = tuple(GROUPS)
+RECIPES = (  # the simpler first
+    *(Recipe(("retrieval",), "logistic", strength) for strength in STRENGTHS),
+    *(Recipe(("coverage", "retrieval"), "logistic", strength) for strength in STRENGTHS),
+    *(Recipe(WHOLE, "logistic", strength) for strength in STRENGTHS),
+    *(Recipe(WHOLE, "trees", float(depth)) for depth in DEPTHS),
+)
+
+
+class SignalReport(NamedTuple):
+    """How well a signal tells apart what it was learned for.
+
+    cases, positive: how many were judged, and how many of them should be answered. auroc: with its interval.
+    """
+
+    cases: int
+    positive: int
+    auroc: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvidenceReader:
+    """Features of questions and their hits. encoder: of the tokens. cache: of its embeddings; None keeps none."""
+
+    encoder: Encoder = field(repr=False)
+    cache: EmbeddingCache | None = field(repr=False)
+
+    def features(self, rows: pd.DataFrame) -> NDArray[np.float64]:
+        """Features of rows, [Q, F] in the order of `FEATURES`; a row without a word is NaN throughout."""
+        questions = self._words(list(dict.fromkeys(rows["query"])), query=True)
+        passages = self._words(
+            list(dict.fromkeys(text for of in rows["hits.text"] for text in of[:PASSAGES])), query=False
+        )
+        found = np.full((len(rows), len(FEATURES)), np.nan)
+        columns = [rows[name] for name in NEEDS]
+        for row, (query, texts, *scores) in enumerate(zip(*columns, strict=True)):
+            values = evidence_features(questions[query], [passages[text] for text in texts[:PASSAGES]])
+            if values:
+                values |= retrieval_features(*scores)
+                found[row] = [values[name] for name in FEATURES]
+        return found
+
+    def _words(self, texts: list[str], *, query: bool) -> dict[str, WordVectors]:
+        """Words of texts by text; questions are encoded with the model's prompt of questions."""
+        prompts = self.encoder.prompts
+        if query and prompts.query != prompts.passage:  # the cache keeps what is encoded as a passage
+            tokens = self.encoder.tokens(texts, query=True)
+        else:
+            tokens = embed(self.encoder, texts, self.cache, tokens=True).tokens or []
+        found = {}
+        for text, span, token in zip(texts, self.encoder.spans(texts, query=query), tokens, strict=True):
+            if len(span) != len(token):
+                came = f"{len(token)} embeddings for {len(span)} tokens of {text[:40]!r}"
+                msg = f"the encoder must embed the tokens of the text as it stands, got {came}; take another encoder."
+                raise ValueError(msg)
+            found[text] = word_vectors(text, span, token)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedSignal:
+    """A signal learned from labels; see `learn_signal`.
+
+    name: of the signal. target: what it tells, of `TARGETS`. encoder: identifier of the one whose tokens it reads.
+    model: fitted on all cases. fold_models: fitted without one fold each. fold_of: digest of each question that was
+    fitted on -> its fold. report: cross-fitted, of the cases that were fitted on. loaded: the encoder, where it is at
+    hand. cache: of embeddings.
+    """
+
+    name: str
+    target: Target
+    encoder: str
+    model: ScoreModel
+    fold_models: tuple[ScoreModel, ...] = field(repr=False)
+    fold_of: Mapping[str, int] = field(repr=False)
+    report: SignalReport
+    loaded: str | Encoder | None = field(default=None, repr=False)
+    cache: EmbeddingCache | Literal["default"] | None = field(default="default", repr=False)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What the file holds: numbers and names alone, of no question its text."""
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "target": self.target,
+            "encoder": self.encoder,
+            "model": model_record(self.model),
+            "fold_models": [model_record(one) for one in self.fold_models],
+            "fold_of": dict(sorted(self.fold_of.items())),
+            "report": list(self.report),
+        }
+
+    @cached_property
+    def version(self) -> str:
+        """Digest of all numbers; the version of the signal."""
+        return digest(canonical_json(self.record), 16)
+
+    @cached_property
+    def reader(self) -> EvidenceReader:
+        """What reads the features; loads the encoder."""
+        return EvidenceReader(encoder_by_identifier(self.encoder, self.loaded), _store(self.cache))
+
+    def values(self, rows: pd.DataFrame) -> list[float]:
+        """Probability of each row, NaN where there is no word to compare; rows as `signal_function` needs them.
+
+        A question that was fitted on has that of the model of its fold, also live.
+        """
+        x = self.reader.features(rows)
+        fold = np.array([self.fold_of.get(query_key(query), -1) for query in rows["query"]], dtype=np.int64)
+        p = self.model.probabilities(x, FEATURES)
+        for number, model in enumerate(self.fold_models):
+            p = np.where(fold == number, model.probabilities(x, FEATURES), p)
+        found: list[float] = np.where(np.isnan(x).all(axis=1), np.nan, p).tolist()
+        return found
+
+    def signal_function(self) -> SignalFunction:
+        """The signal as a function, for `raglab.add_signals`, `raglab.register_signal` and so for live answers."""
+        return SignalFunction(
+            self.name, self.values, NEEDS, higher="surer", unit="probability", version=self.version, n_hits=HITS,
+            batch=BATCH,
+        )  # fmt: skip
+
+    def with_signal(self, trace: Trace, *, cache: str | Path | None = None) -> Trace:
+        """Trace with the column; see `raglab.add_signals`.
+
+        Args:
+          cache: file of finished values.
+        """
+        check_in_memory(trace, "a learned signal")
+        return add_signals(trace, self.signal_function(), cache=cache)
+
+    def column(self, trace: Trace, *, cache: str | Path | None = None) -> pd.Series[float]:
+        """The signal of a trace's cases, first arm and search, by case id."""
+        return self.with_signal(trace, cache=cache).signal(self.name)
+
+    def judge(
+        self, trace: Trace, *, policy: Policy | None = None, arm: str | None = None, cache: str | Path | None = None,
+        level: float = 0.95,
+    ) -> SignalReport:  # fmt: skip
+        """How well it tells the target apart on a labelled trace, of another domain maybe.
+
+        Args:
+          policy, arm: as for `learn_signal`. cache: file of finished values. level: of the interval.
+        """
+        check_in_memory(trace, "a learned signal")
+        rows, y = labelled_rows(trace, self.target, policy, arm)
+        values = self.with_signal(trace, cache=cache).signal(self.name, arm)
+        return signal_report(y, np.asarray(values, dtype=np.float64)[rows], level)
+
+    def save(self, path: str | Path) -> None:
+        """Write the signal as one JSON file, whole or not at all; the same signal gives the same bytes."""
+        write_text(canonical_json(self.record) + "\n", Path(path))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        encoder: str | Encoder | None = None,
+        cache: EmbeddingCache | Literal["default"] | None = "default",
+    ) -> Self:
+        """Read a signal.
+
+        Args:
+          path: of the file. encoder: where the encoder lies, if it is no bundled one nor in the local model cache.
+          cache: of embeddings.
+
+        Raises:
+          InputError: the file is none, or a number of it is not what it must be.
+        """
+        record, where = read_json(Path(path), MOST_BYTES), Where(str(path))
+        try:
+            return cls(**_parsed(record), loaded=encoder, cache=cache)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            rule = "a learned signal must be as LearnedSignal.save wrote it"
+            raise input_error(where, rule, "learn it again", f"{type(error).__name__}: {error}"[:200]) from error
+
+
+def _parsed(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    """Fields of a signal from the record of a file.
+
+    Raises:
+      ArithmeticError, AttributeError, LookupError, TypeError, ValueError: a field that is none.
+    """
+    given = dict(record)
+    if given.pop("format") != FORMAT or given["target"] not in TARGETS:
+        msg = f"format must be {FORMAT} and target one of {', '.join(TARGETS)}."
+        raise ValueError(msg)
+    models = tuple(parse_model(one, GROUPS) for one in given["fold_models"])
+    folds = {str(key): int(fold) for key, fold in given["fold_of"].items()}
+    if not {*folds.values()} <= {*range(len(models))}:
+        msg = f"folds must be of the {len(models)} models, got {max(folds.values())}."
+        raise ValueError(msg)
+    return given | {
+        "name": check_name(given["name"]),
+        "encoder": str(given["encoder"]),
+        "model": parse_model(given["model"], GROUPS),
+        "fold_models": models,
+        "fold_of": folds,
+        "report": SignalReport(*map(int, given["report"][:2]), *map(float, given["report"][2:])),
+    }
+
+
+def query_key(query: str) -> str:
+    """What a question is known by in the file: a digest, not its text."""
+    return digest(query, 16)
+
+
+@cache
+def _loaded_encoder(source: str | None) -> Encoder:
+    return load_encoder(source)
+
+
+def encoder_by_identifier(identifier: str, given: str | Encoder | None = None) -> Encoder:
+    """The encoder of an identifier, as a trace or a signal names it.
+
+    Args:
+      given: the encoder itself, or where it lies; else the bundled one, or one of that name in the local model cache.
+
+    Raises:
+      ValueError: there is another one, or none.
+    """
+    if given is None and not identifier.startswith(f"{BUNDLED}=="):
+        given = identifier.partition("+prompts.")[0]  # a name of the hub with its commit; a folder has to be given
+    try:
+        encoder = given if isinstance(given, Encoder) else _loaded_encoder(given)
+    except ValueError as error:
+        msg = f"the encoder {identifier} must be on this machine; pass the folder that holds it as `encoder` ({error})."
+        raise ValueError(msg) from error
+    if encoder.name != identifier:
+        msg = f"the encoder must be {identifier}, got {encoder.name}; pass that one as `encoder`, or learn anew."
+        raise ValueError(msg)
+    return encoder
+
+
+def labelled_rows(
+    trace: Trace, target: str, policy: Policy | None = None, arm: str | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Cases that have a label for a target, ascending, and whether each should be answered.
+
+    Raises:
+      ValueError: another target, or too many answers missing of cases judged by text.
+    """
+    if target not in TARGETS:
+        said = "; ".join(f"{name}: {what}" for name, what in TARGETS.items())
+        msg = f"target must be one of {', '.join(TARGETS)}, got {target!r} ({said})."
+        raise ValueError(msg)
+    if target == "right":
+        start = policy if policy is not None else Policy.load()
+        check_recorded(trace, start, arm, "a signal")
+        found = measured_tables(trace, start, arm).evidence
+        return np.arange(len(trace)), decision_cases(found).classes == CLASSES.index("right")
+    status = np.array([case.expect_status for case in trace.cases])
+    rows = np.flatnonzero(np.isin(status, ("ok", "refuse")))
+    return rows, status[rows] == "ok"
+
+
+def signal_report(y: NDArray[np.bool_], values: NDArray[np.float64], level: float = 0.95) -> SignalReport:
+    """How well values tell true from false; a missing value counts as the least of all.
+
+    Args:
+      y: [Q]. values: [Q]. level: of the interval.
+    """
+    known = np.where(np.isnan(values), -1.0, values)
+    low, high = metrics.auroc_interval(y, known, level)
+    return SignalReport(len(y), int(y.sum()), float(metrics.auroc(y, known)), float(low), float(high))
+
+
+def case_groups(trace: Trace, rows: NDArray[np.int64], groups: str | Sequence[object] | None) -> NDArray[np.int64]:
+    """Number of the group of each of some cases: what they share, and cases of the same question together.
+
+    Args:
+      groups: a key of `Case.extra`, one value a case, or None: the first of `GROUP_KEYS` that a case has.
+
+    Raises:
+      ValueError: another number of values than cases, or a key that no case has.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    cases = [trace.cases[row] for row in rows]
+    if groups is None or isinstance(groups, str):
+        keys = GROUP_KEYS if groups is None else (groups,)
+        if groups is not None and not any(groups in case.extra for case in cases):
+            msg = f"groups must be a key of the cases' extra, got {groups!r}; leave it out, or pass one value a case."
+            raise ValueError(msg)
+        of = [next((f"{key} {case.extra[key]}" for key in keys if key in case.extra), case.id) for case in cases]
+    elif len(groups) == len(trace):
+        of = [str(groups[row]) for row in rows]
+    else:
+        msg = f"groups must have one value a case, got {len(groups)} for {len(trace)} cases."
+        raise ValueError(msg)
+    shared, asked = (np.unique(texts, return_inverse=True)[1] for texts in (of, [case.query for case in cases]))
+    width = int(shared.max(initial=0)) + 1
+    size = width + int(asked.max(initial=0)) + 1
+    links = coo_array((np.ones(len(rows)), (shared, width + asked)), shape=(size, size))
+    found: NDArray[np.int64] = connected_components(links, directed=False)[1][:width][shared].astype(np.int64)
+    return np.unique(found, return_inverse=True)[1]
+
+
+def trace_encoder(trace: Trace, given: str | Encoder | None = None) -> str:
+    """Identifier of the encoder that a trace was made with; of the given or the bundled one where it names none."""
+    used = trace.meta.get("parameters", {}).get("encoder")
+    if used:
+        return str(used)
+    return given.name if isinstance(given, Encoder) else identifier_of(given)
+
+
+def case_features(
+    trace: Trace,
+    rows: NDArray[np.int64],
+    *,
+    arm: str | None = None,
+    encoder: str | Encoder | None = None,
+    cache: EmbeddingCache | Literal["default"] | None = "default",
+) -> NDArray[np.float64]:
+    """Features of some cases at the first search, [R, F] in the order of `FEATURES`.
+
+    A case without a hit, or without a word, is NaN throughout. Arguments as for `learn_signal`.
+    """
+    import pandas as pd
+
+    reader = EvidenceReader(encoder_by_identifier(trace_encoder(trace, encoder), encoder), _store(cache))
+    asked = SignalFunction("features", reader.features, NEEDS, n_hits=HITS)  # type: ignore[arg-type]  # many a row
+    found = signal_rows(trace.subset(rows), asked, [trace.arm(arm or trace.arms[0])], Policy.load().structure, None)
+    places = {key: [place[0] for place in at if place[2] == 0] for key, at in found.places.items()}
+    keys = [key for key, cases in places.items() if cases]
+    x = np.full((len(rows), len(FEATURES)), np.nan)
+    batches = [keys[start : start + BATCH] for start in range(0, len(keys), BATCH)]
+    for some in progress(batches, "read", "case", size=len, total=len(keys)):
+        cells = zip(*(found.cells[key] for key in some), strict=True)
+        table = pd.DataFrame(dict(zip(NEEDS, map(list, cells), strict=True)))
+        for key, values in zip(some, reader.features(table), strict=True):
+            x[places[key]] = values
+    return x
+
+
+def _store(cache: EmbeddingCache | Literal["default"] | None) -> EmbeddingCache | None:
+    return default_cache() if cache == "default" else cache
+
+
+class CrossFit(NamedTuple):
+    """Models of the same cases, and what they say of each that they did not see.
+
+    model: of all cases. fold_models: without one fold each. fold: of every case, [Q]. held_out: probability of every
+    case by the model of its fold, [Q].
+    """
+
+    model: ScoreModel
+    fold_models: tuple[ScoreModel, ...]
+    fold: NDArray[np.int64]
+    held_out: NDArray[np.float64]
+
+
+def cross_fit(
+    x: NDArray[np.float64],
+    y: NDArray[np.bool_],
+    groups: NDArray[np.int64],
+    recipes: Sequence[Recipe] = RECIPES,
+    *,
+    folds: int = FOLDS,
+    seed: int = 0,
+) -> CrossFit:
+    """Fit on all cases, and without each fold in turn; each time the recipe is chosen by cross-validation inside.
+
+    Args:
+      x: features, [Q, F] in the order of `FEATURES`. y: whether each case should be answered, [Q]. groups: number of
+        its group, [Q]. recipes, folds, seed: as for `learn_signal`.
+
+    Raises:
+      ValueError: fewer than 10 cases to answer or 10 others, or too few groups.
+    """
+    if min(y.sum(), (~y).sum()) < LEAST:
+        came = f"{int(y.sum())} and {int((~y).sum())}; label more"
+        msg = f"a signal must be learned from at least {LEAST} cases to answer and {LEAST} others, got {came}."
+        raise ValueError(msg)
+    seeds = np.random.SeedSequence(seed).spawn(2)
+    fold = grouped_folds(y, groups, folds, np.random.default_rng(seeds[0]))
+    models, held_out = [], np.zeros(len(y))
+    for one in progress(range(int(fold.max()) + 2), "fit", "fold"):
+        seen = fold != one  # one beyond the last fold: all cases
+        numbers = np.unique(groups[seen], return_inverse=True)[1]
+        inner = grouped_folds(y[seen], numbers, folds, np.random.default_rng(seeds[1]))
+        recipe = choose_recipe(x[seen], y[seen], FEATURES, GROUPS, recipes, inner)
+        models.append(fit_score_model(x[seen], y[seen], FEATURES, GROUPS, recipe))
+        held_out[~seen] = models[-1].probabilities(x[~seen], FEATURES)
+    return CrossFit(models[-1], tuple(models[:-1]), fold, held_out)
+
+
+@takes(trace="trace", policy="policy")
+def learn_signal(
+    trace: Trace,
+    *,
+    name: str = "learned",
+    target: Target = "answerable",
+    policy: Policy | None = None,
+    arm: str | None = None,
+    groups: str | Sequence[object] | None = None,
+    recipes: Sequence[Recipe] = RECIPES,
+    encoder: str | Encoder | None = None,
+    folds: int = FOLDS,
+    seed: int = 0,
+    cache: EmbeddingCache | Literal["default"] | None = "default",
+) -> LearnedSignal:
+    """Signal that tells the cases to answer from the others, learned on split `tune` where there is one, else on all.
+
+    Everything is cross-fitted, the choice of the recipe too: for each fold a recipe is chosen by cross-validated
+    log-loss among the other folds, and fitted on them. The model for all other questions is made alike from all cases.
+
+    Args:
+      target: `answerable` (ok against refuse, by label) or `right` (answered right against all others).
+      policy: says which hits are chosen, for the target `right`; the published one. arm: whose hits are learned from.
+      groups: what keeps cases in one fold: a key of `Case.extra`, or one value a case; by default the article, document
+        or conversation that a case names. Cases of the same question are always together.
+      recipes: to choose from, the simpler first. encoder: where the trace's encoder lies, if it is no bundled one nor
+        in the local model cache. folds: at least 2. seed: of the folds. cache: of embeddings.
+
+    Raises:
+      ValueError: fewer than 10 cases to answer or 10 others, or fewer than two groups of them.
+      TypeError: a trace of shards, whose texts of all hits are needed at once.
+
+    Example: `raglab.learn_signal(trace).with_signal(trace)`
+    """
+    check_name(name)
+    check_in_memory(trace, "learn_signal")
+    check_split_names(case.split for case in trace.cases)
+    here = trace.split("tune") if any(case.split == "tune" for case in trace.cases) else trace
+    if groups is not None and not isinstance(groups, str) and len(groups) == len(trace) > len(here):
+        groups = [one for one, case in zip(groups, trace.cases, strict=True) if case.split == "tune"]
+    rows, y = labelled_rows(here, target, policy, arm)
+    identifier = trace_encoder(here, encoder)
+    x = case_features(here, rows, arm=arm, encoder=encoder, cache=cache)
+    there = ~np.isnan(x).all(axis=1)
+    rows, y, x = rows[there], y[there], x[there]
+    with threadpool_limits(1):  # hundreds of small fits, over which threads would only wait for each other
+        fit = cross_fit(x, y, case_groups(here, rows, groups), recipes, folds=folds, seed=seed)
+    fold_of = {query_key(here.cases[row].query): int(one) for row, one in zip(rows, fit.fold, strict=True)}
+    report = signal_report(y, fit.held_out)
+    return LearnedSignal(name, target, identifier, fit.model, fit.fold_models, fold_of, report, encoder, cache)

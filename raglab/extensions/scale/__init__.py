@@ -1,0 +1,3 @@
+"""Scale: traces in shards, indexes on disk, several workers of one study."""
+
+POINTS: dict[str, str] = {}
