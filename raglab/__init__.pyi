@@ -20,7 +20,6 @@ from .audit.live_rates import live_rates as live_rates
 from .audit.log import AuditLog as AuditLog
 from .default_learner import ClarificationDefault as ClarificationDefault
 from .default_learner import ClarificationRequest as ClarificationRequest
-from .extensions.clarification.clarification import explain as explain
 from .extensions.clarification.clarified_traces import clarified_trace as clarified_trace
 from .extensions.clarification.field_fitting import FieldLabel as FieldLabel
 from .extensions.clarification.field_fitting import fit_field_model as fit_field_model
@@ -92,6 +91,7 @@ from .live.ask import ask as ask
 from .live.ask import buttons as buttons
 from .live.ask import reply as reply
 from .live.langgraph_chain import build_graph as build_graph
+from .live.logged_requests import explain as explain
 from .live.measured_signals import add_signals as add_signals
 from .live.response import Response as Response
 from .live.response import record_answers as record_answers
