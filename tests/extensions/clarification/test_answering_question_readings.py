@@ -36,8 +36,8 @@ from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 from trades import INSURANCE
 
-GAPS = Path(__file__).parent / "data" / "gaps"
-BROKER = Path(__file__).parent.parent / "datasets" / "broker"
+GAPS = Path(__file__).parents[2] / "data" / "gaps"
+BROKER = Path(__file__).parents[3] / "datasets" / "broker"
 FARES = Chunk(
     "f#1",
     "Ferry > Fares\nFares each way:\n| Class | Until May 2025 | From May 2025 |\n|---|---|---|\n"

@@ -25,7 +25,7 @@ from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 from trades import INSURANCE
 
-BROKER = Path(__file__).parent.parent / "datasets" / "broker"
+BROKER = Path(__file__).parents[3] / "datasets" / "broker"
 applied = partial(narrowed_questions.narrow_request, pack=INSURANCE)
 failures = partial(missing_fields.failures, pack=INSURANCE)
 asked = partial(question_wording.question_wording, pack=INSURANCE)

@@ -26,8 +26,8 @@ from raglab.extensions.clarification.clarify_environments import (
 from raglab.values import Chunk
 from trades import INSURANCE
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-BUNDLED = Path(__file__).resolve().parents[1] / "datasets" / "broker"
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
+BUNDLED = Path(__file__).resolve().parents[3] / "datasets" / "broker"
 needs_shared = pytest.mark.skipif(not DATA.is_dir(), reason="the folder shared/ is not beside the repository")
 HEAD = "topic_id\tinitial_request\ttopic_desc\tclarification_need\tfacet_id\tfacet_desc\tquestion_id\tquestion\tanswer"
 

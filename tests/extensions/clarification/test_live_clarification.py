@@ -46,7 +46,7 @@ from test_live_trace_building import SMALL, PairEncoder, WordEncoder
 
 pytestmark = pytest.mark.slow
 
-BROKER = Path(__file__).parents[1] / "datasets" / "broker"
+BROKER = Path(__file__).parents[3] / "datasets" / "broker"
 FRENCH = "vauban-habitation-conditions-particulieres-2024.md"  # page 1 is its body, and names the insurer
 ENGLISH = "castellan-proliability-schedule-2024.md"  # so is this one's
 COVER = "acme-premier-home-schedule-2024.md"  # page 1 is a cover sheet

@@ -45,7 +45,7 @@ from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 from trades import INSURANCE
 
-BROKER = Path(__file__).parent.parent / "datasets" / "broker"
+BROKER = Path(__file__).parents[3] / "datasets" / "broker"
 EMPTY = Vocabulary(pack=INSURANCE)
 TABLE = Chunk(
     "a",

@@ -29,7 +29,7 @@ from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 from trades import INSURANCE
 
-BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
+BROKER = Path(__file__).resolve().parents[3] / "datasets" / "broker"
 WITHOUT = 11  # documents that print no table of contents
 TITLES = ("Parties", "What is covered", "Limits and excesses", "Ce qui n'est pas assuré", "Claims", "Cancellation")
 FORMS = {
@@ -234,7 +234,7 @@ def test_several_documents_are_refused() -> None:
         contents([Chunk("a#1", "Text.", "a.md", 1), Chunk("b#1", "Text.", "b.md", 1)])
 
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 BROKER_PAGE_KIND = ROOT / "datasets" / "broker"
 COVER = """Storm Cover — Policy Wording
 Reference SC-W/2025. Keep this booklet with your schedule. Write to: PO Box 7, Leeds.

@@ -17,10 +17,11 @@ from generators import Drawn, Fixed, Weighed
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import STORED
 from raglab.extensions.clarification import question_signals
-from raglab.extensions.clarification.question_signals import PARSER, DocumentReader, parsed_signals, with_parsed_signals
+from raglab.extensions.clarification.question_signals import PARSER, QuestionSignals, parsed_signals
 from raglab.live.ask import ask
 from raglab.live.pipeline import case_trace
 from raglab.live.response import record_answers
+from raglab.live.signal_families import DocumentReader, with_document_signals
 from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import build_trace
 from raglab.packs import GENERIC
@@ -71,7 +72,7 @@ class TestByHead:
         chunks = (Chunk("a", "Ring 01632 960 999.", "a.md", 1), Chunk("b", "Nothing.", "b.md", 1))
         cases = (Case("1", "What is the phone number?", "ok"), Case("2", "Is page 1 of it new?", "ok"))
         trace = TraceData(cases, chunks, ("hybrid",), hits_of((0, 1), ()))
-        seen = parsed_signals(trace, DocumentReader(chunks, GENERIC))
+        seen = parsed_signals(trace, QuestionSignals(chunks, GENERIC))
         first = {name: column[0, 0, 0] for name, column in seen.items()}
         assert first == {"gaps": 1, "gap_options": 3, "empty_slots": 4}
         # Without hits there is no document that could leave anything open; the question still has its slots.
@@ -88,7 +89,7 @@ class TestByHead:
         case = Case("1", "What?", "ok", expect_sources=("11.md",))
         order = (20, 0, 2, 4, 6, 8, 10, 12, 14, 16)
         trace = TraceData((case,), chunks, ("hybrid",), hits_of(order))
-        parsed_signals(trace, DocumentReader(chunks, GENERIC))
+        parsed_signals(trace, QuestionSignals(chunks, GENERIC))
         assert read == [[str(n) for first in order[:8] for n in (first, first + 1)]]
 
     def test_arms_that_find_the_same_are_read_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +100,7 @@ class TestByHead:
         one = hits_of((0, 1))
         two = Hits._make(np.concatenate([field, field], axis=1) for field in one)
         trace = TraceData((Case("1", "What?", "ok"),), chunks, ("dense", "hybrid"), two)
-        seen = parsed_signals(trace, DocumentReader(chunks, GENERIC))
+        seen = parsed_signals(trace, QuestionSignals(chunks, GENERIC))
         assert read == [1]
         assert seen["gaps"].shape == (1, 2, 1)
 
@@ -107,7 +108,7 @@ class TestByHead:
 def test_a_changed_parser_has_another_version() -> None:
     """What the rules read of bundled questions is that of this version: where it changes, raise `PARSER` and this."""
     corpus = load_corpus(BROKER)
-    reader = DocumentReader(corpus.chunks, INSURANCE)
+    reader = QuestionSignals(corpus.chunks, INSURANCE)
     sources = tuple(reader.documents)[:6]
     rows = []
     for case in load_cases(BROKER)[::8]:
@@ -169,7 +170,7 @@ class TestTrace:
     def test_the_very_same_trace_where_nothing_lacks(self, made: Callable[..., Trace]) -> None:  # noqa: F811
         """Nothing is parsed twice."""
         trace = made()
-        assert with_parsed_signals(trace, DocumentReader(CORPUS.chunks, GENERIC)) is trace
+        assert with_document_signals(trace, DocumentReader(CORPUS.chunks, GENERIC)) is trace
 
     def test_a_trace_without_columns_keeps_its_hash(self, made: Callable[..., Trace]) -> None:  # noqa: F811
         """Files from before are as they were written; with a column the hash hangs on its values."""

@@ -26,7 +26,7 @@ from raglab.text import sentences
 from raglab.values import Chunk
 from trades import INSURANCE
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 BROKER = ROOT / "datasets" / "broker"
 FIELDS = INSURANCE.readings
 KEYS = {"doc", "field", "value", "page", "split"}
