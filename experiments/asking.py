@@ -8,7 +8,7 @@ names, with an audit log of its own. Asked back counts a clarification or option
 the label is `ambiguous`. `gap` is what the parser and the gap finder say alone, before any gate.
 
 `--strangers` puts questions of other worlds to the bundled insurance system: ClariQ's requests and open-domain
-questions written for it (`tests/data/gaps/open_domain.jsonl`), of no document; and MedQuAD's complete questions to
+questions written for it (`tests/extensions/clarification/data/gaps/open_domain.jsonl`), of no document; and MedQuAD's complete questions to
 MedQuAD's own answers, each of the file that answers it, under the generic pack. Intervals are exact, 95 %.
 """
 

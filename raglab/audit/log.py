@@ -567,7 +567,10 @@ class AuditLog:
             if log.one(OPEN) is None:
                 return 0
         with self.log.writing() as log, as_written():
-            return sum(table.settle(log, at, session, self.learner, self.silence) for table in tables)
+            settled = 0
+            for table in tables:
+                settled += table.settle(log, at, session, self.learner, self.silence)
+            return settled
 
     def rebuild(self) -> tuple[ClarificationDefault, ...]:
         """Rows of the default table from their changes alone: to the byte what `rows` has."""

@@ -36,7 +36,7 @@ from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 from trades import INSURANCE
 
-GAPS = Path(__file__).parents[2] / "data" / "gaps"
+GAPS = Path(__file__).parent / "data" / "gaps"
 BROKER = Path(__file__).parents[3] / "datasets" / "broker"
 FARES = Chunk(
     "f#1",

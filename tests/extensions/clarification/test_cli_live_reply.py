@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from broker_documents import BROKER, FRENCH, OPEN, QUI
 from raglab.cli import app, live
-from raglab.extensions.clarification.clarification import explain
+from raglab.live.logged_requests import explain
 from raglab.live.response import KEYS
 from raglab.store.policies import Policy
-from test_live_clarification import BROKER, FRENCH, OPEN, QUI, indexed  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def folder(tmp_path: Path, indexed: Path) -> Path:  # noqa: F811 - the fixture
+def folder(tmp_path: Path, indexed: Path) -> Path:
     """Return a folder with an index and a policy."""
     shutil.copytree(indexed, tmp_path / "i")
     Policy.from_mapping(OPEN).save(tmp_path / "p.yaml")

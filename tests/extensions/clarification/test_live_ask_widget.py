@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
+from broker_documents import ENGLISH, FRENCH, OPEN, QUI, START, WHO
 from raglab.live.ask import ask, buttons
 from raglab.live.response import Response
 from raglab.live.system import Lab
 from raglab.store.policies import Policy
 from raglab.text import NO_MATH
-from test_live_clarification import ENGLISH, FRENCH, OPEN, QUI, START, WHO, indexed  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def lab(tmp_path: Path, indexed: Path) -> Lab:  # noqa: F811 - the fixture
+def lab(tmp_path: Path, indexed: Path) -> Lab:
     """Return a system that clarifies."""
     shutil.copytree(indexed, tmp_path / "i")
     return Lab.open(tmp_path / "i", policy=Policy.from_mapping(OPEN), clarify=True, cache=False)

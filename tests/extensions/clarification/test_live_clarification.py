@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,20 @@ import numpy as np
 import pytest
 
 import raglab
+from broker_documents import (
+    COVER,
+    ENGLISH,
+    FILES,
+    FRENCH,
+    OPEN,
+    QUI,
+    RENEWAL,
+    ROLES,
+    START,
+    WHO,
+    WORDING,
+    index_of,
+)
 from generators import Fixed
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog
@@ -33,71 +46,20 @@ from raglab.extensions.clarification.question_parsing import parse
 from raglab.extensions.clarification.question_signals import PARSER
 from raglab.extensions.clarification.question_vocabulary import Failure, QuestionReading, Vocabulary
 from raglab.languages import sentence
-from raglab.live import trace_building
 from raglab.live.ask import ask, reply
 from raglab.live.response import KEYS, Response
-from raglab.live.system import Lab, build_index
+from raglab.live.system import Lab
 from raglab.packs import GENERIC, Pack
-from raglab.store.loaders import load_corpus
 from raglab.store.log_tables import APPLICATIONS, CHANGES, CLARIFICATIONS, DECISIONS, REPLIES, REQUESTS
 from raglab.store.policies import Policy
-from raglab.values import Chunk, Corpus, Status
-from test_live_trace_building import SMALL, PairEncoder, WordEncoder
+from raglab.values import Chunk, Status
 
 pytestmark = pytest.mark.slow
 
-BROKER = Path(__file__).parents[3] / "datasets" / "broker"
-FRENCH = "vauban-habitation-conditions-particulieres-2024.md"  # page 1 is its body, and names the insurer
-ENGLISH = "castellan-proliability-schedule-2024.md"  # so is this one's
-COVER = "acme-premier-home-schedule-2024.md"  # page 1 is a cover sheet
-RENEWAL = "acme-premier-home-endorsement-2025.md"
-WORDING = "meridian-cargoshield-contract-2025.md"
-ROLES = "northmark-fleetguard-schedule-2024.md"
-FILES = (FRENCH, ENGLISH, COVER, RENEWAL, WORDING, ROLES)
-START = datetime(2026, 1, 5, 9, tzinfo=UTC)
-QUI, WHO = "Qui est l'assureur ?", "Who is the insurer?"
-OPEN: dict[str, Any] = {
-    "pack": str(BROKER / "pack"),
-    "l2": {"enabled": False},
-    "similarity": {"enabled": False},
-    "gap": {"enabled": False},
-    "confidence": {"enabled": False},
-    "patterns": {"deny": [r"\bweather\b"]},
-}
 ASKING: dict[str, Any] = {
     "gap": {"enabled": True, "min_gap": 4.0},
     "resolver": {"min_group_gap": None, "signature": False, "anchor": False, "entities": False},
 }
-
-
-@pytest.fixture(scope="module")
-def indexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Return the folder of an index over some of the bundled documents, with the encoder of words."""
-    yield from index_of(FILES, tmp_path_factory.mktemp("broker") / "index")
-
-
-def index_of(files: Sequence[str], folder: Path) -> Iterator[Path]:
-    """Folder of an index over bundled documents, whose encoders are there as long as it is."""
-    words = WordEncoder()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
-        patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
-        patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
-        chunks = tuple(one for one in load_corpus(BROKER).chunks if one.file_name in files)
-        build_index(Corpus("some", chunks), folder, arms=("hybrid",), cache=None, **SMALL)
-        yield folder
-
-
-@pytest.fixture
-def opened(tmp_path: Path, indexed: Path) -> Callable[..., Lab]:
-    """Return what opens a system of its own that clarifies."""
-    shutil.copytree(indexed, tmp_path / "index")
-
-    def make(policy: dict[str, Any] | None = None, **more: Any) -> Lab:
-        stated = Policy.from_mapping(OPEN | (policy or {}))
-        return Lab.open(tmp_path / "index", **{"policy": stated, "cache": False, "clarify": True, **more})
-
-    return make
 
 
 def logged(lab: Lab, table: str, **where: Any) -> list[dict[str, Any]]:

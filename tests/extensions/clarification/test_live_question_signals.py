@@ -6,13 +6,13 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from broker_documents import broker
 from generators import Drawn, Fixed, Weighed
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import STORED
@@ -31,7 +31,7 @@ from raglab.signals import NAMES
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace, content_hash
-from raglab.values import Case, Chunk, Corpus, Generation, Hits, TraceData
+from raglab.values import Case, Chunk, Generation, Hits, TraceData
 from test_live_trace_building import CASES, CORPUS, SMALL, Calls, WordEncoder, _no_model, calls, encoder, made  # noqa: F401
 from trades import BROKER, INSURANCE
 
@@ -52,16 +52,6 @@ def hits_of(*found: tuple[int, ...]) -> Hits:
         **dict.fromkeys(Hits._fields, blank)
         | {"chunk": chunk, "rank": rank, "n_reranked": np.zeros(shape[:3], np.int32)}
     )
-
-
-@cache
-def broker() -> tuple[Corpus, tuple[Case, ...]]:
-    """Four documents of the bundled set, and questions of it."""
-    whole = load_corpus(BROKER)
-    named = tuple(dict.fromkeys(chunk.source for chunk in whole.chunks))[:4]
-    corpus = Corpus("part", tuple(chunk for chunk in whole.chunks if chunk.source in named))
-    asked = [case for case in load_cases(BROKER) if not case.selected_sources][::40]
-    return corpus, tuple(asked)
 
 
 class TestByHead:
