@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from field_variants import PACK as VARIANTS
-from field_variants import Variant, chunk_of, variants
+from extensions.clarification.field_variants import PACK as VARIANTS
+from extensions.clarification.field_variants import Variant, chunk_of, variants
 from raglab.extensions.clarification.fields import extract
 from raglab.extensions.clarification.labelled_values import plain_line
 from raglab.packs import Pack, pack_of

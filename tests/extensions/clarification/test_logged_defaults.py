@@ -20,6 +20,7 @@ from raglab.audit.log import AuditLog, check_to_json
 from raglab.audit.sessions import SilenceRule
 from raglab.decision.checks import Check
 from raglab.default_learner import SIGNALS, ClarificationDefault, ClarificationRequest, Learner, init, met, update
+from raglab.extensions.clarification.default_rows import DefaultRows
 from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,
@@ -31,6 +32,7 @@ from raglab.store.log_tables import (
     VERSIONS,
 )
 from test_audit_log import HASH, OK, ROOT, START, events, lies, opened
+from test_html_display import SCRIPT, check_display
 
 pytestmark = pytest.mark.slow
 
@@ -597,3 +599,8 @@ def test_six_processes_at_once(places: Places, log: AuditLog) -> None:
 
 
 SIGNALS_OF = ("explicit_yes", "implicit_ok", "failure", "explicit_no")
+
+
+def test_rows_show_themselves_in_a_line_and_in_a_bounded_page() -> None:
+    """Whatever their number and texts."""
+    check_display(DefaultRows(init(f"{SCRIPT}{place}", SCRIPT, {SCRIPT: SCRIPT}, now=START) for place in range(500)))
