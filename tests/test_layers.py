@@ -119,7 +119,7 @@ UNCUT: dict[str, set[str]] = {
     "cli/__init__.py": {"scale"},
     "cli/baselines.py": {"scale"},
     "cli/common.py": {"scale"},
-    "cli/experiments.py": {"clarification", "scale"},
+    "cli/experiments.py": {"scale"},
     "extensions/scale/large_index.py": {"graph_table"},
     "lab/bandit_study.py": {"scale"},
     "lab/baseline.py": {"scale"},

@@ -191,8 +191,6 @@ NOT_WHAT_IS_MEANT: list[tuple[str, Callable[[Any, Any], object], str]] = [
     ("tune_clarification", lambda lab, trace: lab.tune_clarification(trace, trace), "got a trace; .*load_world"),
     ("explain", lambda lab, _: lab.explain("r1", LAB), r"got a Lab; give its log, lab\.audit, or .* lab=lab"),
     ("explain", lambda lab, _: lab.explain(LAB), "request_id must be a text, got a Lab"),
-    ("clarified_trace", lambda lab, _: lab.clarified_trace(LAB, "r1"), "swap them"),
-    ("clarified_trace", lambda lab, _: lab.clarified_trace("r1", "out"), r"raglab\.Lab\.open\('out'\)"),
     (
         "add_signals",
         lambda lab, trace: lab.add_signals(trace, trace),

@@ -38,6 +38,7 @@ from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,
     CLARIFICATIONS,
+    CURRENT,
     DECISIONS,
     EVIDENCE,
     LEARNERS,
@@ -655,6 +656,8 @@ def defaults(log: AuditLog) -> pd.DataFrame:
     import pandas as pd
 
     limits = {"ask_below": log.learner.ask_below, "apply_above": log.learner.apply_above}
+    with log.log.reading() as entries:
+        begun = entries.one(CURRENT) is not None
     return pd.DataFrame(
         [
             {
@@ -670,6 +673,6 @@ def defaults(log: AuditLog) -> pd.DataFrame:
                 "last_refreshed": row.last_refreshed.isoformat(timespec="seconds"),
                 "row_id": row.row_id,
             }
-            for row in log.rows()
+            for row in (log.rows() if begun else ())
         ]
     )
