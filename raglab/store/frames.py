@@ -89,7 +89,7 @@ MEASURES: Mapping[str, Column] = {
     "signature_similarity": measurement(-1.0, 1.0, "a cosine", _EMPTY),
 }
 _MEASURE_OF_SCORE = {UNSTATED: "cosine", "cosine": "cosine", "l2": "l2", "probability": "s_rerank"}
-_NAME = Column(
+_ID = Column(
     lambda cell: filled_text(cell) or whole_number(cell),
     "a string that is not blank, or an integer",
     "give each one a name",
@@ -106,13 +106,13 @@ _PASSAGE: Mapping[str, Column] = {
     "entities": CHUNK_COLUMNS["entities"],
 }
 HIT_COLUMNS: Mapping[str, Column] = {
-    "case_id": _NAME._replace(filled=True),
+    "case_id": _ID._replace(filled=True),
     "query": CASE_COLUMNS["query"],
     "expect_status": CASE_COLUMNS["expect_status"]._replace(required=False, filled=False),
     **_CASE,
-    "hit_id": _NAME._replace(required=True),
+    "hit_id": _ID._replace(required=True),
     **_PASSAGE,
-    "arm": _NAME._replace(filled=True),
+    "arm": _ID._replace(filled=True),
     "depth": Column(integer_from(0), "an integer from 0, of 31 bits", "number the refinements 0, 1, 2", filled=True),
     "rank": Column(
         integer_from(0), "an integer from 0, of 31 bits", "number the hits of a case from 0, or drop the column"
@@ -195,7 +195,7 @@ def frame_cases(rows: HitRows) -> tuple[tuple[Case, ...], Numbering]:
     fields = [field for field in ("query", "expect_status", *_CASE) if field in rows.columns]
     remedy = "correct it" if has_id else "correct it, or tell the cases apart by case_id"
     rows.check_same(fields, [numbering.first[number] for number in numbering.of_row], "a case", remedy)
-    placed = []
+    placed: list[tuple[Where, Case]] = []
     for name, row in zip(numbering.names, numbering.first, strict=True):
         stated = {field: value for field in fields if (value := rows.columns[field][row]) is not None}
         stated |= {field: tuple(value) for field, value in stated.items() if isinstance(value, list)}
