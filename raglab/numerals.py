@@ -76,7 +76,7 @@ class NumeralTables(NamedTuple):
 
     numbers: values below a scale. inside: values of words that count only inside a number. scales: by word. suffixes,
     money_suffixes: what is written to figures for a scale, and beside a currency. months: numbers from 1.
-    joins_hundreds, joins_tens, endings: as in `raglab.languages.Numerals`.
+    joins_hundreds, joins_tens, endings: see `numerals` in `en.yaml`.
     """
 
     numbers: Mapping[str, int]
