@@ -130,35 +130,20 @@ def _tags(value: object) -> dict[str, str] | None:
 
 
 AS_TEXT = "convert the column with .astype(str)"
+_TEXT = Column(cell_text, "a text", AS_TEXT)
+_ID_RULE = f"a text or an integer from 0, of at most {MAX_NAME} characters"
+_STATUS_RULE = f"one of {', '.join(STATUS_NAMES)}"
+_QUESTION_RULE = f"a text of at most {LONGEST_QUESTION} characters"
 _SOURCES = Column(
     _sources,
     "texts, each path or path#page, page an integer from 1, with semicolons between several",
     'write a list, a JSON list such as ["a.md", "b.md#2"], or a.md;b.md#2',
 )
-_TEXT = Column(cell_text, "a text", AS_TEXT)
 CASE_COLUMNS: Mapping[str, Column] = {
-    "id": Column(
-        _name,
-        f"a text or an integer from 0, of at most {MAX_NAME} characters",
-        "name it",
-        aliases=("case_id",),
-        filled=True,
-    ),
-    "query": Column(
-        _question,
-        f"a text of at most {LONGEST_QUESTION} characters",
-        "write the question",
-        aliases=("question",),
-        required=True,
-        filled=True,
-    ),
+    "id": Column(_name, _ID_RULE, "name it", aliases=("case_id",), filled=True),
+    "query": Column(_question, _QUESTION_RULE, "write the question", aliases=("question",), required=True, filled=True),
     "expect_status": Column(
-        _status,
-        f"one of {', '.join(STATUS_NAMES)}",
-        lambda name, _: status_remedy(name),
-        aliases=("label",),
-        required=True,
-        filled=True,
+        _status, _STATUS_RULE, lambda name, _: status_remedy(name), aliases=("label",), required=True, filled=True
     ),
     "expect_sources": _SOURCES,
     "expect_sources_any": _SOURCES,
@@ -212,7 +197,8 @@ def case_records(
         raise near_name_error(near, Where(cells.name), table=True)
     _check_required(cells, CASE_COLUMNS, places)
     rows = _rows(cells, places, CASE_COLUMNS, _EXTRA, _other_columns(cells, CASE_COLUMNS, places))
-    return [_line(cells, row, {"id": f"q{row + 1}"} | extra | record) for row, (record, extra) in enumerate(rows)]
+    records = [{"id": f"q{row + 1}"} | extra | record for row, (record, extra) in enumerate(rows)]
+    return _lines(cells, records)
 
 
 def chunk_records(
@@ -230,11 +216,11 @@ def chunk_records(
     chunks = [
         {"source": flat_name(record["id"])} | record | {"tags": record.get("tags", {}) | tags} for record, tags in rows
     ]
-    return [_line(cells, row, chunk) for row, chunk in enumerate(chunks)]
+    return _lines(cells, chunks)
 
 
-def _line(cells: Cells, row: int, record: Mapping[str, Any]) -> JsonLine:
-    return JsonLine(Where(f"{cells.name}, {cells.place(row)}"), record)
+def _lines(cells: Cells, records: Sequence[Mapping[str, Any]]) -> list[JsonLine]:
+    return [JsonLine(Where(f"{cells.name}, {cells.place(row)}"), record) for row, record in enumerate(records)]
 
 
 def _cells(
