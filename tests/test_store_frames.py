@@ -494,7 +494,7 @@ class TestRefused:
             (
                 "expect_sources",
                 [["d/a#x"], ["d/a#x"], None],
-                ("row 0", "expect_sources must be texts, each path or path#page"),
+                ("row 0", "expect_sources must be texts, each path or path#page", "in 'd/a#x'"),
             ),
             ("min_sources", [-1, -1, 0], ("row 0, column min_sources", "an integer from 0", "got -1")),
             ("split", ["tune", "report", None], ("row 1, column split", "a case must have one split")),

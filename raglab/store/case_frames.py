@@ -92,6 +92,15 @@ def _sources(value: object) -> list[str] | None:
     return None if found is None or any(map(source_rule, found)) else found
 
 
+def _sources_remedy(_name: str, cell: object) -> str:
+    items = listed_sources(cell)
+    for source in items if isinstance(items, list | tuple) else ():
+        broken = source_rule(source) if isinstance(source, str) else None
+        if broken is not None:
+            return f"{broken[1]}, in {shown_value(source)}"
+    return 'write a list, a JSON list such as ["a.md", "b.md#2"], or a.md;b.md#2'
+
+
 def _json_value(value: object) -> Any:  # noqa: ANN401 - any JSON value
     """A cell as JSON holds it, None where it cannot."""
     try:
@@ -137,7 +146,7 @@ _QUESTION_RULE = f"a text of at most {LONGEST_QUESTION} characters"
 _SOURCES = Column(
     _sources,
     "texts, each path or path#page, page an integer from 1, with semicolons between several",
-    'write a list, a JSON list such as ["a.md", "b.md#2"], or a.md;b.md#2',
+    _sources_remedy,
 )
 CASE_COLUMNS: Mapping[str, Column] = {
     "id": Column(_name, _ID_RULE, "name it", aliases=("case_id",), filled=True),
