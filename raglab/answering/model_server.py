@@ -206,21 +206,44 @@ class ModelServer:
             **({"response_format": held[form]} if schema is not None and form in held else {}),
         }
 
-    def request_once(self, body: Mapping[str, Any], parse: Callable[[bytes], _Parsed]) -> Attempt[_Parsed]:
-        """One request within `timeout` seconds of its own, with a reason that names the host and shows no secret.
+    def request_once(
+        self, body: Mapping[str, Any], parse: Callable[[bytes], _Parsed], deadline: float | None = None
+    ) -> Attempt[_Parsed]:
+        """What the server says once; else why it says nothing, in a reason that names the host and shows no secret.
 
         Args:
           body: of a chat (see `chat_body`), or with a `prompt` of a completion.
           parse: reads the body of a reply. What it returns is not masked, so it must let no free text through; its
             `ServerError` is the reason.
+          deadline: on the monotonic clock; `timeout` seconds from now where not given.
 
         Raises:
           ServerError: the key cannot be sent.
         """
+        import openai
+
         authorization, secrets = credentials(urlsplit(self.base_url), self.key_env)
-        with _unlogged(secrets):
-            attempt = _attempt(self, authorization, body, time.monotonic() + self.timeout, parse)
-        return attempt._replace(reason=attempt.reason and f"{self.host} {one_line_reason(attempt.reason, secrets)}")
+        content, status, wait_s = b"", 0, 0.0
+        # Messages of the library may carry the request with its key: only what is written here is shown.
+        try:
+            with _unlogged(secrets):
+                until = time.monotonic() + self.timeout if deadline is None else deadline
+                content = _reply_body(self, authorization, body, until)
+            status = OK if content else 0
+            return Attempt(parse(content), status=OK, tokens=token_count(content))
+        except (TimeoutError, openai.APITimeoutError):
+            reason, kind = f"did not answer within {self.timeout:g} s", TIMEOUT
+        except openai.APIConnectionError:
+            reason, kind = "could not be reached or broke off", NO_CONNECTION
+        except openai.APIStatusError as error:
+            status, wait_s = error.status_code, _wait_s(error.response.headers.get("retry-after"))
+            reason, kind = f"answered {status}{message_of(error.body)}", f"HTTP {status}"
+        except ServerError as error:
+            reason, kind = str(error), error.kind
+        except Exception as error:  # noqa: BLE001  (whatever a server sends must not end the session)
+            reason, kind = f"could not be asked or read ({type(error).__name__})", MALFORMED
+        reason = f"{self.host} {one_line_reason(reason, secrets)}"
+        return Attempt(None, reason, kind, status, wait_s, token_count(content))
 
     def reply(
         self,
@@ -249,26 +272,23 @@ class ModelServer:
         """
         begin = time.monotonic()
         try:
-            authorization, secrets = credentials(urlsplit(self.base_url), self.key_env)
+            _, secrets = credentials(urlsplit(self.base_url), self.key_env)
         except ServerError as error:
             raise ModelUnavailableError(str(error), kind="no key", seconds=0.0) from None
         form = ServerForm() if form is None else form
         parse = parse or partial(parse_body, max_tokens=self.max_tokens)
         deadline, retries, number = begin + self.timeout, 0, form.first
-        with _unlogged(secrets):
-            while True:
-                body = self.chat_body(system, user, schema, FORMS[number])
-                attempt = _attempt(self, authorization, body, deadline, parse)
-                # A form that is refused gets no further attempts: the next one is tried at once.
-                if attempt.status in _REFUSES_FORM and schema is not None and number + 1 < len(FORMS):
-                    number += 1
-                    continue
-                pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**retries)
-                if not attempt.may_pass or retries == self.max_retries or time.monotonic() + pause >= deadline:
-                    break
-                time.sleep(pause)  # the server has no say in how long
-                retries += 1
-        reason, kind = attempt.reason, attempt.kind
+        while True:
+            attempt = self.request_once(self.chat_body(system, user, schema, FORMS[number]), parse, deadline)
+            # A form that is refused gets no further attempts: the next one is tried at once.
+            if attempt.status in _REFUSES_FORM and schema is not None and number + 1 < len(FORMS):
+                number += 1
+                continue
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**retries)
+            if not attempt.may_pass or retries == self.max_retries or time.monotonic() + pause >= deadline:
+                break
+            time.sleep(pause)  # the server has no say in how long
+            retries += 1
         if attempt.status == OK:
             form.first = number
         if attempt.reply is not None:
@@ -276,11 +296,10 @@ class ModelServer:
             if not carries(text, secrets):  # spelt with other marks between its letters, a key is not masked
                 is_free_text = schema is not None and FORMS[number] == "text"
                 return attempt.reply._replace(text=json_object(text) if is_free_text else text)
-            reason, kind = "answered with the key in it", MALFORMED
-        reason = f"{self.host} {one_line_reason(reason, secrets)}"
-        if kind == DECLINED:
-            raise ServerError(reason, kind)
-        raise _unavailable(reason, kind, attempt, self.key_env, time.monotonic() - begin)
+            attempt = attempt._replace(reason=f"{self.host} answered with the key in it", kind=MALFORMED)
+        if attempt.kind == DECLINED:
+            raise ServerError(attempt.reason, DECLINED)
+        raise _unavailable(attempt, self.key_env, time.monotonic() - begin)
 
 
 def _is_base_url(text: str) -> bool:
@@ -485,10 +504,9 @@ _REMEDIES = {
 }
 
 
-def _unavailable(
-    reason: str, kind: str, attempt: Attempt[ServerReply], key_env: str, seconds: float
-) -> ModelUnavailableError:
+def _unavailable(attempt: Attempt[ServerReply], key_env: str, seconds: float) -> ModelUnavailableError:
     """Error of a server that failed: rule, what happened, remedy."""
+    kind, reason = attempt.kind, attempt.reason
     by_status = {401: f"set {key_env}", 403: f"check {key_env}", 404: "correct model or base_url"}
     other = "look at the server's log" if attempt.may_pass else "correct the settings that it names"
     remedy = _REMEDIES.get(kind) or by_status.get(attempt.status, other)
@@ -500,35 +518,6 @@ def _unavailable(
 
 _SENT = frozenset({"host", "content-type", "content-length", "accept", "user-agent", "connection"})
 _USED = frozenset({"content-type", "retry-after"})
-
-
-def _attempt(
-    server: ModelServer,
-    authorization: str | None,
-    body: Mapping[str, Any],
-    deadline: float,
-    parse: Callable[[bytes], _Parsed],
-) -> Attempt[_Parsed]:
-    """What the server says once; else why it says nothing."""
-    import openai
-
-    # Messages of the library may carry the request with its key: only what is written here is shown.
-    content = b""
-    try:
-        content = _reply_body(server, authorization, body, deadline)
-        return Attempt(parse(content), status=OK, tokens=token_count(content))
-    except (TimeoutError, openai.APITimeoutError):
-        return Attempt(None, f"did not answer within {server.timeout:g} s", TIMEOUT)
-    except openai.APIConnectionError:
-        return Attempt(None, "could not be reached or broke off", NO_CONNECTION)
-    except openai.APIStatusError as error:
-        status, wait_s = error.status_code, _wait_s(error.response.headers.get("retry-after"))
-        return Attempt(None, f"answered {status}{message_of(error.body)}", f"HTTP {status}", status, wait_s)
-    except ServerError as error:
-        reason, kind = str(error), error.kind
-    except Exception as error:  # noqa: BLE001  (whatever a server sends must not end the session)
-        reason, kind = f"could not be asked or read ({type(error).__name__})", MALFORMED
-    return Attempt(None, reason, kind, OK if content else 0, tokens=token_count(content))
 
 
 def _wait_s(header: str | None) -> float:
