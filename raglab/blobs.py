@@ -177,11 +177,11 @@ class Blobs:
                         self._connection = _open(self.path)
                     return work(self._connection)
                 except (sqlite3.Error, OSError, UnicodeError, OverflowError, MemoryError, _ForeignError) as error:
-                    if attempt or not self._put_aside(error):
+                    if attempt or not self._recover(error):
                         return None
         return None
 
-    def _put_aside(self, error: Exception) -> bool:
+    def _recover(self, error: Exception) -> bool:
         """Whether the place is free for a new file, since the old one is damaged; the failure is said."""
         reason, code = str(error) or type(error).__name__, _code(error)
         if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:

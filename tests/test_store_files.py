@@ -527,7 +527,7 @@ ALLOWED = {
     ("extensions/scale/large_index.py", "drop_older"): "renames a folder that is to be deleted, under its lock",
     ("blobs.py", "own_secret"): "read by its user alone from its first byte on",
     ("blobs.py", "_make"): "SQLite makes the file, and of two processes the first wins",
-    ("blobs.py", "_put_aside"): "gives what is damaged another name",
+    ("blobs.py", "_recover"): "gives what is damaged another name",
 }
 
 
