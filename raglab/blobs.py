@@ -26,6 +26,7 @@ from raglab.characters import visible
 from raglab.user_warnings import warn_user
 
 BUSY_S = 60.0  # a writer waits so long for its turn
+LOOKUP = 500  # keys of one query; one key a query takes 1.4 times as long
 MOST_BYTES = 2**28  # of one value
 KEY_BYTES = 32
 ASIDE = ".damaged"
@@ -96,13 +97,14 @@ class Blobs:
 
         def read(connection: sqlite3.Connection) -> dict[str, bytes]:
             values: dict[str, bytes] = {}
-            for key in keys:
-                row = connection.execute("SELECT digest, value FROM blobs WHERE key = ?", (key,)).fetchone()
-                digest, value = row or (None, None)
-                if not (isinstance(digest, bytes) and isinstance(value, bytes)):
-                    continue
-                if hmac.compare_digest(digest, self._digest(key, value)):
-                    values[key] = value
+            for start in range(0, len(keys), LOOKUP):
+                some = keys[start : start + LOOKUP]
+                query = f"SELECT key, digest, value FROM blobs WHERE key IN ({','.join('?' * len(some))})"  # noqa: S608
+                for name, digest, value in connection.execute(query, some):
+                    key = name.decode()
+                    is_bytes = isinstance(digest, bytes) and isinstance(value, bytes)
+                    if is_bytes and hmac.compare_digest(digest, self._digest(key, value)):
+                        values[key] = value
             return values
 
         return self._run(read, make=False) or {}
