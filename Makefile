@@ -3,20 +3,31 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 # Modules are compiled once and kept, whatever the shell says: the tests start a hundred processes.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: demo test test-fast fuzz stress service lab mlflow bench bench-large bench-index notebooks lock clean
+.PHONY: demo test test-fast test-all removal fuzz stress service lab mlflow bench bench-large bench-index notebooks lock clean
 
 demo: $(READY)  ## documents and questions -> trace -> study -> report
 	$(BIN)/raglab demo
 
-test: $(READY)  ## lint, types, every test and notebook
+test: $(READY)  ## what a contributor runs: lint, types, every test and notebook but those marked full
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/mypy
-	$(PYTEST) --durations=15
+	FUZZ_CASES=$${FUZZ_CASES:-100} $(PYTEST) -m "not full" --durations=15
 
 test-fast: $(READY)  ## without the slow tests
-	$(PYTEST) -m "not slow"
+	FUZZ_CASES=$${FUZZ_CASES:-100} $(PYTEST) -m "not slow and not full"
+
+test-all: $(READY)  ## what CI runs: every test, browsers, crowds, 1,000 inputs at every door, and the removal test
+	$(BIN)/ruff check --no-cache .
+	$(BIN)/mypy
+	$(PYTEST) --durations=30
+	$(MAKE) removal
+	$(MAKE) stress SCALE=0.1
+	$(MAKE) service
+
+removal: $(READY)  ## without each room of raglab/extensions in turn, the fast tests of the core pass
+	$(BIN)/python .ci/removal.py
 
 CASES ?= 50000
 fuzz: $(READY)  ## hostile inputs at every door, a table of what became of them; CASES=1000 is what the tests try
