@@ -43,7 +43,7 @@ def index(asked: Asked) -> Path:
     """Folder of the tree's own index, built where it is not there yet."""
     folder = asked.folder / "index"
     if not folder.exists():
-        raglab.build_index(bundled(asked)[0], folder)
+        raglab.build_index(bundled(asked)[0], folder, cache=None)
     return folder
 
 
