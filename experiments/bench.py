@@ -231,7 +231,8 @@ def print_rows(program: str, turns: Mapping[str, Sequence[Turn]], findings: Find
         line, value = comparison(name, turns[THIS], turns[LAST])
         print(line, flush=True)
         if value is not None and value < LEAST_RATIO:
-            findings.slower.append(f"{name} {value:.2f}")
+            of_turns = line.partition("  below")[0].rpartition("  ")[2]
+            findings.slower.append(f"{name} {value:.2f} ({of_turns})")
         holders = {who: row for who, of_tree in turns.items() if (row := best(name, of_tree)) is not None}
         if turns[LAST] and len(holders) == 1 and all(row.unit != BESIDE for row in holders.values()):
             findings.alone.append(f"only in {next(iter(holders))}: {name}")

@@ -41,11 +41,11 @@ def simulated(asked: Asked) -> Rows:
     run = module("simulation", "bandit").run
     rounds, replications = (100, 200) if asked.quick else (2_500, 200)
     rates = {}
-    for engine, name in (("numpy", "NumPy"), ("numba", "compiled")):
+    for engine, name, repeats in (("numpy", "NumPy", 3), ("numba", "compiled", 9)):
         for policy in POLICIES:
             bandit, met = Bandit(policy=policy), world(policy)
             play = partial(run, bandit, met, rounds=rounds, replications=replications, seed=0, engine=engine)
-            rates[policy] = rounds * replications / seconds(play, 3)
+            rates[policy] = rounds * replications / seconds(play, repeats)
             yield Row(f"{policy}, {name}", rates[policy] / 1e6, "M rounds/s")
     if asked.peers:
         yield from beside_peers(rates, 50 if asked.quick else PEER_ROUNDS)
@@ -155,10 +155,10 @@ def evaluated(asked: Asked) -> Rows:
     bootstrap = partial(estimate, log, target, pair, interval="bootstrap", n_boot=200)
     runs: dict[str, tuple[Callable[[], object], int]] = {
         "SNIPS + DR, delta method": (lambda: estimate(log, target, pair), 7),
-        "the same, the model fitted to the log": (lambda: estimate(bare, target, pair), 3),
-        "the same by session, five rounds each": (lambda: estimate(log, target, pair, session=session), 3),
+        "the same, the model fitted to the log": (lambda: estimate(bare, target, pair), 7),
+        "the same by session, five rounds each": (lambda: estimate(log, target, pair, session=session), 7),
         "all seven estimators, delta method": (lambda: estimate(log, target), 3),
-        "lower bound, clip chosen": (lambda: lower_bound(log, target), 3),
+        "lower bound, clip chosen": (lambda: lower_bound(log, target), 7),
         "SNIPS + DR, 200 bootstrap draws": (bootstrap, 1),
     }
     for name, (run, repeats) in runs.items():

@@ -172,14 +172,14 @@ def peer(asked: Asked, name: str, ready: Callable[[], Run], ours: float, times: 
 def errors(asked: Asked) -> Rows:
     """ECE, its bootstrap and smooth ECE, against plain NumPy with the same bins, netcal and relplot."""
     for name, y, p in scores(asked):
-        taken = seconds(partial(ece, y, p), 5)
+        taken = seconds(partial(ece, y, p), 21)
         yield Row(f"ECE, {name}", 1e3 * taken, "ms")
         yield from peer(asked, f"ECE against plain NumPy, {name}", lambda y=y, p=p: partial(plain_bins, y, p), taken)
         yield from peer(asked, f"ECE against netcal, {name}", partial(netcal_ece, y, p), taken)
-        taken = seconds(partial(smooth_ece, y, p), 3)
+        taken = seconds(partial(smooth_ece, y, p), 7)
         yield Row(f"smooth ECE, {name}", 1e3 * taken, "ms")
         yield from peer(asked, f"smooth ECE against relplot, {name}", partial(relplot_smooth, y, p), taken)
-        taken = seconds(partial(ece_interval, y, p, resamples=1_000, rng=np.random.default_rng(5)), 2)
+        taken = seconds(partial(ece_interval, y, p, resamples=1_000, rng=np.random.default_rng(5)), 3)
         yield Row(f"bootstrap of ECE, {name}", 1e3 * taken, "ms")
         drawn = partial(resampled, y, p, np.random.default_rng(4))
         yield from peer(
@@ -199,12 +199,12 @@ def certificates(asked: Asked) -> Rows:
     every, rng, few = scores(asked), np.random.default_rng(6), slice(None, None, FEW)
     size = every[0][2].size
     cases, some = gated(size, rng), gated(size // FEW, rng)
-    taken = seconds(partial(certificate, cases), 3)
+    taken = seconds(partial(certificate, cases), 7)
     yield Row("certificate of 400 pairs, 2 targets", 1e3 * taken, "ms")
     yield from peer(asked, "certificate against pairs one by one", lambda: partial(one_by_one, cases), taken)
     yield from peer(asked, "certificate against MAPIE, scaled", partial(mapie_pairs, some), taken, FEW)
     for name, y, p in every:
-        taken = seconds(partial(certify, p, y, alpha=0.1), 2)
+        taken = seconds(partial(certify, p, y, alpha=0.1), 9)
         yield Row(f"certify one gate, {name}", 1e3 * taken, "ms")
         yield from peer(
             asked, f"one gate against MAPIE, scaled, {name}", partial(mapie_gate, y[few], p[few]), taken, FEW
@@ -214,7 +214,7 @@ def certificates(asked: Asked) -> Rows:
 def curves(asked: Asked) -> Rows:
     """AURC, against one argsort that leaves ties as they come."""
     for name, y, p in scores(asked):
-        taken = seconds(partial(aurc, y, p), 3)
+        taken = seconds(partial(aurc, y, p), 9)
         yield Row(f"AURC, {name}", 1e3 * taken, "ms")
         yield from peer(asked, f"AURC against plain NumPy, {name}", lambda y=y, p=p: partial(plain_aurc, y, p), taken)
 

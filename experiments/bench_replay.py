@@ -74,7 +74,7 @@ def decided(asked: Asked) -> Rows:
     """Decisions under one policy: their frame, one case at a time, and from nothing."""
     trace, policies = made(asked)
     ready = measured(trace)
-    yield Row("decide under one policy", 1e3 * seconds(lambda: raglab.decide(ready, policies[0]), 5), "ms")
+    yield Row("decide under one policy", 1e3 * seconds(lambda: raglab.decide(ready, policies[0]), 50), "ms")
     fresh = iter([raglab.decide(ready, policies[1]) for _ in range(8)])
     yield Row("frame of decisions", 1e3 * seconds(lambda: next(fresh).frame(), 7), "ms")
     singles = [trace.subset([row]) for row in range(0, len(trace), max(1, len(trace) // SINGLE_CASES))]
@@ -105,12 +105,12 @@ def stepped(asked: Asked) -> Rows:
         "expected cost": (measured(trace), cost_policies(trace, 1)[0]),
     }
     for what, (ready, policy) in kinds.items():
-        whole = seconds(lambda ready=ready, policy=policy: raglab.steps(ready, policy), 3)
+        whole = seconds(lambda ready=ready, policy=policy: raglab.steps(ready, policy), 7)
         yield Row(f"steps of all thresholds, {what}", 1e3 * whole, "ms")
     ready = kinds["published"][0]
-    bare = seconds(lambda: raglab.steps(ready, published, level=None), 3)
+    bare = seconds(lambda: raglab.steps(ready, published, level=None), 7)
     yield Row("steps of all thresholds, published, no intervals", 1e3 * bare, "ms")
-    alone = seconds(lambda: raglab.steps(ready, published, AXIS), 3)
+    alone = seconds(lambda: raglab.steps(ready, published, AXIS), 7)
     yield Row("steps of one axis", 1e3 * alone, "ms")
 
 
@@ -136,7 +136,7 @@ def counted(asked: Asked) -> Rows:
     policy = Policy.from_mapping({"patterns": PATTERNS})
     found = module("measurement").measured_tables(trace, policy).evidence
     paths = replay.all_step_cells(found, policy)
-    alone = [seconds(lambda path=path: replay.step_cells(found, policy, path), 3) for path in paths]
+    alone = [seconds(lambda path=path: replay.step_cells(found, policy, path), 7) for path in paths]
     yield Row("counting the steps of one threshold, median", 1e3 * statistics.median(alone), "ms")
     yield Row("counting the steps of one threshold, slowest", 1e3 * max(alone), "ms")
     larger = replay.case_rows(found, np.tile(np.arange(len(trace)), LARGER))

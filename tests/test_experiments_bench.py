@@ -90,7 +90,10 @@ def test_both_trees_are_measured_in_turns(
     ]
     out = capsys.readouterr().out
     assert "bench_study.py\n  steps, ms" in out
-    assert "\nbelow 0.95: steps 0.50\n- only in this version: this\n- only in the last version: old\n" in out
+    assert (
+        "\nbelow 0.95: steps 0.50 (0.50 to 0.50)\n- only in this version: this\n- only in the last version: old\n"
+        in out
+    )
     assert out.count("study, second: KeyError: gone") == 2
 
 
