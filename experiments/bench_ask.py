@@ -104,8 +104,9 @@ def asked_live(asked: Asked) -> Rows:
     for case in cases[:8]:  # the first questions load what is read lazily
         raglab.ask(case.query, lab=lab, documents=case.selected_sources)
     ms = milliseconds(lab, cases)
-    for name in ("question", *PARTS, "log"):
-        yield Row(f"{name}, P50", float(np.quantile(ms[name], 0.5)), "ms")
+    yield Row("question, P50", float(np.median(ms["question"])), "ms")
+    for name in (*PARTS, "log"):  # the mean: most questions are refused, and nothing is generated for them
+        yield Row(f"{name}, mean", float(np.mean(ms[name])), "ms")
     yield Row("question, P95", float(np.quantile(ms["question"], 0.95)), "ms")
     gates = ms["evidence for the gates"] + ms["verdicts of the gates"]
     yield Row("one decision of the gates with its evidence, P50", float(np.median(gates / ms["retrievals"])), "ms")

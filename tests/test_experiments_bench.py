@@ -146,8 +146,9 @@ def test_cases_that_are_made_of_others_all_differ(script: Any) -> None:
 
 @pytest.mark.parametrize("program", ["calibration", "replay", "study"])
 def test_a_program_gives_its_rows(script: Any, tmp_path: Path, program: str) -> None:
-    """The quick size gives every row as a number above 0, and nothing fails."""
+    """The quick size gives every row as a number, and nothing fails; a slope between few trials may be below 0."""
     found = script.measure(program, script.Asked(quick=True, first=False, peers=False, folder=tmp_path))
     assert found.failed == {}
     assert found.rows
-    assert all(row.value > 0.0 for row in found.rows.values())
+    assert all(row.value > 0.0 for row in found.rows.values() if not row.name.startswith("each further"))
+    assert all(np.isfinite(row.value) for row in found.rows.values())
