@@ -49,17 +49,10 @@ lab: $(READY)  ## JupyterLab on the project, at the first notebook, on this mach
 mlflow: $(READY)  ## the runs of studies in MLflow, on this machine only, at http://127.0.0.1:5000
 	$(BIN)/python -c "from raglab.lab.tracking import serve; raise SystemExit(serve())"
 
-# Without a tag of a release the last version is d876003, the tree before traces in shards.
-BASE ?= $(shell git describe --tags --abbrev=0 2>/dev/null || echo d876003)
-bench: $(READY)  ## speeds, of this tree and of the last version in turns; BASE=main compares with another commit
-	$(BIN)/python experiments/comparison.py --base "$(BASE)"
-	$(BIN)/python experiments/bench.py
-	$(BIN)/python experiments/bench_calibration.py
-	$(BIN)/python experiments/bench_ask.py
-	$(BIN)/python experiments/bench_bandit.py
-	$(BIN)/python experiments/bench_off_policy.py
-	$(BIN)/python experiments/bench_learner.py
-	$(BIN)/python experiments/bench_audit.py
+# Without a tag of a release the last version is bfe28d6, the tree before the extensions.
+BASE ?= $(shell git describe --tags --abbrev=0 2>/dev/null || echo bfe28d6)
+bench: $(READY)  ## speeds of this tree over those of the last version, in turns; BASE=main compares with another commit
+	$(BIN)/python experiments/bench.py --base "$(BASE)"
 
 LARGE ?= 100000
 bench-large: $(READY)  ## memory and time of replay in shards; LARGE=1000000 is a million cases, an hour
