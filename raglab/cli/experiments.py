@@ -129,8 +129,8 @@ def _simulated_means(means: str, names: tuple[str, ...], sizes: dict[str, Any]) 
     import numpy as np
 
     from raglab.bandit import Bandit
+    from raglab.displays.bandits import lai_robbins
     from raglab.lab.bandit_study import compare_on_arms
-    from raglab.lab.report.bandit_displays import lai_robbins
 
     if linear := [name for name in names if name.startswith("lin_")]:
         msg = f"arms of --means have no context to learn from, got {linear[0]}; choose another, or give a trace."
@@ -371,8 +371,8 @@ def _draw_or_write(table: pd.DataFrame, out: Path | None) -> None:
     if out is None or out.suffix.lower() not in IMAGES:
         write_csv(table, out)
         return
-    from raglab.lab.report.canvas import png
-    from raglab.lab.report.clarify_displays import ClarifyDisplay
+    from raglab.displays.canvas import png
+    from raglab.displays.default_learner import ClarifyDisplay
 
     make_folder(out.parent)
     write_bytes(png(ClarifyDisplay.from_simulation(table).figure_), out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,37 +13,24 @@ from raglab.breakpoints import threshold_at
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import Decisions
 from raglab.decision.sharded_decisions import ShardedDecisions
+from raglab.displays.tables import (
+    DASH,
+    ReportCell,
+    ReportTable,
+    cut_text,
+    estimate_cell,
+    number_text,
+    share_cell,
+)
 from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report.verdicts import BOUGHT, Reach, Reachable, TargetVerdict, flipped_cases
 from raglab.policy import WHOLE, PolicyData
 from raglab.signals import BUILT_IN_SET, SignalSet
-from raglab.text import decimals
+from raglab.text import decimals, percent
 from raglab.values import Case, Status
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-DASH = "–"
-LONGEST_TEXT = 300
-Mark = Literal["", "good", "bad", "number"]
-
-
-class ReportCell(NamedTuple):
-    """Cell of a table: its text, smaller text below it, and how it is set off."""
-
-    text: str
-    small: str = ""
-    mark: Mark = ""
-
-
-class ReportTable(NamedTuple):
-    """Block of a report: rows of cells under a head, with a caption above."""
-
-    caption: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[ReportCell]]
-    kind: str = "table"
 
 
 class Text(NamedTuple):
@@ -82,45 +69,6 @@ class Section(NamedTuple):
     blocks: Sequence[Block]
 
 
-def percent(value: float) -> str:
-    """Share as a percentage; a dash where there is none."""
-    return DASH if np.isnan(value) else f"{100 * value:.1f} %"
-
-
-def number_text(value: Any) -> str:  # noqa: ANN401 - cell of any frame
-    """Value of a frame as text: numbers to four digits, a dash where there is none."""
-    if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
-    if isinstance(value, float | np.floating):
-        # a table of many kinds of numbers: four digits, whatever their size
-        return DASH if np.isnan(value) else decimals(float(value)) if np.isinf(value) else f"{value:.4g}"
-    return DASH if value is None else cut_text(str(value))
-
-
-def cut_text(text: str) -> str:
-    """Text in one line, cut where it is long; controls shown as blanks."""
-    line = "".join(sign if sign.isprintable() else " " for sign in text)
-    return line if len(line) <= LONGEST_TEXT else f"{line[: LONGEST_TEXT - 1]}…"
-
-
-def interval(low: float, high: float) -> str:
-    """Interval of a share in percent."""
-    return DASH if np.isnan(low) else f"{100 * low:.1f} % to {100 * high:.1f} %"
-
-
-def share_cell(k: int, n: int) -> ReportCell:
-    """Rate of k in n with its counts and 95 % interval."""
-    low, high = metrics.clopper_pearson(k, n)
-    return ReportCell(percent(k / n if n else float("nan")), f"{k}/{n}; {interval(float(low), float(high))}", "number")
-
-
-def estimate_cell(value: float, low: float, high: float, sign: str = "") -> ReportCell:
-    """Number with its interval, to three decimals; a dash where there is none."""
-    if np.isnan(value):
-        return ReportCell(DASH, mark="number")
-    return ReportCell(f"{value:{sign}.3f}", DASH if np.isnan(low) else f"{low:{sign}.3f} to {high:{sign}.3f}", "number")
-
-
 def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTable:
     """Policies × rates, those that are one and the same in one row.
 
@@ -143,18 +91,6 @@ def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTab
     if in_sample:
         caption += f" What was fitted or chosen on these cases is {IN_SAMPLE}."
     return ReportTable(caption, ["policy", "expected_cost", *metrics.RATES], rows)
-
-
-def frame_table(caption: str, frame: pd.DataFrame) -> ReportTable:
-    """Any frame as it is."""
-    rows = [
-        [
-            ReportCell(number_text(value), mark="number" if isinstance(value, int | float | np.number) else "")
-            for value in row
-        ]
-        for row in frame.itertuples(index=False)
-    ]
-    return ReportTable(caption, [cut_text(str(column)) for column in frame.columns], rows)
 
 
 def verdict_table(found: Sequence[TargetVerdict]) -> ReportTable:

@@ -14,11 +14,12 @@ from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import missing_text
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note
+from raglab.displays.tables import Mark, ReportCell, ReportTable, cut_text, estimate_cell
 from raglab.lab.answer_basis import not_compared
 from raglab.lab.candidates import FIXED, FREE
 from raglab.lab.comparison import BESIDE, Contest, StudyOutcome, contests, reference_roles
 from raglab.lab.competition import TUNED
-from raglab.lab.report.blocks import Mark, ReportCell, ReportTable, cut_text, estimate_cell, verdict_sentence
+from raglab.lab.report.blocks import verdict_sentence
 from raglab.lab.report.promise_sections import promise_line
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import verdicts

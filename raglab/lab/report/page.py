@@ -10,14 +10,14 @@ import numpy as np
 
 from raglab import metrics, replay, robustness
 from raglab.certify import MAX_OVER_ASK
+from raglab.displays.tables import ReportCell, ReportTable, cut_text, interval, number_text, share_cell
 from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.paired_gain import IN_SAMPLE
-from raglab.lab.report import blocks as wording
 from raglab.lab.report import sections as believed
 from raglab.lab.report import sections as parts
 from raglab.lab.report import winner_sections as winner
-from raglab.lab.report.blocks import Block, Frame, Picture, ReportCell, ReportTable, Section, Text, cut_text, percent
+from raglab.lab.report.blocks import Block, Frame, Picture, Section, Text
 from raglab.lab.report.first_screen import first_screen
 from raglab.lab.report.promise_sections import bound_confidence, certificate_blocks, own_certificate, rate_counts
 from raglab.lab.report.rendering import render_page
@@ -29,6 +29,7 @@ from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
+from raglab.text import percent
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
@@ -44,10 +45,10 @@ def weak_spots(judged: ReportData) -> list[Block]:
     below = frame[frame["rate"] < frame["rest"]]
     rows = [
         [
-            ReportCell(f"{one['column']} = {wording.cut_text(str(one['value']))}"),
-            wording.share_cell(int(one["k"]), int(one["n"])),
+            ReportCell(f"{one['column']} = {cut_text(str(one['value']))}"),
+            share_cell(int(one["k"]), int(one["n"])),
             ReportCell(percent(one["rest"]), mark="number"),
-            ReportCell(wording.number_text(one["p_holm"]), mark="number"),
+            ReportCell(number_text(one["p_holm"]), mark="number"),
             ReportCell("worse", mark="bad")
             if one["flag"]
             else ReportCell("too few" if np.isnan(one["p_holm"]) else "may be chance"),
@@ -55,15 +56,13 @@ def weak_spots(judged: ReportData) -> list[Block]:
         for one in below.head(MOST_SLICES).to_dict("records")
     ]
     caption = (
-        f"Slices in which {wording.cut_text(judged.subject)} passes less often than on all other cases, {len(rows)} of "
+        f"Slices in which {cut_text(judged.subject)} passes less often than on all other cases, {len(rows)} of "
         f"{len(below)} (of {len(frame)} in all), worst first by the upper end of the interval, so that few cases are "
         "not worst by chance. p: Fisher's exact test against all other cases, corrected for all slices tested (Holm); "
         "slices of under 10 cases are not tested. Refusing is easier than answering: read them beside those of label."
     )
     if not rows:
-        return [
-            Text(f"There is no slice in which {wording.cut_text(judged.subject)} passes less often than elsewhere.")
-        ]
+        return [Text(f"There is no slice in which {cut_text(judged.subject)} passes less often than elsewhere.")]
     return [ReportTable(caption, ["slice", "pass rate", "all other cases", "p", "says"], rows)]
 
 
@@ -71,7 +70,7 @@ def assumptions(judged: ReportData) -> list[Block]:
     """Hallucination rate of the subject if some labels were wrong, and if labels were as frequent as elsewhere."""
     said = judged.said[judged.subject]
     k, n = rate_counts(judged, "hallucination_rate")
-    subject, sure = wording.cut_text(judged.subject), bound_confidence()
+    subject, sure = cut_text(judged.subject), bound_confidence()
     if not n:
         return [Text(f"{subject} answers none of these cases: there is no hallucination rate to doubt.")]
     doubted = robustness.label_noise_bound(k, n, DELTA)
@@ -121,9 +120,7 @@ def _traffic(judged: ReportData, status: Any, right: Any, sure: str) -> ReportTa
                 ReportCell(name, told),
                 ReportCell(percent(found.hallucination_rate), mark="number"),
                 ReportCell(percent(found.bound), mark="number"),
-                ReportCell(
-                    percent(found.coverage), wording.interval(found.coverage_low, found.coverage_high), "number"
-                ),
+                ReportCell(percent(found.coverage), interval(found.coverage_low, found.coverage_high), "number"),
             ]
         )
     caption = (

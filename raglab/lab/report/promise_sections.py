@@ -9,30 +9,28 @@ import numpy as np
 
 from raglab import metrics
 from raglab.certify import data_need
+from raglab.displays.tables import (
+    DASH,
+    Mark,
+    ReportCell,
+    ReportTable,
+    cut_text,
+    estimate_cell,
+    number_text,
+    share_cell,
+)
 from raglab.lab.answer_basis import basis_conflict, basis_kind
 from raglab.lab.certificate_checks import Retest, certificate_defect, check_policy
 from raglab.lab.certification import SPLITS, need_line
 from raglab.lab.certification_texts import diagnosis
 from raglab.lab.certified_losses import COST, asking_note
 from raglab.lab.looks import trace_hash
-from raglab.lab.report.blocks import (
-    DASH,
-    Block,
-    Mark,
-    ReportCell,
-    ReportTable,
-    Text,
-    cut_text,
-    estimate_cell,
-    number_text,
-    percent,
-    share_cell,
-)
+from raglab.lab.report.blocks import Block, Text
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import DELTA, USUAL_TARGETS, AnswerSignals, best_bound, certifiable
 from raglab.lab.study_cases import case_counts
 from raglab.metrics import OBJECTIVES
-from raglab.text import decimals
+from raglab.text import decimals, percent
 from raglab.values import Status
 
 MARKS: Mapping[str, Mark] = {"upheld": "good", "broken": "bad"}

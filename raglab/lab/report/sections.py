@@ -14,18 +14,27 @@ from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.decisions import Decisions, chain_place
 from raglab.decision.sharded_decisions import ShardedDecisions
+from raglab.displays import canvas, figures
+from raglab.displays.boundary import GROUPS, DecisionBoundaryDisplay, zone_counts
+from raglab.displays.canvas import png
+from raglab.displays.gates import ReliabilityDisplay
+from raglab.displays.tables import DASH, ReportCell, ReportTable, cut_text, estimate_cell, frame_table, share_cell
 from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
 from raglab.lab.decision_fitting import tells_apart
 from raglab.lab.paired_gain import IN_SAMPLE
-from raglab.lab.report import blocks as changes
-from raglab.lab.report import blocks as wording
-from raglab.lab.report import canvas as ink
-from raglab.lab.report import figures
-from raglab.lab.report.blocks import DASH, Block, Picture, ReportCell, ReportTable, Text, percent
-from raglab.lab.report.boundary_display import GROUPS, DecisionBoundaryDisplay, zone_counts
-from raglab.lab.report.canvas import png
-from raglab.lab.report.gate_displays import ReliabilityDisplay
+from raglab.lab.report.blocks import (
+    Block,
+    Picture,
+    Text,
+    changes_table,
+    flip_blocks,
+    nearest_reach_table,
+    rates_table,
+    reach_sentence,
+    threshold_unit,
+    verdict_table,
+)
 from raglab.lab.report.verdicts import (
     FINE_EDGES,
     P_RIGHT,
@@ -48,6 +57,7 @@ from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals
 from raglab.lab.slices import DEPTHS_OF_LIST, ndcg_measures, ranking
 from raglab.policy_sections import EXPECTED_COST
 from raglab.store.policies import Policy
+from raglab.text import percent
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
@@ -104,18 +114,18 @@ class ReportData(NamedTuple):
 def head(judged: ReportData, notes: Sequence[str], trace_id: str | None = None) -> list[Block]:
     """Corpus, id of the trace or of the whole that it is of, models; then what a reader must know."""
     trace, meta = judged.trace, judged.trace.meta
-    known = {name: meta.get(name, wording.DASH) for name in ("corpus", "n_documents", "n_chunks", "fingerprint")}
+    known = {name: meta.get(name, DASH) for name in ("corpus", "n_documents", "n_chunks", "fingerprint")}
     parameters = meta.get("parameters", {})
     facts = {
         "corpus": f"{known['corpus']} ({known['n_documents']} documents, {known['n_chunks']} passages)",
         "trace": trace_id or str(known["fingerprint"]),
-        "encoder": str(parameters.get("encoder", wording.DASH)),
-        "reranker": str(parameters.get("reranker", wording.DASH)),
+        "encoder": str(parameters.get("encoder", DASH)),
+        "reranker": str(parameters.get("reranker", DASH)),
         "arm": f"{judged.arm} (of {', '.join(trace.arms)})",
         "basis": f"{judged.said[judged.subject].basis_text()} (what correct means, rule S6.3)",
         **({"gates off": f"{', '.join(meta['gates_off'])}: not measured"} if meta.get("gates_off") else {}),
     }
-    rows = [[ReportCell(wording.cut_text(name)), ReportCell(wording.cut_text(value))] for name, value in facts.items()]
+    rows = [[ReportCell(cut_text(name)), ReportCell(cut_text(value))] for name, value in facts.items()]
     table = ReportTable("What the numbers of this page were computed from.", ["what", "which"], rows)
     every = dict.fromkeys((*notes, *missing_notes(judged.missing, "the judged cases")))
     return [table, *(Text(note, warning=True) for note in every)]
@@ -137,19 +147,19 @@ def verdict(
     found = verdicts(row, judged.targets, can=reach.together, **limits)
     kept = all(one.says == "met" for one in found if one.is_target)
     trust = "The intervals say how far it can be trusted on so few cases that every target is met."
-    blocks: list[Block] = [Text(trust if kept else wording.reach_sentence(reach)), wording.verdict_table(found)]
+    blocks: list[Block] = [Text(trust if kept else reach_sentence(reach)), verdict_table(found)]
     if set(PLANE) <= set(judged.targets):
         pairs = [nearest_reaches(judged.seen, signal, judged.targets) for signal in judged.seen.score]
-        blocks.append(wording.nearest_reach_table(pairs, judged.targets))
+        blocks.append(nearest_reach_table(pairs, judged.targets))
     return blocks
 
 
 def rates_section(judged: ReportData) -> list[Block]:
     """Policies × rates, and the thresholds that differ."""
-    blocks: list[Block] = [wording.rates_table(judged.table, judged.in_sample)]
+    blocks: list[Block] = [rates_table(judged.table, judged.in_sample)]
     if len(judged.names) > 1:
         first, second = judged.names
-        blocks.append(changes.changes_table(first, second, judged.policies[first], judged.policies[second]))
+        blocks.append(changes_table(first, second, judged.policies[first], judged.policies[second]))
     return blocks
 
 
@@ -199,7 +209,7 @@ def sweeps(judged: ReportData) -> list[Block]:
     panels = [
         figures.Panel(
             one.path if one.base == judged.subject else f"{one.path} (others: {one.base})",
-            wording.threshold_unit(one.path, known),
+            threshold_unit(one.path, known),
             one.steps,
             one.marks,
             one.path == RATIO,
@@ -210,7 +220,7 @@ def sweeps(judged: ReportData) -> list[Block]:
         f"One panel a threshold, all others as in {judged.subject}: exact steps of the rates, no grid. Vertical lines "
         "are the policies' values"
     )
-    drawn_targets = set(judged.targets) & set(ink.RATE_INKS)
+    drawn_targets = set(judged.targets) & set(canvas.RATE_INKS)
     caption += ", dashed lines the targets in the colour of their rate." if drawn_targets else "."
     if any(one.base != judged.subject for one in shown):
         others, subject = judged.names[0], judged.subject
@@ -241,10 +251,10 @@ def confusions(judged: ReportData) -> list[Block]:
     head = ["label", *(f"decided {status}" for status in names)]
     tables = []
     for name, table in counts.items():
-        shares = [[wording.share_cell(int(count), int(row.sum())) for count in row] for row in table]
+        shares = [[share_cell(int(count), int(row.sum())) for count in row] for row in table]
         rows = [[ReportCell(label), *cells] for label, cells in zip(names, shares, strict=True)]
         note = judged.note if name in judged.in_sample else ""
-        tables.append(ReportTable(f"{note} Policy {wording.cut_text(name)}.".strip(), head, rows))
+        tables.append(ReportTable(f"{note} Policy {cut_text(name)}.".strip(), head, rows))
     return [drawn, *tables]
 
 
@@ -261,7 +271,7 @@ def stages_section(judged: ReportData) -> list[Block]:
     head = [
         "decided by",
         "decision",
-        *(f"{wording.cut_text(name)}: label {status.name}" for name in by_policy for status in Status),
+        *(f"{cut_text(name)}: label {status.name}" for name in by_policy for status in Status),
     ]
     return [ReportTable("Cases by what decided, in the order of the chain, and by label.", head, rows)]
 
@@ -284,7 +294,7 @@ def histogram_section(judged: ReportData) -> list[Block]:
 
 def boundary_section(judged: ReportData) -> list[Block]:
     """Confidence of the subject's cases by label against its two thresholds, where they decide anything."""
-    subject = wording.cut_text(judged.subject)
+    subject = cut_text(judged.subject)
     if judged.by_cost(judged.subject):
         return _probability_blocks(judged)
     if not judged.policies[judged.subject].confidence.enabled:
@@ -295,7 +305,7 @@ def boundary_section(judged: ReportData) -> list[Block]:
     for zone in shown.boundary.zones:
         n, answered, right = (table[zone] for table in (counts.n, counts.answered, counts.right))
         shares = [(n[:2].sum(), n.sum()), (answered.sum(), n.sum()), *zip(right, n, strict=True)]
-        rows.append([ReportCell(shown.zone(zone)), *(wording.share_cell(int(k), int(of)) for k, of in shares)])
+        rows.append([ReportCell(shown.zone(zone)), *(share_cell(int(k), int(of)) for k, of in shares)])
     lead = f"What the confidence gate of {subject} meets, whatever gate decides. With its evidence chosen, a case would"
     told = f"{lead} be answered rightly if no gate stood in the way. {shown.says}"
     caption = "Cases by zone: how many are labelled ok, how many the policy answers, how many it decides rightly."
@@ -305,7 +315,7 @@ def boundary_section(judged: ReportData) -> list[Block]:
 
 def _probability_blocks(judged: ReportData) -> list[Block]:
     """P(right) of every case by label and decision: what bounds the answers of a decision by expected cost."""
-    subject, said = wording.cut_text(judged.subject), judged.said[judged.subject]
+    subject, said = cut_text(judged.subject), judged.said[judged.subject]
     drawn = figures.probability_by_label(probability_histograms(judged.seen, said.status), FINE_EDGES)
     known = judged.seen.score[P_RIGHT][~np.isnan(judged.seen.score[P_RIGHT])]
     told = (
@@ -323,9 +333,7 @@ def search_section(
     blocks: list[Block] = []
     if plateaus is not None:
         blocks.append(
-            wording.frame_table(
-                "How far each threshold may move, alone, at no cost on the cases it was tuned on.", plateaus
-            )
+            frame_table("How far each threshold may move, alone, at no cost on the cases it was tuned on.", plateaus)
         )
     if trials is not None:
         refusal, wrong = (trials[name].to_numpy(dtype=np.float64) for name in PLANE)
@@ -346,7 +354,7 @@ def flips_section(judged: ReportData) -> list[Block]:
     if len(judged.names) == 1:
         return []
     first, second = judged.names
-    return changes.flip_blocks(first, second, judged.said[first], judged.said[second])
+    return flip_blocks(first, second, judged.said[first], judged.said[second])
 
 
 def ranking_section(trace: TraceData | ShardedTrace[Any]) -> list[Block]:
@@ -355,7 +363,7 @@ def ranking_section(trace: TraceData | ShardedTrace[Any]) -> list[Block]:
     rows = []
     for row in frame.to_dict("records"):
         n = int(row["n"])
-        hits = [wording.share_cell(round(float(row[f"hit@{k}"]) * n) if n else 0, n) for k in DEPTHS_OF_LIST]
+        hits = [share_cell(round(float(row[f"hit@{k}"]) * n) if n else 0, n) for k in DEPTHS_OF_LIST]
         rows.append(
             [
                 ReportCell(str(row["arm"])),
@@ -375,7 +383,7 @@ def ranking_section(trace: TraceData | ShardedTrace[Any]) -> list[Block]:
 
 
 def _three_decimals(value: Any) -> str:  # noqa: ANN401 - cell of a frame
-    return wording.DASH if np.isnan(value) else f"{value:.3f}"
+    return DASH if np.isnan(value) else f"{value:.3f}"
 
 
 def picture(name: str, caption: str, drawn: Any, note: str = "") -> Picture:  # noqa: ANN401 - axes or figure
@@ -411,7 +419,7 @@ def reliability_section(judged: ReportData) -> list[Block]:
         judgements["isotonic on the cases it was fitted to (flatters)"] = found.in_sample
     frame = as_it_is.to_frame()
     rows = [
-        [ReportCell(f"{one['score'] * 100:.1f}", mark="number"), wording.share_cell(int(one["k"]), int(one["n"]))]
+        [ReportCell(f"{one['score'] * 100:.1f}", mark="number"), share_cell(int(one["k"]), int(one["n"]))]
         for one in frame.to_dict("records")
     ]
     head = f"mean {name} ({'points' if unit > 1.0 else '%'})"
@@ -471,14 +479,14 @@ def signals_section(judged: ReportData) -> list[Block]:
         own = metrics.aurc_difference(perfect, score, none, rng=np.random.default_rng(SEED))
         row = [
             ReportCell(name, CONSTANT if name in constant else ""),
-            wording.estimate_cell(metrics.auroc(right, score), float(low), float(high)),
-            wording.estimate_cell(areas[name], own.low, own.high),
+            estimate_cell(metrics.auroc(right, score), float(low), float(high)),
+            estimate_cell(areas[name], own.low, own.high),
         ]
         if name == best:
-            rows.append([*row, ReportCell(wording.DASH, mark="number")])
+            rows.append([*row, ReportCell(DASH, mark="number")])
         else:
             beside = metrics.aurc_difference(right, score, judged.seen.score[best], rng=np.random.default_rng(SEED))
-            rows.append([*row, wording.estimate_cell(beside.value, beside.low, beside.high, sign="+")])
+            rows.append([*row, estimate_cell(beside.value, beside.low, beside.high, sign="+")])
     caption = (
         "Each signal alone, 95 % intervals. AUROC: chance that a right case ranks above a wrong one (DeLong). AURC: "
         f"mean risk over all coverages, lower is better; its excess over {best}, the lowest here, by paired bootstrap. "
@@ -500,11 +508,11 @@ def worth_section(judged: ReportData) -> list[Block]:
             ReportCell(str(one["signal"]), str(one["note"])),
             ReportCell(str(one["direction"])),
             *(
-                wording.estimate_cell(*(one[f"{name}{end}"] for end in ("", "_low", "_high")))
+                estimate_cell(*(one[f"{name}{end}"] for end in ("", "_low", "_high")))
                 for name in ("auroc_right", "auroc_ambiguous")
             ),
-            ReportCell(f"{one['nearest']} ({one['rank_correlation']:+.2f})" if one["nearest"] else wording.DASH),
-            ReportCell(wording.percent(one["missing"]), mark="number"),
+            ReportCell(f"{one['nearest']} ({one['rank_correlation']:+.2f})" if one["nearest"] else DASH),
+            ReportCell(percent(one["missing"]), mark="number"),
         ]
         for one in measured.to_dict("records")
     ]

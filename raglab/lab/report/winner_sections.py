@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from raglab.displays import figures
+from raglab.displays.tables import DASH, ReportCell, ReportTable, cut_text, number_text
 from raglab.expected_cost import CLASSES
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.paired_gain import IN_SAMPLE
-from raglab.lab.report import blocks as wording
-from raglab.lab.report import figures
-from raglab.lab.report.blocks import Block, ReportCell, ReportTable
+from raglab.lab.report.blocks import Block
 from raglab.lab.report.sections import ReportData, picture
 from raglab.metrics import LABELS, OUTCOMES
+from raglab.text import percent
 
 CLASS_WORDS = dict(zip(CLASSES, ("right", "ok, but would miss", "to be refused", "to be asked"), strict=True))
 
@@ -30,7 +31,7 @@ def candidates_section(judged: ReportData, study: StudyOutcome | None) -> list[B
     caption = (
         "Expected cost on the cases that a candidate was made of, cross-fitted (each case decided by versions that "
         f"never saw it){judged_on}. A candidate that is not cross-fitted has no cost that compares. Gain: what it "
-        f"saves a case over {wording.cut_text(study.incumbent)}, the incumbent, with its standard error: cross-fitted, "
+        f"saves a case over {cut_text(study.incumbent)}, the incumbent, with its standard error: cross-fitted, "
         "and with one pseudo-case of the worst costs. Over-ask and coverage: cross-fitted."
     )
     head = [
@@ -45,7 +46,7 @@ def candidates_section(judged: ReportData, study: StudyOutcome | None) -> list[B
     head += ["meets targets"] if targets else []
     drawn = figures.candidate_costs(study.costs, study.selected, study.incumbent)
     told = (
-        f"Expected cost of every candidate; {wording.cut_text(study.selected)} was selected. In sample flatters; "
+        f"Expected cost of every candidate; {cut_text(study.selected)} was selected. In sample flatters; "
         "cross-fitted is what is chosen by. A bar is one standard error of the paired gain over the incumbent to each "
         "side."
     )
@@ -58,11 +59,11 @@ def _candidate_row(name: str, one: Any, study: StudyOutcome, *, targets: bool) -
     role = "incumbent" if name == study.incumbent else role
     role = "selected" if name == study.selected else role
     costs = [_cost_cell(one["in_sample"]), _cost_cell(one["cross_validated"])]
-    costs += [ReportCell(wording.DASH, mark="number") if name == study.incumbent else _gain_cell(one)]
+    costs += [ReportCell(DASH, mark="number") if name == study.incumbent else _gain_cell(one)]
     costs += [_cost_cell(one["report"])] if study.unseen else []
-    shares = [ReportCell(wording.percent(one[column]), mark="number") for column in ("over_ask", "coverage")]
+    shares = [ReportCell(percent(one[column]), mark="number") for column in ("over_ask", "coverage")]
     meets = [ReportCell("yes" if one["meets_targets"] else "no")] if targets else []
-    return [ReportCell(wording.cut_text(name), role), *costs, *shares, *meets]
+    return [ReportCell(cut_text(name), role), *costs, *shares, *meets]
 
 
 def _cost_cell(cost: float) -> ReportCell:
@@ -72,7 +73,7 @@ def _cost_cell(cost: float) -> ReportCell:
 
 def _gain_cell(one: Any) -> ReportCell:  # noqa: ANN401 - row of a frame
     if np.isnan(one["gain"]):
-        return ReportCell(wording.DASH, mark="number")
+        return ReportCell(DASH, mark="number")
     error = "" if np.isnan(one["std_error"]) else f"± {one['std_error']:.3f}"
     return ReportCell(f"{one['gain']:+.3f}", error, "number")
 
@@ -82,7 +83,7 @@ def model_section(judged: ReportData) -> list[Block]:
     section = judged.policies[judged.subject].decision
     if not judged.by_cost(judged.subject) or section.model is None:
         return []
-    model, subject = section.model, wording.cut_text(judged.subject)
+    model, subject = section.model, cut_text(judged.subject)
     parts = sorted(model.parts.items(), key=lambda one: (min(one[1].weights) - max(one[1].weights), one[0]))
     kept = [(name, part) for name, part in parts if any(part.weights)]
     known = judged.seen.known
@@ -90,13 +91,13 @@ def model_section(judged: ReportData) -> list[Block]:
         [
             ReportCell(name, known.signal(name).meaning),
             *(_weight(weight) for weight in part.weights),
-            *(ReportCell(wording.number_text(value), mark="number") for value in (part.center, part.scale)),
+            *(ReportCell(number_text(value), mark="number") for value in (part.center, part.scale)),
             ReportCell(known.signal(name).unit.name),
         ]
         for name, part in kept
     ]
     bias = [_weight(value) for value in model.bias]
-    rows.append([ReportCell("bias", "where every signal is at its centre"), *bias, *[ReportCell(wording.DASH)] * 3])
+    rows.append([ReportCell("bias", "where every signal is at its centre"), *bias, *[ReportCell(DASH)] * 3])
     caption = (
         f"What {subject} makes of its signals: what one scale above the centre adds to the logit of each class, the "
         f"{len(kept)} signals with weight, those that part the classes most first. The probabilities of the classes "
@@ -109,7 +110,7 @@ def model_section(judged: ReportData) -> list[Block]:
 
 def _weight(value: float) -> ReportCell:
     """Part of a logit to two decimals, without the sign of a zero; a dash where there is none."""
-    return ReportCell(f"{round(value, 2) + 0.0:+.2f}" if value else wording.DASH, mark="number")
+    return ReportCell(f"{round(value, 2) + 0.0:+.2f}" if value else DASH, mark="number")
 
 
 def _cost_table(costs: Mapping[str, Any], ratio: float) -> ReportTable:

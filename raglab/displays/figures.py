@@ -14,15 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.certify import Certificate
-from raglab.lab.report import canvas
-from raglab.lab.report import canvas as ink
+from raglab.displays import canvas
 from raglab.metrics import RATE_TABLE, Interval
 from raglab.values import Curve, Floats, Status
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.report.canvas import Axes, Figure
+    from raglab.displays.canvas import Axes, Figure, Style
 
 DIAGONAL = "if scores were true probabilities"
 COUNTS = "cases by score"
@@ -43,17 +42,17 @@ def draw_reliability(on: Axes, curve: Curve, interval: Interval, spread: Curve, 
     """
     labels = on.get_legend_handles_labels()[1]
     if DIAGONAL not in labels:
-        on.plot([0, 1], [0, 1], label=DIAGONAL, **ink.IDEAL)
-    drawn = ink.bin_style(len(on.containers)) | style
+        on.plot([0, 1], [0, 1], label=DIAGONAL, **canvas.IDEAL)
+    drawn = canvas.bin_style(len(on.containers)) | style
     arms = canvas.interval_arms(curve.y, interval.low, interval.high)
     made = on.errorbar(curve.x, curve.y, yerr=arms, label=label, **drawn)
     _draw_case_strip(on, spread, drawn["color"], filled=len(on.containers) == 1)
-    on.set_xlim(-ink.SHARE_MARGIN, 1 + ink.SHARE_MARGIN)
+    on.set_xlim(-canvas.SHARE_MARGIN, 1 + canvas.SHARE_MARGIN)
     on.set_xlabel("score (as a probability, 0 to 1)", fontsize=9)
     canvas.shares_up(on, "came true (share of cases, %)")
-    on.set_ylim(STRIP[0] - 0.01, 1 + ink.SHARE_MARGIN)
+    on.set_ylim(STRIP[0] - 0.01, 1 + canvas.SHARE_MARGIN)
     on.set_yticks(np.linspace(0.0, 1.0, 6))
-    on.axhline(0.0, color=ink.SILVER, linewidth=0.6)
+    on.axhline(0.0, color=canvas.SILVER, linewidth=0.6)
     canvas.legend_above(on, first=lambda label: not label.startswith((COUNTS, DIAGONAL)))
     return made.lines[0]
 
@@ -70,14 +69,14 @@ def _draw_case_strip(on: Axes, spread: Curve, colour: str, *, filled: bool) -> N
 
 def risk_line(on: Axes, curve: Curve, label: str, place: int, **style: Any) -> Any:  # noqa: ANN401 - styles, artists
     """Risk over coverage: at each coverage that of the smallest one reachable above it; returns the line."""
-    drawn = ink.curve_style(place) | style
+    drawn = canvas.curve_style(place) | style
     return on.plot(_from_zero_coverage(curve.x, 0.0), _from_zero_coverage(curve.y), label=label, **drawn)[0]
 
 
 def draw_risk_band(on: Axes, curve: Curve, interval: Interval, label: str, colour: str) -> None:
     """Interval of the risk at each step."""
     low, high = (_from_zero_coverage(np.asarray(end)) for end in interval)
-    on.fill_between(_from_zero_coverage(curve.x, 0.0), low, high, step="pre", color=colour, label=label, **ink.BAND)
+    on.fill_between(_from_zero_coverage(curve.x, 0.0), low, high, step="pre", color=colour, label=label, **canvas.BAND)
 
 
 def _from_zero_coverage(values: NDArray[np.float64], first: float | None = None) -> NDArray[np.float64]:
@@ -91,7 +90,7 @@ def risk_axes(on: Axes, top: float) -> None:
     canvas.shares_along(on, "coverage (share of cases answered, %)")
     canvas.shares_up(on, "risk (wrong share of the answered, %)")
     canvas.round_ticks(on)
-    on.set_ylim(-ink.SHARE_MARGIN * top, max(known, min(1.1 * top, 1 + ink.SHARE_MARGIN)))
+    on.set_ylim(-canvas.SHARE_MARGIN * top, max(known, min(1.1 * top, 1 + canvas.SHARE_MARGIN)))
 
 
 def risk_top(curve: Curve, most: Floats, *others: float) -> float:
@@ -106,13 +105,13 @@ def risk_top(curve: Curve, most: Floats, *others: float) -> float:
 
 def target_label(rate: str, value: float) -> str:
     """Target of a rate in a legend."""
-    return f"target: {ink.rate_label(rate)} ≤ {100 * value:g} %"
+    return f"target: {canvas.rate_label(rate)} ≤ {100 * value:g} %"
 
 
 def target_line(on: Axes, value: float, label: str, **style: Any) -> None:  # noqa: ANN401 - a style
     """Dashed line at a target, once."""
     if label not in on.get_legend_handles_labels()[1]:
-        on.axhline(value, label=label, **ink.TARGET | style)
+        on.axhline(value, label=label, **canvas.TARGET | style)
 
 
 def draw_rates(on: Axes, steps: pd.DataFrame, names: Sequence[str], level: float, **style: Any) -> list[Any]:  # noqa: ANN401 - styles, artists
@@ -125,16 +124,16 @@ def draw_rates(on: Axes, steps: pd.DataFrame, names: Sequence[str], level: float
     lines = []
     for name in names:
         value, low, high = (steps[f"{name}{end}"].to_numpy(dtype=np.float64) for end in ("", "_low", "_high"))
-        colour = ink.SWEEP_INKS[name]
-        on.stairs(high, edges, baseline=low, fill=True, color=colour, **ink.BAND)
+        colour = canvas.SWEEP_INKS[name]
+        on.stairs(high, edges, baseline=low, fill=True, color=colour, **canvas.BAND)
         look: dict[str, Any] = {
             "color": colour,
             "linewidth": 1.5,
             "baseline": None,
-            "label": ink.rate_label(name),
+            "label": canvas.rate_label(name),
         } | style
         lines.append(on.stairs(value, edges, **look))
-    on.fill_between([], [], [], color=ink.GREY, label=f"{100 * level:g} % interval at each step", **ink.BAND)
+    on.fill_between([], [], [], color=canvas.GREY, label=f"{100 * level:g} % interval at each step", **canvas.BAND)
     return lines
 
 
@@ -150,9 +149,9 @@ def _step_edges(steps: pd.DataFrame) -> NDArray[np.float64]:
 def sweep_axes(on: Axes, steps: pd.DataFrame, marks: Sequence[float], unit: str, targets: Mapping[str, float]) -> None:
     """Range that holds every change and mark, targets dashed in the ink of their rate, axes with labels."""
     changes = steps["low"].to_numpy(dtype=np.float64)[1:]
-    on.set_xlim(*ink.visible_range(changes, list(marks)))
+    on.set_xlim(*canvas.visible_range(changes, list(marks)))
     for name, value in targets.items():
-        target_line(on, value, target_label(name, value), color=ink.SWEEP_INKS[name])
+        target_line(on, value, target_label(name, value), color=canvas.SWEEP_INKS[name])
     on.set_xlabel(f"threshold ({unit})", fontsize=9)
     canvas.limit_ticks(on)
     canvas.shares_up(on, "rate (%)")
@@ -166,8 +165,8 @@ def draw_certificate(on: Axes, made: Certificate) -> None:
         on.plot([], [], label=f"nothing certified at {sure}", linestyle="none")
         return
     alpha = f"{100 * made.promises[0].alpha:g} %"
-    on.axvline(at, label=f"certified at {at:.4g}: risk ≤ {alpha} at {sure}", **ink.CERTIFIED)
-    on.plot([at], [made.bound], label=f"upper bound there, {100 * made.bound:.3g} %", **ink.BOUND)
+    on.axvline(at, label=f"certified at {at:.4g}: risk ≤ {alpha} at {sure}", **canvas.CERTIFIED)
+    on.plot([at], [made.bound], label=f"upper bound there, {100 * made.bound:.3g} %", **canvas.BOUND)
 
 
 class Panel(NamedTuple):
@@ -194,10 +193,10 @@ def draw_risk_coverage(
     """
     on = canvas.axes(ax, 8.2, 4.8)
     for place, (name, curve) in enumerate(curves.items()):
-        risk_line(on, curve, ink.literal_text(name), place)
+        risk_line(on, curve, canvas.literal_text(name), place)
     answering = {name: at for name, at in points.items() if not np.isnan(sum(at))}
     for place, (name, (coverage, risk)) in enumerate(answering.items()):
-        on.plot([coverage], [risk], label=ink.literal_text(name), **ink.point_style(place))
+        on.plot([coverage], [risk], label=canvas.literal_text(name), **canvas.point_style(place))
     if target is not None:
         target_line(on, target, f"target {100 * target:g} %")
     risks = [risk for _, risk in answering.values()]
@@ -225,18 +224,19 @@ def threshold(
     """
     on = canvas.axes(ax, 7.6, 4.2)
     steps = panel.steps
-    low, high = ink.visible_range(steps["low"].to_numpy()[1:], list(panel.marks.values()))
+    low, high = canvas.visible_range(steps["low"].to_numpy()[1:], list(panel.marks.values()))
     edges = np.append(steps["low"].to_numpy(), steps["high"].to_numpy()[-1])
-    for name, colour in ink.RATE_INKS.items():
-        on.stairs(steps[name].to_numpy(), edges, baseline=None, color=colour, linewidth=1.5, label=ink.rate_label(name))
+    for name, colour in canvas.RATE_INKS.items():
+        look: Style = {"color": colour, "linewidth": 1.5, "label": canvas.rate_label(name)}
+        on.stairs(steps[name].to_numpy(), edges, baseline=None, **look)
         if name in targets:
             target_line(on, targets[name], target_label(name, targets[name]), color=colour)
     order = list(dict.fromkeys((*names, *panel.marks)))
     for name, value in panel.marks.items():
         place = order.index(name)
-        on.axvline(value, **ink.VALUES[place % len(ink.VALUES)], label=ink.literal_text(name))
+        on.axvline(value, **canvas.VALUES[place % len(canvas.VALUES)], label=canvas.literal_text(name))
         if not low <= value <= high:
-            _beyond(on, f"{ink.literal_text(name)} {value:g}", place, right=value > high)
+            _beyond(on, f"{canvas.literal_text(name)} {value:g}", place, right=value > high)
     if panel.log:
         inner = edges[1:-1][edges[1:-1] > 0]
         on.set_xscale("log")
@@ -296,7 +296,7 @@ def confusion_matrix(
     total = counts.sum(axis=1, keepdims=True)
     share = counts / np.maximum(total, 1)
     size = 10 if interval is None else 9
-    on.imshow(share, **ink.HEAT | style)
+    on.imshow(share, **canvas.HEAT | style)
     for (row, column), count in np.ndenumerate(counts):
         text = f"{count}\n{100 * share[row, column]:.0f} %" if total[row, 0] else f"{count}\n–"
         if interval is not None and total[row, 0]:
@@ -321,7 +321,7 @@ def confusion_matrices(counts: Mapping[str, NDArray[np.int64]]) -> Figure:
     """`confusion_matrix` of several policies beside each other."""
     drawn = canvas.empty_figure(4.4 * len(counts), 4.2)
     for on, (name, table) in zip(drawn.subplots(1, len(counts), squeeze=False).flat, counts.items(), strict=True):
-        confusion_matrix(table, on, title=ink.literal_text(name))
+        confusion_matrix(table, on, title=canvas.literal_text(name))
     return drawn
 
 
@@ -338,12 +338,12 @@ def confidence_by_label(
     drawn = canvas.empty_figure(7.4, 5.4)
     grid = drawn.subplots(len(counts), 1, sharex=True, squeeze=False)[:, 0]
     for on, (name, bars) in zip(grid, counts.items(), strict=True):
-        on.stairs(bars, edges, fill=True, color=ink.LABEL_INKS[Status[name]], alpha=0.75)
+        on.stairs(bars, edges, fill=True, color=canvas.LABEL_INKS[Status[name]], alpha=0.75)
         on.set_title(f"label {name} (n = {int(bars.sum())})", fontsize=9, loc="left")
         on.set_ylabel("cases (count)", fontsize=9)
         canvas.counts_up(on, int(bars.max(initial=0)))
         for place, (label, tau) in enumerate(taus.items()):
-            on.axvline(tau, **ink.VALUES[place % len(ink.VALUES)], label=ink.literal_text(label))
+            on.axvline(tau, **canvas.VALUES[place % len(canvas.VALUES)], label=canvas.literal_text(label))
         canvas.tidy(on)
     grid[-1].set_xlim(edges[0], edges[-1])
     grid[-1].set_xlabel("confidence (points, 0 to 100)", fontsize=9)
@@ -367,7 +367,7 @@ def probability_by_label(counts: NDArray[np.int64], edges: Sequence[float]) -> F
     for on, label, bars in zip(grid, Status, counts, strict=True):
         floor = np.zeros(len(edges) - 1)
         for status, part in zip(Status, bars, strict=True):
-            look: dict[str, Any] = {"color": ink.LABEL_INKS[status], "alpha": 0.75, "label": DECIDED[status]}
+            look: dict[str, Any] = {"color": canvas.LABEL_INKS[status], "alpha": 0.75, "label": DECIDED[status]}
             on.stairs(floor + part, edges, baseline=floor, fill=True, **look)
             floor = floor + part
         on.set_title(f"label {label.name} (n = {int(bars.sum())})", fontsize=9, loc="left")
@@ -390,7 +390,7 @@ COSTS = {  # of a candidate: column -> what it is, its mark
     "report": ("judged: cases nothing was fitted or chosen on", {"marker": "D", "markersize": 5}),
 }
 LONGEST_CANDIDATE = 44
-COST_INKS = (ink.GREY, ink.BLUE, ink.VERMILLION)
+COST_INKS = (canvas.GREY, canvas.BLUE, canvas.VERMILLION)
 
 
 def candidate_costs(costs: pd.DataFrame, selected: str, incumbent: str) -> Figure:
@@ -407,16 +407,15 @@ def candidate_costs(costs: pd.DataFrame, selected: str, incumbent: str) -> Figur
     on = drawn.subplots()
     places = np.arange(len(rows))
     (line,) = rows.loc[[incumbent], "cross_validated"].to_numpy(dtype=np.float64)
-    on.axvline(
-        line, color=ink.GREY, linewidth=0.9, label=ink.literal_text(f"{incumbent}, the incumbent, cross-fitted", 60)
-    )
+    label = canvas.literal_text(f"{incumbent}, the incumbent, cross-fitted", 60)
+    on.axvline(line, color=canvas.GREY, linewidth=0.9, label=label)
     reach = rows["std_error"].to_numpy(dtype=np.float64)
-    on.errorbar(rows["cross_validated"], places, xerr=reach, linestyle="none", ecolor=ink.SILVER, elinewidth=3.0)
+    on.errorbar(rows["cross_validated"], places, xerr=reach, linestyle="none", ecolor=canvas.SILVER, elinewidth=3.0)
     looks: Any = COSTS
     for (column, (label, look)), colour in zip(looks.items(), COST_INKS, strict=True):
         if rows[column].notna().any():
             on.plot(rows[column], places, linestyle="none", color=colour, label=label, **look)
-    on.set_yticks(places, [ink.literal_text(str(name), LONGEST_CANDIDATE) for name in rows.index])
+    on.set_yticks(places, [canvas.literal_text(str(name), LONGEST_CANDIDATE) for name in rows.index])
     canvas.tidy(on)
     for tick, name in zip(on.get_yticklabels(), rows.index, strict=True):
         tick.set_fontweight("bold" if name == selected else "normal")
@@ -447,13 +446,13 @@ def pareto(
         dashed where they are stated.
     """
     on = canvas.axes(ax, 7.0, 4.6)
-    on.plot(false_refusal[~front], hallucination[~front], "o", label="trial", **ink.TRIAL)
+    on.plot(false_refusal[~front], hallucination[~front], "o", label="trial", **canvas.TRIAL)
     order = np.argsort(false_refusal[front], kind="stable")
     line = (false_refusal[front][order], hallucination[front][order])
-    on.plot(*line, "o-", label="no other trial is better in both", **ink.FRONT)
+    on.plot(*line, "o-", label="no other trial is better in both", **canvas.FRONT)
     for name, draw in (("false_refusal_rate", on.axvline), ("hallucination_rate", on.axhline)):
         if name in targets:
-            draw(targets[name], label=target_label(name, targets[name]), **ink.TARGET)
+            draw(targets[name], label=target_label(name, targets[name]), **canvas.TARGET)
     canvas.shares_along(on, share_words("false_refusal_rate"))
     canvas.shares_up(on, share_words("hallucination_rate"))
     canvas.legend_above(on, 3)
@@ -464,4 +463,4 @@ def _beyond(on: Axes, text: str, place: int, *, right: bool) -> None:
     """Say at the edge that a value lies beyond it."""
     at, shown = ((0.98, 0.86 - 0.14 * place), f"{text} →") if right else ((0.02, 0.86 - 0.14 * place), f"← {text}")
     side = "right" if right else "left"
-    on.annotate(shown, at, xycoords="axes fraction", ha=side, va="top", fontsize=8, bbox=ink.LABEL, zorder=3)
+    on.annotate(shown, at, xycoords="axes fraction", ha=side, va="top", fontsize=8, bbox=canvas.LABEL, zorder=3)
