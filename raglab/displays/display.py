@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from raglab.displays import canvas
-from raglab.displays.tables import table
+from raglab.displays.tables import column_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +98,7 @@ class Display:
 
     def _repr_html_(self) -> str:
         shown = self._shown()
-        return canvas.html(self.figure_, table(shown.caption, shown.columns), shown.intervals, shown.most)
+        return canvas.html(self.figure_, column_table(shown.caption, shown.columns), shown.intervals, shown.most)
 
 
 @dataclass(eq=False, repr=False)

@@ -326,58 +326,68 @@ def confusion_matrices(counts: Mapping[str, NDArray[np.int64]]) -> Figure:
 
 
 def confidence_by_label(
-    counts: Mapping[str, NDArray[np.int64]],
-    edges: Sequence[float],
-    taus: Mapping[str, float],
+    counts: Mapping[str, NDArray[np.int64]], edges: Sequence[float], taus: Mapping[str, float]
 ) -> Figure:
-    """Histogram of the confidence for each label, one above the other, with the taus as vertical lines.
+    """Histogram of the confidence for each label, with the taus as vertical lines.
 
     Args:
       counts: label -> cases between the edges, [B]. taus: name -> confidence.
     """
-    drawn = canvas.empty_figure(7.4, 5.4)
-    grid = drawn.subplots(len(counts), 1, sharex=True, squeeze=False)[:, 0]
-    for on, (name, bars) in zip(grid, counts.items(), strict=True):
-        on.stairs(bars, edges, fill=True, color=canvas.LABEL_INKS[Status[name]], alpha=0.75)
-        on.set_title(f"label {name} (n = {int(bars.sum())})", fontsize=9, loc="left")
-        on.set_ylabel("cases (count)", fontsize=9)
-        canvas.counts_up(on, int(bars.max(initial=0)))
+    bars = [[(canvas.LABEL_INKS[Status[label]], "", part)] for label, part in counts.items()]
+    panels = _histograms(list(counts), bars, edges, "confidence (points, 0 to 100)")
+    for on in panels:
         for place, (label, tau) in enumerate(taus.items()):
             on.axvline(tau, **canvas.VALUES[place % len(canvas.VALUES)], label=canvas.literal_text(label))
-        canvas.tidy(on)
-    grid[-1].set_xlim(edges[0], edges[-1])
-    grid[-1].set_xlabel("confidence (points, 0 to 100)", fontsize=9)
-    if taus:
-        lines, labels = grid[0].get_legend_handles_labels()
-        canvas.legend_over(drawn, lines, labels, columns=2)
-    return drawn
+    return _shared_legend(panels, 2)
 
 
 DECIDED = {Status.ok: "answers", Status.refuse: "refuses", Status.ambiguous: "asks back"}
 
 
 def probability_by_label(counts: NDArray[np.int64], edges: Sequence[float]) -> Figure:
-    """Histogram of P(right) for each label, one above the other, stacked by what was decided.
+    """Histogram of P(right) for each label, stacked by what was decided.
 
     Args:
       counts: cases by label, decision and percent, [3, 3, B]. edges: of the bins, percent.
     """
-    drawn = canvas.empty_figure(7.4, 5.4)
-    grid = drawn.subplots(len(counts), 1, sharex=True, squeeze=False)[:, 0]
-    for on, label, bars in zip(grid, Status, counts, strict=True):
+    bars = [[(canvas.LABEL_INKS[status], DECIDED[status], parts[status]) for status in Status] for parts in counts]
+    label = "P(right), probability that an answer would be right (%)"
+    return _shared_legend(_histograms([status.name for status in Status], bars, edges, label), 3)
+
+
+def _histograms(
+    labels: Sequence[str],
+    bars: Sequence[Sequence[tuple[str, str, NDArray[np.int64]]]],
+    edges: Sequence[float],
+    along: str,
+) -> Sequence[Axes]:
+    """Panels of counts below each other, one a label.
+
+    Args:
+      bars: of each label colour, name and counts of the parts that stand on each other. along: label of the level axis.
+    """
+    panels = canvas.panels(None, len(labels), 1, (7.4, 5.4))
+    for on, label, parts in zip(panels, labels, bars, strict=True):
         floor = np.zeros(len(edges) - 1)
-        for status, part in zip(Status, bars, strict=True):
-            look: dict[str, Any] = {"color": canvas.LABEL_INKS[status], "alpha": 0.75, "label": DECIDED[status]}
+        for colour, name, part in parts:
+            look: Style = {"color": colour, "alpha": 0.75, "label": name}
             on.stairs(floor + part, edges, baseline=floor, fill=True, **look)
             floor = floor + part
-        on.set_title(f"label {label.name} (n = {int(bars.sum())})", fontsize=9, loc="left")
+        on.set_title(f"label {label} (n = {int(floor.sum())})", fontsize=9, loc="left")
         on.set_ylabel("cases (count)", fontsize=9)
         canvas.counts_up(on, int(floor.max(initial=0)))
         canvas.tidy(on)
-    grid[-1].set_xlim(edges[0], edges[-1])
-    grid[-1].set_xlabel("P(right), probability that an answer would be right (%)", fontsize=9)
-    lines, labels = grid[0].get_legend_handles_labels()
-    canvas.legend_over(drawn, lines, labels, columns=3)
+    panels[-1].set_xlim(edges[0], edges[-1])
+    panels[-1].set_xlabel(along, fontsize=9)
+    return panels
+
+
+def _shared_legend(panels: Sequence[Axes], columns: int) -> Figure:
+    """Legend of the first panel over all of them, where it has entries; returns the figure."""
+    drawn = canvas.whole_figure(panels[0])
+    lines, labels = panels[0].get_legend_handles_labels()
+    if labels:
+        canvas.legend_over(drawn, lines, labels, columns)
     return drawn
 
 

@@ -35,7 +35,7 @@ class ReportTable(NamedTuple):
     kind: str = "table"
 
 
-def table(caption: str, columns: Mapping[str, Iterable[Any]]) -> ReportTable:
+def column_table(caption: str, columns: Mapping[str, Iterable[Any]]) -> ReportTable:
     """Table of columns, all of one length.
 
     Args:
@@ -127,4 +127,4 @@ def interval_cells(frame: pd.DataFrame, name: str) -> list[ReportCell]:
 
 def frame_table(caption: str, frame: pd.DataFrame) -> ReportTable:
     """Any frame as it is."""
-    return table(caption, {cut_text(str(name)): frame[name] for name in frame})
+    return column_table(caption, {cut_text(str(name)): frame[name] for name in frame})

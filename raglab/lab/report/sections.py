@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,20 @@ from raglab.displays import canvas, figures
 from raglab.displays.boundary import GROUPS, DecisionBoundaryDisplay, zone_counts
 from raglab.displays.canvas import png
 from raglab.displays.gates import ReliabilityDisplay
-from raglab.displays.tables import DASH, ReportCell, ReportTable, cut_text, estimate_cell, frame_table, share_cell
+from raglab.displays.tables import (
+    DASH,
+    ReportCell,
+    ReportTable,
+    column_table,
+    cut_text,
+    estimate_cell,
+    estimate_cells,
+    frame_table,
+    number_cell,
+    percent_cells,
+    rate_cells,
+    share_cell,
+)
 from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
 from raglab.lab.decision_fitting import tells_apart
@@ -125,10 +139,12 @@ def head(judged: ReportData, notes: Sequence[str], trace_id: str | None = None) 
         "basis": f"{judged.said[judged.subject].basis_text()} (what correct means, rule S6.3)",
         **({"gates off": f"{', '.join(meta['gates_off'])}: not measured"} if meta.get("gates_off") else {}),
     }
-    rows = [[ReportCell(cut_text(name)), ReportCell(cut_text(value))] for name, value in facts.items()]
-    table = ReportTable("What the numbers of this page were computed from.", ["what", "which"], rows)
+    columns = {"what": facts.keys(), "which": facts.values()}
     every = dict.fromkeys((*notes, *missing_notes(judged.missing, "the judged cases")))
-    return [table, *(Text(note, warning=True) for note in every)]
+    return [
+        column_table("What the numbers of this page were computed from.", columns),
+        *(Text(note, warning=True) for note in every),
+    ]
 
 
 def verdict(
@@ -190,16 +206,15 @@ def risk_coverage_section(judged: ReportData) -> list[Block]:
 
 def _usual_risks(seen: AnswerSignals) -> ReportTable:
     """Largest coverage of one threshold on each signal at usual risks."""
-    rows = []
-    for name, score in seen.score.items():
-        shares = [metrics.coverage_at_risk(seen.right, score, risk) for risk in USUAL_TARGETS]
-        cells = (ReportCell(percent(share) if share else DASH, mark="number") for share in shares)
-        rows.append([ReportCell(name), *cells])
+    columns: dict[str, Any] = {"signal": seen.score.keys()}
+    for risk in USUAL_TARGETS:
+        shares = [metrics.coverage_at_risk(seen.right, score, risk) for score in seen.score.values()]
+        columns[f"risk ≤ {100 * risk:g} %"] = [number_cell(percent(share) if share else DASH) for share in shares]
     caption = (
         "Share of the cases that one threshold on a signal answers at most while no more than so many of its answers "
         "are wrong: exact over all thresholds, chosen on these very cases, so it flatters. A dash: none does."
     )
-    return ReportTable(caption, ["signal", *(f"risk ≤ {100 * risk:g} %" for risk in USUAL_TARGETS)], rows)
+    return column_table(caption, columns)
 
 
 def sweeps(judged: ReportData) -> list[Block]:
@@ -247,14 +262,14 @@ def confusions(judged: ReportData) -> list[Block]:
         figures.confusion_matrices(counts),
         judged.note,
     )
-    names = [status.name for status in Status]
-    head = ["label", *(f"decided {status}" for status in names)]
     tables = []
     for name, table in counts.items():
-        shares = [[share_cell(int(count), int(row.sum())) for count in row] for row in table]
-        rows = [[ReportCell(label), *cells] for label, cells in zip(names, shares, strict=True)]
+        columns: dict[str, Any] = {"label": Status.__members__}
+        for status, cases in zip(Status, table.T, strict=True):
+            n = table.sum(axis=1)
+            columns[f"decided {status.name}"] = [share_cell(int(k), int(of)) for k, of in zip(cases, n, strict=True)]
         note = judged.note if name in judged.in_sample else ""
-        tables.append(ReportTable(f"{note} Policy {cut_text(name)}.".strip(), head, rows))
+        tables.append(column_table(f"{note} Policy {cut_text(name)}.".strip(), columns))
     return [drawn, *tables]
 
 
@@ -262,18 +277,14 @@ def stages_section(judged: ReportData) -> list[Block]:
     """What decided, by label, for incumbent and tuned."""
     by_policy = {name: decided_by_label(decisions) for name, decisions in judged.said.items()}
     none = np.zeros(len(Status), dtype=np.int64)
-    pairs = {pair for counts in by_policy.values() for pair in counts}
-    rows = []
-    for name, status in sorted(pairs, key=lambda pair: (chain_place(pair[0]), *pair)):
-        counts = [int(count) for found in by_policy.values() for count in found.get((name, status), none)]
-        numbers = (ReportCell(str(count), mark="number") for count in counts)
-        rows.append([ReportCell(name), ReportCell(status.name), *numbers])
-    head = [
-        "decided by",
-        "decision",
-        *(f"{cut_text(name)}: label {status.name}" for name in by_policy for status in Status),
-    ]
-    return [ReportTable("Cases by what decided, in the order of the chain, and by label.", head, rows)]
+    pairs = sorted({pair for counts in by_policy.values() for pair in counts}, key=lambda at: (chain_place(at[0]), *at))
+    columns: dict[str, Any] = {"decided by": [name for name, _ in pairs]}
+    columns["decision"] = [status.name for _, status in pairs]
+    for name, counts in by_policy.items():
+        for label in Status:
+            cases = [int(counts.get(pair, none)[label]) for pair in pairs]
+            columns[f"{cut_text(name)}: label {label.name}"] = cases
+    return [column_table("Cases by what decided, in the order of the chain, and by label.", columns)]
 
 
 def histogram_section(judged: ReportData) -> list[Block]:
@@ -300,17 +311,17 @@ def boundary_section(judged: ReportData) -> list[Block]:
     if not judged.policies[judged.subject].confidence.enabled:
         return [Text(f"{subject} has its confidence gate off, so no confidence bounds what it answers.")]
     shown = DecisionBoundaryDisplay.from_trace(judged.trace, judged.policies[judged.subject], judged.arm, name=subject)
-    counts = zone_counts(shown.boundary)
-    rows = []
-    for zone in shown.boundary.zones:
-        n, answered, right = (table[zone] for table in (counts.n, counts.answered, counts.right))
-        shares = [(n[:2].sum(), n.sum()), (answered.sum(), n.sum()), *zip(right, n, strict=True)]
-        rows.append([ReportCell(shown.zone(zone)), *(share_cell(int(k), int(of)) for k, of in shares)])
+    n, _, answered, right = zone_counts(shown.boundary)
+    zones = list(shown.boundary.zones)
+    shares = {"labelled ok": (n[:, :2].sum(axis=1), n.sum(axis=1)), "answered": (answered.sum(axis=1), n.sum(axis=1))}
+    shares |= {f"{name}: decided rightly": (right[:, group], n[:, group]) for group, name in enumerate(GROUPS)}
+    columns: dict[str, Any] = {"confidence": [shown.zone(zone) for zone in zones]}
+    for head, (k, of) in shares.items():
+        columns[head] = [share_cell(int(k[zone]), int(of[zone])) for zone in zones]
     lead = f"What the confidence gate of {subject} meets, whatever gate decides. With its evidence chosen, a case would"
     told = f"{lead} be answered rightly if no gate stood in the way. {shown.says}"
     caption = "Cases by zone: how many are labelled ok, how many the policy answers, how many it decides rightly."
-    head = ["confidence", "labelled ok", "answered", *(f"{name}: decided rightly" for name in GROUPS)]
-    return [picture("decision_boundary", told, shown.ax_, judged.note), ReportTable(caption, head, rows)]
+    return [picture("decision_boundary", told, shown.ax_, judged.note), column_table(caption, columns)]
 
 
 def _probability_blocks(judged: ReportData) -> list[Block]:
@@ -360,30 +371,19 @@ def flips_section(judged: ReportData) -> list[Block]:
 def ranking_section(trace: TraceData | ShardedTrace[Any]) -> list[Block]:
     """Ranking measures of every arm."""
     frame, measures = ranking(trace), ndcg_measures(trace)
-    rows = []
-    for row in frame.to_dict("records"):
-        n = int(row["n"])
-        hits = [share_cell(round(float(row[f"hit@{k}"]) * n) if n else 0, n) for k in DEPTHS_OF_LIST]
-        rows.append(
-            [
-                ReportCell(str(row["arm"])),
-                ReportCell(str(row["order"])),
-                ReportCell(str(n), mark="number"),
-                *hits,
-                *(ReportCell(_three_decimals(row[name]), mark="number") for name in measures),
-            ]
-        )
+    columns: dict[str, Any] = {name: frame[name] for name in ("arm", "order", "n")}
+    for name in (f"hit@{k}" for k in DEPTHS_OF_LIST):
+        pairs = zip(frame[name], frame["n"].astype(int), strict=True)
+        columns[name] = [share_cell(round(float(share) * n) if n else 0, n) for share, n in pairs]
+    for name in measures:
+        columns[name] = [number_cell(DASH if np.isnan(value) else f"{value:.3f}") for value in frame[name]]
     gains = "binary gains" if len(measures) == 1 else "graded: a hit gains its grade, linearly; binary: each gains 1"
     n_stated = len(trace) - frame.attrs["without_source"]
     caption = (
         f"The {n_stated} of {len(trace)} cases that state sources. hit@k: a hit of an expected source among the first "
         f"k. nDCG@10: {gains}, the first hit of each expected source counts."
     )
-    return [ReportTable(caption, ["arm", "order", "n", *frame.columns[3:]], rows)]
-
-
-def _three_decimals(value: Any) -> str:  # noqa: ANN401 - cell of a frame
-    return DASH if np.isnan(value) else f"{value:.3f}"
+    return [column_table(caption, columns)]
 
 
 def picture(name: str, caption: str, drawn: Any, note: str = "") -> Picture:  # noqa: ANN401 - axes or figure
@@ -417,16 +417,17 @@ def reliability_section(judged: ReportData) -> list[Block]:
         ReliabilityDisplay.from_predictions(right, found.p, name="isotonic, cross-fitted", ax=as_it_is.ax_)
         judgements[f"isotonic, cross-fitted in {FOLDS} folds"] = found.cross_fitted
         judgements["isotonic on the cases it was fitted to (flatters)"] = found.in_sample
-    frame = as_it_is.to_frame()
-    rows = [
-        [ReportCell(f"{one['score'] * 100:.1f}", mark="number"), share_cell(int(one["k"]), int(one["n"]))]
-        for one in frame.to_dict("records")
-    ]
-    head = f"mean {name} ({'points' if unit > 1.0 else '%'})"
+    frame = as_it_is.frame()
+    columns = {
+        f"mean {name} ({'points' if unit > 1.0 else '%'})": [
+            number_cell(f"{100 * mean:.1f}") for mean in frame["score"]
+        ],
+        "right if answered": rate_cells(frame),
+    }
     return [
         picture("reliability", _reliability_caption(judged, name, enough=enough), as_it_is.ax_, judged.note),
         _judgement_table(judgements),
-        ReportTable(f"{name.capitalize() if unit > 1.0 else name} in numbers.", [head, "right if answered"], rows),
+        column_table(f"{name.capitalize() if unit > 1.0 else name} in numbers.", columns),
     ]
 
 
@@ -448,21 +449,16 @@ def _reliability_caption(judged: ReportData, name: str, *, enough: bool) -> str:
 
 
 def _judgement_table(judgements: Mapping[str, Judgement]) -> ReportTable:
-    rows = [
-        [
-            ReportCell(name),
-            *(
-                ReportCell(f"{value:.3f}", mark="number")
-                for value in (one.ece, one.smooth_ece, one.brier.score, one.brier.mcb, one.brier.dsc, one.brier.unc)
-            ),
-        ]
-        for name, one in judgements.items()
-    ]
+    measures = {"ECE": "ece", "smooth ECE": "smooth_ece", "Brier": "brier.score", "MCB": "brier.mcb"}
+    measures |= {"DSC": "brier.dsc", "UNC": "brier.unc"}
+    columns: dict[str, Any] = {"probability": judgements.keys()}
+    for head, path in measures.items():
+        columns[head] = [number_cell(f"{attrgetter(path)(judgement):.3f}") for judgement in judgements.values()]
     caption = (
         "How far the probabilities can be believed, lower is better but for DSC. ECE over 15 equal widths; Brier = MCB "
         "(miscalibration) − DSC (discrimination) + UNC (that of the base rate)."
     )
-    return ReportTable(caption, ["probability", "ECE", "smooth ECE", "Brier", "MCB", "DSC", "UNC"], rows)
+    return column_table(caption, columns)
 
 
 def signals_section(judged: ReportData) -> list[Block]:
@@ -472,27 +468,28 @@ def signals_section(judged: ReportData) -> list[Block]:
     constant = {name for name, score in judged.seen.score.items() if not tells_apart(score)}
     # A signal that is the same in every case ranks nothing, also where it lies below one that ranks the wrong way.
     best = min(areas, key=lambda name: (name in constant, areas[name]))
-    rows = []
-    for name, score in sorted(judged.seen.score.items(), key=lambda one: (one[0] in constant, areas[one[0]])):
-        low, high = metrics.auroc_interval(right, score)
+    ordered = sorted(areas, key=lambda name: (name in constant, areas[name]))
+    columns: dict[str, Any] = {
+        "signal": [ReportCell(name, CONSTANT if name in constant else "") for name in ordered],
+        "AUROC": [],
+        "AURC": [],
+    }
+    beside = columns[f"AURC minus that of {best}"] = []
+    for name in ordered:
+        score = judged.seen.score[name]
+        columns["AUROC"].append(estimate_cell(metrics.auroc(right, score), *metrics.auroc_interval(right, score)))
         perfect = np.stack([right, np.ones_like(right)])  # a second signal that is never wrong has an AURC of 0
         own = metrics.aurc_difference(perfect, score, none, rng=np.random.default_rng(SEED))
-        row = [
-            ReportCell(name, CONSTANT if name in constant else ""),
-            estimate_cell(metrics.auroc(right, score), float(low), float(high)),
-            estimate_cell(areas[name], own.low, own.high),
-        ]
-        if name == best:
-            rows.append([*row, ReportCell(DASH, mark="number")])
-        else:
-            beside = metrics.aurc_difference(right, score, judged.seen.score[best], rng=np.random.default_rng(SEED))
-            rows.append([*row, estimate_cell(beside.value, beside.low, beside.high, sign="+")])
+        columns["AURC"].append(estimate_cell(areas[name], own.low, own.high))
+        excess = metrics.aurc_difference(right, score, judged.seen.score[best], rng=np.random.default_rng(SEED))
+        same = name == best
+        beside.append(number_cell(DASH) if same else estimate_cell(excess.value, excess.low, excess.high, sign="+"))
     caption = (
         "Each signal alone, 95 % intervals. AUROC: chance that a right case ranks above a wrong one (DeLong). AURC: "
         f"mean risk over all coverages, lower is better; its excess over {best}, the lowest here, by paired bootstrap. "
         "Signals that are the same in every case come last."
     )
-    return [ReportTable(caption, ["signal", "AUROC", "AURC", f"AURC minus that of {best}"], rows)]
+    return [column_table(caption, columns)]
 
 
 def worth_section(judged: ReportData) -> list[Block]:
@@ -503,21 +500,17 @@ def worth_section(judged: ReportData) -> list[Block]:
         return [Text(f"Signals are not judged: {lacks}, without any gate (rule S6.3).", warning=True)]
     audit = audit_signals(judged.trace, policy, arm=judged.arm, repeats=0)
     measured = audit.frame[audit.frame["note"] != EVERYWHERE]
-    rows = [
-        [
-            ReportCell(str(one["signal"]), str(one["note"])),
-            ReportCell(str(one["direction"])),
-            *(
-                estimate_cell(*(one[f"{name}{end}"] for end in ("", "_low", "_high")))
-                for name in ("auroc_right", "auroc_ambiguous")
-            ),
-            ReportCell(f"{one['nearest']} ({one['rank_correlation']:+.2f})" if one["nearest"] else DASH),
-            ReportCell(percent(one["missing"]), mark="number"),
-        ]
-        for one in measured.to_dict("records")
-    ]
-    if not rows:
+    if not len(measured):
         return []
+    nearest = zip(measured["nearest"], measured["rank_correlation"], strict=True)
+    columns = {
+        "signal": [ReportCell(*pair) for pair in zip(measured["signal"], measured["note"], strict=True)],
+        "more of it": measured["direction"],
+        "right against wrong": estimate_cells(measured, "auroc_right", "auroc_right_"),
+        "ambiguous against others": estimate_cells(measured, "auroc_ambiguous", "auroc_ambiguous_"),
+        "repeats most": [f"{name} ({rho:+.2f})" if name else DASH for name, rho in nearest],
+        "missing": percent_cells(measured["missing"]),
+    }
     caption = (
         "Each signal alone, what tells most first, with 95 % intervals; over the cases that have it. Signals that are "
         "the same in every case tell nothing and come last. AUROC in the "
@@ -527,5 +520,4 @@ def worth_section(judged: ReportData) -> list[Block]:
     )
     gone = audit.frame.loc[audit.frame["note"] == EVERYWHERE, "signal"].tolist()
     caption += f" Measured in no case: {', '.join(gone)}." if gone else ""
-    head = ["signal", "more of it", "right against wrong", "ambiguous against others", "repeats most", "missing"]
-    return [ReportTable(caption, head, rows)]
+    return [column_table(caption, columns)]
