@@ -28,9 +28,7 @@ from raglab.lab.report import blocks, rendering
 from raglab.lab.report import first_screen as first
 from raglab.lab.report import page as report_page
 from raglab.lab.report import promise_sections as promises
-from raglab.lab.report import sections as believed
 from raglab.lab.report import sections as parts
-from raglab.lab.report import winner_sections as winner
 from raglab.lab.report.page import write_report
 from raglab.lab.report.verdicts import (
     BOUGHT,
@@ -495,7 +493,7 @@ def test_a_constant_signal_comes_last_among_areas() -> None:
     right = np.arange(12) % 2 == 0
     seen = SimpleNamespace(right=right, score={"constant": np.ones(12), "backwards": np.where(right, 0.2, 0.4)})
     judged: Any = SimpleNamespace(seen=seen)
-    (table,) = believed.signals_section(judged)
+    (table,) = parts.signals_section(judged)
     assert isinstance(table, tables.ReportTable)
     assert [cells[0][:2] for cells in table.rows] == [("backwards", ""), ("constant", CONSTANT)]
     assert table.head[-1] == "AURC minus that of backwards"
@@ -523,7 +521,7 @@ def test_rates_over_nothing_are_dashes(page: str) -> None:
 def test_late_interaction_is_rank_only() -> None:
     """The caption warns of an uncalibrated confidence, where the reranker is late interaction and only there."""
     for reranker, warned in (("late-interaction", True), ("a-cross-encoder", False)):
-        picture = believed.reliability_section(judged(some_trace(ROWS, reranker=reranker)))[0]
+        picture = parts.reliability_section(judged(some_trace(ROWS, reranker=reranker)))[0]
         assert isinstance(picture, blocks.Picture)
         assert ("rank only until calibrated" in picture.caption) == warned
 
@@ -806,7 +804,7 @@ def test_what_a_threshold_reaches_is_what_its_decisions_count(name: str) -> None
 def test_candidates_stand_side_by_side(decided_by_cost: Decided) -> None:
     """The cheapest cross-fitted first; what does not compete and what is not cross-fitted say so; gain with error."""
     trace, these, study = decided_by_cost
-    picture, table = winner.candidates_section(report_data(trace, these), study)
+    picture, table = parts.candidates_section(report_data(trace, these), study)
     assert isinstance(picture, blocks.Picture)
     assert isinstance(table, tables.ReportTable)
     assert [(row[0].text, row[0].small) for row in table.rows] == [
@@ -821,10 +819,10 @@ def test_candidates_stand_side_by_side(decided_by_cost: Decided) -> None:
     assert (table.rows[0][3].small, table.rows[1][3].text) == ("± 0.040", "–")
     assert table.rows[4][2].text == "in sample, not comparable"
     assert "good" not in {cell.mark for row in table.rows for cell in row}
-    unjudged = winner.candidates_section(report_data(trace, these), in_sample(study))[1]
+    unjudged = parts.candidates_section(report_data(trace, these), in_sample(study))[1]
     assert isinstance(unjudged, tables.ReportTable)
     assert "judged" not in unjudged.head
-    assert winner.candidates_section(report_data(trace, these), None) == []
+    assert parts.candidates_section(report_data(trace, these), None) == []
 
 
 def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost: Decided) -> None:
@@ -836,7 +834,7 @@ def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost
     shown, idle = swept(trace, these, ("tuned", "defaults"))
     assert [(one.path, one.marks) for one in shown] == [("decision.ratio", {"tuned": 1.0})]
     assert not idle
-    (reliability, errors, _), (boundary,) = believed.reliability_section(here), parts.boundary_section(here)
+    (reliability, errors, _), (boundary,) = parts.reliability_section(here), parts.boundary_section(here)
     assert isinstance(reliability, blocks.Picture)
     assert isinstance(errors, tables.ReportTable)
     assert isinstance(boundary, blocks.Picture)
@@ -855,7 +853,7 @@ def test_the_model_is_a_table(decided_by_cost: Decided) -> None:
     """A row a signal with weights, centre and scale; then the bias; then the costs. A chain has no such section."""
     trace, these, _ = decided_by_cost
     here = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
-    table, costs = winner.model_section(here)
+    table, costs = parts.model_section(here)
     assert isinstance(table, tables.ReportTable)
     assert isinstance(costs, tables.ReportTable)
     model = these["tuned"].decision.model
@@ -866,7 +864,7 @@ def test_the_model_is_a_table(decided_by_cost: Decided) -> None:
     center = tables.number_text(model.parts["confidence"].center)
     assert by_name["confidence"][5].text == center
     assert [cell.text for cell in costs.rows[1]] == ["label refuse", "1", "1", "0", "1", "1"]
-    assert winner.model_section(whole(trace, Policy.load())) == []
+    assert parts.model_section(whole(trace, Policy.load())) == []
 
 
 def test_what_changes_names_the_rule(decided_by_cost: Decided) -> None:
@@ -1141,7 +1139,7 @@ def test_without_a_confidence_gate_there_is_no_boundary() -> None:
 
 def test_in_sample_calibration_never_stands_alone() -> None:
     """As it is, cross-fitted, in sample: three rows and two curves, or one of each where cases are too few."""
-    picture, table, _ = believed.reliability_section(judged(wide_trace(200, "report", seed=5)))
+    picture, table, _ = parts.reliability_section(judged(wide_trace(200, "report", seed=5)))
     assert isinstance(picture, blocks.Picture)
     assert isinstance(table, tables.ReportTable)
     assert [row[0].text.split(",")[0].split(" on ")[0] for row in table.rows] == [
@@ -1151,7 +1149,7 @@ def test_in_sample_calibration_never_stands_alone() -> None:
     ]
     assert "flatters" in table.rows[2][0].text
     assert "(30, 40]" in picture.caption
-    few = believed.reliability_section(judged(some_trace(ROWS)))
+    few = parts.reliability_section(judged(some_trace(ROWS)))
     assert isinstance(few[0], blocks.Picture)
     assert "takes 10 right and 10 wrong cases" in few[0].caption
     assert isinstance(few[1], tables.ReportTable)
@@ -1161,7 +1159,7 @@ def test_in_sample_calibration_never_stands_alone() -> None:
 def test_signals_are_ranked_with_intervals() -> None:
     """Values are AUROC and AURC of the primitives, the lowest AURC first, and its own difference is a dash."""
     here = judged(wide_trace(200, "report", seed=5))
-    (table,) = believed.signals_section(here)
+    (table,) = parts.signals_section(here)
     assert isinstance(table, tables.ReportTable)
     areas = {name: metrics.aurc(here.seen.right, score) for name, score in here.seen.score.items()}
     assert [row[0].text for row in table.rows] == sorted(areas, key=lambda name: areas[name])
@@ -1178,7 +1176,7 @@ def test_the_fused_gate_has_its_line() -> None:
     trace = wide_trace(200, "report", seed=5)
     fused = fuse(trace, Policy.load()).policy
     here = whole(trace, fused)
-    picture, _, table = *parts.risk_coverage_section(here), *believed.signals_section(here)
+    picture, _, table = *parts.risk_coverage_section(here), *parts.signals_section(here)
     assert isinstance(picture, blocks.Picture)
     assert isinstance(table, tables.ReportTable)
     assert "fair where its model was fitted on other cases" in picture.caption

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.certify import Certificate
 from raglab.displays import canvas
 from raglab.metrics import RATE_TABLE, Interval
 from raglab.values import Curve, Floats, Status
@@ -23,63 +22,16 @@ if TYPE_CHECKING:
 
     from raglab.displays.canvas import Axes, Figure, Style
 
-DIAGONAL = "if scores were true probabilities"
-COUNTS = "cases by score"
-STRIP = (-0.20, -0.06)  # of the upright axis: where the counts stand, below 0 %
-SPREAD_BINS = 20
 SETTLED = 0.05  # coverage from which on a risk is more than the first few cases
-
-
-def draw_reliability(on: Axes, curve: Curve, interval: Interval, spread: Curve, label: str, **style: Any) -> Any:  # noqa: ANN401 - styles, artists
-    """Points with intervals over the mean score, and below them how many cases have such scores.
-
-    A second curve on the same axes takes the next colour, and its counts are an outline.
-
-    Args:
-      spread: bins of 1 / `SPREAD_BINS`, whose `n` is drawn.
-
-    Returns: the line through the points.
-    """
-    labels = on.get_legend_handles_labels()[1]
-    if DIAGONAL not in labels:
-        on.plot([0, 1], [0, 1], label=DIAGONAL, **canvas.IDEAL)
-    drawn = canvas.bin_style(len(on.containers)) | style
-    arms = canvas.interval_arms(curve.y, interval.low, interval.high)
-    made = on.errorbar(curve.x, curve.y, yerr=arms, label=label, **drawn)
-    _draw_case_strip(on, spread, drawn["color"], filled=len(on.containers) == 1)
-    on.set_xlim(-canvas.SHARE_MARGIN, 1 + canvas.SHARE_MARGIN)
-    on.set_xlabel("score (as a probability, 0 to 1)", fontsize=9)
-    canvas.shares_up(on, "came true (share of cases, %)")
-    on.set_ylim(STRIP[0] - 0.01, 1 + canvas.SHARE_MARGIN)
-    on.set_yticks(np.linspace(0.0, 1.0, 6))
-    on.axhline(0.0, color=canvas.SILVER, linewidth=0.6)
-    canvas.legend_above(on, first=lambda label: not label.startswith((COUNTS, DIAGONAL)))
-    return made.lines[0]
-
-
-def _draw_case_strip(on: Axes, spread: Curve, colour: str, *, filled: bool) -> None:
-    """Cases by score in the strip below 0 %, the tallest bar as high as the strip."""
-    bars = np.zeros(SPREAD_BINS)
-    bars[np.rint(spread.at * SPREAD_BINS).astype(int)] = spread.n
-    top = STRIP[0] + (STRIP[1] - STRIP[0]) * bars / bars.max()
-    look: dict[str, Any] = {"fill": True, "alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.1}
-    label = f"{COUNTS}, tallest bar {int(bars.max())}"
-    on.stairs(top, np.linspace(0.0, 1.0, SPREAD_BINS + 1), baseline=STRIP[0], color=colour, label=label, **look)
 
 
 def risk_line(on: Axes, curve: Curve, label: str, place: int, **style: Any) -> Any:  # noqa: ANN401 - styles, artists
     """Risk over coverage: at each coverage that of the smallest one reachable above it; returns the line."""
     drawn = canvas.curve_style(place) | style
-    return on.plot(_from_zero_coverage(curve.x, 0.0), _from_zero_coverage(curve.y), label=label, **drawn)[0]
+    return on.plot(from_zero_coverage(curve.x, 0.0), from_zero_coverage(curve.y), label=label, **drawn)[0]
 
 
-def draw_risk_band(on: Axes, curve: Curve, interval: Interval, label: str, colour: str) -> None:
-    """Interval of the risk at each step."""
-    low, high = (_from_zero_coverage(np.asarray(end)) for end in interval)
-    on.fill_between(_from_zero_coverage(curve.x, 0.0), low, high, step="pre", color=colour, label=label, **canvas.BAND)
-
-
-def _from_zero_coverage(values: NDArray[np.float64], first: float | None = None) -> NDArray[np.float64]:
+def from_zero_coverage(values: NDArray[np.float64], first: float | None = None) -> NDArray[np.float64]:
     """Values with the first once more, or another, at coverage 0."""
     return np.concatenate([values[:1] if first is None else np.full(len(values[:1]), first), values])
 
@@ -112,61 +64,6 @@ def target_line(on: Axes, value: float, label: str, **style: Any) -> None:  # no
     """Dashed line at a target, once."""
     if label not in on.get_legend_handles_labels()[1]:
         on.axhline(value, label=label, **canvas.TARGET | style)
-
-
-def draw_rates(on: Axes, steps: pd.DataFrame, names: Sequence[str], level: float, **style: Any) -> list[Any]:  # noqa: ANN401 - styles, artists
-    """Rates as exact steps of one threshold, each with the interval of its steps; returns the step lines.
-
-    Args:
-      steps: with `low`, `high`, ascending, and for each name the rate and its `_low` and `_high`.
-    """
-    edges = _step_edges(steps)
-    lines = []
-    for name in names:
-        value, low, high = (steps[f"{name}{end}"].to_numpy(dtype=np.float64) for end in ("", "_low", "_high"))
-        colour = canvas.SWEEP_INKS[name]
-        on.stairs(high, edges, baseline=low, fill=True, color=colour, **canvas.BAND)
-        look: dict[str, Any] = {
-            "color": colour,
-            "linewidth": 1.5,
-            "baseline": None,
-            "label": canvas.rate_label(name),
-        } | style
-        lines.append(on.stairs(value, edges, **look))
-    on.fill_between([], [], [], color=canvas.GREY, label=f"{100 * level:g} % interval at each step", **canvas.BAND)
-    return lines
-
-
-def _step_edges(steps: pd.DataFrame) -> NDArray[np.float64]:
-    """Ends of the steps; an open end lies as far out as all steps are wide, so that it is drawn."""
-    edges = np.append(steps["low"].to_numpy(dtype=np.float64), steps["high"].to_numpy(dtype=np.float64)[-1])
-    known = edges[np.isfinite(edges)]
-    room = max(float(np.ptp(known)), abs(float(known[0])), 1.0) if len(known) else 1.0
-    middle = (float(known[0]), float(known[-1])) if len(known) else (0.0, 0.0)
-    return np.where(np.isfinite(edges), edges, np.where(edges < 0, middle[0] - room, middle[1] + room))
-
-
-def sweep_axes(on: Axes, steps: pd.DataFrame, marks: Sequence[float], unit: str, targets: Mapping[str, float]) -> None:
-    """Range that holds every change and mark, targets dashed in the ink of their rate, axes with labels."""
-    changes = steps["low"].to_numpy(dtype=np.float64)[1:]
-    on.set_xlim(*canvas.visible_range(changes, list(marks)))
-    for name, value in targets.items():
-        target_line(on, value, target_label(name, value), color=canvas.SWEEP_INKS[name])
-    on.set_xlabel(f"threshold ({unit})", fontsize=9)
-    canvas.limit_ticks(on)
-    canvas.shares_up(on, "rate (%)")
-
-
-def draw_certificate(on: Axes, made: Certificate) -> None:
-    """Certified threshold as a line, and the upper bound of its risk on it; where there is none, that is said."""
-    sure = f"{100 * (1 - made.delta):g} % confidence"
-    at = made.threshold
-    if at is None:
-        on.plot([], [], label=f"nothing certified at {sure}", linestyle="none")
-        return
-    alpha = f"{100 * made.promises[0].alpha:g} %"
-    on.axvline(at, label=f"certified at {at:.4g}: risk ≤ {alpha} at {sure}", **canvas.CERTIFIED)
-    on.plot([at], [made.bound], label=f"upper bound there, {100 * made.bound:.3g} %", **canvas.BOUND)
 
 
 class Panel(NamedTuple):

@@ -103,14 +103,48 @@ class ThresholdSweepDisplay(FrameDisplay):
         return cls(rows, rates, targets or {}, certificate, level, name=name).plot(ax, **style)
 
     def _draw(self, style: Style) -> list[Any]:
-        lines = figures.draw_rates(self.ax_, self.rows, self.rates, self.level, **style)
-        marks = []
-        if self.certificate is not None:
-            figures.draw_certificate(self.ax_, self.certificate)
-            marks = [] if self.certificate.threshold is None else [self.certificate.threshold]
-        figures.sweep_axes(self.ax_, self.rows, marks, self.name_ or "unit of the score", self.targets)
-        canvas.legend_beside(self.ax_)
+        on, edges, lines = self.ax_, self._edges(), []
+        # Rates as exact steps, each within the interval of its steps.
+        for rate in self.rates:
+            value, low, high = (self.rows[f"{rate}{end}"].to_numpy(np.float64) for end in ("", "_low", "_high"))
+            look: Style = {"color": canvas.SWEEP_INKS[rate], "linewidth": 1.5, "label": canvas.rate_label(rate)} | style
+            on.stairs(high, edges, baseline=low, fill=True, color=canvas.SWEEP_INKS[rate], **canvas.BAND)
+            lines.append(on.stairs(value, edges, **{"baseline": None} | look))
+        canvas.draw_band_label(on, f"{100 * self.level:g} % interval at each step")
+        certified = self._draw_certificate()
+        # A range that holds every change and the certified threshold; targets dashed in the ink of their rate.
+        on.set_xlim(*canvas.visible_range(self.rows["low"].to_numpy(np.float64)[1:], certified))
+        for rate, value in self.targets.items():
+            figures.target_line(on, value, figures.target_label(rate, value), color=canvas.SWEEP_INKS[rate])
+        on.set_xlabel(f"threshold ({self.name_ or 'unit of the score'})", fontsize=9)
+        canvas.limit_ticks(on)
+        canvas.shares_up(on, "rate (%)")
+        canvas.legend_beside(on)
         return lines
+
+    def _edges(self) -> NDArray[np.float64]:
+        """Ends of the steps; an open end lies as far out as all steps are wide, so that it is drawn."""
+        edges = np.append(self.rows["low"].to_numpy(np.float64), self.rows["high"].to_numpy(np.float64)[-1])
+        known = edges[np.isfinite(edges)]
+        first, last = (float(known[0]), float(known[-1])) if len(known) else (0.0, 0.0)
+        room = max(last - first, abs(first), 1.0)
+        return np.where(np.isfinite(edges), edges, np.where(edges < 0, first - room, last + room))
+
+    def _draw_certificate(self) -> list[float]:
+        """Certified threshold as a line, with the upper bound of its risk on it; where there is none, that is said."""
+        certificate = self.certificate
+        if certificate is None:
+            return []
+        confidence = f"{100 * (1 - certificate.delta):g} % confidence"
+        at = certificate.threshold
+        if at is None:
+            self.ax_.plot([], [], label=f"nothing certified at {confidence}", linestyle="none")
+            return []
+        alpha = f"{100 * certificate.promises[0].alpha:g} %"
+        self.ax_.axvline(at, label=f"certified at {at:.4g}: risk ≤ {alpha} at {confidence}", **canvas.CERTIFIED)
+        label = f"upper bound there, {100 * certificate.bound:.3g} %"
+        self.ax_.plot([at], [certificate.bound], label=label, **canvas.BOUND)
+        return [at]
 
     def _shown(self) -> Shown:
         columns: dict[str, Any] = {"from": self.rows["low"], "to": self.rows["high"]}
@@ -286,6 +320,10 @@ def _paid(
 
 
 Band = Literal["pointwise", "simultaneous"]
+DIAGONAL = "if scores were true probabilities"
+COUNTS = "cases by score"
+STRIP = (-0.20, -0.06)  # of the upright axis: where the counts stand, below 0 %
+SPREAD_BINS = 20
 
 
 @dataclass(eq=False, repr=False)
@@ -337,7 +375,7 @@ class ReliabilityDisplay(Display):
         return cls(
             curve=curve,
             interval=metrics.clopper_pearson(curve.k, curve.n, level),
-            spread=calibration.reliability(y_true, y_prob, bins=figures.SPREAD_BINS),
+            spread=calibration.reliability(y_true, y_prob, bins=SPREAD_BINS),
             ece=calibration.ece(y_true, y_prob),
             smooth_ece=calibration.smooth_ece_with_bandwidth(y_true, y_prob),
             brier=calibration.brier_decomposition(y_true, y_prob),
@@ -355,8 +393,32 @@ class ReliabilityDisplay(Display):
         )
 
     def _draw(self, style: Style) -> list[Any]:
-        label = f"{canvas.literal_text(self.name_ or 'scores')} ({int(self.curve.n.sum())} cases): {self.summary}"
-        return [figures.draw_reliability(self.ax_, self.curve, self.interval, self.spread, label, **style)]
+        on, curve = self.ax_, self.curve
+        if DIAGONAL not in on.get_legend_handles_labels()[1]:
+            on.plot([0, 1], [0, 1], label=DIAGONAL, **canvas.IDEAL)
+        # A second curve on the same axes takes the next colour.
+        look = canvas.bin_style(len(on.containers)) | style
+        label = f"{canvas.literal_text(self.name_ or 'scores')} ({int(curve.n.sum())} cases): {self.summary}"
+        arms = canvas.interval_arms(curve.y, self.interval.low, self.interval.high)
+        points = on.errorbar(curve.x, curve.y, yerr=arms, label=label, **look)
+        self._draw_case_strip(look["color"], filled=len(on.containers) == 1)
+        on.set_xlim(-canvas.SHARE_MARGIN, 1 + canvas.SHARE_MARGIN)
+        on.set_xlabel("score (as a probability, 0 to 1)", fontsize=9)
+        canvas.shares_up(on, "came true (share of cases, %)")
+        on.set_ylim(STRIP[0] - 0.01, 1 + canvas.SHARE_MARGIN)
+        on.set_yticks(np.linspace(0.0, 1.0, 6))
+        on.axhline(0.0, color=canvas.SILVER, linewidth=0.6)
+        canvas.legend_above(on, first=lambda label: not label.startswith((COUNTS, DIAGONAL)))
+        return [points.lines[0]]
+
+    def _draw_case_strip(self, colour: str, *, filled: bool) -> None:
+        """Cases by score in the strip below 0 %, the tallest bar as high as the strip; of a second curve an outline."""
+        bars = np.zeros(SPREAD_BINS)
+        bars[np.rint(self.spread.at * SPREAD_BINS).astype(int)] = self.spread.n
+        top = STRIP[0] + (STRIP[1] - STRIP[0]) * bars / bars.max()
+        look: Style = {"fill": True, "alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.1}
+        look |= {"baseline": STRIP[0], "color": colour, "label": f"{COUNTS}, tallest bar {int(bars.max())}"}
+        self.ax_.stairs(top, np.linspace(0.0, 1.0, SPREAD_BINS + 1), **look)
 
     @property
     def line_(self) -> Any:  # noqa: ANN401 - an artist
@@ -439,7 +501,12 @@ class RiskCoverageDisplay(Display):
         label = f"{canvas.literal_text(self.name_ or 'confidence')}: {self._areas}"
         line = figures.risk_line(on, self.curve, label, place, **style)
         if self.band is not None:
-            figures.draw_risk_band(on, self.curve, self.interval, self._interval_is, line.get_color())
+            x, low, high = (
+                figures.from_zero_coverage(self.curve.x, 0.0),
+                *map(figures.from_zero_coverage, self.interval),
+            )
+            look: Style = {"color": line.get_color(), "label": self._interval_is} | canvas.BAND
+            on.fill_between(x, low, high, step="pre", **look)
         if self.target is not None:
             figures.target_line(on, self.target, f"target {100 * self.target:g} %")
             self._mark_within_target(line.get_color())

@@ -19,6 +19,7 @@ from raglab.displays.tables import (
     ReportTable,
     cut_text,
     estimate_cell,
+    number_cell,
     number_text,
     share_cell,
 )
@@ -177,7 +178,7 @@ def _reach(one: Reach, *, refusal: bool) -> list[ReportCell]:
     rates = [share_cell(one.wrong, one.answered), share_cell(one.refused, one.n_ok)]
     if not one.answered:
         return [ReportCell(DASH, "no threshold"), ReportCell(DASH), ReportCell(DASH)]
-    return [*(rates[::-1] if refusal else rates), ReportCell(number_text(one.threshold), mark="number")]
+    return [*(rates[::-1] if refusal else rates), number_cell(number_text(one.threshold))]
 
 
 @cache
@@ -200,7 +201,7 @@ def _setting(value: Any, other: Any) -> str:  # noqa: ANN401 - thresholds and sw
 def changes_table(first: str, second: str, incumbent: PolicyData, tuned: PolicyData) -> Block:
     """Thresholds and switches that differ."""
     rows = [
-        [ReportCell(path), *(ReportCell(_setting(*pair), mark="number") for pair in ((one, two), (two, one)))]
+        [ReportCell(path), *(number_cell(_setting(*pair)) for pair in ((one, two), (two, one)))]
         for path, (one, two) in incumbent.diff(tuned).items()
         if path not in WHOLE
     ]

@@ -14,9 +14,12 @@ from raglab.displays.tables import (
     Mark,
     ReportCell,
     ReportTable,
+    column_table,
     cut_text,
-    estimate_cell,
+    estimate_cells,
+    number_cell,
     number_text,
+    percent_cells,
     share_cell,
 )
 from raglab.lab.answer_basis import basis_conflict, basis_kind
@@ -143,14 +146,14 @@ def _promises(made: Mapping[str, Any], found: Retest | None, sure: str) -> Repor
         row = [
             ReportCell(_promise(one)),
             ReportCell(shown(k / n if n else float("nan")), f"{k:g}/{n}", "number"),
-            ReportCell(shown(float(one["bound"])), mark="number"),
+            number_cell(shown(float(one["bound"]))),
         ]
         if found is not None:
             seen = found.table.iloc[place]
             low, high = shown(seen["lower_bound"]), shown(seen["upper_bound"])
             row += [
                 ReportCell(shown(seen["rate"]), f"{seen['k']:g}/{seen['n']}", "number"),
-                ReportCell(f"{low} and {high}", mark="number"),
+                number_cell(f"{low} and {high}"),
                 ReportCell(str(seen["verdict"]), mark=MARKS.get(seen["verdict"], "")),
             ]
         rows.append(row)
@@ -179,17 +182,16 @@ def _requirement_blocks(judged: ReportData) -> list[Block]:
 def _diagnosis(seen: AnswerSignals, wanted: float | None) -> ReportTable:
     """What each signal alone could carry, for the wanted risk or the lowest usual one within reach."""
     alpha = _alpha(len(seen.right), wanted)
-    rows = [
-        [
-            ReportCell(str(one["signal"])),
-            estimate_cell(one["AUROC"], one["AUROC_low"], one["AUROC_high"]),
-            *_smallest(one),
-            ReportCell(percent(one["lowest_risk"]), mark="number"),
-            ReportCell(percent(one["chance"]), mark="number"),
-            ReportCell(str(one["verdict"])),
-        ]
-        for one in diagnosis(seen.right, seen.score, alpha, DELTA).to_dict("records")
-    ]
+    frame = diagnosis(seen.right, seen.score, alpha, DELTA)
+    columns = {
+        "signal": frame["signal"],
+        "AUROC": estimate_cells(frame, "AUROC", "AUROC_"),
+        "smallest usable coverage": percent_cells(frame["coverage"]),
+        "risk there": [_risk_cell(row) for row in frame.to_dict("records")],
+        "lowest risk": percent_cells(frame["lowest_risk"]),
+        "chance": percent_cells(frame["chance"]),
+        "verdict": frame["verdict"],
+    }
     beyond = f" ({100 * wanted:g} % is beyond so few cases)" if wanted is not None and alpha > wanted else ""
     caption = (
         f"What each signal alone could carry, for a risk of {100 * alpha:g} %{beyond}. AUROC: right against wrong if "
@@ -197,8 +199,12 @@ def _diagnosis(seen: AnswerSignals, wanted: float | None) -> ReportTable:
         "without an error, the risk there, the lowest risk at any larger one, and the probability that as many other "
         "cases would certify the signal's best threshold (chosen here, so it flatters)."
     )
-    head = ["signal", "AUROC", "smallest usable coverage", "risk there", "lowest risk", "chance", "verdict"]
-    return ReportTable(caption, head, rows)
+    return column_table(caption, columns)
+
+
+def _risk_cell(row: Mapping[Any, Any]) -> ReportCell:
+    """Risk at the smallest usable coverage of a signal; a dash where it has none."""
+    return number_cell(DASH) if np.isnan(row["coverage"]) else share_cell(int(row["wrong"]), int(row["answered"]))
 
 
 def _alpha(n: int, wanted: float | None) -> float:
@@ -206,15 +212,6 @@ def _alpha(n: int, wanted: float | None) -> float:
     lowest = certifiable(n)
     lowest = USUAL_TARGETS[-1] if np.isnan(lowest) else lowest
     return lowest if not wanted else max(wanted, lowest)
-
-
-def _smallest(one: Mapping[Any, Any]) -> list[ReportCell]:
-    if np.isnan(one["coverage"]):
-        return [ReportCell(DASH, mark="number")] * 2
-    return [
-        ReportCell(percent(one["coverage"]), mark="number"),
-        share_cell(int(one["wrong"]), int(one["answered"])),
-    ]
 
 
 def best_signal_sentence(seen: AnswerSignals) -> str:

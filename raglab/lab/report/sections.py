@@ -33,8 +33,10 @@ from raglab.displays.tables import (
     rate_cells,
     share_cell,
 )
+from raglab.expected_cost import CLASSES
 from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
+from raglab.lab.comparison import StudyOutcome
 from raglab.lab.decision_fitting import tells_apart
 from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report.blocks import (
@@ -69,6 +71,7 @@ from raglab.lab.report.verdicts import (
 )
 from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals
 from raglab.lab.slices import DEPTHS_OF_LIST, ndcg_measures, ranking
+from raglab.metrics import LABELS, OUTCOMES
 from raglab.policy_sections import EXPECTED_COST
 from raglab.store.policies import Policy
 from raglab.text import percent
@@ -521,3 +524,102 @@ def worth_section(judged: ReportData) -> list[Block]:
     gone = audit.frame.loc[audit.frame["note"] == EVERYWHERE, "signal"].tolist()
     caption += f" Measured in no case: {', '.join(gone)}." if gone else ""
     return [column_table(caption, columns)]
+
+
+CLASS_WORDS = dict(zip(CLASSES, ("right", "ok, but would miss", "to be refused", "to be asked"), strict=True))
+
+
+def candidates_section(judged: ReportData, study: StudyOutcome | None) -> list[Block]:
+    """Every candidate of a study and what stands beside them: costs side by side, gain over the incumbent."""
+    if study is None:
+        return []
+    ordered = study.costs.sort_values(["cross_validated", "in_sample"], kind="stable")
+    judged_on = " and on the cases of this page" if study.unseen else ""
+    caption = (
+        "Expected cost on the cases that a candidate was made of, cross-fitted (each case decided by versions that "
+        f"never saw it){judged_on}. A candidate that is not cross-fitted has no cost that compares. Gain: what it "
+        f"saves a case over {cut_text(study.incumbent)}, the incumbent, with its standard error: cross-fitted, "
+        "and with one pseudo-case of the worst costs. Over-ask and coverage: cross-fitted."
+    )
+    nan_is_in_sample = {"in sample": "in_sample", "cross-fitted": "cross_validated", "judged": "report"}
+    costs = {head: [_cost_cell(cost) for cost in ordered[name]] for head, name in nan_is_in_sample.items()}
+    columns: dict[str, Any] = {
+        "candidate": [_candidate_cell(str(name), study, row["competes"]) for name, row in ordered.iterrows()],
+        "in sample": costs["in sample"],
+        "cross-fitted": costs["cross-fitted"],
+        "gain": [_gain_cell(row, is_incumbent=name == study.incumbent) for name, row in ordered.iterrows()],
+        **({"judged": costs["judged"]} if study.unseen else {}),
+        "over-ask": percent_cells(ordered["over_ask"]),
+        "coverage": percent_cells(ordered["coverage"]),
+    }
+    if judged.targets:
+        columns["meets targets"] = ["yes" if meets else "no" for meets in ordered["meets_targets"]]
+    drawn = figures.candidate_costs(study.costs, study.selected, study.incumbent)
+    told = (
+        f"Expected cost of every candidate; {cut_text(study.selected)} was selected. In sample flatters; "
+        "cross-fitted is what is chosen by. A bar is one standard error of the paired gain over the incumbent to each "
+        "side."
+    )
+    told += " Judged is what this page measures." if study.unseen else ""
+    return [picture("candidates", told, drawn), column_table(caption, columns)]
+
+
+def _candidate_cell(name: str, study: StudyOutcome, competes: object) -> ReportCell:
+    """Name of a candidate and what it is."""
+    role = "" if competes else "shown beside, does not compete"
+    role = "incumbent" if name == study.incumbent else role
+    return ReportCell(cut_text(name), "selected" if name == study.selected else role)
+
+
+def _cost_cell(cost: float) -> ReportCell:
+    """Expected cost; what was not cross-fitted has none that compares."""
+    return ReportCell(IN_SAMPLE) if np.isnan(cost) else number_cell(f"{cost:.3f}")
+
+
+def _gain_cell(row: Any, *, is_incumbent: bool) -> ReportCell:  # noqa: ANN401 - row of a frame
+    """What a candidate saves a case over the incumbent, with its standard error."""
+    if is_incumbent or np.isnan(row["gain"]):
+        return number_cell(DASH)
+    return number_cell(f"{row['gain']:+.3f}", "" if np.isnan(row["std_error"]) else f"± {row['std_error']:.3f}")
+
+
+def model_section(judged: ReportData) -> list[Block]:
+    """Model and costs of a subject that decides by expected cost, the signals of most weight first."""
+    section = judged.policies[judged.subject].decision
+    if not judged.by_cost(judged.subject) or section.model is None:
+        return []
+    model, subject = section.model, cut_text(judged.subject)
+    parts = sorted(model.parts.items(), key=lambda one: (min(one[1].weights) - max(one[1].weights), one[0]))
+    kept = [(name, part) for name, part in parts if any(part.weights)]
+    known = judged.seen.known
+    signals = [known.signal(name) for name, _ in kept]
+    bias = ReportCell("bias", "where every signal is at its centre")
+    columns: dict[str, Any] = {"signal": [*(ReportCell(signal.name, signal.meaning) for signal in signals), bias]}
+    for place, name in enumerate(CLASSES):
+        weights = [part.weights[place] for _, part in kept]
+        columns[CLASS_WORDS[name]] = [_weight(weight) for weight in (*weights, model.bias[place])]
+    columns["centre"] = [*(part.center for _, part in kept), DASH]
+    columns["scale"] = [*(part.scale for _, part in kept), DASH]
+    columns["unit"] = [*(signal.unit.name for signal in signals), DASH]
+    caption = (
+        f"What {subject} makes of its signals: what one scale above the centre adds to the logit of each class, the "
+        f"{len(kept)} signals with weight, those that part the classes most first. The probabilities of the classes "
+        "times the costs below give what answering, refusing and asking back cost; the least decides. Options of a "
+        f"case to be asked hold what it expects with probability {model.asked_right:.2f}."
+    )
+    return [column_table(caption, columns), _cost_table(section.costs.model_dump(), float(section.ratio))]
+
+
+def _weight(value: float) -> ReportCell:
+    """Part of a logit to two decimals, without the sign of a zero; a dash where there is none."""
+    return number_cell(f"{round(value, 2) + 0.0:+.2f}" if value else DASH)
+
+
+def _cost_table(costs: Mapping[str, Any], ratio: float) -> ReportTable:
+    """Costs that the policy states, by label and outcome."""
+    columns: dict[str, Any] = {"": [f"label {label}" for label in LABELS]}
+    for outcome in OUTCOMES:
+        columns[outcome.replace("_", " ")] = [number_cell(f"{costs[label][outcome]:g}") for label in LABELS]
+    told = "" if ratio == 1.0 else f" Wrong answers cost {ratio:g} times what is stated."
+    caption = f"Cost of a case by label and outcome, as the policy states it.{told}"
+    return column_table(caption, columns)
