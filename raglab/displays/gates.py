@@ -107,15 +107,16 @@ class ThresholdSweepDisplay(FrameDisplay):
         # Rates as exact steps, each within the interval of its steps.
         for rate in self.rates:
             value, low, high = (self.rows[f"{rate}{end}"].to_numpy(np.float64) for end in ("", "_low", "_high"))
-            look: Style = {"color": canvas.SWEEP_INKS[rate], "linewidth": 1.5, "label": canvas.rate_label(rate)} | style
-            on.stairs(high, edges, baseline=low, fill=True, color=canvas.SWEEP_INKS[rate], **canvas.BAND)
-            lines.append(on.stairs(value, edges, **{"baseline": None} | look))
+            colour = canvas.SWEEP_INKS[rate]
+            on.stairs(high, edges, baseline=low, fill=True, color=colour, **canvas.BAND)
+            look: Style = {"color": colour, "linewidth": 1.5, "baseline": None, "label": canvas.rate_label(rate)}
+            lines.append(on.stairs(value, edges, **look | style))
         canvas.draw_band_label(on, f"{100 * self.level:g} % interval at each step")
         certified = self._draw_certificate()
         # A range that holds every change and the certified threshold; targets dashed in the ink of their rate.
         on.set_xlim(*canvas.visible_range(self.rows["low"].to_numpy(np.float64)[1:], certified))
-        for rate, value in self.targets.items():
-            figures.target_line(on, value, figures.target_label(rate, value), color=canvas.SWEEP_INKS[rate])
+        for rate, target in self.targets.items():
+            figures.target_line(on, target, figures.target_label(rate, target), color=canvas.SWEEP_INKS[rate])
         on.set_xlabel(f"threshold ({self.name_ or 'unit of the score'})", fontsize=9)
         canvas.limit_ticks(on)
         canvas.shares_up(on, "rate (%)")
@@ -501,10 +502,8 @@ class RiskCoverageDisplay(Display):
         label = f"{canvas.literal_text(self.name_ or 'confidence')}: {self._areas}"
         line = figures.risk_line(on, self.curve, label, place, **style)
         if self.band is not None:
-            x, low, high = (
-                figures.from_zero_coverage(self.curve.x, 0.0),
-                *map(figures.from_zero_coverage, self.interval),
-            )
+            x = figures.from_zero_coverage(self.curve.x, 0.0)
+            low, high = (figures.from_zero_coverage(np.asarray(end)) for end in self.interval)
             look: Style = {"color": line.get_color(), "label": self._interval_is} | canvas.BAND
             on.fill_between(x, low, high, step="pre", **look)
         if self.target is not None:

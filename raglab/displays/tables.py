@@ -35,7 +35,7 @@ class ReportTable(NamedTuple):
     kind: str = "table"
 
 
-def column_table(caption: str, columns: Mapping[str, Iterable[Any]]) -> ReportTable:
+def column_table(caption: str, columns: Mapping[str, Any]) -> ReportTable:
     """Table of columns, all of one length.
 
     Args:

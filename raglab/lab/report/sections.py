@@ -480,7 +480,8 @@ def signals_section(judged: ReportData) -> list[Block]:
     beside = columns[f"AURC minus that of {best}"] = []
     for name in ordered:
         score = judged.seen.score[name]
-        columns["AUROC"].append(estimate_cell(metrics.auroc(right, score), *metrics.auroc_interval(right, score)))
+        low, high = metrics.auroc_interval(right, score)
+        columns["AUROC"].append(estimate_cell(metrics.auroc(right, score), float(low), float(high)))
         perfect = np.stack([right, np.ones_like(right)])  # a second signal that is never wrong has an AURC of 0
         own = metrics.aurc_difference(perfect, score, none, rng=np.random.default_rng(SEED))
         columns["AURC"].append(estimate_cell(areas[name], own.low, own.high))
