@@ -12,6 +12,7 @@ import pytest
 import raglab
 from raglab.displays import canvas, tables
 from raglab.displays.display import Display, FrameDisplay, Shown
+from raglab.html_display import Cell
 
 
 @dataclass(eq=False, repr=False)
@@ -81,7 +82,7 @@ def test_every_public_display_has_the_base_class(name: str) -> None:
 
 def test_tables_of_columns() -> None:
     """Numbers are set off, texts cut, cells stay as they are; columns must be of one length."""
-    cell = tables.ReportCell("x", mark="bad")
+    cell = Cell("x", mark="bad")
     made = tables.column_table("told", {"a": [1.23456, "b\nc"], "d": [None, cell]})
     assert made.head == ["a", "d"]
     assert made.rows == [(("1.235", "", "number"), ("–", "", "")), (("b c", "", ""), cell)]

@@ -19,6 +19,7 @@ from hostile_texts import MARKUP, assert_inert
 from raglab import metrics, replay, robustness
 from raglab.displays import tables
 from raglab.displays.boundary import DecisionBoundaryDisplay
+from raglab.html_display import Cell
 from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_best
 from raglab.lab.comparison import StudyOutcome
@@ -384,7 +385,7 @@ def test_every_threshold_has_a_unit(path: str) -> None:
 def test_words_of_numbers() -> None:
     """A missing number is a dash, controls are blanks, long text is cut."""
     assert tables.percent(float("nan")) == "–"
-    assert tables.share_cell(0, 0) == tables.ReportCell("–", "0/0; –", "number")
+    assert tables.share_cell(0, 0) == Cell("–", "0/0; –", "number")
     assert tables.share_cell(1, 8).text == "12.5 %"
     assert tables.cut_text("a\u202eb\x00c\nd") == "a b c d"
     assert len(tables.cut_text("x" * 1000)) == tables.LONGEST_TEXT
@@ -687,7 +688,7 @@ def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost: Decided
     assert screen.against is not None
     by_name = {row[0].text: row for row in screen.against.rows}
     assert list(by_name) == ["defaults", "always-answer", "always-refuse"]
-    assert by_name["always-answer"][3] == tables.ReportCell("tuned is worse", mark="bad")
+    assert by_name["always-answer"][3] == Cell("tuned is worse", mark="bad")
 
 
 def test_the_first_screen_says_what_is_not_known() -> None:

@@ -20,7 +20,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.characters import visible
-from raglab.displays.tables import ReportCell, ReportTable
+from raglab.displays.tables import ReportTable
+from raglab.html_display import Cell
 from raglab.metrics import OBJECTIVES, RATE_TABLE, RATES
 from raglab.text import NO_MATH, html_text
 from raglab.values import Status
@@ -351,7 +352,7 @@ def html(drawn: Figure, shown: ReportTable, intervals: str, most: int) -> str:
     )
 
 
-def _html_cell(cell: ReportCell) -> str:
+def _html_cell(cell: Cell) -> str:
     side = "right" if cell.mark == "number" else "left"
     small = f'<br><small style="opacity: 0.75">{html_text(cell.small)}</small>' if cell.small else ""
     return f'<td style="{_CELL}; text-align: {side}">{html_text(cell.text)}{small}</td>'

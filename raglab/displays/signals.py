@@ -10,7 +10,8 @@ import numpy as np
 
 from raglab.displays import canvas
 from raglab.displays.display import Display, Shown
-from raglab.displays.tables import DASH, ReportCell, estimate_cells, percent_cells
+from raglab.displays.tables import DASH, estimate_cells, percent_cells
+from raglab.html_display import Cell
 from raglab.signals import DOUBLE
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class SignalAuditDisplay(Display):
             }
         columns |= {f"AUROC, {head}": estimate_cells(rows, name, f"{name}_") for name, head in AREAS.items()}
         nearest = zip(rows["nearest"], rows["rank_correlation"], strict=True)
-        columns["repeats most"] = [ReportCell(f"{name} ({rho:+.2f})" if name else DASH) for name, rho in nearest]
+        columns["repeats most"] = [Cell(f"{name} ({rho:+.2f})" if name else DASH) for name, rho in nearest]
         columns |= {"missing": percent_cells(rows["missing"]), "ms": rows["ms"]}
         caption = "\n".join([self.name or "what each signal is worth", *self.audit.notes])
         return Shown(caption, columns, self._interval_is, most=len(rows))

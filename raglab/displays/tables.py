@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from raglab import metrics
+from raglab.html_display import Cell
 from raglab.text import decimals, percent
 
 if TYPE_CHECKING:
@@ -15,15 +16,6 @@ if TYPE_CHECKING:
 
 DASH = "–"
 LONGEST_TEXT = 300
-Mark = Literal["", "good", "bad", "number"]
-
-
-class ReportCell(NamedTuple):
-    """Cell of a table: its text, smaller text below it, and how it is set off."""
-
-    text: str
-    small: str = ""
-    mark: Mark = ""
 
 
 class ReportTable(NamedTuple):
@@ -31,7 +23,7 @@ class ReportTable(NamedTuple):
 
     caption: str
     head: Sequence[str]
-    rows: Sequence[Sequence[ReportCell]]
+    rows: Sequence[Sequence[Cell]]
     kind: str = "table"
 
 
@@ -45,11 +37,11 @@ def column_table(caption: str, columns: Mapping[str, Any]) -> ReportTable:
     return ReportTable(caption, list(columns), list(zip(*cells, strict=True)))
 
 
-def cell(value: Any) -> ReportCell:  # noqa: ANN401 - value of any frame
+def cell(value: Any) -> Cell:  # noqa: ANN401 - value of any frame
     """Value as a cell; numbers are set off."""
-    if isinstance(value, ReportCell):
+    if isinstance(value, Cell):
         return value
-    return ReportCell(number_text(value), mark="number" if isinstance(value, int | float | np.number) else "")
+    return Cell(number_text(value), mark="number" if isinstance(value, int | float | np.number) else "")
 
 
 def number_text(value: Any) -> str:  # noqa: ANN401 - value of any frame
@@ -73,23 +65,23 @@ def interval(low: float, high: float) -> str:
     return DASH if np.isnan(low) else f"{100 * low:.1f} % to {100 * high:.1f} %"
 
 
-def number_cell(text: str, small: str = "") -> ReportCell:
+def number_cell(text: str, small: str = "") -> Cell:
     """Number that is already text."""
-    return ReportCell(text, small, "number")
+    return Cell(text, small, "number")
 
 
-def percent_cells(shares: Iterable[float]) -> list[ReportCell]:
+def percent_cells(shares: Iterable[float]) -> list[Cell]:
     """Shares in percent."""
     return [number_cell(percent(share)) for share in shares]
 
 
-def share_cell(k: int, n: int) -> ReportCell:
+def share_cell(k: int, n: int) -> Cell:
     """Rate of k in n with its counts and 95 % interval."""
     low, high = metrics.clopper_pearson(k, n)
     return number_cell(percent(k / n if n else float("nan")), f"{k}/{n}; {interval(float(low), float(high))}")
 
 
-def rate_cells(frame: pd.DataFrame, rate: str = "rate", prefix: str = "") -> list[ReportCell]:
+def rate_cells(frame: pd.DataFrame, rate: str = "rate", prefix: str = "") -> list[Cell]:
     """Rates of a frame, with their counts and intervals.
 
     Args:
@@ -102,14 +94,14 @@ def rate_cells(frame: pd.DataFrame, rate: str = "rate", prefix: str = "") -> lis
     ]
 
 
-def estimate_cell(value: float, low: float, high: float, sign: str = "") -> ReportCell:
+def estimate_cell(value: float, low: float, high: float, sign: str = "") -> Cell:
     """Number with its interval, to three decimals; a dash where there is none."""
     if np.isnan(value):
         return number_cell(DASH)
     return number_cell(f"{value:{sign}.3f}", DASH if np.isnan(low) else f"{low:{sign}.3f} to {high:{sign}.3f}")
 
 
-def estimate_cells(frame: pd.DataFrame, name: str, prefix: str = "", sign: str = "") -> list[ReportCell]:
+def estimate_cells(frame: pd.DataFrame, name: str, prefix: str = "", sign: str = "") -> list[Cell]:
     """Numbers of a frame with their intervals.
 
     Args:
@@ -119,7 +111,7 @@ def estimate_cells(frame: pd.DataFrame, name: str, prefix: str = "", sign: str =
     return [estimate_cell(value, low, high, sign) for value, low, high in rows]
 
 
-def interval_cells(frame: pd.DataFrame, name: str) -> list[ReportCell]:
+def interval_cells(frame: pd.DataFrame, name: str) -> list[Cell]:
     """Shares of a frame in percent, with their columns `low` and `high`."""
     rows = frame[[name, "low", "high"]].to_numpy(dtype=np.float64)
     return [number_cell(percent(value), interval(low, high)) for value, low, high in rows]

@@ -13,16 +13,8 @@ from raglab.breakpoints import threshold_at
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import Decisions
 from raglab.decision.sharded_decisions import ShardedDecisions
-from raglab.displays.tables import (
-    DASH,
-    ReportCell,
-    ReportTable,
-    cut_text,
-    estimate_cell,
-    number_cell,
-    number_text,
-    share_cell,
-)
+from raglab.displays.tables import DASH, ReportTable, cut_text, estimate_cell, number_cell, number_text, share_cell
+from raglab.html_display import Cell
 from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report.verdicts import BOUGHT, Reach, Reachable, TargetVerdict, flipped_cases
 from raglab.policy import WHOLE, PolicyData
@@ -84,7 +76,7 @@ def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTab
         paid, low, high = (float(row[f"expected_cost{end}"]) for end in ("", "_low", "_high"))
         cost = estimate_cell(paid, low, high)
         fitted = f"; {IN_SAMPLE}" if set(same.index) & set(in_sample) else ""
-        rows.append([ReportCell(cut_text(name), f"{row['policy_id']}{fitted}"), cost, *cells])
+        rows.append([Cell(cut_text(name), f"{row['policy_id']}{fitted}"), cost, *cells])
     caption = (
         "Expected cost of a case (by default the share of failed contracts) and rates of every policy: value, count of "
         "cases, exact 95 % interval. A dash is 0 of 0."
@@ -98,8 +90,8 @@ def verdict_table(found: Sequence[TargetVerdict]) -> ReportTable:
     """Verdict on every target."""
     rows = [
         [
-            ReportCell(f"{one.name} {'≥' if _wanted_high(one) else '≤'} {100 * one.target:.3g} %"),
-            ReportCell(one.says, mark="good" if one.says == "met" else "bad"),
+            Cell(f"{one.name} {'≥' if _wanted_high(one) else '≤'} {100 * one.target:.3g} %"),
+            Cell(one.says, mark="good" if one.says == "met" else "bad"),
             share_cell(one.k, one.n),
         ]
         for one in found
@@ -161,8 +153,7 @@ def reach_sentence(reach: Reachable) -> str:
 def nearest_reach_table(pairs: Sequence[tuple[Reach, Reach]], targets: Mapping[str, float]) -> ReportTable:
     """Nearest that one threshold on one signal comes to the targets, in either direction."""
     rows = [
-        [ReportCell(first.signal), *_reach(first, refusal=False), *_reach(second, refusal=True)]
-        for first, second in pairs
+        [Cell(first.signal), *_reach(first, refusal=False), *_reach(second, refusal=True)] for first, second in pairs
     ]
     refusal, wrong = (f"{100 * targets[name]:g} %" for name in ("false_refusal_rate", "hallucination_rate"))
     head = ["signal", f"lowest hallucination_rate at false refusal ≤ {refusal}", "there, false refusal", "threshold"]
@@ -174,10 +165,10 @@ def nearest_reach_table(pairs: Sequence[tuple[Reach, Reach]], targets: Mapping[s
     return ReportTable(caption, head, rows)
 
 
-def _reach(one: Reach, *, refusal: bool) -> list[ReportCell]:
+def _reach(one: Reach, *, refusal: bool) -> list[Cell]:
     rates = [share_cell(one.wrong, one.answered), share_cell(one.refused, one.n_ok)]
     if not one.answered:
-        return [ReportCell(DASH, "no threshold"), ReportCell(DASH), ReportCell(DASH)]
+        return [Cell(DASH, "no threshold"), Cell(DASH), Cell(DASH)]
     return [*(rates[::-1] if refusal else rates), number_cell(number_text(one.threshold))]
 
 
@@ -201,7 +192,7 @@ def _setting(value: Any, other: Any) -> str:  # noqa: ANN401 - thresholds and sw
 def changes_table(first: str, second: str, incumbent: PolicyData, tuned: PolicyData) -> Block:
     """Thresholds and switches that differ."""
     rows = [
-        [ReportCell(path), *(number_cell(_setting(*pair)) for pair in ((one, two), (two, one)))]
+        [Cell(path), *(number_cell(_setting(*pair)) for pair in ((one, two), (two, one)))]
         for path, (one, two) in incumbent.diff(tuned).items()
         if path not in WHOLE
     ]
@@ -242,19 +233,19 @@ def _reasons(said: Decisions | ShardedDecisions, rows: Sequence[int]) -> Mapping
     return said.reasons(rows) if isinstance(said, ShardedDecisions) else {row: said.reason(row) for row in rows}
 
 
-def _flip(before: CaseVerdicts, after: CaseVerdicts, row: int, case: Case, reasons: Sequence[str]) -> list[ReportCell]:
+def _flip(before: CaseVerdicts, after: CaseVerdicts, row: int, case: Case, reasons: Sequence[str]) -> list[Cell]:
     verdict = " → ".join(_rightness(said, row) for said in (before, after))
     then, now = (
-        ReportCell(Status(int(said.status[row])).name, cut_text(reason), "good" if said.right[row] else "bad")
+        Cell(Status(int(said.status[row])).name, cut_text(reason), "good" if said.right[row] else "bad")
         for said, reason in zip((before, after), reasons, strict=True)
     )
     return [
-        ReportCell(cut_text(case.id)),
-        ReportCell(cut_text(case.query)),
-        ReportCell(str(case.expect_status)),
+        Cell(cut_text(case.id)),
+        Cell(cut_text(case.query)),
+        Cell(str(case.expect_status)),
         then,
         now,
-        ReportCell(verdict),
+        Cell(verdict),
     ]
 
 

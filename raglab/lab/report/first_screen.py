@@ -14,15 +14,8 @@ from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import missing_text
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note
-from raglab.displays.tables import (
-    Mark,
-    ReportCell,
-    ReportTable,
-    column_table,
-    cut_text,
-    estimate_cell,
-    number_cell,
-)
+from raglab.displays.tables import ReportTable, column_table, cut_text, estimate_cell, number_cell
+from raglab.html_display import Cell, Mark
 from raglab.lab.answer_basis import not_compared
 from raglab.lab.candidates import FIXED, FREE
 from raglab.lab.comparison import BESIDE, Contest, StudyOutcome, contests, reference_roles
@@ -273,10 +266,10 @@ def _contest_table(judged: ReportData, found: Sequence[Contest], costs: metrics.
         "open": "no difference shown",
     }
     columns = {
-        "against": [ReportCell(cut_text(one.other), one.role) for one in found],
+        "against": [Cell(cut_text(one.other), one.role) for one in found],
         f"{subject} saves": [estimate_cell(one.gain.estimate, one.gain.low, one.gain.high, "+") for one in found],
         "p": [number_cell(f"{one.gain.p:.3g}") for one in found],
-        "says": [ReportCell(words[one.verdict], mark=VERDICT_MARKS.get(one.verdict, "")) for one in found],
+        "says": [Cell(words[one.verdict], mark=VERDICT_MARKS.get(one.verdict, "")) for one in found],
         f"only {subject} right": [number_cell(str(one.only_tuned)) for one in found],
         "only the other right": [number_cell(str(one.only_other)) for one in found],
     }

@@ -11,17 +11,9 @@ from numpy.typing import NDArray
 
 from raglab import metrics, replay, robustness
 from raglab.certify import MAX_OVER_ASK
-from raglab.displays.tables import (
-    ReportCell,
-    ReportTable,
-    column_table,
-    cut_text,
-    interval,
-    number_cell,
-    percent_cells,
-    share_cell,
-)
+from raglab.displays.tables import ReportTable, column_table, cut_text, interval, number_cell, percent_cells, share_cell
 from raglab.extensions.scale.sharded_traces import ShardedTrace
+from raglab.html_display import Cell
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report import sections as parts
@@ -62,7 +54,7 @@ def weak_spots(judged: ReportData) -> list[Block]:
         "pass rate": [share_cell(int(k), int(n)) for k, n in zip(shown["k"], shown["n"], strict=True)],
         "all other cases": percent_cells(shown["rest"]),
         "p": shown["p_holm"],
-        "says": [ReportCell(text, mark="bad" if text == "worse" else "") for text in says],
+        "says": [Cell(text, mark="bad" if text == "worse" else "") for text in says],
     }
     caption = (
         f"Slices in which {cut_text(judged.subject)} passes less often than on all other cases, {len(shown)} of "
@@ -110,7 +102,7 @@ def _traffic(judged: ReportData, status: Any, right: Any, sure: str) -> ReportTa
     mixes = {"as in this set": labels / labels.sum(), "every label as often": there / there.sum()}
     rates = [robustness.traffic_rates(counts, labels, shares, DELTA) for shares in mixes.values()]
     columns = {
-        "traffic": [ReportCell(name, _mix_text(shares)) for name, shares in mixes.items()],
+        "traffic": [Cell(name, _mix_text(shares)) for name, shares in mixes.items()],
         "hallucination_rate": percent_cells(rate.hallucination_rate for rate in rates),
         "upper bound": percent_cells(rate.bound for rate in rates),
         "coverage": [

@@ -11,8 +11,6 @@ from raglab import metrics
 from raglab.certify import data_need
 from raglab.displays.tables import (
     DASH,
-    Mark,
-    ReportCell,
     ReportTable,
     column_table,
     cut_text,
@@ -22,6 +20,7 @@ from raglab.displays.tables import (
     percent_cells,
     share_cell,
 )
+from raglab.html_display import Cell, Mark
 from raglab.lab.answer_basis import basis_conflict, basis_kind
 from raglab.lab.certificate_checks import Retest, certificate_defect, check_policy
 from raglab.lab.certification import SPLITS, need_line
@@ -144,17 +143,17 @@ def _promises(made: Mapping[str, Any], found: Retest | None, sure: str) -> Repor
         k, n = float(one["k"]), int(one["n"])
         shown = decimals if one["name"] == COST else percent
         row = [
-            ReportCell(_promise(one)),
-            ReportCell(shown(k / n if n else float("nan")), f"{k:g}/{n}", "number"),
+            Cell(_promise(one)),
+            Cell(shown(k / n if n else float("nan")), f"{k:g}/{n}", "number"),
             number_cell(shown(float(one["bound"]))),
         ]
         if found is not None:
             seen = found.table.iloc[place]
             low, high = shown(seen["lower_bound"]), shown(seen["upper_bound"])
             row += [
-                ReportCell(shown(seen["rate"]), f"{seen['k']:g}/{seen['n']}", "number"),
+                Cell(shown(seen["rate"]), f"{seen['k']:g}/{seen['n']}", "number"),
                 number_cell(f"{low} and {high}"),
-                ReportCell(str(seen["verdict"]), mark=MARKS.get(seen["verdict"], "")),
+                Cell(str(seen["verdict"]), mark=MARKS.get(seen["verdict"], "")),
             ]
         rows.append(row)
     head = ["promise", "when certified", f"upper bound, {sure}"]
@@ -202,7 +201,7 @@ def _diagnosis(seen: AnswerSignals, wanted: float | None) -> ReportTable:
     return column_table(caption, columns)
 
 
-def _risk_cell(row: Mapping[Any, Any]) -> ReportCell:
+def _risk_cell(row: Mapping[Any, Any]) -> Cell:
     """Risk at the smallest usable coverage of a signal; a dash where it has none."""
     return number_cell(DASH) if np.isnan(row["coverage"]) else share_cell(int(row["wrong"]), int(row["answered"]))
 

@@ -21,7 +21,6 @@ from raglab.displays.canvas import png
 from raglab.displays.gates import ReliabilityDisplay
 from raglab.displays.tables import (
     DASH,
-    ReportCell,
     ReportTable,
     column_table,
     cut_text,
@@ -35,6 +34,7 @@ from raglab.displays.tables import (
 )
 from raglab.expected_cost import CLASSES
 from raglab.extensions.scale.sharded_traces import ShardedTrace
+from raglab.html_display import Cell
 from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.decision_fitting import tells_apart
@@ -473,7 +473,7 @@ def signals_section(judged: ReportData) -> list[Block]:
     best = min(areas, key=lambda name: (name in constant, areas[name]))
     ordered = sorted(areas, key=lambda name: (name in constant, areas[name]))
     columns: dict[str, Any] = {
-        "signal": [ReportCell(name, CONSTANT if name in constant else "") for name in ordered],
+        "signal": [Cell(name, CONSTANT if name in constant else "") for name in ordered],
         "AUROC": [],
         "AURC": [],
     }
@@ -508,7 +508,7 @@ def worth_section(judged: ReportData) -> list[Block]:
         return []
     nearest = zip(measured["nearest"], measured["rank_correlation"], strict=True)
     columns = {
-        "signal": [ReportCell(*pair) for pair in zip(measured["signal"], measured["note"], strict=True)],
+        "signal": [Cell(*pair) for pair in zip(measured["signal"], measured["note"], strict=True)],
         "more of it": measured["direction"],
         "right against wrong": estimate_cells(measured, "auroc_right", "auroc_right_"),
         "ambiguous against others": estimate_cells(measured, "auroc_ambiguous", "auroc_ambiguous_"),
@@ -565,19 +565,19 @@ def candidates_section(judged: ReportData, study: StudyOutcome | None) -> list[B
     return [picture("candidates", told, drawn), column_table(caption, columns)]
 
 
-def _candidate_cell(name: str, study: StudyOutcome, competes: object) -> ReportCell:
+def _candidate_cell(name: str, study: StudyOutcome, competes: object) -> Cell:
     """Name of a candidate and what it is."""
     role = "" if competes else "shown beside, does not compete"
     role = "incumbent" if name == study.incumbent else role
-    return ReportCell(cut_text(name), "selected" if name == study.selected else role)
+    return Cell(cut_text(name), "selected" if name == study.selected else role)
 
 
-def _cost_cell(cost: float) -> ReportCell:
+def _cost_cell(cost: float) -> Cell:
     """Expected cost; what was not cross-fitted has none that compares."""
-    return ReportCell(IN_SAMPLE) if np.isnan(cost) else number_cell(f"{cost:.3f}")
+    return Cell(IN_SAMPLE) if np.isnan(cost) else number_cell(f"{cost:.3f}")
 
 
-def _gain_cell(row: Any, *, is_incumbent: bool) -> ReportCell:  # noqa: ANN401 - row of a frame
+def _gain_cell(row: Any, *, is_incumbent: bool) -> Cell:  # noqa: ANN401 - row of a frame
     """What a candidate saves a case over the incumbent, with its standard error."""
     if is_incumbent or np.isnan(row["gain"]):
         return number_cell(DASH)
@@ -594,8 +594,8 @@ def model_section(judged: ReportData) -> list[Block]:
     kept = [(name, part) for name, part in parts if any(part.weights)]
     known = judged.seen.known
     signals = [known.signal(name) for name, _ in kept]
-    bias = ReportCell("bias", "where every signal is at its centre")
-    columns: dict[str, Any] = {"signal": [*(ReportCell(signal.name, signal.meaning) for signal in signals), bias]}
+    bias = Cell("bias", "where every signal is at its centre")
+    columns: dict[str, Any] = {"signal": [*(Cell(signal.name, signal.meaning) for signal in signals), bias]}
     for place, name in enumerate(CLASSES):
         weights = [part.weights[place] for _, part in kept]
         columns[CLASS_WORDS[name]] = [_weight(weight) for weight in (*weights, model.bias[place])]
@@ -611,7 +611,7 @@ def model_section(judged: ReportData) -> list[Block]:
     return [column_table(caption, columns), _cost_table(section.costs.model_dump(), float(section.ratio))]
 
 
-def _weight(value: float) -> ReportCell:
+def _weight(value: float) -> Cell:
     """Part of a logit to two decimals, without the sign of a zero; a dash where there is none."""
     return number_cell(f"{round(value, 2) + 0.0:+.2f}" if value else DASH)
 
