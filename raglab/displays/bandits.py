@@ -401,7 +401,7 @@ class PropensityDisplay(_ArmDisplay):
 
     def frame(self) -> pd.DataFrame:
         """Rows of windows and arms: `round` (middle), `arm`, `propensity` (mean), `least`, `most`."""
-        return self.rows.rename(columns={"low": "least", "high": "most"})
+        return self.rows.set_axis(["round", "arm", "propensity", "least", "most"], axis=1)
 
     def _draw(self, style: Style) -> list[Any]:
         on, ends = self.ax_, [""] * len(self.arms)
