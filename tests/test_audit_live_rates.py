@@ -21,7 +21,7 @@ from raglab.audit.live_rates import live_rates
 from raglab.audit.log import AuditLog
 from raglab.cli import app
 from raglab.decision.checks import Check
-from raglab.lab.report.log_displays import LiveRatesDisplay
+from raglab.displays.logs import LiveRatesDisplay
 from raglab.live.prometheus import metrics_text
 from raglab.metrics.intervals import Stratum, finite_interval, stratified_share
 from raglab.policy import PolicyData
@@ -369,6 +369,8 @@ def test_the_display(made: Callable[..., AuditLog], tmp_path: Path) -> None:
     assert len(display.lines_) == 5
     legend = [text.get_text() for text in display.figure_.legends[0].get_texts()]
     assert legend == ["feedback of users", "labelled sample", "95 % interval"]
+    looks = {(line.get_label(), line.get_color()) for line in display.lines_}
+    assert len(looks) == 2  # a source looks the same in every panel
     assert display.to_frame().equals(table)
     assert "95 % interval, of the newest window" in display._repr_html_()
     for wrong, told in ((table[:0], "got no row"), (table.drop(columns="low"), "low missing")):

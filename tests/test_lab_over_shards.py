@@ -15,6 +15,7 @@ from arms import two_arms
 from generators import Weighed
 from labelled import free_policy, labelled
 from raglab.decision.recorded_answers import keep_used_chunks
+from raglab.displays.boundary import decision_boundary
 from raglab.extensions.cockpit.display import cockpit
 from raglab.extensions.learned_signals.learned_signal import learn_signal
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
@@ -30,7 +31,6 @@ from raglab.lab.gate_fitting import (
     fuse,
     transfer,
 )
-from raglab.lab.report.boundary_display import decision_boundary
 from raglab.lab.report.page import write_report
 from raglab.lab.report.verdicts import answer_signals
 from raglab.lab.reward_audit import arm_tables, audit_rewards

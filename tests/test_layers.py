@@ -65,6 +65,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"blobs", "model_files"}),
     frozenset({"models", "store", "retrieval", "answering"}),
     frozenset({"live", "audit", "signal_models"}),
+    frozenset({"displays"}),
     frozenset({"lab"}),
     frozenset({"extensions"}),
     frozenset({"cli", "testing"}),

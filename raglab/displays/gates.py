@@ -1,15 +1,13 @@
-"""Gate displays (shore): reliability, risk-coverage, threshold sweep, outcomes, in scikit-learn's manner.
+"""Displays of gates (shore): reliability, risk and coverage, threshold sweep, outcomes.
 
-`from_predictions` computes and draws, `plot` draws again, `to_frame` gives every number that is drawn with its counts
-and interval, and a display that ends a cell shows figure and table. A figure that `pyplot` holds is shown by it; the
-display then adds the table alone. No number depends on the order of the cases.
+No number depends on the order of the cases.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,39 +15,35 @@ from numpy.typing import ArrayLike, NDArray
 from raglab import calibration, metrics
 from raglab.calibration import Brier, SmoothECE, Strategy
 from raglab.certify import Certificate
-from raglab.lab.report import canvas, figures
-from raglab.lab.report import canvas as ink
-from raglab.lab.report import figures as draw
-from raglab.lab.report.blocks import ReportCell, percent
-from raglab.lab.report.canvas import check_curve, codes, html, rate_cells, text_summary
+from raglab.displays import canvas, figures
+from raglab.displays.display import Display, FrameDisplay, Shown
+from raglab.displays.tables import percent_cells, rate_cells
 from raglab.metrics import Costs, Interval
 from raglab.values import Curve, Status
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.report.canvas import Axes, Figure
+    from raglab.displays.canvas import Axes, Style
 
 SWEPT = ("hallucination_rate", "false_refusal_rate", "coverage")
+ENDS = ("", "_k", "_n", "_low", "_high")  # of a rate's columns
 
 
 @dataclass(eq=False, repr=False)
-class ThresholdSweepDisplay:
+class ThresholdSweepDisplay(FrameDisplay):
     """Rates of one gate as exact steps of its threshold, with pointwise intervals; promise and targets beside them.
 
-    steps: frame as `replay.steps` gives it. name: what the threshold is on, or its unit, in brackets on the axis. After
-    `plot`: ax_, figure_, lines_.
+    rows: a step, ascending: `low`, `high`, and of each rate the value, `_k`, `_n`, `_low` and `_high`. name: what the
+    threshold is on, or its unit, in brackets on the axis.
     """
 
-    steps: pd.DataFrame
     rates: Sequence[str] = SWEPT
     targets: Mapping[str, float] = field(default_factory=dict)
     certificate: Certificate | None = None
     level: float = 0.95
-    name: str | None = None
-    ax_: Axes = field(init=False, repr=False)
-    figure_: Figure = field(init=False, repr=False)
-    lines_: list[Any] = field(init=False, repr=False)
+
+    SIZE: ClassVar = (8.6, 4.4)
 
     @classmethod
     def from_predictions(
@@ -63,7 +57,7 @@ class ThresholdSweepDisplay:
         level: float = 0.95,
         name: str | None = None,
         ax: Axes | None = None,
-        **kwargs: Any,  # noqa: ANN401 - style of the lines
+        **style: Any,  # noqa: ANN401 - of the lines
     ) -> Self:
         """Display of one gate: answer where the score is at least the threshold, else refuse.
 
@@ -78,10 +72,10 @@ class ThresholdSweepDisplay:
 
         Source: rules S2.6, S6.2.
         """
-        labelled = correct if label is None else codes("label", label) == Status.ok
-        answered = check_curve(metrics.risk_coverage(correct, scores), "scores")
+        labelled = correct if label is None else _codes("label", label) == Status.ok
+        answered = _check_curve(metrics.risk_coverage(correct, scores), "scores")
         steps = _gate_steps(answered, metrics.risk_coverage(labelled, scores), np.asarray(labelled), level)
-        return cls.from_steps(steps, targets=targets, certificate=certificate, level=level, name=name, ax=ax, **kwargs)
+        return cls.from_steps(steps, targets=targets, certificate=certificate, level=level, name=name, ax=ax, **style)
 
     @classmethod
     def from_steps(
@@ -94,7 +88,7 @@ class ThresholdSweepDisplay:
         level: float = 0.95,
         name: str | None = None,
         ax: Axes | None = None,
-        **kwargs: Any,  # noqa: ANN401 - style of the lines
+        **style: Any,  # noqa: ANN401 - of the lines
     ) -> Self:
         """Display of any threshold of a policy, of the frame that `replay.steps` gives.
 
@@ -105,47 +99,69 @@ class ThresholdSweepDisplay:
           ValueError: a column is missing, no steps, an unknown rate, or a certificate of policies.
         """
         _check_steps(steps, rates, targets or {}, certificate)
-        return cls(
-            steps=steps, rates=rates, targets=targets or {}, certificate=certificate, level=level, name=name
-        ).plot(ax, **kwargs)
+        rows = steps[["low", "high", *(f"{rate}{end}" for rate in rates for end in ENDS)]].reset_index(drop=True)
+        return cls(rows, rates, targets or {}, certificate, level, name=name).plot(ax, **style)
 
-    def plot(self, ax: Axes | None = None, name: str | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the lines
-        """Draw on axes, or on those of a new figure."""
-        self.ax_ = canvas.axes(ax, 8.6, 4.4)
-        self.figure_ = canvas.whole_figure(self.ax_)
-        self.lines_ = draw.draw_rates(self.ax_, self.steps, self.rates, self.level, **kwargs)
-        if self.certificate is not None:
-            draw.draw_certificate(self.ax_, self.certificate)
-        at = None if self.certificate is None else self.certificate.threshold
-        unit = name or self.name or "unit of the score"
-        draw.sweep_axes(self.ax_, self.steps, [] if at is None else [at], unit, self.targets)
-        canvas.legend_beside(self.ax_)
-        return self
+    def _draw(self, style: Style) -> list[Any]:
+        on, edges, lines = self.ax_, self._edges(), []
+        # Rates as exact steps, each within the interval of its steps.
+        for rate in self.rates:
+            value, low, high = (self.rows[f"{rate}{end}"].to_numpy(np.float64) for end in ("", "_low", "_high"))
+            colour = canvas.SWEEP_INKS[rate]
+            on.stairs(high, edges, baseline=low, fill=True, color=colour, **canvas.BAND)
+            look: Style = {"color": colour, "linewidth": 1.5, "baseline": None, "label": canvas.rate_label(rate)}
+            lines.append(on.stairs(value, edges, **look | style))
+        canvas.draw_band_label(on, f"{100 * self.level:g} % interval at each step")
+        certified = self._draw_certificate()
+        # A range that holds every change and the certified threshold; targets dashed in the ink of their rate.
+        on.set_xlim(*canvas.visible_range(self.rows["low"].to_numpy(np.float64)[1:], certified))
+        for rate, target in self.targets.items():
+            figures.target_line(on, target, figures.target_label(rate, target), color=canvas.SWEEP_INKS[rate])
+        on.set_xlabel(f"threshold ({self.name_ or 'unit of the score'})", fontsize=9)
+        canvas.limit_ticks(on)
+        canvas.shares_up(on, "rate (%)")
+        canvas.legend_beside(on)
+        return lines
 
-    def to_frame(self) -> pd.DataFrame:
-        """One row a step, ascending: `low`, `high`, and of each rate the value, `_k`, `_n`, `_low` and `_high`."""
-        shown = [f"{name}{end}" for name in self.rates for end in ("", "_k", "_n", "_low", "_high")]
-        return self.steps[["low", "high", *shown]].reset_index(drop=True)
+    def _edges(self) -> NDArray[np.float64]:
+        """Ends of the steps; an open end lies as far out as all steps are wide, so that it is drawn."""
+        edges = np.append(self.rows["low"].to_numpy(np.float64), self.rows["high"].to_numpy(np.float64)[-1])
+        known = edges[np.isfinite(edges)]
+        first, last = (float(known[0]), float(known[-1])) if len(known) else (0.0, 0.0)
+        room = max(last - first, abs(first), 1.0)
+        return np.where(np.isfinite(edges), edges, np.where(edges < 0, first - room, last + room))
 
-    def __repr__(self) -> str:
-        return text_summary(self)
+    def _draw_certificate(self) -> list[float]:
+        """Certified threshold as a line, with the upper bound of its risk on it; where there is none, that is said."""
+        certificate = self.certificate
+        if certificate is None:
+            return []
+        confidence = f"{100 * (1 - certificate.delta):g} % confidence"
+        at = certificate.threshold
+        if at is None:
+            self.ax_.plot([], [], label=f"nothing certified at {confidence}", linestyle="none")
+            return []
+        alpha = f"{100 * certificate.promises[0].alpha:g} %"
+        self.ax_.axvline(at, label=f"certified at {at:.4g}: risk ≤ {alpha} at {confidence}", **canvas.CERTIFIED)
+        label = f"upper bound there, {100 * certificate.bound:.3g} %"
+        self.ax_.plot([at], [certificate.bound], label=label, **canvas.BOUND)
+        return [at]
 
-    def _repr_html_(self) -> str:
-        frame = self.to_frame()
-        columns: dict[str, Any] = {"from": frame["low"], "to": frame["high"]}
-        columns |= {ink.rate_label(name): rate_cells(frame, name, f"{name}_") for name in self.rates}
-        told = f"threshold on {self.name or 'the score'}"
-        told += f"; certificate: {self.certificate.reason}" if self.certificate is not None else ""
-        return html(self, told, columns, f"exact {100 * self.level:g} % interval")
+    def _shown(self) -> Shown:
+        columns: dict[str, Any] = {"from": self.rows["low"], "to": self.rows["high"]}
+        columns |= {canvas.rate_label(rate): rate_cells(self.rows, rate, f"{rate}_") for rate in self.rates}
+        caption = f"threshold on {self.name or 'the score'}"
+        caption += f"; certificate: {self.certificate.reason}" if self.certificate is not None else ""
+        return Shown(caption, columns, f"exact {100 * self.level:g} % interval")
 
 
 @dataclass(eq=False, repr=False)
-class OutcomeTableDisplay:
+class OutcomeTableDisplay(Display):
     """Label × decision in counts, shares of the row with exact intervals, and what it costs.
 
     counts: of `metrics.outcome_table`. wrong: answers at (ok, ok) from the wrong sources, where known. cost: mean over
     the cases of each cell, [3, 3], NaN where there are none; None without costs. expected_cost: of a case, NaN without;
-    cost_interval: its ends. After `plot`: ax_, figure_.
+    cost_interval: its ends.
     """
 
     counts: NDArray[np.int64]
@@ -155,9 +171,8 @@ class OutcomeTableDisplay:
     expected_cost: float = float("nan")
     cost_interval: tuple[float, float] = (float("nan"), float("nan"))
     level: float = 0.95
-    name: str | None = None
-    ax_: Axes = field(init=False, repr=False)
-    figure_: Figure = field(init=False, repr=False)
+
+    SIZE: ClassVar = (5.4, 4.0)
 
     @classmethod
     def from_predictions(
@@ -170,7 +185,7 @@ class OutcomeTableDisplay:
         level: float = 0.95,
         name: str | None = None,
         ax: Axes | None = None,
-        **kwargs: Any,  # noqa: ANN401 - style of the cells
+        **style: Any,  # noqa: ANN401 - of the cells
     ) -> Self:
         """Display of decisions against labels.
 
@@ -188,30 +203,21 @@ class OutcomeTableDisplay:
         Example:
           `OutcomeTableDisplay.from_predictions(frame["expect_status"], frame["status"], right=frame["correct"])`
         """
-        rows, columns = codes("label", label), codes("status", status)
+        rows, columns = _codes("label", label), _codes("status", status)
         counts = metrics.outcome_table(rows, columns)
         if not counts.any():
             msg = "label must hold at least one case, got none; check the split."
             raise ValueError(msg)
         wrong = None if right is None else _wrong(rows, columns, np.asarray(right))
         priced: dict[str, Any] = {} if costs is None else _paid(rows, columns, right, costs, level)
-        return cls(
-            counts=counts,
-            interval=metrics.outcome_intervals(counts, level),
-            wrong=wrong,
-            level=level,
-            name=name,
-            **priced,
-        ).plot(ax, **kwargs)
+        ends = metrics.outcome_intervals(counts, level)
+        return cls(counts, ends, wrong, level=level, name=name, **priced).plot(ax, **style)
 
-    def plot(self, ax: Axes | None = None, name: str | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the cells
-        """Draw on axes, or on those of a new figure."""
-        title = ", ".join(part for part in (ink.literal_text(name or self.name or ""), self._paid) if part)
-        self.ax_ = figures.confusion_matrix(
-            self.counts, ax, title=title, interval=self.interval, wrong=self.wrong or 0, **kwargs
-        )
-        self.figure_ = canvas.whole_figure(self.ax_)
-        return self
+    def _draw(self, style: Style) -> list[Any]:
+        title = ", ".join(part for part in (canvas.literal_text(self.name_ or ""), self._paid) if part)
+        wrong = self.wrong or 0
+        figures.confusion_matrix(self.counts, self.ax_, title=title, interval=self.interval, wrong=wrong, **style)
+        return list(self.ax_.images)
 
     @property
     def _paid(self) -> str:
@@ -219,7 +225,7 @@ class OutcomeTableDisplay:
         ends = f"({low:.3f} to {high:.3f})"
         return "" if self.cost is None else f"expected cost {self.expected_cost:.3f} a case {ends}"
 
-    def to_frame(self) -> pd.DataFrame:
+    def frame(self) -> pd.DataFrame:
         """One row a cell: `label`, `decision`, `share` of the label, `k`, `n`, `low`, `high`.
 
         `wrong` answers among the k where it is known which are, `cost` the mean over the k where there are costs.
@@ -238,17 +244,14 @@ class OutcomeTableDisplay:
             columns["wrong"] = np.concatenate([[self.wrong], answers[1:]])
         return pd.DataFrame(columns if self.cost is None else columns | {"cost": self.cost.ravel()})
 
-    def __repr__(self) -> str:
-        return text_summary(self)
-
-    def _repr_html_(self) -> str:
-        frame = self.to_frame()
+    def _shown(self) -> Shown:
+        frame = self.frame()
         columns: dict[str, Any] = {name: frame[name] for name in ("label", "decision")}
         columns["share of the label"] = rate_cells(frame, "share")
         more = {"wrong": "of these wrong answers", "cost": "mean cost of its cases"}
         columns |= {head: frame[name] for name, head in more.items() if name in frame}
-        told = ", ".join(part for part in (self.name or "label × decision", self._paid) if part)
-        return html(self, told, columns, f"exact {100 * self.level:g} % interval")
+        caption = ", ".join(part for part in (self.name or "label × decision", self._paid) if part)
+        return Shown(caption, columns, f"exact {100 * self.level:g} % interval")
 
 
 def _gate_steps(answered: Curve, of_ok: Curve, ok: NDArray[Any], level: float) -> pd.DataFrame:
@@ -275,8 +278,8 @@ def _check_steps(
     steps: pd.DataFrame, rates: Sequence[str], targets: Mapping[str, float], certificate: Certificate | None
 ) -> None:
     for name in (*rates, *targets):
-        if name not in ink.SWEEP_INKS:
-            msg = f"rates and targets must be among {', '.join(ink.SWEEP_INKS)}, got {name!r}."
+        if name not in canvas.SWEEP_INKS:
+            msg = f"rates and targets must be among {', '.join(canvas.SWEEP_INKS)}, got {name!r}."
             raise ValueError(msg)
     wanted = ("low", "high", *(f"{name}{end}" for name in rates for end in ("", "_k", "_n", "_low", "_high")))
     missing = [name for name in wanted if name not in steps.columns]
@@ -318,14 +321,18 @@ def _paid(
 
 
 Band = Literal["pointwise", "simultaneous"]
+DIAGONAL = "if scores were true probabilities"
+COUNTS = "cases by score"
+STRIP = (-0.20, -0.06)  # of the upright axis: where the counts stand, below 0 %
+SPREAD_BINS = 20
 
 
 @dataclass(eq=False, repr=False)
-class ReliabilityDisplay:
+class ReliabilityDisplay(Display):
     """Observed rate against probability: points with exact intervals, and how many cases have such scores below.
 
     curve: of `calibration.reliability`, interval: exact, of each point at `level`. spread: cases by score, in 20 equal
-    bins. ece: over 15 equal widths, whatever is drawn. After `plot`: ax_, figure_, and line_ through the points.
+    bins. ece: over 15 equal widths, whatever is drawn.
     """
 
     curve: Curve
@@ -335,10 +342,8 @@ class ReliabilityDisplay:
     smooth_ece: SmoothECE
     brier: Brier
     level: float = 0.95
-    name: str | None = None
-    ax_: Axes = field(init=False, repr=False)
-    figure_: Figure = field(init=False, repr=False)
-    line_: Any = field(init=False, repr=False)
+
+    SIZE: ClassVar = (6.4, 5.4)
 
     @classmethod
     def from_predictions(
@@ -351,7 +356,7 @@ class ReliabilityDisplay:
         level: float = 0.95,
         name: str | None = None,
         ax: Axes | None = None,
-        **kwargs: Any,  # noqa: ANN401 - style of the points
+        **style: Any,  # noqa: ANN401 - of the points
     ) -> Self:
         """Display of probabilities against outcomes; see `calibration.reliability` for the bins and their edges.
 
@@ -371,13 +376,13 @@ class ReliabilityDisplay:
         return cls(
             curve=curve,
             interval=metrics.clopper_pearson(curve.k, curve.n, level),
-            spread=calibration.reliability(y_true, y_prob, bins=draw.SPREAD_BINS),
+            spread=calibration.reliability(y_true, y_prob, bins=SPREAD_BINS),
             ece=calibration.ece(y_true, y_prob),
             smooth_ece=calibration.smooth_ece_with_bandwidth(y_true, y_prob),
             brier=calibration.brier_decomposition(y_true, y_prob),
             level=level,
             name=name,
-        ).plot(ax, **kwargs)
+        ).plot(ax, **style)
 
     @property
     def summary(self) -> str:
@@ -388,42 +393,63 @@ class ReliabilityDisplay:
             f"Brier {score.score:.3f} = MCB {score.mcb:.3f} − DSC {score.dsc:.3f} + UNC {score.unc:.3f}"
         )
 
-    def plot(self, ax: Axes | None = None, name: str | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the points
-        """Draw on axes, or on those of a new figure."""
-        self.ax_ = canvas.axes(ax, 6.4, 5.4)
-        self.figure_ = canvas.whole_figure(self.ax_)
-        told = ink.literal_text(name or self.name or "scores")
-        label = f"{told} ({int(self.curve.n.sum())} cases): {self.summary}"
-        self.line_ = draw.draw_reliability(self.ax_, self.curve, self.interval, self.spread, label, **kwargs)
-        return self
+    def _draw(self, style: Style) -> list[Any]:
+        on, curve = self.ax_, self.curve
+        if DIAGONAL not in on.get_legend_handles_labels()[1]:
+            on.plot([0, 1], [0, 1], label=DIAGONAL, **canvas.IDEAL)
+        # A second curve on the same axes takes the next colour.
+        look = canvas.bin_style(len(on.containers)) | style
+        label = f"{canvas.literal_text(self.name_ or 'scores')} ({int(curve.n.sum())} cases): {self.summary}"
+        arms = canvas.interval_arms(curve.y, self.interval.low, self.interval.high)
+        points = on.errorbar(curve.x, curve.y, yerr=arms, label=label, **look)
+        self._draw_case_strip(look["color"], filled=len(on.containers) == 1)
+        on.set_xlim(-canvas.SHARE_MARGIN, 1 + canvas.SHARE_MARGIN)
+        on.set_xlabel("score (as a probability, 0 to 1)", fontsize=9)
+        canvas.shares_up(on, "came true (share of cases, %)")
+        on.set_ylim(STRIP[0] - 0.01, 1 + canvas.SHARE_MARGIN)
+        on.set_yticks(np.linspace(0.0, 1.0, 6))
+        on.axhline(0.0, color=canvas.SILVER, linewidth=0.6)
+        canvas.legend_above(on, first=lambda label: not label.startswith((COUNTS, DIAGONAL)))
+        return [points.lines[0]]
 
-    def to_frame(self) -> pd.DataFrame:
+    def _draw_case_strip(self, colour: str, *, filled: bool) -> None:
+        """Cases by score in the strip below 0 %, the tallest bar as high as the strip; of a second curve an outline."""
+        bars = np.zeros(SPREAD_BINS)
+        bars[np.rint(self.spread.at * SPREAD_BINS).astype(int)] = self.spread.n
+        top = STRIP[0] + (STRIP[1] - STRIP[0]) * bars / bars.max()
+        look: Style = {"fill": True, "alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.1}
+        look |= {"baseline": STRIP[0], "color": colour, "label": f"{COUNTS}, tallest bar {int(bars.max())}"}
+        self.ax_.stairs(top, np.linspace(0.0, 1.0, SPREAD_BINS + 1), **look)
+
+    @property
+    def line_(self) -> Any:  # noqa: ANN401 - an artist
+        """Line through the points."""
+        return self.lines_[0]
+
+    def frame(self) -> pd.DataFrame:
         """One row a point: `bin_low` (excluded, but for 0), `score` (mean), `rate`, `k`, `n`, `low`, `high`."""
-        import pandas as pd
+        return _curve_frame(self.curve, self.interval, ("bin_low", "score", "rate"))
 
-        curve, (low, high) = self.curve, self.interval
-        columns = {"bin_low": curve.at, "score": curve.x, "rate": curve.y, "k": curve.k, "n": curve.n}
-        return pd.DataFrame(columns | {"low": low, "high": high})
+    def _shown(self) -> Shown:
+        frame = self.frame()
+        columns = {"bin above": frame["bin_low"], "mean score": frame["score"], "came true": rate_cells(frame)}
+        return Shown(f"{self.name or 'scores'}: {self.summary}", columns, f"exact {100 * self.level:g} % interval")
 
-    def __repr__(self) -> str:
-        return text_summary(self)
 
-    def _repr_html_(self) -> str:
-        frame = self.to_frame()
-        columns: dict[str, Any] = {
-            "bin above": frame["bin_low"],
-            "mean score": frame["score"],
-            "came true": rate_cells(frame),
-        }
-        return html(self, f"{self.name or 'scores'}: {self.summary}", columns, f"exact {100 * self.level:g} % interval")
+def _curve_frame(curve: Curve, interval: Interval, names: tuple[str, str, str]) -> pd.DataFrame:
+    """One row a point of a curve: its `at`, `x` and `y` by their names, `k`, `n`, and the interval of `y`."""
+    import pandas as pd
+
+    columns = dict(zip(names, (curve.at, curve.x, curve.y), strict=True)) | {"k": curve.k, "n": curve.n}
+    return pd.DataFrame(columns | interval._asdict())
 
 
 @dataclass(eq=False, repr=False)
-class RiskCoverageDisplay:
+class RiskCoverageDisplay(Display):
     """Risk at every reachable coverage of one confidence.
 
     curve: of `metrics.risk_coverage`, interval: of its risk, pointwise unless `band` is simultaneous; none is drawn
-    where band is None. After `plot`: ax_, figure_, line_.
+    where band is None.
     """
 
     curve: Curve
@@ -433,10 +459,8 @@ class RiskCoverageDisplay:
     band: Band | None = "pointwise"
     level: float = 0.95
     target: float | None = None
-    name: str | None = None
-    ax_: Axes = field(init=False, repr=False)
-    figure_: Figure = field(init=False, repr=False)
-    line_: Any = field(init=False, repr=False)
+
+    SIZE: ClassVar = (7.0, 4.8)
 
     @classmethod
     def from_predictions(
@@ -449,7 +473,7 @@ class RiskCoverageDisplay:
         target: float | None = None,
         name: str | None = None,
         ax: Axes | None = None,
-        **kwargs: Any,  # noqa: ANN401 - style of the line
+        **style: Any,  # noqa: ANN401 - of the line
     ) -> Self:
         """Display of answering where the confidence is at least a threshold, for every threshold.
 
@@ -462,10 +486,10 @@ class RiskCoverageDisplay:
           ValueError: unknown band, level or target out of range, no cases, shapes that differ, or no confidence at all.
         """
         _check_band(band, target)
-        curve = check_curve(metrics.risk_coverage(correct, confidence), "confidence")
+        curve = _check_curve(metrics.risk_coverage(correct, confidence), "confidence")
         interval = metrics.risk_band(curve, level, simultaneous=band == "simultaneous")
         areas = metrics.aurc(correct, confidence), metrics.eaurc(correct, confidence)
-        return cls(curve, interval, *areas, band, level, target, name).plot(ax, **kwargs)
+        return cls(curve, interval, *areas, band, level, target, name=name).plot(ax, **style)
 
     @property
     def within_target(self) -> int | None:
@@ -473,53 +497,49 @@ class RiskCoverageDisplay:
         steps = np.flatnonzero(self.curve.y <= (-1.0 if self.target is None else self.target))
         return int(steps[-1]) if len(steps) else None
 
-    def plot(self, ax: Axes | None = None, name: str | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the line
-        """Draw on axes, or on those of a new figure."""
-        self.ax_ = canvas.axes(ax, 7.0, 4.8)
-        self.figure_ = canvas.whole_figure(self.ax_)
-        label = f"{ink.literal_text(name or self.name or 'confidence')}: AURC {self.aurc:.3f}, E-AURC {self.eaurc:.3f}"
-        place = sum(line.get_drawstyle() == "steps-pre" for line in self.ax_.get_lines())
-        self.line_ = draw.risk_line(self.ax_, self.curve, label, place, **kwargs)
+    def _draw(self, style: Style) -> list[Any]:
+        on, place = self.ax_, sum(line.get_drawstyle() == "steps-pre" for line in self.ax_.get_lines())
+        label = f"{canvas.literal_text(self.name_ or 'confidence')}: {self._areas}"
+        line = figures.risk_line(on, self.curve, label, place, **style)
         if self.band is not None:
-            draw.draw_risk_band(self.ax_, self.curve, self.interval, self._interval_is, self.line_.get_color())
+            x = figures.from_zero_coverage(self.curve.x, 0.0)
+            low, high = (figures.from_zero_coverage(np.asarray(end)) for end in self.interval)
+            look: Style = {"color": line.get_color(), "label": self._interval_is} | canvas.BAND
+            on.fill_between(x, low, high, step="pre", **look)
         if self.target is not None:
-            draw.target_line(self.ax_, self.target, f"target {100 * self.target:g} %")
-            self._mark()
+            figures.target_line(on, self.target, f"target {100 * self.target:g} %")
+            self._mark_within_target(line.get_color())
         most = self.curve.y if self.band is None else self.interval.high
-        draw.risk_axes(self.ax_, draw.risk_top(self.curve, most, self.target or 0.0))
-        canvas.legend_above(self.ax_)
-        return self
+        figures.risk_axes(on, figures.risk_top(self.curve, most, self.target or 0.0))
+        canvas.legend_above(on)
+        return [line]
 
-    def _mark(self) -> None:
+    @property
+    def line_(self) -> Any:  # noqa: ANN401 - an artist
+        """Line of the risk."""
+        return self.lines_[0]
+
+    @property
+    def _areas(self) -> str:
+        return f"AURC {self.aurc:.3f}, E-AURC {self.eaurc:.3f}"
+
+    def _mark_within_target(self, colour: str) -> None:
         """Mark of the largest coverage within the target."""
         step = self.within_target
         if step is not None:
             coverage, risk, at = (part[step] for part in (self.curve.x, self.curve.y, self.curve.at))
-            told = f"{100 * coverage:.1f} % answered within the target on these cases: threshold {at:.4g}"
-            style = {"marker": "o", "linestyle": "none", "color": self.line_.get_color()}
-            self.ax_.plot([coverage], [risk], label=told, **style)
+            label = f"{100 * coverage:.1f} % answered within the target on these cases: threshold {at:.4g}"
+            self.ax_.plot([coverage], [risk], label=label, marker="o", linestyle="none", color=colour)
 
-    def to_frame(self) -> pd.DataFrame:
+    def frame(self) -> pd.DataFrame:
         """One row a step, the most confident first: `threshold`, `coverage`, `risk`, `k`, `n`, `low`, `high`."""
-        import pandas as pd
+        return _curve_frame(self.curve, self.interval, ("threshold", "coverage", "risk"))
 
-        curve, (low, high) = self.curve, self.interval
-        columns = {"threshold": curve.at, "coverage": curve.x, "risk": curve.y, "k": curve.k, "n": curve.n}
-        return pd.DataFrame(columns | {"low": low, "high": high})
-
-    def __repr__(self) -> str:
-        return text_summary(self)
-
-    def _repr_html_(self) -> str:
-        frame = self.to_frame()
-        shares = [ReportCell(percent(share), mark="number") for share in frame["coverage"]]
-        columns: dict[str, Any] = {
-            "threshold": frame["threshold"],
-            "coverage": shares,
-            "risk": rate_cells(frame, "risk"),
-        }
-        told = f"{self.name or 'confidence'}: AURC {self.aurc:.3f}, E-AURC {self.eaurc:.3f}"
-        return html(self, told, columns, self._interval_is)
+    def _shown(self) -> Shown:
+        frame = self.frame()
+        columns = {"threshold": frame["threshold"], "coverage": percent_cells(frame["coverage"])}
+        columns |= {"risk": rate_cells(frame, "risk")}
+        return Shown(f"{self.name or 'confidence'}: {self._areas}", columns, self._interval_is)
 
     @property
     def _interval_is(self) -> str:
@@ -534,3 +554,27 @@ def _check_band(band: str | None, target: float | None) -> None:
     if target is not None and not 0.0 <= target <= 1.0:
         msg = f"target must be in [0, 1], got {target}; it is the wrong share of the answered, 0.1 for 10 %."
         raise ValueError(msg)
+
+
+def _codes(name: str, statuses: ArrayLike) -> NDArray[Any]:
+    """Codes of statuses, [Q], which may be names.
+
+    Raises:
+      ValueError: a name that is no status.
+    """
+    given = np.asarray(statuses)
+    if given.dtype.kind not in "OUT":
+        return given
+    odd = [status for status in given.ravel() if status not in Status.__members__]
+    if odd:
+        msg = f"{name} must hold {', '.join(Status.__members__)} or their codes, got {odd[0]!r}."
+        raise ValueError(msg)
+    return np.array([Status[str(status)] for status in given.ravel()], dtype=np.int64).reshape(given.shape)
+
+
+def _check_curve(curve: Curve, name: str) -> Curve:
+    """Return the curve of scores, of which at least one must be a number."""
+    if not len(curve.x):
+        msg = f"{name} must hold a number for at least one case, got NaN only; nothing could ever be answered."
+        raise ValueError(msg)
+    return curve

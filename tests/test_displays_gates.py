@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import raglab
 from raglab import calibration, certify, metrics, replay
-from raglab.lab.report import canvas
-from raglab.lab.report.gate_displays import (
+from raglab.displays import canvas
+from raglab.displays.gates import (
     OutcomeTableDisplay,
     ReliabilityDisplay,
     RiskCoverageDisplay,

@@ -13,74 +13,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.certify import Certificate
-from raglab.lab.report import canvas
-from raglab.lab.report import canvas as ink
+from raglab.displays import canvas
 from raglab.metrics import RATE_TABLE, Interval
 from raglab.values import Curve, Floats, Status
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.report.canvas import Axes, Figure
+    from raglab.displays.canvas import Axes, Figure, Style
 
-DIAGONAL = "if scores were true probabilities"
-COUNTS = "cases by score"
-STRIP = (-0.20, -0.06)  # of the upright axis: where the counts stand, below 0 %
-SPREAD_BINS = 20
 SETTLED = 0.05  # coverage from which on a risk is more than the first few cases
-
-
-def draw_reliability(on: Axes, curve: Curve, interval: Interval, spread: Curve, label: str, **style: Any) -> Any:  # noqa: ANN401 - styles, artists
-    """Points with intervals over the mean score, and below them how many cases have such scores.
-
-    A second curve on the same axes takes the next colour, and its counts are an outline.
-
-    Args:
-      spread: bins of 1 / `SPREAD_BINS`, whose `n` is drawn.
-
-    Returns: the line through the points.
-    """
-    labels = on.get_legend_handles_labels()[1]
-    if DIAGONAL not in labels:
-        on.plot([0, 1], [0, 1], label=DIAGONAL, **ink.IDEAL)
-    drawn = ink.bin_style(len(on.containers)) | style
-    arms = canvas.interval_arms(curve.y, interval.low, interval.high)
-    made = on.errorbar(curve.x, curve.y, yerr=arms, label=label, **drawn)
-    _draw_case_strip(on, spread, drawn["color"], filled=len(on.containers) == 1)
-    on.set_xlim(-ink.SHARE_MARGIN, 1 + ink.SHARE_MARGIN)
-    on.set_xlabel("score (as a probability, 0 to 1)", fontsize=9)
-    canvas.shares_up(on, "came true (share of cases, %)")
-    on.set_ylim(STRIP[0] - 0.01, 1 + ink.SHARE_MARGIN)
-    on.set_yticks(np.linspace(0.0, 1.0, 6))
-    on.axhline(0.0, color=ink.SILVER, linewidth=0.6)
-    canvas.legend_above(on, first=lambda label: not label.startswith((COUNTS, DIAGONAL)))
-    return made.lines[0]
-
-
-def _draw_case_strip(on: Axes, spread: Curve, colour: str, *, filled: bool) -> None:
-    """Cases by score in the strip below 0 %, the tallest bar as high as the strip."""
-    bars = np.zeros(SPREAD_BINS)
-    bars[np.rint(spread.at * SPREAD_BINS).astype(int)] = spread.n
-    top = STRIP[0] + (STRIP[1] - STRIP[0]) * bars / bars.max()
-    look: dict[str, Any] = {"fill": True, "alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.1}
-    label = f"{COUNTS}, tallest bar {int(bars.max())}"
-    on.stairs(top, np.linspace(0.0, 1.0, SPREAD_BINS + 1), baseline=STRIP[0], color=colour, label=label, **look)
 
 
 def risk_line(on: Axes, curve: Curve, label: str, place: int, **style: Any) -> Any:  # noqa: ANN401 - styles, artists
     """Risk over coverage: at each coverage that of the smallest one reachable above it; returns the line."""
-    drawn = ink.curve_style(place) | style
-    return on.plot(_from_zero_coverage(curve.x, 0.0), _from_zero_coverage(curve.y), label=label, **drawn)[0]
+    drawn = canvas.curve_style(place) | style
+    return on.plot(from_zero_coverage(curve.x, 0.0), from_zero_coverage(curve.y), label=label, **drawn)[0]
 
 
-def draw_risk_band(on: Axes, curve: Curve, interval: Interval, label: str, colour: str) -> None:
-    """Interval of the risk at each step."""
-    low, high = (_from_zero_coverage(np.asarray(end)) for end in interval)
-    on.fill_between(_from_zero_coverage(curve.x, 0.0), low, high, step="pre", color=colour, label=label, **ink.BAND)
-
-
-def _from_zero_coverage(values: NDArray[np.float64], first: float | None = None) -> NDArray[np.float64]:
+def from_zero_coverage(values: NDArray[np.float64], first: float | None = None) -> NDArray[np.float64]:
     """Values with the first once more, or another, at coverage 0."""
     return np.concatenate([values[:1] if first is None else np.full(len(values[:1]), first), values])
 
@@ -91,7 +42,7 @@ def risk_axes(on: Axes, top: float) -> None:
     canvas.shares_along(on, "coverage (share of cases answered, %)")
     canvas.shares_up(on, "risk (wrong share of the answered, %)")
     canvas.round_ticks(on)
-    on.set_ylim(-ink.SHARE_MARGIN * top, max(known, min(1.1 * top, 1 + ink.SHARE_MARGIN)))
+    on.set_ylim(-canvas.SHARE_MARGIN * top, max(known, min(1.1 * top, 1 + canvas.SHARE_MARGIN)))
 
 
 def risk_top(curve: Curve, most: Floats, *others: float) -> float:
@@ -106,68 +57,13 @@ def risk_top(curve: Curve, most: Floats, *others: float) -> float:
 
 def target_label(rate: str, value: float) -> str:
     """Target of a rate in a legend."""
-    return f"target: {ink.rate_label(rate)} ≤ {100 * value:g} %"
+    return f"target: {canvas.rate_label(rate)} ≤ {100 * value:g} %"
 
 
 def target_line(on: Axes, value: float, label: str, **style: Any) -> None:  # noqa: ANN401 - a style
     """Dashed line at a target, once."""
     if label not in on.get_legend_handles_labels()[1]:
-        on.axhline(value, label=label, **ink.TARGET | style)
-
-
-def draw_rates(on: Axes, steps: pd.DataFrame, names: Sequence[str], level: float, **style: Any) -> list[Any]:  # noqa: ANN401 - styles, artists
-    """Rates as exact steps of one threshold, each with the interval of its steps; returns the step lines.
-
-    Args:
-      steps: with `low`, `high`, ascending, and for each name the rate and its `_low` and `_high`.
-    """
-    edges = _step_edges(steps)
-    lines = []
-    for name in names:
-        value, low, high = (steps[f"{name}{end}"].to_numpy(dtype=np.float64) for end in ("", "_low", "_high"))
-        colour = ink.SWEEP_INKS[name]
-        on.stairs(high, edges, baseline=low, fill=True, color=colour, **ink.BAND)
-        look: dict[str, Any] = {
-            "color": colour,
-            "linewidth": 1.5,
-            "baseline": None,
-            "label": ink.rate_label(name),
-        } | style
-        lines.append(on.stairs(value, edges, **look))
-    on.fill_between([], [], [], color=ink.GREY, label=f"{100 * level:g} % interval at each step", **ink.BAND)
-    return lines
-
-
-def _step_edges(steps: pd.DataFrame) -> NDArray[np.float64]:
-    """Ends of the steps; an open end lies as far out as all steps are wide, so that it is drawn."""
-    edges = np.append(steps["low"].to_numpy(dtype=np.float64), steps["high"].to_numpy(dtype=np.float64)[-1])
-    known = edges[np.isfinite(edges)]
-    room = max(float(np.ptp(known)), abs(float(known[0])), 1.0) if len(known) else 1.0
-    middle = (float(known[0]), float(known[-1])) if len(known) else (0.0, 0.0)
-    return np.where(np.isfinite(edges), edges, np.where(edges < 0, middle[0] - room, middle[1] + room))
-
-
-def sweep_axes(on: Axes, steps: pd.DataFrame, marks: Sequence[float], unit: str, targets: Mapping[str, float]) -> None:
-    """Range that holds every change and mark, targets dashed in the ink of their rate, axes with labels."""
-    changes = steps["low"].to_numpy(dtype=np.float64)[1:]
-    on.set_xlim(*ink.visible_range(changes, list(marks)))
-    for name, value in targets.items():
-        target_line(on, value, target_label(name, value), color=ink.SWEEP_INKS[name])
-    on.set_xlabel(f"threshold ({unit})", fontsize=9)
-    canvas.limit_ticks(on)
-    canvas.shares_up(on, "rate (%)")
-
-
-def draw_certificate(on: Axes, made: Certificate) -> None:
-    """Certified threshold as a line, and the upper bound of its risk on it; where there is none, that is said."""
-    sure = f"{100 * (1 - made.delta):g} % confidence"
-    at = made.threshold
-    if at is None:
-        on.plot([], [], label=f"nothing certified at {sure}", linestyle="none")
-        return
-    alpha = f"{100 * made.promises[0].alpha:g} %"
-    on.axvline(at, label=f"certified at {at:.4g}: risk ≤ {alpha} at {sure}", **ink.CERTIFIED)
-    on.plot([at], [made.bound], label=f"upper bound there, {100 * made.bound:.3g} %", **ink.BOUND)
+        on.axhline(value, label=label, **canvas.TARGET | style)
 
 
 class Panel(NamedTuple):
@@ -194,10 +90,10 @@ def draw_risk_coverage(
     """
     on = canvas.axes(ax, 8.2, 4.8)
     for place, (name, curve) in enumerate(curves.items()):
-        risk_line(on, curve, ink.literal_text(name), place)
+        risk_line(on, curve, canvas.literal_text(name), place)
     answering = {name: at for name, at in points.items() if not np.isnan(sum(at))}
     for place, (name, (coverage, risk)) in enumerate(answering.items()):
-        on.plot([coverage], [risk], label=ink.literal_text(name), **ink.point_style(place))
+        on.plot([coverage], [risk], label=canvas.literal_text(name), **canvas.point_style(place))
     if target is not None:
         target_line(on, target, f"target {100 * target:g} %")
     risks = [risk for _, risk in answering.values()]
@@ -225,18 +121,19 @@ def threshold(
     """
     on = canvas.axes(ax, 7.6, 4.2)
     steps = panel.steps
-    low, high = ink.visible_range(steps["low"].to_numpy()[1:], list(panel.marks.values()))
+    low, high = canvas.visible_range(steps["low"].to_numpy()[1:], list(panel.marks.values()))
     edges = np.append(steps["low"].to_numpy(), steps["high"].to_numpy()[-1])
-    for name, colour in ink.RATE_INKS.items():
-        on.stairs(steps[name].to_numpy(), edges, baseline=None, color=colour, linewidth=1.5, label=ink.rate_label(name))
+    for name, colour in canvas.RATE_INKS.items():
+        look: Style = {"color": colour, "linewidth": 1.5, "label": canvas.rate_label(name)}
+        on.stairs(steps[name].to_numpy(), edges, baseline=None, **look)
         if name in targets:
             target_line(on, targets[name], target_label(name, targets[name]), color=colour)
     order = list(dict.fromkeys((*names, *panel.marks)))
     for name, value in panel.marks.items():
         place = order.index(name)
-        on.axvline(value, **ink.VALUES[place % len(ink.VALUES)], label=ink.literal_text(name))
+        on.axvline(value, **canvas.VALUES[place % len(canvas.VALUES)], label=canvas.literal_text(name))
         if not low <= value <= high:
-            _beyond(on, f"{ink.literal_text(name)} {value:g}", place, right=value > high)
+            _beyond(on, f"{canvas.literal_text(name)} {value:g}", place, right=value > high)
     if panel.log:
         inner = edges[1:-1][edges[1:-1] > 0]
         on.set_xscale("log")
@@ -296,7 +193,7 @@ def confusion_matrix(
     total = counts.sum(axis=1, keepdims=True)
     share = counts / np.maximum(total, 1)
     size = 10 if interval is None else 9
-    on.imshow(share, **ink.HEAT | style)
+    on.imshow(share, **canvas.HEAT | style)
     for (row, column), count in np.ndenumerate(counts):
         text = f"{count}\n{100 * share[row, column]:.0f} %" if total[row, 0] else f"{count}\n–"
         if interval is not None and total[row, 0]:
@@ -321,63 +218,73 @@ def confusion_matrices(counts: Mapping[str, NDArray[np.int64]]) -> Figure:
     """`confusion_matrix` of several policies beside each other."""
     drawn = canvas.empty_figure(4.4 * len(counts), 4.2)
     for on, (name, table) in zip(drawn.subplots(1, len(counts), squeeze=False).flat, counts.items(), strict=True):
-        confusion_matrix(table, on, title=ink.literal_text(name))
+        confusion_matrix(table, on, title=canvas.literal_text(name))
     return drawn
 
 
 def confidence_by_label(
-    counts: Mapping[str, NDArray[np.int64]],
-    edges: Sequence[float],
-    taus: Mapping[str, float],
+    counts: Mapping[str, NDArray[np.int64]], edges: Sequence[float], taus: Mapping[str, float]
 ) -> Figure:
-    """Histogram of the confidence for each label, one above the other, with the taus as vertical lines.
+    """Histogram of the confidence for each label, with the taus as vertical lines.
 
     Args:
       counts: label -> cases between the edges, [B]. taus: name -> confidence.
     """
-    drawn = canvas.empty_figure(7.4, 5.4)
-    grid = drawn.subplots(len(counts), 1, sharex=True, squeeze=False)[:, 0]
-    for on, (name, bars) in zip(grid, counts.items(), strict=True):
-        on.stairs(bars, edges, fill=True, color=ink.LABEL_INKS[Status[name]], alpha=0.75)
-        on.set_title(f"label {name} (n = {int(bars.sum())})", fontsize=9, loc="left")
-        on.set_ylabel("cases (count)", fontsize=9)
-        canvas.counts_up(on, int(bars.max(initial=0)))
+    bars = [[(canvas.LABEL_INKS[Status[label]], "", part)] for label, part in counts.items()]
+    panels = _histograms(list(counts), bars, edges, "confidence (points, 0 to 100)")
+    for on in panels:
         for place, (label, tau) in enumerate(taus.items()):
-            on.axvline(tau, **ink.VALUES[place % len(ink.VALUES)], label=ink.literal_text(label))
-        canvas.tidy(on)
-    grid[-1].set_xlim(edges[0], edges[-1])
-    grid[-1].set_xlabel("confidence (points, 0 to 100)", fontsize=9)
-    if taus:
-        lines, labels = grid[0].get_legend_handles_labels()
-        canvas.legend_over(drawn, lines, labels, columns=2)
-    return drawn
+            on.axvline(tau, **canvas.VALUES[place % len(canvas.VALUES)], label=canvas.literal_text(label))
+    return _shared_legend(panels, 2)
 
 
 DECIDED = {Status.ok: "answers", Status.refuse: "refuses", Status.ambiguous: "asks back"}
 
 
 def probability_by_label(counts: NDArray[np.int64], edges: Sequence[float]) -> Figure:
-    """Histogram of P(right) for each label, one above the other, stacked by what was decided.
+    """Histogram of P(right) for each label, stacked by what was decided.
 
     Args:
       counts: cases by label, decision and percent, [3, 3, B]. edges: of the bins, percent.
     """
-    drawn = canvas.empty_figure(7.4, 5.4)
-    grid = drawn.subplots(len(counts), 1, sharex=True, squeeze=False)[:, 0]
-    for on, label, bars in zip(grid, Status, counts, strict=True):
+    bars = [[(canvas.LABEL_INKS[status], DECIDED[status], parts[status]) for status in Status] for parts in counts]
+    label = "P(right), probability that an answer would be right (%)"
+    return _shared_legend(_histograms([status.name for status in Status], bars, edges, label), 3)
+
+
+def _histograms(
+    labels: Sequence[str],
+    bars: Sequence[Sequence[tuple[str, str, NDArray[np.int64]]]],
+    edges: Sequence[float],
+    along: str,
+) -> Sequence[Axes]:
+    """Panels of counts below each other, one a label.
+
+    Args:
+      bars: of each label colour, name and counts of the parts that stand on each other. along: label of the level axis.
+    """
+    panels = canvas.panels(None, len(labels), 1, (7.4, 5.4))
+    for on, label, parts in zip(panels, labels, bars, strict=True):
         floor = np.zeros(len(edges) - 1)
-        for status, part in zip(Status, bars, strict=True):
-            look: dict[str, Any] = {"color": ink.LABEL_INKS[status], "alpha": 0.75, "label": DECIDED[status]}
+        for colour, name, part in parts:
+            look: Style = {"color": colour, "alpha": 0.75, "label": name}
             on.stairs(floor + part, edges, baseline=floor, fill=True, **look)
             floor = floor + part
-        on.set_title(f"label {label.name} (n = {int(bars.sum())})", fontsize=9, loc="left")
+        on.set_title(f"label {label} (n = {int(floor.sum())})", fontsize=9, loc="left")
         on.set_ylabel("cases (count)", fontsize=9)
         canvas.counts_up(on, int(floor.max(initial=0)))
         canvas.tidy(on)
-    grid[-1].set_xlim(edges[0], edges[-1])
-    grid[-1].set_xlabel("P(right), probability that an answer would be right (%)", fontsize=9)
-    lines, labels = grid[0].get_legend_handles_labels()
-    canvas.legend_over(drawn, lines, labels, columns=3)
+    panels[-1].set_xlim(edges[0], edges[-1])
+    panels[-1].set_xlabel(along, fontsize=9)
+    return panels
+
+
+def _shared_legend(panels: Sequence[Axes], columns: int) -> Figure:
+    """Legend of the first panel over all of them, where it has entries; returns the figure."""
+    drawn = canvas.whole_figure(panels[0])
+    lines, labels = panels[0].get_legend_handles_labels()
+    if labels:
+        canvas.legend_over(drawn, lines, labels, columns)
     return drawn
 
 
@@ -390,7 +297,7 @@ COSTS = {  # of a candidate: column -> what it is, its mark
     "report": ("judged: cases nothing was fitted or chosen on", {"marker": "D", "markersize": 5}),
 }
 LONGEST_CANDIDATE = 44
-COST_INKS = (ink.GREY, ink.BLUE, ink.VERMILLION)
+COST_INKS = (canvas.GREY, canvas.BLUE, canvas.VERMILLION)
 
 
 def candidate_costs(costs: pd.DataFrame, selected: str, incumbent: str) -> Figure:
@@ -407,16 +314,15 @@ def candidate_costs(costs: pd.DataFrame, selected: str, incumbent: str) -> Figur
     on = drawn.subplots()
     places = np.arange(len(rows))
     (line,) = rows.loc[[incumbent], "cross_validated"].to_numpy(dtype=np.float64)
-    on.axvline(
-        line, color=ink.GREY, linewidth=0.9, label=ink.literal_text(f"{incumbent}, the incumbent, cross-fitted", 60)
-    )
+    label = canvas.literal_text(f"{incumbent}, the incumbent, cross-fitted", 60)
+    on.axvline(line, color=canvas.GREY, linewidth=0.9, label=label)
     reach = rows["std_error"].to_numpy(dtype=np.float64)
-    on.errorbar(rows["cross_validated"], places, xerr=reach, linestyle="none", ecolor=ink.SILVER, elinewidth=3.0)
+    on.errorbar(rows["cross_validated"], places, xerr=reach, linestyle="none", ecolor=canvas.SILVER, elinewidth=3.0)
     looks: Any = COSTS
     for (column, (label, look)), colour in zip(looks.items(), COST_INKS, strict=True):
         if rows[column].notna().any():
             on.plot(rows[column], places, linestyle="none", color=colour, label=label, **look)
-    on.set_yticks(places, [ink.literal_text(str(name), LONGEST_CANDIDATE) for name in rows.index])
+    on.set_yticks(places, [canvas.literal_text(str(name), LONGEST_CANDIDATE) for name in rows.index])
     canvas.tidy(on)
     for tick, name in zip(on.get_yticklabels(), rows.index, strict=True):
         tick.set_fontweight("bold" if name == selected else "normal")
@@ -447,13 +353,13 @@ def pareto(
         dashed where they are stated.
     """
     on = canvas.axes(ax, 7.0, 4.6)
-    on.plot(false_refusal[~front], hallucination[~front], "o", label="trial", **ink.TRIAL)
+    on.plot(false_refusal[~front], hallucination[~front], "o", label="trial", **canvas.TRIAL)
     order = np.argsort(false_refusal[front], kind="stable")
     line = (false_refusal[front][order], hallucination[front][order])
-    on.plot(*line, "o-", label="no other trial is better in both", **ink.FRONT)
+    on.plot(*line, "o-", label="no other trial is better in both", **canvas.FRONT)
     for name, draw in (("false_refusal_rate", on.axvline), ("hallucination_rate", on.axhline)):
         if name in targets:
-            draw(targets[name], label=target_label(name, targets[name]), **ink.TARGET)
+            draw(targets[name], label=target_label(name, targets[name]), **canvas.TARGET)
     canvas.shares_along(on, share_words("false_refusal_rate"))
     canvas.shares_up(on, share_words("hallucination_rate"))
     canvas.legend_above(on, 3)
@@ -464,4 +370,4 @@ def _beyond(on: Axes, text: str, place: int, *, right: bool) -> None:
     """Say at the edge that a value lies beyond it."""
     at, shown = ((0.98, 0.86 - 0.14 * place), f"{text} →") if right else ((0.02, 0.86 - 0.14 * place), f"← {text}")
     side = "right" if right else "left"
-    on.annotate(shown, at, xycoords="axes fraction", ha=side, va="top", fontsize=8, bbox=ink.LABEL, zorder=3)
+    on.annotate(shown, at, xycoords="axes fraction", ha=side, va="top", fontsize=8, bbox=canvas.LABEL, zorder=3)

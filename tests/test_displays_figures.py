@@ -10,9 +10,9 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from raglab.lab.report import canvas as ink
-from raglab.lab.report import figures
-from raglab.lab.report.canvas import empty_figure, png
+from raglab.displays import canvas as ink
+from raglab.displays import figures
+from raglab.displays.canvas import empty_figure, png
 from raglab.metrics import TARGETS, Interval, risk_coverage
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import pytest
 from decided import by_cost
 from raglab import metrics, replay
 from raglab.decision import chain
-from raglab.lab.report import boundary_display as measured
-from raglab.lab.report import canvas
-from raglab.lab.report.boundary_display import (
+from raglab.displays import boundary as measured
+from raglab.displays import canvas
+from raglab.displays.boundary import (
     BOTH,
     GROUPS,
     NEVER,

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import raglab
-from raglab.lab.report import canvas
-from raglab.lab.report.signal_displays import AREAS, WORTH, SignalAuditDisplay
+from raglab.displays import canvas
+from raglab.displays.signals import AREAS, WORTH, SignalAuditDisplay
 from raglab.lab.signal_audit import DOUBLE, EVERYWHERE, SignalAudit, audit_signals
 from raglab.store.policies import Policy
 from worlds import PATTERNS, policy, random_trace
@@ -70,7 +70,7 @@ def test_every_measured_signal_is_a_row_of_the_table() -> None:
 
 def test_an_audit_of_nothing_is_refused() -> None:
     """With what to check."""
-    empty = replace(AUDIT, frame=AUDIT.frame.assign(note=EVERYWHERE))
+    empty = replace(AUDIT, frame=AUDIT.frame.assign(note=EVERYWHERE, n=0))
     with pytest.raises(ValueError, match="check that the trace holds hits"):
         SignalAuditDisplay.from_audit(empty)
 

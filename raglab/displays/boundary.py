@@ -1,31 +1,31 @@
-"""Decision boundary display (shore): which cases one pair of thresholds answers."""
+"""Display of the decision boundary (shore): which cases one pair of thresholds answers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates, metrics, replay
 from raglab.decision import chain
-from raglab.lab.report import canvas
-from raglab.lab.report import canvas as ink
-from raglab.lab.report.blocks import interval, percent
-from raglab.lab.report.canvas import html, rate_cells, text_summary
-from raglab.lab.search_space import always_answer
+from raglab.displays import canvas
+from raglab.displays.display import Display, Shown
+from raglab.displays.tables import interval, rate_cells
 from raglab.metrics import Interval
 from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import Shards, each_shard
 from raglab.store.policies import Policy
+from raglab.text import percent
 from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.report.canvas import Axes, Figure
+    from raglab.displays.canvas import Axes, Style
 
 GROUPS = ("ok, evidence chosen", "ok, evidence not chosen", "refuse", "ambiguous")
 NEVER, ONE, BOTH = range(3)  # how many of the two thresholds a confidence reaches
@@ -110,7 +110,7 @@ def shard_boundary(trace: TraceData, policy: Policy, arm: str | None = None, dep
     found, every = decisions.tables.evidence, np.arange(len(trace))
     at = decisions.outcome.depth.astype(np.intp) if depth is None else np.full(len(trace), depth)
     # Which hits would be chosen if no gate stood in the way: else a refused case would count as one without evidence.
-    limits, shape = policy_thresholds([always_answer(policy)]), (1, len(trace))
+    limits, shape = policy_thresholds([policy.without_gates()]), (1, len(trace))
     slot = np.stack([chain.gate_depth(found, limits, step, shape).slot[0] for step in range(depths)]).astype(np.intp)
     can = (found.n_hits[at, every] > 0) & np.ravel(chain.refused_query(found, limits, shape) == chain.NONE)
     chosen = found.right[at, slot[at, every], every] & can
@@ -176,23 +176,22 @@ NAMES, TAUS, TOP = 1.40, (1.14, 0.88), 1.58  # heights of the zones' names, of t
 MARGIN = 1.0  # points of confidence beyond 0 and 100, so that cases and thresholds there are seen
 LETTER = 1.2  # points of confidence that a letter of a name takes
 COLUMNS, COLUMN = 28, 46  # typographic points from the axes to the first column of counts, and from each to the next
-INKS = (ink.GREEN, ink.PURPLE, ink.LABEL_INKS[Status.refuse], ink.LABEL_INKS[Status.ambiguous])
+INKS = (canvas.GREEN, canvas.PURPLE, canvas.LABEL_INKS[Status.refuse], canvas.LABEL_INKS[Status.ambiguous])
 SHADES = {NEVER: "#d2d2d2", ONE: "#ebebeb", BOTH: "white"}
 
 
 @dataclass(eq=False, repr=False)
-class DecisionBoundaryDisplay:
+class DecisionBoundaryDisplay(Display):
     """Confidence of every case by label on one axis of 0 to 100, with the zones of tau_explicit and tau_default.
 
     Bars count cases, a tick is one case, a diamond one whose user named documents. Right of the axes: each label's
-    cases by zone, and their share of the label. After `plot`: ax_, figure_.
+    cases by zone, and their share of the label.
     """
 
     boundary: Boundary
     level: float = 0.95
-    name: str | None = None
-    ax_: Axes = field(init=False, repr=False)
-    figure_: Figure = field(init=False, repr=False)
+
+    SIZE: ClassVar = (8.8, 6.2)
 
     @classmethod
     def from_trace(
@@ -205,7 +204,7 @@ class DecisionBoundaryDisplay:
         level: float = 0.95,
         name: str | None = None,
         ax: Axes | None = None,
-        **kwargs: Any,  # noqa: ANN401 - style of the bars
+        **style: Any,  # noqa: ANN401 - of the bars
     ) -> Self:
         """Display of all cases of a trace, whatever gate of the policy decides them.
 
@@ -224,25 +223,19 @@ class DecisionBoundaryDisplay:
 
         Example: `DecisionBoundaryDisplay.from_trace(trace, policy).says` is the picture in words.
         """
-        return cls(decision_boundary(trace, policy, arm, depth), level, name).plot(ax, **kwargs)
+        return cls(decision_boundary(trace, policy, arm, depth), level, name=name).plot(ax, **style)
 
-    def plot(self, ax: Axes | None = None, name: str | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the bars
-        """Draw on axes, or on those of a new figure."""
-        counts = zone_counts(self.boundary)
+    def _draw(self, style: Style) -> list[Any]:
+        on, counts = self.ax_, zone_counts(self.boundary)
         zones = [f"{self.zone(zone)}; {_ok_share_text(counts, zone, self.level)}" for zone in self.boundary.zones]
-        self.ax_ = canvas.axes(ax, 8.8, 6.2)
-        self.figure_ = canvas.whole_figure(self.ax_)
-        _draw_zones(self.ax_, self.boundary, zones)
-        _draw_taus(self.ax_, self.boundary)
-        _draw_cases(self.ax_, self.boundary, f"{ink.literal_text(name or self.name or 'all')}: {self._told}", **kwargs)
-        _draw_counts(self.ax_, self.boundary, counts)
-        _draw_axes(self.ax_, counts)
-        canvas.legend_above(self.ax_)
-        return self
-
-    @property
-    def _told(self) -> str:
-        return f"{len(self.boundary.group)} cases, exact {100 * self.level:g} % intervals"
+        size = f"{len(self.boundary.group)} cases, exact {100 * self.level:g} % intervals"
+        _draw_zones(on, self.boundary, zones)
+        _draw_taus(on, self.boundary)
+        bars = _draw_cases(on, self.boundary, f"{canvas.literal_text(self.name_ or 'all')}: {size}", style)
+        _draw_counts(on, self.boundary, counts)
+        _draw_axes(on, counts)
+        canvas.legend_above(on)
+        return bars
 
     def zone(self, zone: int) -> str:
         """Ends of a zone and what the gate does there, in words."""
@@ -286,10 +279,6 @@ class DecisionBoundaryDisplay:
             }
         )
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return `frame`, as the other displays name it."""
-        return self.frame()
-
     @property
     def says(self) -> str:
         """What the picture shows, in words."""
@@ -320,17 +309,13 @@ class DecisionBoundaryDisplay:
         sure = f"{100 * self.level:g} % interval {low:.3f} to {high:.3f}"
         return f"The confidence ranks right above wrong with AUROC {value:.3f} ({sure}): {parted}."
 
-    def __repr__(self) -> str:
-        return text_summary(self)
-
-    def _repr_html_(self) -> str:
+    def _shown(self) -> Shown:
         frame = self.frame()
-        columns: dict[str, Any] = {name: frame[name] for name in ("zone", "label", "n", "explicit", "answered")}
-        heads = {"n": "cases", "explicit": "naming documents"}
-        columns = {heads.get(name, name): values for name, values in columns.items()}
+        heads = {"zone": "zone", "label": "label", "n": "cases", "explicit": "naming documents", "answered": "answered"}
+        columns: dict[str, Any] = {head: frame[name] for name, head in heads.items()}
         columns["decided rightly"] = rate_cells(frame)
-        told = f"{self.name or 'decision boundary'}: {self.says}"
-        return html(self, told, columns, f"exact {100 * self.level:g} % interval")
+        caption = f"{self.name or 'decision boundary'}: {self.says}"
+        return Shown(caption, columns, f"exact {100 * self.level:g} % interval")
 
 
 def _taus(seen: Boundary) -> list[tuple[float, str]]:
@@ -363,11 +348,11 @@ def _ok_share_text(counts: ZoneCounts, zone: int, level: float) -> str:
     return f"{k}/{n} labelled ok" + (f", {percent(k / n)} ({interval(float(low), float(high))})" if n else "")
 
 
-def _draw_zones(on: Axes, seen: Boundary, told: list[str]) -> None:
+def _draw_zones(on: Axes, seen: Boundary, told: Sequence[str]) -> None:
     """Zones shaded, and named where there is room for it."""
     for zone, label in zip(seen.zones, told, strict=True):
         low, high = seen.ends(zone)
-        on.axvspan(low, high, facecolor=SHADES[zone], edgecolor=ink.SILVER, linewidth=0.5, label=label, zorder=0)
+        on.axvspan(low, high, facecolor=SHADES[zone], edgecolor=canvas.SILVER, linewidth=0.5, label=label, zorder=0)
         if high - low >= LETTER * len(seen.names[zone]):
             on.text((low + high) / 2, NAMES, seen.names[zone], ha="center", va="center", fontsize=8, style="italic")
 
@@ -379,34 +364,32 @@ def _draw_taus(on: Axes, seen: Boundary) -> None:
         on.axvline(value, color="black", linewidth=1.4, clip_on=False, zorder=1.6)
         room = LETTER * len(label)
         left = value > (100.0 - room if place else room)
-        look: dict[str, Any] = {"va": "center", "fontsize": 8, "bbox": ink.LABEL, "zorder": 3}
+        look: dict[str, Any] = {"va": "center", "fontsize": 8, "bbox": canvas.LABEL, "zorder": 3}
         look |= {"xytext": (-5 if left else 5, 0), "textcoords": "offset points", "ha": "right" if left else "left"}
         on.annotate(label, (value, TAUS[place]), **look)
 
 
-def _draw_cases(on: Axes, seen: Boundary, told: str, **style: Any) -> None:  # noqa: ANN401 - style of the bars
-    """Each label's cases: bars above its line, ticks and diamonds below it."""
+def _draw_cases(on: Axes, seen: Boundary, told: str, style: Style) -> list[Any]:
+    """Each label's cases: bars above its line, ticks and diamonds below it; returns the bars."""
+    drawn = []
     edges = np.arange(0.0, 100.0 + BAR, BAR)
     bars = [np.histogram(seen.confidence[seen.group == group], edges)[0] for group in range(len(GROUPS))]
     most = max(int(one.max()) for one in bars)
     plain: dict[str, Any] = {"alpha": 0.75, "linewidth": 0}
     for group, (heights, colour) in enumerate(zip(bars, INKS, strict=True)):
-        on.axhline(-group, color=ink.SILVER, linewidth=0.6, zorder=1)
+        on.axhline(-group, color=canvas.SILVER, linewidth=0.6, zorder=1)
         look: dict[str, Any] = {"fill": True, "color": colour} | plain | style
-        on.stairs(TALLEST * heights / most - group, edges, baseline=-group, **look)
+        drawn.append(on.stairs(TALLEST * heights / most - group, edges, baseline=-group, **look))
         for named, lane in LANES.items():
             at = np.sort(seen.confidence[(seen.group == group) & (seen.explicit == named)])
             if len(at):
                 on.plot(at, np.full(len(at), -group - lane), clip_on=False, **_case_marker(colour, named=named))
-    on.fill_between([], [], [], color=ink.GREY, label=f"{told}; bars of {BAR:g} points, the tallest {most}", **plain)
-    on.plot([], [], label="one case", **_case_marker(ink.GREY, named=False))
+    on.fill_between([], [], [], color=canvas.GREY, label=f"{told}; bars of {BAR:g} points, the tallest {most}", **plain)
+    on.plot([], [], label="one case", **_case_marker(canvas.GREY, named=False))
     if seen.explicit.any():
-        on.plot(
-            [],
-            [],
-            label="one case whose user named documents: tau_explicit holds",
-            **_case_marker(ink.GREY, named=True),
-        )
+        label = "one case whose user named documents: tau_explicit holds"
+        on.plot([], [], label=label, **_case_marker(canvas.GREY, named=True))
+    return drawn
 
 
 def _case_marker(colour: str, *, named: bool) -> dict[str, Any]:

@@ -17,16 +17,16 @@ from raglab import off_policy
 from raglab.bandit import Bandit, Bernoulli, State, init, propensities, update
 from raglab.bandit.simulation import run
 from raglab.default_learner.simulation import Silence
-from raglab.lab.report import canvas
-from raglab.lab.report.bandit_displays import (
+from raglab.displays import canvas
+from raglab.displays.bandits import (
     ArmShareDisplay,
     PosteriorDisplay,
     PropensityDisplay,
     RegretDisplay,
     lai_robbins,
 )
-from raglab.lab.report.clarify_displays import SilenceDisplay
-from raglab.lab.report.log_displays import ForestDisplay, RewardAuditDisplay
+from raglab.displays.default_learner import SilenceDisplay
+from raglab.displays.logs import ForestDisplay, RewardAuditDisplay
 from test_lab_reward_audit import audited, drawn
 
 pytestmark = pytest.mark.slow
@@ -180,8 +180,8 @@ def test_long_runs_are_thinned_with_both_ends() -> None:
     """Of 5,000 rounds at most 400 are drawn, the first and the last among them."""
     long = run(Bandit("ucb1"), Bernoulli(MEANS), rounds=5000, replications=2)
     for log_x in (False, True):
-        at = RegretDisplay.from_runs({"a": long}, log_x=log_x).at
-        assert (at[0], at[-1]) == (1, 5000)
+        at = RegretDisplay.from_runs({"a": long}, log_x=log_x).frame()["round"]
+        assert (at.iloc[0], at.iloc[-1]) == (1, 5000)
         assert len(at) <= 400
 
 
@@ -217,8 +217,8 @@ def test_shares_by_head() -> None:
     assert frame["round"].tolist() == [1.5, 1.5, 3.5, 3.5]
     assert frame.iloc[0][["low", "high"]].tolist() == pytest.approx([0.5, 1.0])
     uneven = ArmShareDisplay.from_run(Played(), ("a", "b"), window=3)
-    assert uneven.share[:, 0].tolist() == [0.5, 0.0]
-    np.testing.assert_allclose(uneven.share.sum(axis=1), 1.0)
+    assert uneven.frame().query("arm == 'a'")["share"].tolist() == [0.5, 0.0]
+    np.testing.assert_allclose(uneven.frame().groupby("round")["share"].sum(), 1.0)
     with pytest.raises(ValueError, match="window must be at least 1 and arms name all pulled"):
         ArmShareDisplay.from_run(Played(), ("a",))
 
@@ -231,17 +231,19 @@ def test_the_posterior_is_the_beta_that_is_drawn_from() -> None:
     assert frame["mean"].tolist() == pytest.approx([4 / 6, 1 / 3])
     assert frame.iloc[0][["low", "high"]].tolist() == pytest.approx(list(stats.beta(4, 2).interval(0.95)))
     spread = PosteriorDisplay.from_state(state()[0], Bandit(exploration=2.0))
-    assert spread.high[0] - spread.low[0] > shown.high[0] - shown.low[0]
+    widths = [one.frame()["high"][0] - one.frame()["low"][0] for one in (spread, shown)]
+    assert widths[0] > widths[1]
 
 
 def test_the_posterior_of_the_normal_is_a_t() -> None:
     """Its density integrates to 1, is symmetric about its mean, and has its mode there."""
     shown = DRAWN["student"]
     assert dict(zip(shown.density[:, 0], shown.at, strict=True))[shown.density[:, 0].max()] == pytest.approx(
-        shown.mean[0], abs=0.02
+        shown.frame()["mean"][0], abs=0.02
     )
     assert 0.95 < np.trapezoid(shown.density[:, 0], shown.at) <= 1.0 + 1e-6
-    assert shown.mean[0] - shown.low[0] == pytest.approx(shown.high[0] - shown.mean[0])
+    low, mean, high = shown.frame()[["low", "mean", "high"]].iloc[0]
+    assert mean - low == pytest.approx(high - mean)
 
 
 def test_only_what_has_a_density_is_drawn() -> None:
@@ -261,10 +263,11 @@ def test_propensities_by_window() -> None:
     p = np.array([[0.2, 0.8], [0.4, 0.6], [1.0, 0.0]])
     mask = np.array([[True, True], [True, True], [True, False]])
     shown = PropensityDisplay.from_propensities(p, ("a", "b"), mask=mask, window=2)
-    assert shown.mean[:, 0].tolist() == pytest.approx([0.3, 1.0])
-    assert (shown.least[0, 1], shown.most[0, 1]) == (0.6, 0.8)
-    assert np.isnan([shown.mean[1, 1], shown.least[1, 1]]).all()
-    assert shown.at.tolist() == [1.5, 3.0]
+    first, second = (rows for _, rows in shown.frame().groupby("arm"))
+    assert first["propensity"].tolist() == pytest.approx([0.3, 1.0])
+    assert second[["least", "most"]].iloc[0].tolist() == [0.6, 0.8]
+    assert second[["propensity", "least", "most"]].iloc[1].isna().all()
+    assert first["round"].tolist() == [1.5, 3.0]
 
 
 def test_the_legend_counts_what_was_chosen() -> None:
@@ -282,10 +285,10 @@ def test_a_log_is_drawn_as_it_comes() -> None:
     log = pd.DataFrame({"action": arms} | {f"p_{name}": p[:, at] for at, name in enumerate(ARMS)})
     shown = PropensityDisplay.from_log(log)
     assert shown.arms == ARMS
-    np.testing.assert_array_equal(shown.mean, p)
+    np.testing.assert_array_equal(shown.frame()["propensity"], p.ravel())
     np.testing.assert_array_equal(shown.action, arms)
     masked = PropensityDisplay.from_log(log.assign(mask=[[True, True, False]] * 20))
-    assert np.isnan(masked.mean[:, 2]).all()
+    assert masked.frame().query("arm == 'graph'")["propensity"].isna().all()
     with pytest.raises(ValueError, match="a log must have a column p_<arm>"):
         PropensityDisplay.from_log(log[["action"]])
 
@@ -349,5 +352,5 @@ def test_the_audit_draws_its_tables() -> None:
     assert [one.get_text() for one in shown.axes_[0].texts] == ["the same everywhere"] * 4
     three = canvas.empty_figure(12, 4).subplots(1, 3)
     assert list(shown.plot(ax=three).axes_) == list(three)
-    with pytest.raises(ValueError, match="ax must be three axes, or one of a grid, got 2"):
+    with pytest.raises(ValueError, match="ax must be 3 axes, or one of a grid, got 2"):
         shown.plot(ax=canvas.empty_figure(8, 4).subplots(1, 2))

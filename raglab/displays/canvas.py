@@ -7,25 +7,24 @@ Colours are those of Okabe and Ito, told apart by colour-blind readers; lines di
 
 from __future__ import annotations
 
-import re
 import sys
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.characters import visible
-from raglab.lab.report.blocks import ReportCell, interval, number_text, percent
+from raglab.displays.tables import ReportTable
+from raglab.html_display import Cell
 from raglab.metrics import OBJECTIVES, RATE_TABLE, RATES
 from raglab.text import NO_MATH, html_text
-from raglab.values import Curve, Status
+from raglab.values import Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,6 +139,30 @@ def axes(ax: Axes | None, width: float, height: float) -> Axes:
     return ax if ax is not None else empty_figure(width, height).subplots()
 
 
+def panels(ax: Axes | Sequence[Axes] | None, rows: int, columns: int, size: tuple[float, float]) -> Sequence[Axes]:
+    """Axes of some panels: those given, those of a new figure, or as many in the place of one.
+
+    Args:
+      size: of a new figure, inches. Panels below each other share their level axis there.
+
+    Raises:
+      ValueError: another number of axes.
+    """
+    shared: Style = {"sharex": columns == 1, "squeeze": False}
+    if ax is None:
+        return list(empty_figure(*size).subplots(rows, columns, **shared).flat)
+    given: list[Axes] = np.atleast_1d(np.asarray(ax, dtype=object)).ravel().tolist()
+    if len(given) == rows * columns:
+        return given
+    place = given[0].get_subplotspec() if len(given) == 1 else None
+    if place is None:
+        rule = f"ax must be {rows * columns} axes, or one of a grid"
+        msg = f"{rule}, got {len(given)}; make them with subplots({rows}, {columns})."
+        raise ValueError(msg)
+    given[0].set_axis_off()
+    return list(place.subgridspec(rows, columns).subplots(**shared).flat)
+
+
 def whole_figure(drawn: Figure | Axes) -> Figure:
     """Figure itself, or the one that axes are in.
 
@@ -187,9 +210,52 @@ def interval_arms(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> NDArray[
     return np.where(top - bottom > 1e-9, arms, np.nan)  # a difference of rounding is none
 
 
-def line(**style: Any) -> Line2D:  # noqa: ANN401 - a style
-    """Line for a legend."""
-    return Line2D([], [], **style)
+def draw_with_band(on: Axes, rows: pd.DataFrame, at: str, value: str, label: str, look: Style, prefix: str = "") -> Any:  # noqa: ANN401 - an artist
+    """Line of two columns of a frame, and a band between its columns `low` and `high`; returns the line."""
+    (line,) = on.plot(rows[at], rows[value], label=label, **look)
+    on.fill_between(rows[at], rows[f"{prefix}low"], rows[f"{prefix}high"], color=look["color"], **BAND)
+    return line
+
+
+def draw_band_label(on: Axes, label: str) -> Any:  # noqa: ANN401 - an artist
+    """Entry of a legend that says what all bands are."""
+    return on.fill_between([], [], [], color=GREY, label=label, **BAND)
+
+
+def draw_marks(
+    on: Axes,
+    value: ArrayLike,
+    low: ArrayLike,
+    high: ArrayLike,
+    height: ArrayLike,
+    **style: Any,  # noqa: ANN401 - a style
+) -> None:
+    """Marks with level intervals, a row each; a missing number has no mark."""
+    look: Style = {"linestyle": "none", "markersize": 5, "elinewidth": 1.2, "capsize": 2.5} | style
+    on.errorbar(value, height, xerr=interval_arms(value, low, high), **look)
+
+
+def draw_measures(
+    on: Axes, rows: pd.DataFrame, measures: Mapping[str, str], looks: Sequence[Style], spread: float, style: Style
+) -> None:
+    """Marks of several measures of each row of a frame, the first row on top.
+
+    Args:
+      measures: column, beside which its `_low` and `_high` stand -> label.
+      spread: of the marks of a row, in rows.
+    """
+    for place, (measure, label) in enumerate(measures.items()):
+        aside = (place - (len(measures) - 1) / 2) / max(1, len(measures) - 1)
+        value, low, high = (rows[f"{measure}{end}"].to_numpy(dtype=np.float64) for end in ("", "_low", "_high"))
+        height = -np.arange(len(rows)) - spread * aside
+        draw_marks(on, value, low, high, height, **{"label": label} | looks[place] | style)
+
+
+def name_rows(on: Axes, names: Sequence[str], room: float = 0.6, below: float = 0.0) -> None:
+    """Upright axis of rows at 0, -1, ..., the first on top; below: further room at the foot, in rows."""
+    on.set_yticks(-np.arange(len(names)), names)
+    on.set_ylim(-len(names) + 1.0 - room - below, room)
+    tidy(on)
 
 
 def tidy(on: Axes) -> None:
@@ -257,51 +323,28 @@ def _percent() -> FuncFormatter:
 __all__ = ["Axes", "Figure"]
 
 
-MOST_ROWS = 20
-_ENDLESS = re.compile(r"-?\binf\b")
 _CELL = "padding: 0.15em 0.8em; white-space: nowrap"
 
 
-class Display(Protocol):
-    """What is drawn and can be drawn again."""
-
-    figure_: Figure
-
-    def to_frame(self) -> pd.DataFrame: ...
-
-
-def text_summary(display: Display) -> str:
-    """Name of a display and the first and last rows of its table, for where no HTML is shown."""
-    table = display.to_frame().round(4).to_string(max_rows=10)
-    return f"{type(display).__name__}\n{_ENDLESS.sub(_endless, table)}"
-
-
-def _endless(match: re.Match[str]) -> str:
-    """An infinite number as wide as pandas writes it."""
-    return ("−∞" if match[0].startswith("-") else "∞").rjust(len(match[0]))
-
-
-def html(
-    display: Display, told: str, columns: Mapping[str, Iterable[Any]], interval_is: str, most: int = MOST_ROWS
-) -> str:
+def html(drawn: Figure, shown: ReportTable, intervals: str, most: int) -> str:
     """Figure as an image, unless `pyplot` shows it in any case, and beneath it a table.
 
     Args:
-      told: caption; the alternative text of the image too. columns: head -> numbers, text or cells.
-      interval_is: what the intervals of the cells are. most: rows of the table.
+      shown: its caption is the alternative text of the image too.
+      intervals: what the intervals of the cells are.
+      most: rows of the table; of more as many are shown, evenly spaced.
     """
     image = ""
-    if not is_pyplot_figure(display.figure_):
-        data = b64encode(png(display.figure_)).decode("ascii")
-        alt = html_text(told.replace("\n", "; "))
+    if not is_pyplot_figure(drawn):
+        data = b64encode(png(drawn)).decode("ascii")
+        alt = html_text(shown.caption.replace("\n", "; "))
         image = f'<img alt="{alt}" style="max-width: 100%" src="data:image/png;base64,{data}">'
-    parts = [list(values) for values in columns.values()]
-    size = len(parts[0])
+    size = len(shown.rows)
     rows = np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(int))
     left_out = f" {len(rows)} of {size} rows; to_frame() has all." if len(rows) < size else ""
-    caption = html_text(f"{told}\nIn small: counts and {interval_is}.{left_out}").replace("\n", "<br>")
-    head = "".join(f'<th scope="col" style="{_CELL}">{html_text(name)}</th>' for name in columns)
-    body = "".join(f"<tr>{''.join(_html_cell(values[row]) for values in parts)}</tr>" for row in rows)
+    caption = html_text(f"{shown.caption}\nIn small: counts and {intervals}.{left_out}").replace("\n", "<br>")
+    head = "".join(f'<th scope="col" style="{_CELL}">{html_text(name)}</th>' for name in shown.head)
+    body = "".join(f"<tr>{''.join(map(_html_cell, shown.rows[row]))}</tr>" for row in rows)
     return (
         f'<div class="{NO_MATH}">{image}<div style="overflow-x: auto"><table class="dataframe">'
         f'<caption style="caption-side: top; text-align: left">{caption}</caption>'
@@ -309,49 +352,7 @@ def html(
     )
 
 
-def _html_cell(value: Any) -> str:  # noqa: ANN401 - cell of a frame
-    one = (
-        value
-        if isinstance(value, ReportCell)
-        else ReportCell(number_text(value), mark="" if isinstance(value, str) else "number")
-    )
-    side = "right" if one.mark == "number" else "left"
-    small = f'<br><small style="opacity: 0.75">{html_text(one.small)}</small>' if one.small else ""
-    return f'<td style="{_CELL}; text-align: {side}">{html_text(one.text)}{small}</td>'
-
-
-def rate_cells(frame: pd.DataFrame, rate: str = "rate", prefix: str = "") -> list[ReportCell]:
-    """A rate of a frame as cells: its value, below it k of n and the interval."""
-    parts = (frame[rate], *(frame[f"{prefix}{end}"] for end in ("k", "n", "low", "high")))
-    return [
-        ReportCell(percent(value), f"{k}/{n}; {interval(low, high)}", "number")
-        for value, k, n, low, high in zip(*parts, strict=True)
-    ]
-
-
-def codes(name: str, statuses: ArrayLike) -> NDArray[Any]:
-    """Statuses as codes, [Q], where they came as names; codes as they came.
-
-    Raises:
-      ValueError: a name that is no status.
-    """
-    found = np.asarray(statuses)
-    if found.dtype.kind not in "OUT":
-        return found
-    odd = [one for one in found.ravel() if one not in Status.__members__]
-    if odd:
-        msg = f"{name} must hold {', '.join(Status.__members__)} or their codes, got {odd[0]!r}."
-        raise ValueError(msg)
-    return np.array([Status[str(one)] for one in found.ravel()], dtype=np.int64).reshape(found.shape)
-
-
-def check_curve(curve: Curve, name: str) -> Curve:
-    """Curve as it came.
-
-    Raises:
-      ValueError: it has no step, since every score was missing.
-    """
-    if not len(curve.x):
-        msg = f"{name} must hold a number for at least one case, got NaN only; nothing could ever be answered."
-        raise ValueError(msg)
-    return curve
+def _html_cell(cell: Cell) -> str:
+    side = "right" if cell.mark == "number" else "left"
+    small = f'<br><small style="opacity: 0.75">{html_text(cell.small)}</small>' if cell.small else ""
+    return f'<td style="{_CELL}; text-align: {side}">{html_text(cell.text)}{small}</td>'
