@@ -20,7 +20,7 @@ import numpy as np
 
 from raglab import gates
 from raglab.audit.default_table import ReplayedDefault, ReplayedUses, default_table
-from raglab.audit.log import check_from_json, finite_or_none
+from raglab.audit.log import check_from_json, json_value
 from raglab.audit.log_learners import recorded_learner
 from raglab.audit.request_events import RequestEvents
 from raglab.canonical import digest
@@ -47,6 +47,7 @@ from raglab.store.log_tables import (
     REQUESTS,
     SETTLEMENTS,
     VERSIONS,
+    parsed_fields,
     request_row,
 )
 from raglab.text import NO_MATH, decimals, html_text
@@ -322,21 +323,6 @@ def _differs(row: Mapping[str, Any], one: ReplayedDecision, request: Mapping[str
             yield f"{name} {row[name]!r} is recorded with the decision, {request[name]!r} with the request"
 
 
-def slots(parsed: object) -> Iterator[tuple[str, str | None, float]]:
-    """Fields of a parsed question with value and confidence, those that have both."""
-    if not isinstance(parsed, Mapping):
-        return
-    for name, slot in parsed.items():
-        pair = (slot.get("value"), slot.get("confidence")) if isinstance(slot, Mapping) else slot
-        if (
-            isinstance(pair, Sequence)
-            and not isinstance(pair, str)
-            and len(pair) == 2
-            and isinstance(pair[1], int | float)
-        ):
-            yield name, None if pair[0] is None else str(pair[0]), float(pair[1])
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
     """What happened to a request, rebuilt; see `explain_request`.
@@ -412,7 +398,7 @@ class Explanation:
                 for one in self.decisions
             ],
         }
-        return _finite_or_none(whole)
+        return json_value(whole)
 
     def json(self) -> str:
         """Everything as JSON."""
@@ -465,7 +451,9 @@ def explain_request(request_id: str, log: AuditLog) -> Explanation:
     with log.log.reading() as entries:
         request = request_row(entries, request_id)
         with as_written():
-            return _replay_request(entries, request)
+            explanation = _replay_request(entries, request)
+            explanation.lines()  # reads what was not read yet, so that a row altered beyond reading stops here
+            return explanation
 
 
 def request_damage(events: RequestEvents) -> tuple[int, tuple[str, ...] | None]:
@@ -507,7 +495,7 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
     differences += uses.differences
     decisions, found = replay_decisions(events, limits, clarified=clarification is not None)
     count, damage = request_damage(events)
-    made = Explanation(
+    return Explanation(
         request=request,
         clarification=clarification,
         defaults=uses.defaults,
@@ -518,8 +506,6 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
         events=count,
         damage=damage,
     )
-    made.lines()  # which reads what was not read yet
-    return made
 
 
 def _clarification(asked: list[dict[str, Any]], replies: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -538,7 +524,8 @@ def _request_lines(request: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if request["documents"]:
         lines.append(("documents", ", ".join(request["documents"])))
-    lines += [("parsed", f"{name}: {value or 'none'} ({sure:.2f})") for name, value, sure in slots(request["parsed"])]
+    fields = parsed_fields(request["parsed"]) if isinstance(request["parsed"], Mapping) else ()
+    lines += [("parsed", f"{name}: {value or 'none'} ({confidence:.2f})") for name, value, confidence in fields]
     models = ", ".join(f"{name} {value}" for name, value in request["models"].items())
     system = f"policy {request['policy_id']}, index {request['fingerprint']}{f', {models}' if models else ''}"
     return [*lines, ("system", system)]
@@ -603,19 +590,11 @@ def _decision_lines(one: ReplayedDecision) -> list[tuple[str, str]]:
     return [*told, ("decided anew", anew)]
 
 
-def _finite_or_none(value: Any) -> Any:  # noqa: ANN401 - JSON values
-    if isinstance(value, Mapping):
-        return {str(key): _finite_or_none(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite_or_none(item) for item in value]
-    return finite_or_none(value) if isinstance(value, float) else value
-
-
 COUNTS = (
     *("requests", "ok", "refuse", "ambiguous", "errors"),
     *("asked", "filled_in", "confirmed", "rejected", "silent", "rephrased"),
 )
-_TOLD = {"explicit_yes": "confirmed", "explicit_no": "rejected"}
+_SIGNAL_COUNTS = {"explicit_yes": "confirmed", "explicit_no": "rejected"}
 
 
 def days(log: AuditLog) -> pd.DataFrame:
@@ -627,28 +606,32 @@ def days(log: AuditLog) -> pd.DataFrame:
 
     Source: rule S6.4.
     """
+    import pandas as pd
+
     with log.log.reading() as entries, as_written():
-        return _daily_counts(entries)
+        day = {row["request_id"]: row["at"][:10] for row in entries.rows(REQUESTS)}
+        # A later decision of a request takes the place of an earlier one.
+        outcomes = {
+            row["request_id"]: "errors" if _is_failed(row) else row["status"] for row in entries.rows(DECISIONS)
+        }
+        events = list(outcomes.items())
+        events += [(row["request_id"], "asked") for row in entries.rows(CLARIFICATIONS)]
+        events += [(row["request_id"], "filled_in") for row in entries.rows(APPLICATIONS)]
+        events += [
+            (row["request_id"], _SIGNAL_COUNTS[row["signal"]])
+            for row in entries.rows(CHANGES)
+            if row["signal"] in _SIGNAL_COUNTS
+        ]
+        events += [(row["request_id"], row["outcome"]) for row in entries.rows(SETTLEMENTS)]
+        counts = Counter((at, "requests") for at in day.values())
+        counts.update((day[request_id], name) for request_id, name in events)
+    rows = [(at, *(counts[at, name] for name in COUNTS)) for at in sorted(set(day.values()))]
+    return pd.DataFrame(rows, columns=["day", *COUNTS])
 
 
 def _is_failed(row: Mapping[str, Any]) -> bool:
     """Whether the row of a decision says that the model failed (rule S0.1)."""
     return any(check["gate"] == ERROR_GATE for check in row["checks"])
-
-
-def _daily_counts(log: Entries) -> pd.DataFrame:
-    import pandas as pd
-
-    day = {row["request_id"]: row["at"][:10] for row in log.rows(REQUESTS)}
-    status = {row["request_id"]: "errors" if _is_failed(row) else row["status"] for row in log.rows(DECISIONS)}
-    seen: Counter[tuple[str, str]] = Counter((at, "requests") for at in day.values())
-    seen.update((day[request], name) for request, name in status.items())
-    for table, name in ((CLARIFICATIONS, "asked"), (APPLICATIONS, "filled_in")):
-        seen.update((day[row["request_id"]], name) for row in log.rows(table))
-    seen.update((day[row["request_id"]], _TOLD[row["signal"]]) for row in log.rows(CHANGES) if row["signal"] in _TOLD)
-    seen.update((day[row["request_id"]], row["outcome"]) for row in log.rows(SETTLEMENTS))
-    rows = [(at, *(seen[at, name] for name in COUNTS)) for at in sorted(set(day.values()))]
-    return pd.DataFrame(rows, columns=["day", *COUNTS])
 
 
 def defaults(log: AuditLog) -> pd.DataFrame:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from raglab.store.log_entries import Entries
-from raglab.store.log_tables import CHANGES, REQUESTS, VERSIONS, request_events
+from raglab.store.log_tables import CHANGES, REQUESTS, VERSIONS
 
 
 class RequestEvents:
@@ -20,7 +20,7 @@ class RequestEvents:
     def of(self, table: str) -> list[dict[str, Any]]:
         """Events of a table, in order."""
         if table not in self._tables:
-            self._tables[table] = request_events(self.log, table, self.request["request_id"])
+            self._tables[table] = list(self.log.rows(table, request_id=self.request["request_id"]))
         return self._tables[table]
 
     def versions(self, cause: int) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ from raglab.store.log_tables import (
     Event,
     check_id,
     events,
-    request_choice,
+    request_row,
     rounds,
 )
 
@@ -522,7 +522,7 @@ class Online:
         spent = float(raw["latency_ratio"] or 0.0) * self.budget_ms if ms is None else milliseconds(ms)
         self._caught_up()
         with self.log.writing() as log:
-            choice = request_choice(log, request_id)
+            choice = request_row(log, request_id, CHOICES, "choice")
             if log.one(REWARDS, columns=("seq",), request_id=request_id) is not None:
                 msg = f"request {request_id!r} has its reward, and a second would count twice; change it by a thumb."
                 raise ValueError(msg)
@@ -554,7 +554,7 @@ class Online:
             raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
         self._caught_up()
         with self.log.writing() as log:
-            choice = request_choice(log, request_id)
+            choice = request_row(log, request_id, CHOICES, "choice")
             self._noted(log)
             now, last = self._now(log)
             known = log.one(THUMBS, request_id=request_id)

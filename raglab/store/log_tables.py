@@ -139,37 +139,28 @@ def rounds(log: Entries) -> int:
     return 0 if last is None else int(last["round"])
 
 
-def request_choice(log: Entries, request_id: str) -> dict[str, Any]:
-    """Choice of a request.
-
-    Raises:
-      ValueError: there is none.
-    """
-    found = log.one(CHOICES, request_id=request_id)
-    if found is None:
-        msg = f"request_id must be that of a choice in the log, got {request_id!r}; the response names it."
-        raise ValueError(msg)
-    return found
-
-
 OF_QUESTION = frozenset({"coverage"})  # gates whose words may quote the question
 QUOTING = OF_QUESTION | {"support", "hygiene"}  # or the answer
 _SLOT = 2
 
 
-def without_values(parsed: Any) -> Any:  # noqa: ANN401 - JSON values
+def parsed_fields(parsed: Mapping[str, Any]) -> Iterator[tuple[str, Any, float]]:
+    """Fields of a parsed question with value and confidence; what has no confidence is none."""
+    for name, slot in parsed.items():
+        value, confidence = None, None
+        if isinstance(slot, Mapping):
+            value, confidence = slot.get("value"), slot.get("confidence")
+        elif isinstance(slot, Sequence) and not isinstance(slot, str) and len(slot) == _SLOT:
+            value, confidence = slot
+        if isinstance(confidence, int | float) and not isinstance(confidence, bool):
+            yield name, value, float(confidence)
+
+
+def without_values(parsed: object) -> dict[str, Any] | None:
     """Parsed fields with their confidences alone."""
     if not isinstance(parsed, Mapping):
         return None
-    return {name: blank for name, slot in parsed.items() if (blank := _blank(slot)) is not None}
-
-
-def _blank(slot: object) -> list[Any] | None:
-    """A field without its value: [null, confidence]; None for what has no confidence."""
-    parts = slot.get("confidence") if isinstance(slot, Mapping) else None
-    if isinstance(slot, Sequence) and not isinstance(slot, str) and len(slot) == _SLOT:
-        parts = slot[1]
-    return [None, float(parts)] if isinstance(parts, int | float) and not isinstance(parts, bool) else None
+    return {name: [None, confidence] for name, _, confidence in parsed_fields(parsed)}
 
 
 def _request_without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,6 +207,12 @@ CHANGES, VERSIONS, CURRENT = "default_changes", "default_versions", "defaults"
 SETTLEMENTS, OPEN, FORGOTTEN = "settlements", "open_applications", "forgotten"
 POLICIES, LEARNERS = "policies", "learners"
 SAMPLES, LABELS = "samples", "labels"
+_SYSTEM = (  # what decides: its policy, index, models and prompts
+    Column("policy_id", "name"),
+    Column("fingerprint", "name"),
+    Column("models", "json"),
+    Column("prompt_version", "name"),
+)
 _AS_OF_THEN = (  # a row of the default table as it was when it was used
     Column("row_id", "name", listed=True),
     Column("version", "whole"),
@@ -238,10 +235,7 @@ REQUEST_TABLES = (
             Column("rephrases", "name"),
             Column("documents", "json"),
             Column("parsed", "json"),
-            Column("policy_id", "name"),
-            Column("fingerprint", "name"),
-            Column("models", "json"),
-            Column("prompt_version", "name"),
+            *_SYSTEM,
             Column("learner", "name"),
         ),
         without=_request_without_texts,
@@ -295,10 +289,7 @@ REQUEST_TABLES = (
             Column("default_applied", "json"),
             Column("checks", "json"),
             Column("ms", "json"),
-            Column("policy_id", "name"),
-            Column("fingerprint", "name"),
-            Column("models", "json"),
-            Column("prompt_version", "name"),
+            *_SYSTEM,
         ),
         without=_decision_without_texts,
     ),
@@ -400,22 +391,17 @@ EVENTS = tuple(table for table in REQUEST_TABLES if table.key is None)
 LOG_TABLES = (*CHOICE_TABLES, *REQUEST_TABLES)  # one database may hold both logs
 
 
-def request_row(log: Entries, request_id: str) -> dict[str, Any]:
-    """Row of a request.
+def request_row(log: Entries, request_id: str, table: str = REQUESTS, what: str = "request") -> dict[str, Any]:
+    """Row of a request in the table of requests, or in that of choices.
 
     Raises:
       ValueError: there is none.
     """
-    found = log.one(REQUESTS, request_id=request_id)
-    if found is None:
-        msg = f"request_id must be that of a request in the log, got {request_id!r:.80}; the response names it."
+    row = log.one(table, request_id=request_id)
+    if row is None:
+        msg = f"request_id must be that of a {what} in the log, got {request_id!r:.80}; the response names it."
         raise ValueError(msg)
-    return found
-
-
-def request_events(log: Entries, table: str, request_id: str) -> list[dict[str, Any]]:
-    """Events of a request in a table, in order."""
-    return list(log.rows(table, request_id=request_id))
+    return row
 
 
 def changes(log: Entries, row_id: str | None = None, *, until: int | None = None) -> Iterator[dict[str, Any]]:

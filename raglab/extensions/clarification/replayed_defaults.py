@@ -39,12 +39,20 @@ class ReplayedRows:
         self._steps: dict[int, dict[tuple[str, int], ClarificationDefault] | None] = {}
         self._folds: dict[str, tuple[int, dict[int, ClarificationDefault], list[str]]] = {}
 
-    def row(self, row_id: str, version: int, cause: int) -> tuple[ClarificationDefault | None, list[str]]:
-        """A version of a row, None where its changes do not give it; and what is wrong with these.
+    def compare(self, kept: Mapping[str, Any], after: str = "") -> tuple[ClarificationDefault | None, list[str]]:
+        """A version as its changes give it, None where they do not; and what differs from what the log keeps.
 
         Args:
-          cause: number of the change that made it, as the log has it.
+          kept: the version, as the log has it. after: of which change, in words.
         """
+        row, differences = self._row(kept["row_id"], kept["version"], int(kept["cause"]))
+        if not differences and (row is None or row_body(row) != kept["body"]):
+            version = f"row {kept['row_id']} version {kept['version']}{after}"
+            differences = [f"{version}: its body differs from what the changes give"]
+        return row, differences
+
+    def _row(self, row_id: str, version: int, cause: int) -> tuple[ClarificationDefault | None, list[str]]:
+        """A version of a row by the change that made it, None where its changes do not give it; what is wrong there."""
         if self._log.chained:
             if cause not in self._steps:
                 self._steps[cause] = self._step(cause)
@@ -117,10 +125,7 @@ def _replay_row(
     if kept is None:
         empty = empty_row(key_of_row(events.log, of), datetime.fromisoformat(row["at"]))
         return empty, [] if version == empty.version else [f"row {of} has no version {version} in the log"]
-    then, wrong = anew.row(of, version, int(kept["cause"]))
-    if then is not None and row_body(then) == kept["body"]:
-        return then, wrong
-    wrong = wrong or [f"row {of} version {version}: its body differs from what the changes give"]
+    then, wrong = anew.compare(kept)
     return then or empty_row(key_of_row(events.log, of), datetime.fromisoformat(row["at"])), wrong
 
 
@@ -166,11 +171,7 @@ def signal_changes(events: RequestEvents, anew: ReplayedRows) -> tuple[tuple[Map
     for change in events.of(CHANGES):
         made = events.versions(int(change["seq"]))
         for kept in made:
-            then, wrong = anew.row(kept["row_id"], kept["version"], int(change["seq"]))
-            if not wrong and (then is None or row_body(then) != kept["body"]):
-                by = f"{change['kind']} {change['signal']}".rstrip()
-                told = f"row {kept['row_id']} version {kept['version']} after {by}"
-                wrong = [f"{told}: its body differs from what the changes give"]
+            _, wrong = anew.compare(kept, f" after {change['kind']} {change['signal']}".rstrip())
             differences += [one for one in (*wrong, *_column_differences(kept)) if one not in differences]
             if kept["row_id"] == change["row_id"]:
                 told_by = {name: change[name] for name in ("at", "kind", "signal", "value", "corrected_to", "row_id")}

@@ -19,7 +19,6 @@ from raglab.store.log_tables import (
     DECISIONS,
     OPEN,
     SETTLEMENTS,
-    request_events,
 )
 
 _TOLD = frozenset({"explicit_yes", "explicit_no", "implicit_ok"})
@@ -92,7 +91,7 @@ def settle_silence(
 def _outcome(log: Entries, row: Mapping[str, Any], *, rephrased: bool) -> str:
     """silent, or why silence says nothing: told, failed, asked, unanswered, refused, rephrased."""
     request, of = row["request_id"], row["row_id"]
-    given = {one["signal"] for one in request_events(log, CHANGES, request) if one["row_id"] == of}
+    given = {one["signal"] for one in log.rows(CHANGES, request_id=request) if one["row_id"] == of}
     if given & _TOLD:
         return "told"
     if "failure" in given:
