@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote, quote_plus
 
 
@@ -30,6 +30,18 @@ def unaccented(text: str) -> str:
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # categories of Unicode that move a cursor, turn a line or hide
 _JOINERS = "\u00ad\u200c\u200d"  # of format, and yet part of words: soft hyphen, what parts and what joins letters
+
+
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def is_unicode(value: object) -> bool:
+    """Whether a text, or every one of several, can be written as UTF-8: no half of a surrogate pair."""
+    if isinstance(value, str):
+        return value.isascii() or _HALF.search(value) is None
+    if isinstance(value, Mapping):
+        return all(is_unicode(text) for pair in value.items() for text in pair)
+    return not isinstance(value, tuple | list) or all(map(is_unicode, value))
 
 
 def visible(text: str, *, lines: bool = False) -> str:

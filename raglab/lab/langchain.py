@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.canonical import digest
+from raglab.characters import is_unicode
 from raglab.documents import check_clear, chunk_documents, chunk_sources, source_meanings
 from raglab.misuse import takes
-from raglab.store.cells import is_unicode, whole_number
+from raglab.store.cells import whole_number
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.frames import OF_CASE, Score, frame_trace, signal_columns, warn_of_gates_off, warn_of_short_sources
 from raglab.store.policies import Policy

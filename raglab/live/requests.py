@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from raglab.canonical import instant
+from raglab.characters import is_unicode
 from raglab.packs import GENERIC, Pack
-from raglab.store.files import is_unicode, shown_value
+from raglab.store.files import shown_value
 from raglab.store.log_tables import check_id
 from raglab.text import fold_case, split_words
 from raglab.values import LONGEST_QUESTION, Generator

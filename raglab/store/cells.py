@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from raglab.characters import is_unicode
 from raglab.store.files import MAX_INTEGER, InputError, Where, input_error, shown_value
 from raglab.user_warnings import warn_user
 
@@ -247,18 +248,6 @@ def _number(cell: object) -> float | None:
         return float(cell)
     except OverflowError:
         return None
-
-
-_HALF = re.compile("[\ud800-\udfff]")
-
-
-def is_unicode(value: object) -> bool:
-    """Whether a text, or every one of several, can be written: no half of a surrogate pair."""
-    if isinstance(value, str):
-        return value.isascii() or _HALF.search(value) is None
-    if isinstance(value, Mapping):
-        return all(is_unicode(text) for pair in value.items() for text in pair)
-    return not isinstance(value, tuple | list) or all(map(is_unicode, value))
 
 
 def whole_number(value: object) -> int | None:

@@ -174,15 +174,6 @@ def decode_utf8(raw: bytes, where: Where) -> str:
         raise input_error(where._replace(line=line), "text must be UTF-8", "save the file as UTF-8", came) from error
 
 
-def is_unicode(text: str) -> bool:
-    """Whether a text can be written as UTF-8: it holds no half of a surrogate pair, as names of files may."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def parse_json(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
     """Value of a JSON text: no NaN, no number beyond a double, no repeated key, no half of a surrogate pair."""
     try:

@@ -31,7 +31,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from raglab.characters import visible
+from raglab.characters import is_unicode, visible
 from raglab.misuse import takes
 from raglab.store import case_frames as tables
 from raglab.store.benchmarks import (
@@ -69,7 +69,6 @@ from raglab.store.files import (
     Where,
     canonical_text,
     input_error,
-    is_unicode,
     json_lines,
     only_keys,
     optional_integer,

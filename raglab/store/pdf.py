@@ -13,8 +13,9 @@ from pathlib import Path
 from threading import Event, Thread, Timer
 from typing import IO, Any, NamedTuple
 
+from raglab.characters import is_unicode
 from raglab.store.documents import Page
-from raglab.store.files import InputError, Where, input_error, is_unicode, shown_value
+from raglab.store.files import InputError, Where, input_error, shown_value
 
 _WORKER = Path(__file__).with_name("pdf_worker.py")
 # All of the environment that a worker needs to start: a broken PDF shall not come near a key that stands there.
