@@ -83,8 +83,7 @@ def first_decisions(log: Entries, *, last: int | None = None, days: float | None
     rows = list(log.rows(REQUESTS, columns=columns, most=last))
     requests = rows if last is None else rows[::-1]
     if days is not None and requests:
-        since = utc_text(datetime.fromisoformat(requests[-1]["at"]) - timedelta(days=days))
-        requests = requests[next(place for place, row in enumerate(requests) if row["at"] >= since) :]
+        requests = requests[first_within([row["at"] for row in requests], days) :]
     by_id = {row["request_id"]: row for row in requests}
     found: dict[str, FirstDecision] = {}
     wanted = ("seq", "request_id", "status", "reason", "clarified", "checks")
@@ -94,6 +93,12 @@ def first_decisions(log: Entries, *, last: int | None = None, days: float | None
             about = (asked["seq"], row["seq"], asked["at"], row["request_id"], row["status"])
             found[row["request_id"]] = FirstDecision(*about, _deciding_gate(row))
     return [found[row["request_id"]] for row in requests if row["request_id"] in found]
+
+
+def first_within(moments: Sequence[str], days: float) -> int:
+    """Position of the first of some moments in order that lies within so many days before the last."""
+    since = utc_text(datetime.fromisoformat(moments[-1]) - timedelta(days=days))
+    return next(position for position, moment in enumerate(moments) if moment >= since)
 
 
 def _deciding_gate(row: Mapping[str, Any]) -> str:

@@ -9,12 +9,10 @@ a request that its user neither confirmed, corrected, replied to nor rephrased i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from raglab.audit.label_samples import FirstDecision, first_decisions
-from raglab.canonical import utc_text
+from raglab.audit.label_samples import FirstDecision, first_decisions, first_within
 from raglab.metrics.intervals import Interval, Stratum, check_level, clopper_pearson, stratified_share
 from raglab.misuse import takes
 from raglab.store.log_chain import as_written
@@ -147,8 +145,7 @@ def _windows(
     for end in ends:
         start = max(0, end - last) if last is not None else 0
         if days is not None:
-            since = utc_text(datetime.fromisoformat(times[end - 1]) - timedelta(days=days))
-            start = next(place for place in range(end) if times[place] >= since)
+            start = first_within(times[:end], days)
         yield requests[start:end]
 
 

@@ -233,10 +233,14 @@ def say_headline(trace: Trace | ShardedTrace[Trace]) -> None:
 
 def json_records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows of a table as JSON can hold them: every digit kept, null where a number is not finite."""
-    return [
-        {str(key): None if isinstance(item, float) and not math.isfinite(item) else item for key, item in row.items()}
-        for row in table.to_dict("records")
-    ]
+    return [json_record(row) for row in table.to_dict("records")]
+
+
+def json_record(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """A row as JSON can hold it: null where a number is not finite."""
+    return {
+        str(key): None if isinstance(item, float) and not math.isfinite(item) else item for key, item in row.items()
+    }
 
 
 def say(text: str, *, err: bool = False, end: str = "\n") -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,6 +11,7 @@ import typer
 from raglab.cli.common import (
     AsJson,
     Seed,
+    json_record,
     json_records,
     keep_inputs,
     say,
@@ -91,7 +91,7 @@ def evaluate_log(
     if as_json:
         parts = {
             "estimates": json_records(table),
-            "overlap": _finite_row(seen._asdict()),
+            "overlap": json_record(seen._asdict()),
             "notes": notes,
             "warnings": said,
         }
@@ -115,10 +115,6 @@ def _estimate_lines(table: pd.DataFrame, seen: Overlap, notes: dict[str, str], l
     for note in dict.fromkeys(notes.values()):
         lines += [f"{', '.join(name for name in notes if notes[name] == note)}: {note}"]
     return lines
-
-
-def _finite_row(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: None if isinstance(item, float) and not math.isfinite(item) else item for key, item in row.items()}
 
 
 def _read_table(path: Path) -> pd.DataFrame:

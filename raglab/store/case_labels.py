@@ -10,7 +10,7 @@ from typing import NamedTuple
 from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
 from raglab.decision.answer_text import ANSWERS, ANSWERS_REMEDY, ANSWERS_RULE, listed_answers
-from raglab.store.files import MAX_NAME, InputError, JsonLine, Where, input_error, shown_value
+from raglab.store.files import InputError, JsonLine, Where, check_size, input_error, note_place, shown_value
 from raglab.user_warnings import warn_user
 from raglab.values import SOURCE_GRADES, Case
 
@@ -236,23 +236,14 @@ def _unique_cases(placed: PlacedCases, name: str) -> list[tuple[Where, Case]]:
     first: dict[str, Where] = {}
     cases = []
     for where, case in placed:
-        if case.id in first:
-            line = first[case.id].line
-            value = f"{shown_value(case.id)} again" + (f" (first on line {line})" if line else "")
-            raise input_error(where, "a case's id must be unique", "rename or remove one", value)
-        _check_length(where, "a case's id", case.id)
+        note_place(first, case.id, where, "a case's id must be unique")
+        check_size(where, "a case's id", len(case.id))
         for source in (*case.expect_sources, *case.expect_sources_any, *case.selected_sources):
-            _check_length(where, "a source", source)
-        first[case.id] = where
+            check_size(where, "a source", len(source))
         cases.append((where, case))
     if not cases:
         raise input_error(Where(name), "a labelled set must have at least one case", "add cases", "none")
     return cases
-
-
-def _check_length(where: Where, what: str, text: str) -> None:
-    if len(text) > MAX_NAME:
-        raise input_error(where, f"{what} must have at most {MAX_NAME} characters", "shorten it", str(len(text)))
 
 
 def _with_splits(cases: Sequence[tuple[Where, Case]]) -> tuple[list[tuple[Where, Case]], str]:

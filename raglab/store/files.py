@@ -647,6 +647,21 @@ def only_keys(record: Record, known: Sequence[str], where: Where, remedy: str) -
         raise input_error(where, f"keys must be among {', '.join(known)}", remedy, came)
 
 
+def check_size(where: Where, what: str, size: int, most: int = MAX_NAME, unit: str = "characters") -> None:
+    """Stop at what is longer, or has more parts, than a chunk or a case may have."""
+    if size > most:
+        raise input_error(where, f"{what} must have at most {most} {unit}", "shorten it", str(size))
+
+
+def note_place(first: dict[str, Where], name: str, where: Where, rule: str) -> None:
+    """Note where an id comes first; stop where it came before."""
+    if name in first:
+        line = first[name].line
+        value = f"{shown_value(name)} again" + (f" (first on line {line})" if line else "")
+        raise input_error(where, rule, "rename or remove one", value)
+    first[name] = where
+
+
 def _field_names(record: Record) -> str:
     return shown_value(", ".join(record)) if record else "no field"
 

@@ -63,13 +63,14 @@ from raglab.store.documents import (
 from raglab.store.files import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
-    MAX_NAME,
     JsonLine,
     Record,
     Where,
     canonical_text,
+    check_size,
     input_error,
     json_lines,
+    note_place,
     only_keys,
     optional_integer,
     optional_tags,
@@ -503,31 +504,22 @@ def _check_lengths(chunk: Chunk, where: Where) -> None:
     """Stop at names that no index, message or log could hold, and at more of them than a chunk can be about."""
     names = {"a chunk's id": chunk.chunk_id, "a source": chunk.source, "a page's label": chunk.page_label or ""}
     for rule, text in names.items():
-        _at_most(where, rule, len(text), MAX_NAME, "characters")
-    _at_most(where, "a chunk", len(chunk.entities), MAX_ENTITIES, "entities")
-    _at_most(where, "a chunk", len(chunk.tags), MAX_TAGS, "tags")
+        check_size(where, rule, len(text))
+    check_size(where, "a chunk", len(chunk.entities), MAX_ENTITIES, "entities")
+    check_size(where, "a chunk", len(chunk.tags), MAX_TAGS, "tags")
     for text in (*chunk.entities, *chunk.tags):
-        _at_most(where, "an entity or a tag's name", len(text), MAX_NAME, "characters")
+        check_size(where, "an entity or a tag's name", len(text))
     for text in chunk.tags.values():
-        _at_most(where, "a tag", len(text), MAX_TAG, "characters")
-
-
-def _at_most(where: Where, rule: str, came: int, most: int, unit: str) -> None:
-    if came > most:
-        raise input_error(where, f"{rule} must have at most {most} {unit}", "shorten it", str(came))
+        check_size(where, "a tag", len(text), MAX_TAG)
 
 
 def _unique_chunks(name: str, placed: Iterable[tuple[Where, Chunk]], file: str) -> Corpus:
-    seen: dict[str, Where] = {}
+    first: dict[str, Where] = {}
     chunks = []
     pictures = {}
     for where, chunk in placed:
-        if chunk.chunk_id in seen:
-            first = seen[chunk.chunk_id]
-            came = f"{shown_value(chunk.chunk_id)} again" + (f" (first on line {first.line})" if first.line else "")
-            raise input_error(where, "a chunk's id must be unique in its corpus", "rename or remove one", came)
+        note_place(first, chunk.chunk_id, where, "a chunk's id must be unique in its corpus")
         _check_lengths(chunk, where)
-        seen[chunk.chunk_id] = where
         chunks.append(chunk)
         if where.file.lower().endswith(SUFFIXES):  # read from the picture itself, not from JSON lines
             pictures[chunk.chunk_id] = where.file
