@@ -41,7 +41,7 @@ from raglab.live.response import record_answers
 from raglab.parallel import workers
 from raglab.policy import PolicyData
 from raglab.replay import decide, each_shard
-from raglab.store.loaders import hash_cases
+from raglab.store.case_records import hash_cases
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Chunk, Latency

@@ -24,7 +24,7 @@ from raglab.lab.study import TuneResult, search_problem, tune
 from raglab.lab.study_cases import LEAST_LABELLED, case_counts, counts_by_label, draw_cases, label_notes, study_splits
 from raglab.lab.trial_search import open_study
 from raglab.replay import sweep, tally
-from raglab.store.loaders import hash_cases
+from raglab.store.case_records import hash_cases
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from test_lab_study import _world

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 import raglab
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.extensions.scale.sharded_traces import MANIFEST, ShardedTrace, read_manifest, save_shards
+from raglab.store.case_records import hash_cases
 from raglab.store.files import InputError
-from raglab.store.loaders import hash_cases
 from raglab.store.trace_merging import TraceError
 from raglab.store.traces import Trace
 from test_store_traces import assert_equal, full_trace, stored

@@ -20,8 +20,8 @@ from raglab.cli import app
 from raglab.patterns import Patterns, pattern_hits
 from raglab.policy import PolicyData
 from raglab.replay import decide
+from raglab.store.case_records import hash_cases
 from raglab.store.files import InputError
-from raglab.store.loaders import hash_cases
 from raglab.store.trace_commands import TRACE_FLAGS, TRACE_OPTIONS, rebuild_command
 from raglab.store.traces import Trace, TraceError, content_hash
 from raglab.values import FLOAT_FIELDS, Case

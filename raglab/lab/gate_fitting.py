@@ -29,7 +29,7 @@ from raglab.progress import progress
 from raglab.replay import Shards, cases_by_shard, decide, each_shard, join_columns
 from raglab.robustness import quantile_map
 from raglab.signals import NAMES, SIGNALS, SignalSet
-from raglab.store.loaders import hash_cases
+from raglab.store.case_records import hash_cases
 from raglab.store.policies import Policy
 from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData, check_labelled, label_codes

@@ -45,8 +45,9 @@ from raglab.retrieval.arms import STAGES, DepthHits, Rewriter, Sizes, Strategy, 
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed, embed_pictures
 from raglab.retrieval.indexes import Indexes, PictureVectors, Queries, Signatures, build_indexes, embed_queries
 from raglab.retrieval.reranking import CrossEncoderReranker
+from raglab.store.case_records import hash_cases
 from raglab.store.files import Where, input_error, make_folder, replacing
-from raglab.store.loaders import hash_cases, hash_corpus
+from raglab.store.loaders import hash_corpus
 from raglab.store.pictures import picture_digest, stored_pixels
 from raglab.store.policies import load_pack
 from raglab.store.traces import Trace, TraceError

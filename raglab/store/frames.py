@@ -27,6 +27,7 @@ from raglab.policy import PolicyData
 from raglab.signals import DECLARED, Signal, declaration, own_signal
 from raglab.store.case_frames import AS_TEXT, CASE_COLUMNS, CHUNK_COLUMNS, OWN_TAG
 from raglab.store.case_labels import OTHER_NAMES, labelled_set, near_names
+from raglab.store.case_records import hash_cases
 from raglab.store.cells import (
     Cells,
     Column,
@@ -41,7 +42,7 @@ from raglab.store.cells import (
     whole_number,
 )
 from raglab.store.files import Where, flat_name, input_error, shown_value
-from raglab.store.loaders import hash_cases, hash_corpus
+from raglab.store.loaders import hash_corpus
 from raglab.store.traces import Trace, content_hash
 from raglab.user_warnings import warn_user
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, TAG_KEYS, Case, Chunk, Corpus, Hits, document_path

@@ -49,6 +49,7 @@ from raglab.store.benchmarks import (
     with_earlier_turns,
 )
 from raglab.store.case_labels import PlacedCases, checked_lines, labelled_set
+from raglab.store.case_records import CASE_KEYS, case_record, read_case
 from raglab.store.documents import (
     Page,
     Passage,
@@ -90,7 +91,7 @@ from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
 from raglab.store.pictures import SUFFIXES, caption_file, picture_chunk
 from raglab.store.tag_files import TAGS_FILE, stated_tags, with_tags
 from raglab.user_warnings import warn_user
-from raglab.values import LONGEST_QUESTION, STATUS_NAMES, Case, Chunk, Corpus
+from raglab.values import Case, Chunk, Corpus
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -528,11 +529,6 @@ def _unique_chunks(name: str, placed: Iterable[tuple[Where, Chunk]], file: str) 
     return Corpus(name, tuple(chunks), pictures)
 
 
-_FIELDS = tuple(name for name in Case._fields if name != "extra")
-_KNOWN = frozenset((*_FIELDS, "question"))
-_OUR_KEYS = {name: "query" if name == "question" else name for name in _KNOWN}  # key -> field
-
-
 @takes(source="table")
 def load_cases(
     source: str | Path | pd.DataFrame,
@@ -589,7 +585,7 @@ def load_cases(
     if place is None or tables.is_table(place):
         records = tables.case_records(source, columns, max_file_bytes)
         name = tables.FRAME if place is None else str(place)
-        cases = labelled_set(map(_case, records), name, own=True, known=(columns or {}).values())
+        cases = labelled_set(map(read_case, records), name, own=True, known=(columns or {}).values())
         return with_earlier_turns(cases, turns)
     tables.check_no_columns(columns, place)
     follow = not is_folder(place) or follow_links
@@ -627,38 +623,12 @@ def save_cases(cases: Iterable[Case], path: str | Path) -> None:
     Raises:
       InputError: a case would not load again, or the folder cannot be written.
     """
-    records = [_json_record(case, Where(str(path), n, case.id)) for n, case in enumerate(cases, 1)]
+    records = [case_record(case, Where(str(path), n, case.id)) for n, case in enumerate(cases, 1)]
     lines = (JsonLine(Where(str(path), n), record) for n, record in enumerate(records, 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a warning says of cases at hand was said when they were loaded
-        labelled_set(map(_case, lines), str(path), own=True)
+        labelled_set(map(read_case, lines), str(path), own=True)
     write_lines(records, Path(path))
-
-
-def hash_cases(cases: Iterable[Case]) -> str:
-    """SHA-256, 64 hex digits, over the canonical JSON of all fields of the cases in their order."""
-    digest = sha256()
-    for case in cases:
-        fields = {**case._asdict(), "extra": dict(case.extra)}
-        digest.update(canonical_text(fields, Where("cases", id=case.id)).encode() + b"\n")
-    return digest.hexdigest()
-
-
-def case_record(case: Case) -> dict[str, Any]:
-    """Record of a case as `save_cases` writes it."""
-    return _json_record(case, Where("case", id=case.id))
-
-
-def parse_case(record: Record, file: str = "record", *, labelled: bool = True) -> Case:
-    """Case of a record as `load_cases` reads it.
-
-    Args:
-      labelled: whether it must have a label; a trace may hold cases without, a set of cases may not.
-
-    Raises:
-      InputError: a field breaks a rule.
-    """
-    return _case(JsonLine(Where(file), record), labelled=labelled)[1]
 
 
 def _read_cases(path: Path, limits: Limits) -> tuple[PlacedCases, bool]:
@@ -680,55 +650,6 @@ def _cases_from_json(path: Path, limits: Limits) -> PlacedCases:
     return form.cases(document, path, limits)
 
 
-def _case(line: JsonLine, *, labelled: bool = True) -> tuple[Where, Case]:
-    case_id = required_text(line.record, "id", line.where)
-    where, record = line.where._replace(id=case_id), line.record
-    status = (required_text if labelled else optional_text)(record, "expect_status", where)
-    if status not in STATUS_NAMES and (labelled or status is not None):
-        rule = f"expect_status must be one of {', '.join(STATUS_NAMES)}"
-        raise input_error(where, rule, "correct the label", shown_value(status))
-    if "query" in record and "question" in record:
-        raise input_error(where, "a case must have query or question", "take one away", "both")
-    query = required_text(record, "question" if "question" in record else "query", where, blank=True)
-    if len(query) > LONGEST_QUESTION:
-        rule = f"query must have at most {LONGEST_QUESTION} characters"
-        raise input_error(where, rule, "a document is no question: shorten it", f"{len(query)}")
-    return where, Case(
-        id=case_id,
-        query=query,
-        expect_status=status,
-        expect_sources=_case_sources(record, "expect_sources", where),
-        expect_sources_any=_case_sources(record, "expect_sources_any", where),
-        min_sources=optional_integer(record, "min_sources", where, 0) or 0,
-        selected_sources=_case_sources(record, "selected_sources", where),
-        expect_option=optional_integer(record, "expect_option", where, 1),
-        answer=optional_text(record, "answer", where),
-        intent=optional_text(record, "intent", where),
-        doctype=optional_text(record, "doctype", where),
-        split=optional_text(record, "split", where),
-        notes=optional_text(record, "notes", where),
-        extra={key: value for key, value in record.items() if key not in _KNOWN},
-    )
-
-
-def _case_sources(record: Record, key: str, where: Where) -> tuple[str, ...]:
-    sources = optional_texts(record, key, where)
-    for source in sources:
-        broken = tables.source_rule(source)
-        if broken is not None:
-            raise input_error(where, f"{key} must be {broken[0]}", broken[1], shown_value(source))
-    return sources
-
-
-def _json_record(case: Case, where: Where) -> dict[str, Any]:
-    clash = sorted(_KNOWN & case.extra.keys())
-    if clash:
-        raise input_error(where, "extra must not hold the name of a field", "rename the key", shown_value(clash[0]))
-    fields = {key: list(value) if isinstance(value, tuple) else value for key, value in case._asdict().items()}
-    always = ("id", "query", "expect_status")
-    return {key: fields[key] for key in _FIELDS if key in always or fields[key] not in (None, [], 0)} | dict(case.extra)
-
-
 # First the fixed names in a folder are looked for in this order, then by search; a file's first record is asked of each
 # entry in this order. A record with `_id` is BEIR's whatever else it has.
 FORMATS: dict[str, Format] = {
@@ -741,7 +662,7 @@ FORMATS: dict[str, Format] = {
         pattern="reference*.jsonl",
     ),
     "cases": Format(
-        _LINES, cases=lambda lines, *_: map(_case, checked_lines(lines, _OUR_KEYS)), cases_file="cases.jsonl"
+        _LINES, cases=lambda lines, *_: map(read_case, checked_lines(lines, CASE_KEYS)), cases_file="cases.jsonl"
     ),
     "documents": Format(
         _LINES,

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.canonical import canonical_json, digest
+from raglab.store.case_records import hash_cases
 from raglab.store.files import InputError, Where, input_error, shown_value
-from raglab.store.loaders import hash_cases
 from raglab.values import Answers, Chunk, Hits, Latency, PatternHits, TraceData
 
 OWN = frozenset({"fingerprint", "cases_hash", "command"})  # of a trace's meta, what its cases or its build change

@@ -23,8 +23,8 @@ from raglab.canonical import canonical_json, digest
 from raglab.decision.recorded_answers import select_answers
 from raglab.extensions.scale.sharded_traces import ShardedTrace, open_shards
 from raglab.signals import declaration, own_signal
+from raglab.store.case_records import case_record, hash_cases, parse_case
 from raglab.store.files import Where, canonical_text, input_error, make_folder, replacing, shown_value
-from raglab.store.loaders import case_record, hash_cases, parse_case
 from raglab.store.parquet import TEXT, OversizeError, check_decoded, check_parquet
 from raglab.store.signal_columns import array_hash, check_columns, frame_series, signal_column
 from raglab.store.trace_commands import rebuild_command

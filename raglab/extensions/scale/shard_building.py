@@ -41,6 +41,7 @@ from raglab.misuse import takes
 from raglab.parallel import current_workers, run_each
 from raglab.retrieval.arms import Rewriter
 from raglab.retrieval.dense import EmbeddingCache
+from raglab.store.case_records import case_record, parse_case
 from raglab.store.files import (
     MAX_LINE_BYTES,
     Where,
@@ -51,7 +52,7 @@ from raglab.store.files import (
     write_lines,
     write_text,
 )
-from raglab.store.loaders import case_record, hash_corpus, load_corpus, parse_case, save_corpus
+from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
 from raglab.store.trace_merging import check_alike, shared_facts
 from raglab.store.traces import Trace, open_trace
 from raglab.values import Case, Corpus
