@@ -17,12 +17,10 @@ from raglab import metrics
 from raglab.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise, TestMethod
-from raglab.decision.measurement import gates_off, measured_tables
+from raglab.decision.measurement import gates_off
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
-from raglab.decision.sharded_decisions import reference_trace
-from raglab.extensions.scale.measured_shards import measured_shards
-from raglab.extensions.scale.sharded_traces import ShardedTrace
+from raglab.decision.trace_view import TracePart, TraceView
 from raglab.gates import GATES
 from raglab.html_display import Fold, display
 from raglab.lab.certification_notes import (
@@ -47,16 +45,15 @@ from raglab.lab.report.blocks import percent
 from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
-from raglab.parallel import run_each
 from raglab.policy_sections import EXPECTED_COST
-from raglab.replay import decide_policies
+from raglab.replay import decide_policies, each_part, part_evidence
 from raglab.signal_gates import SIGNALS, signal_path
 from raglab.store.case_labels import check_split_names
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
+from raglab.store.traces import StudyTrace
 from raglab.thresholds import policy_thresholds
 from raglab.user_warnings import warn_user
-from raglab.values import SCHEMA_VERSION, TraceData
+from raglab.values import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,9 +64,7 @@ UNSTATED = object()
 DECISION = "decision."  # paths of what an expected cost is compared by
 
 
-def grid(
-    trace: TraceData | ShardedTrace[Any], policy: Policy, arm: str | None = None, paths: Sequence[str] | None = None
-) -> list[Policy]:
+def grid(trace: TraceView, policy: Policy, arm: str | None = None, paths: Sequence[str] | None = None) -> list[Policy]:
     """Policies with thresholds on a grid of observed values: one declared family, at which no label is looked.
 
     Their gates are switched on; the lowest value of each passes everything, so that a gate may be out of use. Of one
@@ -109,25 +104,18 @@ def grid(
 
 
 def _observed_values(
-    trace: TraceData | ShardedTrace[Any], policy: Policy, arm: str | None, paths: Sequence[str]
+    trace: TraceView, policy: Policy, arm: str | None, paths: Sequence[str]
 ) -> list[NDArray[np.float64]]:
     """Values at which some case may change, by path, ascending and each once; the same however the cases are cut."""
-    if isinstance(trace, TraceData):
-        return observed_values(trace, policy, arm, paths)
-    parts = list(run_each(observed_values, trace.parts, policy, arm, paths, what="thresholds"))
+    parts = list(each_part(observed_values, trace, policy, arm, paths, what="thresholds"))
     return [np.unique(np.concatenate(of_path)) for of_path in zip(*parts, strict=True)]
 
 
 def observed_values(
-    shard: Any,  # noqa: ANN401 - a trace or a reference to one
-    policy: Policy,
-    arm: str | None,
-    paths: Sequence[str],
+    part: TracePart, policy: Policy, arm: str | None, paths: Sequence[str]
 ) -> list[NDArray[np.float64]]:
-    """Values of one shard's cases, by path, ascending and each once; pure, so that any worker may find them."""
-    found = shard.evidence_for([policy], arm) if hasattr(shard, "evidence_for") else None
-    if found is None:
-        found = measured_tables(reference_trace(shard), policy, arm).evidence
+    """Values of one part's cases, by path, ascending and each once; pure, so that any worker may find them."""
+    found = part_evidence(part, policy, arm)
     limits = policy_thresholds([policy])
     every = (breakpoints(found, limits, path) for path in paths)
     # Which zero is met first must not decide its sign.
@@ -248,7 +236,7 @@ def need_line(name: str, need: DataNeed) -> str:
 
 @takes(trace="trace", policy="policy")
 def certify_policy(
-    trace: Trace | ShardedTrace[Trace],
+    trace: StudyTrace,
     policy: Policy,
     *,
     targets: Mapping[str, float] | None = None,
@@ -299,7 +287,7 @@ def certify_policy(
 
 @takes(trace="trace", candidates="policy or policies")
 def certify_best(
-    trace: Trace | ShardedTrace[Trace],
+    trace: StudyTrace,
     candidates: Policy | Sequence[Policy] | Mapping[str, Policy],
     targets: Mapping[str, float] | None = None,
     *,
@@ -399,7 +387,7 @@ def _listed(candidates: Sequence[Policy] | Mapping[str, Policy], paths: Sequence
     return listed
 
 
-def _depth_note(trace: Trace | ShardedTrace[Trace], offered: Sequence[Policy]) -> tuple[str, ...]:
+def _depth_note(trace: StudyTrace, offered: Sequence[Policy]) -> tuple[str, ...]:
     """That policies refine further live than the trace measured, so that not all that they do was tested."""
     deeper = sum(limit_depth(one, trace).policy_id != one.policy_id for one in offered)
     if not deeper:
@@ -473,16 +461,16 @@ def _certification(
 
 
 def _pilot_trace(
-    pilot: Trace | ShardedTrace[Trace] | None, start: Policy, arm: str | None, listed: Sequence[Policy]
-) -> AbstractContextManager[Trace | ShardedTrace[Trace] | None]:
+    pilot: StudyTrace | None, start: Policy, arm: str | None, listed: Sequence[Policy]
+) -> AbstractContextManager[StudyTrace | None]:
     """The pilot for a grid and its order: measured on disk where it stands in shards, so that two passes read it."""
-    if not isinstance(pilot, ShardedTrace) or listed or start.structure.decision is not None:
+    if pilot is None or listed or start.structure.decision is not None:
         return nullcontext(pilot)
-    return measured_shards(pilot, start, arm)
+    return pilot.measured_once(start, arm)
 
 
 def _check_facts(
-    trace: TraceData | ShardedTrace[Any], key: str, arm: str, targets: Container[str], costs: metrics.Costs | None
+    trace: TraceView, key: str, arm: str, targets: Container[str], costs: metrics.Costs | None
 ) -> dict[str, Any]:
     """What a check on new cases needs beside the promises: how their hits must be retrieved, and this look's key."""
     retrieval = dict(trace.meta.get("parameters", {}))
@@ -553,9 +541,7 @@ class Order(NamedTuple):
         return None if self.pilot is None else self.pilot.subset(self.places)
 
 
-def _order(
-    pilot: TraceData | ShardedTrace[Any] | None, cases: CertifyCases, offered: Sequence[Policy], terms: Terms
-) -> Order:
+def _order(pilot: TraceView | None, cases: CertifyCases, offered: Sequence[Policy], terms: Terms) -> Order:
     """Order of the candidates, learned on the pilot (rule S6.10)."""
     # Without cases of its own to learn an order on, any order would come from the cases it is tested on.
     if pilot is None or cases.pilot is None:
@@ -645,14 +631,14 @@ class CertifyCases(NamedTuple):
     overlapping: hashes of every union of splits that holds the cases to certify on.
     """
 
-    pilot: Trace | ShardedTrace[Trace] | None
-    held_out: Trace | ShardedTrace[Trace]
+    pilot: StudyTrace | None
+    held_out: StudyTrace
     held_out_hash: str
     trace_hash: str
     overlapping: tuple[str, ...] = ()
 
 
-def _certify_splits(trace: Trace | ShardedTrace[Trace]) -> CertifyCases:
+def _certify_splits(trace: StudyTrace) -> CertifyCases:
     by_split = split_queries(trace)
     check_split_names(by_split)
     pilot, held_out = SPLITS
@@ -672,9 +658,11 @@ def _certify_splits(trace: Trace | ShardedTrace[Trace]) -> CertifyCases:
 
 
 def _warned_refusal(cases: CertifyCases, policy: Policy, arm: str | None) -> tuple[str, ...]:
-    """That gates of the policy given refuse nearly all answerable cases of a trace in memory; warns too (S2.19)."""
+    """That gates of the policy given refuse nearly all answerable cases of a trace of one part; warns too (S2.19)."""
     trace = cases.held_out if cases.pilot is None else cases.pilot
-    text = refusal_text(decide_policies(trace, [policy], arm)[0]) if isinstance(trace, TraceData) else ""
+    if len(trace.parts) > 1:  # it would take one more pass over their files
+        return ()
+    text = refusal_text(decide_policies(trace, [policy], arm)[0])
     if not text:
         return ()
     refused = f"The policy to be certified: {text}"

@@ -17,7 +17,6 @@ from raglab.decision.measurement import measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
 from raglab.decision.sharded_decisions import trace_basis
-from raglab.extensions.scale.study_workers import check_storage, finish_shared_study
 from raglab.html_display import Cell, Fold, display, short
 from raglab.lab.candidates import (
     ANSWER,
@@ -52,14 +51,16 @@ from raglab.lab.search_space import (
     starting_policy,
 )
 from raglab.lab.selection import Selection, policy_plateaus, select_candidate
-from raglab.lab.study_cases import Splits, StudyTrace, candidate_cases, label_notes, measured_once, study_splits
+from raglab.lab.study_cases import Splits, candidate_cases, label_notes, study_splits
 from raglab.lab.study_notes import answer_notes, beside_notes, refusal_notes, selection_note, target_notes
+from raglab.lab.study_storage import check_storage, finish_shared_study
 from raglab.lab.trial_search import Problem, Search, check_search, pareto_front, run_search, trial_policies
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
 from raglab.policy import told_value
 from raglab.replay import decide_policies, each_shard, join_columns, rate_table, shard_codes, tally
 from raglab.store.policies import Policy
+from raglab.store.traces import StudyTrace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -361,7 +362,7 @@ def tune(
     cases = _measured_cases(of, folds, repeats)
     hashes = union_hashes(split_queries(trace)) if named else {}
     entry = competition(cases, rule, named, hashes.values())  # before the search: what cannot compete is said at once
-    with measured_once(of.splits.tuned_on, of.problem.start, arm) as replayed:
+    with of.splits.tuned_on.measured_once(of.problem.start, arm) as replayed:
         problem = of.problem._replace(trace=replayed)
         finish_shared_study(problem, storage, study_name)
         search = run_search(problem, storage=storage, study_name=study_name, on_trials=on_trials)

@@ -21,10 +21,18 @@ from numpy.typing import NDArray
 from raglab.characters import composed
 from raglab.extensions.graph_table.entity_graph import EntityGraph
 from raglab.extensions.graph_table.tables import TableIndex
-from raglab.extensions.scale.vector_shards import Remapped, VectorShards
 from raglab.models import Tokens
 from raglab.progress import progress
-from raglab.retrieval.dense import DenseIndex, EmbeddingCache, Kind, TextEncoder, dense_index, embed
+from raglab.retrieval.dense import (
+    DenseIndex,
+    EmbeddingCache,
+    Kind,
+    StoredRows,
+    TextEncoder,
+    VectorRows,
+    dense_index,
+    embed,
+)
 
 Ids = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -305,13 +313,14 @@ class Indexes:
     embeddings, [N + rows, dim]. tokens: token embeddings by text, empty where nothing needs them. anchors: embeddings
     of the first 800 characters, of a picture its own. dense, bm25: over the N chunks. signatures, strict_signatures:
     loose and strict. graph, tables: None where no arm needs them. pictures: positions of the chunks that are embedded
-    as pictures. kinds: positions and index of the texts, and those of the pictures, where there are both.
+    as pictures. kinds: positions and index of the texts, and those of the pictures, where there are both. folder: where
+    they stand on disk, memory-mapped; None where they are in memory.
     """
 
     texts: tuple[str, ...] = field(repr=False)
-    vectors: Vectors | VectorShards = field(repr=False)
+    vectors: Vectors | StoredRows = field(repr=False)
     tokens: TokensByText = field(repr=False)
-    anchors: Vectors | Remapped = field(repr=False)
+    anchors: VectorRows = field(repr=False)
     dense: DenseIndex
     bm25: Bm25Index
     signatures: Signatures
@@ -320,6 +329,7 @@ class Indexes:
     tables: TableIndex | None = field(default=None, repr=False)
     pictures: Ids = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
     kinds: tuple[tuple[Ids, DenseIndex], ...] = ()
+    folder: Path | None = field(default=None, repr=False)
 
     def nearest(self, vector: Vectors, k: int, scope: NDArray[np.integer] | None) -> Ids:
         """The k chunks nearest to a question, best first, [1, k]; -1 where there are fewer.

@@ -10,7 +10,7 @@ import numpy as np
 
 from raglab import metrics, replay, robustness
 from raglab.certify import MAX_OVER_ASK
-from raglab.extensions.scale.sharded_traces import ShardedTrace
+from raglab.decision.trace_view import TraceView
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report import blocks as wording
@@ -29,7 +29,7 @@ from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -220,7 +220,7 @@ def _sections(material: Material) -> list[Section]:
 @takes(path="path", trace="trace", policies="policies")
 def write_report(
     path: str | Path,
-    trace: TraceData | ShardedTrace[Any],
+    trace: TraceView,
     policies: Mapping[str, Policy],
     *,
     arm: str | None = None,
@@ -291,7 +291,7 @@ def write_report(
 
 
 def _report_data(
-    trace: TraceData | ShardedTrace[Any],
+    trace: TraceView,
     policies: Mapping[str, Policy],
     arm: str | None,
     tuned: str,

@@ -14,7 +14,7 @@ from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.decisions import Decisions, chain_place
 from raglab.decision.sharded_decisions import ShardedDecisions
-from raglab.extensions.scale.sharded_traces import ShardedTrace
+from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
 from raglab.lab.decision_fitting import tells_apart
 from raglab.lab.paired_gain import IN_SAMPLE
@@ -48,7 +48,7 @@ from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals
 from raglab.lab.slices import DEPTHS_OF_LIST, ndcg_measures, ranking
 from raglab.policy_sections import EXPECTED_COST
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,7 @@ class ReportData(NamedTuple):
     that were fitted or chosen on the cases of the page.
     """
 
-    trace: TraceData | ShardedTrace[Any]
+    trace: TraceView
     arm: str
     split: str
     policies: Mapping[str, Policy]
@@ -349,7 +349,7 @@ def flips_section(judged: ReportData) -> list[Block]:
     return changes.flip_blocks(first, second, judged.said[first], judged.said[second])
 
 
-def ranking_section(trace: TraceData | ShardedTrace[Any]) -> list[Block]:
+def ranking_section(trace: TraceView) -> list[Block]:
     """Ranking measures of every arm."""
     frame, measures = ranking(trace), ndcg_measures(trace)
     rows = []
