@@ -123,7 +123,6 @@ UNCUT: dict[str, set[str]] = {
     "cli/common.py": {"scale"},
     "cli/experiments.py": {"clarification", "scale"},
     "cli/live.py": {"clarification"},
-    "extensions/scale/large_index.py": {"graph_table"},
     "extensions/scale/shard_building.py": {"clarification"},
     "lab/bandit_study.py": {"scale"},
     "lab/baseline.py": {"scale"},
@@ -145,13 +144,11 @@ UNCUT: dict[str, set[str]] = {
     "live/index_growth.py": {"scale"},
     "live/langgraph_chain.py": {"clarification"},
     "live/pipeline.py": {"clarification"},
-    "live/response.py": {"graph_table"},
     "live/settings.py": {"clarification"},
     "live/system.py": {"clarification"},
-    "live/trace_building.py": {"clarification", "graph_table", "scale"},
-    "retrieval/arms.py": {"graph_table"},
+    "live/trace_building.py": {"clarification", "scale"},
     "retrieval/dense.py": {"scale"},
-    "retrieval/indexes.py": {"graph_table", "scale"},
+    "retrieval/indexes.py": {"scale"},
     "store/traces.py": {"scale"},
 }
 

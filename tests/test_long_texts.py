@@ -10,10 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-import signal
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +18,6 @@ import pytest
 
 import raglab
 from field_variants import PACK as VARIANTS
-from hostile_texts import LONG_TEXTS
 from raglab import characters, numerals, text
 from raglab.answering import claim_words, compression, extractive, hygiene, server, support
 from raglab.decision import intent
@@ -34,19 +30,16 @@ from raglab.extensions.clarification import (
     question_vocabulary,
     typed_values,
 )
-from raglab.extensions.graph_table import entity_graph, quantities, table_records
 from raglab.live import arm_choice
 from raglab.packs import GENERIC, VALUE_KINDS
 from raglab.policy import PolicyData
-from raglab.retrieval import arms, indexes
+from raglab.retrieval import entity_names, indexes, rewriting
 from raglab.store.policies import load_pack
 from raglab.values import Chunk
+from reading_time import BRIEF, LIMIT, READER_LIMIT, alarm, slow
 
 pytestmark = pytest.mark.slow
 
-LIMIT, READER_LIMIT = 0.5, 2.0  # seconds of the processor
-ALARM = 60  # seconds of the clock
-BRIEF = ("digits", "letters", "blanks", "lines", "thousands", "letters and a mark")
 PACK = load_pack(Path(__file__).parent.parent / "datasets/broker/pack")
 POLICY = PolicyData.from_mapping()
 EXCESS = "The storm excess is £250. "
@@ -131,50 +124,13 @@ READERS: dict[str, Callable[[str], object]] = {
     "values by kind": lambda one: [typed_values.typed_values(kind, one) for kind in VALUE_KINDS],
     "line without marks": labelled_values.plain_line,
     "lines of contents": contents_in_lines,
-    "reflection": lambda one: arms.reflect(one, [one]),
-    "names": lambda one: entity_graph.names_in([one]),
-    "codes": entity_graph.codes_in,
-    "labels": entity_graph.labels_in,
+    "reflection": lambda one: rewriting.reflect(one, [one]),
+    "names": lambda one: entity_names.names_in([one]),
+    "codes": entity_names.codes_in,
     "index words": indexes.index_words,
-    "cell": quantities.cell_quantity,
-    "quantities": quantities.quantities_in,
-    "tables": lambda one: table_records.markdown_tables([chunk(one)]),
-    "question of tables": table_records.table_question,
     "intent": intent.intent,
     "route": lambda one: arm_choice.route_arm(one, POLICY, ("hybrid", "bm25")),
 }
-
-
-@contextmanager
-def alarm() -> Iterator[None]:
-    """End what hangs; where signals cannot, nothing does."""
-
-    def ring(*_: object) -> None:
-        pytest.fail(f"over {ALARM} s")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(ALARM)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def slow(read: Callable[[str], object], limit: float = LIMIT, names: Sequence[str] = ()) -> dict[str, float]:
-    """Texts that take more than the limit even the second time, and how long they take."""
-    found = {}
-    for name in names or LONG_TEXTS:
-        long = LONG_TEXTS[name]
-        for _ in range(2):  # the first call may fill tables and caches
-            start = time.process_time()
-            read(long)
-            spent = time.process_time() - start
-            if spent <= limit:
-                break
-        else:
-            found[name] = round(spent, 2)
-    return found
 
 
 @pytest.mark.parametrize("reader", READERS)

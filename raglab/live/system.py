@@ -30,15 +30,16 @@ from raglab.extensions.clarification.question_vocabulary import Vocabulary, buil
 from raglab.live.index_folder import CACHE, EMBEDDINGS, Index, read_index, write_index
 from raglab.live.index_growth import add_documents, embed_corpus, remove_documents
 from raglab.live.measured_signals import LiveSignals
-from raglab.live.response import SupportScorer, TableFirst, with_required_confidence
+from raglab.live.response import OwnAnswers, SupportScorer, with_own_answers, with_required_confidence
 from raglab.live.signal_functions import SignalFunction
 from raglab.live.trace_building import RetrievalSettings, Retriever, check_settings, retriever
 from raglab.misuse import takes
 from raglab.packs import Pack
 from raglab.patterns import chunk_entities
 from raglab.policy import check_pack
-from raglab.retrieval.arms import DepthHits, Rewriter, walk
+from raglab.retrieval.arms import DepthHits, live_arms, walk
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
+from raglab.retrieval.rewriting import Rewriter
 from raglab.store.files import Where, input_error
 from raglab.store.loaders import Documents
 from raglab.store.policies import Policy, load_pack
@@ -421,7 +422,7 @@ class Lab:
 
         Example: `lab = Lab.open("out/index", generator=OpenAIGenerator("m", "http://127.0.0.1:8000/v1")).check()`
         """
-        generator = self.generator.otherwise if isinstance(self.generator, TableFirst) else self.generator
+        generator = self.generator.otherwise if isinstance(self.generator, OwnAnswers) else self.generator
         check_confidence(generator, confidence_switch(self.policy))
         return self
 
@@ -560,9 +561,8 @@ def _ready_documents(
     # Embeddings of the corpus are kept beside it, so that only the first start encodes them.
     chunks, stored = index.corpus.chunks, EmbeddingCache(opening.place / EMBEDDINGS)
     ready = retriever(index.corpus, index.settings, stored, rewriter=opening.rewriter, pack=pack, like=like)
-    tables, base = ready.indexes.tables, opening.generator
     named = chunk_entities(ready.chunks, policy.pattern_lists.of_documents)
-    _read_passages(ready.chunks, base, scorer)
+    _read_passages(ready.chunks, opening.generator, scorer)
     reader = DocumentReader(tuple(chunks), pack)
     if any(name in STORED for name in used_signals(policy)):  # so that no first question pays for it
         reader.parsed(Case("start", "", "ok"))
@@ -581,8 +581,7 @@ def _ready_documents(
     return ReadyDocuments(
         retriever=ready,
         fingerprint=index.fingerprint,
-        # A row of a table answers for itself; what is no row goes to the generator.
-        generator=base if tables is None else TableFirst.over(base, tables, ready.chunks),
+        generator=with_own_answers(opening.generator, ready.indexes),
         entities=named,
         reader=reader,
         clarifier=clarifier,
@@ -665,7 +664,7 @@ def build_index(
     corpus: Corpus,
     folder: str | Path,
     *,
-    arms: Sequence[str] = LIVE_ARMS,
+    arms: Sequence[str] | None = None,
     cache: EmbeddingCache | Literal["default"] | None = "default",
     policy: Policy | None = None,
     download: bool = False,
@@ -675,9 +674,10 @@ def build_index(
 
     Args:
       folder: made where it is not there; an index that is there gives way to the new one at once and as a whole.
-      arms: that may answer. cache: from which embeddings are copied where it has them. policy: whose pack the index is
-        for, and no other; any where it names none. download: whether models that are not on this machine may be
-        fetched from the hub; the index keeps the commit that it was made with.
+      arms: that may answer; all that may answer live and are installed where not given. cache: from which embeddings
+        are copied where it has them. policy: whose pack the index is for, and no other; any where it names none.
+        download: whether models that are not on this machine may be fetched from the hub; the index keeps the commit
+        that it was made with.
       settings: further fields of `RetrievalSettings`; `index` is `auto` where not given: exact up to 100,000 chunks,
         above that on disk, memory-mapped, in the kind that fits `index_mb`, and exact
         whatever their number where pictures are embedded. An index of `auto` keeps its budget: its kind is chosen again
@@ -687,13 +687,14 @@ def build_index(
 
     Raises:
       ValueError: no chunks, an unknown setting or arm.
+      MissingExtensionError: the room of an arm is not installed.
       InputError: the folder cannot be written.
     """
     if not corpus.chunks:
         msg = "an index needs at least one chunk, got none; check the folder of the documents."
         raise ValueError(msg)
     place = Path(folder)
-    named = check_settings({"arms": tuple(arms), "index": "auto", **settings})
+    named = check_settings({"arms": live_arms() if arms is None else tuple(arms), "index": "auto", **settings})
     wanted = named.pinned(download=download).sized(corpus)
     auto_mb = named.index_mb if named.index == "auto" else None
     behind = default_cache() if cache == "default" else cache

@@ -475,6 +475,11 @@ class TableIndex:
         return None if allowed is None else np.flatnonzero(np.isin(self.parents, allowed))
 
 
+def table_rows(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
+    """Rows of the tables in the texts of a corpus, one passage each, as `table_index` has them."""
+    return _row_chunks(chunks, markdown_tables(chunks))[0]
+
+
 def table_index(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> TableIndex:
     """Index the tables in the texts of a corpus; an empty index where there is none.
 
@@ -482,19 +487,26 @@ def table_index(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> TableIndex:
       chunks: of the corpus, in its order. pack: of its trade, with its words for newer figures.
     """
     tables = markdown_tables(chunks)
-    at = tuple((number, row) for number, table in enumerate(tables) for row in range(len(table.rows)))
+    rows, parents, at = _row_chunks(chunks, tables)
     if not at:
-        return TableIndex((), np.empty(0, np.int64), (), None)
-    parents = np.array([tables[number].chunk for number, _ in at], np.int64)
-    within = _row_numbers(parents)
-    rows = tuple(
-        chunks[parent]._replace(chunk_id=f"{chunks[parent].chunk_id}#row{place}", text=row_text(tables[number], row))
-        for parent, place, (number, row) in zip(parents.tolist(), within, at, strict=True)
-    )
+        return TableIndex((), parents, (), None)
     held = VisibleTables(
         tables, at, _row_ranges(tables, chunks), store_records(len(at), _database_columns(chunks, tables, at))
     )
     return TableIndex(rows, parents, tables, held, pack.later)
+
+
+def _row_chunks(
+    chunks: Sequence[Chunk], tables: Sequence[MarkdownTable]
+) -> tuple[tuple[Chunk, ...], Ids, tuple[tuple[int, int], ...]]:
+    """Rows as passages; the position of each row's chunk, [R]; table and place in it of each row."""
+    at = tuple((number, row) for number, table in enumerate(tables) for row in range(len(table.rows)))
+    parents = np.array([tables[number].chunk for number, _ in at], np.int64)
+    rows = tuple(
+        chunks[parent]._replace(chunk_id=f"{chunks[parent].chunk_id}#row{place}", text=row_text(tables[number], row))
+        for parent, place, (number, row) in zip(parents.tolist(), _row_numbers(parents), at, strict=True)
+    )
+    return rows, parents, at
 
 
 def _row_ranges(tables: Sequence[MarkdownTable], chunks: Sequence[Chunk]) -> tuple[range, ...]:
