@@ -134,7 +134,7 @@ UNCUT: dict[str, set[str]] = {
     "lab/report/page.py": {"scale"},
     "lab/report/sections.py": {"scale"},
     "lab/search_space.py": {"scale"},
-    "lab/study.py": {"cockpit", "scale"},
+    "lab/study.py": {"scale"},
     "lab/study_cases.py": {"scale"},
     "lab/trial_search.py": {"scale"},
     "lab/unmeasured_gates.py": {"scale"},
