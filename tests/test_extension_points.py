@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,9 +17,11 @@ import raglab
 from raglab import extension_points
 from raglab.arms import ARMS, LIVE_ARMS
 from raglab.extension_points import MissingExtensionError, extension, extensions, installed, missing
+from raglab.live.arm_choice import default_arm
 from raglab.live.trace_building import check_settings
 from raglab.packs import GENERIC
 from raglab.retrieval.arms import arm_row, arm_rows, build_arm_indexes, live_arms
+from raglab.store.policies import Policy
 
 ROOT = Path(raglab.__file__).parent
 STUB = ast.parse((ROOT / "__init__.pyi").read_text(encoding="utf-8"))
@@ -105,6 +108,19 @@ class TestArms:
         assert arm_row("hybrid") is None
         assert arm_rows(live_arms(), ()) == ()
         assert build_arm_indexes(live_arms(), (), GENERIC) == {}
+
+    @pytest.mark.parametrize("arm", ["graph", "table"])
+    def test_a_policy_or_a_system_that_names_one_is_told(self, rooms: Callable[..., None], arm: str) -> None:
+        """Before the index is blamed for lacking it."""
+        rooms()
+        named, hybrid = (Policy.from_mapping({"strategy": {"arm": name}}) for name in (arm, "hybrid"))
+        retriever = SimpleNamespace(strategies={"hybrid": None})
+        for system in (
+            SimpleNamespace(retriever=retriever, arm=None, policy=named),
+            SimpleNamespace(retriever=retriever, arm=arm, policy=hybrid),
+        ):
+            with pytest.raises(MissingExtensionError, match=rf"^arm {arm} is in raglab/extensions/graph_table, which"):
+                default_arm("What is it?", system)  # type: ignore[arg-type]
 
 
 # A process in which one room is not there: what a user then sees of each of its names, and of the names beside it.
