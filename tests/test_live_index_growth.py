@@ -199,6 +199,21 @@ class TestReaders:
         assert writer.remove(["home.md", FAQ]).fingerprint == old
         assert answers(writer) == before
 
+    def test_a_system_that_changes_holds_up_no_other(self, place: Path) -> None:
+        """Requests take hold of another system meanwhile, and of this one under another policy."""
+        changing = opened(place)
+        others = (opened(place), changing.replace(Policy.from_mapping(FREE | {"resolver": {"strict": True}})))
+        taken: list[str] = []
+        with changing._change:
+            threads = [
+                threading.Thread(target=lambda lab=lab: taken.append(lab.snapshot().fingerprint)) for lab in others
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(10.0)
+            assert taken == [changing.fingerprint] * 2
+
     def test_no_cache_serves_another_corpus(self, place: Path) -> None:
         """What was refused for want of a document is answered once it is there, and refused again without it."""
         lab = opened(place)
