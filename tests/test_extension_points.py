@@ -17,6 +17,7 @@ import raglab
 from raglab import extension_points
 from raglab.arms import ARMS, LIVE_ARMS
 from raglab.extension_points import MissingExtensionError, extension, extensions, installed, missing
+from raglab.lab.study import TuneResult
 from raglab.live.arm_choice import default_arm
 from raglab.live.trace_building import check_settings
 from raglab.packs import GENERIC
@@ -121,6 +122,15 @@ class TestArms:
         ):
             with pytest.raises(MissingExtensionError, match=rf"^arm {arm} is in raglab/extensions/graph_table, which"):
                 default_arm("What is it?", system)  # type: ignore[arg-type]
+
+
+def test_a_study_is_without_a_cockpit_where_its_room_is_missing(rooms: Callable[..., None]) -> None:
+    """Report and run have no page of it; asked for itself, it is named."""
+    rooms()
+    study = object.__new__(TuneResult)
+    assert study.cockpit_page() is None
+    with pytest.raises(MissingExtensionError, match=r"^TuneResult\.cockpit is in raglab/extensions/cockpit, which"):
+        study.cockpit()
 
 
 # A process in which one room is not there: what a user then sees of each of its names, and of the names beside it.
