@@ -23,7 +23,7 @@ from raglab.decision.scoring import status_only_note, trace_status_only
 from raglab.decision.sharded_decisions import check_in_memory
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.search import OnBatch, SearchJob, best_policy, tried_policies
-from raglab.extensions.cockpit.views import Axis, Filter, Shown
+from raglab.extensions.cockpit.views import Axis, Filter, ShownPolicy
 from raglab.lab.certification import Certification, certify_policy
 from raglab.lab.search_space import Goal, always_answer, always_refuse, starting_policy
 from raglab.lab.slices import case_columns
@@ -107,7 +107,7 @@ class CockpitState:
         self._history, self._at = [start], 0
         self._locked: frozenset[str] = frozenset()
         self.trials = np.zeros((0, 2), dtype=np.float32)
-        self._decided: OrderedDict[str, Shown] = OrderedDict()
+        self._decided: OrderedDict[str, ShownPolicy] = OrderedDict()
         self._axes: dict[tuple[str, str], Axis] = {}
         self._search: SearchJob | None = None  # whose points and policy are taken; None where no search runs
         self.guard = RLock()
@@ -130,12 +130,12 @@ class CockpitState:
 
     @property
     @guarded
-    def here(self) -> Shown:
+    def here(self) -> ShownPolicy:
         """The policy decided on the cases."""
         return self._look_at(self.policy)
 
     @guarded
-    def _look_at(self, policy: Policy) -> Shown:
+    def _look_at(self, policy: Policy) -> ShownPolicy:
         key = policy.policy_id
         if key not in self._decided:
             self._decided[key] = views.shown(decide_policies(self.trace, [policy], self.arm)[0])
