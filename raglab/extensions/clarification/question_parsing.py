@@ -5,19 +5,19 @@ comes from what the value rests on, and `experiments/parse.py` states how often 
 
 With `OpenAIParser` a model reads instead: it replies with JSON of the slots and nothing else. A reply that is not
 that, or that names a value which does not exist, counts for nothing: the rules read the question, and the result says
-so and why. Question, names and documents are sent as data between marks that they cannot close (see `server`).
+so and why. Question, names and documents are sent as data between marks that they cannot close (see `model_server`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from raglab.answering.server import OpenAIGenerator, ServerError, _prompt, _request_reply
+from raglab.answering.model_server import ModelServer, ServerError, prompt
 from raglab.canonical import digest
 from raglab.extensions.clarification.question_vocabulary import (
     BY_RULES,
@@ -310,36 +310,16 @@ class _Reply(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class OpenAIParser:
+class OpenAIParser(ModelServer):
     """A parser that asks a server; what the server does wrong makes the rules read the question, and is named.
 
-    Fields and errors are those of `server.OpenAIGenerator`. max_tokens: of the reply.
-
-    Raises:
-      ImportError: the extra `raglab-toolkit[openai]` must be installed.
-      ValueError: the URL must be one of http or https without a query, and the numbers in range.
+    Fields and errors are those of `ModelServer`.
     """
-
-    model: str
-    base_url: str
-    key_env: str = "OPENAI_API_KEY"
-    timeout: float = 30.0
-    max_retries: int = 2
-    temperature: float = 0.0
-    seed: int = 0
-    max_tokens: int = 512
-
-    def __post_init__(self) -> None:
-        self._asked()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name})"
 
     @property
     def name(self) -> str:
         """Identifier: model and host; a log adds the version of the prompt, which hangs on the pack."""
-        host = self._asked().name.rpartition("@")[2].rpartition(":")[0]
-        return f"openai-parser:{self.model}@{host}"
+        return f"openai-parser:{self.model}@{self.host}"
 
     def parse(self, question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = ()) -> QuestionReading:
         """The slots as the model reads them; the rules' where it gives none that hold.
@@ -351,18 +331,15 @@ class OpenAIParser:
         listed = "; ".join(names) or "no names are known"
         texts = _named_texts(vocabulary, documents)
         passages = [listed, "; ".join(documents) or "no document is named", *texts]
-        prompt = _prompt(question, passages, max(map(len, passages)) + _LONGEST)
+        data = prompt(question, passages, max(map(len, passages)) + _LONGEST)
         try:
-            said = _request_reply(self._asked(), prompt_of(vocabulary.pack), prompt)
-            parsed = parse_reply(said.text, names, documents, pack=vocabulary.pack, texts=texts)
+            reply = self.reply(prompt_of(vocabulary.pack), data)
+            parsed = parse_reply(reply.text, names, documents, pack=vocabulary.pack, texts=texts)
         except ModelUnavailableError as error:
             return QuestionReading(parse(question, vocabulary, documents=documents), BY_RULES, error.reason)
         except (ServerError, ValueError) as error:
             return QuestionReading(parse(question, vocabulary, documents=documents), BY_RULES, str(error))
         return QuestionReading(parsed, f"{self.name}:{prompt_version(vocabulary.pack)}", None)
-
-    def _asked(self) -> OpenAIGenerator:
-        return OpenAIGenerator(**{field.name: getattr(self, field.name) for field in fields(self)})
 
 
 def _named_texts(vocabulary: Vocabulary, documents: Sequence[str]) -> list[str]:
