@@ -38,6 +38,7 @@ from raglab.extensions.clarification.question_vocabulary import (
     without,
 )
 from raglab.languages import LANGUAGES
+from raglab.numerals import dates_in
 from raglab.packs import GENERIC, Pack, compile_expression
 from raglab.text import split_words
 from raglab.values import ModelUnavailableError
@@ -52,27 +53,6 @@ _ASKED_FOR = re.compile(
     r"(?:(?:a|de|d'|en|pour|pendant|durant|sous|chez|depuis|avec|dans|sur|jusqu'a|a partir de|au bout de) ?)?"
     r"(?:combien|quel(?:le)?s?|quand|ou|qui|pourquoi|lequel|laquelle)\b[^,;:.!?]*$"
 )
-_MONTHS: Mapping[str, int] = {
-    name: number
-    for number, names in enumerate(
-        (
-            "january janvier jan janv",
-            "february fevrier feb fevr",
-            "march mars mar",
-            "april avril apr avr",
-            "may mai",
-            "june juin jun",
-            "july juillet jul juil",
-            "august aout aug",
-            "september septembre sept sep",
-            "october octobre oct",
-            "november novembre nov",
-            "december decembre dec",
-        ),
-        1,
-    )
-    for name in names.split()
-}
 _FRENCH = frozenset(
     """le la les des du une est sont qui que quel quelle quels quelles dans pour avec sans sur sous au aux et ou son sa
     ses notre votre combien quand pourquoi comment jusqu apres avant depuis chez mon ma mes ce cet cette ces nous
@@ -84,7 +64,6 @@ _ENGLISH = frozenset(
     about""".split()  # noqa: SIM905
 )
 _YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?:[/-]\d{2,4})?(?!\d)")
-_DAY = re.compile(r"(?<!\d)(\d{1,2})(?:st|nd|rd|th|er)? (?:of )?([a-z]{3,9})\.? ((?:19|20)\d\d)(?!\d)")
 
 
 def parse(question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = ()) -> ParsedQuestion:
@@ -227,14 +206,13 @@ def _by_subject(part: str) -> re.Pattern[str]:
 
 
 def _date_slot(question: str, pack: Pack) -> Slot:
-    text = plain_terms(question)
-    day = _DAY.search(text)
-    if day and day[2] in _MONTHS:
-        return Slot(f"{day[3]}-{_MONTHS[day[2]]:02d}-{int(day[1]):02d}", NAMED)
+    day = next((date for date in dates_in(question) if date.day), None)
+    if day:
+        return Slot(f"{day.year}-{day.month:02d}-{day.day:02d}", NAMED)
     version = first_entry(pack.version_terms, question)
     if version:
         return Slot(version, NAMED)
-    year = _YEAR.search(text)
+    year = _YEAR.search(plain_terms(question))
     if year:
         return Slot(year[1], NAMED)
     return Slot(pack.versions.new.value, IMPLIED) if first_match(pack.now, question) else Slot()
