@@ -39,8 +39,8 @@ from raglab.live.signal_families import DocumentReader
 from raglab.live.trace_building import UNREADABLE, Building, build_planned, plan_building, question_scopes
 from raglab.misuse import takes
 from raglab.parallel import current_workers, run_each
-from raglab.retrieval.arms import Rewriter
 from raglab.retrieval.dense import EmbeddingCache
+from raglab.retrieval.rewriting import Rewriter
 from raglab.store.files import (
     MAX_LINE_BYTES,
     Where,
