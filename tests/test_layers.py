@@ -116,13 +116,7 @@ CHANCE = {"seed", "rng"}
 
 
 # Imports of an extension from outside it that are still to be cut: file -> rooms. Delete a room where it is cut.
-UNCUT: dict[str, set[str]] = {
-    "lab/study.py": {"cockpit"},
-    "live/response.py": {"graph_table"},
-    "live/trace_building.py": {"graph_table"},
-    "retrieval/arms.py": {"graph_table"},
-    "retrieval/indexes.py": {"graph_table"},
-}
+UNCUT: dict[str, set[str]] = {}
 
 
 def part(path: Path) -> str:

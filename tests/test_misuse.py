@@ -55,7 +55,6 @@ SWAPPED: list[tuple[str, Callable[[Any], object], str]] = [
     ("certify_policy", lambda trace: raglab.certify_policy(POLICY, trace), "trace, policy"),  # type: ignore[arg-type]
     ("check_policy", lambda trace: raglab.check_policy(trace, POLICY), "policy, trace"),  # type: ignore[arg-type]
     ("certify_best", lambda trace: raglab.certify_best(POLICY, trace), "trace, candidates"),  # type: ignore[arg-type]
-    ("cockpit", lambda trace: raglab.cockpit(POLICY, trace), "trace, policy"),  # type: ignore[arg-type]
     ("write_report", lambda trace: raglab.write_report(trace, {"defaults": POLICY}, "a.html"), "path, trace, policies"),  # type: ignore[arg-type]
     ("save_cases", lambda _: raglab.save_cases("cases.jsonl", CASES), "cases, path"),  # type: ignore[arg-type]
 ]

@@ -45,6 +45,7 @@ from raglab.retrieval.index_kinds import storage_error
 from raglab.retrieval.indexes import (
     ANCHOR,
     BM25_FILES,
+    ArmIndex,
     Bm25Index,
     Indexes,
     PictureVectors,
@@ -174,8 +175,7 @@ def large_indexes(
     *,
     kind: StoredKind,
     tokens: bool,
-    graph: Any = None,  # noqa: ANN401 - of the arms, see `Indexes`
-    tables: Any = None,  # noqa: ANN401 - likewise
+    arm_indexes: Mapping[str, ArmIndex] | None = None,
     pictures: PictureVectors | None = None,
 ) -> Indexes:
     """Indexes as `build_indexes` makes them, from a folder beside the cache, which is made where it is not there.
@@ -187,7 +187,7 @@ def large_indexes(
     """
     if pictures is not None or cache is None:
         raise storage_error(kind, 0 if pictures is None else len(pictures.at))
-    n_chunks, _, long = rows_of_corpus(texts, signatures, strict_signatures, tables)
+    n_chunks, _, long = rows_of_corpus(texts, signatures, strict_signatures, arm_indexes or {})
     check_texts(texts[:n_chunks])
     rows = [*texts, *(texts[i][:ANCHOR] for i in long)]
 
@@ -215,8 +215,7 @@ def large_indexes(
         bm25=made.bm25,
         signatures=signatures,
         strict_signatures=strict_signatures,
-        graph=graph,
-        tables=tables,
+        arm_indexes=arm_indexes or {},
         folder=folder,
     )
 
