@@ -25,6 +25,7 @@ from raglab.breakpoints import (
     swept_threshold,
     user_gates,
 )
+from raglab.decision.case_verdicts import case_row
 from raglab.decision.chain import (
     STAGES,
     STATUS_OF,
@@ -36,7 +37,7 @@ from raglab.decision.chain import (
     narrow_evidence,
 )
 from raglab.decision.decisions import DECIDED_BY, Decisions
-from raglab.decision.measurement import Evidence, Tables, measured_tables
+from raglab.decision.measurement import Evidence, Measured, Tables, measured_tables, plain_trace
 from raglab.decision.outcome_codes import (
     CELL_OF_CODE,
     N_CODES,
@@ -86,6 +87,9 @@ class Shards(Protocol):
         """Traces of the parts, one at a time."""
 
 
+Replayed = TraceData | Measured | Shards  # what is replayed: a trace in memory, with what was measured of it, or shards
+
+
 def _references(trace: Shards) -> Iterable[Any]:
     """What stands for the shards of a trace: references of a few bytes where it has them, else the shards.
 
@@ -101,7 +105,7 @@ def _references(trace: Shards) -> Iterable[Any]:
 
 def each_shard(
     function: Callable[..., Result],
-    trace: TraceData | Shards,
+    trace: Replayed,
     *shared: Any,  # noqa: ANN401 - whatever the function takes
     what: str,
 ) -> Iterator[Result]:
@@ -109,9 +113,10 @@ def each_shard(
 
     Args:
       function: of a module, and pure, so that any worker may call it; its first argument is a trace in memory. What it
-        returns is counts or a column a case, never hits. what: is done, see `raglab.parallel.run_each`.
+        returns is counts or a column a case, never hits. trace: a measured one reaches the function as it is. what: is
+        done, see `raglab.parallel.run_each`.
     """
-    if isinstance(trace, TraceData):
+    if isinstance(trace, TraceData | Measured):
         return iter((function(trace, *shared),))
     return run_each(call_loaded, _references(trace), function, *shared, what=what)
 
@@ -129,9 +134,10 @@ def join_columns(parts: Iterable[Any]) -> Any:  # noqa: ANN401 - arrays, or name
     return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)
 
 
-def cases_by_shard(trace: TraceData | Shards) -> Iterator[Sequence[Case]]:
+def cases_by_shard(trace: Replayed) -> Iterator[Sequence[Case]]:
     """Cases of each shard, in order; of a reference the cases alone are read, without hits."""
-    for shard in [trace] if isinstance(trace, TraceData) else _references(trace):
+    whole: Any = plain_trace(trace)
+    for shard in [whole] if isinstance(whole, TraceData) else _references(whole):
         yield reference_cases(shard)
 
 
@@ -255,19 +261,20 @@ def case_moves(values: NDArray[np.float64], codes: NDArray[np.int16]) -> Moves:
 
 
 @overload
-def decide(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Decisions: ...
+def decide(trace: TraceData | Measured, policy: PolicyData, arm: str | None = None) -> Decisions: ...
 
 
 @overload
 def decide(trace: Shards, policy: PolicyData, arm: str | None = None) -> ShardedDecisions: ...
 
 
-@takes(trace="trace", policy="policy")
-def decide(trace: TraceData | Shards, policy: PolicyData, arm: str | None = None) -> Decisions | ShardedDecisions:
+@takes(trace="measured", policy="policy")
+def decide(trace: Replayed, policy: PolicyData, arm: str | None = None) -> Decisions | ShardedDecisions:
     """Decision of one policy for every case of a trace.
 
     Args:
-      trace: in memory, or of shards: what is held of each case then is a few numbers, see `ShardedDecisions`.
+      trace: in memory, which is measured each time unless it is given as `Measured`; or of shards: what is held of each
+        case then is a few numbers, see `ShardedDecisions`.
       arm: which of the trace's arms; the first where not given.
 
     Warns:
@@ -281,7 +288,9 @@ def decide(trace: TraceData | Shards, policy: PolicyData, arm: str | None = None
 
 
 @overload
-def decide_policies(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = None) -> list[Decisions]: ...
+def decide_policies(
+    trace: TraceData | Measured, policies: Sequence[PolicyData], arm: str | None = None
+) -> list[Decisions]: ...
 
 
 @overload
@@ -291,11 +300,12 @@ def decide_policies(
 
 
 def decide_policies(
-    trace: TraceData | Shards, policies: Sequence[PolicyData], arm: str | None = None
+    trace: Replayed, policies: Sequence[PolicyData], arm: str | None = None
 ) -> list[Decisions] | list[ShardedDecisions]:
     """Decisions of some policies, see `decide`, which alone warns; each shard is loaded once for all of them."""
-    if isinstance(trace, TraceData):
-        return [decide_on_tables(measured_tables(trace, policy, arm), trace, policy) for policy in policies]
+    if isinstance(trace, TraceData | Measured):
+        held = Measured.of(trace)
+        return [decide_on_tables(measured_tables(held, policy, arm), held, policy) for policy in policies]
     by_policy = zip(*each_shard(shard_columns, trace, list(policies), arm, what="decide"), strict=True)
     references = partial(_references, trace)
     return [
@@ -304,7 +314,7 @@ def decide_policies(
     ]
 
 
-def shard_columns(trace: TraceData, policies: Sequence[PolicyData], arm: str | None) -> list[CaseColumns]:
+def shard_columns(trace: TraceData | Measured, policies: Sequence[PolicyData], arm: str | None) -> list[CaseColumns]:
     """What policies say of the cases of one trace in memory; pure, so that any worker may decide a shard."""
     return list(map(decision_columns, decide_policies(trace, policies, arm)))
 
@@ -315,14 +325,18 @@ def decide_shard(shard: Any, policy: PolicyData, arm: str | None) -> Decisions: 
 
 
 def decide_on_tables(
-    measured: Tables, trace: TraceData, policy: PolicyData, limits: Thresholds | None = None
+    measured: Tables, trace: TraceData | Measured, policy: PolicyData, limits: Thresholds | None = None
 ) -> Decisions:
     """Decision of a policy on tables that are measured already; limits: its thresholds, where they are at hand."""
     return refine_on_tables(measured, trace, policy, policy_thresholds([policy]) if limits is None else limits)[0]
 
 
 def refine_on_tables(
-    measured: Tables, trace: TraceData, policy: PolicyData, limits: Thresholds, passes: list[Pass] | None = None
+    measured: Tables,
+    trace: TraceData | Measured,
+    policy: PolicyData,
+    limits: Thresholds,
+    passes: list[Pass] | None = None,
 ) -> tuple[Decisions, NDArray[np.bool_]]:
     """Decision of a policy on measured tables, and which cases are tried once more after the last depth, [Q].
 
@@ -333,7 +347,8 @@ def refine_on_tables(
     limits = limits.without(measured.evidence.off)
     outcome, going = decide_and_refine(measured.evidence, limits, (1, len(trace)), passes)
     of_policy = read_only(Outcome(*(field[0] for field in outcome)))
-    return Decisions(trace, policy, measured, limits, of_policy), going[0]
+    held = trace if isinstance(trace, Measured) else None
+    return Decisions(plain_trace(trace), policy, measured, limits, of_policy, held=held), going[0]
 
 
 def resolver_structure(policy: PolicyData) -> tuple[bool, bool, int, str]:
@@ -389,24 +404,23 @@ def _sum_tallies(tallies: Iterable[Tally], n_policies: int) -> Tally:
     return Tally(cells, stages, labels, "; ".join(engines), missing, by_text)
 
 
-def tally(
-    trace: TraceData | Shards, policies: Sequence[PolicyData], arm: str | None = None, *, engine: str = "auto"
-) -> Tally:
+def tally(trace: Replayed, policies: Sequence[PolicyData], arm: str | None = None, *, engine: str = "auto") -> Tally:
     """Count the decisions of many policies.
 
     Args:
       trace: in memory, or of shards, whose counts are added: the same to the bit (rule S1.5).
       engine: `numpy`, `numba` (the compiled twin, equal cell by cell), or `auto`: numba where it is installed.
     """
-    if not isinstance(trace, TraceData):
+    if not isinstance(trace, TraceData | Measured):
         counted = run_each(shard_tally, _references(trace), list(policies), arm, engine, what="replay")
         return _sum_tallies(counted, len(policies))
+    held = Measured.of(trace)
 
     def measured(group: Sequence[PolicyData]) -> Evidence:
-        check_stored(trace, group)  # policies of one structure may gate different signals
-        return measured_tables(trace, group[0], arm).evidence
+        check_stored(held.trace, group)  # policies of one structure may gate different signals
+        return measured_tables(held, group[0], arm).evidence
 
-    return _tally_evidence(policies, engine, _labels(trace), measured)
+    return _tally_evidence(policies, engine, _labels(held.trace), measured)
 
 
 def _tally_evidence(
@@ -475,15 +489,18 @@ def case_cells(found: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.in
     return cells
 
 
-def shard_codes(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int16]:
+def shard_codes(
+    trace: TraceData | Measured, policies: Sequence[PolicyData], arm: str | None = None
+) -> NDArray[np.int16]:
     """Code of `outcome_codes` of every policy and case, [P, Q], of a trace in memory.
 
     Pure, so that any worker may decide a shard.
     """
+    held = Measured.of(trace)
     codes = np.empty((len(policies), len(trace)), dtype=np.int16)
     for places in _replay_groups(policies):
-        check_stored(trace, [policies[place] for place in places])
-        found = measured_tables(trace, policies[places[0]], arm).evidence
+        check_stored(held.trace, [policies[place] for place in places])
+        found = measured_tables(held, policies[places[0]], arm).evidence
         limits = policy_thresholds([policies[place] for place in places])
         check_own_gates(found, limits)
         seen, limits = narrow_evidence(found, limits)
@@ -493,7 +510,9 @@ def shard_codes(trace: TraceData, policies: Sequence[PolicyData], arm: str | Non
     return codes
 
 
-def shard_cells(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int8]:
+def shard_cells(
+    trace: TraceData | Measured, policies: Sequence[PolicyData], arm: str | None = None
+) -> NDArray[np.int8]:
     """Cell of every policy and case of a trace in memory, [P, Q]; pure, so that any worker may decide a shard.
 
     Where the sources say nothing of a decision (a refusal), they are not told apart, see `metrics.DISTINCT_CELL`.
@@ -522,9 +541,9 @@ def _replay_kernel() -> Any:  # noqa: ANN401 - a module
     return kernel
 
 
-@takes(trace="trace", policies="policies")
+@takes(trace="measured", policies="policies")
 def sweep(
-    trace: TraceData | Shards,
+    trace: Replayed,
     policies: Sequence[PolicyData],
     arm: str | None = None,
     *,
@@ -548,7 +567,7 @@ def sweep(
       does, how many cases are scored by status alone (rule S6.3).
     """
     seen = tally(trace, policies, arm, engine=engine)
-    return with_headline(rate_table(seen, policies, level=level, costs=costs), trace_status_only(trace))
+    return with_headline(rate_table(seen, policies, level=level, costs=costs), trace_status_only(plain_trace(trace)))
 
 
 def rate_table(
@@ -578,9 +597,9 @@ def _rate_columns(cells: NDArray[np.int64], level: float | None, costs: metrics.
     return columns
 
 
-@takes(trace="trace", policy="policy")
+@takes(trace="measured", policy="policy")
 def steps(
-    trace: TraceData | Shards,
+    trace: Replayed,
     policy: PolicyData,
     path: str | None = None,
     arm: str | None = None,
@@ -621,17 +640,18 @@ def steps(
     # Rates of all thresholds at once: counts recur from one to the next.
     table = pd.DataFrame({"path": names, "low": low, "high": high, **_rate_columns(cells, level, costs)})
     table = table if path is None else table.drop(columns="path")
-    table.attrs["basis"] = str(trace_basis(trace))
-    return with_headline(table, trace_status_only(trace))
+    whole = plain_trace(trace)
+    table.attrs["basis"] = str(trace_basis(whole))
+    return with_headline(table, trace_status_only(whole))
 
 
 def _step_curves(
-    trace: TraceData | Shards, policy: PolicyData, path: str | None, arm: str | None, resolution: int | None
+    trace: Replayed, policy: PolicyData, path: str | None, arm: str | None, resolution: int | None
 ) -> dict[str, Steps]:
     """Step functions of one threshold or of each, by path."""
     moves = (
         [shard_moves(trace, policy, path, arm)]
-        if isinstance(trace, TraceData)
+        if isinstance(trace, TraceData | Measured)
         else run_each(shard_moves, _references(trace), policy, path, arm, what="steps")
     )
     swept: dict[str, Threshold] = {}
@@ -654,7 +674,7 @@ def shard_moves(
     Args:
       path: None is every threshold that acts.
     """
-    trace = reference_trace(shard)
+    trace = shard if isinstance(shard, Measured) else reference_trace(shard)
     if path is None:
         found = measured_tables(trace, policy, arm).evidence
         return _moves_of_paths(found, policy, acting_paths(found, policy))
@@ -701,34 +721,34 @@ def _moves_of_paths(found: Evidence, policy: PolicyData, paths: Sequence[str]) -
     return {path: (swept_threshold(found.known, limits, path), case_moves(*pieces.pop(path))) for path in paths}
 
 
-def _path_tables(trace: TraceData, policy: PolicyData, path: str, arm: str | None) -> Tables:
+def _path_tables(trace: TraceData | Measured, policy: PolicyData, path: str, arm: str | None) -> Tables:
     """Measured tables of a policy, which must hold the signal that a path names."""
     section, _, rest = path.partition(".")
     if section == "signals" and "." in rest:
-        check_signals(trace, [rest.partition(".")[0]])
+        check_signals(plain_trace(trace), [rest.partition(".")[0]])
     return measured_tables(trace, policy, arm)
 
 
-@takes(trace="trace", policy="policy")
-def flips(trace: TraceData | Shards, policy: PolicyData, case_id: str, arm: str | None = None) -> pd.DataFrame:
+@takes(trace="measured", policy="policy")
+def flips(trace: Replayed, policy: PolicyData, case_id: str, arm: str | None = None) -> pd.DataFrame:
     """For each threshold, the smallest change that would flip the status of one case, nearest first.
 
     Args:
-      trace: in memory, or of shards, of which that of the case is loaded.
+      trace: in memory, of which the case alone is measured; or of shards, of which that of the case is loaded.
 
     Returns: a row a threshold that can flip it: `path`, `current`, `flips_at` (set the threshold to it and the
       status is another), `change`, `share` (|change| over the threshold's range), `status`, `becomes`.
     """
     import pandas as pd
 
-    if not isinstance(trace, TraceData):
-        trace = reference_trace(shard_with(_references(trace), case_id))
-    said = decide_policies(trace, [policy], arm)[0]
-    row = said.row_of(case_id)
-    one = _single_case(trace, row)
-    found = measured_tables(one, policy, arm).evidence
+    whole: Any = plain_trace(trace)
+    if not isinstance(whole, TraceData):
+        whole = reference_trace(shard_with(_references(whole), case_id))
+    alone = _single_case(whole, case_row([case.id for case in whole.cases], case_id))
+    (decisions,) = decide_policies(alone, [policy], arm)
+    found = decisions.tables.evidence
     limits = policy_thresholds([policy])
-    current = Status(int(said.status[row]))
+    current = Status(int(decisions.status[0]))
     rows = []
     for path, (points, codes) in piece_codes(found, limits, acting_paths(found, policy)).items():
         value, swept = policy.value(path), swept_paths(found.known, user_gates(limits))[path]

@@ -7,9 +7,8 @@ covered, is the expected source among them) is answered once per slot and looked
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -417,13 +416,16 @@ class Contests(NamedTuple):
 
 
 def measure_tables(
-    trace: TraceData, arm: str, hits_of: PatternHits, structure: Structure, *, needs_allowed: bool
+    measured: TraceData | Measured, arm: str, hits_of: PatternHits, structure: Structure, *, needs_allowed: bool
 ) -> Tables:
     """Measure what one arm's hits offer under a structure; free of thresholds (rule S3.6).
 
     Args:
-      hits_of: what the structure's patterns hit. needs_allowed: whether the policy has allow patterns.
+      measured: the trace. hits_of: what the structure's patterns hit. needs_allowed: whether the policy has allow
+        patterns.
     """
+    held = Measured.of(measured)
+    trace = held.trace
     batch = _case_batch(trace, arm, structure)
     entities = _entity_requirements(hits_of, batch, structure)
     contests = _contests(batch, entities, structure)
@@ -450,7 +452,7 @@ def measure_tables(
         rank_order=structure.order == "rank",
         final_k=structure.final_k,
     )
-    return add_answers(Tables(arm, evidence, chosen, hits_of), trace, structure)
+    return add_answers(Tables(arm, evidence, chosen, hits_of), held, structure)
 
 
 def _case_batch(trace: TraceData, arm: str, structure: Structure) -> CaseBatch:
@@ -677,8 +679,14 @@ def by_slot(table: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
     return np.ascontiguousarray(table.reshape(depths, n_cases, table.shape[1]).transpose(0, 2, 1))
 
 
-def add_answers(measured: Tables, trace: TraceData, structure: Structure) -> Tables:
-    """Tables with the recorded answers of every slot, and what they make right; unchanged where there are none."""
+def add_answers(measured: Tables, of: TraceData | Measured, structure: Structure) -> Tables:
+    """Tables with the recorded answers of every slot, and what they make right; unchanged where there are none.
+
+    Args:
+      of: the trace that was measured, with its answers.
+    """
+    held = Measured.of(of)
+    trace = held.trace
     answers, evidence, chosen = trace.answers, measured.evidence, measured.chosen
     if answers is None:
         return measured
@@ -686,7 +694,7 @@ def add_answers(measured: Tables, trace: TraceData, structure: Structure) -> Tab
     chunk = np.moveaxis(trace.hits.chunk[:, at], 1, 0).reshape(depths * n_cases, -1)
     number = slot_answers(answers, at, chosen.places, chunk, n_cases)
     by_text = text_cases(trace)
-    texts_right = _cached_on_trace(trace, "texts", "right", lambda: right_answers(answers, trace.cases, by_text))
+    texts_right = held.once("texts", "right", lambda: right_answers(answers, trace.cases, by_text))
     sources_right = evidence.sources_right if evidence.answered else evidence.right
     asked = np.zeros(number.shape, dtype=bool)
     for slot, options in zip(OPTION_SLOTS, (chosen.options_all, chosen.options_tied), strict=True):
@@ -705,53 +713,85 @@ def _needs_coverage(hits_of: PatternHits, n_entities: NDArray[np.int64], depths:
     return (compares & (n_entities >= 2)) | (generic & (n_entities >= 1))
 
 
-KEPT = 8  # measured tables kept for each trace, and as many measured patterns
+KEPT = 8  # measured tables that a `Measured` keeps, and as many of each other kind
 
 
-_measured: WeakKeyDictionary[TraceData, dict[str, dict[Any, Any]]] = WeakKeyDictionary()
+class Measured:
+    """A trace and what was measured of it so far; whoever asks many questions of one trace holds it.
+
+    A replay of a plain trace measures it each time, which of 10,000 cases takes about a second; of a `Measured` it
+    does so once for all policies of the same structure. It is the only value of the algebra that grows.
+
+    Args:
+      trace: in memory.
+
+    Example: `held = Measured(trace)`, then `sweep(held, policies)`, `steps(held, policy)`, `decide(held, policy)`.
+    """
+
+    def __init__(self, trace: TraceData) -> None:
+        self.trace = trace
+        self._values: dict[str, dict[Any, Any]] = {}
+
+    @classmethod
+    def of(cls, trace: TraceData | Measured) -> Measured:
+        """A measured trace as it is; of a plain one a new one."""
+        return trace if isinstance(trace, Measured) else cls(trace)
+
+    def __len__(self) -> int:
+        """Count the cases, Q."""
+        return len(self.trace)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.trace!r})"
+
+    def once(self, kind: str, key: Any, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - any measured value
+        """Measure once for a key; the oldest of its kind goes when there are too many."""
+        known = self._values.setdefault(kind, {})
+        if key not in known:
+            while len(known) >= KEPT:
+                known.pop(next(iter(known)))
+            known[key] = make()
+        return known[key]
 
 
-def _cached_on_trace(trace: TraceData, kind: str, key: Any, make: Any) -> Any:  # noqa: ANN401 - any measured value
-    """Measure once for a trace and key; the oldest of its kind goes when there are too many."""
-    known = _measured.setdefault(trace, {}).setdefault(kind, {})
-    if key not in known:
-        while len(known) >= KEPT:
-            known.pop(next(iter(known)))
-        known[key] = make()
-    return known[key]
+def plain_trace(trace: Any) -> Any:  # noqa: ANN401 - a trace, measured or not, in memory or of shards
+    """The trace without what was measured of it."""
+    return trace.trace if isinstance(trace, Measured) else trace
 
 
-def policy_pattern_hits(trace: TraceData, policy: PolicyData) -> PatternHits:
+def policy_pattern_hits(trace: TraceData | Measured, policy: PolicyData) -> PatternHits:
     """What the policy's patterns hit: as stored with the trace, measured again where they differ (rule S0.6)."""
-    key = policy.patterns.digest
-    if trace.pattern_hits is not None and trace.pattern_hits.patterns_hash == key:
-        return trace.pattern_hits
-    found: PatternHits = _cached_on_trace(
-        trace, "patterns", key, lambda: pattern_hits(trace.cases, trace.chunks, policy.pattern_lists)
-    )
-    return found
+    held, key = Measured.of(trace), policy.patterns.digest
+    stored = held.trace.pattern_hits
+    if stored is not None and stored.patterns_hash == key:
+        return stored
+    cases, chunks = held.trace.cases, held.trace.chunks
+    hits: PatternHits = held.once("patterns", key, lambda: pattern_hits(cases, chunks, policy.pattern_lists))
+    return hits
 
 
-def measured_tables(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Tables:
-    """Evidence that the policy's thresholds meet, measured once for all policies of the same structure.
+def measured_tables(trace: TraceData | Measured, policy: PolicyData, arm: str | None = None) -> Tables:
+    """Evidence that the policy's thresholds meet; of a `Measured` once for all policies of the same structure.
 
     Raises:
       ValueError: the trace was built with another pack than the policy's, or lacks a signal that the policy uses.
     """
-    check_stored(trace, [policy])
-    check_pack(trace.meta.get("pack"), policy.pack_hash, "a trace", "put that pack back, or build the trace again")
-    name = trace.arms[0] if arm is None else arm
+    held = Measured.of(trace)
+    whole = held.trace
+    check_stored(whole, [policy])
+    check_pack(whole.meta.get("pack"), policy.pack_hash, "a trace", "put that pack back, or build the trace again")
+    name = whole.arms[0] if arm is None else arm
     structure, needs_allowed = policy.structure, bool(policy.patterns.allow)
     plain = structure._replace(decision=None)
-    found: Tables = _cached_on_trace(
-        trace,
-        "tables",
-        (name, plain),
-        lambda: measure_tables(trace, name, policy_pattern_hits(trace, policy), plain, needs_allowed=needs_allowed),
-    )
+
+    def measure() -> Tables:
+        hits_of = policy_pattern_hits(held, policy)
+        return measure_tables(held, name, hits_of, plain, needs_allowed=needs_allowed)
+
+    tables: Tables = held.once("tables", (name, plain), measure)
     if structure.decision is None:
-        return found
-    decided: Tables = _cached_on_trace(trace, "decided", (name, structure), lambda: add_probabilities(found, structure))
+        return tables
+    decided: Tables = held.once("decided", (name, structure), lambda: add_probabilities(tables, structure))
     return decided
 
 

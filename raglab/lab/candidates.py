@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from raglab import metrics
 from raglab.breakpoints import Steps, sum_moves
-from raglab.decision.measurement import Evidence, measured_tables
+from raglab.decision.measurement import Evidence, Measured, measured_tables
 from raglab.lab.decision_fitting import (
     LEAST,
     DecisionCases,
@@ -61,7 +61,7 @@ ANSWER_OR_REFUSE = frozenset({Status.ok, Status.refuse})
 class Cases(NamedTuple):
     """Measured cases of one split and arm, and what recipes start from.
 
-    trace: the cases.
+    held: the trace of the cases, measured.
     arm: of the trace; None for the first.
     start: policy that recipes begin with.
     defaults: the default policy (thresholds of the source documents).
@@ -75,7 +75,7 @@ class Cases(NamedTuple):
     repeats: deals of the cases into folds.
     """
 
-    trace: TraceData
+    held: Measured
     arm: str | None
     start: Policy
     defaults: Policy
@@ -89,6 +89,11 @@ class Cases(NamedTuple):
     repeats: int = REPEATS
 
     @property
+    def trace(self) -> TraceData:
+        """Trace of the cases."""
+        return self.held.trace
+
+    @property
     def label(self) -> NDArray[np.int8]:
         """Label of every case, [Q]."""
         return self.evidence.label
@@ -100,7 +105,7 @@ class Cases(NamedTuple):
 
     def cells(self, policy: Policy) -> NDArray[np.int8]:
         """Cell of every case under a policy, [Q]."""
-        return case_cells(measured_tables(self.trace, policy, self.arm).evidence, [policy])[0]
+        return case_cells(measured_tables(self.held, policy, self.arm).evidence, [policy])[0]
 
     @property
     def groups(self) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from raglab.lab.competition import BY_HAND, TUNED
 from raglab.lab.paired_gain import IN_SAMPLE, Advantage, Verdict, paired_advantage
 from raglab.misuse import takes
 from raglab.policy import PolicyData
-from raglab.replay import Shards, decide_policies, each_shard, join_columns, shard_codes
+from raglab.replay import Replayed, Shards, decide_policies, each_shard, join_columns, shard_codes
 from raglab.store.policies import Policy
 from raglab.values import TraceData, counted
 
@@ -95,9 +95,9 @@ class Comparison(NamedTuple):
         return display("Two policies on the same cases", facts, folds)
 
 
-@takes(trace="trace", a="policy", b="policy")
+@takes(trace="measured", a="policy", b="policy")
 def compare(
-    trace: TraceData | Shards, a: Policy, b: Policy, *, arm: str | None = None, costs: metrics.Costs | None = None
+    trace: Replayed, a: Policy, b: Policy, *, arm: str | None = None, costs: metrics.Costs | None = None
 ) -> Comparison:
     """What changes from policy `a` to policy `b` on labelled cases: rates and expected cost paired, and the cases.
 
@@ -199,7 +199,7 @@ def reference_roles(study: StudyOutcome) -> dict[str, str]:
 
 
 def contests(
-    trace: TraceData | Shards,
+    trace: Replayed,
     policies: Mapping[str, Policy],
     roles: Mapping[str, str],
     arm: str | None = None,
@@ -265,9 +265,7 @@ def policies_case_cells(
     return CELL_OF_CODE[policies_case_codes(trace, policies, arm)]
 
 
-def policies_case_codes(
-    trace: TraceData | Shards, policies: Sequence[PolicyData], arm: str | None = None
-) -> NDArray[np.int16]:
+def policies_case_codes(trace: Replayed, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int16]:
     """Code of every case under each policy, see `outcome_codes`, [P, Q], in one pass."""
     codes: NDArray[np.int16] = join_columns(each_shard(shard_codes, trace, list(policies), arm, what="compare"))
     return codes

@@ -253,7 +253,7 @@ def select_candidate(candidates: Sequence[Candidate], competing: Sequence[str], 
     names = tuple(one.name for one in candidates)
     competes = np.array([name in competing for name in names])
     every = options_of(candidates, goal)
-    lacks = tally(cases.trace, [one.policies[0] for one in candidates], cases.arm)
+    lacks = tally(cases.held, [one.policies[0] for one in candidates], cases.arm)
     compared = np.array([one.is_compared for one in lacks.missing_answers])  # always-refuse is
     of_option = np.array([place for place, _ in every.options])
     allowed = (competes & compared)[of_option]

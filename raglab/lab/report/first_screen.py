@@ -101,7 +101,7 @@ def _contests(judged: ReportData, study: StudyOutcome | None, costs: metrics.Cos
     roles = {**roles, judged.names[0]: roles.get(judged.names[0], "compared with")}
     others = {name: judged.policies[name] for name in roles if name in judged.policies and name != judged.subject}
     subject = {TUNED: judged.policies[judged.subject]}
-    return contests(judged.trace, others | subject, {name: roles[name] for name in others}, judged.arm, costs)
+    return contests(judged.replayed, others | subject, {name: roles[name] for name in others}, judged.arm, costs)
 
 
 def _identity(judged: ReportData, name: str) -> str:
