@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterable, Mapping
+from copy import deepcopy
 from functools import cache, cached_property, partial
 from importlib.resources import files
 from typing import Annotated, Any, NamedTuple, Self
@@ -245,10 +246,10 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         return self.model_copy(update=sections | certificate)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy with an id of its own."""
-        copied = super().model_copy(update=update, deep=deep)
-        copied.__dict__.pop("policy_id", None)  # what was worked out for this one
-        return copied
+        """Copy with an id of its own: made of the fields alone, without what was worked out for this policy."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        fields = (deepcopy(fields) if deep else fields) | dict(update or {})
+        return type(self).model_construct(set(self.model_fields_set) | fields.keys() & (update or {}).keys(), **fields)
 
     def diff(self, other: PolicyData | None = None) -> dict[str, tuple[Any, Any]]:
         """What differs from another policy: path -> (value here, value there); nothing where the ids are the same.

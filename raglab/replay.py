@@ -53,6 +53,7 @@ from raglab.decision.sharded_decisions import (
     CaseColumns,
     ShardedDecisions,
     decision_columns,
+    joined_columns,
     reference_cases,
     reference_trace,
     shard_with,
@@ -309,8 +310,15 @@ def decide_policies(
     by_policy = zip(*each_shard(shard_columns, trace, list(policies), arm, what="decide"), strict=True)
     references = partial(_references, trace)
     return [
-        ShardedDecisions(trace, policy, columns, references, partial(decide_shard, policy=policy, arm=arm))
-        for policy, columns in zip(policies, by_policy, strict=True)
+        ShardedDecisions(
+            trace,
+            policy,
+            joined_columns(parts),
+            tuple(len(part.ids) for part in parts),
+            references,
+            partial(decide_shard, policy=policy, arm=arm),
+        )
+        for policy, parts in zip(policies, by_policy, strict=True)
     ]
 
 

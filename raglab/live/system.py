@@ -272,12 +272,9 @@ class ReadyDocuments(NamedTuple):
     earlier: Mapping[str, frozenset[str]]
 
 
-_CHANGE = threading.Lock()  # held while a system takes up other documents, and while a request takes hold of a system
-
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Lab:
-    """What answers a question: see `ask`.
+    """What answers a question: see `ask`. It changes where its documents do, by `add`, `remove` and `refresh` alone.
 
     policy: every threshold and pattern. retriever: index and arms. fingerprint: of corpus, models and parameters.
     pack: what the trade calls things, as the policy names it. reader: of the documents, for signals of the parser.
@@ -310,6 +307,8 @@ class Lab:
     on_error: OnError = "raise"
     _confident: dict[str, bool] = field(default_factory=dict, repr=False)  # see `RequiredConfidence`
     _told: set[str] = field(default_factory=set, repr=False)
+    # Held while the system takes up other documents, and while a request takes hold of it.
+    _change: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Stop where clarifications would be lost, or no question could be decided."""
@@ -488,10 +487,10 @@ class Lab:
             msg = f"an open index must keep its arms, models and sizes, got others in {opening.place}; open it again."
             raise ValueError(msg)
         ready = _ready_documents(index, opening, self.policy, self.pack, self.scorer, self.retriever)
-        with _CHANGE:
+        with self._change:
             more = {"opening": opening._replace(settings=index.settings)}
             for name, value in (ready._asdict() | more).items():
-                object.__setattr__(self, name, value)
+                setattr(self, name, value)
         return self
 
     def snapshot(self) -> Self:
@@ -499,7 +498,7 @@ class Lab:
 
         Its generator is checked for the confidence that the policy gates on (rule S2.10).
         """
-        with _CHANGE:
+        with self._change:
             system = copy.copy(self)
         generator = with_required_confidence(system.generator, system.policy, self._confident)
         return system if generator is system.generator else dataclasses.replace(system, generator=generator)
