@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ from raglab.own_gates import REGISTERED, OwnGate, critical_values, crossing, las
 from raglab.policy import PolicyData
 from raglab.resolver import RULES, Contest, ties_on_entities
 from raglab.signal_gates import OWN
-from raglab.signals import BUILT_IN_SET, COST, NAMES, RATIO, SignalSet, is_name, own_signal
+from raglab.signals import BUILT_IN, BUILT_IN_SET, COST, NAMES, RATIO, SignalSet, is_name, own_signal
 from raglab.thresholds import Thresholds, policy_thresholds
 from raglab.values import Status
 
@@ -36,13 +35,18 @@ COST_THRESHOLDS = (
 )
 
 
-@cache
 def swept_paths(known: SignalSet = BUILT_IN_SET, own: tuple[OwnGate, ...] = ()) -> Mapping[str, Threshold]:
     """Thresholds that can be swept, by path: of gates that decide, in their order, of the resolver's rules, of costs.
 
     Args:
       known: signals that there are, as `Evidence.known` has those of a trace. own: gates of the user.
     """
+    if known.rows == BUILT_IN and not own:  # as of nearly every trace
+        return SWEPT
+    return _swept(known, own)
+
+
+def _swept(known: SignalSet, own: tuple[OwnGate, ...]) -> Mapping[str, Threshold]:
     rules = (one for rule in RULES for one in rule.thresholds)
     of_user = (one for gate in own if gate.firing != "warn" for one in gate.thresholds)
     return {one.path: one for one in (*gates.swept_thresholds(known.rows), *of_user, *rules, *COST_THRESHOLDS)}
@@ -53,7 +57,7 @@ def user_gates(limits: Thresholds) -> tuple[OwnGate, ...]:
     return tuple(own_gate(name) for name in limits.own)
 
 
-SWEPT = swept_paths()  # those of the built-in signals
+SWEPT = _swept(BUILT_IN_SET, ())  # those of the built-in signals
 
 
 def threshold_at(path: str) -> Threshold | None:

@@ -240,7 +240,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             rows = {name: getattr(self, name) for name in type(self).model_fields} | whole | touched | certificate
             return _validate_section(lambda: type(self).model_validate(rows), "replace")
         sections = {
-            name: _validate_section(partial(_section_validator(name), rows), "replace", name)
+            name: _validate_section(partial(_section_validators()[name], rows), "replace", name)
             for name, rows in touched.items()
         }
         return self.model_copy(update=sections | certificate)
@@ -452,11 +452,11 @@ def _set_nested(rows: dict[str, Any], key: str, value: Any) -> None:  # noqa: AN
 
 
 @cache
-def _section_validator(name: str) -> Callable[[Any], Any]:
-    """What validates a section of a policy."""
-    kinds: dict[str, Any] = {"signals": SignalSections, OWN: GateSections}
-    kind: Any = kinds[name] if name in kinds else PolicyData.model_fields[name].annotation
-    return TypeAdapter(kind).validate_python
+def _section_validators() -> Mapping[str, Callable[[Any], Any]]:
+    """What validates each section of a policy, by its name."""
+    kinds: dict[str, Any] = {name: field.annotation for name, field in PolicyData.model_fields.items()}
+    kinds |= {"signals": SignalSections, OWN: GateSections}
+    return {name: TypeAdapter(kind).validate_python for name, kind in kinds.items()}
 
 
 def _leaves(

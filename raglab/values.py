@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
-from functools import lru_cache, wraps
+from functools import wraps
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -172,9 +172,8 @@ def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
     return decorate
 
 
-@lru_cache(maxsize=1 << 16)
 def _file_name(source: str) -> str:
-    """The last part of a path; kept, since many chunks are of one document and each is asked again and again."""
+    """The last part of a path."""
     last = source.replace("\\", "/").rstrip("/").rpartition("/")[2]
     return last if last != "." else PurePosixPath(source).name
 

@@ -6,7 +6,6 @@ Those of rates hold for finite samples; no normal approximation is made.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -140,7 +139,6 @@ def finite_interval(stratum: Stratum, level: float = 0.95) -> tuple[int, int]:
     return least, size - _fewest_hits(drawn - hits - unknown, drawn, size, tail)
 
 
-@lru_cache(maxsize=1 << 16)
 def _fewest_hits(hits: int, drawn: int, size: int, tail: float) -> int:
     """Least count in the population under which at least so many hits are drawn with a probability above the tail."""
     low, high = hits, size - (drawn - hits)  # the truth is in here for certain
