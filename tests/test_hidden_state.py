@@ -39,15 +39,17 @@ CHANGES = {"lab/trial_search.py": {"__dict__"}}  # a subclass of a trial of Optu
 def remembered(path: Path) -> Iterator[str]:
     """Names of what a module keeps between calls: functions with arguments that are cached, and empty containers."""
     body = tree(path).body
-    yield from (name for node in ast.walk(tree(path)) if isinstance(node, ast.Global) for name in node.names)
-    for node in (*body, *(inner for outer in body if isinstance(outer, ast.ClassDef) for inner in outer.body)):
+    methods = [node for outer in body if isinstance(outer, ast.ClassDef) for node in outer.body]
+    for node in (*body, *methods):
         if isinstance(node, ast.FunctionDef) and any(map(_is_cache, node.decorator_list)):
             arguments = node.args
             if arguments.posonlyargs or arguments.args or arguments.kwonlyargs or arguments.vararg or arguments.kwarg:
                 yield node.name
-        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and _is_kept(node.value):
+    for node in body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and _is_kept(node.value):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             yield from (ast.unparse(target) for target in targets)
+    yield from (name for node in ast.walk(tree(path)) if isinstance(node, ast.Global) for name in node.names)
 
 
 def _is_cache(decorator: ast.expr) -> bool:
