@@ -313,7 +313,7 @@ def _distinct_breakpoints(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return found[: int(np.max(np.sum(~np.isnan(found), axis=0), initial=0))]
 
 
-class Steps(NamedTuple):
+class StepCells(NamedTuple):
     """Cells of a step function of one threshold: step i holds from low[i] to high[i]; cells [N, 18]."""
 
     low: NDArray[np.float64]
@@ -321,7 +321,7 @@ class Steps(NamedTuple):
     cells: NDArray[np.int64]
 
 
-NOTHING = Steps(np.empty(0), np.empty(0), np.empty((0, metrics.N_CELLS), dtype=np.int64))
+NOTHING = StepCells(np.empty(0), np.empty(0), np.empty((0, metrics.N_CELLS), dtype=np.int64))
 
 
 class Moves(NamedTuple):
@@ -337,7 +337,7 @@ class Moves(NamedTuple):
     after: NDArray[np.int8]
 
 
-def sum_moves(parts: Sequence[Moves], swept: Threshold, resolution: int | None = None) -> Steps:
+def sum_moves(parts: Sequence[Moves], swept: Threshold, resolution: int | None = None) -> StepCells:
     """Step function over all cases of some parts; the same to the bit however the cases are parted.
 
     Args:
@@ -359,7 +359,7 @@ def sum_moves(parts: Sequence[Moves], swept: Threshold, resolution: int | None =
     np.cumsum(total, axis=1, out=total)
     edges = np.concatenate([[swept.low], at, [swept.high]])
     ends = np.append(starts[1:], len(edges) - 1)
-    return Steps(edges[:-1][starts], edges[ends], np.ascontiguousarray(total[:, starts].T))
+    return StepCells(edges[:-1][starts], edges[ends], np.ascontiguousarray(total[:, starts].T))
 
 
 def _snapped(values: NDArray[np.float64], swept: Threshold, resolution: int) -> NDArray[np.float64]:

@@ -72,6 +72,7 @@ def margins_form(name: str, *stages: str) -> Any:  # noqa: ANN401 - a type that 
     return namedtuple(f"{name}Margins", stages)  # noqa: PYI024 - by the row
 
 
+StageMargins: TypeAlias = Any  # headroom by stage, in the form of a gate: a named tuple
 Limits: TypeAlias = Any  # thresholds of a gate, in its form: scalars, or arrays that broadcast against measurements
 SwitchThresholds = thresholds_form("Switch")  # of a gate that compares with no number of the policy
 L2Thresholds = thresholds_form("L2", "max_l2", "soft_max_l2")  # soft NaN where it is not set
@@ -118,7 +119,7 @@ class IntentThresholds(NamedTuple):
     min_complexity: Floats
 
 
-def confidence_margins(confidence: Floats, explicit: Bools, thresholds: Limits) -> Margins:
+def confidence_margins(confidence: Floats, explicit: Bools, thresholds: Limits) -> StageMargins:
     """Headroom of the retrieval confidence above tau.
 
     Args:
@@ -134,7 +135,7 @@ def confidence_margins(confidence: Floats, explicit: Bools, thresholds: Limits) 
     return ConfidenceMargins(confidence=headroom(confidence, tau, thresholds.on))
 
 
-def fused_margins(probability: Floats, thresholds: Limits) -> Margins:
+def fused_margins(probability: Floats, thresholds: Limits) -> StageMargins:
     """Headroom of the fused probability of being right.
 
     Source: rule S2.14.
@@ -142,7 +143,7 @@ def fused_margins(probability: Floats, thresholds: Limits) -> Margins:
     return FusedMargins(fused=headroom(probability, thresholds.min_fused, thresholds.on))
 
 
-def refine_margins(step: Ints, change: Floats, thresholds: RefineThresholds) -> Margins:
+def refine_margins(step: Ints, change: Floats, thresholds: RefineThresholds) -> StageMargins:
     """Headroom of another refinement, which would be the `step`-th.
 
     Args:
@@ -157,7 +158,7 @@ def refine_margins(step: Ints, change: Floats, thresholds: RefineThresholds) -> 
     return RefineMargins(depth=headroom(thresholds.max_depth, step), change=headroom(change, thresholds.epsilon))
 
 
-def generation_margins(confidence: Floats, thresholds: Limits) -> Margins:
+def generation_margins(confidence: Floats, thresholds: Limits) -> StageMargins:
     """Headroom of the generator's confidence.
 
     Args:
@@ -168,7 +169,7 @@ def generation_margins(confidence: Floats, thresholds: Limits) -> Margins:
     return GenerationMargins(generation=headroom(confidence, thresholds.min_generation_confidence, thresholds.on))
 
 
-def support_margins(support: Floats, thresholds: Limits) -> Margins:
+def support_margins(support: Floats, thresholds: Limits) -> StageMargins:
     """Headroom of the least supported claim of an answer.
 
     Args:
@@ -179,7 +180,7 @@ def support_margins(support: Floats, thresholds: Limits) -> Margins:
     return SupportMargins(support=headroom(support, thresholds.min_support, thresholds.on))
 
 
-def intent_margins(graph: Floats, table: Floats, complexity: Floats, thresholds: IntentThresholds) -> Margins:
+def intent_margins(graph: Floats, table: Floats, complexity: Floats, thresholds: IntentThresholds) -> StageMargins:
     """Headroom of a question's intents, [...].
 
     Source: rule S4.1.
@@ -191,7 +192,9 @@ def intent_margins(graph: Floats, table: Floats, complexity: Floats, thresholds:
     )
 
 
-def domain_margins(n_words: Ints, n_denied: Ints, n_allowed: Ints, needs_allowed: Bools, on: Bools = True) -> Margins:
+def domain_margins(
+    n_words: Ints, n_denied: Ints, n_allowed: Ints, needs_allowed: Bools, on: Bools = True
+) -> StageMargins:
     """Headroom of the query's text: words in it, no deny pattern, an allow pattern where there are any.
 
     Args:
@@ -212,7 +215,7 @@ def domain_margins(n_words: Ints, n_denied: Ints, n_allowed: Ints, needs_allowed
     )
 
 
-def l2_margins(best: Floats, thresholds: Limits) -> Margins:
+def l2_margins(best: Floats, thresholds: Limits) -> StageMargins:
     """Headroom of the nearest hit below the hard or, failing that, the soft bound.
 
     Args:
@@ -265,7 +268,7 @@ def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[np.int16]:
     return count
 
 
-def density_margins(n_relevant: Ints, thresholds: Limits) -> Margins:
+def density_margins(n_relevant: Ints, thresholds: Limits) -> StageMargins:
     """Headroom of the number of relevant hits.
 
     Source: rule S2.3.
@@ -273,7 +276,7 @@ def density_margins(n_relevant: Ints, thresholds: Limits) -> Margins:
     return DensityMargins(density=headroom(n_relevant, thresholds.min_keep, thresholds.on))
 
 
-def gap_margins(gap: Floats, n_relevant: Ints, agree: Bools, thresholds: Limits) -> Margins:
+def gap_margins(gap: Floats, n_relevant: Ints, agree: Bools, thresholds: Limits) -> StageMargins:
     """Headroom of the distance between the first two relevant hits; a negative one hands over to the resolver.
 
     Args:
@@ -286,7 +289,7 @@ def gap_margins(gap: Floats, n_relevant: Ints, agree: Bools, thresholds: Limits)
     return GapMargins(gap=np.where(np.less(n_relevant, 2) | agree, np.inf, margin))
 
 
-def coverage_margins(n_missing: Ints, on: Bools = True) -> Margins:
+def coverage_margins(n_missing: Ints, on: Bools = True) -> StageMargins:
     """Headroom of entities: 0 when every entity that must be covered is, else minus how many are missing.
 
     Source: rule S2.5.
@@ -294,7 +297,7 @@ def coverage_margins(n_missing: Ints, on: Bools = True) -> Margins:
     return CoverageMargins(coverage=headroom(0.0, np.asarray(n_missing, dtype=np.float64), on))
 
 
-def similarity_margins(top1: Floats, thresholds: Limits) -> Margins:
+def similarity_margins(top1: Floats, thresholds: Limits) -> StageMargins:
     """Headroom of the best hit's cosine above the threshold.
 
     Args:
@@ -309,7 +312,7 @@ def similarity_margins(top1: Floats, thresholds: Limits) -> Margins:
     return SimilarityMargins(similarity=headroom(top1, thresholds.min_similarity, thresholds.on))
 
 
-def sufficiency_margins(share: Floats, thresholds: Limits) -> Margins:
+def sufficiency_margins(share: Floats, thresholds: Limits) -> StageMargins:
     """Headroom of the share of the query's content words found in the chosen hits; below it a warning, no refusal.
 
     Source: ADR-004, gate 2 (rule S2.7).
@@ -317,7 +320,7 @@ def sufficiency_margins(share: Floats, thresholds: Limits) -> Margins:
     return SufficiencyMargins(sufficiency=headroom(share, thresholds.min_keyword_share, thresholds.on))
 
 
-def hygiene_margins(unfit: Bools) -> Margins:
+def hygiene_margins(unfit: Bools) -> StageMargins:
     """Headroom of an answer that is fit to leave: 0, or -1 where it is not.
 
     Source: rule S2.13.

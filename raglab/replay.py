@@ -17,7 +17,7 @@ from raglab.breakpoints import (
     NOTHING,
     SWEPT,
     Moves,
-    Steps,
+    StepCells,
     acting_paths,
     live_breakpoints,
     sum_moves,
@@ -655,7 +655,7 @@ def steps(
 
 def _step_curves(
     trace: Replayed, policy: PolicyData, path: str | None, arm: str | None, resolution: int | None
-) -> dict[str, Steps]:
+) -> dict[str, StepCells]:
     """Step functions of one threshold or of each, by path."""
     moves = (
         [shard_moves(trace, policy, path, arm)]
@@ -700,7 +700,7 @@ def evidence_with_model(found: Evidence, policy: PolicyData) -> Evidence:
     )
 
 
-def step_cells(found: Evidence, policy: PolicyData, path: str) -> Steps:
+def step_cells(found: Evidence, policy: PolicyData, path: str) -> StepCells:
     """Cells behind `steps` of one threshold, of cases that are measured already."""
     return _steps_of_paths(found, policy, [path])[path]
 
@@ -710,7 +710,7 @@ def path_moves(evidence: Evidence, policy: PolicyData, path: str) -> tuple[Thres
     return _moves_of_paths(evidence, policy, [path])[path]
 
 
-def all_step_cells(found: Evidence, policy: PolicyData) -> dict[str, Steps]:
+def all_step_cells(found: Evidence, policy: PolicyData) -> dict[str, StepCells]:
     """Cells behind `steps` of all thresholds, by path in their order, of cases that are measured already.
 
     Left out are thresholds that the policy does not set and those that decide nothing, such as of a gate that is off.
@@ -718,7 +718,7 @@ def all_step_cells(found: Evidence, policy: PolicyData) -> dict[str, Steps]:
     return _steps_of_paths(found, policy, acting_paths(found, policy))
 
 
-def _steps_of_paths(found: Evidence, policy: PolicyData, paths: Sequence[str]) -> dict[str, Steps]:
+def _steps_of_paths(found: Evidence, policy: PolicyData, paths: Sequence[str]) -> dict[str, StepCells]:
     moves = _moves_of_paths(found, policy, paths)
     return {path: sum_moves([moved], swept) for path, (swept, moved) in moves.items()}
 

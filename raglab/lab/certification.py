@@ -26,7 +26,7 @@ from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.gates import GATES
 from raglab.html_display import Fold, display
 from raglab.lab.certification_notes import (
-    Judged,
+    JudgedCases,
     certificate_notes,
     certificate_reason,
     look_sentence,
@@ -299,7 +299,7 @@ def certify_policy(
     offered = _distinct_candidates([policy], cases)
     learned_on = cases.held_out if cases.pilot is None else cases.pilot
     notes = (*_depth_note(trace, offered), *_warned_refusal(learned_on, policy, arm))
-    return _certification(cases, offered, Order("single", np.arange(1), None), terms, notes)
+    return _certification(cases, offered, TestOrder("single", np.arange(1), None), terms, notes)
 
 
 @takes(trace="trace", candidates="policy or policies")
@@ -421,7 +421,7 @@ def _depth_note(trace: Trace | ShardedTrace[Trace], offered: Sequence[Policy]) -
 def _certification(
     cases: CertifyCases,
     offered: Sequence[Policy],
-    order: Order,
+    order: TestOrder,
     terms: Terms,
     notes: Sequence[str],
     replayed: Measured | ShardedTrace[Trace] | None = None,
@@ -443,7 +443,7 @@ def _certification(
     tested = _sequence_test(counts, order, targets, delta)
     near = _nearest(order, targets, delta)
     alone = trace_status_only(held_out)
-    judged = Judged(counts.basis, alone, look_sentence(look, recorded=terms.looks is not None, again=terms.again))
+    judged = JudgedCases(counts.basis, alone, look_sentence(look, recorded=terms.looks is not None, again=terms.again))
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
         certified=tuple(one.policy_id for one, ok in zip(tried, tested.passed, strict=True) if ok),
@@ -514,7 +514,7 @@ def _data_needs(promises: Sequence[Promise], delta: float) -> dict[str, DataNeed
     return {one.name: tests.data_need(one.alpha, one.n, int(one.k), delta) for one in rates}
 
 
-def _nearest(order: Order, targets: Mapping[str, float], delta: float) -> Nearest:
+def _nearest(order: TestOrder, targets: Mapping[str, float], delta: float) -> Nearest:
     """Target to hint at, by what the candidates did on the pilot."""
     if order.pilot is None:
         return Nearest(float("nan"), float("nan"))
@@ -547,7 +547,7 @@ def _distinct_candidates(candidates: Iterable[Policy], cases: CertifyCases) -> l
     return offered
 
 
-class Order(NamedTuple):
+class TestOrder(NamedTuple):
     """How candidates are tested.
 
     method: `single`, one alone; `fixed_sequence`, one after the other until one fails; `holm`, all at once. places: of
@@ -571,16 +571,18 @@ class Order(NamedTuple):
         return None if self.pilot is None else self.pilot.subset(self.places)
 
 
-def _order(pilot: Measured | ShardedTrace[Any], cases: CertifyCases, offered: Sequence[Policy], terms: Terms) -> Order:
+def _order(
+    pilot: Measured | ShardedTrace[Any], cases: CertifyCases, offered: Sequence[Policy], terms: Terms
+) -> TestOrder:
     """Order of the candidates, learned on the pilot (rule S6.10)."""
     # Without cases of its own to learn an order on, any order would come from the cases it is tested on.
     if cases.pilot is None:
-        return Order("holm", np.arange(len(offered)), None)
+        return TestOrder("holm", np.arange(len(offered)), None)
     seen = pilot_counts(pilot, offered, list(terms.targets), terms.costs, terms.arm)
     size, alphas = len(cases.held_out) / len(pilot), np.array(list(terms.targets.values()))
     places = pilot_order(seen.losses, alphas, terms.delta, size)
     hashed = trace_hash(cases.pilot)
-    return Order("fixed_sequence", places, seen.losses, len(pilot), hashed, size, seen.free_rate, seen.notes)
+    return TestOrder("fixed_sequence", places, seen.losses, len(pilot), hashed, size, seen.free_rate, seen.notes)
 
 
 class SequenceResult(NamedTuple):
@@ -604,7 +606,7 @@ class SequenceResult(NamedTuple):
         return self.chosen >= 0
 
 
-def _sequence_test(counts: RateCounts, order: Order, targets: Mapping[str, float], delta: float) -> SequenceResult:
+def _sequence_test(counts: RateCounts, order: TestOrder, targets: Mapping[str, float], delta: float) -> SequenceResult:
     """Tests of all targets together for every candidate, with error delta over all of them."""
     in_sequence = order.method != "holm"
     p = counts.p(np.array(list(targets.values())))
@@ -712,7 +714,7 @@ def _candidate_table(
     tried: Sequence[Policy],
     counts: RateCounts,
     tested: SequenceResult,
-    order: Order,
+    order: TestOrder,
     names: Sequence[str],
     delta: float,
 ) -> pd.DataFrame:

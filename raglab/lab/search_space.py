@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.breakpoints import SWEPT, Steps, breakpoints, swept_paths, swept_threshold, threshold_at, user_gates
+from raglab.breakpoints import SWEPT, StepCells, breakpoints, swept_paths, swept_threshold, threshold_at, user_gates
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.measurement import CAN_BE_OFF, Evidence, Measured, gates_off, measured_tables, plain_trace
 from raglab.decision.refusals import REFUSES_ALL
@@ -484,7 +484,7 @@ def plateau(found: Evidence, policy: Policy, path: str, score: Score, published:
     return Plateau(path, _inside(path, *_observed_plateau(steps, low, high)), low, high)
 
 
-def _observed_plateau(found: Steps, low: float, high: float) -> tuple[float, float]:
+def _observed_plateau(found: StepCells, low: float, high: float) -> tuple[float, float]:
     """Plateau cut to just beyond the values at which any case changes: the rest of the range was never seen."""
     if len(found.low) == 1:
         return low, high

@@ -33,7 +33,7 @@ from raglab.lab.candidates import (
     question_numbers,
 )
 from raglab.lab.comparison import StudyOutcome
-from raglab.lab.competition import CandidateNames, Entry, check_competition, competition, made_candidates
+from raglab.lab.competition import CandidateNames, CompetitionEntry, check_competition, competition, made_candidates
 from raglab.lab.decision_fitting import decision_cases
 from raglab.lab.looks import split_queries, union_hashes
 from raglab.lab.paired_gain import IN_SAMPLE, Advantage, paired_advantage
@@ -439,7 +439,7 @@ def search_problem(
     return StudyProblem(splits, held, problem, defaults, by_hand)
 
 
-def _judged_result(of: StudyProblem, cases: Cases, entry: Entry, search: Search) -> TuneResult:
+def _judged_result(of: StudyProblem, cases: Cases, entry: CompetitionEntry, search: Search) -> TuneResult:
     """The selected policy, made of all cases, on the cases that nothing was made of or chosen on."""
     problem, splits = of.problem, of.splits
     arm, trials, goal = problem.settings["arm"], int(problem.settings["trials"]), problem.goal
