@@ -33,6 +33,7 @@ from raglab import replay
 from raglab.decision.chain import decide_cases
 from raglab.decision.measurement import (
     Evidence,
+    Measured,
     measure_tables,
     measured_tables,
     policy_pattern_hits,
@@ -312,8 +313,9 @@ def line(what: str, value: str, target: str = "", *, met: bool | None = None) ->
 
 def rates(trace: TraceData, policies: Sequence[PolicyData], sizes: Sizes, engine: str) -> float:
     """Decisions a second of a sweep whose tables are ready."""
-    replay.tally(trace, policies[:2], engine=engine)
-    return len(trace) * len(policies) / seconds(lambda: replay.tally(trace, policies, engine=engine), sizes.repeats)
+    held = Measured(trace)
+    replay.tally(held, policies[:2], engine=engine)
+    return len(trace) * len(policies) / seconds(lambda: replay.tally(held, policies, engine=engine), sizes.repeats)
 
 
 def _first(values: Any, n: int) -> Any:  # noqa: ANN401 - hits
@@ -343,9 +345,10 @@ def exact_steps(
         return 1e3 * seconds(run, sizes.repeats)
 
     for what, judged, policy in policies:
-        found = measured_tables(judged, policy).evidence
+        held = Measured(judged)
+        found = measured_tables(held, policy).evidence
         n_paths = len(replay.all_step_cells(found, policy))
-        whole = taken(lambda judged=judged, policy=policy: replay.steps(judged, policy))  # type: ignore[misc]
+        whole = taken(lambda held=held, policy=policy: replay.steps(held, policy))  # type: ignore[misc]
         cells = taken(lambda found=found, policy=policy: replay.all_step_cells(found, policy))  # type: ignore[misc]
         shown, most = f"{whole:,.0f} ms ({cells:,.0f} counting)", STEP_TARGETS["all"]
         against(f"steps of {n_paths} thresholds, {what}", shown, f"< {most:,.0f} ms", met=whole < most)
@@ -390,7 +393,9 @@ def study(trace: TraceData, trials: int, cases: int) -> float:
 
 def frame_milliseconds(trace: TraceData, policy: PolicyData, repeats: int) -> float:
     """Milliseconds of a frame of decisions that were just made."""
-    fresh = iter([replay.decide(trace, policy) for _ in range(repeats)])
+    held = Measured(trace)
+    replay.decide(held, policy).frame()
+    fresh = iter([replay.decide(held, policy) for _ in range(repeats)])
     return 1e3 * seconds(lambda: next(fresh).frame(), repeats)
 
 

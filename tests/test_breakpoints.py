@@ -145,9 +145,8 @@ def test_all_steps_are_what_each_value_counts(seed: int) -> None:
     """Of gates, rules, bounds of signals and own gates, on coarse grids with ties, of one depth and of two."""
     trace = random_trace(seed, n_cases=6, depths=1 + seed % 2)
     (chosen,) = with_signals(random_policies(seed, 1), seed)
-    with mock.patch.object(
-        step_functions, "MANY_PIECES", (0.0, 0.3, 0.6, 1.0)[seed % 4]
-    ):  # none, some or all decided apart
+    share = (0.0, 0.3, 0.6, 1.0)[seed % 4]  # none, some or all decided apart
+    with mock.patch.object(step_functions, "MANY_PIECES", share):
         _check_steps(trace, chosen.replace("gates", OWN) if seed % 3 else chosen)
 
 
