@@ -308,7 +308,6 @@ class TestInputs:
             ["report", "t.parquet", "--out", "t.parquet"],
             ["certify", "t.parquet", "-p", "p.yaml", "--out", "p.yaml"],
             ["certify", "t.parquet", "--looks", "t.parquet"],
-            ["fuse", "t.parquet", "-p", "p.yaml", "--out", "p.yaml"],
             ["tune", "t.parquet", "-p", "tuned.yaml", "--out", "."],
             ["simulate", "t.parquet", "--out", "t.parquet"],
             ["evaluate-log", "log.csv", "--out", "log.csv"],

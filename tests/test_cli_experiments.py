@@ -204,19 +204,3 @@ def test_the_chance_of_a_certificate_is_that_of_all_cases(tmp_path: Path, monkey
     told = certified(str(tmp_path / "t.parquet"), "-p", str(tmp_path / "p.yaml"), "-t", "hallucination_rate=0.001")
     assert "on these cases (40 of 120, drawn by label) (chance" in told
     assert sizes == [(40, 3.0)]
-
-
-def test_a_gate_is_fused_from_a_folder_of_shards_as_from_one_file(tmp_path: Path) -> None:
-    """The same parts, quality and gates beside it, to the last digit."""
-    made = labelled(6, {"tune": 120, "report": 40})
-    made.save(tmp_path / "one.parquet")
-    save_shards([made], tmp_path / "shards", shard=50)
-    free_policy().save(tmp_path / "p.yaml")
-    told = []
-    for place in ("one.parquet", "shards"):
-        given = ["fuse", str(tmp_path / place), "-p", str(tmp_path / "p.yaml"), "--json"]
-        ended = CliRunner().invoke(app, given)
-        assert ended.exit_code == 0, ended.output
-        told.append(ended.stdout)
-    assert told[0] == told[1]
-    assert json.loads(told[0])["parts"]

@@ -109,38 +109,6 @@ def test_no_index(tmp_path: Path) -> None:
     assert "raglab index" in run("ask", str(tmp_path), "What?", code=1)
 
 
-class TestSupport:
-    """`raglab support` takes an answer and evidence from anywhere."""
-
-    EVIDENCE = "The storm excess is £400. Claims are paid within 30 days."
-
-    def test_a_claim_that_stands_there(self) -> None:
-        """Passes; a changed figure scores lower."""
-        good, bad = (
-            json.loads(run("support", f"The storm excess is £{figure}.", "-e", self.EVIDENCE, "--json"))
-            for figure in (400, 900)
-        )
-        assert good["support"] > 0.5 > bad["support"]
-        assert bad["weakest"] == "The storm excess is £900."
-
-    def test_files(self, tmp_path: Path) -> None:
-        """@FILE reads a file."""
-        (tmp_path / "answer.txt").write_text("The storm excess is £400.", encoding="utf-8")
-        (tmp_path / "page.txt").write_text(self.EVIDENCE, encoding="utf-8")
-        said = run("support", f"@{tmp_path / 'answer.txt'}", "-e", f"@{tmp_path / 'page.txt'}")
-        assert "The storm excess is £400." in said
-        assert "published min_support is 0.5" in said
-
-    def test_an_answer_that_claims_nothing(self) -> None:
-        """Is said, not scored."""
-        assert "states nothing to check" in run("support", "Really?", "-e", self.EVIDENCE)
-        assert json.loads(run("support", "Really?", "-e", self.EVIDENCE, "--json"))["support"] is None
-
-    def test_a_file_there_is_none_of(self) -> None:
-        """A message, not a stack."""
-        assert "raglab:" in run("support", "@/no/such/file", "-e", "x", code=1)
-
-
 def test_signals_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trace is written beside the one it comes from; a name there is none of is one line."""
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path))

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from raglab.cli import app
 from raglab.default_learner import (
     ClarificationDefault,
     Learner,
@@ -411,51 +408,3 @@ def test_displays_refuse_what_is_empty() -> None:
         SplitDisplay.from_found({})
     with pytest.raises(ValueError, match="paths must hold"):
         ConfidenceDisplay.from_paths(pd.DataFrame())
-
-
-BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
-SMALL = ["--users", "40", "--requests", "30"]
-
-
-@pytest.mark.slow
-def test_command_prints_rates_and_writes_curves(tmp_path: Path) -> None:
-    """A table for people, JSON for programs, CSV or PNG beside."""
-    found = CliRunner().invoke(app, ["clarify-sim", str(BROKER), *SMALL, "--out", str(tmp_path / "rows.csv")])
-    assert found.exit_code == 0, found.output
-    assert "never_ask" in found.output
-    assert len(pd.read_csv(tmp_path / "rows.csv")) == 5 * 20
-    told = CliRunner().invoke(app, ["clarify-sim", str(BROKER), *SMALL, "--json", "-o", str(tmp_path / "curves.png")])
-    rows = json.loads(told.stdout)["policies"]
-    assert [row["policy"] for row in rows] == ["published", "posterior", "always_ask", "never_ask", "oracle"]
-    assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
-
-
-def test_command_runs_where_no_data_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Case 12 needs no files; the bundled documents are asked for by name where they are not there."""
-    monkeypatch.chdir(tmp_path)
-    found = CliRunner().invoke(app, ["clarify-sim", "--world", "cover", *SMALL])
-    assert found.exit_code == 0, found.output
-    missing = CliRunner().invoke(app, ["clarify-sim", *SMALL])
-    assert missing.exit_code == 1
-    assert "take world cover" in missing.output
-
-
-@pytest.mark.slow
-def test_command_refuses_a_world_without_data() -> None:
-    """ClariQ is not bundled; a threshold order that cannot be is refused."""
-    found = CliRunner().invoke(app, ["clarify-sim", "--world", "clariq"])
-    assert found.exit_code == 1
-    assert "needs the path" in found.output
-    found = CliRunner().invoke(app, ["clarify-sim", str(BROKER), *SMALL, "--ask-below", "0.9"])
-    assert found.exit_code == 1
-    assert "in this order" in found.output
-
-
-@pytest.mark.slow
-def test_command_tunes() -> None:
-    """With trials a study runs first; what it found is a row and lines for a `.env`, and its notes are told."""
-    given = [str(BROKER), *SMALL, "--tune", "2", "--seeds", "2", "--json"]
-    told = json.loads(CliRunner().invoke(app, ["clarify-sim", *given]).stdout)
-    assert "tuned" in [row["policy"] for row in told["policies"]]
-    assert told["env"].startswith("RAGLAB_CLARIFY_RULE=")
-    assert any("the rates flatter" in note for note in told["told"])

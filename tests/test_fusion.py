@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -13,11 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from typer.testing import CliRunner
 
 from labelled import free_policy, labelled, shuffled
 from raglab import fusion, metrics
-from raglab.cli import app
 from raglab.fusion import (
     Model,
     Part,
@@ -31,7 +28,6 @@ from raglab.fusion import (
 )
 from raglab.lab.gate_fitting import case_signals, compare_gates, fit_boosting, fuse
 from raglab.lab.search_space import published_policy
-from raglab.metrics import COUNTS
 from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.signals import SIGNALS
@@ -419,25 +415,3 @@ def test_gates_are_compared_at_equal_risk_and_coverage(trace: Any) -> None:
     assert other.equals(table)
     with pytest.raises(ValueError, match="only with a fused one, got a policy without"):
         compare_gates(report, FREE)
-
-
-@pytest.mark.slow
-def test_the_door_fits_compares_and_writes(trace: Any, tmp_path: Path) -> None:
-    """A policy with the gate, which decides as the fitted one; JSON that any parser reads; the report split judges."""
-    trace.save(tmp_path / "t.parquet")
-    FREE.save(tmp_path / "p.yaml")
-    call = ["fuse", str(tmp_path / "t.parquet"), "-p", str(tmp_path / "p.yaml"), "-o", str(tmp_path / "new" / "f.yaml")]
-    done = CliRunner().invoke(app, call)
-    assert done.exit_code == 0, done.output
-    assert "fitted on 240 cases" in done.stdout
-    assert "on 120 cases of split report" in done.stdout
-    made = Policy.load(tmp_path / "new" / "f.yaml")
-    assert made == fuse(trace, FREE).policy
-    told = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout, parse_constant=pytest.fail)
-    assert told["policy_id"] == made.policy_id
-    assert set(told["parts"]) == set(made.fused.parts)
-    assert {row["gate"] for row in told["gates"]} >= {"fused", "published chain"}
-    failed = CliRunner().invoke(app, ["fuse", str(tmp_path / "none.parquet")])
-    assert (failed.exit_code, failed.stderr.count("\n")) == (1, 1)
-    counts = tally(trace, [made]).counts[0]
-    assert 0 < counts[COUNTS.index("answered")] < len(trace)

@@ -1,10 +1,10 @@
-"""Command line (shore): fuse, certify, check, simulate, clarify-sim."""
+"""Command line (shore): simulate, certify, check."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +19,6 @@ from raglab.cli.baselines import (
     stated_retrieval,
 )
 from raglab.cli.common import (
-    MOST_COST,
     Arm,
     AsJson,
     CostOptions,
@@ -43,14 +42,13 @@ from raglab.cli.common import (
     table_text,
     write_csv,
 )
-from raglab.store.files import make_folder, read_json, write_bytes
+from raglab.store.files import make_folder, read_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from raglab.extensions.scale.sharded_traces import ShardedTrace
     from raglab.lab.bandit_study import LearnerComparison
-    from raglab.lab.clarify_study import ClarifyStudy
     from raglab.reward import RewardWeights
     from raglab.store.policies import Policy
     from raglab.store.traces import Trace
@@ -263,148 +261,6 @@ def _replication_rows(found: LearnerComparison) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-NAMES = ("questions", "errors", "unanswered", "cost")  # per 100 requests
-IMAGES = (".png",)
-
-
-def clarify_sim(
-    path: Annotated[
-        Path | None,
-        typer.Argument(help="Data of the world: folder of documents, of ClariQ, or file of ShARC; datasets/broker."),
-    ] = None,
-    world: Annotated[
-        Literal["broker", "clariq", "sharc", "cover"],
-        typer.Option(help="What users want, and where; cover is case 12, which needs no data."),
-    ] = "broker",
-    rule: Annotated[
-        Literal["vote_share", "posterior"], typer.Option(help="Of the learner beside the published one.")
-    ] = "posterior",
-    ask_below: Annotated[
-        float | None, typer.Option(help="Always asks below this confidence; where not given, as published.")
-    ] = None,
-    apply_above: Annotated[
-        float | None, typer.Option(help="Always applies above this confidence; where not given, as published.")
-    ] = None,
-    users: Annotated[int, typer.Option(min=1, max=1_000_000, help="Users, each with default rows of its own.")] = 1000,
-    requests: Annotated[int, typer.Option(min=1, max=100_000, help="Requests of each user.")] = 200,
-    seed: Seed = 0,
-    question_cost: Annotated[float, typer.Option(min=0, max=MOST_COST, help="Of one question.")] = 1.0,
-    error_cost: Annotated[float, typer.Option(min=0, max=MOST_COST, help="Of one value applied wrongly.")] = 10.0,
-    tune: Annotated[
-        int, typer.Option(min=0, max=1_000_000, help="Trials of a study of thresholds, rule and schedule; 0 is none.")
-    ] = 0,
-    seeds: Annotated[int, typer.Option(min=2, max=10_000, help="Of the study's comparison.")] = 20,
-    mlruns: Annotated[Path | None, typer.Option(help="Log the study to this MLflow folder.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write a row a policy and bucket as CSV, or curves as PNG.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """A year of requests in seconds: questions and silent errors of what asks once, always, never, or knows."""
-    from raglab.default_learner import Learner, simulate
-    from raglab.extensions.clarification.clarify_environments import load_world
-
-    keep_inputs(out, path)
-
-    stated: dict[str, Any] = {"ask_below": ask_below, "apply_above": apply_above}
-    chosen = Learner(rule=rule, **{name: value for name, value in stated.items() if value is not None})
-    given: dict[str, Any] = {"question_cost": question_cost, "error_cost": error_cost}
-    policies: dict[str, Any] = {"published": Learner()}
-    if chosen != Learner():
-        policies[rule] = chosen
-    told = []
-    env, study = "", None
-    if tune:
-        made, study, notes = _tune_learner(world, path, tune, seed, users, requests, seeds, given)
-        policies["tuned"], env = study.learner, study.env()
-        told += notes
-    else:
-        made = load_world(world, path)
-    policies |= {name: name for name in ("always_ask", "never_ask", "oracle")}
-    table = simulate(made, policies, users=users, requests=requests, seed=seed, **given)
-    _draw_or_write(table, out)
-    told.insert(0, f"{world}: {len(made.contexts)} contexts, {users} users, {requests} requests each; seed {seed}.")
-    rows = _policy_rates(table)
-    if as_json:
-        say_json({"told": told, "env": env, "policies": json_records(rows)})
-    else:
-        told += [
-            "questions, errors (silent), unanswered and cost: per 100 requests.",
-            "regret: cost of a user above the oracle's.",
-            "early, late: questions per 100 in the first and in the last tenth of the requests.",
-            "Brackets: 95 % intervals over users, who meet the same under every policy.",
-        ]
-        say("\n".join(told) + "\n")
-        say(table_text(rows.pipe(_readable_regrets), na_rep="–"))
-        if env:
-            say(f"\n{env}", end="")
-    if study is not None and mlruns is not None:  # last: what a tracker cannot write costs nothing of the study
-        run = study.track(mlruns)
-        say(f"MLflow: {run.command}; then open {run.link}" if run.command else f"MLflow: {run.link}", err=True)
-
-
-def _tune_learner(
-    world: str,
-    path: Path | None,
-    trials: int,
-    seed: int,
-    users: int,
-    requests: int,
-    seeds: int,
-    costs: dict[str, Any],
-) -> tuple[Any, ClarifyStudy, list[str]]:
-    """World that is judged on, what a study found on the other part, and what to say of it."""
-    from raglab.extensions.clarification.clarify_environments import load_world
-    from raglab.lab.clarify_study import tune_clarification
-
-    split = world in {"clariq", "sharc"}
-    on, judged = (load_world(world, path, part if split else None) for part in ("tune", "held_out"))
-    sizes: dict[str, Any] = {"users": min(users, 400), "requests": requests, "seeds": seeds, "users_per_seed": 50}
-    found = tune_clarification(on, judged, name=world, trials=trials, seed=seed, **sizes, **costs)
-    notes = list(found.notes)
-    if not split:
-        notes.append("This world has no parts: tuned and judged on the same contexts, so the rates flatter (S6.5).")
-    return judged, found, notes
-
-
-def _draw_or_write(table: pd.DataFrame, out: Path | None) -> None:
-    if out is None or out.suffix.lower() not in IMAGES:
-        write_csv(table, out)
-        return
-    from raglab.lab.report.canvas import png
-    from raglab.lab.report.clarify_displays import ClarifyDisplay
-
-    make_folder(out.parent)
-    write_bytes(png(ClarifyDisplay.from_simulation(table).figure_), out)
-    say(f"wrote {out}", err=True)
-
-
-def _policy_rates(table: pd.DataFrame) -> pd.DataFrame:
-    """Rates over all requests, a row a policy."""
-    import pandas as pd
-
-    rows = []
-    for policy, part in table.groupby("policy", sort=False):
-        size = part["last"] - part["first"] + 1
-        row: dict[str, Any] = {"policy": policy}
-        row |= {name: float((part[name] * size).sum() / size.sum()) for name in NAMES}
-        tenth = part["last"] <= part["last"].max() / 10
-        early = part[tenth] if tenth.any() else part.head(1)
-        late = part[part["first"] > 0.9 * part["last"].max()]
-        row |= {"early": float(early["questions"].mean())}
-        row |= {"late": float((late if len(late) else part.tail(1))["questions"].mean())}
-        row |= {f"regret{end}": float(part[f"regret{end}"].iloc[-1]) for end in ("", "_low", "_high")}
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def _readable_regrets(rows: pd.DataFrame) -> pd.DataFrame:
-    """Table with regret and its interval in one column."""
-    shown = rows[["policy", *NAMES, "early", "late"]].round(2)
-    ends = zip(*(rows[f"regret{end}"] for end in ("", "_low", "_high")), strict=True)
-    return shown.assign(regret=[f"{one:.1f} ({low:.1f} to {high:.1f})" for one, low, high in ends])
-
-
 NOT_KEPT, OPEN = 3, 4
 RISK = "hallucination_rate"
 Looks = Annotated[
@@ -574,54 +430,8 @@ def check(
         raise typer.Exit(NOT_KEPT if found.verdict == "broken" else OPEN)
 
 
-def fuse(
-    path: TraceOrFolder,
-    policy: PolicyPath = None,
-    method: Annotated[Literal["logistic", "boosting"], typer.Option(help="How the signals are combined.")] = "logistic",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the policy with its fused gate here.")] = None,
-    seed: Seed = 0,
-    cost: CostOptions = None,
-    arm: Arm = None,
-    as_json: AsJson = False,
-) -> None:
-    """One gate from all signals: fitted on split tune, held against every single gate on split report."""
-    from raglab.lab.gate_fitting import compare_gates
-    from raglab.lab.gate_fitting import fuse as fused
-    from raglab.lab.study_cases import case_counts
-
-    keep_inputs(out, path, policy)
-    trace, chosen, costs = open_trace(path), load_policy(policy), parse_costs(cost)
-    found = fused(trace, chosen, arm=arm, method=method, seed=seed)
-    splits = case_counts(trace)
-    judged = trace.split("report") if "report" in splits else trace
-    table = compare_gates(judged, found.policy, arm=arm, seed=seed, costs=costs)
-    if out is not None:
-        make_folder(out.parent)
-        found.policy.save(out)
-    if as_json:
-        parts = {
-            "policy_id": found.policy.policy_id,
-            "parts": {part.signal: part.y[-1] - part.y[0] for part in found.model.parts},
-            "quality": json_records(found.quality),
-            "gates": json_records(table),
-        }
-        say_json(parts, indent=2)
-        return
-    say(f"fitted on {len(found.p)} cases; reach of each part in logits:")
-    for part in sorted(found.model.parts, key=lambda one: one.y[0] - one.y[-1]):
-        say(f"  {part.signal:<22}{part.y[-1] - part.y[0]:6.2f}")
-    say("\n" + table_text(found.quality.round(4)))
-    where = "split report" if "report" in splits else "the cases it was fitted on: this flatters"
-    say(f"\non {len(judged)} cases of {where} (difference of AURC to fused, paired 95 % interval):")
-    say(table_text(table.round(4), na_rep="–"))
-    if out is not None:
-        say(f"\npolicy:      {out}  (policy_id {found.policy.policy_id})")
-
-
 COMMANDS = (
     (simulate, "raglab simulate out/arms.parquet -p datasets/broker/policy.yaml --bandit thompson_beta"),
-    (clarify_sim, "raglab clarify-sim datasets/broker --rule posterior --users 1000 --requests 200"),
-    (fuse, "raglab fuse out/broker/trace.parquet -p out/broker/tuned.yaml -o out/broker/fused.yaml"),
     (certify, "raglab certify out/trace.parquet -p out/fused.yaml -t hallucination_rate=0.5 -o out/c.yaml"),
     (check, "raglab check out/c.yaml --cases datasets/broker/cases.jsonl --split report"),
 )

@@ -1,4 +1,4 @@
-"""Command line (shore): index, add, remove, ask, reply, support, signals."""
+"""Command line (shore): index, add, remove, ask, reply, signals."""
 
 from __future__ import annotations
 
@@ -23,22 +23,19 @@ from raglab.cli.common import (
     Quiet,
     Reranker,
     TracePath,
-    json_records,
     keep_inputs,
     load_policy,
     load_trace,
     parse_columns,
     say,
-    say_json,
     say_json_text,
     show,
     table_text,
 )
 from raglab.cli.door import one_line
-from raglab.store.files import Where, input_error, read_text
+from raglab.store.files import Where, input_error
 from raglab.text import decimals
 
-_MOST_CHARACTERS = 2**22  # of an answer or a passage to check
 OPENAI = "https://api.openai.com/v1"
 Nli = Annotated[
     str | None,
@@ -217,33 +214,6 @@ def reply(
         _print_checks(said)
 
 
-def support(
-    answer: Annotated[str, typer.Argument(help="Answer to check; @FILE reads a file, - the standard input.")],
-    evidence: Annotated[list[str], typer.Option("--evidence", "-e", help="Passage, or @FILE; repeat.")],
-    nli: Nli = None,
-    as_json: AsJson = False,
-) -> None:
-    """Score every claim of an answer, from wherever it comes, against evidence."""
-    import pandas as pd
-
-    from raglab.answering.support import WordSupport
-    from raglab.store.policies import Policy
-
-    said = (_scorer(nli) or WordSupport()).support(_stated_text(answer), [_stated_text(one) for one in evidence])
-    table = pd.DataFrame(said.by_claim, columns=["claim", "support"])
-    least = Policy.load().support.min_support
-    if as_json:
-        score = said.score if len(table) else None
-        told = {"support": score, "weakest": said.claim, "claims": json_records(table)}
-        say_json(told)
-        return
-    if not len(table):
-        say("the answer states nothing to check")
-        return
-    say(table_text(table.round(3)))
-    say(f"\nleast support {decimals(said.score, least)}; the published min_support is {decimals(least, said.score)}")
-
-
 def signals(
     path: TracePath,
     signal: Annotated[
@@ -345,19 +315,6 @@ def _scorer(name: str | None) -> Any:  # noqa: ANN401 - a scorer
     return NliScorer(load_nli(name))
 
 
-def _stated_text(stated: str) -> str:
-    """Text as stated, of a file, or of the standard input."""
-    if stated == "-":
-        import sys
-
-        text = sys.stdin.read(_MOST_CHARACTERS + 1)
-        if len(text) > _MOST_CHARACTERS:
-            rule = f"a text must have at most {_MOST_CHARACTERS} characters"
-            raise input_error(Where("the standard input"), rule, "give a part of it", "more")
-        return text
-    return read_text(Path(stated[1:]), _MOST_CHARACTERS, blank=True) if stated.startswith("@") else stated
-
-
 COMMANDS = (
     (index, "raglab index datasets/broker --out out/index"),
     (add, "raglab add out/index new_contract.md"),
@@ -365,5 +322,4 @@ COMMANDS = (
     (ask, "raglab ask out/index 'How soon must a claim be reported?' -p datasets/broker/policy.yaml"),
     (reply, "raglab reply out/index REQUEST_ID yes"),
     (signals, "raglab signals out/broker.parquet --signal judge --out out/judged.parquet"),
-    (support, "raglab support 'The excess is £250.' -e 'Storm carries an excess of £400.'"),
 )

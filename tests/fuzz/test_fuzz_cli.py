@@ -57,16 +57,13 @@ CALLS: tuple[tuple[float, tuple[str, ...]], ...] = (
     (4, ("audit", "--log", "i", "--forget", "2020-01-01", "--json")),
     (8, ("metrics", "i", "--out", OUT)),
     (8, ("feedback", "i", "r2", "--up")),
-    (12, ("support", "The excess is 250.", "-e", "Storm carries an excess of 400.", "-e", "@corpus.jsonl", "--json")),
     (12, ("simulate", "--means", "0.7,0.6", "-b", "ucb1", "--rounds", "9", "--replications", "2", "--seed", "1")),
     (2, ("simulate", TRACE, "-p", POLICY, "--weights", "w.json", "--rounds", "9", "--replications", "2", "-o", OUT)),
-    (2, ("clarify-sim", "--world", "cover", "--users", "3", "--requests", "5", "--ask-below", "0.3", "-o", OUT)),
     (4, ("certify", TRACE, "-p", POLICY, "-t", "hallucination_rate=0.5", "--delta", "0.1", "-o", OUT, "--again")),
     (2, ("certify", TRACE, "-p", POLICY, "-p", "q.yaml", "--best", "-t", "over_ask_rate=0.5", "--again", "--json")),
     (4, ("check", "c.yaml", "--cases", TRACE, "--split", "report", "--again")),
     (4, ("check", POLICY, "--cases", TRACE, "--baseline", "b.json", "--rate", "coverage", "--min-effect", "0.1")),
     (2, ("check", POLICY, "--cases", TRACE, "--split", "tune", "--save-baseline", OUT, "--cost", "ok.refused=0.5")),
-    (0.4, ("fuse", TRACE, "-p", POLICY, "--seed", "1", "-o", OUT)),
     (2, ("ask", "i", "What is the motor excess?", "-p", POLICY, "--arm", "hybrid", "--session", "ann", "--json")),
     (2, ("reply", "i", "r1", "yes", "-p", POLICY, "--question", "What?")),
     (3, ("index", "corpus.jsonl", "--out", "out/index", "--arm", "hybrid", "--policy", POLICY, "--quiet")),
@@ -76,7 +73,7 @@ CALLS: tuple[tuple[float, tuple[str, ...]], ...] = (
     (0.4, ("demo", "--data", "absent", "--out", "out/demo", "--trials", "2", "--mlruns", "out/runs")),
 )  # fmt: skip
 # Work that is asked for is done: these say how much, and are given no large number that is a right one.
-SIZES = {"--rounds", "--replications", "--users", "--requests", "--trials", "--tune", "--seeds", "--fetch-k", "--serve"}
+SIZES = {"--rounds", "--replications", "--trials", "--fetch-k", "--serve"}
 ENDLESS = {"--serve", "--help"}
 NUMBERS = (
     "0", "1", "2", "-1", "0.5", "1.0000001", "1e400", "-1e400", "nan", "inf", "-inf", "9" * 30, "1e-320", "", " ",
