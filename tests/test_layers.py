@@ -121,7 +121,7 @@ UNCUT: dict[str, set[str]] = {
     "cli/__init__.py": {"scale"},
     "cli/baselines.py": {"scale"},
     "cli/common.py": {"scale"},
-    "cli/experiments.py": {"clarification", "scale"},
+    "cli/experiments.py": {"scale"},
     "cli/live.py": {"clarification"},
     "extensions/scale/large_index.py": {"graph_table"},
     "extensions/scale/shard_building.py": {"clarification"},
