@@ -1,8 +1,8 @@
 """Blobs (shore): values by key in one SQLite file, checked when they are read; what is damaged is made again.
 
-Everything that raglab keeps only to spare itself work stands here: embeddings, answers, retrievals. Such a file travels
+Everything that raglab keeps only to spare itself work is here: embeddings, answers, retrievals. Such a file travels
 with its folder and may come from anyone, so nothing of it is believed: a value is bytes with a digest over key and
-bytes, the schema must be ours to the letter, and what is no such file is put aside.
+bytes, and the schema must be ours to the letter. No cache library holds these two: diskcache unpickles rows.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import secrets
 import sqlite3
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from errno import EACCES, EPERM, EROFS
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
@@ -24,30 +26,16 @@ from raglab.characters import visible
 from raglab.user_warnings import warn_user
 
 BUSY_S = 60.0  # a writer waits so long for its turn
-LOOKUP = 500  # keys of one question to the file
+LOOKUP = 500  # keys of one query; one key a query takes 1.4 times as long
 MOST_BYTES = 2**28  # of one value
 KEY_BYTES = 32
 ASIDE = ".damaged"
 
 _SCHEMA = "CREATE TABLE blobs (key TEXT PRIMARY KEY, digest BLOB NOT NULL, value BLOB NOT NULL)"
 _OBJECTS = {(b"table", b"blobs", _SCHEMA.encode()), (b"index", b"sqlite_autoindex_blobs_1", None)}
-_MAGIC = b"SQLite format 3\x00"
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how a rollback journal begins, and ends where it names another file
-# What keeps a sound file from being used now, and says nothing against what stands in it.
-_PASSING = {
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_NOMEM,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_INTERRUPT,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_PROTOCOL,
-}
 _UNWRITABLE = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
-_ABANDONED: list[object] = []  # of the process before a fork: closed there, since closing here would drop its locks
+_ABANDONED: list[object] = []  # connections of the process before a fork: closing them here would drop its locks
 
 T = TypeVar("T")
 
@@ -58,6 +46,9 @@ def cache_folder() -> Path:
     return Path(folder) if folder else Path.home() / ".cache" / "raglab"
 
 
+_PROCESS_SECRET = secrets.token_bytes(KEY_BYTES)
+
+
 def own_secret(folder: Path | None = None) -> bytes:
     """Secret of this user, made on its first use: what was written under it, this user wrote.
 
@@ -65,263 +56,221 @@ def own_secret(folder: Path | None = None) -> bytes:
       folder: where it is kept, in the file `cache.key`; the user's own. Where it can be neither read nor written, the
         secret is of this process alone.
     """
-    place = (cache_folder() if folder is None else folder) / "cache.key"
-    with suppress(OSError):
-        known = _small_file(place)
-        if known is not None:
-            return known
-        place.parent.mkdir(parents=True, exist_ok=True)
-        partial = place.with_name(f".{secrets.token_hex(8)}.tmp")
-        try:
-            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    path = (cache_folder() if folder is None else folder) / "cache.key"
+    for _ in range(2):
+        with suppress(OSError):
+            if path.is_file() and path.stat().st_size == KEY_BYTES:
+                return path.read_bytes()
+        # One of another length is no key. Of two processes that begin at once, one may go on with its own secret.
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+            with open(path, "xb", opener=partial(os.open, mode=0o600)) as file:
                 file.write(secrets.token_bytes(KEY_BYTES))
-            with suppress(FileExistsError):  # another process was first
-                if place.is_symlink() or place.exists():
-                    partial.replace(place)  # one of another length is no key
-                else:
-                    os.link(partial, place)
-        finally:
-            with suppress(OSError):
-                partial.unlink()
-        known = _small_file(place)
-        if known is not None:
-            return known
     return _PROCESS_SECRET
-
-
-_PROCESS_SECRET = secrets.token_bytes(KEY_BYTES)
-
-
-def _small_file(path: Path) -> bytes | None:
-    """Content of a regular file of the length of a secret."""
-    with suppress(FileNotFoundError):
-        about = path.stat()
-        if stat.S_ISREG(about.st_mode) and about.st_size == KEY_BYTES:
-            return path.read_bytes()
-    return None
 
 
 class Blobs:
     """Values by key in a file that processes and threads share; a lookup returns only what was stored under the key.
 
-    Every write is one transaction: a process that is killed loses at most its last one. Whatever goes wrong is said in
-    one warning, and costs the cache and never the caller: a file that is none of ours, or damaged, is put aside under
-    the ending `.damaged` and begun anew; one that cannot be written is read; one that cannot be read holds nothing.
+    Every write is one transaction: a process that is killed loses at most its last one. Whatever goes wrong costs the
+    cache and never the caller: a file that is none of ours, or damaged, is put aside under the ending `.damaged` and
+    made again; without a place to write, what is there is read. One warning says what failed; a place that is
+    read-only needs none.
     """
 
     def __init__(self, path: Path, *, most_bytes: int | None = None, secret: bytes | None = None) -> None:
         """Name the file; it is opened on first use, and made by the first write.
 
         Args:
-          most_bytes: of the file, about; the least recently stored go first. None is without end. secret: binds the
-            digests to who knows it, so that a file from elsewhere holds nothing; None takes what anyone wrote.
+          most_bytes: of the file, about; the least recently stored go first. None is without end.
+          secret: binds the digests to who knows it, so that a file from elsewhere holds nothing; None takes what
+            anyone wrote.
         """
         self.path, self._most, self._secret = path, most_bytes, secret
-        self._link = _Link()
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._warned = False
 
     def get(self, keys: Sequence[str]) -> dict[str, bytes]:
         """Values of those keys that are there and whole."""
 
-        def read(link: sqlite3.Connection) -> dict[str, bytes]:
-            found: dict[str, bytes] = {}
-            damaged: list[str] = []
+        def read(connection: sqlite3.Connection) -> dict[str, bytes]:
+            values: dict[str, bytes] = {}
             for start in range(0, len(keys), LOOKUP):
                 some = keys[start : start + LOOKUP]
-                marks = ",".join("?" * len(some))
-                rows = link.execute(f"SELECT key, digest, value FROM blobs WHERE key IN ({marks})", some)  # noqa: S608
-                for key, digest, value in rows:
-                    name = key.decode()
-                    whole = isinstance(digest, bytes) and isinstance(value, bytes)
-                    if whole and hmac.compare_digest(digest, self._digest(name, value)):
-                        found[name] = value
-                    else:
-                        damaged.append(name)
-            if damaged and not self._link.read_only:
-                _delete(link, damaged)
-            return found
+                query = f"SELECT key, digest, value FROM blobs WHERE key IN ({','.join('?' * len(some))})"  # noqa: S608
+                for name, digest, value in connection.execute(query, some):
+                    key = name.decode()
+                    is_bytes = isinstance(digest, bytes) and isinstance(value, bytes)
+                    if is_bytes and hmac.compare_digest(digest, self._digest(key, value)):
+                        values[key] = value
+            return values
 
-        return self._run(read, write=False) or {}
+        return self._run(read, make=False) or {}
 
-    def has(self, key: str) -> bool:
-        """Whether a value of the key is there and whole."""
-        return bool(self.get([key]))
-
-    def put(self, values: Mapping[str, bytes], *, over: bool = True) -> None:
-        """Store values in one transaction.
-
-        Args:
-          over: whether a value takes the place of one of the same key, or that stays.
-        """
+    def put(self, values: Mapping[str, bytes]) -> None:
+        """Store values in one transaction, over what has their keys."""
         if not values:
             return
         rows = [(key, self._digest(key, value), value) for key, value in values.items()]
 
-        def write(link: sqlite3.Connection) -> None:
-            with link:
-                link.execute("BEGIN IMMEDIATE")
-                link.executemany(f"INSERT OR {'REPLACE' if over else 'IGNORE'} INTO blobs VALUES (?, ?, ?)", rows)  # noqa: S608
-                self._make_room(link)
+        def write(connection: sqlite3.Connection) -> None:
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany("INSERT OR REPLACE INTO blobs VALUES (?, ?, ?)", rows)
+                self._make_room(connection)
 
-        self._run(write, write=True)
+        self._run(write, make=True)
 
     def drop(self, keys: Sequence[str]) -> None:
         """Take out the values of keys."""
-        if keys and os.path.lexists(self.path):
-            self._run(lambda link: _delete(link, keys), write=True)
+
+        def delete(connection: sqlite3.Connection) -> None:
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany("DELETE FROM blobs WHERE key = ?", ((key,) for key in keys))
+
+        if keys:
+            self._run(delete, make=False)
 
     def clear(self) -> None:
         """Take out all values."""
 
-        def write(link: sqlite3.Connection) -> None:
-            with link:
-                link.execute("DELETE FROM blobs")
+        def delete(connection: sqlite3.Connection) -> None:
+            with connection:
+                connection.execute("DELETE FROM blobs")
 
-        if os.path.lexists(self.path):
-            self._run(write, write=True)
+        self._run(delete, make=False)
 
     def close(self) -> None:
         """Let go of the file; the next use opens it again."""
-        link = self._own_link()
-        with link.lock:
-            link.close()
+        self._leave_fork()
+        with self._lock:
+            self._disconnect()
 
     def _digest(self, key: str, value: bytes) -> bytes:
         text = len(key).to_bytes(8, "big") + key.encode("utf-8", "surrogatepass") + value
         return sha256(text).digest() if self._secret is None else hmac.digest(self._secret, text, "sha256")
 
-    def _make_room(self, link: sqlite3.Connection) -> None:
+    def _make_room(self, connection: sqlite3.Connection) -> None:
         """Delete the least recently stored, a tenth at a time, until the rest is within the size."""
-        if self._most is None:
-            return
-        (page,), (count,) = link.execute("PRAGMA page_size").fetchone(), link.execute("SELECT 1").fetchone()
-        while count:
-            (pages,), (free,) = (link.execute(f"PRAGMA {of}").fetchone() for of in ("page_count", "freelist_count"))
-            if page * (pages - free) <= self._most:
-                return
-            (count,) = link.execute("SELECT count(*) FROM blobs").fetchone()
-            oldest = "SELECT rowid FROM blobs ORDER BY rowid LIMIT ?"
-            link.execute(f"DELETE FROM blobs WHERE rowid IN ({oldest})", (max(1, count // 10),))  # noqa: S608
 
-    def _run(self, work: Callable[[sqlite3.Connection], T], *, write: bool) -> T | None:
+        def number(query: str) -> int:
+            return int(connection.execute(query).fetchone()[0])
+
+        while self._most is not None:
+            pages = number("PRAGMA page_count") - number("PRAGMA freelist_count")
+            count = 0 if pages * number("PRAGMA page_size") <= self._most else number("SELECT count(*) FROM blobs")
+            if not count:
+                return
+            oldest = "SELECT rowid FROM blobs ORDER BY rowid LIMIT ?"
+            connection.execute(f"DELETE FROM blobs WHERE rowid IN ({oldest})", (max(1, count // 10),))  # noqa: S608
+
+    def _run(self, work: Callable[[sqlite3.Connection], T], *, make: bool) -> T | None:
         """Result of some work on the file; None where there is none to work on. Of a damaged file, on a new one."""
-        link = self._own_link()
-        with link.lock:
-            for last in (False, True):
+        self._leave_fork()
+        with self._lock:
+            for attempt in range(2):
                 try:
-                    if link.connection is None and not self._open(link, make=write):
-                        return None
-                    if link.connection is None or (write and link.read_only):
-                        return None
-                    return work(link.connection)
+                    if self._connection is None:
+                        if not (make or os.path.lexists(self.path)):
+                            return None
+                        self._connection = _open(self.path)
+                    return work(self._connection)
                 except (sqlite3.Error, OSError, UnicodeError, OverflowError, MemoryError, _ForeignError) as error:
-                    # A file that cannot be used now is left as it is; a damaged one makes way, once.
-                    if not self._recovered(link, error) or last:
+                    if attempt or not self._recover(error):
                         return None
         return None
 
-    def _recovered(self, link: _Link, error: Exception) -> bool:
-        """Say what failed and go on with less; whether the place is free for a new file."""
-        code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-        came = str(error) or type(error).__name__
+    def _recover(self, error: Exception) -> bool:
+        """Whether the place is free for a new file, since the old one is damaged; the failure is said."""
+        reason, code = str(error) or type(error).__name__, _code(error)
         if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
             return False  # another process has it; the next use may find it free
-        if code in _UNWRITABLE and link.connection is not None and not link.read_only:
-            link.read_only = True
-            self._say(f"cannot be written ({came}): it is only read from now on")
+        if code == sqlite3.SQLITE_READONLY or getattr(error, "errno", None) in {EROFS, EACCES, EPERM}:
             return False
-        link.close()
-        if not (link.read_only or code in _PASSING or isinstance(error, OSError | MemoryError)):
-            with suppress(OSError):
-                _put_aside(self.path)
-                self._say(f"is damaged or none of raglab's ({came}): it is put aside and made again")
-                return True
-        self._say(f"cannot be used ({came}): raglab works without it")
-        link.off = True
-        return False
-
-    def _open(self, link: _Link, *, make: bool) -> bool:
-        """Connect to the file; whether there is one. It is made where it is wanted and can be."""
-        there = os.path.lexists(self.path)
-        if link.off or not (there or make):
+        # These say nothing against what stands in the file. SQLite's own "error" is a statement that does not fit it.
+        is_passing = isinstance(error, sqlite3.OperationalError | OSError | MemoryError)
+        if is_passing and code != sqlite3.SQLITE_ERROR:
+            self._warn(f"failed ({reason}): raglab works without it")
             return False
-        # Root passes every permission, so what is asked is whether the system would let it write.
-        link.read_only = not _writable(self.path)
-        if not there:
-            if link.read_only:
-                return False
-            _make(self.path)
-        _check_files(self.path)
+        self._disconnect()
         try:
-            link.connection = _connect(self.path, "mode=ro" if link.read_only else "mode=rw")
-        except sqlite3.OperationalError as error:
-            # A full disk, or a closed folder, has no room for what SQLite keeps beside a file, not even to read it.
-            if (error.sqlite_errorcode & 0xFF) not in _UNWRITABLE:
-                raise
-            link.connection, link.read_only = _connect(self.path, "mode=ro&immutable=1"), True
+            for path in (*_beside(self.path), self.path):
+                with suppress(FileNotFoundError):
+                    path.replace(path.with_name(path.name + ASIDE))
+        except OSError as failure:
+            self._warn(f"is damaged or none of raglab's ({reason}), and cannot be put aside ({failure})")
+            return False
+        self._warn(f"is damaged or none of raglab's ({reason}): it is put aside and made again")
         return True
 
-    def _own_link(self) -> _Link:
-        """Connection of this process."""
-        if self._link.process != os.getpid():
-            _ABANDONED.append(self._link)
-            self._link = _Link()
-        return self._link
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+        self._connection = None
 
-    def _say(self, what: str) -> None:
-        warn_user(visible(f"the cache {self.path} {what}."))
+    def _leave_fork(self) -> None:
+        """A process of its own has a connection of its own."""
+        if self._process != os.getpid():
+            _ABANDONED.append(self._connection)
+            self._process, self._lock, self._connection = os.getpid(), threading.Lock(), None
+
+    def _warn(self, text: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warn_user(visible(f"the cache {self.path} {text}."))
 
 
 class _ForeignError(Exception):
     """A file that is none of ours."""
 
 
-class _Link:
-    """Connection of one process, which its threads take turns with.
-
-    read_only: the file cannot be written. off: it cannot be used at all.
-    """
-
-    def __init__(self) -> None:
-        self.process, self.lock = os.getpid(), threading.Lock()
-        self.connection: sqlite3.Connection | None = None
-        self.read_only = self.off = False
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        if self.connection is not None:
-            with suppress(sqlite3.Error):
-                self.connection.close()
-        self.connection = None
+def _code(error: Exception) -> int:
+    """Primary result code of SQLite; 0 where the error is another."""
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
-def _delete(link: sqlite3.Connection, keys: Iterable[str]) -> None:
-    with link:
-        link.execute("BEGIN IMMEDIATE")
-        link.executemany("DELETE FROM blobs WHERE key = ?", ((key,) for key in keys))
+def _open(path: Path) -> sqlite3.Connection:
+    """Connection to a file of ours, which is made where it is not there."""
+    if not os.path.lexists(path):
+        _make(path)
+    reason = "a link" if path.is_symlink() else forged_beside(path)
+    if reason:
+        raise _ForeignError(reason)
+    try:
+        return _connect(path, "mode=rw")
+    except sqlite3.OperationalError as error:
+        # A full disk, or a closed folder, has no room for what SQLite keeps beside a file, not even to read it.
+        if _code(error) not in _UNWRITABLE:
+            raise
+        return _connect(path, "mode=ro&immutable=1")
 
 
 def _make(path: Path) -> None:
     """Make an empty file whole and put it in its place, unless another process was faster.
 
-    It is in WAL mode before it has its name, so that no rollback journal is ever ours: SQLite would play back one that
-    lies beside a file, and a forged one may name files to delete.
+    It is in WAL mode before it has its name: processes that switch at once would lock each other out.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    new = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        with closing(sqlite3.connect(partial)) as link:
-            link.execute("PRAGMA journal_mode=WAL")
-            link.execute(_SCHEMA)
+        new.touch(mode=0o644)  # says why it cannot be made, which SQLite does not
+        with closing(sqlite3.connect(new)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(_SCHEMA)
         try:
-            os.link(partial, path)
+            os.link(new, path)
         except FileExistsError:
             return
         except OSError:  # a file system without links
-            partial.replace(path)
+            new.replace(path)
     finally:
-        for left in (partial, *_beside(partial)):
+        for rest in (new, *_beside(new)):
             with suppress(OSError):
-                left.unlink()
+                rest.unlink()
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -346,33 +295,10 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         if objects != _OBJECTS:
             msg = "its tables are not those of this version"
             raise _ForeignError(msg)  # noqa: TRY301 - the connection is closed on the way out
-        link.execute("SELECT key FROM blobs LIMIT 1").fetchone()
     except BaseException:
         link.close()
         raise
     return link
-
-
-def _check_files(path: Path) -> None:
-    """Stop at what is no file of SQLite's, before SQLite or the system follows it anywhere.
-
-    Raises:
-      _ForeignError: a link, folder, pipe or device; a journal beside the file; another kind of file.
-    """
-    for one in (path, *_beside(path)):
-        with suppress(FileNotFoundError):
-            kind = one.lstat().st_mode
-            if not stat.S_ISREG(kind):
-                msg = "a link" if stat.S_ISLNK(kind) else "a folder, pipe or device"
-                raise _ForeignError(msg)
-            if one.name.endswith("-journal"):
-                msg = "a rollback journal lies beside it"
-                raise _ForeignError(msg)
-    with path.open("rb") as file:
-        head = file.read(len(_MAGIC))
-    if head != _MAGIC:
-        msg = "no database"
-        raise _ForeignError(msg)
 
 
 def forged_beside(path: Path) -> str | None:
@@ -395,34 +321,6 @@ def forged_beside(path: Path) -> str | None:
     return None
 
 
-def _writable(path: Path) -> bool:
-    """Whether the system lets this process write a file, or make it."""
-    folder = next(one for one in path.absolute().parents if one.exists())
-    there = path.is_file() and not path.is_symlink()
-    return os.access(folder, os.W_OK) and (not there or os.access(path, os.W_OK))
-
-
 def _beside(path: Path) -> Iterator[Path]:
     """What SQLite keeps beside a file."""
     return (path.with_name(path.name + ending) for ending in ("-wal", "-shm", "-journal"))
-
-
-def _put_aside(path: Path) -> None:
-    """Free a name: what stands there takes the ending `.damaged`, over what had it before; what lies beside it goes."""
-    aside = path.with_name(path.name + ASIDE)
-    for rest in _beside(path):  # first: once the name is free, another process may begin anew under it
-        _take_away(rest)
-    with suppress(FileNotFoundError):
-        kind = path.lstat().st_mode
-        if stat.S_ISDIR(kind) and os.path.lexists(aside):
-            aside = path.with_name(f"{path.name}.{secrets.token_hex(4)}{ASIDE}")
-        path.replace(aside)
-
-
-def _take_away(path: Path) -> None:
-    """Remove a file or link; a folder gets another name."""
-    with suppress(FileNotFoundError):
-        if stat.S_ISDIR(path.lstat().st_mode):
-            path.replace(path.with_name(f"{path.name}.{secrets.token_hex(4)}{ASIDE}"))
-        else:
-            path.unlink()

@@ -1,4 +1,4 @@
-"""Models (shore): loaders of encoders, cross-encoders, extractive readers, NLI models and classifiers, by name.
+"""Models (shore): loaders of encoders, cross-encoders and NLI models, by name; passes that no neighbour moves.
 
 A name is a folder, or one of the local model cache or the hub; see `raglab.model_files`, which finds it. Pooling,
 prompts and maximum length are those of the model's own configuration.
@@ -97,7 +97,7 @@ class Encoder:
             )
 
         found = np.empty((len(pictures), self.dim), np.float32)
-        for at, vectors in _forward_passes(self.model, [(*one.size, i) for i, one in enumerate(pictures)], one_pass):
+        for at, vectors in forward_passes(self.model, [(*one.size, i) for i, one in enumerate(pictures)], one_pass):
             found[at] = vectors
         return found
 
@@ -176,7 +176,7 @@ class Encoder:
             batch: Any = [{"text": texts[i]} if stated else texts[i] for i in at]
             return read(_encoded(self.model, batch, prompt, task))
 
-        return _forward_passes(self.model, [(len(text), text) for text in texts], one_pass)
+        return forward_passes(self.model, [(len(text), text) for text in texts], one_pass)
 
     def _special_ids(self) -> list[int]:
         """Ids of the tokens that frame and pad a text; an unknown word is a word."""
@@ -218,140 +218,7 @@ class Nli:
 
     def entailment(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """Probability that the premise entails the hypothesis, of (premise, hypothesis) pairs, float64 [N]."""
-        return _label_probability(self.model, self.label, pairs)
-
-
-@dataclass(frozen=True, slots=True)
-class Classifier:
-    """A model that sorts pairs of texts, of which one label is wanted: sufficient, grounded, relevant.
-
-    name: stable identifier that belongs into fingerprints, beside the label. label: number of its logit. model: the
-    loaded one.
-    """
-
-    name: str
-    label: int
-    model: st.CrossEncoder = field(repr=False, compare=False)
-
-    def probability(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """Probability of the label for each pair, float64 [N]: softmax over all labels.
-
-        Of a model whose labels do not exclude each other (`multi_label_classification`) it is the label's own sigmoid.
-        """
-        return _label_probability(self.model, self.label, pairs)
-
-
-class Span(NamedTuple):
-    """What an extractive reader takes from a passage.
-
-    text: the best span, "" where the passage has no token. start: its first character there. score: logit of its start
-    plus logit of its end; NaN without a span. no_answer: probability that the passage does not answer the question.
-    """
-
-    text: str
-    start: int
-    score: float
-    no_answer: float
-
-
-STRIDE = 128  # tokens that two windows of a long passage share
-LONGEST_QUESTION, LONGEST_ANSWER = 64, 30  # tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """A model that marks the span of a passage that answers a question.
-
-    name: stable identifier that belongs into fingerprints. max_tokens: of question and passage together; a longer
-    passage is read in windows. tokenizer, model: the loaded ones.
-    """
-
-    name: str
-    max_tokens: int
-    tokenizer: Any = field(repr=False, compare=False)
-    model: Any = field(repr=False, compare=False)
-    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
-
-    def read(self, pairs: Sequence[tuple[str, str]]) -> list[Span]:
-        """Best span of each (question, passage) pair, and how likely the passage holds no answer.
-
-        The span has the highest sum of start and end logit among those of at most 30 tokens inside the passage, the
-        first of equal ones. What speaks against it is the same sum at the classification token, the lowest over the
-        windows; `no_answer` is the logistic function of that minus the span's score, so that 0.5 is where the score
-        difference of SQuAD 2.0 is 0. Of a question the first 64 tokens are read. A model that was never shown a
-        question without an answer gives a `no_answer` that means nothing.
-
-        Source: Devlin et al. 2019, section 4.3; Rajpurkar et al. 2018.
-        """
-        spans = [Span("", 0, np.nan, 1.0)] * len(pairs)
-        keys = [(len(question) + len(passage), question, passage) for question, passage in pairs]
-        for at, found in _forward_passes(self.model, keys, lambda at: [self._span(*pairs[i]) for i in at]):
-            for i, span in zip(at, found, strict=True):
-                spans[i] = span
-        return spans
-
-    def _span(self, question: str, passage: str) -> Span:
-        """Best span over the windows of a passage."""
-        with self._lock:  # a tokenizer keeps its settings, which threads would change under each other
-            windows = self._windows(question, passage)
-        inside = np.array([[part == 1 for part in windows.sequence_ids(i)] for i in range(len(windows["input_ids"]))])
-        if not inside.any():
-            return Span("", 0, np.nan, 1.0)
-        starts, ends = self._window_logits(windows)
-        classification = np.argmax(windows["input_ids"].numpy() == self.tokenizer.cls_token_id, axis=1)
-        rows = np.arange(len(starts))
-        nothing = float((starts[rows, classification] + ends[rows, classification]).min())
-        # One window after the other, [start, end] each, of which the first of equal sums is taken.
-        width = np.arange(starts.shape[1])
-        apart = width[None, :] - width[:, None]
-        in_order = (apart >= 0) & (apart < LONGEST_ANSWER)
-        best, place = -np.inf, (0, 0, 0)
-        for row in rows:
-            allowed = in_order & np.outer(inside[row], inside[row])
-            sums = np.where(allowed, np.add.outer(starts[row], ends[row]), -np.inf)
-            first, last = np.unravel_index(int(np.argmax(sums)), sums.shape)
-            if sums[first, last] > best:
-                best, place = float(sums[first, last]), (int(row), int(first), int(last))
-        offsets = windows["offset_mapping"][place[0]]
-        start, end = int(offsets[place[1]][0]), int(offsets[place[2]][1])
-        text = passage[start:end].strip()  # some tokenizers count the blank before a word as part of it
-        start += passage[start:end].find(text)
-        return Span(text, start, best, float(np.exp(-np.logaddexp(0.0, best - nothing))))
-
-    def _windows(self, question: str, passage: str) -> Any:  # noqa: ANN401 - a batch of a tokenizer
-        """Tokens of question and passage, in as many windows as the passage needs."""
-        frame = self.tokenizer.num_special_tokens_to_add(pair=True)
-        most = min(LONGEST_QUESTION, (self.max_tokens - frame) // 2)
-        ids = self.tokenizer(
-            question, add_special_tokens=False, truncation=True, max_length=most, return_offsets_mapping=True
-        )
-        cut = question[: ids["offset_mapping"][-1][1]] if ids["input_ids"] else ""
-        room = self.max_tokens - frame - len(ids["input_ids"])
-        return self.tokenizer(
-            cut,
-            passage,
-            truncation="only_second",
-            max_length=self.max_tokens,
-            stride=min(STRIDE, room // 2),
-            return_overflowing_tokens=True,
-            return_offsets_mapping=True,
-            padding=True,
-            return_tensors="pt",
-        )
-
-    def _window_logits(self, windows: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # noqa: ANN401 - as above
-        """Start and end logits of every token of every window, each [windows, tokens]."""
-        import torch
-
-        read = {name: windows[name] for name in self.tokenizer.model_input_names if name in windows}
-        parts = []
-        with torch.inference_mode():
-            for at in range(0, len(windows["input_ids"]), BATCH):
-                given = {name: rows[at : at + BATCH].to(self.model.device) for name, rows in read.items()}
-                found = self.model(**given)
-                parts.append(np.stack([_numpy_array(found.start_logits), _numpy_array(found.end_logits)]))
-        starts, ends = np.concatenate(parts, axis=1).astype(np.float64)
-        return starts, ends
+        return label_probability(self.model, self.label, pairs)
 
 
 def load_encoder(name: str | None = None, *, download: bool = False, precision: Precision = "float32") -> Encoder:
@@ -374,7 +241,7 @@ def load_encoder(name: str | None = None, *, download: bool = False, precision: 
     files = find_model(name, download=download)
     from sentence_transformers import SentenceTransformer
 
-    with _quiet(), _explain_load_failure(files.identifier, "an encoder"):
+    with quiet(), explain_load_failure(files.identifier, "an encoder"):
         check_weights(files.folder)
         pictures = reads_pictures(files.folder)
         if not pictures and not (files.folder / "modules.json").is_file():
@@ -402,7 +269,7 @@ def load_cross_encoder(name: str, *, download: bool = False) -> CrossEncoder:
     Raises:
       ValueError: the name must be found and be a cross-encoder with one logit.
     """
-    identifier, model = _cross_encoder(name, download=download)
+    identifier, model = open_cross_encoder(name, download=download)
     if model.config.num_labels != 1:
         msg = (
             f"a cross-encoder must give one logit a pair, got {model.config.num_labels} from {identifier}; "
@@ -421,8 +288,8 @@ def load_nli(name: str, *, download: bool = False) -> Nli:
     Raises:
       ValueError: the name must be found and be a cross-encoder with one label named entailment.
     """
-    identifier, model = _cross_encoder(name, download=download)
-    labels = _labels(model)
+    identifier, model = open_cross_encoder(name, download=download)
+    labels = label_names(model)
     named = [number for number, label in labels.items() if label.lower().startswith("entail")]
     if len(named) != 1 or len(labels) < 2:
         msg = f"an NLI model must have one label named entailment, got {labels} from {identifier}; choose another."
@@ -430,84 +297,19 @@ def load_nli(name: str, *, download: bool = False) -> Nli:
     return Nli(identifier, named[0], model)
 
 
-def load_classifier(name: str, label: str | int, *, download: bool = False) -> Classifier:
-    """Load a classifier of pairs with two or more labels, one of which is wanted.
-
-    Args:
-      name, download: as for `load_encoder`; nothing is bundled.
-      label: name of the label in the model's configuration, capitals or not, or its number from 0.
-
-    Raises:
-      ValueError: the name must be found and be a classifier with two or more labels, one of them the one named.
-    """
-    identifier, model = _cross_encoder(name, download=download)
-    labels = _labels(model)
-    if len(labels) < 2:
-        msg = f"a classifier must have two or more labels, got {labels} from {identifier}; try load_cross_encoder."
-        raise ValueError(msg)
-    named = [number for number, one in labels.items() if label in (number, one)]
-    named = named or [number for number, one in labels.items() if str(label).lower() == one.lower()]
-    if len(named) != 1 or isinstance(label, bool):
-        msg = f"label must be one of {labels} of {identifier}, by name or number, got {label!r}; correct it."
-        raise ValueError(msg)
-    return Classifier(identifier, named[0], model)
-
-
-def load_reader(name: str, *, download: bool = False) -> Reader:
-    """Load an extractive reader, best one trained on SQuAD 2.0 or alike, with questions that have no answer.
-
-    Args:
-      name, download: as for `load_encoder`; nothing is bundled.
-
-    Raises:
-      ValueError: the name must be found and be a model with weights for question answering and a fast tokenizer.
-    """
-    files = find_model(name, download=download)
-    from transformers import AutoModelForQuestionAnswering as Network
-    from transformers import AutoTokenizer
-
-    with _quiet(), _explain_load_failure(files.identifier, "an extractive reader", "transformers"):
-        check_weights(files.folder)
-        safe = {"local_files_only": True, "trust_remote_code": False}
-        tokenizer: Any = AutoTokenizer.from_pretrained(str(files.folder), **safe)
-        loaded: Any = Network.from_pretrained(str(files.folder), use_safetensors=True, output_loading_info=True, **safe)
-        model, report = loaded
-        if report["missing_keys"]:  # they would be drawn at random
-            msg = f"it has no weights for {min(report['missing_keys'])}"
-            raise ValueError(msg)
-        if not tokenizer.is_fast or tokenizer.cls_token_id is None:
-            msg = "its tokenizer must say where tokens stand in the text, and have a classification token"
-            raise ValueError(msg)
-        reader = Reader(files.identifier, _max_tokens(tokenizer, model), tokenizer, model.to(_device()).eval())
-        reader.read([(FIRST, FIRST)])
-    return reader
-
-
-MOST_TOKENS = 1_000_000  # from here on a tokenizer's maximum length says that it has none
-
-
-def _max_tokens(tokenizer: Any, model: Any) -> int:  # noqa: ANN401 - a tokenizer and a network of transformers
-    """Tokens that a network reads at once: the least of what its tokenizer, configuration and positions state."""
-    stated = [tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None)]
-    for name, part in model.named_modules():
-        if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None:
-            stated.append(part.num_embeddings - part.padding_idx - 1)  # RoBERTa counts from behind the padding
-    return min((int(one) for one in stated if one is not None and 0 < one < MOST_TOKENS), default=MOST_TOKENS)
-
-
-def _device() -> str:
+def device_name() -> str:
     """Accelerator where there is one, as sentence-transformers chooses it."""
     from sentence_transformers.util import get_device_name
 
     return str(get_device_name())
 
 
-def _cross_encoder(name: str, *, download: bool) -> tuple[str, st.CrossEncoder]:
+def open_cross_encoder(name: str, *, download: bool) -> tuple[str, st.CrossEncoder]:
     """Identifier and loaded cross-encoder."""
     files = find_model(name, download=download)
     from sentence_transformers import CrossEncoder as Loaded
 
-    with _quiet(), _explain_load_failure(files.identifier, "a cross-encoder"):
+    with quiet(), explain_load_failure(files.identifier, "a cross-encoder"):
         check_weights(files.folder)
         model = Loaded(str(files.folder), **SAFE)
         kinds = [str(kind) for kind in model.config.architectures or ()]
@@ -519,7 +321,7 @@ def _cross_encoder(name: str, *, download: bool) -> tuple[str, st.CrossEncoder]:
         return files.identifier, model
 
 
-def _labels(model: st.CrossEncoder) -> dict[int, str]:
+def label_names(model: st.CrossEncoder) -> dict[int, str]:
     """Names of a classifier's labels by number."""
     return {int(number): str(label) for number, label in model.config.id2label.items()}
 
@@ -536,7 +338,7 @@ def identifier_of(name: str | None = None) -> str:
     return bundled_model()[0] if name is None else find_model(name).identifier
 
 
-def _label_probability(model: st.CrossEncoder, label: int, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+def label_probability(model: st.CrossEncoder, label: int, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
     """Probability of one label of pairs, float64 [N]."""
     logits = _logits(model, pairs)
     if model.config.problem_type == "multi_label_classification":
@@ -554,13 +356,13 @@ def _logits(model: st.CrossEncoder, pairs: Sequence[tuple[str, str]]) -> NDArray
     def one_pass(at: list[int]) -> NDArray[np.float64]:
         batch = [pairs[i] for i in at]
         if _is_bare(model, batch):
-            raw = _numpy_array(_outputs(model, batch[0], prompt)["scores"])
+            raw = numpy_array(_outputs(model, batch[0], prompt)["scores"])
         else:
             raw = model.predict(batch, batch_size=BATCH, activation_fn=nn.Identity(), show_progress_bar=False)
         return np.reshape(raw, (len(batch), -1))
 
     found = np.empty((len(pairs), int(model.config.num_labels)), np.float64)
-    for at, logits in _forward_passes(model, [(len(a) + len(b), a, b) for a, b in pairs], one_pass):
+    for at, logits in forward_passes(model, [(len(a) + len(b), a, b) for a, b in pairs], one_pass):
         found[at] = logits
     return found
 
@@ -592,11 +394,19 @@ def _encoded(model: Any, batch: Sequence[Any], prompt: str, task: str) -> list[d
     return [{name: one[0] if getattr(one, "ndim", 0) and len(one) == 1 else one for name, one in whole.items()}]
 
 
+def network_outputs(network: Any, inputs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a network of transformers
+    """Raw outputs of a network for tensors, without gradients."""
+    import torch
+
+    with torch.inference_mode():
+        return network(**inputs)
+
+
 # Read by every model once it is loaded: a tokenizer takes its settings with its first text; then threads may share it.
 FIRST = "."
 
 
-def _forward_passes(
+def forward_passes(
     model: Any,  # noqa: ANN401  (an encoder or cross-encoder)
     keys: Sequence[tuple[Any, ...]],
     one_pass: Callable[[list[int]], _Result],
@@ -665,22 +475,22 @@ _THREADS = _TorchThreads()
 
 def _sentence_vectors(items: Sequence[Mapping[str, Any]]) -> NDArray[np.float32]:
     """Sentence embeddings of a pass, [n, dim]."""
-    return _unit_vectors(np.stack([_numpy_array(item["sentence_embedding"]) for item in items]))
+    return _unit_vectors(np.stack([numpy_array(item["sentence_embedding"]) for item in items]))
 
 
 def _tokens(items: Sequence[Mapping[str, Any]], special: Sequence[int]) -> list[Tokens]:
     """Token embeddings of a pass, without the special ones and those of the prompt."""
     found = []
     for item in items:
-        there = _numpy_array(item["attention_mask"]) > 0
-        kept = there & ~np.isin(_numpy_array(item["input_ids"]), special)
+        there = numpy_array(item["attention_mask"]) > 0
+        kept = there & ~np.isin(numpy_array(item["input_ids"]), special)
         first = int(np.argmax(there))  # what stands before it pads the text on the left
         kept[: first + int(item.get("prompt_length") or 0)] = False
-        found.append(_unit_vectors(_numpy_array(item["token_embeddings"])[kept]).astype(np.float16))
+        found.append(_unit_vectors(numpy_array(item["token_embeddings"])[kept]).astype(np.float16))
     return found
 
 
-def _numpy_array(tensor: Any) -> NDArray[Any]:  # noqa: ANN401  (a torch tensor on any device)
+def numpy_array(tensor: Any) -> NDArray[Any]:  # noqa: ANN401  (a torch tensor on any device)
     """Copy a tensor to numpy, which does not know every short float of torch."""
     plain = tensor.detach().cpu()
     array: NDArray[Any] = (plain.float() if plain.is_floating_point() else plain).numpy()
@@ -696,7 +506,7 @@ def _unit_vectors(rows: NDArray[Any]) -> NDArray[np.float32]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """No progress bar while weights load; the user's setting is put back afterwards."""
     from transformers.utils import logging as untyped
 
@@ -711,7 +521,7 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _explain_load_failure(identifier: str, kind: str, library: str = "sentence-transformers") -> Iterator[None]:
+def explain_load_failure(identifier: str, kind: str, library: str = "sentence-transformers") -> Iterator[None]:
     """Turn a loader's failure into a message with rule, value and remedy."""
     from safetensors import SafetensorError
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from raglab.characters import unaccented
 from raglab.languages import LANGUAGES, Language, expression
 
 BLANKS = " \u00a0\u202f\u2009"  # between thousands, and between a figure and its unit
@@ -75,7 +76,7 @@ class NumeralTables(NamedTuple):
 
     numbers: values below a scale. inside: values of words that count only inside a number. scales: by word. suffixes,
     money_suffixes: what is written to figures for a scale, and beside a currency. months: numbers from 1.
-    joins_hundreds, joins_tens, endings: as in `raglab.languages.Numerals`.
+    joins_hundreds, joins_tens, endings: see `numerals` in `en.yaml`.
     """
 
     numbers: Mapping[str, int]
@@ -190,7 +191,8 @@ class WrittenDate(NamedTuple):
 def dates_in(text: str, language: Language = LANGUAGES) -> Iterator[WrittenDate]:
     """Dates with a year in a text, in order: `2025-04-01`, `1/4/2025`, `1 April 2025`, `avril 2025`, `April 1, 2025`.
 
-    In digits the day comes before the month where either may. Nothing checks that the month has that day.
+    In digits the day comes before the month where either may. Names of months are known without their accents too.
+    Nothing checks that the month has that day.
 
     Example:
       >>> [date[:3] for date in dates_in("du 1er avril 2025 au 2026-03-31")]
@@ -218,9 +220,15 @@ def calendar_date(digits: str) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=16)
+def _months(language: Language) -> Mapping[str, int]:
+    """Numbers of months by name, with and without accents."""
+    months = tables(language).months
+    return {**{unaccented(name): number for name, number in months.items()}, **months}
+
+
+@lru_cache(maxsize=16)
 def _dates(language: Language) -> re.Pattern[str]:
-    table = tables(language)
-    name, ending = any_of(table.months), any_of(table.endings) or "(?!)"
+    name, ending = any_of(_months(language)), any_of(tables(language).endings) or "(?!)"
     of = "|".join(language.quantities.of_dates) or "(?!)"
     return re.compile(
         r"(?<![\w/.-])(?:(?P<digits>\d{4}-\d{2}-\d{2}|\d{1,2}[/.]\d{1,2}[/.]\d{4})"
@@ -233,7 +241,7 @@ def _dates(language: Language) -> re.Pattern[str]:
 def _date(match: re.Match[str], language: Language) -> WrittenDate:
     if match["digits"]:
         return WrittenDate(*calendar_date(match["digits"]), *match.span())
-    month = tables(language).months[(match["m1"] or match["m2"]).lower()]
+    month = _months(language)[(match["m1"] or match["m2"]).lower()]
     return WrittenDate(int(match["y1"] or match["y2"]), month, int(match["d1"] or match["d2"] or 0), *match.span())
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from judge_server import KEY, JudgeServer, Reply, completion, graded, judge_server, true_score
-from raglab.answering.server import OpenAIGenerator, ServerError, TokenCount
+from raglab.answering.model_server import ServerError, TokenCount
+from raglab.answering.server import OpenAIGenerator
 from raglab.extensions.learned_signals import judging
 from raglab.extensions.learned_signals.judging import (
     IN_A_ROW,

@@ -147,6 +147,8 @@ def test_readings_by_time_place_and_size() -> None:
         "",
     )
     assert last_date("from 1 July 2025") > last_date("1 July 2024 to 30 June 2025")
+    assert last_date("for 2022/23 and January 5, 2023") == (2023, 1, 5)
+    assert last_date("jusqu'au 3 fevrier 2025") == (2025, 2, 3)
 
 
 @pytest.mark.parametrize(

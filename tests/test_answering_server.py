@@ -17,7 +17,8 @@ import pytest
 
 from local_server import LocalServer, serving
 from raglab.answering.hygiene import clean
-from raglab.answering.server import MAX_BYTES, OpenAIGenerator, OpenAIRewriter, cited_passages
+from raglab.answering.model_server import MAX_BYTES
+from raglab.answering.server import OpenAIGenerator, OpenAIRewriter, cited_passages
 from raglab.values import Chunk, Generation, ModelUnavailableError
 
 pytestmark = pytest.mark.slow
@@ -408,8 +409,8 @@ def test_a_model_that_declines_gives_no_answer(server: Server, mode: str, why: s
 def test_a_deadline_is_for_all_attempts_and_pauses(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A million attempts are allowed: there are as many as fit into the seconds, and the last reason is told."""
     now = [1000.0]
-    monkeypatch.setattr("raglab.answering.server.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("raglab.answering.server.time.sleep", lambda seconds: now.append(now.pop() + seconds))
+    monkeypatch.setattr("raglab.answering.model_server.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("raglab.answering.model_server.time.sleep", lambda seconds: now.append(now.pop() + seconds))
     assert failure(server, "busy", max_retries=1_000_000).reason == f"{server.host} answered 503"
     assert len(server.seen) == 5  # after 0, 0.5, 1.5, 3.5 and 7.5 of 10 s
 
@@ -477,7 +478,7 @@ def test_an_interrupt_passes_through(server: Server, monkeypatch: pytest.MonkeyP
     def interrupt(*_: Any, **__: Any) -> bytes:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("raglab.answering.server._reply", interrupt)
+    monkeypatch.setattr("raglab.answering.model_server._reply_body", interrupt)
     with pytest.raises(KeyboardInterrupt):
         ask(server, "good")
 

@@ -163,5 +163,5 @@ def test_the_doors_are_those_of_every_server(server: Server) -> None:
     """A wrong address and a wrong number are refused."""
     with pytest.raises(ValueError, match="base_url must be"):
         OpenAIReader("tiny", "ftp://x")
-    with pytest.raises(ValueError, match="max_passages must be 1 or more"):
+    with pytest.raises(ValueError, match="max_passages must be above 0"):
         reader(server, max_passages=0)

@@ -52,15 +52,11 @@ class TestValues:
         assert not file.parent.exists()
         Blobs(file).put({"a": b"1", "é": b""})
         assert Blobs(file).get(["a", "b", "é"]) == {"a": b"1", "é": b""}
-        assert Blobs(file).has("a")
-        assert not Blobs(file).has("b")
 
     def test_a_second_value_of_a_key(self, file: Path) -> None:
-        """Takes the place of the first, or leaves it, as is asked."""
+        """Takes the place of the first."""
         store = Blobs(file)
         store.put({"a": b"1"})
-        store.put({"a": b"2"}, over=False)
-        assert store.get(["a"]) == {"a": b"1"}
         store.put({"a": b"2"})
         assert store.get(["a"]) == {"a": b"2"}
         store.drop(["a"])
@@ -109,7 +105,7 @@ class TestTrust:
             link.execute(change)
         store = Blobs(file)
         assert store.get(["a", "b"]) == {"b": b"2"}
-        store.put({"a": b"3"}, over=False)
+        store.put({"a": b"3"})
         assert store.get(["a"]) == {"a": b"3"}
 
     def test_another_secret_finds_nothing(self, file: Path) -> None:
@@ -190,7 +186,7 @@ class TestTrust:
         with closing(Blobs(file)) as first:
             first.put({"a": b"1"})
         victim = forge_journal(file, tmp_path / "victim")
-        with pytest.warns(UserWarning, match="a rollback journal lies beside it"):
+        with pytest.warns(UserWarning, match="a journal that names another file as store.sqlite-journal"):
             Blobs(file).get(["a"])
         assert victim.exists()
 
@@ -316,7 +312,7 @@ class TestPlaces:
         with small_disk(tmp_path / "disk") as disk:
             store = Blobs(disk / "a.sqlite")
             store.put({"a": b"1"})
-            with pytest.warns(UserWarning, match=r"cannot be written \(.*full.*\): it is only read") as said:
+            with pytest.warns(UserWarning, match=r"failed \(.*full.*\): raglab works without it") as said:
                 [store.put({str(number): b"x" * 500_000}) for number in range(5)]
             assert len(said) == 1
             assert store.get(["a"]) == {"a": b"1"}

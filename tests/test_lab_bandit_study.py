@@ -228,7 +228,7 @@ def test_a_search_maximises_within_its_limits() -> None:
         assert (seen["twice"] == 2 * seen["x"]).all()
         assert 0.4 < seen.loc[seen["feasible"], "value"].max() <= 0.5
         assert made.best_trial.params["x"] == seen.loc[seen["feasible"], "value"].max()
-    with pytest.raises(ValueError, match="sampler must be one of tpe, nsga2, random, got 'grid'"):
+    with pytest.raises(ValueError, match="sampler must be one of nsga2, tpe, random, got 'grid'"):
         maximise(judge, {"x": SearchRange(0.0, 1.0)}, trials=1, sampler="grid", seed=0)
     with pytest.raises(ValueError, match="trials must be at least 1, got 0"):
         maximise(judge, {"x": SearchRange(0.0, 1.0)}, trials=0, sampler="tpe", seed=0)

@@ -265,7 +265,7 @@ class TestMetadata:
         [
             ({"page": "iv"}, "page must be an integer from 1, got 'iv'"),
             ({"domain": ["a"]}, "domain must be a text or a number"),
-            ({"entities": "fleet"}, "entities must be a list of strings"),
+            ({"entities": 3}, "entities must be texts"),
         ],
     )
     def test_what_is_something_else(self, metadata: dict[str, Any], rule: str) -> None:

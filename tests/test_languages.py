@@ -107,6 +107,19 @@ def test_a_file_that_is_no_language_is_refused_by_its_place(text: str, message: 
         parse_language(text, "de.yaml")
 
 
+def test_all_problems_of_a_file_are_named_at_once() -> None:
+    """A translator mends them together."""
+    with pytest.raises(ValueError, match=r"^x: words\.stop: .* months: .* tables\.wrds: unknown key") as caught:
+        parse_language("{name: x, words: {stop: [no]}, months: [a], tables: {wrds: 1}}", "x")
+    assert "numerals" not in str(caught.value)
+
+
+def test_a_language_is_not_changed() -> None:
+    """What a reader made of it once holds for good."""
+    with pytest.raises(AttributeError, match="must not be changed, got another stop"):
+        LANGUAGES.words.stop = ()
+
+
 def test_names_in_capitals_stand_for_expressions_in_any_order() -> None:
     """Those of all languages together, also inside one another."""
     assert expression(["A THE B", "c"], {"THE": "(?:the|ONE)", "ONE": r"\w"}) == r"(?:A (?:the|\w) B|c)"

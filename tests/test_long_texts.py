@@ -23,7 +23,7 @@ import raglab
 from field_variants import PACK as VARIANTS
 from hostile_texts import LONG_TEXTS
 from raglab import characters, numerals, text
-from raglab.answering import claim_words, compression, extractive, hygiene, server, support
+from raglab.answering import claim_words, compression, extractive, hygiene, model_server, server, support
 from raglab.decision import intent
 from raglab.extensions.clarification import (
     contents,
@@ -109,8 +109,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "support of it by it": lambda one: support.answer_support(one, [one]),
     "hygiene": hygiene.clean,
     "cited passages": lambda one: server.cited_passages(one, 9),
-    "prompt": lambda one: server._prompt(one, [one], 4000),
-    "reason": lambda one: server.one_line_reason(one, ["sk-secret-key"]),
+    "prompt": lambda one: model_server.prompt(one, [one], 4000),
+    "reason": lambda one: model_server.one_line_reason(one, ["sk-secret-key"]),
     "compression": lambda one: compression.compress("storm excess", [chunk(one)], budget=50),
     "question of compression": lambda one: compression.compress(one, [chunk(EXCESS * 50)], budget=50),
     "expected kind": lambda one: extractive.expected_kind(one, PACK),

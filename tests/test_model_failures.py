@@ -19,8 +19,9 @@ import raglab
 from generators import Fixed, Weighed
 from judge_server import KEY, Reply, completion
 from llama_server import GONE, SILENCE, LlamaServer, cut_off, llama_server
+from raglab.answering.model_server import json_object
 from raglab.answering.required_confidence import confidence_switch
-from raglab.answering.server import OpenAIGenerator, json_object
+from raglab.answering.server import OpenAIGenerator
 from raglab.audit.explanation import days
 from raglab.audit.label_samples import draw_sample
 from raglab.audit.live_rates import live_rates

@@ -18,7 +18,7 @@ from raglab.cli import app
 from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import build_trace
 from raglab.model_files import NO_PROMPTS, Prompts, check_weights, find_model, pinned_name, read_prompts
-from raglab.models import identifier_of, load_cross_encoder, load_encoder, load_reader
+from raglab.models import identifier_of, load_cross_encoder, load_encoder, load_nli
 from raglab.store.loaders import load_corpus
 from raglab.values import Case
 from tiny_models import save_bert, save_encoder
@@ -180,10 +180,11 @@ class TestHub:
             find_model("ann/other", download=True)
 
     def test_every_kind(self, hub: Hub, tmp_path: Path) -> None:
-        """Cross-encoders and readers are found as encoders are."""
+        """Cross-encoders and NLI models are found as encoders are."""
         ranker = save_bert(tmp_path / "ranker", "BertForSequenceClassification", num_labels=1)
-        reader = save_bert(tmp_path / "reader", "BertForQuestionAnswering")
-        for name, folder, load in (("b/ranker", ranker, load_cross_encoder), ("b/reader", reader, load_reader)):
+        labels = {"id2label": {0: "entailment", 1: "other"}}
+        judge = save_bert(tmp_path / "judge", "BertForSequenceClassification", **labels)
+        for name, folder, load in (("b/ranker", ranker, load_cross_encoder), ("b/judge", judge, load_nli)):
             commit = hub.put(name, folder)
             load_any: Callable[..., Any] = load
             assert load_any(name, download=True).name == load_any(name).name == f"{name}@{commit}"

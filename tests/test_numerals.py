@@ -116,6 +116,7 @@ def test_a_day_is_one_day_however_it_is_written(text: str) -> None:
 
 def test_a_month_alone_and_what_is_no_date() -> None:
     """Day 0 without a day; words that only begin as a month does are none (`marché 2024` was March 2024)."""
+    assert [date[:3] for date in dates_in("1 Aout 2024, fevr. 2025")] == [(2024, 8, 1), (2025, 2, 0)]  # no accents
     assert [date[:3] for date in dates_in("Sept. 2024, févr. 2025, marché 2024, maison 2025, Dec 2023")] == [
         (2024, 9, 0),
         (2025, 2, 0),

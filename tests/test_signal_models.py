@@ -20,8 +20,8 @@ import raglab
 from judge_server import KEY, JudgeServer, Reply, completion, graded, judge_server, true_score
 from raglab import signal_models
 from raglab.extensions.learned_signals.judging import Budget
+from raglab.extensions.learned_signals.readers import Span
 from raglab.live.measured_signals import add_signals
-from raglab.models import Span
 from raglab.store.frames import trace_from_frame
 from raglab.store.traces import Trace
 from raglab.testing import check_signal, sample_trace

@@ -123,7 +123,7 @@ def test_what_was_read_is_stored_and_read_again(tmp_path: Path) -> None:
         ("id", ["a", "a", "c"], "column id: id must be unique, got 'a' again (first in row 0); rename"),
         ("id", ["1", 1, "c"], "id must be unique, got '1' again (first in row 0)"),
         ("expect_sources", [None, "d/a.md#x", None], "expect_sources must be texts, each path or path#page, page an"),
-        ("expect_sources", [None, "a.md#iv", None], "got 'a.md#iv'; write a list, a JSON list such as"),
+        ("expect_sources", [None, "a.md#iv", None], "got 'a.md#iv'; give the page's number from 1, not its printed"),
         ("expect_sources", [None, "['a.md']", None], "got \"['a.md']\"; write a list"),
         ("expect_sources", [None, ["a.md", NAN], None], "expect_sources must be texts"),
         ("min_sources", [None, 1.5, None], "min_sources must be an integer from 0, of 31 bits, got 1.5"),

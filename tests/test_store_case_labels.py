@@ -260,7 +260,11 @@ class TestSeveralFiles:
             frame.to_csv(tmp_path / "c.csv", index=False)
             refusal(lambda: load_cases(tmp_path / "c.csv"), f"{field} must be texts", "semicolons")
             of_hits = hits(**{field: [cell, None, None, None]})
-            refusal(lambda frame=of_hits: trace_from_frame(frame), f"{field} must be a list", "a.md;b.md#2")
+            refusal(
+                lambda frame=of_hits: trace_from_frame(frame),
+                f"{field} must be texts, each path or path#page",
+                "a.md;b.md#2",
+            )
 
     @pytest.mark.parametrize(
         ("cell", "sources"),

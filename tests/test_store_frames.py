@@ -206,6 +206,13 @@ class TestByHead:
         assert row_of(trace, "sig_sim")[0] == row_of(trace, "sig_sim_strict")[0] == 0.375
         assert np.isnan([row_of(trace, name)[1] for name in ("s_raw", "s_rerank", "sig_sim", "sig_sim_strict")]).all()
 
+    def test_cells_are_read_as_those_of_a_table(self) -> None:
+        """Entities as one text, a version as a number and a page as digits, as `load_corpus` reads them."""
+        more = {"entities": ["Acme;Leeds", "x", "x"], "version": [2, 3.0, 3], "page": ["4", "5.0", 5]}
+        trace = trace_from_frame(three(**{name: pd.Series(cells, dtype="object") for name, cells in more.items()}))
+        assert trace.chunks[0] == Chunk("a", "", "a", 4, None, {"version": "2"}, ("Acme", "Leeds"))
+        assert trace.chunks[1] == Chunk("b", "", "b", 5, None, {"version": "3"}, ("x",))
+
     def test_arms_and_depths(self) -> None:
         """Rows of two arms and two depths land on their axes; a depth that found nothing has its row."""
         rows = [
@@ -362,7 +369,10 @@ class TestRefused:
     def test_labels(self) -> None:
         """A frame has label or expect_status or neither, not both, and no cell of it is missing."""
         assert trace_from_frame(three().drop(columns="label")).cases == (Case("q1", EXCESS), Case("q2", CUP))
-        told(refusal(three(expect_status=["ok", "ok", "refuse"])), "label or expect_status, got both")
+        told(
+            refusal(three(expect_status=["ok", "ok", "refuse"])),
+            "expect_status must be one column, got expect_status and label",
+        )
         told(refusal(three().assign(label=["ok", "ok", None])), "row 2, column label", "must not be missing")
 
     def test_an_unknown_column(self) -> None:
@@ -403,8 +413,8 @@ class TestRefused:
         """Of the newcomer: `load_cases` takes it, so does this; errors name the column, and both are one too many."""
         renamed = three().rename(columns={"query": "question"})
         assert trace_from_frame(renamed).fingerprint == trace_from_frame(three()).fingerprint
-        told(refusal(renamed.assign(question=["a", None, "b"])), "row 1, column question: question must not be missing")
-        told(refusal(three(question=["a", "b", "c"])), "one column of questions, query or question, got both")
+        told(refusal(renamed.assign(question=["a", None, "b"])), "row 1, column question: query must not be missing")
+        told(refusal(three(question=["a", "b", "c"])), "query must be one column, got query and question")
 
     def test_no_frame(self) -> None:
         """A list of rows and an empty frame are refused."""
@@ -457,7 +467,7 @@ class TestRefused:
             ("label", ["ok", None, "refuse"], ("row 1, column label", "must not be missing")),
             ("label", ["ok", "refuse", "refuse"], ("row 1", "a case must have one label", "in row 0", "by case_id")),
             ("query", [EXCESS, None, CUP], ("row 1, column query", "must not be missing")),
-            ("query", [EXCESS, 7, CUP], ("row 1, column query", "must be a string", "got 7")),
+            ("query", [EXCESS, 7, CUP], ("row 1, column query", "must be a text of at most", "got 7")),
             ("hit_id", ["a", "a", "b"], ("row 1, column hit_id", "once", "got 'a'", "case 'q1'")),
             ("hit_id", ["a", None, "b"], ("row 1", "must have no score", "fill hit_id")),
             ("hit_id", ["a", 2, "b"], ("row 1, column hit_id", "all strings or all integers", "astype(str)")),
@@ -467,22 +477,26 @@ class TestRefused:
             ("case_id", ["x", None, "y"], ("row 1, column case_id", "must not be missing")),
             ("text", ["x", "y", "z"], ("row 2, column text", "a hit_id must have one text", "'z'", "'y' in row 1")),
             ("text", ["x", "y", None], ("row 2, column text", "a hit_id must have one text", "got None")),
-            ("text", ["x", 5, 5], ("row 1, column text", "must be a string")),
+            ("text", ["x", 5, 5], ("row 1, column text", "must be a text, got 5", "2 of 3 rows break a rule")),
             ("source", ["x", "y", "z"], ("row 2, column source", "a hit_id must have one source")),
             ("source", ["x", " ", " "], ("row 1, column source", "not blank")),
             ("domain", ["x", "y", "z"], ("row 2, column domain", "a hit_id must have one domain")),
             ("page", [1, 0, 0], ("row 1, column page", "an integer from 1", "got 0", "page_label")),
             ("page", [1, 2.5, 2.5], ("row 1, column page", "got 2.5")),
-            ("entities", [["x"], "y", "y"], ("row 1, column entities", "a list of strings", "got 'y'")),
-            ("entities", [["x"], [1], [1]], ("row 1, column entities", "a list of strings")),
+            ("entities", [["x"], 3, 3], ("row 1, column entities", "must be texts", "got 3")),
+            ("entities", [["x"], [1], [1]], ("row 1, column entities", "must be texts")),
             (
                 "expect_sources",
                 [["a.md"], [1], None],
                 ("row 1, column expect_sources", "or a.md;b.md#2"),
             ),
             ("expect_sources", [["a"], ["b"], None], ("row 1, column expect_sources", "one expect_sources")),
-            ("expect_sources", [["d/a#x"], ["d/a#x"], None], ("row 0", "expect_sources must be path or path#page")),
-            ("min_sources", [-1, -1, 0], ("row 0, column min_sources", "at least 0", "got -1")),
+            (
+                "expect_sources",
+                [["d/a#x"], ["d/a#x"], None],
+                ("row 0", "expect_sources must be texts, each path or path#page", "in 'd/a#x'"),
+            ),
+            ("min_sources", [-1, -1, 0], ("row 0, column min_sources", "an integer from 0", "got -1")),
             ("split", ["tune", "report", None], ("row 1, column split", "a case must have one split")),
             ("rank", [0, 2, 0], ("row 1, column rank", "count 0, 1, 2", "got 2")),
             ("rank", [0, 0, 0], ("row 1, column rank", "count 0, 1, 2")),
@@ -491,7 +505,7 @@ class TestRefused:
             ("s_rerank", [0.5, 1.5, 0.5], ("row 1, column s_rerank", "a probability", "s_raw")),
             ("s_hybrid", [0.5, 30, 0.5], ("row 1, column s_hybrid", "maximum")),
             ("s_raw", [0.5, np.inf, 0.5], ("row 1, column s_raw", "finite")),
-            ("anchor_similarity", [0.5, 2, 0.5], ("row 1, column anchor_similarity", "a cosine", "got 2.0")),
+            ("anchor_similarity", [0.5, 2, 0.5], ("row 1, column anchor_similarity", "a cosine", "got 2;")),
             ("signature_similarity", [0.5, -2, 0.5], ("row 1, column signature_similarity", "a cosine")),
             ("l2", [0.2, 0.9, 1.8], ("row 1, column l2", "2 - 2 * cosine", "0.9 beside cosine 0.6", "square it")),
             ("arm", ["x", None, "x"], ("row 1, column arm", "must not be missing")),

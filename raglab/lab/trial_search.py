@@ -1,9 +1,14 @@
-"""Search (shore): Optuna's samplers, trials judged in batches by replay, the storage they are kept in (S6.4, S6.5)."""
+"""Search (shore): Optuna's samplers, trials judged in batches by replay, the storage they are kept in (S6.4, S6.5).
+
+Proposals come from the samplers themselves, and parents are chosen once a batch: 0.35 ms a trial. The same search by
+`study.ask` and `study.tell` takes 1.5 ms a trial of 300 and 2.6 ms of 2,000, where `tune` takes 1.6 times as long; with
+Optuna's copy of every trial that is added, 0.53 ms.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -33,7 +38,11 @@ MISSING = "missing_answers"  # share of a trial's answered cases judged by text 
 PLACE = "place"  # attribute of a trial that was proposed here: its place in the search, from 0
 POLICY_ID = "policy_id"  # attribute of every such trial
 WORKER = "worker"  # attribute of a trial: which of several processes has claimed its place
-SAMPLERS = ("nsga2", "tpe", "random")
+SAMPLERS: Mapping[str, Callable[..., optuna.samplers.BaseSampler]] = {
+    "nsga2": optuna.samplers.NSGAIISampler,
+    "tpe": optuna.samplers.TPESampler,
+    "random": optuna.samplers.RandomSampler,
+}
 SIGN = "raglab worker "  # how attributes of a study begin by which its workers say that they are alive
 ABOUT = "raglab"  # attribute of a study: what its trials were judged on, and by
 IDLE_S = 30.0  # seconds that a transaction may stand open in a storage with nothing done
@@ -210,13 +219,18 @@ def check_search(settings: Mapping[str, Any]) -> tuple[int, int]:
     Raises:
       ValueError: one of them is below 1, or an unknown sampler.
     """
-    trials, size, sampler = int(settings["trials"]), int(settings["batch_size"]), str(settings["sampler"])
-    if sampler not in SAMPLERS:
-        raise _unknown_sampler(SAMPLERS, sampler)
+    trials, size = int(settings["trials"]), int(settings["batch_size"])
+    _check_sampler(settings["sampler"])
     if trials < 1 or size < 1:
         msg = f"trials and batch_size must be at least 1, got {trials} and {size}."
         raise ValueError(msg)
     return trials, size
+
+
+def _check_sampler(name: str) -> None:
+    if name not in SAMPLERS:
+        msg = f"sampler must be one of {', '.join(SAMPLERS)}, got {name!r}; correct the name."
+        raise ValueError(msg)
 
 
 def _joined_error(storage: str | Path | None, name: str, places: range, *, stored: bool) -> InputError:
@@ -580,9 +594,10 @@ def maximise(
     if trials < 1:
         msg = f"trials must be at least 1, got {trials}."
         raise ValueError(msg)
+    _check_sampler(sampler)
     rows: list[dict[str, Any]] = []
     with quiet_optuna():
-        study = optuna.create_study(direction="maximize", sampler=_sequential_sampler(sampler, seed))
+        study = optuna.create_study(direction="maximize", sampler=SAMPLERS[sampler](seed=seed))
         distributions = _distributions(space)
         for values in first[:trials]:
             study.enqueue_trial(dict(values))
@@ -597,15 +612,6 @@ def maximise(
             row = {"number": trial.number, "value": judged.value, "feasible": feasible}
             rows.append(row | dict(judged.seen) | trial.params)
     return study, pd.DataFrame(rows)
-
-
-def _sequential_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
-    make: dict[str, Callable[[], optuna.samplers.BaseSampler]] = {
-        "tpe": lambda: optuna.samplers.TPESampler(seed=seed),
-        "nsga2": lambda: optuna.samplers.NSGAIISampler(seed=seed),
-        "random": lambda: optuna.samplers.RandomSampler(seed=seed),
-    }
-    return _sampler_by_name(make, name)
 
 
 class _Batchwise(optuna.samplers.NSGAIISampler):  # type: ignore[misc] # Optuna is not followed
@@ -673,24 +679,9 @@ def _batch_sampler(
     settings, space = problem.settings, problem.distributions
     name, size = str(settings["sampler"]), int(settings["batch_size"])
     stream = int(np.random.SeedSequence([int(settings["seed"]), begin]).generate_state(1)[0])
-    make: dict[str, Callable[[], optuna.samplers.BaseSampler]] = {
-        "nsga2": lambda: _Batchwise(size=size, seed=stream, space=space, generation=generation, before=before),
-        "tpe": lambda: optuna.samplers.TPESampler(seed=stream),
-        "random": lambda: optuna.samplers.RandomSampler(seed=stream),
-    }
-    return _sampler_by_name(make, name)
-
-
-def _sampler_by_name(
-    make: Mapping[str, Callable[[], optuna.samplers.BaseSampler]], name: str
-) -> optuna.samplers.BaseSampler:
-    if name not in make:
-        raise _unknown_sampler(make, name)
-    return make[name]()
-
-
-def _unknown_sampler(known: Iterable[str], name: str) -> ValueError:
-    return ValueError(f"sampler must be one of {', '.join(known)}, got {name!r}; correct the name.")
+    if name == "nsga2":
+        return _Batchwise(size=size, seed=stream, space=space, generation=generation, before=before)
+    return SAMPLERS[name](seed=stream)
 
 
 def trial_policies(start: Policy, trials: pd.DataFrame, stated: Mapping[str, Any] | None = None) -> list[Policy]:

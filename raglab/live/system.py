@@ -132,7 +132,7 @@ class JsonCache:
         self._blobs.put({key: json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode()})
 
     def __contains__(self, key: str) -> bool:
-        return self._blobs.has(key)
+        return bool(self._blobs.get([key]))
 
     def clear(self) -> None:
         """Empty it."""

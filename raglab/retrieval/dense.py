@@ -513,9 +513,9 @@ class EmbeddingCache:
         return found
 
     def put(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Store arrays [rows, columns] in one transaction; a key that is there already keeps its array."""
+        """Store arrays [rows, columns] in one transaction."""
         with closing(Blobs(self.path)) as blobs:
-            blobs.put({key: _encode_array(array) for key, array in arrays.items()}, over=False)
+            blobs.put({key: _encode_array(array) for key, array in arrays.items()})
 
     def drop(self, keys: Sequence[str]) -> None:
         """Take out arrays."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,14 +23,18 @@ from raglab.characters import visible
 from raglab.store.case_labels import near_name_error, near_names, status_remedy
 from raglab.store.cells import (
     Cells,
+    Column,
     cell_text,
     check_heads,
+    column_places,
+    field_names,
     filled_text,
     frame_cells,
-    is_unicode,
+    integer_from,
+    json_cell,
     listed,
     listed_sources,
-    whole_at_least,
+    read_columns,
 )
 from raglab.store.documents import csv_records
 from raglab.store.files import MAX_NAME, JsonLine, Where, flat_name, input_error, read_text, shown_value
@@ -43,21 +47,6 @@ if TYPE_CHECKING:
 
 ENDINGS = (".csv", ".tsv")
 FRAME = "frame"  # name of a DataFrame, in messages and as that of a corpus
-_FAULTS_SHOWN = 3
-
-
-class Column(NamedTuple):
-    """What a column may hold.
-
-    read: value of a cell as a record has it, None where it breaks the rule. rule, remedy: in words, the remedy also by
-    the column's name. aliases: its other names. required: whether it must be there, and none of its cells absent.
-    """
-
-    read: Callable[[Any], Any]
-    rule: str
-    remedy: str | Callable[[str], str]
-    aliases: tuple[str, ...] = ()
-    required: bool = False
 
 
 def source_rule(source: str) -> tuple[str, str] | None:
@@ -77,7 +66,7 @@ def check_no_columns(columns: Mapping[str, str] | None, place: Path) -> None:
 
 def _name(value: object) -> str | None:
     """Text that is not blank; integers, which frames hold ids as, in their digits."""
-    whole = whole_at_least(0)(value)
+    whole = None if isinstance(value, str) else integer_from(0)(value)
     text = filled_text(value) if whole is None else str(whole)
     return text if text is not None and len(text) <= MAX_NAME else None
 
@@ -88,17 +77,6 @@ def _question(value: object) -> str | None:
 
 def _status(value: object) -> str | None:
     return value if isinstance(value, str) and value in STATUS_NAMES else None
-
-
-def _whole(least: int) -> Callable[[Any], int | None]:
-    """Integer of a cell from a least value on; of a CSV, in its digits, which pandas may have written as 2.0."""
-    bounded = whole_at_least(least)
-
-    def read(value: object) -> int | None:
-        digits = value.strip().removesuffix(".0") if isinstance(value, str) else ""
-        return bounded(int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 10 else value)
-
-    return read
 
 
 def _texts(value: object) -> list[str] | None:
@@ -114,12 +92,13 @@ def _sources(value: object) -> list[str] | None:
     return None if found is None or any(map(source_rule, found)) else found
 
 
-def _json(text: str) -> Any:  # noqa: ANN401 - any JSON value
-    """Value of a JSON text, None where it is none."""
-    try:
-        return json.loads(text, parse_constant=lambda _: None)
-    except (ValueError, RecursionError):
-        return None
+def _sources_remedy(_name: str, cell: object) -> str:
+    items = listed_sources(cell)
+    for source in items if isinstance(items, list | tuple) else ():
+        broken = source_rule(source) if isinstance(source, str) else None
+        if broken is not None:
+            return f"{broken[1]}, in {shown_value(source)}"
+    return 'write a list, a JSON list such as ["a.md", "b.md#2"], or a.md;b.md#2'
 
 
 def _json_value(value: object) -> Any:  # noqa: ANN401 - any JSON value
@@ -153,46 +132,48 @@ def _tag(value: object) -> str | None:
 
 def _tags(value: object) -> dict[str, str] | None:
     """Tags of a cell that holds them all: a mapping of texts, or a JSON object of them."""
-    found = _json(value) if isinstance(value, str) else value
+    found = json_cell(value) if isinstance(value, str) else value
     if not isinstance(found, Mapping) or any(not isinstance(text, str) for pair in found.items() for text in pair):
         return None
     return dict(found)
 
 
-_AS_TEXT = "convert the column with .astype(str)"
-_SEVERAL = 'write a list, a JSON list such as ["a.md", "b.md#2"], or a.md;b.md#2'
+AS_TEXT = "convert the column with .astype(str)"
+_TEXT = Column(cell_text, "a text", AS_TEXT)
+_ID_RULE = f"a text or an integer from 0, of at most {MAX_NAME} characters"
+_STATUS_RULE = f"one of {', '.join(STATUS_NAMES)}"
+_QUESTION_RULE = f"a text of at most {LONGEST_QUESTION} characters"
 _SOURCES = Column(
-    _sources, "texts, each path or path#page, page an integer from 1, with semicolons between several", _SEVERAL
+    _sources,
+    "texts, each path or path#page, page an integer from 1, with semicolons between several",
+    _sources_remedy,
 )
-_TEXT = Column(cell_text, "a text", _AS_TEXT)
 CASE_COLUMNS: Mapping[str, Column] = {
-    "id": Column(_name, f"a text or an integer from 0, of at most {MAX_NAME} characters", "name it", ("case_id",)),
-    "query": Column(
-        _question,
-        f"a text of at most {LONGEST_QUESTION} characters",
-        "write the question",
-        ("question",),
-        required=True,
+    "id": Column(_name, _ID_RULE, "name it", aliases=("case_id",), filled=True),
+    "query": Column(_question, _QUESTION_RULE, "write the question", aliases=("question",), required=True, filled=True),
+    "expect_status": Column(
+        _status, _STATUS_RULE, lambda name, _: status_remedy(name), aliases=("label",), required=True, filled=True
     ),
-    "expect_status": Column(_status, f"one of {', '.join(STATUS_NAMES)}", status_remedy, ("label",), required=True),
     "expect_sources": _SOURCES,
     "expect_sources_any": _SOURCES,
-    "min_sources": Column(_whole(0), "an integer from 0, of 31 bits", "correct it, or empty the cell"),
+    "min_sources": Column(integer_from(0), "an integer from 0, of 31 bits", "correct it, or empty the cell"),
     "selected_sources": _SOURCES,
-    "expect_option": Column(_whole(1), "an integer from 1, of 31 bits", "count the options from 1"),
+    "expect_option": Column(integer_from(1), "an integer from 1, of 31 bits", "count the options from 1"),
     **dict.fromkeys(("answer", "intent", "doctype", "split", "notes"), _TEXT),
 }
 CHUNK_COLUMNS: Mapping[str, Column] = {
     "id": CASE_COLUMNS["id"]._replace(aliases=("chunk_id", "hit_id"), required=True),
-    "text": Column(filled_text, "a text that is not blank", "fill it, or drop the row", required=True),
-    "source": Column(_name, f"a path of at most {MAX_NAME} characters", "fill it, or drop the column"),
-    "page": Column(_whole(1), "an integer from 1, of 31 bits", "write a printed label into page_label"),
-    "page_label": Column(_tag, "a text", _AS_TEXT),
+    "text": Column(filled_text, "a text that is not blank", "fill it, or drop the row", required=True, filled=True),
+    "source": Column(
+        _name, f"a path that is not blank, of at most {MAX_NAME} characters", "fill it, or drop the column"
+    ),
+    "page": Column(integer_from(1), "an integer from 1, of 31 bits", "write a printed label into page_label"),
+    "page_label": Column(_tag, "a text", AS_TEXT),
     "tags": Column(_tags, "a mapping of texts to texts", 'write {"domain": "home"}, as JSON in a file'),
     "entities": Column(_texts, "texts", 'write a list, a JSON list such as ["Acme", "Leeds"], or Acme;Leeds'),
 }
-_EXTRA = Column(_json_value, "a JSON value: text, number, truth value, list or object", f"{_AS_TEXT}, or drop it")
-_OWN_TAG = Column(_tag, "a text or a number, since it becomes a tag", f"{_AS_TEXT}, or drop it")
+OWN_TAG = Column(_tag, "a text or a number, since it becomes a tag", f"{AS_TEXT}, or drop it")
+_EXTRA = Column(_json_value, "a JSON value: text, number, truth value, list or object", f"{AS_TEXT}, or drop it")
 
 
 def is_table(path: Path) -> bool:
@@ -216,9 +197,17 @@ def case_records(
     Raises:
       InputError: columns are missing, or cells break a rule: the first few are named by row and column, all counted.
     """
-    cells = _cells(source, "case", max_file_bytes, _index_names(source, CASE_COLUMNS, columns))
-    records = _records(cells, CASE_COLUMNS, _EXTRA, columns, "extra")
-    return [_line(cells, row, {"id": f"q{row + 1}"} | record) for row, record in enumerate(records)]
+    cells = _cells(source, "case", max_file_bytes, CASE_COLUMNS, columns)
+    places = _places(cells, CASE_COLUMNS, columns)
+    mapped = {*field_names(CASE_COLUMNS), *(columns or {}).values()}
+    others = [name for name in cells.columns if name not in mapped and name.strip()]
+    near = near_names(others, field_names(CASE_COLUMNS), CASE_COLUMNS.keys() - places.keys())
+    if near:
+        raise near_name_error(near, Where(cells.name), table=True)
+    _check_required(cells, CASE_COLUMNS, places)
+    rows = _rows(cells, places, CASE_COLUMNS, _EXTRA, _other_columns(cells, CASE_COLUMNS, places))
+    records = [{"id": f"q{row + 1}"} | extra | record for row, (record, extra) in enumerate(rows)]
+    return _lines(cells, records)
 
 
 def chunk_records(
@@ -229,45 +218,47 @@ def chunk_records(
     Raises:
       InputError: as for `case_records`.
     """
-    cells = _cells(source, "chunk", max_file_bytes, _index_names(source, CHUNK_COLUMNS, columns))
-    records = _records(cells, CHUNK_COLUMNS, _OWN_TAG, columns, "tags")
-    return [_line(cells, row, {"source": flat_name(record["id"])} | record) for row, record in enumerate(records)]
+    cells = _cells(source, "chunk", max_file_bytes, CHUNK_COLUMNS, columns)
+    places = _places(cells, CHUNK_COLUMNS, columns)
+    _check_required(cells, CHUNK_COLUMNS, places)
+    rows = _rows(cells, places, CHUNK_COLUMNS, OWN_TAG, _other_columns(cells, CHUNK_COLUMNS, places))
+    chunks = [
+        {"source": flat_name(record["id"])} | record | {"tags": record.get("tags", {}) | tags} for record, tags in rows
+    ]
+    return _lines(cells, chunks)
 
 
-def _line(cells: Cells, row: int, record: Mapping[str, Any]) -> JsonLine:
-    return JsonLine(Where(f"{cells.name}, {cells.place(row)}"), record)
+def _lines(cells: Cells, records: Sequence[Mapping[str, Any]]) -> list[JsonLine]:
+    return [JsonLine(Where(f"{cells.name}, {cells.place(row)}"), record) for row, record in enumerate(records)]
 
 
-def _index_names(
-    source: pd.DataFrame | str | Path, known: Mapping[str, Column], columns: Mapping[str, str] | None
-) -> set[str]:
-    """Names by which an index counts as a column: those of fields that no column holds, and what `columns` maps to."""
-    heads = () if isinstance(source, str | Path) else map(str, getattr(source, "columns", ()))
-    given = (
-        {ours: name for ours, name in columns.items() if isinstance(name, str)} if isinstance(columns, Mapping) else {}
-    )
-    held = {*heads, *given}
-    fields = {field: (field, *column.aliases) for field, column in known.items()}
-    return {name for names in fields.values() if held.isdisjoint(names) for name in names} | {*given.values()}
-
-
-def _cells(source: pd.DataFrame | str | Path, row: str, max_file_bytes: int, index: Collection[str]) -> Cells:
+def _cells(
+    source: pd.DataFrame | str | Path,
+    row: str,
+    max_file_bytes: int,
+    known: Mapping[str, Column],
+    columns: Mapping[str, str] | None,
+) -> Cells:
     """Cells of a frame or a file, None where they are blank.
 
-    Args:
-      index: names by which an index of a frame counts as a column.
+    An index of a frame counts as a column by the name of a field that no column holds, or that `columns` maps to.
     """
     if isinstance(source, str | Path):
         path = Path(source)
         heads, *rows = csv_records(read_text(path, max_file_bytes), path)
         named = [head.strip() for head in heads.cells]
         check_heads([head for head in named if head], Where(str(path), heads.line))
-        columns: Mapping[str, Sequence[Any]] = {
+        of_file: Mapping[str, Sequence[Any]] = {
             head: [record.cells[place] for record in rows] for place, head in enumerate(named)
         }
-        cells = Cells(str(path), len(rows), columns, [record.line for record in rows], "line")
+        cells = Cells(str(path), len(rows), of_file, [record.line for record in rows], "line")
     else:
-        cells = frame_cells(source, FRAME, row, index)
+        stated = columns.items() if isinstance(columns, Mapping) else ()
+        mapped = {field: name for field, name in stated if isinstance(name, str)}
+        held = {*map(str, getattr(source, "columns", ())), *mapped}
+        fields = [(field, *column.aliases) for field, column in known.items()]
+        free = {name for names in fields if held.isdisjoint(names) for name in names}
+        cells = frame_cells(source, FRAME, row, free | {*mapped.values()})
     return cells._replace(columns={head: _without_blanks(column) for head, column in cells.columns.items()})
 
 
@@ -275,155 +266,88 @@ def _without_blanks(column: Sequence[Any]) -> list[Any]:
     return [None if isinstance(value, str) and not value.strip() else value for value in column]
 
 
-class _Fault(NamedTuple):
-    """A cell that breaks a rule. came: what it holds, '' for words that stand in the rule's place."""
-
-    row: int
-    column: str
-    rule: str
-    remedy: str
-    came: str
-
-
-def _records(
-    cells: Cells, known: Mapping[str, Column], other: Column, columns: Mapping[str, str] | None, rest_in: str
-) -> list[dict[str, Any]]:
-    """Records of all rows, whole or not at all.
+def _rows(
+    cells: Cells, places: Mapping[str, str], known: Mapping[str, Column], other: Column, others: Sequence[str]
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Values of all rows by our names, and those of further columns by theirs.
 
     Args:
-      known: columns by their names. other: of any other column. columns: our names -> theirs. rest_in: what keeps the
-        others.
+      places: see `column_places`. known: columns by our names. other: what a further column may hold. others: names of
+        further columns, none of them one of ours.
     """
-    where = _columns(cells, known, columns)
-    rest = _other_columns(cells, known, where, rest_in)
-    faults: list[_Fault] = []
-    records: list[dict[str, Any]] = [{} for _ in range(cells.size)]
-    for field, column in where.items():
-        _read(cells, column, field, known[field], records, faults)
-    if "id" in where:
-        faults += _repeated(cells, where["id"], records)
-    further: list[dict[str, Any]] = [{} for _ in range(cells.size)]
-    for column in rest:
-        _read(cells, column, column, other, further, faults)
-    _stop(cells, faults)
-    if rest_in != "tags":
-        return [more | record for record, more in zip(records, further, strict=True)]
-    return [record | {"tags": record.get("tags", {}) | more} for record, more in zip(records, further, strict=True)]
+    columns = read_columns(
+        cells, {**places, **{name: name for name in others}}, {**dict.fromkeys(others, other), **known}
+    )
+    if "id" in places:
+        _check_unique(cells, places["id"], columns["id"])
+
+    def record(row: int, names: Iterable[str]) -> dict[str, Any]:
+        return {name: columns[name][row] for name in names if columns[name][row] is not None}
+
+    return [(record(row, places), record(row, others)) for row in range(cells.size)]
 
 
-def _read(
-    cells: Cells, name: str, field: str, column: Column, records: Sequence[dict[str, Any]], faults: list[_Fault]
-) -> None:
-    """Put the values of a column into the records, and what breaks its rule to the faults."""
-    for row, value in enumerate(cells.of(name)):
-        if value is None:
-            if column.required or field == "id":
-                faults.append(_Fault(row, name, f"{field} must not be missing", "fill it, or drop the row", ""))
-            continue
-        found = column.read(value)
-        if found is None or not _is_unicode(found):
-            of_rule = column.remedy if isinstance(column.remedy, str) else column.remedy(name)
-            remedy = of_rule if found is None else "correct the text, which holds half of a surrogate pair"
-            faults.append(_Fault(row, name, f"{field} must be {column.rule}", remedy, shown_value(value)))
-        else:
-            records[row][field] = found
-
-
-def _is_unicode(value: object) -> bool:
-    if isinstance(value, Mapping):
-        return all(is_unicode(text) for pair in value.items() for text in pair)
-    return is_unicode(tuple(value) if isinstance(value, list) else value)
-
-
-def _repeated(cells: Cells, name: str, records: Sequence[Mapping[str, Any]]) -> Iterator[_Fault]:
-    """Rows whose id another row before them has."""
+def _check_unique(cells: Cells, name: str, ids: Sequence[str]) -> None:
+    """Stop at an id that another row before its own has."""
     first: dict[str, int] = {}
-    for row, record in enumerate(records):
-        if "id" in record and first.setdefault(record["id"], row) != row:
-            came = f"{shown_value(record['id'])} again (first in {cells.place(first[record['id']])})"
-            yield _Fault(row, name, "id must be unique", "rename or drop one", came)
+    for row, value in enumerate(ids):
+        if first.setdefault(value, row) != row:
+            came = f"{shown_value(value)} again (first in {cells.place(first[value])})"
+            raise cells.error(row, name, "id must be unique", "rename or drop one", came)
 
 
-def _stop(cells: Cells, faults: list[_Fault]) -> None:
-    """Raise the first fault whole, with the count of bad rows and the next few of them."""
-    if not faults:
-        return
-    faults.sort(key=lambda fault: fault.row)  # stable: within a row in the order of our columns
-    one, rows = faults[0], list({fault.row: fault for fault in reversed(faults)}.values())[::-1]
-    remedy = one.remedy
-    if len(rows) > 1:
-        following = (
-            f"{cells.place(fault.row)}, column {fault.column}, got {fault.came or 'none'}"
-            for fault in rows[1 : 1 + _FAULTS_SHOWN]
-        )
-        remedy += f"; {len(rows):,} of {cells.size:,} rows break a rule, next {'; '.join(following)}"
-    raise cells.error(one.row, one.column, one.rule, remedy, one.came or None)
-
-
-def _columns(cells: Cells, known: Mapping[str, Column], columns: Mapping[str, str] | None) -> dict[str, str]:
+def _places(cells: Cells, known: Mapping[str, Column], columns: Mapping[str, str] | None) -> dict[str, str]:
     """Column of the table for each of our names that it has, in our order.
 
     Raises:
-      InputError: `columns` is no map of names of ours to names of the table; a name stands twice; or required columns
-        are missing, all of them in one message.
+      InputError: `columns` is no map of names of ours to names of the table; or a name stands twice.
     """
-    where = Where(cells.name)
-    came = shown_value(", ".join(cells.columns))
-    ours = {name: field for field, column in known.items() for name in (field, *column.aliases)}
+    where, fields = Where(cells.name), field_names(known)
     if not isinstance(columns, Mapping | None) or any(not isinstance(name, str) for name in (columns or {}).values()):
         rule = "columns must map our names to those of the table"
         raise input_error(where, rule, 'write {"query": "question"}', shown_value(columns))
     # {"status": "status"} says that a column is an extra one, whatever it looks like.
-    own = [name for name, given in (columns or {}).items() if name == given and name not in ours]
-    strange = [str(name) for name in columns or () if name not in (*ours, *own)]
+    strange = [str(name) for name, given in (columns or {}).items() if name not in fields and name != given]
     if strange:
         raise input_error(
-            where, f"columns must map names among {', '.join(ours)}", "ours first, then yours", ", ".join(strange)
+            where, f"columns must map names among {', '.join(fields)}", "ours first, then yours", ", ".join(strange)
         )
     absent = [name for name in (columns or {}).values() if not cells.has(name)]
     if absent:
         rule = f"what columns maps to must be columns, and {', '.join(absent)} is none"
-        raise input_error(where, rule, "correct the name", f"only {came}")
-    found: dict[str, str] = {}
-    mapped = set((columns or {}).values())
-    for name, field in ours.items():
-        given = (columns or {}).get(name)
-        there = given if given is not None else name if cells.has(name) and name not in mapped else None
-        if there is None or (given is None and any(one in (columns or {}) for one, of in ours.items() if of == field)):
-            continue
-        if field in found:
-            rule = f"{field} must be one column"
-            raise input_error(where, rule, "drop or rename one of them", f"{found[field]} and {there}")
-        found[field] = there
-    if known is CASE_COLUMNS:
-        others = [name for name in cells.columns if name not in (*ours, *mapped) and name.strip()]
-        near = near_names(others, ours, [field for field in known if field not in found])
-        if near:
-            raise near_name_error(near, where, table=True)
-    missing = [field for field, column in known.items() if column.required and field not in found]
+        raise input_error(where, rule, "correct the name", f"only {_heads(cells)}")
+    return column_places(cells, known, columns)
+
+
+def _check_required(cells: Cells, known: Mapping[str, Column], places: Mapping[str, str]) -> None:
+    """Stop where required columns are missing, all of them in one message."""
+    missing = [field for field, column in known.items() if column.required and field not in places]
     if missing:
-        rule = (
-            f"the column{'s' * (len(missing) > 1)} {', '.join(missing)} {'are' if len(missing) > 1 else 'is'} required"
-        )
+        rule = f"the column {missing[0]} is required"
+        if len(missing) > 1:
+            rule = f"the columns {', '.join(missing)} are required"
         pairs = ", ".join(f'"{field}": "…"' for field in missing)
-        raise input_error(where, rule, f"rename what holds it, or pass columns={{{pairs}}}", f"only {came}")
-    return {field: found[field] for field in known if field in found}
+        remedy = f"rename what holds it, or pass columns={{{pairs}}}"
+        raise input_error(Where(cells.name), rule, remedy, f"only {_heads(cells)}")
 
 
-def _other_columns(cells: Cells, known: Mapping[str, Column], where: Mapping[str, str], rest_in: str) -> list[str]:
+def _heads(cells: Cells) -> str:
+    return shown_value(", ".join(cells.columns))
+
+
+def _other_columns(cells: Cells, known: Mapping[str, Column], places: Mapping[str, str]) -> list[str]:
     """Columns beside ours; one warning names those that are left out, and those that look like a slip of ours."""
-    ours = [name for field, column in known.items() for name in (field, *column.aliases)]
-    used = set(where.values())
-    left = [name for name in cells.columns if name not in used]
-    out = [name for name in left if not name.strip() or name.startswith("Unnamed: ") or name in ours]
-    rest = [name for name in left if name not in out]
-    slips = rest if rest_in == "tags" else ()  # of cases they are an error
-    near = {name: get_close_matches(name.lower(), ours, n=1, cutoff=0.85) for name in slips}
-    told = [f"left out: {', '.join(repr(name) if name else 'a column without a name' for name in out)}"] if out else []
-    told += [
-        f"kept in {rest_in}: {name!r}, which is close to our {close[0]!r}" for name, close in near.items() if close
-    ]
-    if told:
-        text = f"{cells.name}: {'; '.join(told)}; rename them, or name them by columns={{…}}, where they are meant."
+    names, used = field_names(known), set(places.values())
+    unused = [name for name in cells.columns if name not in used]
+    dropped = [name for name in unused if not name.strip() or name.startswith("Unnamed: ") or name in names]
+    others = [name for name in unused if name not in dropped]
+    notes = []
+    if dropped:
+        notes.append(f"left out: {', '.join(repr(name) if name else 'a column without a name' for name in dropped)}")
+    for name in others if known is CHUNK_COLUMNS else ():  # a slip in a table of cases is an error
+        close = get_close_matches(name.lower(), names, n=1, cutoff=0.85)
+        notes += [f"kept in tags: {name!r}, which is close to our {close[0]!r}"] if close else []
+    if notes:
+        text = f"{cells.name}: {'; '.join(notes)}; rename them, or name them by columns={{…}}, where they are meant."
         warn_user(visible(text))
-    return rest
+    return others

@@ -88,12 +88,19 @@ class NearName(NamedTuple):
     fields: tuple[str, ...]
 
 
-def near_names(names: Iterable[str], fields: Mapping[str, str], lacking: Collection[str]) -> list[NearName]:
+def near_names(
+    names: Iterable[str],
+    fields: Mapping[str, str],
+    lacking: Collection[str],
+    *,
+    other_names: Mapping[str, tuple[str, ...]] = OTHER_NAMES,
+    cutoff: float = NEAR,
+) -> list[NearName]:
     """Names that look like one of our fields which the set lacks.
 
     Args:
       names: columns or keys that are none of ours. fields: our names and aliases -> field. lacking: fields without a
-        column or key.
+        column or key. other_names: plain names that others give our fields. cutoff: of difflib, see `NEAR`.
 
     Example:
       >>> fields = ("expect_sources", "expect_sources_any")
@@ -103,11 +110,11 @@ def near_names(names: Iterable[str], fields: Mapping[str, str], lacking: Collect
     near = []
     for name in names:
         plain = plain_name(name)
-        known = plain if plain in OTHER_NAMES else ""
+        known = plain if plain in other_names else ""
         if not known and name not in KNOWN_EXTRAS:
-            known = next(iter(get_close_matches(plain, (*fields, *OTHER_NAMES), n=1, cutoff=NEAR)), "")
-        meant = OTHER_NAMES.get(known, (fields[known],) if known in fields else ())
-        stated = known in OTHER_NAMES and "expect_sources_any" not in lacking  # sources are there by another name
+            known = next(iter(get_close_matches(plain, (*fields, *other_names), n=1, cutoff=cutoff)), "")
+        meant = other_names.get(known, (fields[known],) if known in fields else ())
+        stated = known in other_names and "expect_sources_any" not in lacking  # sources are there by another name
         likely = [field for field in meant if field in lacking and not (stated and field == "expect_sources")]
         near += [NearName(name, tuple(likely))] if likely else []
     return near

@@ -1,4 +1,8 @@
-"""Cells (shore): columns of a frame or a CSV file as typed values, and errors that name row and column."""
+"""Cells (shore): what a column of a table may hold, and the cells of a frame or a CSV file as typed values.
+
+Every door that takes a table describes it by `Column`s and reads it by `read_columns`: cases and chunks in
+`raglab.store.case_frames`, hits and their signals in `raglab.store.frames`.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,33 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.store.files import MAX_INTEGER, InputError, Where, input_error, shown_value
 from raglab.user_warnings import warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MAX_ROWS = 2_000_000  # of a frame: twenty seconds and a gigabyte as a trace
+ROUNDING = 1e-6  # by which a measurement in single precision may leave its range
+_SHOWN = 3  # rows that a message names after the first
+
+
+class Column(NamedTuple):
+    """What a column may hold.
+
+    read: value of a cell as a record has it, None where it breaks the rule. rule, remedy: in words, the remedy also by
+    the column's name and the cell. aliases: its other names. required: whether it must be there. filled: whether none
+    of its cells may be missing, where it is there. bounds: ends of the range of a measurement.
+    """
+
+    read: Callable[[Any], Any]
+    rule: str
+    remedy: str | Callable[[str, Any], str]
+    aliases: tuple[str, ...] = ()
+    required: bool = False
+    filled: bool = False
+    bounds: tuple[float, float] | None = None
 
 
 class Cells(NamedTuple):
@@ -49,32 +73,12 @@ class Cells(NamedTuple):
         """Error about one cell."""
         return input_error(Where(f"{self.name}, {self.place(row)}, column {column}"), rule, remedy, came)
 
-    def typed(self, column: str, of: Callable[[Any], Any], rule: str, remedy: str) -> list[Any]:
-        """Values of a column as `of` turns them, None where missing; `of` gives None for what breaks the rule."""
-        if not self.has(column):
-            return [None] * self.size
-        out = []
-        for row, value in enumerate(self.of(column)):
-            found = None if value is None else of(value)
-            if found is None and value is not None:
-                raise self.error(row, column, f"{column} must be {rule}", remedy, shown_value(value))
-            if not is_unicode(found):
-                came = f"half a surrogate pair in {shown_value(found)}"
-                raise self.error(row, column, "text must be Unicode", "correct the text", came)
-            out.append(found)
-        return out
-
     def same(self, column: str, values: Sequence[Any], first: Sequence[int], of_what: str, remedy: str) -> None:
         """Stop where a row differs in a column from the first row of its group, `first`."""
-        if not self.has(column):
-            return
         for row, (start, value) in enumerate(zip(first, values, strict=True)):
             if values[start] != value:
                 came = f"{shown_value(value)} after {shown_value(values[start])} in row {start}"
                 raise self.error(row, column, f"{of_what} must have one {column}", remedy, came)
-
-
-MAX_ROWS = 2_000_000  # of a frame: twenty seconds and a gigabyte as a trace
 
 
 def frame_cells(frame: pd.DataFrame, name: str, row: str = "hit", index: Collection[str] = ()) -> Cells:
@@ -115,6 +119,136 @@ def check_heads(heads: Sequence[str], where: Where) -> None:
         )
 
 
+def _values(series: pd.Series[Any]) -> list[Any]:
+    values = zip(series.tolist(), series.isna().tolist(), strict=True)
+    plain = (None if gone else value for value, gone in values)
+    return [value.item() if isinstance(value, np.generic) else value for value in plain]
+
+
+def field_names(known: Mapping[str, Column]) -> dict[str, str]:
+    """Names and aliases of columns, in their order -> our name."""
+    return {name: field for field, column in known.items() for name in (field, *column.aliases)}
+
+
+def column_places(
+    cells: Cells, known: Mapping[str, Column], columns: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Column of the table for each of our names that it has, in our order.
+
+    Args:
+      known: columns by our names. columns: what the caller states: our names or aliases -> columns of the table.
+
+    Raises:
+      InputError: two columns stand for one of ours.
+    """
+    stated = columns or {}
+    mapped = set(stated.values())
+    places: dict[str, str] = {}
+    for field, column in known.items():
+        names = (field, *column.aliases)
+        # What the caller states for a name of a column stands before a column of that name.
+        there = [stated[name] for name in names if name in stated]
+        there = there or [name for name in names if cells.has(name) and name not in mapped]
+        if len(there) > 1:
+            came = f"{there[0]} and {there[1]}"
+            raise input_error(Where(cells.name), f"{field} must be one column", "drop or rename one of them", came)
+        if there:
+            places[field] = there[0]
+    return places
+
+
+def read_columns(cells: Cells, places: Mapping[str, str], known: Mapping[str, Column]) -> dict[str, list[Any]]:
+    """Values of columns by our names, None where a cell is missing.
+
+    Args:
+      places: our names -> columns of the table. known: what the columns may hold, by our names.
+
+    Raises:
+      InputError: cells break a rule: the first is told whole, those of the next few rows by value, all rows counted.
+
+    Warns:
+      UserWarning: measurements leave their range by rounding.
+    """
+    columns: dict[str, list[Any]] = {}
+    wrong: dict[int, str] = {}  # row -> the first of our names that it breaks a rule of
+    for field, name in places.items():
+        column, cells_of = known[field], cells.of(name)
+        columns[field] = values = [None if cell is None else column.read(cell) for cell in cells_of]
+        for row, (cell, value) in enumerate(zip(cells_of, values, strict=True)):
+            if (value is None and (cell is not None or column.filled)) or not is_unicode(value):
+                wrong.setdefault(row, field)
+    if wrong:
+        raise _cell_error(cells, wrong, places, known)
+    for field, values in columns.items():
+        bounds = known[field].bounds
+        if bounds is not None:
+            columns[field] = _within(cells, places[field], values, *bounds)
+    return columns
+
+
+def _cell_error(
+    cells: Cells, wrong: Mapping[int, str], places: Mapping[str, str], known: Mapping[str, Column]
+) -> InputError:
+    """Error about the first row that breaks a rule, which names the next few by what they hold and counts all."""
+    first, *others = sorted(wrong)
+    name, column = places[wrong[first]], known[wrong[first]]
+    cell = cells.of(name)[first]
+    rule, remedy = f"{wrong[first]} must not be missing", "fill it, or drop the row"
+    if cell is not None:
+        rule = f"{wrong[first]} must be {column.rule}"
+        remedy = column.remedy if isinstance(column.remedy, str) else column.remedy(name, cell)
+    if not is_unicode(cell):
+        remedy = "correct the text, which holds half of a surrogate pair"
+    if others:
+        following = []
+        for row in others[:_SHOWN]:
+            other = cells.of(places[wrong[row]])[row]
+            came = "none" if other is None else shown_value(other)
+            following.append(f"{cells.place(row)}, column {places[wrong[row]]}, got {came}")
+        remedy += f"; {len(wrong):,} of {cells.size:,} rows break a rule, next {'; '.join(following)}"
+    return cells.error(first, name, rule, remedy, None if cell is None else shown_value(cell))
+
+
+def _within(cells: Cells, name: str, values: Sequence[float | None], low: float, high: float) -> list[float | None]:
+    """Measurements with their ends in place of what lies beyond by rounding."""
+    inside = [None if value is None else min(max(value, low), high) for value in values]
+    rounded = sum(value != given for value, given in zip(inside, values, strict=True))
+    if rounded:
+        beyond = f"{rounded} of {cells.size} {name} lie beyond [{low:g}, {high:g}] by at most {ROUNDING:g}"
+        warn_user(f"{cells.name}: {beyond}, which is rounding; they count as its ends.")
+    return inside
+
+
+def measurement(low: float, high: float, what: str, remedy: str | Callable[[float], str]) -> Column:
+    """Column of numbers in a range.
+
+    Args:
+      what: a number is, in words. remedy: what to do about a number beyond the range, also by the number.
+    """
+
+    def read(cell: object) -> float | None:
+        number = _number(cell)
+        return number if number is not None and low - ROUNDING <= number <= high + ROUNDING else None
+
+    def advice(_name: str, cell: object) -> str:
+        number = _number(cell)
+        if number is not None:
+            return remedy if isinstance(remedy, str) else remedy(number)
+        is_percentage = isinstance(cell, str) and cell.rstrip().endswith("%")
+        return "write a percentage as a share: 0.92 for 92 %" if is_percentage else "write a number without quotes"
+
+    return Column(read, f"{what}, from {low:g} to {high:g}", advice, bounds=(low, high))
+
+
+def _number(cell: object) -> float | None:
+    if isinstance(cell, bool) or not isinstance(cell, int | float):
+        return None
+    try:
+        return float(cell)
+    except OverflowError:
+        return None
+
+
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -122,13 +256,9 @@ def is_unicode(value: object) -> bool:
     """Whether a text, or every one of several, can be written: no half of a surrogate pair."""
     if isinstance(value, str):
         return value.isascii() or _HALF.search(value) is None
-    return not isinstance(value, tuple) or all(map(is_unicode, value))
-
-
-def _values(series: pd.Series[Any]) -> list[Any]:
-    values = zip(series.tolist(), series.isna().tolist(), strict=True)
-    plain = (None if gone else value for value, gone in values)
-    return [value.item() if isinstance(value, np.generic) else value for value in plain]
+    if isinstance(value, Mapping):
+        return all(is_unicode(text) for pair in value.items() for text in pair)
+    return not isinstance(value, tuple | list) or all(map(is_unicode, value))
 
 
 def whole_number(value: object) -> int | None:
@@ -138,14 +268,15 @@ def whole_number(value: object) -> int | None:
     return int(value) if isinstance(value, float) and value.is_integer() else None
 
 
-def whole_at_least(least: int) -> Callable[[Any], int | None]:
-    """`whole_number`, from a least value to `MAX_INTEGER`."""
+def integer_from(least: int) -> Callable[[Any], int | None]:
+    """Integer of a cell from a least value to `MAX_INTEGER`; of a CSV, its digits, which pandas may write as 2.0."""
 
-    def bounded(value: object) -> int | None:
-        found = whole_number(value)
-        return found if found is not None and least <= found <= MAX_INTEGER else None
+    def read(cell: object) -> int | None:
+        digits = cell.strip().removesuffix(".0") if isinstance(cell, str) else ""
+        whole = whole_number(int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 10 else cell)
+        return whole if whole is not None and least <= whole <= MAX_INTEGER else None
 
-    return bounded
+    return read
 
 
 def cell_text(value: object) -> str | None:
@@ -156,6 +287,14 @@ def cell_text(value: object) -> str | None:
 def filled_text(value: object) -> str | None:
     """String of a cell that is not blank."""
     return value if isinstance(value, str) and value.strip() else None
+
+
+def json_cell(text: str) -> Any:  # noqa: ANN401 - any JSON value
+    """Value of a JSON text, None where it is none."""
+    try:
+        return json.loads(text, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
+        return None
 
 
 def listed(value: object) -> Any:  # noqa: ANN401 - any cell
@@ -171,10 +310,7 @@ def listed(value: object) -> Any:  # noqa: ANN401 - any cell
         return value
     if not value.lstrip().startswith("["):
         return [part.strip() for part in value.split(";") if part.strip()]
-    try:
-        items = json.loads(value, parse_constant=lambda _: None)
-    except (ValueError, RecursionError):
-        return None
+    items = json_cell(value)
     return [item.strip() if isinstance(item, str) else item for item in items] if isinstance(items, list) else None
 
 
@@ -193,91 +329,3 @@ def listed_sources(value: object) -> Any:  # noqa: ANN401 - any cell
     if isinstance(value, str) and not value.lstrip().startswith("[") and _SEVERAL_FILES.search(value):
         return None
     return items
-
-
-def texts(value: object) -> tuple[str, ...] | None:
-    """Strings of a cell that holds a list, tuple or array of them, none blank."""
-    items = value.tolist() if isinstance(value, np.ndarray) else value
-    if not isinstance(items, list | tuple) or any(filled_text(item) is None for item in items):
-        return None
-    return tuple(items)
-
-
-def source_texts(value: object) -> tuple[str, ...] | None:
-    """Sources of a cell, none blank; see `listed_sources`."""
-    return texts(listed_sources(value))
-
-
-def names(cells: Cells, column: str) -> list[str | None]:
-    """Names in a column as strings: all strings, or all integers."""
-    values = cells.typed(
-        column,
-        lambda value: filled_text(value) or whole_number(value),
-        "a string that is not blank, or an integer",
-        "give each one a name",
-    )
-    kinds = dict.fromkeys(type(value) for value in values if value is not None)
-    if len(kinds) > 1:
-        row = next(row for row, value in enumerate(values) if type(value) is list(kinds)[1])
-        remedy = f'write frame["{column}"].astype(str)'
-        raise cells.error(
-            row, column, f"{column} must be all strings or all integers", remedy, shown_value(values[row])
-        )
-    return [None if value is None else str(value) for value in values]
-
-
-class AllowedRange(NamedTuple):
-    """Allowed values of a measurement, and what to do about another, by its value."""
-
-    low: float
-    high: float
-    what: str
-    remedy: str | Callable[[float], str]
-
-
-def numbers(cells: Cells, column: str, allowed: AllowedRange) -> NDArray[np.float64]:
-    """Measurements of a column as float64, [rows], NaN where missing."""
-    rule = f"{allowed.what}, from {allowed.low:g} to {allowed.high:g}"
-    percent = any(isinstance(value, str) and value.rstrip().endswith("%") for value in cells.of(column))
-    remedy = "write a percentage as a share: 0.92 for 92 %" if percent else "write a number without quotes"
-    found = cells.typed(column, _finite_cell, rule, remedy)
-    given = np.array([np.nan if value is None else value for value in found], dtype=np.float64)
-    out = np.clip(given, allowed.low, allowed.high)
-    wrong = np.flatnonzero(np.abs(given - out) > ROUNDING)
-    if len(wrong):
-        value = float(given[wrong[0]])
-        how = allowed.remedy if isinstance(allowed.remedy, str) else allowed.remedy(value)
-        raise cells.error(int(wrong[0]), column, f"{column} must be {rule}", how, shown_value(value))
-    rounded = int((given != out).sum() - np.isnan(given).sum())
-    if rounded:
-        within = f"[{allowed.low:g}, {allowed.high:g}]"
-        told = f"{rounded} of {cells.size} {column} lie beyond {within} by at most {ROUNDING:g}, which is rounding"
-        warn_user(f"{cells.name}: {told}; they count as its ends.")
-    return out
-
-
-ROUNDING = 1e-6  # by which a measurement in single precision may leave its range
-
-
-def _finite_cell(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return None
-
-
-def required_values(cells: Cells, column: str, found: Sequence[Any]) -> list[Any]:
-    """Values of a column of which none is missing."""
-    for row, value in enumerate(found):
-        if value is None:
-            raise cells.error(row, column, f"{column} must not be missing", f"fill {column}")
-    return list(found)
-
-
-def number_keys(keys: Sequence[str | None], cells: Cells, column: str) -> tuple[tuple[str, ...], list[int]]:
-    """Distinct keys in the order of their first rows, and the number of each row's."""
-    number: dict[str, int] = {}
-    rows = [number.setdefault(key, len(number)) for key in required_values(cells, column, keys)]
-    return tuple(number), rows

@@ -1,10 +1,9 @@
-"""Frames (shore): traces from DataFrames of a system's own hits."""
+"""Frames (shore): traces from DataFrames of a system's own hits; `HIT_COLUMNS` describes their columns."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -26,26 +25,26 @@ from raglab.misuse import takes
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData
 from raglab.signals import DECLARED, Signal, declaration, own_signal
-from raglab.store.case_labels import labelled_set, near_names, plain_name, status_remedy
+from raglab.store.case_frames import AS_TEXT, CASE_COLUMNS, CHUNK_COLUMNS, OWN_TAG
+from raglab.store.case_labels import OTHER_NAMES, labelled_set, near_names
 from raglab.store.cells import (
-    AllowedRange,
     Cells,
+    Column,
     cell_text,
+    column_places,
+    field_names,
     filled_text,
     frame_cells,
-    names,
-    number_keys,
-    numbers,
-    required_values,
-    source_texts,
-    texts,
-    whole_at_least,
+    integer_from,
+    measurement,
+    read_columns,
+    whole_number,
 )
 from raglab.store.files import Where, flat_name, input_error, shown_value
-from raglab.store.loaders import hash_cases, hash_corpus, parse_case
+from raglab.store.loaders import hash_cases, hash_corpus
 from raglab.store.traces import Trace, content_hash
 from raglab.user_warnings import warn_user
-from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, STATUS_NAMES, TAG_KEYS, Case, Chunk, Corpus, Hits, document_path
+from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, TAG_KEYS, Case, Chunk, Corpus, Hits, document_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,131 +52,6 @@ if TYPE_CHECKING:
 
 MAX_CELLS = 20_000_000  # cases by arms by depths by hits of the longest case: what an array of a trace holds
 MAX_PAIRS = 2_000_000_000  # the same by pairs of hits: what grouping the hits takes, in bytes
-
-LISTS = ("expect_sources", "expect_sources_any", "selected_sources")
-COUNTS = {"min_sources": 0, "expect_option": 1}
-TEXTS = ("answer", "intent", "doctype", "split", "notes")
-OF_CASE = (*LISTS, *COUNTS, *TEXTS, ANSWERS)
-OF_CHUNK = ("text", "source", "page", "page_label", *TAG_KEYS, "entities")
-
-
-_AS_TEXT = "convert it with .astype(str)"
-
-
-def frame_cases(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:
-    """Cases in the order of their first rows, and the number of each row's; without a column of labels none has one.
-
-    Two cases of one question may have different labels, since hits are given for each: that is a warning.
-    """
-    label = "label" if cells.has("label") else "expect_status"
-    one_of = f"one of {', '.join(STATUS_NAMES)}"
-    question = _question_column(cells)
-    query = required_values(cells, question, cells.typed(question, cell_text, "a string", _AS_TEXT))
-    status = cells.typed(label, _status, one_of, status_remedy(label))
-    if cells.has(label):
-        status = required_values(cells, label, status)
-    key = "case_id" if cells.has("case_id") else question
-    keys, rows = number_keys(names(cells, key) if key == "case_id" else query, cells, key)
-    stated: dict[str, Sequence[Any]] = {question: query, label: status}
-    for column in LISTS:
-        stated[column] = cells.typed(
-            column,
-            source_texts,
-            "a list of strings, or a text with semicolons between several",
-            "write ['a.md', 'b.md#2'] or a.md;b.md#2",
-        )
-    for column, least in COUNTS.items():
-        stated[column] = cells.typed(
-            column, whole_at_least(least), f"an integer of at least {least}, of 31 bits", "correct it"
-        )
-    for column in TEXTS:
-        stated[column] = cells.typed(column, cell_text, "a string", _AS_TEXT)
-    stated[ANSWERS] = cells.typed(
-        ANSWERS, listed_answers, ANSWERS_RULE.removeprefix(f"{ANSWERS} must be "), ANSWERS_REMEDY
-    )
-    remedy = "correct it" if key == "case_id" else "correct it, or tell the cases apart by case_id"
-    first = _first_positions(rows)
-    for column, found in stated.items():
-        cells.same(column, found, [first[number] for number in rows], "a case", remedy)
-    stated["expect_status"], stated["query"] = stated.pop(label), stated.pop(question)
-    placed = []
-    for number, row in enumerate(first):
-        record = {column: found[row] for column, found in stated.items() if found[row] is not None}
-        record |= {column: list(record[column]) for column in (*LISTS, ANSWERS) if column in record}
-        record["id"] = keys[number] if key == "case_id" else f"q{number + 1}"
-        where = Where(f"{cells.name}, row {row}", id=record["id"])
-        placed.append((where, parse_case(record, where.file, labelled=False)))
-    return labelled_set(placed, cells.name), rows
-
-
-def frame_chunks(cells: Cells, of_hit: Iterable[str]) -> tuple[tuple[Chunk, ...], list[int]]:
-    """Passages in the order of their first rows, and the number of each row's, -1 where it has none.
-
-    Args:
-      cells: of the frame.
-      of_hit: columns that must be empty in a row without a passage.
-    """
-    # A row without a passage says that its case found nothing: whatever else it says of one is a mistake.
-    ids = names(cells, "hit_id")
-    nothing = [row for row, hit in enumerate(ids) if hit is None]
-    for column in filter(cells.has, of_hit):
-        for row in nothing:
-            value = cells.of(column)[row]
-            if value is not None:
-                rule = f"a row without hit_id says that nothing was found, so it must have no {column}"
-                raise cells.error(row, column, rule, "fill hit_id, or empty the cell", shown_value(value))
-    # Every cell is checked before passages are made, so that an error names the row of the frame.
-    columns: dict[str, Sequence[Any]] = {
-        "source": cells.typed("source", filled_text, "a path that is not blank", "fill it, or drop the column"),
-        "page": cells.typed(
-            "page", whole_at_least(1), "an integer from 1, of 31 bits", "write a printed label into page_label"
-        ),
-        "entities": cells.typed("entities", texts, "a list of strings", "write ['Acme', 'Leeds']"),
-    }
-    for column in ("text", "page_label", *TAG_KEYS):
-        columns[column] = cells.typed(column, cell_text, "a string", _AS_TEXT)
-    # Passages repeat from row to row: the first row states them, all others must agree with it.
-    number: dict[str, int] = {}
-    rows = [-1 if hit is None else number.setdefault(hit, len(number)) for hit in ids]
-    first = _first_positions(rows)
-    of_row = [first[place] if place >= 0 else row for row, place in enumerate(rows)]
-    for column, cells_of_column in columns.items():
-        cells.same(column, cells_of_column, of_row, "a hit_id", "correct it, or name the passages apart")
-    chunks = []
-    for hit, row in zip(number, first, strict=True):
-        of = {column: cells_of_column[row] for column, cells_of_column in columns.items()}
-        tags = {key: of[key] for key in TAG_KEYS if of[key] is not None}
-        source, passage = of["source"] or flat_name(hit), of["text"] or ""
-        chunks.append(
-            Chunk(
-                chunk_id=hit,
-                text=passage,
-                source=source,
-                page=of["page"],
-                page_label=of["page_label"],
-                tags=tags,
-                entities=of["entities"] or (),
-            )
-        )
-    return tuple(chunks), rows
-
-
-def _first_positions(numbers: Sequence[int]) -> list[int]:
-    """First row of each number from 0 on."""
-    first: dict[int, int] = {}
-    for row, number in enumerate(numbers):
-        if number >= 0:
-            first.setdefault(number, row)
-    return list(first.values())
-
-
-def _status(value: object) -> str | None:
-    return value if isinstance(value, str) and value in STATUS_NAMES else None
-
-
-def _question_column(cells: Cells) -> str:
-    return "question" if cells.has("question") else "query"
-
 
 Score = Literal["unstated", "cosine", "l2", "probability"]
 UNSTATED: Final = "unstated"  # scale of a score that is read as a cosine because it lies in its range
@@ -204,20 +78,54 @@ def _probability_remedy(value: float) -> str:
 
 
 MOST_L2, MOST_PERCENT = 4.0, 100.0
-_RANGES = {
-    "cosine": AllowedRange(-1.0, 1.0, "a cosine", _cosine_remedy),
-    "l2": AllowedRange(0.0, 4.0, "a squared L2 distance of unit vectors", _NORMALISE),
-    "s_rerank": AllowedRange(0.0, 1.0, "a probability", _probability_remedy),
-    "s_hybrid": AllowedRange(0.0, 1.0, "a fused score over its possible maximum", "divide it by that maximum"),
-    "s_raw": AllowedRange(-1e308, 1e308, "a finite number", "leave the cell empty"),
-    "anchor_similarity": AllowedRange(-1.0, 1.0, "a cosine", "leave the cell empty where it is not known"),
-    "signature_similarity": AllowedRange(-1.0, 1.0, "a cosine", "leave the cell empty where it is not known"),
+_EMPTY = "leave the cell empty where it is not known"
+MEASURES: Mapping[str, Column] = {
+    "cosine": measurement(-1.0, 1.0, "a cosine", _cosine_remedy),
+    "l2": measurement(0.0, MOST_L2, "a squared L2 distance of unit vectors", _NORMALISE),
+    "s_rerank": measurement(0.0, 1.0, "a probability", _probability_remedy),
+    "s_hybrid": measurement(0.0, 1.0, "a fused score over its possible maximum", "divide it by that maximum"),
+    "s_raw": measurement(-1e308, 1e308, "a finite number", "leave the cell empty"),
+    "anchor_similarity": measurement(-1.0, 1.0, "a cosine", _EMPTY),
+    "signature_similarity": measurement(-1.0, 1.0, "a cosine", _EMPTY),
 }
-_MEASURES = {UNSTATED: "cosine", "cosine": "cosine", "l2": "l2", "probability": "s_rerank"}
-_OF_HIT = ("score", "rank", *_RANGES, *OF_CHUNK)
-_KNOWN = ("case_id", "query", "question", "label", "expect_status", "hit_id", "arm", "depth", *_OF_HIT, *OF_CASE)
-# What other systems call the columns of hits, by plain name.
+_MEASURE_OF_SCORE = {UNSTATED: "cosine", "cosine": "cosine", "l2": "l2", "probability": "s_rerank"}
+_ID = Column(
+    lambda cell: filled_text(cell) or whole_number(cell),
+    "a string that is not blank, or an integer",
+    "give each one a name",
+)
+# Of a case, the same in each of its rows, as of a passage.
+_CASE: Mapping[str, Column] = {
+    **{field: column for field, column in CASE_COLUMNS.items() if field not in {"id", "query", "expect_status"}},
+    ANSWERS: Column(listed_answers, ANSWERS_RULE.removeprefix(f"{ANSWERS} must be "), ANSWERS_REMEDY),
+}
+_PASSAGE: Mapping[str, Column] = {
+    "text": Column(cell_text, "a text", AS_TEXT),
+    **{field: CHUNK_COLUMNS[field] for field in ("source", "page", "page_label")},
+    **dict.fromkeys(TAG_KEYS, OWN_TAG),
+    "entities": CHUNK_COLUMNS["entities"],
+}
+HIT_COLUMNS: Mapping[str, Column] = {
+    "case_id": _ID._replace(filled=True),
+    "query": CASE_COLUMNS["query"],
+    "expect_status": CASE_COLUMNS["expect_status"]._replace(required=False, filled=False),
+    **_CASE,
+    "hit_id": _ID._replace(required=True),
+    **_PASSAGE,
+    "arm": _ID._replace(filled=True),
+    "depth": Column(integer_from(0), "an integer from 0, of 31 bits", "number the refinements 0, 1, 2", filled=True),
+    "rank": Column(
+        integer_from(0), "an integer from 0, of 31 bits", "number the hits of a case from 0, or drop the column"
+    ),
+    **MEASURES,
+    "score": MEASURES["cosine"],
+}
+OF_CASE = tuple(_CASE)
+_OF_HIT = ("score", "rank", *MEASURES, *_PASSAGE)
+# What other systems call the columns of hits, by plain name, before what they call fields of cases.
 _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
+    **OTHER_NAMES,
+    **{name: (field,) for name, field in field_names(HIT_COLUMNS).items()},
     **dict.fromkeys(
         (
             *("path", "file_path", "filepath", "url", "uri", "source_path", "source_id", "source_document"),
@@ -229,11 +137,108 @@ _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("passage", "content", "contents", "chunk_text", "page_content", "context"), ("text",)),
     **dict.fromkeys(("query_id", "question_id", "qid"), ("case_id",)),
     **dict.fromkeys(("similarity", "cosine_similarity", "cos_sim", "relevance"), ("score",)),
-    "question": ("query",),
     "distance": ("score", "l2"),
     "id": ("case_id", "hit_id"),
 }
 _AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by less
+
+
+class Numbering(NamedTuple):
+    """Distinct names in the order of their first rows; number of each row's, -1 where it is missing; first rows."""
+
+    names: tuple[str, ...]
+    of_row: list[int]
+    first: list[int]
+
+
+class HitRows(NamedTuple):
+    """Rows of a frame of hits: cells, columns of the frame by our names, and their values, None where missing."""
+
+    cells: Cells
+    places: Mapping[str, str]
+    columns: Mapping[str, Sequence[Any]]
+
+    def of(self, field: str) -> Sequence[Any]:
+        """Values of a column, all None where the frame has none."""
+        return self.columns[field] if field in self.columns else [None] * self.cells.size
+
+    def numbered(self, field: str) -> Numbering:
+        """Names of a column, numbered."""
+        values = self.of(field)
+        # A text "1" beside an integer 1 would be one name: it must be all strings, or all integers.
+        kinds = list(dict.fromkeys(type(value) for value in values if value is not None))
+        if len(kinds) > 1:
+            row = next(row for row, value in enumerate(values) if type(value) is kinds[1])
+            rule, remedy = f"{field} must be all strings or all integers", f'write frame["{field}"].astype(str)'
+            raise self.cells.error(row, field, rule, remedy, shown_value(values[row]))
+        first: dict[Any, int] = {}
+        for row, value in enumerate(values):
+            first.setdefault(value, row)
+        first.pop(None, None)
+        number = {value: place for place, value in enumerate(first)}
+        return Numbering(tuple(map(str, first)), [number.get(value, -1) for value in values], list(first.values()))
+
+    def check_same(self, fields: Iterable[str], first: Sequence[int], what: str, remedy: str) -> None:
+        """Stop where a row differs in a column from the first row of its case or passage, [rows]."""
+        for field in fields:
+            self.cells.same(self.places[field], self.columns[field], first, what, remedy)
+
+
+def frame_cases(rows: HitRows) -> tuple[tuple[Case, ...], Numbering]:
+    """Cases in the order of their first rows, and their numbers; without a column of labels none has one.
+
+    Two cases of one question may have different labels, since hits are given for each: that is a warning.
+    """
+    has_id = "case_id" in rows.columns
+    numbering = rows.numbered("case_id" if has_id else "query")
+    # The first row of a case states it, all others must agree with it.
+    fields = [field for field in ("query", "expect_status", *_CASE) if field in rows.columns]
+    remedy = "correct it" if has_id else "correct it, or tell the cases apart by case_id"
+    rows.check_same(fields, [numbering.first[number] for number in numbering.of_row], "a case", remedy)
+    placed: list[tuple[Where, Case]] = []
+    for name, row in zip(numbering.names, numbering.first, strict=True):
+        stated = {field: value for field in fields if (value := rows.columns[field][row]) is not None}
+        stated |= {field: tuple(value) for field, value in stated.items() if isinstance(value, list)}
+        extra = {ANSWERS: list(stated.pop(ANSWERS))} if ANSWERS in stated else {}
+        case = Case(name if has_id else f"q{len(placed) + 1}", **stated, extra=extra)
+        placed.append((Where(f"{rows.cells.name}, row {row}", id=case.id), case))
+    return labelled_set(placed, rows.cells.name), numbering
+
+
+def frame_chunks(rows: HitRows, of_hit: Iterable[str]) -> tuple[tuple[Chunk, ...], list[int]]:
+    """Passages in the order of their first rows, and the number of each row's, -1 where it has none.
+
+    Args:
+      of_hit: columns that must be empty in a row without a passage.
+    """
+    cells = rows.cells
+    # A row without a passage says that its case found nothing: whatever else it says of one is a mistake.
+    hits, chunk_of_row, first = rows.numbered("hit_id")
+    nothing = [row for row, number in enumerate(chunk_of_row) if number < 0]
+    for column in filter(cells.has, of_hit):
+        for row in nothing:
+            value = cells.of(column)[row]
+            if value is not None:
+                rule = f"a row without hit_id says that nothing was found, so it must have no {column}"
+                raise cells.error(row, column, rule, "fill hit_id, or empty the cell", shown_value(value))
+    # Passages repeat from row to row: the first row states them, all others must agree with it.
+    of_row = [first[number] if number >= 0 else row for row, number in enumerate(chunk_of_row)]
+    fields = [field for field in _PASSAGE if field in rows.columns]
+    rows.check_same(fields, of_row, "a hit_id", "correct it, or name the passages apart")
+    of = {field: rows.of(field) for field in _PASSAGE}
+    chunks = [
+        Chunk(
+            chunk_id=hit,
+            text=of["text"][row] or "",
+            source=of["source"][row] or flat_name(hit),
+            page=of["page"][row],
+            page_label=of["page_label"][row],
+            tags={key: of[key][row] for key in TAG_KEYS if of[key][row] is not None},
+            entities=tuple(of["entities"][row] or ()),
+        )
+        for hit, row in zip(hits, first, strict=True)
+    ]
+    return tuple(chunks), chunk_of_row
 
 
 @takes(frame="frame", policy="policy")
@@ -262,8 +267,8 @@ def trace_from_frame(
       rate.
     - `case_id`: of the question; without it each distinct query is a case: q1, q2, …
     - `text`, `source` (path of the document; without it each passage is a document of its own), `page` (from 1),
-      `page_label`, `domain`, `doc_type`, `product`, `vendor`, `version` (tags), `entities` (a list): of the passage,
-      the same in each of its rows. Without `text` the keyword share is 0, a warning.
+      `page_label`, `domain`, `doc_type`, `product`, `vendor`, `version` (tags), `entities` (a list, or a text
+      with semicolons): of the passage, the same in each of its rows. Without `text` the keyword share is 0, a warning.
     - `rank`: place in the final order, 0, 1, 2, … within a case; without it by descending `s_rerank`, hits without
       one after those with one, then from the best to the worst `score`, ties in the order of the rows.
     - `s_rerank`, `s_raw` (its logit), `s_hybrid` (in [0, 1]): for the gate of confidence. With distances and without
@@ -374,22 +379,28 @@ def frame_trace(
     name: str,
 ) -> Trace:
     """Trace as `trace_from_frame` makes it, without a warning of gates that are off."""
-    cells = frame_cells(frame, name, index=_KNOWN)
+    cells = frame_cells(frame, name, index=field_names(HIT_COLUMNS))
     _warn_of_index(frame, cells)
     columns = signal_columns(signals or {}, name)
-    _check_columns(cells, score, columns)
+    places = _hit_places(cells, score, columns)
+    known = {**HIT_COLUMNS, **({"score": MEASURES[_MEASURE_OF_SCORE[score]]} if score else {})}
+    if cells.has("label"):  # a column of labels has one in every row; expect_status may leave cases without
+        known["expect_status"] = CASE_COLUMNS["expect_status"]
+    rows = HitRows(cells, places, read_columns(cells, places, known))
     # Cases, passages, arms and depths are numbered apart; a row of the frame is then one cell of the trace.
-    cases, case_of_row = frame_cases(cells)
+    cases, case_numbers = frame_cases(rows)
     of_hit = [one.column for one in columns if one.signal.stage != "query"]
-    chunks, chunk_of_row = frame_chunks(cells, dict.fromkeys((*_OF_HIT, *of_hit)))
+    chunks, chunk_of_row = frame_chunks(rows, dict.fromkeys((*_OF_HIT, *of_hit)))
     check_clear(cases, _meanings(cases, chunks))
-    arms, arm_of_row = number_keys(names(cells, "arm") if cells.has("arm") else [name] * cells.size, cells, "arm")
-    depth_of_row = _row_depths(cells)
+    arms, arm_of_row, _ = rows.numbered("arm") if cells.has("arm") else ((name,), [0] * cells.size, [0])
+    depth_of_row = _row_depths(rows)
     shape = (len(cases), len(arms), max(depth_of_row) + 1)
-    at = _Rows(np.ravel_multi_index((case_of_row, arm_of_row, depth_of_row), shape), np.array(chunk_of_row), shape)
+    at = _Rows(
+        np.ravel_multi_index((case_numbers.of_row, arm_of_row, depth_of_row), shape), np.array(chunk_of_row), shape
+    )
     _check_rows(cells, at, cases, arms)
-    found = _measurements(cells, score)
-    rank = _ranks(cells, at, found, score)
+    found = _measurements(rows, score)
+    rank = _ranks(rows, at, found, score)
     hits = _hits_by_distance(cells, at, found, rank)
     off = _gates_off(found, score)
     meta: dict[str, Any] = {
@@ -414,7 +425,7 @@ def frame_trace(
     trace = Trace(cases=cases, chunks=chunks, arms=arms, hits=hits, pattern_hits=hits_of, meta=meta)
     for one in columns:
         stated = declaration(one.signal)
-        trace = trace.with_signal(one.signal.name, _signal_values(cells, at, rank, case_of_row, one), **stated)
+        trace = trace.with_signal(one.signal.name, _signal_values(cells, at, rank, case_numbers, one), **stated)
     return trace
 
 
@@ -445,18 +456,17 @@ def _signal_column(signal: str, stated: Mapping[str, str], name: str) -> SignalC
 
 
 def _signal_values(
-    cells: Cells, at: _Rows, rank: NDArray[np.int64], case_of_row: Sequence[int], signal: SignalColumn
+    cells: Cells, at: _Rows, rank: NDArray[np.int64], cases: Numbering, signal: SignalColumn
 ) -> NDArray[np.float64]:
     """Values of a signal: of the first hit of each case, arm and depth, [Q, A, D]; of the stage query [Q]."""
-    unit = signal.signal.unit
-    remedy = "leave the cell empty where it is not known"
-    given = numbers(cells, signal.column, AllowedRange(unit.low, unit.high, unit.described, remedy))
+    unit, name = signal.signal.unit, signal.column
+    known = {name: measurement(unit.low, unit.high, unit.described, _EMPTY)}
+    values = read_columns(cells, {name: name}, known)[name]
+    given = np.array(values, dtype=np.float64)  # None becomes NaN
     if signal.signal.stage == "query":
-        first = np.array(_first_positions(case_of_row))
-        plain = [None if np.isnan(value) else value for value in given.tolist()]
-        of_row = first[np.array(case_of_row)].tolist()
-        cells.same(signal.column, plain, of_row, "a case", 'write "stage": "hits" where it is of the hits')
-        return given[first]
+        of_row = [cases.first[number] for number in cases.of_row]
+        cells.same(name, values, of_row, "a case", 'write "stage": "hits" where it is of the hits')
+        return given[cases.first]
     values_of = np.full(int(np.prod(at.shape)), np.nan)
     leads = rank <= 0  # the first hit, or the one row that says there are none
     values_of[at.cell[leads]] = given[leads]
@@ -497,53 +507,45 @@ def _cut(column: str) -> str:
     return column if len(column) <= _NAME else f"{column[:_NAME]}..."
 
 
-def _check_columns(cells: Cells, score: Score | None, signals: Sequence[SignalColumn]) -> None:
+def _hit_places(cells: Cells, score: Score | None, signals: Sequence[SignalColumn]) -> dict[str, str]:
+    """Column of the frame for each of our names that it has, once no column is missing, unknown or there twice."""
     where, of_signals = Where(cells.name), [signal.column for signal in signals]
     if score not in (*get_args(Score), None):
         rule = f"score must be one of {', '.join(get_args(Score)[1:])}, or None"
         remedy = "say what the column holds, or leave score out where its scale is not known"
         raise input_error(where, rule, remedy, shown_value(score))
-    there = ", ".join(map(_cut, list(cells.columns)[:_NAMES]))
-    others = [column for column in cells.columns if column not in _KNOWN and column not in of_signals]
-    for column in (_question_column(cells), "hit_id", *(["score"] if score else []), *of_signals):
-        if not cells.has(column):
+    places, names = column_places(cells, HIT_COLUMNS), field_names(HIT_COLUMNS)
+    others = [column for column in cells.columns if column not in names and column not in of_signals]
+    required = [field for field, column in HIT_COLUMNS.items() if column.required] + (["score"] if score else [])
+    for column in (*required, *of_signals):
+        if column not in places and not cells.has(column):
             like = next((_cut(other) for other in others if column in meant_columns(other, cells)), "")
             remedy = f"rename {like} to {column}" if like else f"add or rename to {column}"
             if column == "score":
                 remedy += ", or pass score=None and name your scores by signals={…}"
+            there = ", ".join(map(_cut, list(cells.columns)[:_NAMES]))
             raise input_error(where, f"the column {_cut(column)} is required", remedy, f"only {there}")
-    if score is None and cells.has("score") and "score" not in of_signals:
-        remedy = "say what it holds by score or signals, or drop it"
-        raise input_error(where, "score=None says that there is no column score", remedy, "one")
-    for what, one, other in (("labels", "label", "expect_status"), ("questions", "query", "question")):
-        if cells.has(one) and cells.has(other):
-            rule = f"a frame must have one column of {what}, {one} or {other}"
-            raise input_error(where, rule, "drop one of them", "both")
+    if score is None and "score" in places:
+        if "score" not in of_signals:
+            remedy = "say what it holds by score or signals, or drop it"
+            raise input_error(where, "score=None says that there is no column score", remedy, "one")
+        del places["score"]
     for column in others:
         meant = " or ".join(meant_columns(column, cells))
         remedy = f'{f"rename it to {meant}, or " if meant else ""}write frame.drop(columns=["{_cut(column)}"])'
-        raise input_error(where, f"columns must be among {', '.join(_KNOWN)}", remedy, shown_value(column))
-    twice = _MEASURES[score] if score else ""
+        raise input_error(where, f"columns must be among {', '.join(names)}", remedy, shown_value(column))
+    twice = _MEASURE_OF_SCORE[score] if score else ""
     if cells.has(twice):
         rule = f"score={score!r} is the {twice}, which must be given once"
         raise input_error(where, rule, f"drop the column {twice}, or say what the score is", f"a column {twice} too")
+    return places
 
 
 def meant_columns(name: str, cells: Cells) -> tuple[str, ...]:
-    """Columns that an unknown one may be, of those that a frame of hits lacks; none where it looks like none.
-
-    What is known by another name of a hit comes first, then a name of the case, then a slip of a name.
-    """
-    plain = plain_name(name)
-    pairs = {"label": "expect_status", "expect_status": "label", "query": "question", "question": "query"}
-    lacking = [column for column in _KNOWN if not (cells.has(column) or cells.has(pairs.get(column, column)))]
-    if plain in _KNOWN or plain in _OTHER_NAMES:
-        meant = _OTHER_NAMES.get(plain, (plain,))
-    else:
-        of_case = near_names([name], {column: column for column in (*OF_CASE, "query", "expect_status")}, lacking)
-        slips = get_close_matches(plain, (*_KNOWN, *_OTHER_NAMES), n=1, cutoff=_SLIP)
-        meant = of_case[0].fields if of_case else _OTHER_NAMES.get(slips[0], (slips[0],)) if slips else ()
-    return tuple(column for column in meant if column in lacking)
+    """Columns that an unknown one may be, of those that a frame of hits lacks; none where it looks like none."""
+    lacking = HIT_COLUMNS.keys() - column_places(cells, HIT_COLUMNS).keys()
+    near = near_names([name], {}, lacking, other_names=_OTHER_NAMES, cutoff=_SLIP)
+    return near[0].fields if near else ()
 
 
 def _warn_of_index(frame: pd.DataFrame, cells: Cells) -> None:
@@ -557,20 +559,14 @@ def _warn_of_index(frame: pd.DataFrame, cells: Cells) -> None:
             )
 
 
-def _row_depths(cells: Cells) -> list[int]:
-    if not cells.has("depth"):
-        return [0] * cells.size
-    found = required_values(
-        cells,
-        "depth",
-        cells.typed("depth", whole_at_least(0), "an integer from 0, of 31 bits", "number the refinements 0, 1, 2"),
-    )
-    for row, depth in enumerate(found):
-        if depth > len(set(found)) - 1:
-            raise cells.error(
-                row, "depth", "depths must be 0, 1, 2 without a gap", "number the refinements from 0", str(depth)
-            )
-    return found
+def _row_depths(rows: HitRows) -> list[int]:
+    depths = list(rows.columns["depth"]) if "depth" in rows.columns else [0] * rows.cells.size
+    most = len(set(depths)) - 1
+    for row, depth in enumerate(depths):
+        if depth > most:
+            rule = "depths must be 0, 1, 2 without a gap"
+            raise rows.cells.error(row, "depth", rule, "number the refinements from 0", str(depth))
+    return depths
 
 
 def _check_rows(cells: Cells, at: _Rows, cases: Sequence[Case], arms: Sequence[str]) -> None:
@@ -608,18 +604,15 @@ def _check_rows(cells: Cells, at: _Rows, cases: Sequence[Case], arms: Sequence[s
             raise cells.error(row, "hit_id", rule, "drop the row, or tell the cases apart by case_id", came)
 
 
-def _measurements(cells: Cells, score: Score | None) -> dict[str, NDArray[np.float64]]:
+def _measurements(rows: HitRows, score: Score | None) -> dict[str, NDArray[np.float64]]:
     """Measurements of every row, NaN where not given; the score under its own name."""
-    measured = _MEASURES[score] if score else ""
-    found = {column: numbers(cells, column, allowed) for column, allowed in _RANGES.items() if column != measured}
+    cells, found = rows.cells, {field: np.array(rows.of(field), dtype=np.float64) for field in MEASURES}
     if score:
-        given = numbers(cells, "score", _RANGES[measured])
-        for row, (hit, value) in enumerate(zip(cells.of("hit_id"), given.tolist(), strict=True)):
-            if hit is not None and np.isnan(value):
-                raise cells.error(
-                    row, "score", "a hit must have a score", "drop the row, or empty its hit_id", "a missing one"
-                )
-        found[measured] = given
+        for row, (hit, value) in enumerate(zip(rows.of("hit_id"), rows.of("score"), strict=True)):
+            if hit is not None and value is None:
+                rule, remedy = "a hit must have a score", "drop the row, or empty its hit_id"
+                raise cells.error(row, "score", rule, remedy, "a missing one")
+        found[_MEASURE_OF_SCORE[score]] = np.array(rows.of("score"), dtype=np.float64)
     l2, cosine = found["l2"], found["cosine"]
     apart = np.flatnonzero(np.abs(l2 - (2.0 - 2.0 * cosine)) > _AGREE)
     if len(apart):
@@ -634,16 +627,13 @@ def _measurements(cells: Cells, score: Score | None) -> dict[str, NDArray[np.flo
     }
 
 
-def _ranks(cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], score: Score | None) -> NDArray[np.int64]:
+def _ranks(
+    rows: HitRows, at: _Rows, found: Mapping[str, NDArray[np.float64]], score: Score | None
+) -> NDArray[np.int64]:
     """Place of every row in the final order of its cell, [rows]; as given, else by s_rerank, score, row."""
     hits = np.flatnonzero(at.chunk >= 0)
-    if cells.has("rank"):
-        given = cells.typed(
-            "rank",
-            whole_at_least(0),
-            "an integer from 0, of 31 bits",
-            "number the hits of a case from 0, or drop the column",
-        )
+    if "rank" in rows.columns:
+        given = rows.columns["rank"]
         rank = np.array([-1 if value is None else value for value in given])
         order = hits[np.lexsort((rank[hits], at.cell[hits]))]
         wrong = hits[rank[hits] < 0]
@@ -651,12 +641,13 @@ def _ranks(cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], sc
         if len(wrong):
             row = int(wrong.min())
             rule = "rank must count 0, 1, 2, … within a case, arm and depth"
-            raise cells.error(row, "rank", rule, "number the hits from 0, or drop the column", shown_value(given[row]))
+            remedy = "number the hits from 0, or drop the column"
+            raise rows.cells.error(row, "rank", rule, remedy, shown_value(given[row]))
         return rank
-    worse = found["l2"] if score == "l2" else -found[_MEASURES[score]] if score else np.zeros(cells.size)
+    worse = found["l2"] if score == "l2" else -found[_MEASURE_OF_SCORE[score]] if score else np.zeros(rows.cells.size)
     later = np.where(np.isnan(found["s_rerank"]), np.inf, -found["s_rerank"])
     order = hits[np.lexsort((worse[hits], later[hits], at.cell[hits]))]
-    rank = np.full(cells.size, -1)
+    rank = np.full(rows.cells.size, -1)
     rank[order] = at.within(order)
     return rank
 

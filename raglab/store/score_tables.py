@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -169,28 +169,12 @@ def _rows(content: pd.DataFrame | Record, tool: Tool, name: str) -> Iterator[Sco
     columns = _mlflow_columns(cells.columns) if tool == "mlflow" else {}
     if tool == "ragas":
         columns = {name: name for name in cells.columns if name not in _OF_RAGAS}
-    scored = {
-        metric: numbers
-        for column, metric in columns.items()
-        if (numbers := _scores(cells.columns[column], words=tool == "mlflow")) is not None
-    }
+    scored = {metric: _scores(cells, column, words=tool == "mlflow") for column, metric in columns.items()}
     assessed = cells.of("assessments") if tool == "mlflow" and not columns else [None] * cells.size
-    _warn_of_texts(name, cells, [column for column, metric in columns.items() if metric not in scored])
     for row in range(cells.size):
         record = {column: values[row] for column, values in cells.columns.items()}
-        scores = {metric: values[row] for metric, values in scored.items()} | _assessed(assessed[row])
+        scores = {metric: values[row] for metric, values in scored.items() if values} | _assessed(assessed[row])
         yield ScoreRow(_texts(record, _IDS), _texts(record, _QUESTIONS), scores)
-
-
-def _warn_of_texts(name: str, cells: Cells, columns: Iterable[str]) -> None:
-    """Say which columns of numbers are left out, since some of their cells are texts."""
-    for column in columns:
-        values = cells.columns[column]
-        wrong = [row for row, value in enumerate(values) if value is not None and _score(value, words=False) is None]
-        numbers = sum(isinstance(value, int | float) for value in values)
-        if wrong and numbers:
-            told = f"{len(wrong)} of {cells.size} cells are no numbers, the first {shown_value(values[wrong[0]])}"
-            warn_user(f"{name}: column {column} is left out: {told} in row {wrong[0]}.")
 
 
 def _mlflow_columns(columns: Mapping[str, Any]) -> dict[str, str]:
@@ -236,12 +220,21 @@ def _keys(content: object) -> str:
     return f"keys {', '.join(map(str, content))}"[:200] if isinstance(content, Mapping) else type(content).__name__
 
 
-def _scores(values: Sequence[Any], *, words: bool) -> list[float] | None:
-    """Numbers of a column, NaN where a cell is missing; None where one of its cells is no score, or all are missing."""
-    found = [_score(value, words=words) for value in values]
-    if None in found or all(value is None for value in values):
-        return None
-    return [value for value in found if value is not None]
+def _scores(cells: Cells, column: str, *, words: bool) -> list[float]:
+    """Numbers of a column, NaN where a cell is missing; none where one of its cells is no score, or all are missing.
+
+    A warning says which columns of numbers are left out, since some of their cells are texts.
+    """
+    values = cells.columns[column]
+    scores = [_score(value, words=words) for value in values]
+    wrong = [row for row, score in enumerate(scores) if score is None]
+    if wrong and any(isinstance(value, int | float) for value in values):
+        cell = f"the first {shown_value(values[wrong[0]])} in row {wrong[0]}"
+        warn_user(
+            f"{cells.name}: column {column} is left out: {len(wrong)} of {cells.size} cells are no numbers, {cell}."
+        )
+    all_missing = all(value is None for value in values)
+    return [] if wrong or all_missing else [score for score in scores if score is not None]
 
 
 def _score(value: object, *, words: bool) -> float | None:

@@ -5,19 +5,19 @@ comes from what the value rests on, and `experiments/parse.py` states how often 
 
 With `OpenAIParser` a model reads instead: it replies with JSON of the slots and nothing else. A reply that is not
 that, or that names a value which does not exist, counts for nothing: the rules read the question, and the result says
-so and why. Question, names and documents are sent as data between marks that they cannot close (see `server`).
+so and why. Question, names and documents are sent as data between marks that they cannot close (see `model_server`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from raglab.answering.server import OpenAIGenerator, ServerError, _prompt, _request_reply
+from raglab.answering.model_server import ModelServer, ServerError, prompt
 from raglab.canonical import digest
 from raglab.extensions.clarification.question_vocabulary import (
     BY_RULES,
@@ -38,6 +38,7 @@ from raglab.extensions.clarification.question_vocabulary import (
     without,
 )
 from raglab.languages import LANGUAGES
+from raglab.numerals import dates_in
 from raglab.packs import GENERIC, Pack, compile_expression
 from raglab.text import split_words
 from raglab.values import ModelUnavailableError
@@ -52,27 +53,6 @@ _ASKED_FOR = re.compile(
     r"(?:(?:a|de|d'|en|pour|pendant|durant|sous|chez|depuis|avec|dans|sur|jusqu'a|a partir de|au bout de) ?)?"
     r"(?:combien|quel(?:le)?s?|quand|ou|qui|pourquoi|lequel|laquelle)\b[^,;:.!?]*$"
 )
-_MONTHS: Mapping[str, int] = {
-    name: number
-    for number, names in enumerate(
-        (
-            "january janvier jan janv",
-            "february fevrier feb fevr",
-            "march mars mar",
-            "april avril apr avr",
-            "may mai",
-            "june juin jun",
-            "july juillet jul juil",
-            "august aout aug",
-            "september septembre sept sep",
-            "october octobre oct",
-            "november novembre nov",
-            "december decembre dec",
-        ),
-        1,
-    )
-    for name in names.split()
-}
 _FRENCH = frozenset(
     """le la les des du une est sont qui que quel quelle quels quelles dans pour avec sans sur sous au aux et ou son sa
     ses notre votre combien quand pourquoi comment jusqu apres avant depuis chez mon ma mes ce cet cette ces nous
@@ -84,7 +64,6 @@ _ENGLISH = frozenset(
     about""".split()  # noqa: SIM905
 )
 _YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?:[/-]\d{2,4})?(?!\d)")
-_DAY = re.compile(r"(?<!\d)(\d{1,2})(?:st|nd|rd|th|er)? (?:of )?([a-z]{3,9})\.? ((?:19|20)\d\d)(?!\d)")
 
 
 def parse(question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = ()) -> ParsedQuestion:
@@ -227,14 +206,13 @@ def _by_subject(part: str) -> re.Pattern[str]:
 
 
 def _date_slot(question: str, pack: Pack) -> Slot:
-    text = plain_terms(question)
-    day = _DAY.search(text)
-    if day and day[2] in _MONTHS:
-        return Slot(f"{day[3]}-{_MONTHS[day[2]]:02d}-{int(day[1]):02d}", NAMED)
+    day = next((date for date in dates_in(question) if date.day), None)
+    if day:
+        return Slot(f"{day.year}-{day.month:02d}-{day.day:02d}", NAMED)
     version = first_entry(pack.version_terms, question)
     if version:
         return Slot(version, NAMED)
-    year = _YEAR.search(text)
+    year = _YEAR.search(plain_terms(question))
     if year:
         return Slot(year[1], NAMED)
     return Slot(pack.versions.new.value, IMPLIED) if first_match(pack.now, question) else Slot()
@@ -310,36 +288,16 @@ class _Reply(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class OpenAIParser:
+class OpenAIParser(ModelServer):
     """A parser that asks a server; what the server does wrong makes the rules read the question, and is named.
 
-    Fields and errors are those of `server.OpenAIGenerator`. max_tokens: of the reply.
-
-    Raises:
-      ImportError: the extra `raglab-toolkit[openai]` must be installed.
-      ValueError: the URL must be one of http or https without a query, and the numbers in range.
+    Fields and errors are those of `ModelServer`.
     """
-
-    model: str
-    base_url: str
-    key_env: str = "OPENAI_API_KEY"
-    timeout: float = 30.0
-    max_retries: int = 2
-    temperature: float = 0.0
-    seed: int = 0
-    max_tokens: int = 512
-
-    def __post_init__(self) -> None:
-        self._asked()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name})"
 
     @property
     def name(self) -> str:
         """Identifier: model and host; a log adds the version of the prompt, which hangs on the pack."""
-        host = self._asked().name.rpartition("@")[2].rpartition(":")[0]
-        return f"openai-parser:{self.model}@{host}"
+        return f"openai-parser:{self.model}@{self.host}"
 
     def parse(self, question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = ()) -> QuestionReading:
         """The slots as the model reads them; the rules' where it gives none that hold.
@@ -351,18 +309,15 @@ class OpenAIParser:
         listed = "; ".join(names) or "no names are known"
         texts = _named_texts(vocabulary, documents)
         passages = [listed, "; ".join(documents) or "no document is named", *texts]
-        prompt = _prompt(question, passages, max(map(len, passages)) + _LONGEST)
+        data = prompt(question, passages, max(map(len, passages)) + _LONGEST)
         try:
-            said = _request_reply(self._asked(), prompt_of(vocabulary.pack), prompt)
-            parsed = parse_reply(said.text, names, documents, pack=vocabulary.pack, texts=texts)
+            reply = self.reply(prompt_of(vocabulary.pack), data)
+            parsed = parse_reply(reply.text, names, documents, pack=vocabulary.pack, texts=texts)
         except ModelUnavailableError as error:
             return QuestionReading(parse(question, vocabulary, documents=documents), BY_RULES, error.reason)
         except (ServerError, ValueError) as error:
             return QuestionReading(parse(question, vocabulary, documents=documents), BY_RULES, str(error))
         return QuestionReading(parsed, f"{self.name}:{prompt_version(vocabulary.pack)}", None)
-
-    def _asked(self) -> OpenAIGenerator:
-        return OpenAIGenerator(**{field.name: getattr(self, field.name) for field in fields(self)})
 
 
 def _named_texts(vocabulary: Vocabulary, documents: Sequence[str]) -> list[str]:

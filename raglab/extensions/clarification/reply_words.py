@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from raglab.extensions.clarification.question_vocabulary import READ, plain_terms
 from raglab.extensions.clarification.stated_values import SMALL, word_stems
 from raglab.languages import LANGUAGES
+from raglab.numerals import dates_in
 from raglab.text import split_words
 
 Time = Literal["old", "new", ""]
@@ -106,12 +107,7 @@ def time_meant(said: str) -> Time:
     return "old" if old else "new" if new else ""
 
 
-_MONTHS = {name: number for number, names in enumerate(LANGUAGES.months, 1) for name in map(plain_terms, names)}
-_MONTHS |= {name: number for number, names in enumerate(LANGUAGES.months_short, 1) for name in map(plain_terms, names)}
-_DATE = re.compile(
-    r"(?:(?P<day>\d{1,2})(?:st|nd|rd|th|er)? )?(?:(?P<month>[a-z]{3,9})\.? (?:\d{1,2}(?:st|nd|rd|th)?,? )?)?"
-    r"(?P<year>(?:19|20)\d\d)(?:-(?P<number>\d\d)-(?P<of>\d\d))?(?!\d)"
-)
+_YEAR = re.compile(r"(?:19|20)\d\d(?!\d)")
 
 
 def last_date(text: str) -> tuple[int, ...]:
@@ -121,15 +117,8 @@ def last_date(text: str) -> tuple[int, ...]:
       >>> last_date("built up to February 2025"), last_date("from 1 July 2025"), last_date("Dinner")
       ((2025, 2, 0), (2025, 7, 1), ())
     """
-    found = [
-        (
-            int(match["year"]),
-            int(match["number"] or _MONTHS.get(match["month"] or "", 0)),
-            int(match["of"] or match["day"] or 0),
-        )
-        for match in _DATE.finditer(plain_terms(text))
-    ]
-    return max(found, default=())
+    years = [(int(year), 0, 0) for year in _YEAR.findall(text)]
+    return max([*(date[:3] for date in dates_in(text)), *years], default=())
 
 
 def size_meant(said: str) -> Size:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from raglab.answering.server import OpenAIGenerator, ServerError, ServerForm, _prompt, _request_reply
+from raglab.answering.model_server import ModelServer, ServerError, ServerForm, prompt
 from raglab.extensions.clarification.fields import NOTHING, Extraction
 from raglab.extensions.clarification.labelled_values import plain_line
 from raglab.extensions.clarification.typed_values import is_whole
@@ -47,43 +47,22 @@ class _Reply(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class OpenAIReader:
+class OpenAIReader(ModelServer):
     """A reader of fields that asks a server, once a field. A server that fails raises `ModelUnavailableError` (S0.1).
 
-    Fields and errors are those of `server.OpenAIGenerator`. max_tokens: of the reply. max_passages: sent, best first.
+    Further fields and errors are those of `ModelServer`. max_passages: sent, best first. max_passage_chars: of each.
     form: of JSON that the server takes; a server that knows no `json_schema` is asked by another from then on.
-
-    Raises:
-      ImportError: the extra `raglab-toolkit[openai]` must be installed.
-      ValueError: the URL must be one of http or https without a query, and the numbers in range.
     """
 
-    model: str
-    base_url: str
-    key_env: str = "OPENAI_API_KEY"
-    timeout: float = 30.0
-    max_retries: int = 2
-    temperature: float = 0.0
-    seed: int = 0
     max_tokens: int = 256
     max_passage_chars: int = 4000
     max_passages: int = 24
     form: ServerForm = field(default_factory=ServerForm, init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        if self.max_passages < 1:
-            msg = f"max_passages must be 1 or more, got {self.max_passages}; raise it."
-            raise ValueError(msg)
-        self._asked()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name})"
-
     @property
     def name(self) -> str:
         """Identifier: model and host."""
-        host = self._asked().name.rpartition("@")[2].rpartition(":")[0]
-        return f"openai-reader:{self.model}@{host}"
+        return f"openai-reader:{self.model}@{self.host}"
 
     def read(self, field: str, chunks: Sequence[Chunk], *, about: str = "", pack: Pack = GENERIC) -> Extraction:
         """The field's value as the model reads it and a passage states it; else nothing, with the reason.
@@ -99,10 +78,10 @@ class OpenAIReader:
         sent = list(chunks[: self.max_passages])
         if not sent:
             return NOTHING._replace(reason="there are no passages to read")
-        prompt = _prompt(described(field, about, pack), [chunk.text for chunk in sent], self.max_passage_chars)
+        data = prompt(described(field, about, pack), [chunk.text for chunk in sent], self.max_passage_chars)
         try:
-            said = _request_reply(self._asked(), READ, prompt, SCHEMA, form=self.form)
-            reply = _Reply.model_validate_json(said.text)
+            server_reply = self.reply(READ, data, SCHEMA, form=self.form)
+            reply = _Reply.model_validate_json(server_reply.text)
         except ServerError as error:  # the model itself declined
             return NOTHING._replace(reason=str(error))
         except ValidationError as error:
@@ -113,12 +92,8 @@ class OpenAIReader:
         value = " ".join((reply.value or "").split())
         if not value:
             return NOTHING._replace(reason=f"{self.model} says that no passage states it")
-        confidence = _UNMEASURED if math.isnan(said.confidence) else said.confidence
+        confidence = _UNMEASURED if math.isnan(server_reply.confidence) else server_reply.confidence
         return stated_value(field, value, sent, first=reply.passage, confidence=confidence, pack=pack)
-
-    def _asked(self) -> OpenAIGenerator:
-        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in {"max_passages", "form"}}
-        return OpenAIGenerator(**own)
 
 
 def described(field: str, about: str, pack: Pack) -> str:

@@ -121,10 +121,14 @@ _RIGHT = r"(?![^\W_]|[½¼¾⅓⅔+]|[-.,/:]\d)"
 
 
 @cache
+def _number_words() -> frozenset[str]:
+    return frozenset(fold(word) for word in (*tables().numbers, *tables().scales))
+
+
+@cache
 def _word_number() -> str:
     """Numbers in words, up to eight of them; `a` and `an` are none."""
-    table = tables()
-    words = {fold(word) for word in (*table.numbers, *table.scales)} | {"un", "une", "cents", "vingts"}
+    words = _number_words() | {"un", "une", "cents", "vingts"}
     one = f"(?:{any_of(sorted(words))})(?![^\\W_])"
     return rf"(?:{one}(?:(?:[ -]|\s(?:and|et)\s){one}){{0,7}})"
 
@@ -246,8 +250,7 @@ def _figure_key(plain: str) -> str:
 def _spelt(plain: str) -> str:
     """A figure in words with its number in digits, so that `four weeks` and `4 weeks` are one."""
     words = re.sub(r"\([^)]*\)", " ", plain).replace("-", " ").split()
-    known = {fold(word) for word in (*tables().numbers, *tables().scales)}
-    if words and words[0] in known:
+    if words and words[0] in _number_words():
         value, at = number_word_value(words)
         return " ".join([str(value), *words[at:]])
     return " ".join(["1" if words[0] in {"a", "an", "un", "une"} else words[0], *words[1:]]) if words else ""
@@ -341,11 +344,10 @@ def _duration_values(text: str) -> Iterator[TypedValue]:
 def _two_numbers(plain: str) -> bool:
     """Whether number words are two numbers: `three and five days`."""
     words = re.split(r"[ -]", plain)
-    known = {fold(word) for word in (*tables().numbers, *tables().scales)}
-    if words[0] not in known:
+    if words[0] not in _number_words():
         return False
     _, at = number_word_value(words)
-    return any(word in known for word in words[at : at + 3]) and "(" not in plain
+    return any(word in _number_words() for word in words[at : at + 3]) and "(" not in plain
 
 
 _UNITS = "|".join(  # as fold leaves them; what is spelt out is English or French

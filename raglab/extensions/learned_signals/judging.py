@@ -17,20 +17,21 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from raglab.answering.server import (
+from raglab.answering.model_server import (
+    BROKEN,
+    BUSY,
     FIRST_PAUSE,
     LONGEST_PAUSE,
+    OK,
+    TIMEOUT,
     Attempt,
-    OpenAIGenerator,
     ServerError,
     TokenCount,
-    _data,
-    _prompt,
-    _server_name,
-    chat_body,
+    marked_data,
     parse_body,
-    request_once,
+    prompt,
 )
+from raglab.answering.server import OpenAIGenerator
 from raglab.user_warnings import warn_user
 
 if TYPE_CHECKING:
@@ -58,7 +59,6 @@ statement. Whether the answer is true elsewhere in the world does not count.""",
 LONGEST_WAIT = 120.0  # seconds that a server may ask to wait; who asks for more is not waited for
 PER_PRICE = 1000  # tokens that a price is for
 OVERHEAD = 64  # tokens that a server may put around the texts of a request
-_OK, _BUSY, _BROKEN = 200, 429, 500
 # Statuses of a wrong key, model or address: every further case would get the same.
 _SETTINGS = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 405})
 _SHOWN = 90  # characters of a reason beside its remedy
@@ -174,14 +174,14 @@ class ServerScorer:
             body = made.body if read else made.retry
             if not self._reserve(body):
                 break
-            tried = request_once(self.asked, body, made.parse)
+            tried = self.asked.request_once(body, made.parse)
             self._settle(body, tried)
             pause = max(tried.wait_s, min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**place))
-            again = tried.reply is None and (tried.may_pass or tried.late or tried.status == _OK)
+            again = tried.reply is None and (tried.may_pass or tried.kind == TIMEOUT or tried.status == OK)
             if not again or place == self.asked.max_retries or pause > LONGEST_WAIT:
                 return self._outcome(tried)
             self._sleep(pause)
-            read, place = tried.status != _OK, place + 1
+            read, place = tried.status != OK, place + 1
         return math.nan
 
     def _most(self, body: Mapping[str, Any]) -> TokenCount:
@@ -213,7 +213,7 @@ class ServerScorer:
 
     def _settle(self, body: Mapping[str, Any], tried: Attempt[float]) -> None:
         """Charge what the server reports; nothing where it refused; all where it may have read the request."""
-        used = tried.tokens or (TokenCount(0, 0) if tried.status not in {0, _OK} else None)
+        used = tried.tokens or (TokenCount(0, 0) if tried.status not in {0, OK} else None)
         if used is not None:
             with self._lock:
                 self._charge(self._most(body), -1)
@@ -236,7 +236,7 @@ class ServerScorer:
                 return score
             self.counts.missing[why.partition(": ")[0]] += 1  # without the server's own words, which never end
             # What a server says of one case, such as a prompt too long, is no sign that it is broken.
-            self._failed = self._failed + 1 if tried.status in {0, _BUSY} or tried.status >= _BROKEN else 0
+            self._failed = self._failed + 1 if tried.status in {0, BUSY} or tried.status >= BROKEN else 0
             stop = tried.status in _SETTINGS or self._failed == IN_A_ROW
             none_yet = not self.counts.scored and self.counts.missing.total() == IN_A_ROW
             self._failed = 0 if stop else self._failed
@@ -283,13 +283,12 @@ def judge_scorer(
     def request(question: str, passages: Sequence[str], answer: str | None = None) -> ScoreRequest | None:
         if not passages or (answer is not None and not answer.strip()):
             return None
-        user = _prompt(question, passages, asked.max_passage_chars) + ("" if answer is None else _answer_text(answer))
-        return ScoreRequest(chat_body(asked, system, user), parse, chat_body(asked, system, user + REMINDER))
+        user = prompt(question, passages, asked.max_passage_chars) + ("" if answer is None else _answer_text(answer))
+        return ScoreRequest(asked.chat_body(system, user), parse, asked.chat_body(system, user + REMINDER))
 
     needs = ("query", "hits.text", "answer.text") if with_answer else ("query", "hits.text")
-    name = _server_name(
-        f"judge-{PROMPT_VERSION}", asked, system + REMINDER + (_answer_text("a") if with_answer else "")
-    )
+    instructions = system + REMINDER + (_answer_text("a") if with_answer else "")
+    name = asked.fingerprint(f"judge-{PROMPT_VERSION}", instructions)
     return ServerScorer(name, needs, request, asked, budget, sleep)
 
 
@@ -305,20 +304,20 @@ def likelihood_scorer(
     def request(question: str, passages: Sequence[str], answer: str) -> ScoreRequest | None:
         if not passages or not answer.strip():
             return None
-        before = _prompt(question, passages, asked.max_passage_chars) + _ANSWER
-        prompt = f"{before} {answer.strip()}"
+        before = prompt(question, passages, asked.max_passage_chars) + _ANSWER
+        text = f"{before} {answer.strip()}"
         body = {
             "model": asked.model,
-            "prompt": prompt,
+            "prompt": text,
             "echo": True,
             "logprobs": 1,
             "max_tokens": 1,
             "temperature": asked.temperature,
             "seed": asked.seed,
         }
-        return ScoreRequest(body, lambda reply: parse_likelihood(reply, len(before), len(prompt)), body)
+        return ScoreRequest(body, lambda reply: parse_likelihood(reply, len(before), len(text)), body)
 
-    name = _server_name(f"likelihood-{PROMPT_VERSION}", asked, _ANSWER)
+    name = asked.fingerprint(f"likelihood-{PROMPT_VERSION}", _ANSWER)
     return ServerScorer(name, ("query", "hits.text", "answer.text"), request, asked, budget, sleep)
 
 
@@ -326,7 +325,7 @@ _ANSWER = "\n\nAnswer:"
 
 
 def _answer_text(answer: str) -> str:
-    return f"\n\n<answer>\n{_data(answer)}\n</answer>"
+    return f"\n\n<answer>\n{marked_data(answer)}\n</answer>"
 
 
 def parse_score(text: str) -> float:

@@ -17,8 +17,9 @@ from raglab.answering.server import OpenAIGenerator
 from raglab.answering.support import NliScorer, answer_support
 from raglab.canonical import digest
 from raglab.extensions.learned_signals.judging import RUBRICS, Budget, ServerScorer, judge_scorer, likelihood_scorer
+from raglab.extensions.learned_signals.readers import Classifier, Reader, load_classifier, load_reader
 from raglab.live.signal_functions import SignalFunction
-from raglab.models import Classifier, Nli, Reader, load_classifier, load_nli, load_reader
+from raglab.models import Nli, load_nli
 from raglab.signals import LONGEST_TEXT
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def reader(model: str | Reader, *, name: str = "reader", n_hits: int = N_HITS) -
     """Probability that one of the hits answers the question, by an extractive reader: 1 - p(no answer) of the best.
 
     Args:
-      model: loaded by `raglab.models.load_reader`, or its name or folder. name: of the signal. n_hits: that are read.
+      model: loaded by `load_reader`, or its name or folder. name: of the signal. n_hits: that are read.
 
     Source: Rajpurkar et al. 2018 (SQuAD 2.0).
     """
@@ -100,7 +101,7 @@ def sufficient(
     """Probability that the hits suffice to answer the question, by a classifier over (question, passages).
 
     Args:
-      model: loaded by `raglab.models.load_classifier`, or its name or folder. label: of the model, that means yes; a
+      model: loaded by `load_classifier`, or its name or folder. label: of the model, that means yes; a
         loaded one has it. passages: `all` as one text, which a model cuts off at its own length; or `each` by itself,
         of which the best counts. name: of the signal. n_hits: that are read.
 
