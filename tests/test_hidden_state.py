@@ -25,7 +25,7 @@ TRICKS = {"__setattr__", "__dict__", "__delattr__"}
 REMEMBERS = {
     "decision/intent.py": {"intent"},
     "languages/__init__.py": {"_forms"},
-    "numerals.py": {"tables", "_dates", "currencies", "_point_money_pattern"},
+    "numerals.py": {"tables", "_months", "_dates", "currencies", "_point_money_pattern"},
     "packs.py": {"compile_expression"},
     "patterns.py": {"_compile_pattern", "_compile_part", "_either", "_alternatives"},
     "text.py": {"word_set"},
