@@ -3,20 +3,31 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 # Modules are compiled once and kept, whatever the shell says: the tests start a hundred processes.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: demo test test-fast fuzz stress service lab mlflow bench bench-large bench-index notebooks lock clean
+.PHONY: demo test test-fast test-all removal fuzz stress service lab mlflow bench bench-large bench-index notebooks lock clean
 
 demo: $(READY)  ## documents and questions -> trace -> study -> report
 	$(BIN)/raglab demo
 
-test: $(READY)  ## lint, types, every test and notebook
+test: $(READY)  ## what a contributor runs: lint, types, every test and notebook but those marked full
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/mypy
-	$(PYTEST) --durations=15
+	FUZZ_CASES=$${FUZZ_CASES:-100} $(PYTEST) -m "not full" --durations=15
 
 test-fast: $(READY)  ## without the slow tests
-	$(PYTEST) -m "not slow"
+	FUZZ_CASES=$${FUZZ_CASES:-100} $(PYTEST) -m "not slow and not full"
+
+test-all: $(READY)  ## what CI runs: every test, browsers, crowds, 1,000 inputs at every door, and the removal test
+	$(BIN)/ruff check --no-cache .
+	$(BIN)/mypy
+	$(PYTEST) --durations=30
+	$(MAKE) removal
+	$(MAKE) stress SCALE=0.1
+	$(MAKE) service
+
+removal: $(READY)  ## without each room of raglab/extensions in turn, the fast tests of the core pass
+	$(BIN)/python .ci/removal.py
 
 CASES ?= 50000
 fuzz: $(READY)  ## hostile inputs at every door, a table of what became of them; CASES=1000 is what the tests try
@@ -38,17 +49,10 @@ lab: $(READY)  ## JupyterLab on the project, at the first notebook, on this mach
 mlflow: $(READY)  ## the runs of studies in MLflow, on this machine only, at http://127.0.0.1:5000
 	$(BIN)/python -c "from raglab.lab.tracking import serve; raise SystemExit(serve())"
 
-# Without a tag of a release the last version is d876003, the tree before traces in shards.
-BASE ?= $(shell git describe --tags --abbrev=0 2>/dev/null || echo d876003)
-bench: $(READY)  ## speeds, of this tree and of the last version in turns; BASE=main compares with another commit
-	$(BIN)/python experiments/comparison.py --base "$(BASE)"
-	$(BIN)/python experiments/bench.py
-	$(BIN)/python experiments/bench_calibration.py
-	$(BIN)/python experiments/bench_ask.py
-	$(BIN)/python experiments/bench_bandit.py
-	$(BIN)/python experiments/bench_off_policy.py
-	$(BIN)/python experiments/bench_learner.py
-	$(BIN)/python experiments/bench_audit.py
+# Without a tag of a release the last version is bfe28d6, the tree before the extensions.
+BASE ?= $(shell git describe --tags --abbrev=0 2>/dev/null || echo bfe28d6)
+bench: $(READY)  ## speeds of this tree over those of the last version, in turns; BASE=main compares with another commit
+	$(BIN)/python experiments/bench.py --base "$(BASE)"
 
 LARGE ?= 100000
 bench-large: $(READY)  ## memory and time of replay in shards; LARGE=1000000 is a million cases, an hour

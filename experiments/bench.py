@@ -1,9 +1,13 @@
-"""How fast a stored trace is replayed: decisions a second of both engines, against one case at a time.
+"""Speed of this tree and of the last version, in alternating turns of one run: each row with the ratio of the two.
 
-Prints a plain table. All times are processor time of one thread; a shared machine slows it too: read ratios.
+Every program `bench_*.py` of `PROGRAMS` is run in a process of its own, with the package of one tree or of the other on
+its path: this, last, last, this, … A row is the best of its turns, so that what else runs on the machine counts least;
+a ratio above 1 is faster (or smaller) than the last version, and beside it stands its range over the turns. Times are
+processor time of one thread where no wall is named. What a tree cannot do is "-", and why stands below the table.
 
-    python experiments/bench.py            10,000 cases x 50 hits, 1,000 policies
-    python experiments/bench.py --quick    the same path on a small trace, in seconds
+    python experiments/bench.py --base REF             REF: a commit or tag of git, or a folder that holds raglab/
+    python experiments/bench.py --only bandit audit    some programs
+    python experiments/bench.py --quick                the same path on little, in a minute; the figures mean nothing
 """
 
 # ruff: noqa: E402 - the number of threads is set before NumPy starts
@@ -12,446 +16,263 @@ from __future__ import annotations
 
 import os
 
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"):
     os.environ[name] = "1"
 
 import argparse
-import logging
-import resource
-import statistics
+import contextlib
+import importlib
+import json
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from raglab import replay
-from raglab.decision.chain import decide_cases
-from raglab.decision.measurement import (
-    Evidence,
-    measure_tables,
-    measured_tables,
-    policy_pattern_hits,
-    structure_hash,
-)
-from raglab.policy import PolicyData
-from raglab.signals import NAMES, declaration, own_signal
-from raglab.store.policies import Policy as StoredPolicy
-from raglab.store.traces import Trace as StoredTrace
-from raglab.thresholds import policy_thresholds
-from raglab.values import Case, Chunk, Hits, TraceData
-
-WORDS = ["premium", "excess", "claim", "theft", "flood", "driver", "cover", "roof", "rental", "audit"]
-ENTITIES = ("Alba", "Borea", "Cirrus", "Dorado", "Etna", "Fjord")
-PATTERNS = {"entities": {name: [rf"\b{name}\b"] for name in ENTITIES}}
-N_SIGNATURES = 24
-UNTAGGED = (3, 11, 19)
-MAX_GROUPS = 8
-N_RERANKED = 20
-TARGETS = {"numpy": 5e6, "numba": 10e6, "costs": 20e6, "times": 100.0, "memory": 1000.0, "study": 4.0, "frame": 10.0}
-STEP_TARGETS = {
-    "all": 100.0,
-    "one": 15.0,
-    "large": 60.0,
-}  # milliseconds: of all thresholds, of one, of one at ten times
-TIMES_LARGER = 10
-OWN_SIGNALS = 5  # of the user, each gated by every policy
-OWN_TARGETS = {"numpy": 8e6, "numba": 15e6}
-MODEL = ("confidence", "top1_cosine", "gap", "keyword_share", "groups", "words")  # signals of the decision by cost
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = ("ask", "audit", "bandit", "calibration", "replay", "study")
+TURNS = 3  # of each tree
+THIS, LAST = "this version", "the last version"
+LEAST_RATIO = 0.95  # below it a row is flagged
+LARGER_IS_BETTER = ("/s", "x")  # ends of units; of all other units less is better
+BESIDE = "x"  # unit of a row that compares within one tree, such as with a peer: it has no ratio
 
 
-class Sizes(NamedTuple):
-    """How much to measure: cases, hits of each, policies, chunks, repeats, (cases, policies) one by one, trials."""
+class Row(NamedTuple):
+    """One figure of a program: what, how much, and of which unit (s, ms, MB, kB, M/s, …; `x` is times)."""
 
-    cases: int
-    hits: int
-    policies: int
-    chunks: int
-    repeats: int
-    single: tuple[int, int]
-    trials: int
+    name: str
+    value: float
+    unit: str
 
 
-FULL = Sizes(10_000, 50, 1_000, 4_000, 5, (60, 20), 5_000)
-QUICK = Sizes(300, 50, 40, 400, 3, (5, 4), 100)
-CASES_OF_STUDY = 400
+class Asked(NamedTuple):
+    """What a program is asked for.
 
-
-def synthetic_chunks(n: int, rng: np.random.Generator) -> tuple[Chunk, ...]:
-    """Chunks in turn of each signature, some of which name an entity."""
-    return tuple(
-        Chunk(
-            chunk_id=f"c{i}",
-            text=" ".join(rng.choice(WORDS, 12)) + f" {i}",
-            source=f"docs/{i % N_SIGNATURES}-{0 if i % N_SIGNATURES in UNTAGGED else i // N_SIGNATURES % 7}.md",
-            page=1 + i // N_SIGNATURES % 9,
-            tags={}
-            if i % N_SIGNATURES in UNTAGGED
-            else {"domain": "fleet", "doc_type": "guide", "product": f"p{i % N_SIGNATURES}"},
-            entities=(ENTITIES[i % len(ENTITIES)],) if rng.random() < 0.5 else (),
-        )
-        for i in range(n)
-    )
-
-
-def synthetic_hits(sizes: Sizes, rng: np.random.Generator) -> Hits:
-    """Hits of up to 8 signatures a case in ascending l2, all values as a float32 file would hold them."""
-    shape = (sizes.cases, sizes.hits)
-
-    def stored(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return values.astype(np.float32).astype(np.float64)[:, None, None, :]
-
-    n_groups = rng.integers(1, MAX_GROUPS + 1, sizes.cases)
-    offered = rng.permuted(np.tile(np.arange(N_SIGNATURES), (sizes.cases, 1)), axis=1)[:, :MAX_GROUPS]
-    of_group = (rng.random(shape) * n_groups[:, None]).astype(np.int64)
-    sign = np.take_along_axis(offered, of_group, axis=1)
-    chunk = sign + N_SIGNATURES * rng.integers(0, sizes.chunks // N_SIGNATURES, shape)
-    start = rng.uniform(0.3, 1.1, (sizes.cases, 1))
-    l2 = np.sort(start + rng.uniform(0.0, 1.0, shape) ** 1.5 * (1.3 - start), axis=1)
-    rank = (np.arange(sizes.hits) + rng.normal(0.0, 6.0, shape)).argsort(axis=1).argsort(axis=1)
-    raw = np.sort(rng.normal(-3.0, 1.5, shape), axis=1)[:, ::-1]
-    reranked = rank < N_RERANKED
-    s_raw = np.where(reranked, np.take_along_axis(raw, rank, axis=1), np.nan)
-    by_sign = rng.uniform(0.05, 0.7, (sizes.cases, N_SIGNATURES))
-    sig_sim = np.take_along_axis(by_sign, sign, axis=1)
-    absent = (
-        np.arange(sizes.hits)
-        >= np.where(rng.random(sizes.cases) < 0.02, rng.integers(0, sizes.hits, sizes.cases), sizes.hits)[:, None]
-    )
-
-    def kept(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return stored(np.where(absent, np.nan, values))
-
-    return Hits(
-        chunk=np.where(absent, -1, chunk).astype(np.int32)[:, None, None, :],
-        rank=np.where(absent, -1, np.where(absent, sizes.hits, rank).argsort(axis=1).argsort(axis=1)).astype(np.int32)[
-            :, None, None, :
-        ],
-        l2=kept(l2),
-        cosine=kept(1.0 - l2 / 2.0),
-        s_hybrid=kept(np.sort(rng.random(shape), axis=1)[:, ::-1] * rng.uniform(0.2, 1.0, (sizes.cases, 1))),
-        s_rerank=kept(1.0 / (1.0 + np.exp(-s_raw))),
-        s_raw=kept(s_raw),
-        anchor_sim=kept(rng.uniform(0.05, 0.7, shape)),
-        sig_sim=kept(sig_sim),
-        sig_sim_strict=kept(sig_sim),
-        n_reranked=np.full((sizes.cases, 1, 1), N_RERANKED, dtype=np.int32),
-    )
-
-
-def synthetic_cases(hits: Hits, chunks: Sequence[Chunk], rng: np.random.Generator) -> tuple[Case, ...]:
-    """Cases of all three labels; the answerable ones expect a source or a page among their first hits."""
-    cases = []
-    for q, row in enumerate(hits.chunk[:, 0, 0, :8]):
-        status = ("ok", "ok", "ok", "refuse", "ambiguous")[q % 5]
-        named = [ENTITIES[i] for i in rng.integers(0, len(ENTITIES), (0, 0, 1, 1, 2)[int(rng.integers(5))])]
-        lead = ("", "", "", "compare", "overall", "explain", "overview of section 3,")[int(rng.integers(7))]
-        wanted = chunks[int(row[rng.integers(len(row))])]
-        spec = wanted.file_name if rng.random() < 0.5 else f"{wanted.file_name}#{wanted.page}"
-        expected = (spec,) if status != "refuse" and rng.random() < 0.8 else ()
-        any_of = rng.random() < 0.3
-        cases.append(
-            Case(
-                id=f"q{q}",
-                query=" ".join([lead, *rng.choice(WORDS, 4), *named]).strip(),
-                expect_status=status,
-                expect_sources=() if any_of else expected,
-                expect_sources_any=expected if any_of else (),
-                selected_sources=(wanted.source,) if rng.random() < 0.2 else (),
-            )
-        )
-    return tuple(cases)
-
-
-def synthetic_trace(sizes: Sizes, seed: int = 7) -> TraceData:
-    """Trace in which every gate and rule decides some case."""
-    rng = np.random.default_rng(seed)
-    chunks = synthetic_chunks(sizes.chunks, rng)
-    hits = synthetic_hits(sizes, rng)
-    return TraceData(
-        synthetic_cases(hits, chunks, rng), chunks, ("hybrid",), hits, meta={"fingerprint": f"synthetic-{seed}"}
-    )
-
-
-def random_policies(n: int, seed: int = 8) -> list[PolicyData]:
-    """Policies with every continuous threshold at random, all gates and rules on, one structure."""
-    rng = np.random.default_rng(seed)
-    base = PolicyData.from_mapping({"patterns": PATTERNS})
-    ranges = {
-        "l2.max_l2": (0.5, 1.2),
-        "l2.soft_max_l2": (0.5, 1.3),
-        "gap.min_gap": (0.0, 0.1),
-        "similarity.min_similarity": (0.4, 0.8),
-        "confidence.tau_default": (0.0, 90.0),
-        "confidence.tau_explicit": (0.0, 90.0),
-        "confidence.blend": (0.0, 1.0),
-        "resolver.min_group_gap": (0.0, 0.05),
-        "resolver.min_sig_sim": (0.0, 0.7),
-        "resolver.min_sig_sim_gap": (0.0, 0.3),
-        "resolver.min_anchor_sim": (0.0, 0.7),
-        "resolver.min_anchor_sim_gap": (0.0, 0.3),
-    }
-
-    def drawn() -> Iterator[Any]:
-        for path, (low, high) in ranges.items():
-            yield path
-            yield float(rng.uniform(low, high))
-        yield "density.min_keep"
-        yield int(rng.integers(1, 7))
-        for path in ("resolver.overview_entities_lift", "resolver.require_full_entity_coverage"):
-            yield path
-            yield bool(rng.random() < 0.5)
-
-    return [base.replace(*drawn()) for _ in range(n)]
-
-
-def own_signals(trace: TraceData, policies: Sequence[PolicyData], seed: int = 10) -> tuple[TraceData, list[PolicyData]]:
-    """The trace with signals of the user, one case in fifty without, and the policies with a bound on each at random.
-
-    The bounds let nine in ten cases pass on average, so that the gates behind them decide too.
+    quick: little work, whose figures mean nothing. first: whether it is the tree's first turn, in which what takes long
+    is measured once. peers: whether rows that compare within one tree are measured. folder: kept between the turns.
     """
-    rng = np.random.default_rng(seed)
-    shape, names = trace.hits.chunk.shape[:3], [f"own_{number}" for number in range(OWN_SIGNALS)]
-    stated = {name: declaration(own_signal(name, higher="surer", unit="probability")) for name in names}
-    columns = {name: np.where(rng.random(shape) < 0.02, np.nan, rng.random(shape)) for name in names}
-    with_signals = replace(trace, columns=columns, meta={**trace.meta, "signals": stated})
-    gated = [
-        one.replace("signals", {name: {"min": float(rng.uniform(0.0, 0.2)), "on_fire": "refuse"} for name in names})
-        for one in policies
-    ]
-    return with_signals, gated
+
+    quick: bool
+    first: bool
+    peers: bool
+    folder: Path
 
 
-def cost_policies(trace: TraceData, n: int, seed: int = 9) -> list[PolicyData]:
-    """Policies that decide by one model and costs at random (rule S2.17)."""
-    rng = np.random.default_rng(seed)
-    base = PolicyData.from_mapping({"patterns": PATTERNS})
-    signals = measured_tables(trace, base).evidence.signals[:, 0]
-    rows = {name: signals[NAMES.index(name)] for name in MODEL}
-    model = {
-        "parts": {
-            name: {
-                "center": float(np.nanmean(row)),
-                "scale": float(np.nanstd(row)) or 1.0,
-                "missing": float(np.nanmean(row)),
-                "weights": tuple(rng.normal(size=4).tolist()),
-            }
-            for name, row in rows.items()
-        },
-        "bias": tuple(rng.normal(size=4).tolist()),
-        "asked_right": 0.85,
-        "structure": structure_hash(base.structure, "hybrid"),
-    }
-    fitted = base.replace("decision.model", model, "decision.rule", "expected_cost")
-    paths = ("decision.ratio", "decision.costs.ok.refused", "decision.costs.refuse.asked_wrong")
-    return [
-        fitted.replace(*(item for path in paths for item in (path, float(rng.uniform(0.1, 3.0))))) for _ in range(n)
-    ]
+Rows = Iterator[Row]
+Clock = Callable[[], float]
 
 
-def seconds(run: Callable[[], Any], repeats: int) -> float:
-    """Median time of some runs on the processor: of one thread, so that what else runs here does not count."""
-    times = []
+class Turn(NamedTuple):
+    """What one run of a program gave: rows, and bench -> why it ended early."""
+
+    rows: dict[str, Row]
+    failed: dict[str, str]
+
+
+def seconds(run: Callable[[], Any], repeats: int, clock: Clock = time.process_time) -> float:
+    """Least seconds of some runs, after one that is not timed."""
+    run()
+    taken = []
     for _ in range(repeats):
-        start = time.process_time()
+        start = clock()
         run()
-        times.append(time.process_time() - start)
-    return statistics.median(times)
+        taken.append(clock() - start)
+    return min(taken)
 
 
-def of_case(found: Any, row: int) -> Any:  # noqa: ANN401 - evidence or a part of it
-    """Evidence of one case."""
-    parts = {name: getattr(found, name) for name in found._fields}
-    one = {
-        name: of_case(part, row)
-        if isinstance(part, tuple)
-        else part[..., row : row + 1]
-        if isinstance(part, np.ndarray)
-        else part
-        for name, part in parts.items()
-    }
-    return type(found)(**one)
+def module(name: str, package: str = "") -> ModuleType:
+    """A module of raglab by the last part of its name, wherever in the tree it lies, such as in an extension.
 
+    Args:
+      package: that it lies in, where several modules have the name.
 
-def one_by_one(found: Evidence, policies: Sequence[PolicyData], rows: Sequence[int], repeats: int) -> float:
-    """Decisions a second of the chain on one case and one policy at a time."""
-    limits = [policy_thresholds([policy]) for policy in policies]
-    cases = [of_case(found, row) for row in rows]
-
-    def run() -> None:
-        for limit in limits:
-            for case in cases:
-                decide_cases(case, limit, (1, 1))
-
-    return len(limits) * len(cases) / seconds(run, repeats)
-
-
-def peak_megabytes() -> float:
-    """Most memory the process has held so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024.0**2 if sys.platform == "darwin" else 1024.0)
-
-
-def engines() -> list[str]:
-    """Engines that can run here."""
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        return ["numpy"]
-    return ["numpy", "numba"]
-
-
-def line(what: str, value: str, target: str = "", *, met: bool | None = None) -> None:
-    """Print one row of the table."""
-    mark = "" if met is None else "met" if met else "NOT MET"
-    print(f"{what:<58}{value:>18}  {target:<22}{mark}", flush=True)
-
-
-def rates(trace: TraceData, policies: Sequence[PolicyData], sizes: Sizes, engine: str) -> float:
-    """Decisions a second of a sweep whose tables are ready."""
-    replay.tally(trace, policies[:2], engine=engine)
-    return len(trace) * len(policies) / seconds(lambda: replay.tally(trace, policies, engine=engine), sizes.repeats)
-
-
-def _first(values: Any, n: int) -> Any:  # noqa: ANN401 - hits
-    return type(values)(*(field[:n] for field in values))
-
-
-def linearity(trace: TraceData, policies: Sequence[PolicyData], sizes: Sizes, engine: str) -> None:
-    """Print the time of one decision at three sizes, of cases and of policies."""
-    for part in (0.25, 0.5, 1.0):
-        n = int(part * len(trace))
-        fewer = TraceData(trace.cases[:n], trace.chunks, trace.arms, _first(trace.hits, n), meta=trace.meta)
-        speed = rates(fewer, policies, sizes, engine)
-        line(f"{engine}: {n:,} cases x {len(policies):,} policies", f"{1e9 / speed:,.1f} ns/decision")
-    for part in (0.25, 0.5, 1.0):
-        n = int(part * len(policies))
-        speed = rates(trace, policies[:n], sizes, engine)
-        line(f"{engine}: {len(trace):,} cases x {n:,} policies", f"{1e9 / speed:,.1f} ns/decision")
-
-
-def exact_steps(
-    trace: TraceData, policies: Sequence[tuple[str, TraceData, PolicyData]], sizes: Sizes, against: Callable[..., None]
-) -> None:
-    """Print the time of exact steps: of all thresholds at once, of each alone, and of each over ten times the cases."""
-
-    def taken(run: Callable[[], Any]) -> float:
-        run()
-        return 1e3 * seconds(run, sizes.repeats)
-
-    for what, judged, policy in policies:
-        found = measured_tables(judged, policy).evidence
-        n_paths = len(replay.all_step_cells(found, policy))
-        whole = taken(lambda judged=judged, policy=policy: replay.steps(judged, policy))  # type: ignore[misc]
-        cells = taken(lambda found=found, policy=policy: replay.all_step_cells(found, policy))  # type: ignore[misc]
-        shown, most = f"{whole:,.0f} ms ({cells:,.0f} counting)", STEP_TARGETS["all"]
-        against(f"steps of {n_paths} thresholds, {what}", shown, f"< {most:,.0f} ms", met=whole < most)
-    _, judged, policy = policies[0]
-    found = measured_tables(judged, policy).evidence
-    larger = replay.case_rows(found, np.tile(np.arange(len(trace)), TIMES_LARGER))
-    for evidence, target in ((found, "one"), (larger, "large")):
-        alone = {
-            path: taken(lambda evidence=evidence, path=path: replay.step_cells(evidence, policy, path))  # type: ignore[misc]
-            for path in replay.all_step_cells(evidence, policy)
-        }
-        slowest, most, n = max(alone, key=alone.__getitem__), STEP_TARGETS[target], len(evidence.label)
-        shown = f"{statistics.median(alone.values()):,.1f} ms, {alone[slowest]:,.1f} {slowest}"
-        against(f"one threshold, {n:,} cases: median, slowest", shown, f"< {most:,.0f} ms", met=alone[slowest] < most)
-        if evidence is found:
-            at_once = taken(lambda: replay.all_step_cells(found, policy))
-            line("all at once against one after the other", f"{sum(alone.values()) / at_once:,.1f} x")
-
-
-def study(trace: TraceData, trials: int, cases: int) -> float:
-    """Processor milliseconds a configuration of a whole study: Optuna, replay, line search, MLflow.
-
-    All candidates and their folds, all thresholds and switches of the chain, on the first cases of the trace.
+    Raises:
+      ModuleNotFoundError: there is none of this name.
     """
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-    os.environ["MLFLOW_LOGGING_LEVEL"] = "WARNING"
-    from raglab.lab.study import tune
-    from raglab.lab.tracking import track
+    import raglab
 
-    meta = {"fingerprint": "synthetic", "corpus": "synthetic"}
-    stored = StoredTrace(trace.cases, trace.chunks, trace.arms, trace.hits, trace.pattern_hits, meta)
-    some = stored.subset(range(min(cases, len(trace))))
-    start = PolicyData.from_mapping({"patterns": PATTERNS})
-    with tempfile.TemporaryDirectory() as folder:
-        began = time.process_time()
-        track(
-            tune(some, policy=StoredPolicy.load().replace("patterns", start.patterns.model_dump()), trials=trials),
-            folder,
-        )
-        return (time.process_time() - began) / trials * 1000.0
+    root = Path(raglab.__file__).parent
+    paths = sorted(path for path in root.rglob(f"{name}.py") if not package or path.parent.name == package)
+    if not paths:
+        msg = f"raglab has no module {name}"
+        raise ModuleNotFoundError(msg)
+    return importlib.import_module(".".join(paths[0].relative_to(root.parent).with_suffix("").parts))
 
 
-def frame_milliseconds(trace: TraceData, policy: PolicyData, repeats: int) -> float:
-    """Milliseconds of a frame of decisions that were just made."""
-    fresh = iter([replay.decide(trace, policy) for _ in range(repeats)])
-    return 1e3 * seconds(lambda: next(fresh).frame(), repeats)
+def measure(program: str, asked: Asked) -> Turn:
+    """Rows of a program for the tree on the path; what the tree cannot do ends one bench of it, not the others."""
+    turn = Turn({}, {})
+    for bench in importlib.import_module(f"bench_{program}").BENCHES:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                for row in bench(asked):
+                    turn.rows[row.name] = row
+        except Exception as error:  # noqa: BLE001 - another tree may fail in any way
+            why = (str(error).strip() or "no message").splitlines()[0]
+            turn.failed[bench.__name__] = f"{type(error).__name__}: {why}"
+    return turn
+
+
+def measured(program: str, tree: Path, asked: Asked) -> Turn:
+    """What `measure` gives of a tree, from a process of its own."""
+    words = [name for name in ("quick", "first", "peers") if getattr(asked, name)]
+    command = [sys.executable, str(Path(__file__).resolve()), "--measure", program, *words]
+    environment = {**os.environ, "PYTHONPATH": str(tree), "RAGLAB_PROGRESS": "0", "MLFLOW_LOGGING_LEVEL": "WARNING"}
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=asked.folder, env=environment)
+    lines = done.stdout.splitlines()
+    if done.returncode or not lines:
+        why = (done.stderr.strip().splitlines() or [f"code {done.returncode}"])[-1]
+        return Turn({}, {f"bench_{program}.py": why})
+    rows, failed = json.loads(lines[-1])
+    return Turn({row[0]: Row(*row) for row in rows}, failed)
+
+
+@contextlib.contextmanager
+def last_version(base: str | None) -> Iterator[tuple[Path | None, str]]:
+    """Folder with the package of the last version, and what it is; None, and why there is none.
+
+    A commit or tag is checked out in a worktree under `out/`, which is taken away at the end.
+    """
+    if not base:
+        yield None, "no last version: none was named, see --base"
+    elif (Path(base) / "raglab").is_dir():
+        yield Path(base).resolve(), f"last version: {base}"
+    elif (git := shutil.which("git")) is None:
+        yield None, f"no last version: git is not here to read {base}"
+    else:
+        (ROOT / "out").mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="last-", dir=ROOT / "out") as place:
+            trees = [git, "-C", str(ROOT), "worktree"]
+            folder = Path(place) / "tree"
+            added = subprocess.run(
+                [*trees, "add", "--detach", str(folder), base], capture_output=True, text=True, check=False
+            )
+            if added.returncode or not (folder / "raglab").is_dir():
+                why = (added.stderr.strip().splitlines() or ["no message"])[-1]
+                yield None, f"no last version: git has no raglab/ at {base} ({why})"
+                return
+            try:
+                yield folder, f"last version: {base}"
+            finally:
+                subprocess.run([*trees, "remove", "--force", str(folder)], capture_output=True, check=False)
+
+
+def ratio(this: Row, last: Row) -> float:
+    """How many times faster, or smaller, this is than the last."""
+    more = this.unit.endswith(LARGER_IS_BETTER)
+    return this.value / last.value if more else last.value / this.value
+
+
+def best(name: str, turns: Sequence[Turn]) -> Row | None:
+    """Best of the turns of a row; None where no turn has it."""
+    rows = [turn.rows[name] for turn in turns if name in turn.rows]
+    if not rows:
+        return None
+    pick = max if rows[0].unit.endswith(LARGER_IS_BETTER) else min
+    return pick(rows, key=lambda row: row.value)
+
+
+def shown(row: Row | None) -> str:
+    """Three digits of a figure, or that there is none."""
+    if row is None:
+        return "-"
+    return f"{row.value:,.0f}" if row.value >= 100.0 else f"{row.value:.3g}"
+
+
+def comparison(name: str, this: Sequence[Turn], last: Sequence[Turn]) -> tuple[str, float | None]:
+    """Line of the table and its ratio; None where only one tree has the row, or the row is a ratio itself."""
+    ours, theirs = best(name, this), best(name, last)
+    row = ours or theirs
+    assert row is not None  # noqa: S101 - the name is of one of the turns
+    start = f"  {f'{name}, {row.unit}':<62}{shown(ours):>9}{shown(theirs):>9}"
+    if ours is None or theirs is None or row.unit == BESIDE or not ours.value * theirs.value > 0.0:
+        return start, None
+    pairs = [
+        ratio(one.rows[name], other.rows[name])
+        for one, other in zip(this, last, strict=True)
+        if name in one.rows and name in other.rows
+    ]
+    value = ratio(ours, theirs)
+    mark = f"  below {LEAST_RATIO}" if value < LEAST_RATIO else ""
+    return f"{start}{value:>8.2f}  {min(pairs):.2f} to {max(pairs):.2f}{mark}", value
+
+
+class Findings(NamedTuple):
+    """What is said below the table: rows below the least ratio, rows by the only tree that has them, and failures."""
+
+    slower: list[str]
+    alone: list[str]
+    failed: dict[str, None]
+
+
+def in_turns(program: str, trees: Mapping[str, Path], place: Path, *, quick: bool) -> dict[str, list[Turn]]:
+    """Turns of each tree; their order alternates, so that what slows the machine more and more strikes both."""
+    turns: dict[str, list[Turn]] = {THIS: [], LAST: []}
+    for number in range(1 if quick else TURNS):
+        for who in list(trees) if number % 2 == 0 else list(trees)[::-1]:
+            first = number == 0
+            asked = Asked(quick, first, first and who == THIS, place / who.replace(" ", "-") / program)
+            turns[who].append(measured(program, trees[who], asked))
+    return turns
+
+
+def print_rows(program: str, turns: Mapping[str, Sequence[Turn]], findings: Findings) -> None:
+    """Print the rows of a program, and note what is said below the table."""
+    print(f"bench_{program}.py")
+    for name in dict.fromkeys(name for of_tree in turns.values() for turn in of_tree for name in turn.rows):
+        line, value = comparison(name, turns[THIS], turns[LAST])
+        print(line, flush=True)
+        if value is not None and value < LEAST_RATIO:
+            of_turns = line.partition("  below")[0].rpartition("  ")[2]
+            findings.slower.append(f"{name} {value:.2f} ({of_turns})")
+        holders = {who: row for who, of_tree in turns.items() if (row := best(name, of_tree)) is not None}
+        if turns[LAST] and len(holders) == 1 and all(row.unit != BESIDE for row in holders.values()):
+            findings.alone.append(f"only in {next(iter(holders))}: {name}")
+    for who, of_tree in turns.items():
+        for turn in of_tree:
+            findings.failed.update({f"{who}, {program}, {bench}: {why}": None for bench, why in turn.failed.items()})
+
+
+def compare(base: str | None, programs: Sequence[str], *, quick: bool) -> None:
+    """Measure both trees in turns and print the table."""
+    begun, findings = time.monotonic(), Findings([], [], {})
+    with last_version(base) as (tree, what), tempfile.TemporaryDirectory() as place:
+        trees = {THIS: ROOT} | ({} if tree is None else {LAST: tree})
+        print(f"{what}; each figure the best of {1 if quick else TURNS} turns, processor time where no wall is named")
+        print("a ratio above 1 is better than the last version; its range over the turns stands beside it\n")
+        print(f"{'':<64}{'this':>9}{'last':>9}{'ratio':>8}  of the turns", flush=True)
+        for program in programs:
+            print_rows(program, in_turns(program, trees, Path(place), quick=quick), findings)
+    print(f"\nbelow {LEAST_RATIO}: {'; '.join(findings.slower) or 'none'}")
+    for line in (*findings.alone, *findings.failed):
+        print(f"- {line}")
+    print(f"{(time.monotonic() - begun) / 60.0:.1f} minutes")
 
 
 def main() -> None:
-    """Measure and print."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--quick", action="store_true", help="a smoke test on a small trace, without targets")
-    sizes = QUICK if options.parse_args().quick else FULL
-
-    def against(what: str, value: str, target: str, *, met: bool) -> None:
-        line(what, value, target, met=met) if sizes is FULL else line(what, value)
-
-    trace, policies = synthetic_trace(sizes), random_policies(sizes.policies)
-    line(f"{sizes.cases:,} cases x {sizes.hits} hits, {sizes.policies:,} policies, one thread", "measured", "target")
-    hits_of, structure = policy_pattern_hits(trace, policies[0]), policies[0].structure
-    taken = seconds(lambda: measure_tables(trace, "hybrid", hits_of, structure, needs_allowed=False), sizes.repeats)
-    line("measure the tables", f"{taken:,.2f} s")
-    line("read the thresholds of the policies", f"{seconds(lambda: policy_thresholds(policies), sizes.repeats):,.3f} s")
-    found = measured_tables(trace, policies[0]).evidence
-    speed = {}
-    for engine in engines():
-        taken = seconds(lambda engine=engine: replay.tally(trace, policies[:1], engine=engine), 1)  # type: ignore[misc]
-        line(f"{engine}: first call", f"{taken:,.2f} s")
-        speed[engine] = rates(trace, policies, sizes, engine)
-        least = TARGETS[engine]
-        shown = f"{speed[engine] / 1e6:,.2f} M decisions/s"
-        against(f"{engine}: sweep", shown, f">= {least / 1e6:,.0f} M", met=speed[engine] >= least)
-    judged, gated = own_signals(trace, policies)
-    for engine in engines():
-        reached, least = rates(judged, gated, sizes, engine), OWN_TARGETS[engine]
-        beside = rates(trace, policies, sizes, engine)
-        shown = f"{reached / 1e6:,.2f} M, {reached / beside:.2f} x"
-        what = f"{engine}: sweep with {OWN_SIGNALS} own signals, against without"
-        against(what, shown, f">= {least / 1e6:,.0f} M", met=reached >= least)
-    by_cost = cost_policies(trace, sizes.policies)
-    for engine in engines():
-        reached, least = rates(trace, by_cost, sizes, engine), TARGETS["costs"]
-        shown = f"{reached / 1e6:,.2f} M decisions/s"
-        against(f"{engine}: sweep of costs", shown, f">= {least / 1e6:,.0f} M", met=reached >= least)
-    taken = frame_milliseconds(trace, policies[1], 3 * sizes.repeats)
-    against("frame of decisions", f"{taken:,.1f} ms", f"< {TARGETS['frame']:,.0f} ms", met=taken < TARGETS["frame"])
-    most, held = TARGETS["memory"], peak_megabytes()
-    against("peak memory so far", f"{held:,.0f} MB", f"< {most:,.0f} MB", met=held < most)
-    published = PolicyData.from_mapping({"patterns": PATTERNS})
-    judged, gated = own_signals(trace, [published])
-    kinds = [("published", trace, published), ("own signals", judged, gated[0]), ("at random", trace, policies[0])]
-    kinds.append(("expected cost", trace, by_cost[0]))
-    exact_steps(trace, kinds, sizes, against)
-    n_cases, n_policies = sizes.single
-    rows = range(0, sizes.cases, max(1, sizes.cases // n_cases))
-    single = one_by_one(found, policies[:n_policies], rows, sizes.repeats)
-    line("one case and one policy at a time", f"{single:,.0f} decisions/s")
-    for engine, value in speed.items():
-        times, least = value / single, TARGETS["times"]
-        against(f"{engine}: against one at a time", f"{times:,.0f} x", f">= {least:,.0f} x", met=times >= least)
-    for engine in speed:
-        linearity(trace, policies, sizes, engine)
-    least = TARGETS["study"]
-    taken = study(trace, sizes.trials, CASES_OF_STUDY)
-    what = f"study of {sizes.trials:,} configurations on {min(CASES_OF_STUDY, sizes.cases)} cases, tracked"
-    against(what, f"{taken:,.2f} ms each", f"< {least:,.0f} ms", met=taken < least)
+    """Measure one program in this process, or all in processes of their own."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--base", help="the last version: a commit or tag, or a folder that holds raglab/")
+    parser.add_argument("--only", nargs="*", choices=PROGRAMS, help="programs; all")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--measure", nargs="+", help="print the rows of a program as JSON, for this script")
+    given = parser.parse_args()
+    if given.measure:
+        program, *words = given.measure
+        asked = Asked(*(word in words for word in ("quick", "first", "peers")), Path.cwd())
+        with contextlib.redirect_stdout(sys.stderr):
+            turn = measure(program, asked)
+        print(json.dumps([list(turn.rows.values()), turn.failed]))
+        return
+    compare(given.base, given.only or PROGRAMS, quick=given.quick)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,8 @@
-"""What a live question costs, stage by stage, on the bundled documents; above all what the gates add.
+"""What a live question costs, part by part, on the bundled documents, and what index and trace of them cost to build.
 
-Prints a plain table. First the parts of a question in processor time of one thread, which other programs disturb least;
-then the stages by the wall, one question after the other, without caches: read the shares. Last, the same questions to
-the same index mounted for reading alone, with and without caches, as a ratio within one run.
-
-    python experiments/bench_ask.py [folder of the index] [--parts]
+Every question of split `report` is asked twice, without caches; parts are by the stages that a response tells, in
+processor time. The same questions are then asked of the index mounted for reading alone, as a ratio within one run,
+where something can be mounted; see `bench.py`.
 """
 
 from __future__ import annotations
@@ -12,35 +10,110 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from bench import BESIDE, ROOT, Asked, Row, Rows
 
 import raglab
-from raglab.live import pipeline, response
-from raglab.retrieval import arms, indexes
 
-PARTS = {  # from the narrowest to the widest reading of "the gates"
-    "verdicts": ("gates",),
-    "and evidence": ("gates", "evidence"),
-    "and support": ("gates", "evidence", "support"),
-}
-AT_MOST = 5.0  # milliseconds that the gates may add to a question
-ALLOWED = "50 to 100 ms"  # what the source allowed
-
-LIVE_PARTS = {  # of a question: stages of `seen.ms`; what is in none of them is the log
+BROKER = ROOT / "datasets" / "broker"
+PARTS = {  # of a question: stages of `seen.ms`; what is in none of them is the log
     "encode": ("embed",),
     "retrieve": ("keyword", "dense", "graph", "table", "fuse", "measure", "rewrite"),
     "rerank": ("rerank",),
-    "gates with evidence": ("evidence", "gates"),
-    "answer": ("generate", "support"),
+    "evidence for the gates": ("evidence",),
+    "verdicts of the gates": ("gates",),
+    "answer and its support": ("generate", "support"),
 }
-QUESTION_AT_MOST, GATES_AT_MOST = 45.0, 1.0  # milliseconds: P95 of a question on one core, median of a decision
 
-READ_ONLY_AT_MOST = 1.05  # times a question to an index that can be written
+
+def bundled(asked: Asked) -> tuple[raglab.Corpus, list[raglab.Case]]:
+    """Documents and questions of the bundled set; of the quick size a few, which expect no source."""
+    corpus, cases = raglab.load_corpus(BROKER), list(raglab.load_cases(BROKER))
+    if not asked.quick:
+        return corpus, cases
+    few = [case._replace(expect_sources=(), expect_sources_any=(), selected_sources=()) for case in cases]
+    return raglab.Corpus("some", corpus.chunks[:20]), [case for case in few if case.split == "report"][:2]
+
+
+def index(asked: Asked) -> Path:
+    """Folder of the tree's own index, built where it is not there yet."""
+    folder = asked.folder / "index"
+    if not folder.exists():
+        raglab.build_index(bundled(asked)[0], folder, cache=None)
+    return folder
+
+
+def questions(asked: Asked) -> list[raglab.Case]:
+    """Questions that are asked."""
+    return [case for case in bundled(asked)[1] if case.split == "report"]
+
+
+def built(asked: Asked) -> Rows:
+    """Index and trace of the bundled set, models loaded within, nothing cached; measured in the first turn alone."""
+    if asked.first:
+        corpus, cases = bundled(asked)
+        start = time.process_time()
+        raglab.build_trace(corpus, cases, policy=raglab.Policy.load(BROKER / "policy.yaml"), cache=None)
+        yield Row("trace of the bundled set", time.process_time() - start, "s")
+        start = time.process_time()
+        index(asked)
+        yield Row("index of the bundled documents", time.process_time() - start, "s")
+
+
+@contextmanager
+def processor_time() -> Iterator[None]:
+    """Stages timed by the processor instead of the wall."""
+    loaded = [one for name, one in sys.modules.items() if name.startswith("raglab.") and hasattr(one, "perf_counter")]
+    for one in loaded:
+        setattr(one, "perf_counter", time.process_time)  # noqa: B010 - of modules whose type lacks it
+    try:
+        yield
+    finally:
+        for one in loaded:
+            setattr(one, "perf_counter", time.perf_counter)  # noqa: B010 - of modules whose type lacks it
+
+
+def milliseconds(lab: raglab.Lab, cases: Sequence[raglab.Case]) -> dict[str, np.ndarray]:
+    """Processor milliseconds of each question and of its parts, the least of two rounds."""
+    names = ("question", *PARTS, "log", "retrievals")
+    least = {name: np.full(len(cases), np.inf) for name in names}
+    with processor_time():
+        for _ in range(2):
+            for at, case in enumerate(cases):
+                start = time.process_time()
+                seen = raglab.ask(case.query, lab=lab, documents=case.selected_sources).seen
+                spent = 1e3 * (time.process_time() - start)
+                parts = {name: sum(seen.ms.get(one, 0.0) for one in stages) for name, stages in PARTS.items()}
+                found = parts | {"question": spent, "log": spent - seen.ms["total"], "retrievals": len(seen.queries)}
+                for name, ms in found.items():
+                    least[name][at] = min(least[name][at], ms)
+    return least
+
+
+def asked_live(asked: Asked) -> Rows:
+    """A question and its parts, under the published thresholds and with two gates off, which refine less."""
+    folder, cases = index(asked), questions(asked)
+    start = time.process_time()
+    lab = raglab.Lab.open(folder, policy=BROKER / "policy.yaml", cache=False)
+    raglab.ask(cases[0].query, lab=lab)
+    yield Row("open an index and answer the first question", time.process_time() - start, "s")
+    for case in cases[:8]:  # the first questions load what is read lazily
+        raglab.ask(case.query, lab=lab, documents=case.selected_sources)
+    ms = milliseconds(lab, cases)
+    yield Row("question, P50", float(np.median(ms["question"])), "ms")
+    for name in (*PARTS, "log"):  # the mean: most questions are refused, and nothing is generated for them
+        yield Row(f"{name}, mean", float(np.mean(ms[name])), "ms")
+    yield Row("question, P95", float(np.quantile(ms["question"], 0.95)), "ms")
+    gates = ms["evidence for the gates"] + ms["verdicts of the gates"]
+    yield Row("one decision of the gates with its evidence, P50", float(np.median(gates / ms["retrievals"])), "ms")
+    free = lab.replace(lab.policy.replace("similarity.enabled", False, "l2.enabled", False))
+    yield Row("question without l2 and similarity, P50", float(np.median(milliseconds(free, cases)["question"])), "ms")
+    cached = raglab.Lab.open(folder, policy=BROKER / "policy.yaml")
+    yield Row("question from the cache, P50", float(np.median(milliseconds(cached, cases)["question"])), "ms")
 
 
 @contextmanager
@@ -61,117 +134,25 @@ def read_only(folder: Path) -> Iterator[Path | None]:
         place.rmdir()
 
 
-def compare_read_only(folder: Path, cases: Sequence[raglab.Case]) -> None:
-    """Median milliseconds of a question, asked in turns of an index that can be written and of one that cannot."""
-    with read_only(folder) as place:
-        if place is None:
-            print("\na read-only index: not measured, nothing can be mounted here")
-            return
-        for what, cache in (("without caches", False), ("from the cache", True)):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that nothing is logged
-                first, *pair = (
-                    raglab.Lab.open(one, policy="datasets/broker/policy.yaml", cache=cache)
-                    for one in (folder, folder, place)
-                )
-                for case in cases if cache else cases[:1]:
-                    raglab.ask(case.query, lab=first, documents=case.selected_sources)
-                if first.caches is not None:
-                    first.caches.close()
-                ms: list[list[float]] = [[], []]
-                for case in (cases[0], *cases):
-                    for lab, spent in zip(pair, ms, strict=True):
-                        start = time.perf_counter()
-                        raglab.ask(case.query, lab=lab, documents=case.selected_sources)
-                        spent.append(1e3 * (time.perf_counter() - start))
-            written, read = (float(np.median(spent[-len(cases) :])) for spent in ms)
-            mark = "met" if read <= READ_ONLY_AT_MOST * written else "MISSED"
-            print(
-                f"a read-only index, {what:<16}{read:8.2f} ms, writable {written:8.2f} ms: "
-                f"ratio {read / written:5.2f}, asked <= {READ_ONLY_AT_MOST:g}: {mark}"
-            )
-
-
-@contextmanager
-def processor_time() -> Iterator[None]:
-    """Stages timed by the processor instead of the wall."""
-    modules = [one for one in (pipeline, response, arms, indexes) if hasattr(one, "perf_counter")]
-    for one in modules:
-        setattr(one, "perf_counter", time.process_time)  # noqa: B010 - of modules whose type lacks it
-    try:
-        yield
-    finally:
-        for one in modules:
-            setattr(one, "perf_counter", time.perf_counter)  # noqa: B010 - of modules whose type lacks it
-
-
-def compare_parts(lab: raglab.Lab, cases: Sequence[raglab.Case], rounds: int = 3) -> None:
-    """P50 and P95 of a question and of its parts, processor time, the least of some rounds for each question."""
-    for case in cases[:8]:  # the first questions load what is read lazily
-        raglab.ask(case.query, lab=lab, documents=case.selected_sources)
-    names = ("question", *LIVE_PARTS, "log", "a decision of the gates")
-    least = {name: np.full(len(cases), np.inf) for name in names}
-    wall = np.full(len(cases), np.inf)
-    with processor_time():
-        for _ in range(rounds):
-            for at, case in enumerate(cases):
-                start, begun = time.process_time(), time.perf_counter()
-                seen = raglab.ask(case.query, lab=lab, documents=case.selected_sources).seen
-                spent = 1e3 * (time.process_time() - start)
-                wall[at] = min(wall[at], 1e3 * (time.perf_counter() - begun))
-                parts = {name: sum(seen.ms.get(one, 0.0) for one in stages) for name, stages in LIVE_PARTS.items()}
-                decision = parts["gates with evidence"] / max(1, len(seen.queries))
-                told = parts | {"question": spent, "log": spent - seen.ms["total"], names[-1]: decision}
-                for name, ms in told.items():
-                    least[name][at] = min(least[name][at], ms)
-    print(f"\nprocessor time of one thread, least of {rounds} rounds, {len(cases)} questions")
-    for name, ms in {**least, "question, by the wall": wall}.items():
-        p50, p95 = np.quantile(ms, 0.5), np.quantile(ms, 0.95)
-        asked = {
-            "question": (p95, QUESTION_AT_MOST, "P95"),
-            "gates with evidence": (p50, GATES_AT_MOST, "P50"),
-            names[-1]: (p50, GATES_AT_MOST, "P50"),
-        }.get(name)
-        mark = (
-            "" if asked is None else f"   {asked[2]} asked < {asked[1]:g}: {'met' if asked[0] < asked[1] else 'MISSED'}"
-        )
-        print(f"  {name:<24}P50 {p50:8.2f} ms   P95 {p95:8.2f} ms{mark}")
-
-
-def main() -> None:
-    """Ask every question of the report split under the published policy and under one that lets more through."""
-    folder = Path(next((one for one in sys.argv[1:] if one != "--parts"), "out/bench-index"))
-    raglab.build_index(raglab.load_corpus("datasets/broker"), folder)
-    start = time.perf_counter()
-    lab = raglab.Lab.open(folder, policy="datasets/broker/policy.yaml", cache=False)
-    print(f"{'load an index of 420 chunks, models included':<58}{time.perf_counter() - start:>14.2f} s")
-    cases = [case for case in raglab.load_cases("datasets/broker") if case.split == "report"]
-    compare_parts(lab, cases)
-    if "--parts" in sys.argv:
+def asked_read_only(asked: Asked) -> Rows:
+    """How many times faster a read-only index answers, which logs nothing, asked in turns with one that logs."""
+    if not asked.peers:
         return
-    free = lab.policy.replace("similarity.enabled", False, "l2.enabled", False)
-    for name, policy in (("published thresholds", lab.policy), ("without l2 and similarity", free)):
-        system = lab.replace(policy)
-        raglab.ask(cases[0].query, lab=system)
-        seen = [raglab.ask(case.query, lab=system, documents=case.selected_sources).seen for case in cases]
-        tries = np.array([len(one.queries) for one in seen])
-        print(f"\n{name}: {len(seen)} questions, {tries.mean():.2f} retrievals each")
-        stages = sorted({stage for one in seen for stage in one.ms} - {"total"})
-        table = {stage: np.array([one.ms.get(stage, 0.0) for one in seen]) for stage in stages}
-        total = np.array([one.ms["total"] for one in seen])
-        for stage, ms in sorted(table.items(), key=lambda pair: -pair[1].mean()):
-            share = ms.sum() / total.sum()
-            print(f"  {stage:<20}mean {ms.mean():8.2f} ms   P95 {np.quantile(ms, 0.95):8.2f} ms   {share:6.1%}")
-        print(f"  {'all':<20}mean {total.mean():8.2f} ms   P95 {np.quantile(total, 0.95):8.2f} ms")
-        for what, names in PARTS.items():
-            ms = sum(table[stage] for stage in names if stage in table)
-            mark = "met" if ms.mean() < AT_MOST else "MISSED"
-            print(
-                f"  gates: {what:<13}mean {ms.mean():8.2f} ms   P95 {np.quantile(ms, 0.95):8.2f} ms   "
-                f"asked < {AT_MOST:g} ms, the source allowed {ALLOWED}: {mark}"
-            )
-    compare_read_only(folder, cases)
+    cases = questions(asked)
+    with read_only(index(asked)) as place:
+        if place is None:
+            return
+        pair = [
+            raglab.Lab.open(one, policy=BROKER / "policy.yaml", cache=False) for one in (asked.folder / "index", place)
+        ]
+        ms: list[list[float]] = [[], []]
+        for case in (cases[0], *cases):
+            for lab, spent in zip(pair, ms, strict=True):
+                start = time.process_time()
+                raglab.ask(case.query, lab=lab, documents=case.selected_sources)
+                spent.append(time.process_time() - start)
+        logs, reads = (float(np.median(spent[1:])) for spent in ms)
+        yield Row("read-only index: times faster than one that logs", logs / reads, BESIDE)
 
 
-if __name__ == "__main__":
-    main()
+BENCHES = (built, asked_live, asked_read_only)

@@ -1,80 +1,28 @@
-"""How fast bandits are simulated: choices a second on one core, both engines, side by side with the peers.
+"""How fast bandits are simulated, side by side with the peers, and logs are evaluated off-policy; see `bench.py`.
 
 A round is one choice of one replication, learned from at once: 4 arms, Thompson sampling from Beta(1, 1), UCB1, and
-LinUCB with 8 features. Ours play 10,000 rounds of 200 replications; the peers fewer, which their rates do not hang on
-much. Each figure is the best of several runs in processor time; the first one, which compiles, is left out.
-
-    python experiments/bench_bandit.py            everything that is installed
-    python experiments/bench_bandit.py --quick    the same path with few rounds, in seconds
+LinUCB with 8 features. The peers play fewer rounds, which their rates do not hang on much. A log has a million rounds.
 """
-
-# ruff: noqa: E402 - the number of threads is set before NumPy starts
 
 from __future__ import annotations
 
-import os
-
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"):
-    os.environ[name] = "1"
-
-import argparse
 import random
-import sys
-import time
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+import pandas as pd
+from bench import BESIDE, Asked, Row, Rows, module, seconds
 
 from raglab.bandit import Bandit, Bernoulli, Table
-from raglab.bandit.simulation import run
+from raglab.off_policy import estimate, lower_bound
 
 MEANS = (0.7, 0.6, 0.5, 0.4)
 FEATURES = 8
-ASKED = {
-    ("numpy", "thompson_beta"): 1.5e6,
-    ("numpy", "ucb1"): 4e6,
-    ("numpy", "lin_ucb"): 0.5e6,
-    ("numba", "thompson_beta"): 9e6,
-    ("numba", "ucb1"): 100e6,
-    ("numba", "lin_ucb"): 2e6,
-}
 POLICIES = ("thompson_beta", "ucb1", "lin_ucb")
-
-
-class Sizes(NamedTuple):
-    """Rounds and replications of ours, rounds of a peer in Python, replications of the one in Rust, repeats."""
-
-    rounds: int
-    replications: int
-    peer: int
-    native: int
-    repeats: int
-
-
-FULL, QUICK = Sizes(10_000, 200, 2_000, 20, 5), Sizes(500, 200, 100, 2, 2)
-
-
-class Row(NamedTuple):
-    """One line of the table."""
-
-    who: str
-    policy: str
-    rate: float  # choices a second
-    asked: float | None
-
-
-def best(play: Callable[[], None], choices: int, repeats: int) -> float:
-    """Choices a second, the best of so many runs after one that is not timed."""
-    play()
-    seconds = []
-    for _ in range(repeats):
-        start = time.process_time()
-        play()
-        seconds.append(time.process_time() - start)
-    return choices / min(seconds)
+PEER_ROUNDS, NATIVE = 1_000, 20  # rounds of a peer; replications of the one in Rust
 
 
 def world(policy: str) -> Bernoulli | Table:
@@ -88,13 +36,37 @@ def world(policy: str) -> Bernoulli | Table:
     return Table(("a", "b", "c", "d"), value, value, np.ones((500, 4), np.bool_), features, names, value * np.nan)
 
 
-def ours(engine: str, policy: str, sizes: Sizes) -> float:
-    """Choices a second of `run`, with the regret of every round."""
+def simulated(asked: Asked) -> Rows:
+    """Rounds a second of `run` with the regret of every round, by engine and policy; how many times those of peers."""
+    run = module("simulation", "bandit").run
+    rounds, replications = (100, 200) if asked.quick else (2_500, 200)
+    rates = {}
+    for engine, name, repeats in (("numpy", "NumPy", 3), ("numba", "compiled", 9)):
+        for policy in POLICIES:
+            bandit, met = Bandit(policy=policy), world(policy)
+            play = partial(run, bandit, met, rounds=rounds, replications=replications, seed=0, engine=engine)
+            rates[policy] = rounds * replications / seconds(play, repeats)
+            yield Row(f"{policy}, {name}", rates[policy] / 1e6, "M rounds/s")
+    if asked.peers:
+        yield from beside_peers(rates, 50 if asked.quick else PEER_ROUNDS)
 
-    def play() -> None:
-        run(Bandit(policy), world(policy), rounds=sizes.rounds, replications=sizes.replications, seed=0, engine=engine)
 
-    return best(play, sizes.rounds * sizes.replications, sizes.repeats)
+def beside_peers(rates: dict[str, float], rounds: int) -> Rows:
+    """How many times the rounds a second of each peer that is installed."""
+    peers: dict[str, tuple[Callable[[str, int], None], int]] = {
+        "river": (river, rounds),
+        "MABWiser": (mabwiser, rounds // 4),
+        "PyMAB (Rust)": (partial(pymab, backend="rust"), rounds * NATIVE),
+        "PyMAB (Python)": (partial(pymab, backend="python"), rounds),
+    }
+    for name, (play, choices) in peers.items():
+        for policy in POLICIES:
+            size = choices // NATIVE if name.endswith("(Rust)") else choices
+            try:
+                taken = seconds(partial(play, policy, size), 1)
+            except ImportError:
+                break
+            yield Row(f"{policy}, times the rate of {name}", rates[policy] * taken / choices, BESIDE)
 
 
 def river(policy: str, rounds: int) -> None:
@@ -143,8 +115,8 @@ def mabwiser(policy: str, rounds: int) -> None:
         learner.partial_fit([arm], [int(chance.random() < MEANS[arm])])
 
 
-def pymab(policy: str, sizes: Sizes, backend: str) -> float:
-    """Choices a second of PyMAB's own experiment loop, in Rust or in Python."""
+def pymab(policy: str, rounds: int, backend: str) -> None:
+    """PyMAB's own experiment loop, in Rust over some replications or in Python over one."""
     from pymab import BanditEnvironment, BernoulliReward, Experiment, ExperimentConfig
     from pymab.environments import GaussianContextProvider, LinearContextualEnvironment
     from pymab.policies import BernoulliThompsonSamplingPolicy, LinUCBPolicy, UCBPolicy
@@ -159,57 +131,43 @@ def pymab(policy: str, sizes: Sizes, backend: str) -> float:
         met: Any = LinearContextualEnvironment(theta, GaussianContextProvider(4, FEATURES))
     else:
         met = BanditEnvironment(np.array(MEANS), BernoulliReward())
-    rounds, replications = (sizes.peer, sizes.native) if backend == "rust" else (sizes.peer, 1)
-
-    def play() -> None:
-        config = ExperimentConfig(horizon=rounds, n_replicates=replications, seed=0, backend=backend)  # type: ignore[arg-type] # one of two
-        Experiment(environment=met, policies={policy: learners[policy]()}, config=config).run()
-
-    return best(play, rounds * replications, 1)
+    replications = NATIVE if backend == "rust" else 1
+    config = ExperimentConfig(horizon=rounds, n_replicates=replications, seed=0, backend=backend)  # type: ignore[arg-type] # one of two
+    Experiment(environment=met, policies={policy: learners[policy]()}, config=config).run()
 
 
-def peers(sizes: Sizes) -> dict[str, Callable[[str], float]]:
-    """Rates of the peers, by name."""
-    return {
-        "river": lambda policy: best(partial(river, policy, sizes.peer), sizes.peer, 1),
-        "MABWiser": lambda policy: best(partial(mabwiser, policy, sizes.peer // 4), sizes.peer // 4, 1),
-        "PyMAB (Rust)": lambda policy: pymab(policy, sizes, "rust"),
-        "PyMAB (Python)": lambda policy: pymab(policy, sizes, "python"),
+def million(n: int) -> tuple[pd.DataFrame, np.ndarray]:
+    """Log of so many rounds with a reward model, and a target that changes from round to round."""
+    rng, arms, means = np.random.default_rng(0), 4, np.array([0.72, 0.78, 0.83, 0.88])
+    target, logging = rng.dirichlet(np.ones(arms), n), 0.1 / arms + 0.9 * rng.dirichlet(np.ones(arms), n)
+    action = (rng.random(n)[:, None] > logging.cumsum(axis=1)[:, :-1]).sum(axis=1)
+    model = {f"q_{arm}": means[arm] + 0.1 * rng.standard_normal(n) for arm in range(arms)}
+    reward = (rng.random(n) < means[action]).astype(float)
+    columns = {"action": action, "reward": reward, "propensity": logging[np.arange(n), action], **model}
+    return pd.DataFrame(columns), target
+
+
+def evaluated(asked: Asked) -> Rows:
+    """Off-policy estimates of a long log: delta method, sessions, a fitted model, the bootstrap; memory beside them."""
+    n = 2_000 if asked.quick else 1_000_000
+    log, target = million(n)
+    bare, session, pair = log[["action", "reward", "propensity"]], np.arange(n) // 5, ("snips", "dr")
+    bootstrap = partial(estimate, log, target, pair, interval="bootstrap", n_boot=200)
+    runs: dict[str, tuple[Callable[[], object], int]] = {
+        "SNIPS + DR, delta method": (lambda: estimate(log, target, pair), 7),
+        "the same, the model fitted to the log": (lambda: estimate(bare, target, pair), 7),
+        "the same by session, five rounds each": (lambda: estimate(log, target, pair, session=session), 7),
+        "all seven estimators, delta method": (lambda: estimate(log, target), 3),
+        "lower bound, clip chosen": (lambda: lower_bound(log, target), 7),
+        "SNIPS + DR, 200 bootstrap draws": (bootstrap, 1),
     }
+    for name, (run, repeats) in runs.items():
+        yield Row(name, 1e3 * seconds(run, repeats), "ms")
+    for name in ("SNIPS + DR, delta method", "SNIPS + DR, 200 bootstrap draws"):
+        tracemalloc.start()
+        runs[name][0]()
+        yield Row(f"peak over the inputs, {name}", tracemalloc.get_traced_memory()[1] / 1e6, "MB")
+        tracemalloc.stop()
 
 
-def measured(sizes: Sizes) -> list[Row]:
-    """A row of each engine or peer and policy; of what is not installed one line says so."""
-    rows = []
-    for engine in ("numpy", "numba"):
-        try:
-            rows += [
-                Row(f"raglab, {engine}", each, ours(engine, each, sizes), ASKED[engine, each]) for each in POLICIES
-            ]
-        except ImportError as missing:
-            print(f"raglab, {engine}: left out, {missing}")
-    for peer, rate in peers(sizes).items():
-        try:
-            rows += [Row(peer, policy, rate(policy), None) for policy in POLICIES]
-        except ImportError as missing:
-            print(f"{peer}: left out, {missing}; install raglab-toolkit[bench]")
-    return rows
-
-
-def main() -> int:
-    """Print the table; 1 where an asked figure is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="few rounds; the figures mean nothing")
-    sizes = QUICK if parser.parse_args().quick else FULL
-    with threadpool_limits(1):
-        rows = measured(sizes)
-    print(f"{'who':<16} {'policy':<14} {'M choices/s':>12} {'asked':>6}")
-    for row in rows:
-        verdict = "" if row.asked is None else "met" if row.rate >= row.asked else "MISSED"
-        asked = "" if row.asked is None else f"{row.asked / 1e6:.1f}"
-        print(f"{row.who:<16} {row.policy:<14} {row.rate / 1e6:>12.4f} {asked:>6} {verdict}".rstrip())
-    return int(any(row.asked is not None and row.rate < row.asked for row in rows))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+BENCHES = (simulated, evaluated)

@@ -1,23 +1,17 @@
-"""How fast calibration, selective prediction and certificates are at a million rows, beside their peers.
+"""How fast calibration, selective prediction and certificates are at a million rows, beside peers; see `bench.py`.
 
-Prints a plain table. All times are processor time of one thread; a shared machine slows it too: read ratios. Peers are
-those of the extra `bench`; one that is not installed is left out. What would take minutes is timed in part and scaled.
-
-    python experiments/bench_calibration.py            1,000,000 rows
-    python experiments/bench_calibration.py --quick    the same path on 20,000 rows, in seconds
+Peers are those of the extra `bench`; one that is not installed is left out. What would take minutes is timed in part
+and scaled.
 """
 
 from __future__ import annotations
 
-from bench import line, seconds  # first: it sets the number of threads before NumPy starts
-
-# isort: split
-import argparse
-import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from bench import BESIDE, Asked, Row, Rows, seconds
 from numpy.typing import NDArray
 
 from raglab.calibration import ece, ece_interval, smooth_ece
@@ -29,21 +23,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 BINS = 15
 DELTA = 0.1
+FEW = 50  # of the rows, the part that MAPIE is given; its time is scaled
+DRAWN = 5  # of the 1,000 resamples of plain NumPy, which are scaled
 ALPHAS = (0.05, 0.10)  # hallucinations, false refusals
 THRESHOLDS = np.arange(0.0, 100.0, 5.0)  # of each of two gates
-
-
-class Sizes(NamedTuple):
-    """Rows, repeats of what is fast, resamples of the plain bootstrap, rows that MAPIE is given."""
-
-    rows: int
-    repeats: int
-    resamples: int
-    fewer: int
-
-
-FULL = Sizes(1_000_000, 21, 5, 20_000)
-QUICK = Sizes(20_000, 3, 2, 1_000)
 
 
 class Gated(NamedTuple):
@@ -167,126 +150,73 @@ def relplot_smooth(y: NDArray[np.bool_], p: Floats) -> Run:
     return lambda: smECE(p, y.astype(float))
 
 
-def shown(taken: float) -> str:
-    """Time in the unit that suits it."""
-    return f"{taken * 1000.0:,.1f} ms" if taken < 0.2 else f"{taken:,.2f} s"
+def scores(asked: Asked) -> list[tuple[str, NDArray[np.bool_], Floats]]:
+    """Name, outcomes and scores of few levels, many, and all different."""
+    rng = np.random.default_rng(3)
+    drawn = rng.random(20_000 if asked.quick else 1_000_000)
+    rounded = {"101 levels": np.round(drawn * 100.0) / 100.0, "1,000 levels": np.round(drawn * 999.0) / 999.0}
+    return [(name, rng.random(p.size) < p, p) for name, p in (rounded | {"continuous": drawn}).items()]
 
 
-def peer(what: str, ready: Callable[[], Run], repeats: int, times: float = 1.0) -> None:
-    """Print the time of a peer, or that it is not here; `times` scales what was timed in part."""
+def peer(asked: Asked, name: str, ready: Callable[[], Run], ours: float, times: float = 1.0) -> Rows:
+    """How many times faster ours is than a peer; nothing where it is not installed. `times` scales what it did."""
+    if not asked.peers:
+        return
     try:
         run = ready()
-    except ModuleNotFoundError as missing:
-        line(f"  {what}", f"no {missing.name}")
+    except ModuleNotFoundError:
         return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        line(f"  {what}", shown(times * seconds(run, repeats)), "" if times == 1.0 else f"scaled x {times:,.0f}")
+    yield Row(f"{name}: times faster", times * seconds(run, 1) / ours, BESIDE)
 
 
-class Table(NamedTuple):
-    """Prints rows; targets only of the full size."""
-
-    sizes: Sizes
-
-    def under(self, what: str, taken: float, most: float | None = None) -> None:
-        """Print a time and whether it is below its target."""
-        if most is None or self.sizes is not FULL:
-            line(what, shown(taken))
-        else:
-            line(what, shown(taken), f"< {most:g} s", met=taken < most)
-
-    def within(self, what: str, times: float, most: float) -> None:
-        """Print a ratio and whether it is within its target."""
-        if self.sizes is FULL:
-            line(what, f"{times:,.2f} x", f"<= {most:g} x", met=times <= most)
-        else:
-            line(what, f"{times:,.2f} x")
+def errors(asked: Asked) -> Rows:
+    """ECE, its bootstrap and smooth ECE, against plain NumPy with the same bins, netcal and relplot."""
+    for name, y, p in scores(asked):
+        taken = seconds(partial(ece, y, p), 21)
+        yield Row(f"ECE, {name}", 1e3 * taken, "ms")
+        yield from peer(asked, f"ECE against plain NumPy, {name}", lambda y=y, p=p: partial(plain_bins, y, p), taken)
+        yield from peer(asked, f"ECE against netcal, {name}", partial(netcal_ece, y, p), taken)
+        taken = seconds(partial(smooth_ece, y, p), 7)
+        yield Row(f"smooth ECE, {name}", 1e3 * taken, "ms")
+        yield from peer(asked, f"smooth ECE against relplot, {name}", partial(relplot_smooth, y, p), taken)
+        taken = seconds(partial(ece_interval, y, p, resamples=1_000, rng=np.random.default_rng(5)), 3)
+        yield Row(f"bootstrap of ECE, {name}", 1e3 * taken, "ms")
+        drawn = partial(resampled, y, p, np.random.default_rng(4))
+        yield from peer(
+            asked, f"bootstrap against plain NumPy, {name}", lambda drawn=drawn: drawn, taken, 1_000 / DRAWN
+        )
 
 
-def ece_rows(table: Table, name: str, y: NDArray[np.bool_], p: Floats) -> None:
-    """ECE against plain NumPy, timed in turns; the target is against the same bins, which are those of scikit-learn."""
-    runs = (ece, plain_ece, plain_bins)
-    turns = [[seconds(lambda run=run: run(y, p), 1) for run in runs] for _ in range(table.sizes.repeats)]  # type: ignore[misc]
-    taken, plain, searched = np.median(turns, axis=0).tolist()
-    line(f"ECE, {name}", shown(taken))
-    line("  plain NumPy, the same bins", shown(searched))
-    table.within("  against it", taken / searched, 1.5)
-    line("  plain NumPy, scores cut to bins, edges off by an ulp", shown(plain))
-    line("  against it", f"{taken / plain:,.2f} x")
-
-
-def netcal_row(name: str, y: NDArray[np.bool_], p: Floats) -> None:
-    """ECE of the peer."""
-    peer(f"netcal, {name}", lambda: netcal_ece(y, p), 3)
-
-
-def smooth_rows(table: Table, name: str, y: NDArray[np.bool_], p: Floats) -> None:
-    """Smooth ECE."""
-    table.under(f"smooth ECE, {name}", seconds(lambda: smooth_ece(y, p), 5), 0.2)
-    peer("relplot", lambda: relplot_smooth(y, p), 1)
-
-
-def bootstrap_rows(table: Table, name: str, y: NDArray[np.bool_], p: Floats, rng: np.random.Generator) -> None:
-    """Bootstrap of ECE; the target is for scores of up to 1,000 levels."""
-
-    def resample() -> None:
+def resampled(y: NDArray[np.bool_], p: Floats, rng: np.random.Generator) -> None:
+    """ECE of some resamples of rows in plain NumPy."""
+    for _ in range(DRAWN):
         rows = rng.integers(p.size, size=p.size)
         plain_ece(y[rows], p[rows])
 
-    taken = seconds(lambda: ece_interval(y, p, resamples=1_000, rng=rng), 3)
-    table.under(f"bootstrap of ECE, 1,000 resamples, {name}", taken, None if name == "continuous" else 0.5)
-    drawn = table.sizes.resamples
-    peer(f"plain NumPy, rows drawn {drawn} times", lambda: resample, drawn, 1_000.0)
+
+def certificates(asked: Asked) -> Rows:
+    """Certificate over pairs of thresholds, and of one gate, against pairs one by one and MAPIE."""
+    every, rng, few = scores(asked), np.random.default_rng(6), slice(None, None, FEW)
+    size = every[0][2].size
+    cases, some = gated(size, rng), gated(size // FEW, rng)
+    taken = seconds(partial(certificate, cases), 7)
+    yield Row("certificate of 400 pairs, 2 targets", 1e3 * taken, "ms")
+    yield from peer(asked, "certificate against pairs one by one", lambda: partial(one_by_one, cases), taken)
+    yield from peer(asked, "certificate against MAPIE, scaled", partial(mapie_pairs, some), taken, FEW)
+    for name, y, p in every:
+        taken = seconds(partial(certify, p, y, alpha=0.1), 9)
+        yield Row(f"certify one gate, {name}", 1e3 * taken, "ms")
+        yield from peer(
+            asked, f"one gate against MAPIE, scaled, {name}", partial(mapie_gate, y[few], p[few]), taken, FEW
+        )
 
 
-def pair_rows(table: Table, rng: np.random.Generator) -> None:
-    """Certificate over pairs of thresholds."""
-    rows, fewer = table.sizes.rows, table.sizes.fewer
-    cases, some = gated(rows, rng), gated(fewer, rng)
-    table.under("certificate, 400 pairs, 2 targets, pilot and test", seconds(lambda: certificate(cases), 5), 0.3)
-    peer("plain NumPy, counts of one pair at a time", lambda: lambda: one_by_one(cases), 1)
-    peer(f"MAPIE, Holm, on {fewer:,} cases", lambda: mapie_pairs(some), 1, rows / fewer)
+def curves(asked: Asked) -> Rows:
+    """AURC, against one argsort that leaves ties as they come."""
+    for name, y, p in scores(asked):
+        taken = seconds(partial(aurc, y, p), 9)
+        yield Row(f"AURC, {name}", 1e3 * taken, "ms")
+        yield from peer(asked, f"AURC against plain NumPy, {name}", lambda y=y, p=p: partial(plain_aurc, y, p), taken)
 
 
-def gate_rows(table: Table, name: str, y: NDArray[np.bool_], p: Floats) -> None:
-    """Certificate of one gate."""
-    rows, fewer = table.sizes.rows, table.sizes.fewer
-    line(f"certify, one gate, {name}", shown(seconds(lambda: certify(p, y, alpha=0.1), 3)))
-    peer(f"MAPIE, 100 thresholds, on {fewer:,} cases", lambda: mapie_gate(y[:fewer], p[:fewer]), 1, rows / fewer)
-
-
-def aurc_rows(name: str, y: NDArray[np.bool_], p: Floats) -> None:
-    """AURC."""
-    line(f"AURC, {name}", shown(seconds(lambda: aurc(y, p), 5)))
-    line("  plain NumPy, one argsort, ties as they come", shown(seconds(lambda: plain_aurc(y, p), 5)))
-
-
-def main() -> None:
-    """Measure and print."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--quick", action="store_true", help="a smoke test on few rows, without targets")
-    table = Table(QUICK if options.parse_args().quick else FULL)
-    rng = np.random.default_rng(3)
-    drawn = rng.random(table.sizes.rows)
-    rounded = {"101 levels": np.round(drawn * 100.0) / 100.0, "1,000 levels": np.round(drawn * 999.0) / 999.0}
-    scores = [(name, rng.random(p.size) < p, p) for name, p in (rounded | {"continuous": drawn}).items()]
-    np.empty(31 << 20, np.uint8)  # given back at once: then glibc keeps what plain NumPy frees, at its best speed
-    line(f"{table.sizes.rows:,} rows, one thread", "measured", "target")
-    for each in scores:
-        ece_rows(table, *each)
-    for each in scores:
-        netcal_row(*each)
-    for each in scores:
-        smooth_rows(table, *each)
-    for each in scores:
-        bootstrap_rows(table, *each, rng)
-    pair_rows(table, rng)
-    for each in scores:
-        gate_rows(table, *each)
-    for each in scores:
-        aurc_rows(*each)
-
-
-if __name__ == "__main__":
-    main()
+BENCHES = (errors, certificates, curves)

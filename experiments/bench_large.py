@@ -1,6 +1,6 @@
 """What replay of many cases takes, in shards and in one piece: wall time, peak resident memory, and the same bytes.
 
-Writes synthetic shards (`bench.synthetic_hits`), or shards with the distributions of stored traces, then measures each
+Writes synthetic shards, or shards with the distributions of stored traces, then measures each
 task in a process of its own, on one core. Prints a plain table: what `experiments/scale.md` reports.
 
     python experiments/bench_large.py                    100,000 cases, in shards of 10,000 and in one piece
@@ -34,8 +34,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from bench import FULL, PATTERNS, random_policies, synthetic_cases, synthetic_chunks, synthetic_hits
 from numpy.typing import NDArray
+from synthetic import FULL, PATTERNS, random_policies, synthetic_cases, synthetic_chunks, synthetic_hits
 
 import raglab
 from raglab.extensions.scale.sharded_traces import save_shards

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from filelock import FileLock
 
 from databases import Places, Server, server, why_not
 from fuzz import table
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from raglab.store.traces import Trace
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
-LONGEST = "test_notebooks.py"  # one notebook after the other: half of what a worker has to do
+NOTEBOOKS = "test_notebooks.py"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -26,9 +27,20 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(table)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest module first; all else stays in its order, which is the same in every worker."""
-    items.sort(key=lambda item: item.path.name != LONGEST)
+    """Keep a module or class on one worker, a notebook for itself, the notebooks first; all else stays in its order."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+    items.sort(key=lambda item: item.path.name != NOTEBOOKS)
+
+
+def _group(item: pytest.Item) -> str:
+    """Name of the tests that share fixtures: a module, one of its classes, or one notebook."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    if item.path.name == NOTEBOOKS and "fresh" in parameters:
+        return str(parameters["fresh"].stem)
+    return item.nodeid.rsplit("::", 1)[0].removeprefix("tests/")
 
 
 @pytest.fixture(scope="session")
@@ -42,32 +54,31 @@ def postgresql() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the trace of the bundled questions is kept once a notebook has built it, for all workers of the suite.
+    """Return the file of the trace of the bundled questions as the notebooks build it, built once for all workers.
 
-    Most of them build that trace by the same call, half a minute each; its fingerprint has it built anew wherever a
-    call differs.
+    It takes half a minute. Its fingerprint has it built again wherever a call of `build_trace` differs.
     """
-    own = tmp_path_factory.getbasetemp()
-    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "trace.parquet"
-
-
-@pytest.fixture(scope="session")
-def bundled_trace(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    """Return the trace of the bundled questions, as the notebooks build it."""
     from raglab.live.trace_building import build_trace
     from raglab.store.loaders import load_cases, load_corpus
     from raglab.store.policies import Policy
 
-    place = tmp_path_factory.mktemp("bundled") / built.name
-    if built.exists():
-        shutil.copyfile(built, place)
-    policy = Policy.load(BROKER / "policy.yaml")
-    trace = build_trace(load_corpus(BROKER), load_cases(BROKER), policy=policy, out=place)
-    if not built.exists():
-        copy = place.with_name("copy.parquet")
-        shutil.copyfile(place, copy)
-        copy.replace(built)  # whole or not at all: another worker may look
-    return trace
+    own = tmp_path_factory.getbasetemp()
+    file = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "trace.parquet"
+    with FileLock(file.with_suffix(".lock")):
+        if not file.exists():
+            place = tmp_path_factory.mktemp("bundled") / file.name
+            policy = Policy.load(BROKER / "policy.yaml")
+            build_trace(load_corpus(BROKER), load_cases(BROKER), policy=policy, out=place)
+            place.replace(file)
+    return file
+
+
+@pytest.fixture(scope="session")
+def bundled_trace(built: Path) -> Trace:
+    """Return the trace of the bundled questions, as the notebooks build it."""
+    from raglab.store.traces import Trace
+
+    return Trace.load(built)
 
 
 @pytest.fixture(scope="session")

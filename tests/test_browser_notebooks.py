@@ -76,8 +76,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, built: Path) -> Path:
     shutil.copytree(ROOT / "datasets", root / "datasets", ignore=shutil.ignore_patterns("sealed*"))
     (root / "notebooks").mkdir()
     (root / "out" / "broker").mkdir(parents=True)
-    if built.exists():
-        shutil.copyfile(built, root / "out" / "broker" / "trace.parquet")
+    shutil.copyfile(built, root / "out" / "broker" / "trace.parquet")
     for name in (COCKPIT, CLARIFICATION):
         notebook = json.loads((ROOT / "notebooks" / name).read_text(encoding="utf-8"))
         for cell in notebook["cells"]:

@@ -94,14 +94,10 @@ def fresh(
     """The committed notebook and the same executed afresh, apart from every other one but for one trace."""
     root, committed = tmp_path_factory.mktemp("project"), read(request.param)
     place = root / "out" / "broker" / built.name
-    if built.exists() and any(f'{built.name}"' in cell.source for cell in code_of(committed)):
+    if any(f'{built.name}"' in cell.source for cell in code_of(committed)):
         place.parent.mkdir(parents=True)
         shutil.copyfile(built, place)
-    executed = executed_in(request.param, root)
-    if place.exists() and not built.exists():
-        shutil.copyfile(place, root / built.name)
-        (root / built.name).replace(built)  # whole or not at all: another worker may look
-    yield committed, Executed(executed, root)
+    yield committed, Executed(executed_in(request.param, root), root)
     shutil.rmtree(root, ignore_errors=True)
 
 

@@ -242,7 +242,7 @@ def check_on_error(on_error: str) -> OnError:
     return "refuse" if on_error == "refuse" else "raise"
 
 
-class Opening(NamedTuple):
+class LabOpening(NamedTuple):
     """What a system was opened with that outlives a change of its documents.
 
     generator: of what no row of a table answers. asking: settings of clarifications. learns: whether anything is asked
@@ -272,12 +272,9 @@ class ReadyDocuments(NamedTuple):
     earlier: Mapping[str, frozenset[str]]
 
 
-_CHANGE = threading.Lock()  # held while a system takes up other documents, and while a request takes hold of a system
-
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Lab:
-    """What answers a question: see `ask`.
+    """What answers a question: see `ask`. It changes where its documents do, by `add`, `remove` and `refresh` alone.
 
     policy: every threshold and pattern. retriever: index and arms. fingerprint: of corpus, models and parameters.
     pack: what the trade calls things, as the policy names it. reader: of the documents, for signals of the parser.
@@ -306,10 +303,12 @@ class Lab:
     clarifier: Clarifier | None = field(default=None, repr=False)
     signals: LiveSignals = field(default=LiveSignals(), repr=False)
     earlier: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False)
-    opening: Opening | None = field(default=None, repr=False)
+    opening: LabOpening | None = field(default=None, repr=False)
     on_error: OnError = "raise"
     _confident: dict[str, bool] = field(default_factory=dict, repr=False)  # see `RequiredConfidence`
     _told: set[str] = field(default_factory=set, repr=False)
+    # Held while the system takes up other documents, and while a request takes hold of it.
+    _change: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Stop where clarifications would be lost, or no question could be decided."""
@@ -386,7 +385,7 @@ class Lab:
         kept = _caches_of(place) if cache else None
         judge = scorer or WordSupport()
         base = Extractive(pack=pack) if generator is None else generator
-        opening = Opening(place, index.settings, rewriter, base, parser, field_reader, asking, asks, learns)
+        opening = LabOpening(place, index.settings, rewriter, base, parser, field_reader, asking, asks, learns)
         ready = _ready_documents(index, opening, chosen, pack, judge)
         # The bandit needs an arm that answers live, and can be switched off from outside the policy.
         stated = arm or ("bandit" if bandit.enabled else None)
@@ -488,10 +487,10 @@ class Lab:
             msg = f"an open index must keep its arms, models and sizes, got others in {opening.place}; open it again."
             raise ValueError(msg)
         ready = _ready_documents(index, opening, self.policy, self.pack, self.scorer, self.retriever)
-        with _CHANGE:
+        with self._change:
             more = {"opening": opening._replace(settings=index.settings)}
             for name, value in (ready._asdict() | more).items():
-                object.__setattr__(self, name, value)
+                setattr(self, name, value)
         return self
 
     def snapshot(self) -> Self:
@@ -499,7 +498,7 @@ class Lab:
 
         Its generator is checked for the confidence that the policy gates on (rule S2.10).
         """
-        with _CHANGE:
+        with self._change:
             system = copy.copy(self)
         generator = with_required_confidence(system.generator, system.policy, self._confident)
         return system if generator is system.generator else dataclasses.replace(system, generator=generator)
@@ -526,7 +525,7 @@ class Lab:
             msg = f"a reply must be about documents as they were, and {which} changed since; ask the question again."
             raise ValueError(msg)
 
-    def _opened(self) -> Opening:
+    def _opened(self) -> LabOpening:
         if self.opening is None:
             msg = "documents change where a lab was opened from a folder; open it with Lab.open."
             raise ValueError(msg)
@@ -550,7 +549,7 @@ class Lab:
 
 
 def _ready_documents(
-    index: Index, opening: Opening, policy: Policy, pack: Pack, scorer: SupportScorer, like: Retriever | None = None
+    index: Index, opening: LabOpening, policy: Policy, pack: Pack, scorer: SupportScorer, like: Retriever | None = None
 ) -> ReadyDocuments:
     """Models and indexes over the documents of an index.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from raglab import metrics, replay, robustness
 from raglab.certify import MAX_OVER_ASK
+from raglab.decision.measurement import held_trace
 from raglab.decision.trace_view import TraceView
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.paired_gain import IN_SAMPLE
@@ -309,16 +310,18 @@ def _report_data(
     names = (incumbent, tuned) if tuned in policies and tuned != incumbent else (incumbent,)
     name = trace.arms[0] if arm is None else arm
     every = list(policies.values())
-    table = replay.rate_table(replay.tally(trace, every, name), every, costs=costs).set_axis(list(policies), axis=0)
-    decided = replay.decide_policies(trace, [policies[one] for one in names], name)
+    replayed = held_trace(trace)
+    table = replay.rate_table(replay.tally(replayed, every, name), every, costs=costs).set_axis(list(policies), axis=0)
+    decided = replay.decide_policies(replayed, [policies[one] for one in names], name)
     return ReportData(
         trace=trace,
+        replayed=replayed,
         arm=name,
         split=split,
         policies=policies,
         names=names,
         said=dict(zip(names, decided, strict=True)),
-        seen=answer_signals(trace, policies[names[-1]], name),
+        seen=answer_signals(replayed, policies[names[-1]], name),
         table=table,
         targets={},
     )

@@ -1,0 +1,154 @@
+"""What `experiments/bench.py` prints of this tree and of another, on little."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import raglab
+
+ROOT = Path(raglab.__file__).parents[1]
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
+PROGRAM = """
+from bench import Row
+def first(asked):
+    yield Row("sweep", 2.0, "M decisions/s")
+def second(asked):
+    yield Row("steps", 3.0, "ms")
+    raise KeyError("gone")
+def third(asked):
+    yield Row("beside a peer", 7.0, "x")
+BENCHES = (first, second, third)
+"""
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[Any]:
+    """Return the script as a module; the threads that it asks for are its alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in THREADS:
+            patch.setenv(name, "1")
+        patch.setattr(sys, "path", [*sys.path, str(ROOT / "experiments")])
+        yield importlib.import_module("bench")
+
+
+def turn(script: Any, *rows: tuple[str, float, str]) -> Any:
+    """Turn of a program with these rows."""
+    return script.Turn({row[0]: script.Row(*row) for row in rows}, {})
+
+
+def test_a_ratio_above_one_is_better(script: Any) -> None:
+    """Of times and sizes the last by this, of rates this by the last; the best turn counts, the range is of pairs."""
+    this = [turn(script, ("steps", 2.0, "ms")), turn(script, ("steps", 1.0, "ms"))]
+    last = [turn(script, ("steps", 4.0, "ms")), turn(script, ("steps", 3.0, "ms"))]
+    line, value = script.comparison("steps", this, last)
+    assert value == 3.0
+    assert line.split() == ["steps,", "ms", "1", "3", "3.00", "2.00", "to", "3.00"]
+    rates = [turn(script, ("sweep", 90.0, "M decisions/s"))], [turn(script, ("sweep", 100.0, "M decisions/s"))]
+    line, value = script.comparison("sweep", *rates)
+    assert value == pytest.approx(0.9)
+    assert line.endswith("0.90  0.90 to 0.90  below 0.95")
+
+
+def test_what_compares_within_a_tree_or_stands_in_one_has_no_ratio(script: Any) -> None:
+    """Neither a ratio beside a peer nor a row that the other tree lacks."""
+    one = [turn(script, ("beside", 7.0, "x"), ("new", 1.0, "s"))]
+    assert script.comparison("beside", one, one)[1] is None
+    line, value = script.comparison("new", one, [turn(script)])
+    assert value is None
+    assert line.split()[-2:] == ["1", "-"]
+
+
+def test_both_trees_are_measured_in_turns(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A table with both columns; what is slower, what only one tree has and why is said below it, once."""
+    (tmp_path / "raglab").mkdir()
+    order = []
+
+    def measured(program: str, tree: Path, asked: Any) -> Any:
+        order.append((program, tree == ROOT, asked.first, asked.peers))
+        slower = 2.0 if tree == ROOT else 1.0
+        rows = [("steps", slower, "ms"), ("this" if tree == ROOT else "old", 1.0, "s"), ("beside", 7.0, "x")]
+        return turn(script, *rows)._replace(failed={"second": "KeyError: gone"})
+
+    monkeypatch.setattr(script, "measured", measured)
+    script.compare(str(tmp_path), ["study"], quick=False)
+    assert order == [
+        ("study", True, True, True),
+        ("study", False, True, False),
+        ("study", False, False, False),
+        ("study", True, False, False),
+        ("study", True, False, False),
+        ("study", False, False, False),
+    ]
+    out = capsys.readouterr().out
+    assert "bench_study.py\n  steps, ms" in out
+    assert (
+        "\nbelow 0.95: steps 0.50 (0.50 to 0.50)\n- only in this version: this\n- only in the last version: old\n"
+        in out
+    )
+    assert out.count("study, second: KeyError: gone") == 2
+
+
+def test_a_program_runs_in_a_process_of_its_own(script: Any, tmp_path: Path) -> None:
+    """The quick size gives rows of this tree; of a package without the function the reason."""
+    asked = script.Asked(quick=True, first=False, peers=False, folder=tmp_path / "place")
+    found = script.measured("bandit", ROOT, asked)
+    assert found.failed == {}
+    assert found.rows["SNIPS + DR, delta method"].value > 0.0
+    (tmp_path / "raglab").mkdir()
+    (tmp_path / "raglab" / "__init__.py").write_text("", encoding="utf-8")
+    assert script.measured("bandit", tmp_path, asked).failed == {
+        "bench_bandit.py": "ModuleNotFoundError: No module named 'raglab.bandit'"
+    }
+
+
+def test_one_bench_that_fails_ends_no_other(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows before the error and of the other benches stay."""
+    (tmp_path / "bench_toy.py").write_text(PROGRAM, encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    found = script.measure("toy", script.Asked(quick=True, first=True, peers=True, folder=tmp_path))
+    assert list(found.rows) == ["sweep", "steps", "beside a peer"]
+    assert found.failed == {"second": "KeyError: 'gone'"}
+
+
+@pytest.mark.parametrize("base", [None, "no-such-commit"])
+def test_without_a_last_version_a_line_says_why(script: Any, base: str | None) -> None:
+    """Neither a missing name nor one that git does not know stops the bench."""
+    with script.last_version(base) as (tree, what):
+        assert tree is None
+        assert what.startswith("no last version: ")
+
+
+def test_a_module_is_looked_for_by_its_name(script: Any) -> None:
+    """Wherever it lies; several of one name are told apart by their package."""
+    assert script.module("simulation", "bandit").__name__ == "raglab.bandit.simulation"
+    with pytest.raises(ModuleNotFoundError, match="raglab has no module nowhere"):
+        script.module("nowhere")
+
+
+def test_cases_that_are_made_of_others_all_differ(script: Any) -> None:
+    """Fractions are scaled by the case, so their order within it stays; whole numbers and NaN stay as they are."""
+    part = script.Row(np.tile([[0.25], [0.5]], 6), np.arange(6.0), np.array([np.nan] * 6))
+    made = importlib.import_module("bench_replay").spread(part, np.random.default_rng(0))
+    assert len(np.unique(made.name[0])) == 6
+    assert np.all(made.name[0] < made.name[1])
+    assert np.array_equal(made.value, part.value)
+    assert np.array_equal(made.unit, part.unit, equal_nan=True)
+
+
+@pytest.mark.parametrize("program", ["calibration", "replay", "study"])
+def test_a_program_gives_its_rows(script: Any, tmp_path: Path, program: str) -> None:
+    """The quick size gives every row as a number, and nothing fails; a slope between few trials may be below 0."""
+    found = script.measure(program, script.Asked(quick=True, first=False, peers=False, folder=tmp_path))
+    assert found.failed == {}
+    assert found.rows
+    assert all(row.value > 0.0 for row in found.rows.values() if not row.name.startswith("each further"))
+    assert all(np.isfinite(row.value) for row in found.rows.values())
