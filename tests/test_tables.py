@@ -34,7 +34,7 @@ from raglab.bandit import (
 )
 from raglab.bandit.scores import pooled_stats
 from raglab.bandit.simulation import log, run
-from raglab.lab.report.bandit_displays import PosteriorDisplay
+from raglab.displays.bandits import PosteriorDisplay
 from raglab.lab.report.page import SECTIONS
 from raglab.live.settings import BanditSettings
 from raglab.metrics import RATE_TABLE, RATES, Rate

@@ -300,9 +300,9 @@ def _open_models(model: str | None, parser: str | None, base_url: str | None, nl
 
         made["generator"] = OpenAIGenerator(model, base_url or OPENAI)
     if parser is not None:
-        from raglab.extensions.clarification.question_parsing import OpenAIParser
+        from raglab.extension_points import extension
 
-        made["parser"] = OpenAIParser(parser, base_url or OPENAI)
+        made["parser"] = extension("openai_parser", "clarification", "--parser")(parser, base_url or OPENAI)
     return made
 
 

@@ -15,9 +15,9 @@ from raglab.bandit.environments import Table
 from raglab.decision.decisions import Decisions
 from raglab.decision.intent import intent
 from raglab.decision.measurement import Measured, policy_pattern_hits
-from raglab.extensions.clarification.clarification_requests import Request
 from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.live.online_bandit import LATER, ArmChoice, Features
+from raglab.live.requests import Request
 from raglab.live.response import Response
 from raglab.live.system import BANDIT_UNWRITABLE, Key, Lab
 from raglab.live.trace_building import question_scopes

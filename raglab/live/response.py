@@ -16,7 +16,7 @@ from raglab.answering.extractive import Extractive
 from raglab.answering.hygiene import clean
 from raglab.answering.required_confidence import RequiredConfidence, confidence_switch, given_confidence
 from raglab.answering.support import Support, WordSupport
-from raglab.audit.log import DefaultUse
+from raglab.audit.default_table import DefaultUse
 from raglab.canonical import digest
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
 from raglab.decision.checks import Check

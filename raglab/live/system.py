@@ -22,15 +22,13 @@ from raglab.blobs import Blobs, own_secret
 from raglab.canonical import digest
 from raglab.characters import composed, visible
 from raglab.decision.measurement import check_model
-from raglab.decision.signal_values import STORED, used_signals
-from raglab.extensions.clarification.clarification_requests import Clarifier, Parser
-from raglab.extensions.clarification.fields import FieldReader
-from raglab.extensions.clarification.question_signals import DocumentReader
-from raglab.extensions.clarification.question_vocabulary import Vocabulary, build_vocabulary
+from raglab.decision.signal_values import used_signals
+from raglab.live.clarifier import Clarifier, FieldReader, Parser, clarifier_maker
 from raglab.live.index_folder import CACHE, EMBEDDINGS, Index, read_index, write_index
 from raglab.live.index_growth import add_documents, embed_corpus, remove_documents
 from raglab.live.measured_signals import LiveSignals
 from raglab.live.response import SupportScorer, TableFirst, with_required_confidence
+from raglab.live.signal_families import DocumentReader
 from raglab.live.signal_functions import SignalFunction
 from raglab.live.trace_building import RetrievalSettings, Retriever, check_settings, retriever
 from raglab.misuse import takes
@@ -38,17 +36,15 @@ from raglab.packs import Pack
 from raglab.patterns import chunk_entities
 from raglab.policy import check_pack
 from raglab.retrieval.arms import DepthHits, Rewriter, walk
-from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
+from raglab.retrieval.dense import EmbeddingCache, default_cache
 from raglab.store.files import Where, input_error
 from raglab.store.loaders import Documents
 from raglab.store.policies import Policy, load_pack
 from raglab.text import word_set
 from raglab.user_warnings import warn_user
-from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus, Generator, Hits, Status
+from raglab.values import FLOAT_FIELDS, Chunk, Corpus, Generator, Hits, Status
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from raglab.audit.log import AuditLog
     from raglab.default_learner import Learner
     from raglab.live.online_bandit import Online
@@ -245,8 +241,8 @@ def check_on_error(on_error: str) -> OnError:
 class LabOpening(NamedTuple):
     """What a system was opened with that outlives a change of its documents.
 
-    generator: of what no row of a table answers. asking: settings of clarifications. learns: whether anything is asked
-    or learned, and asks: whether for what a question leaves out.
+    generator: of what no row of a table answers. asking: settings of clarifications. clarifier: makes what asks and
+    learns, None where nothing is asked or learned; asks: whether for what a question leaves out.
     """
 
     place: Path
@@ -257,7 +253,7 @@ class LabOpening(NamedTuple):
     field_reader: FieldReader | None
     asking: ClarifySettings
     asks: bool
-    learns: bool
+    clarifier: Callable[..., Clarifier] | None
 
 
 class ReadyDocuments(NamedTuple):
@@ -361,6 +357,8 @@ class Lab:
         Raises:
           InputError: no index there, or one that was altered or made by another version; a wrong variable; a log that
             is required, or that clarifications need, where nothing can be written.
+          MissingExtensionError: clarify, or a signal of the question parser in the policy, without
+            `raglab/extensions/clarification`.
           ValueError: clarify without the log, another pack than that of the index or of what its log has learned, or a
             signal in the policy that neither raglab nor a function measures.
         """
@@ -378,6 +376,7 @@ class Lab:
         asking = ClarifySettings.read()
         asks = asking.enabled is True if clarify is None else clarify
         learns = asks or (asking.options and clarify is not False)
+        maker = clarifier_maker() if learns else None
         log, required = _audit_log(place, asking.learner, audit=audit, learns=learns)
         if log is not None and learns:
             remedy = "put that pack back, or move the log away and learn anew"
@@ -385,7 +384,7 @@ class Lab:
         kept = _caches_of(place) if cache else None
         judge = scorer or WordSupport()
         base = Extractive(pack=pack) if generator is None else generator
-        opening = LabOpening(place, index.settings, rewriter, base, parser, field_reader, asking, asks, learns)
+        opening = LabOpening(place, index.settings, rewriter, base, parser, field_reader, asking, asks, maker)
         ready = _ready_documents(index, opening, chosen, pack, judge)
         # The bandit needs an arm that answers live, and can be switched off from outside the policy.
         stated = arm or ("bandit" if bandit.enabled else None)
@@ -556,27 +555,21 @@ def _ready_documents(
     Args:
       like: retriever of an earlier version, whose models are used again.
     """
+    # A signal that nothing measures stops before any model is loaded; documents are read before the first question.
+    chunks = index.corpus.chunks
+    reader = DocumentReader(tuple(chunks), pack)
+    for family in reader.measuring(used_signals(policy)):
+        family.start()
     # Embeddings of the corpus are kept beside it, so that only the first start encodes them.
-    chunks, stored = index.corpus.chunks, EmbeddingCache(opening.place / EMBEDDINGS)
+    stored = EmbeddingCache(opening.place / EMBEDDINGS)
     ready = retriever(index.corpus, index.settings, stored, rewriter=opening.rewriter, pack=pack, like=like)
     tables, base = ready.indexes.tables, opening.generator
     named = chunk_entities(ready.chunks, policy.pattern_lists.of_documents)
     _read_passages(ready.chunks, base, scorer)
-    reader = DocumentReader(tuple(chunks), pack)
-    if any(name in STORED for name in used_signals(policy)):  # so that no first question pays for it
-        reader.parsed(Case("start", "", "ok"))
     clarifier = None
-    if opening.learns:
-        words = _words(chunks, ready, stored, pack) if opening.asks else None  # choices among options need none
-        clarifier = Clarifier(
-            costs=opening.asking,
-            learner=opening.asking.learner,
-            chunks=chunks,
-            vocabulary=words,
-            pack=pack,
-            parser=opening.parser,
-            reader=opening.field_reader,
-        )
+    if opening.clarifier is not None:
+        how: dict[str, Any] = {"parser": opening.parser, "field_reader": opening.field_reader, "asks": opening.asks}
+        clarifier = opening.clarifier(opening.asking, chunks, ready, stored, pack, **how)
     return ReadyDocuments(
         retriever=ready,
         fingerprint=index.fingerprint,
@@ -637,16 +630,6 @@ def _audit_log(
     if log.keep_days:
         log.forget()
     return log, required
-
-
-def _words(chunks: Sequence[Chunk], ready: Retriever, stored: EmbeddingCache, pack: Pack) -> Vocabulary:
-    """Field vocabulary of a corpus; its embeddings are kept, those of questions are not."""
-
-    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-        return embed(ready.encoder, list(texts), None).vectors
-
-    known = build_vocabulary(chunks, lambda texts: embed(ready.encoder, list(texts), stored).vectors, pack=pack)
-    return known._replace(encode=encode)
 
 
 def _read_passages(chunks: Sequence[Chunk], generator: Generator, scorer: SupportScorer) -> None:

@@ -29,10 +29,10 @@ from raglab.documents import (
     source_meanings,
     stated_exact_names,
 )
-from raglab.extensions.clarification.question_signals import DocumentReader, with_parsed_signals
 from raglab.extensions.graph_table.entity_graph import entity_graph
 from raglab.extensions.graph_table.tables import table_index
 from raglab.live.case_checks import check_cases, check_expected_sources
+from raglab.live.signal_families import DocumentReader, with_document_signals
 from raglab.misuse import takes
 from raglab.model_files import Precision, find_model, in_precision, pinned_name, reads_pictures
 from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
@@ -561,7 +561,7 @@ def build_planned(
     vectors = made_ready().indexes.vectors if kept is None else kept
     chunks = universe(plan.corpus, plan.wanted)
     bare = _trace_of_hits(chunks, vectors, cases, plan.wanted, whole, plan.patterns, meta)
-    trace = with_parsed_signals(bare, plan.reader)
+    trace = with_document_signals(bare, plan.reader)
     # The parts go only after the trace stands whole in their place.
     if place is not None:
         trace.save(place)
@@ -647,7 +647,7 @@ def _completed(known: Trace, reader: DocumentReader, place: Path | None) -> Trac
 
     These are the signals of the parser, and the documents that labels mean by their exact path.
     """
-    trace = with_parsed_signals(known, reader)
+    trace = with_document_signals(known, reader)
     exact = stated_exact_names(reader.chunks)
     if EXACT_NAMES not in trace.meta and exact:
         trace = replace(trace, meta={**trace.meta, **exact})

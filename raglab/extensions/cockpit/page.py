@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from raglab.displays import canvas
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.widget import axis_message, module_text, style_text
-from raglab.lab.report import canvas
 from raglab.metrics import RATE_TABLE
 from raglab.store.files import write_bytes, write_text
 from raglab.text import NO_MATH, html_text

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.documents import EXACT_NAMES
-from raglab.extensions.clarification.question_signals import DocumentReader
 from raglab.extensions.scale.sharded_traces import (
     CASES_OF_SHARD,
     LOCK,
@@ -35,6 +34,7 @@ from raglab.extensions.scale.sharded_traces import (
     shard_name,
     shard_row,
 )
+from raglab.live.signal_families import DocumentReader
 from raglab.live.trace_building import UNREADABLE, Building, build_planned, plan_building, question_scopes
 from raglab.misuse import takes
 from raglab.parallel import current_workers, run_each

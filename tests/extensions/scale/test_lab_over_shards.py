@@ -17,6 +17,7 @@ from generators import Weighed
 from labelled import free_policy, labelled
 from parts import Parts, in_parts, same
 from raglab.decision.recorded_answers import keep_used_chunks
+from raglab.displays.boundary import decision_boundary
 from raglab.extension_points import installed
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
 from raglab.lab.bandit_study import tune_bandit
@@ -31,7 +32,6 @@ from raglab.lab.gate_fitting import (
     fuse,
     transfer,
 )
-from raglab.lab.report.boundary_display import decision_boundary
 from raglab.lab.report.page import write_report
 from raglab.lab.report.verdicts import answer_signals
 from raglab.lab.reward_audit import arm_tables, audit_rewards
