@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,11 @@ class CaseColumns(NamedTuple):
     answer_checks: NDArray[np.int8]
 
 
+def joined_columns(parts: Sequence[CaseColumns]) -> CaseColumns:
+    """Columns of all shards as one."""
+    return read_only(CaseColumns(*(np.concatenate(fields) for fields in zip(*parts, strict=True))))
+
+
 def decision_columns(said: Decisions) -> CaseColumns:
     """Columns of the decisions on one trace in memory."""
     depth = said.outcome.depth.astype(np.int8)
@@ -76,22 +81,6 @@ class ShardedDecisions(CaseVerdicts):
     decided: Callable[[TracePart], Decisions]
     columns: CaseColumns
     sizes: tuple[int, ...]
-
-    @classmethod
-    def joined(
-        cls,
-        trace: TraceView,
-        policy: PolicyData,
-        decided: Callable[[TracePart], Decisions],
-        parts: Sequence[CaseColumns],
-    ) -> Self:
-        """Decisions on all parts.
-
-        Args:
-          parts: columns of each part, in order, which are held as one.
-        """
-        columns = read_only(CaseColumns(*(np.concatenate(fields) for fields in zip(*parts, strict=True))))
-        return cls(trace, policy, decided, columns, tuple(len(part.ids) for part in parts))
 
     def __len__(self) -> int:
         """Count the cases."""

@@ -96,7 +96,7 @@ class Comparison(NamedTuple):
         return display("Two policies on the same cases", facts, folds)
 
 
-@takes(trace="trace", a="policy", b="policy")
+@takes(trace="measured", a="policy", b="policy")
 def compare(
     trace: TraceView, a: Policy, b: Policy, *, arm: str | None = None, costs: metrics.Costs | None = None
 ) -> Comparison:
@@ -160,7 +160,7 @@ class StudyOutcome(NamedTuple):
     in_sample: tuple[str, ...] = ()
 
 
-class Contest(NamedTuple):
+class PolicyContest(NamedTuple):
     """The tuned policy against another one, on the same cases.
 
     other: name of that policy. role: what it stands for. gain: expected cost that tuned saves over it. only_tuned,
@@ -205,7 +205,7 @@ def contests(
     roles: Mapping[str, str],
     arm: str | None = None,
     costs: metrics.Costs | None = None,
-) -> list[Contest]:
+) -> list[PolicyContest]:
     """Tuned policy against each of the references that is there, on the same cases.
 
     Whoever calls it sees to it that none of the policies was fitted or selected on these cases (rule S6.11).
@@ -236,7 +236,7 @@ def _contest(
     costs: metrics.Costs | None,
     *,
     same: bool,
-) -> Contest:
+) -> PolicyContest:
     right, price = metrics.cell_costs() == 0.0, metrics.cell_costs(costs)
     gain = paired_advantage(tuned, other, costs, name)
     alone = (int((right[tuned] & ~right[other]).sum()), int((right[other] & ~right[tuned]).sum()))
@@ -245,7 +245,7 @@ def _contest(
     guard = metrics.interval_guard(costs)
     gains = price[other] - price[tuned]
     note = metrics.paired_size_note(gains, price=most, guard=guard) if verdict == "open" else ""
-    return Contest(name, role, gain, *alone, verdict, note)
+    return PolicyContest(name, role, gain, *alone, verdict, note)
 
 
 def policy_case_cells(trace: TraceView, policy: Policy, arm: str | None = None) -> NDArray[np.int8]:
@@ -334,7 +334,7 @@ def standings_text(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def contest_sentence(contest: Contest) -> str:
+def contest_sentence(contest: PolicyContest) -> str:
     """One contest in a line: who wins, by how much cost, and by how many cases."""
     lead = f"tuned against {contest.other} ({contest.role}): {contest.says}"
     if contest.verdict == "same":
@@ -345,7 +345,7 @@ def contest_sentence(contest: Contest) -> str:
     )
 
 
-def worse_sentence(found: Sequence[Contest], n_cases: int) -> str:
+def worse_sentence(found: Sequence[PolicyContest], n_cases: int) -> str:
     """What tuned is worse than, said plainly; '' where there is nothing."""
     worse = [one.other for one in found if one.verdict == "worse" and one.role != BESIDE]
     if not worse:
@@ -353,7 +353,7 @@ def worse_sentence(found: Sequence[Contest], n_cases: int) -> str:
     return f"On the {n_cases} judged cases tuned is worse than {' and than '.join(worse)}: do not use it."
 
 
-def contest_record(contest: Contest) -> dict[str, Any]:
+def contest_record(contest: PolicyContest) -> dict[str, Any]:
     """One contest as JSON has it."""
     gain = contest.gain
     return {

@@ -74,7 +74,8 @@ class Problem(NamedTuple):
     @property
     def name(self) -> str:
         """Name of the study where it is given none: corpus, and digest of all that tells it from another."""
-        return f"{self.trace.meta.get('corpus', 'study')}-{digest(canonical_json(settings_texts(self.settings)), 8)}"
+        corpus = self.trace.meta.get("corpus", "study")
+        return f"{corpus}-{digest(canonical_json(settings_texts(self.settings)), 8)}"
 
 
 class Search(NamedTuple):

@@ -78,9 +78,10 @@ def share_study(
     Args:
       trace: as for `raglab.tune`. storage, study_name: see `work_on_study`. search: see `search_problem`.
     """
-    problem = search_problem(trace, **search).problem
+    of = search_problem(trace, **search)
+    problem = of.problem
     check_storage(problem, storage, study_name, None)  # before shards are measured
-    with problem.trace.measured_once(problem.start, problem.settings["arm"]) as replayed:
+    with of.measured(problem.trace).measured_once(problem.start, problem.settings["arm"]) as replayed:
         return work_on_study(problem._replace(trace=replayed), storage=storage, study_name=study_name)
 
 

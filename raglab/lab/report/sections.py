@@ -84,12 +84,13 @@ if TYPE_CHECKING:
 class ReportData(NamedTuple):
     """What every part reads.
 
-    trace: in memory or of shards. names: the incumbent, then the tuned policy where there is one; said: decisions of
-    these. table: of `replay.sweep`, the policies' names as index. targets: that the user stated. in_sample: policies
-    that were fitted or chosen on the cases of the page.
+    trace: in memory or of shards. replayed: the same, measured where it is in memory. names: the incumbent, then the
+    tuned policy where there is one; said: decisions of these. table: of `replay.sweep`, the policies' names as index.
+    targets: that the user stated. in_sample: policies that were fitted or chosen on the cases of the page.
     """
 
     trace: TraceView
+    replayed: TraceView
     arm: str
     split: str
     policies: Mapping[str, Policy]
@@ -222,7 +223,7 @@ def _usual_risks(seen: AnswerSignals) -> ReportTable:
 
 def sweeps(judged: ReportData) -> list[Block]:
     """Small multiples: every threshold over its range."""
-    shown, idle = swept(judged.trace, judged.policies, judged.names[::-1], judged.arm)
+    shown, idle = swept(judged.replayed, judged.policies, judged.names[::-1], judged.arm)
     known = judged.seen.known
     panels = [
         figures.Panel(

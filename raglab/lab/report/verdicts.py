@@ -13,7 +13,7 @@ from raglab import metrics, replay
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import chain_place
-from raglab.decision.measurement import measured_tables
+from raglab.decision.measurement import Measured, measured_tables
 from raglab.decision.trace_view import TraceView
 from raglab.lab.search_space import always_answer
 from raglab.metrics import RATE_TABLE
@@ -69,9 +69,10 @@ def answer_signals(trace: TraceView, policy: Policy, arm: str | None = None) -> 
     return AnswerSignals(score, right, label, any(part.explicit for part in parts), parts[0].known)
 
 
-def shard_answer_signals(trace: TraceData, policy: Policy, arm: str | None = None) -> AnswerSignals:
+def shard_answer_signals(trace: TraceData | Measured, policy: Policy, arm: str | None = None) -> AnswerSignals:
     """`answer_signals` of one trace in memory; pure, so that any worker may measure a shard."""
-    said = replay.decide(trace, always_answer(policy), arm)
+    held = Measured.of(trace)
+    said = replay.decide(held, always_answer(policy), arm)
     found = said.tables.evidence
     can = said.status == Status.ok
     signals = {
@@ -83,7 +84,7 @@ def shard_answer_signals(trace: TraceData, policy: Policy, arm: str | None = Non
     if policy.fused_model is not None:
         signals["fused gate"] = found.fused[0]
     if policy.decision.rule == EXPECTED_COST:
-        signals[P_RIGHT] = measured_tables(trace, policy, arm).evidence.probability[0, 0]
+        signals[P_RIGHT] = measured_tables(held, policy, arm).evidence.probability[0, 0]
     return AnswerSignals(
         {name: np.where(can, value, np.nan) for name, value in signals.items()},
         said.right & can,
