@@ -8,7 +8,7 @@ names, with an audit log of its own. Asked back counts a clarification or option
 the label is `ambiguous`. `gap` is what the parser and the gap finder say alone, before any gate.
 
 `--strangers` puts questions of other worlds to the bundled insurance system: ClariQ's requests and open-domain
-questions written for it (`tests/data/gaps/open_domain.jsonl`), of no document; and MedQuAD's complete questions to
+questions written for it (`OPEN_DOMAIN`), of no document; and MedQuAD's complete questions to
 MedQuAD's own answers, each of the file that answers it, under the generic pack. Intervals are exact, 95 %.
 """
 
@@ -37,7 +37,7 @@ from raglab.values import Chunk
 
 ROOT = Path(__file__).parent.parent
 BROKER = ROOT / "datasets" / "broker"
-OPEN_DOMAIN = ROOT / "tests" / "data" / "gaps" / "open_domain.jsonl"
+OPEN_DOMAIN = ROOT / "tests/extensions/clarification/data/gaps/open_domain.jsonl"
 FILES = 40  # of MedQuAD
 
 
@@ -52,8 +52,8 @@ def asked_back(rows: Sequence[Mapping[str, Any]], lab: Lab) -> Iterator[tuple[bo
     for number, row in enumerate(rows):
         documents = list(row.get("selected_sources") or ())
         said = raglab.ask(row["query"], lab=lab, documents=documents or None, request_id=f"{row['id']}-{number}")
-        parsed = parse(row["query"], lab.clarifier.vocabulary, documents=documents)  # type: ignore[union-attr, arg-type]
-        own = [chunk for chunk in lab.clarifier.chunks if chunk.file_name in documents]  # type: ignore[union-attr]
+        parsed = parse(row["query"], lab.clarifier.gaps.vocabulary, documents=documents)  # type: ignore[union-attr]
+        own = [chunk for chunk in lab.clarifier.gaps.chunks if chunk.file_name in documents]  # type: ignore[union-attr]
         gaps = failures(parsed, row["query"], own, pack=lab.pack)
         question = "" if said["clarification"] is None else said["clarification"]["question_to_user"]
         told = f"{said['status']}: {question or said['refusal_reason'] or said['answer']}"

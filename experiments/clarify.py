@@ -20,6 +20,8 @@ import pandas as pd
 from raglab.default_learner import Learner, Priced, World, asked, confidence_paths, silence, simulate, world
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW
 from raglab.default_learner.simulation import BASELINES, Policy
+from raglab.displays.canvas import png
+from raglab.displays.default_learner import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
 from raglab.extensions.clarification.clarify_environments import (
     SCOPES,
     broker,
@@ -42,8 +44,6 @@ from raglab.lab.clarify_study import (
     summary,
     tune_clarification,
 )
-from raglab.lab.report.canvas import png
-from raglab.lab.report.clarify_displays import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import mean_interval
 from raglab.store.files import make_folder, write_bytes

@@ -161,12 +161,11 @@ class Desk:
 
     def fresh(self) -> Lab:
         """The system with an empty log."""
-        clarifier = self.lab.clarifier
-        if clarifier is None:
+        if self.lab.clarifier is None or self.lab.audit is None:
             msg = "a lab must clarify, got one that does not; open it with clarify=True."
             raise ValueError(msg)
         place = self.folder / f"log-{next(self._logs)}.sqlite"
-        return replace(self.lab, audit=raglab.AuditLog(place, learner=clarifier.learner))
+        return replace(self.lab, audit=raglab.AuditLog(place, learner=self.lab.audit.learner))
 
     def meet(self, one: Situation, pages: Mapping[str, str]) -> Outcome:
         """Ask, reply, and ask again a week later."""

@@ -22,7 +22,7 @@ LONGEST_WORD = 60  # characters of a text in the short form of a value
 LONGEST_RULE = 160  # characters of the tooltip of a rule
 _RULE = re.compile(r"(S\d{1,2}\.\d{1,2})(?: \w{1,40})?")  # a cell that is nothing but the number and name of a rule
 
-Mark = Literal["", "changed", "good", "bad", "off"]
+Mark = Literal["", "changed", "good", "bad", "off", "number"]
 
 # `--jp-*` are JupyterLab's colours in either theme; elsewhere the system's preference decides. Three times the class:
 # JupyterLab aligns cells of tables to the right by two.

@@ -245,6 +245,13 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         }
         return self.model_copy(update=sections | certificate)
 
+    def without_gates(self) -> Self:
+        """Policy with every gate off: it answers whenever there is a hit."""
+        off: list[Any] = [item for gate in gates.GATES if gate.switch for item in (f"{gate.name}.enabled", False)]
+        for section in ("signals", "gates"):
+            off += [section, {}] if getattr(self, section) else []
+        return self.replace("decision.rule", "chain", *off)
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Copy with an id of its own: made of the fields alone, without what was worked out for this policy."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}

@@ -80,6 +80,7 @@ COMPONENT_TABLE: dict[
     ),
     "thumbs": Component("thumbs", "W_THUMBS", "1 for a thumb up, 0 for one down", optional=True),
 }
+LESS_IS_BETTER = tuple(name for name, part in COMPONENT_TABLE.items() if part.sign < 0)
 COMPONENTS = tuple(name for name, part in COMPONENT_TABLE.items() if not part.optional)
 OPTIONAL = tuple(name for name, part in COMPONENT_TABLE.items() if part.optional)
 

@@ -37,6 +37,7 @@ class Unit(NamedTuple):
         return f"a {self.name}, {self.note}" if self.note else f"a {self.name}"
 
 
+DOUBLE = 0.9  # rank correlation from which a signal repeats another
 SQUARED_L2 = Unit("squared L2 distance of unit vectors", 0.0, 4.0)
 COSINE = Unit("cosine", -1.0, 1.0, note="not a percentage")
 LEAD = Unit("difference of two cosines", 0.0, 2.0)

@@ -50,6 +50,16 @@ def decimals(value: float, beside: float | None = None) -> str:
     return repr(value)  # apart in the last bits only
 
 
+def percent(value: float) -> str:
+    """Share as a percentage; a dash where there is none.
+
+    Example:
+      >>> percent(0.125), percent(float("nan"))
+      ('12.5 %', '–')
+    """
+    return "–" if math.isnan(value) else f"{100 * value:.1f} %"
+
+
 def _rounded_text(value: float, places: int) -> str:
     text = f"{value:.{places}f}"
     text = text.removeprefix("-") if float(text) == 0.0 else text

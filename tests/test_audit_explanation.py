@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,11 +16,9 @@ from hypothesis import strategies as st
 from generators import Drawn, Weighed
 from hostile_texts import assert_inert
 from raglab.audit.explanation import decide_by_checks, explain_request, margins, problems
-from raglab.audit.log import AuditLog, DefaultUse, check_from_json, check_to_json
+from raglab.audit.log import AuditLog, check_from_json, check_to_json
 from raglab.decision.checks import Check
 from raglab.decision.decisions import Decisions
-from raglab.default_learner import ClarificationRequest, Learner, asks, gate, lookup
-from raglab.extensions.clarification.clarification_requests import applied_default
 from raglab.live.response import record_answers
 from raglab.policy import PolicyData
 from raglab.replay import decide
@@ -33,7 +30,6 @@ from worlds import policy as stated_policy
 pytestmark = pytest.mark.slow
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-DOCTYPE = "broker_contract"
 PASSES = Check("similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "top-1 similarity 0.9 is at or above")
 FAILS = Check("support", "S2.11", 0.2, 0.5, 0.2 - 0.5, False, "support of the weakest claim 0.2 is below")
 POLICY = PolicyData.from_mapping()
@@ -101,148 +97,27 @@ def log(tmp_path: Path) -> Iterator[AuditLog]:
     made.close()
 
 
-class Week:
-    """A simulated week: users ask for fields of contracts, some with a coversheet; the loop asks, applies, learns."""
-
-    def __init__(self, log: AuditLog, seed: int) -> None:
-        self.log, self.rng = log, np.random.default_rng(seed)
-        self.trace = random_trace(seed, n_cases=40, depths=2)
-        self.policies = random_policies(seed, 3)
-        self.said = [decide(self.trace, policy) for policy in self.policies]
-        self.now, self.ids = START, []
-
-    def play(self, requests: int) -> list[str]:
-        """Ids of the requests that were played."""
-        for number in range(requests):
-            self.now += timedelta(minutes=float(self.rng.integers(1, 7 * 24 * 60 // requests * 2)))
-            self.log.settle(now=self.now)
-            self.one(f"q{number:03d}")
-        return self.ids
-
-    def one(self, request: str) -> None:
-        """One request, whichever way it goes."""
-        rng, log, now = self.rng, self.log, self.now
-        which, row = int(rng.integers(len(self.policies))), int(rng.integers(len(self.trace)))
-        said, field = self.said[which], ("insurer_name", "expiry_date")[int(rng.integers(2))]
-        conditions = {"page_1_kind": "coversheet" if rng.random() < 0.3 else "body"}
-        about = {"conditions": conditions, "kind": "page_scope", "now": now}
-        parsed = {"target_field": (field, 0.9), "page_scope": (None, 0.1), "language": "en"}
-        session = f"s{int(rng.integers(4))}"
-        question = f"what is the {field} on contract {int(rng.integers(9))}?"
-        log.opened(
-            request,
-            question,
-            session=session,
-            parsed=parsed,
-            policy=self.policies[which],
-            fingerprint="f0",
-            models={"encoder": "mini", "prompt_version": "p1"},
-            now=now,
-        )
-        self.ids.append(request)
-        found = lookup(log.rows(field, DOCTYPE), field, DOCTYPE, conditions)
-        key = (field, DOCTYPE, {} if found is None else found.sub_conditions)
-        asking = found is None or asks(found, log.learner)
-        then = log.met(request, key, now=now)
-        checks, told = said.explain(self.trace.cases[row].id), response(said, row)
-        if asking:
-            proposal = ClarificationRequest(
-                target_field=field, question_to_user="Page 1?", candidate_values=["1", "toc"], proposed_default="1"
-            )
-            log.clarified(request, proposal, row=then, why="gate ask", gain=4.0, cost=1.0, **about)
-            waiting = {"status": "ambiguous", "clarification": proposal.model_dump(), "answer": None}
-            log.decided(request, waiting, checks[:1], {"total": 1.0}, now=now)
-            if rng.random() < 0.2:
-                return  # nobody replied
-            right = conditions["page_1_kind"] == "body"
-            log.replied(request, "yes" if right else "toc", now=now)
-            signal, other = ("explicit_yes", None) if right else ("explicit_no", "toc")
-            log.signal(request, key, "1", signal, other, conditions=conditions, now=now)
-        elif conditions["page_1_kind"] == "coversheet":
-            log.signal(request, key, "1", "failure", conditions=conditions, now=now)
-        else:
-            use = DefaultUse(then, "1", gate(then), "page_scope", conditions)
-            told |= {"default_applied": applied_default(then, "1", use.gate)}
-            log.decided(request, told, checks, {"total": 2.0}, applied=use, now=now)
-            return
-        log.decided(request, told, checks, {"total": 2.0}, now=now)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_a_simulated_week(tmp_path: Path, seed: int) -> None:
-    """Fifty random requests of a week of 150: each decision, row, gate and margin is rebuilt identically."""
-    learner = Learner(alpha=0.9) if seed else Learner(rule="posterior")
-    log = AuditLog(tmp_path / "week.sqlite", learner=learner, clock=lambda: START)
-    ids = Week(log, seed).play(150)
-    assert log.rows() == log.rebuild()
-    chosen = np.random.default_rng(seed).choice(ids, 50, replace=False)
-    found = [explain_request(str(one), log) for one in chosen]
-    assert [one.differences for one in found] == [()] * 50
-    assert all(one.rebuilt for one in found)
-    used = {default.used for one in found for default in one.defaults}
-    assert used == {"asked", "applied"}
-    assert {"ok", "refuse", "ambiguous"} <= {one.status for each in found for one in each.decisions}
-    until = START + timedelta(days=400)
-    log.forget(before=until)
-    again = [explain_request(str(one), log) for one in chosen]
-    assert all(one.rebuilt for one in again)
-    assert [one.request["question"] for one in again] == [None] * 50
-    assert [[each.status for each in one.decisions] for one in again] == [
-        [each.status for each in one.decisions] for one in found
-    ]
-    assert [one.defaults for one in again] == [one.defaults for one in found]
-    log.close()
-
-
 def answered(log: AuditLog, checks: list[Check], status: str = "ok") -> None:
-    """One request with a silent default and a decision."""
+    """One request with a decision."""
     log.opened(
         "r1", "who <b>is</b> it?", session="ann", policy=POLICY, fingerprint="f0", models={"encoder": "m"}, now=START
     )
-    key = ("insurer_name", DOCTYPE, {})
-    for number in range(3):
-        log.opened(f"p{number}", "?", policy=POLICY, fingerprint="f0", models={}, now=START)
-        log.met(f"p{number}", key)
-        log.signal(f"p{number}", key, "1", "explicit_yes", conditions={})
-    row = log.met("r1", key)
-    log.applied("r1", row=row, value="1", gate="apply", conditions={}, kind="page_scope")
     reason = next((one.text for one in checks if not one.passes), None) if status == "refuse" else None
-    applied = {
-        "field": key[0],
-        "value": "1",
-        "row_id": row.row_id,
-        "version": row.version,
-        "confidence": row.confidence,
-    }
     said = {"status": status, "refusal_reason": reason, "answer": "<i>Acme</i>"}
-    log.decided("r1", said | {"default_applied": applied | {"gate": gate(row)}}, checks)
+    log.decided("r1", said, checks)
 
 
 class TestExplain:
     """One request."""
 
     def test_what_it_says(self, log: AuditLog) -> None:
-        """The default, its version, its votes and confidence then, the gate, every check with its margin."""
+        """The question, every check with its margin, and whether it all follows."""
         answered(log, [PASSES])
-        later = ("insurer_name", DOCTYPE, {})
-        log.opened("z", "?", policy=POLICY, fingerprint="f0", models={}, now=START)
-        log.signal("z", later, "1", "explicit_no", "toc", conditions={})  # what came after is not what was then
         said = explain_request("r1", log)
         assert said.rebuilt, said.differences
-        (then,) = said.defaults
-        assert (then.used, then.value, then.version, then.confidence, dict(then.votes)) == (
-            "applied",
-            "1",
-            7,
-            1.0,
-            {"1": 3.0},
-        )
-        assert (then.gate, then.requests, then.asks) == ("apply", 4, False)
         text = str(said)
         for part in (
             "who <b>is</b> it?",
-            "confidence 1 from 3",
             "margin +0.2",
             "decided anew  ok",
             "rebuilt       yes",
@@ -265,7 +140,7 @@ class TestExplain:
         said = json.loads(explain_request("r1", log).json())
         assert said["rebuilt"] is True
         assert said["decisions"][0]["checks"][0]["margin"] is None
-        assert said["defaults"][0]["confidence"] == 1.0
+        assert said["defaults"] == []
 
     def test_a_refusal(self, log: AuditLog) -> None:
         """The first check that fails decides, with its words."""
@@ -306,23 +181,7 @@ class TestExplain:
             ("UPDATE policies SET body = replace(body, '1.05', '1.15')", "its body has the id"),
             ("DELETE FROM policies", "is not in the log"),
             ("UPDATE learners SET body = replace(body, '0.85', '0.5')", "its settings have the digest"),
-            (
-                "UPDATE default_applications SET confidence = 0.5",
-                "confidence 0.5 is recorded, the changes before it give 1.0",
-            ),
-            ("UPDATE default_applications SET gate = 'ask'", "gate ask is recorded"),
-            ("UPDATE default_applications SET votes = '{\"1\":9.0}'", "votes {'1': 9.0} is recorded"),
-            ("UPDATE default_applications SET version = 99", "has no version 99"),
             ("UPDATE query_log SET question = 'who else?'", "question 'who else?' is recorded, its hash"),
-            ("UPDATE default_applications SET value = 'toc'", "no such default was applied"),
-            ("DELETE FROM default_applications", "no such default was applied"),
-            ("UPDATE default_versions SET confidence = 0.25", "confidence 0.25 is recorded beside its body"),
-            ("UPDATE default_versions SET sample_size = 9", "sample_size 9 is recorded beside its body"),
-            ("UPDATE default_versions SET doctype = 'invoice'", "doctype 'invoice' is recorded beside its body"),
-            (
-                "UPDATE default_versions SET body = replace(body, '\"1\":3.0', '\"1\":4.0')",
-                "differs from what the changes give",
-            ),
         ],
     )
     def test_an_edited_log_is_noticed(self, log: AuditLog, tmp_path: Path, change: str, told: str) -> None:
@@ -339,26 +198,6 @@ class TestExplain:
         assert "NO" in str(said)
 
     @pytest.mark.parametrize(
-        ("change", "damage"),
-        [
-            ("DELETE FROM default_changes WHERE kind = 'signal' AND request_id = 'p1'", "the row is missing"),
-            ("UPDATE default_changes SET signal = 'implicit_ok' WHERE request_id = 'p1'", ""),
-            ("UPDATE default_versions SET body = replace(body, '\"1\":2.0', '\"1\":4.0')", ""),
-        ],
-    )
-    def test_what_other_requests_changed(self, log: AuditLog, tmp_path: Path, change: str, damage: str) -> None:
-        """Is held against the chain by the verification of the whole log, not by the explanation of one request."""
-        answered(log, [PASSES])
-        log.close()
-        with sqlite3.connect(tmp_path / "audit.sqlite") as link:
-            assert link.execute(change).rowcount > 0
-        link.close()
-        said = explain_request("r1", log)
-        assert said.rebuilt
-        assert [damage in one for one in said.damage or ()] == [True] * bool(damage)
-        assert not log.verify().intact
-
-    @pytest.mark.parametrize(
         "change",
         [
             "UPDATE decisions SET checks = '[{}]'",
@@ -366,8 +205,6 @@ class TestExplain:
             "UPDATE decisions SET confidence = 'high'",
             "UPDATE query_log SET documents = '5'",
             "UPDATE query_log SET models = '[]'",
-            "UPDATE default_applications SET row_id = 'zzz'",
-            "UPDATE default_changes SET key = '[]'",
         ],
     )
     def test_a_log_that_cannot_be_read(self, log: AuditLog, tmp_path: Path, change: str) -> None:

@@ -21,8 +21,7 @@ from raglab.audit.live_rates import live_rates
 from raglab.audit.log import AuditLog
 from raglab.cli import app
 from raglab.decision.checks import Check
-from raglab.default_learner import ClarificationRequest
-from raglab.lab.report.log_displays import LiveRatesDisplay
+from raglab.displays.logs import LiveRatesDisplay
 from raglab.live.prometheus import metrics_text
 from raglab.metrics.intervals import Stratum, finite_interval, stratified_share
 from raglab.policy import PolicyData
@@ -32,7 +31,6 @@ pytestmark = pytest.mark.slow
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 POLICY = PolicyData.from_mapping()
-KEY = ("insurer_name", "contract", {})
 GATES = ("similarity", "support")
 
 
@@ -42,12 +40,8 @@ def ask(log: AuditLog, request: str, status: str, gate: str = "similarity", *, m
     question = more.pop("question", f"who is {request}?")
     log.opened(request, question, policy=POLICY, fingerprint="f", models={}, now=now, **more)
     if status == "ambiguous":
-        row = log.met(request, KEY, now=now)
-        asked = ClarificationRequest(
-            target_field=KEY[0], question_to_user="Page 1?", candidate_values=["1", "toc"], proposed_default="1"
-        )
-        log.clarified(request, asked, row=row, kind="page_scope", why="gate ask", conditions={}, now=now)
-        log.decided(request, {"status": status, "clarification": asked.model_dump()}, now=now)
+        open_rule = Check("resolver", "S3.3 group_gap", 0.1, 0.2, 0.1 - 0.2, False, "no group is ahead")
+        log.decided(request, {"status": status, "options": [{"id": 1}, {"id": 2}]}, [open_rule], now=now)
         return
     value = 0.9 if status == "ok" else 0.1
     check = Check(gate, "S2", value, 0.7, value - 0.7, status == "ok", f"{gate} {value}")
@@ -137,14 +131,14 @@ class TestSample:
         log = mixed(made())
         drawn = draw_sample(log, 14, seed=3)
         assert drawn["stratum"].value_counts().to_dict() == {
-            "ambiguous by clarification": 4,
+            "ambiguous by resolver": 4,
             "ok": 4,
             "refuse by similarity": 3,
             "refuse by support": 3,
         }
         shares = dict(zip(drawn["stratum"], drawn["inclusion_probability"], strict=True))
         assert shares == {
-            "ambiguous by clarification": 1.0,
+            "ambiguous by resolver": 1.0,
             "ok": 4 / 12,
             "refuse by similarity": 0.75,
             "refuse by support": 0.75,
@@ -153,7 +147,6 @@ class TestSample:
         assert drawn["label"].eq("").all()
         row = drawn.set_index("stratum").loc["refuse by support"].iloc[0]
         assert (row["decision"], row["reason"], row["answer"]) == ("refuse", "support 0.1", "Acme")
-        assert drawn.set_index("stratum").loc["ambiguous by clarification"]["answer"].eq("Page 1?").all()
 
     def test_same_seed_same_draw(self, made: Callable[..., AuditLog]) -> None:
         """And one event of it; another seed draws others."""
@@ -168,7 +161,7 @@ class TestSample:
     def test_a_window(self, made: Callable[..., AuditLog]) -> None:
         """Only the latest requests, by number or by days."""
         log = mixed(made())
-        assert set(draw_sample(log, 99, seed=0, last=4)["stratum"]) == {"ambiguous by clarification"}
+        assert set(draw_sample(log, 99, seed=0, last=4)["stratum"]) == {"ambiguous by resolver"}
         assert len(draw_sample(log, 99, seed=0, days=7 / 1440)) == 8
 
     def test_what_the_log_does_not_keep(self, made: Callable[..., AuditLog]) -> None:
@@ -284,43 +277,6 @@ class TestRates:
         row = rate(live_rates(log, last=8), "false_refusal_rate", "labels")
         assert (row["known"], row["covered"], row["low"], row["high"]) == (1, 8, 1 / 5, 1.0)
 
-    def test_feedback(self, made: Callable[..., AuditLog]) -> None:
-        """A refusal rephrased into an answer, a question whose proposal was taken, another that was corrected."""
-        log = made()
-        ask(log, "a", "refuse", session="ann", question="who is the insurer?")
-        ask(log, "b", "ok", session="ann", question="who is the insurer here?", minute=1)
-        ask(log, "c", "ambiguous", minute=2)
-        log.signal("c", KEY, "1", "explicit_yes", conditions={})
-        log.replied("c", "yes")
-        ask(log, "d", "ambiguous", minute=3)
-        log.signal("d", KEY, "1", "explicit_no", "toc", conditions={})
-        log.replied("d", "toc")
-        ask(log, "e", "ambiguous", minute=4)  # nobody replied
-        ask(log, "f", "refuse", minute=5)  # taken in silence
-        table = live_rates(log)
-        refused, asked = rate(table, "false_refusal_rate", "feedback"), rate(table, "over_ask_rate", "feedback")
-        assert (refused["estimate"], refused["known"], refused["unknown"]) == (1 / 2, 2, 3)
-        assert (asked["estimate"], asked["known"], asked["unknown"]) == (1 / 2, 2, 3)
-        assert 0.0 < refused["low"] < 1 / 2 < refused["high"] < 1.0
-
-    def test_silence_is_no_feedback(self, made: Callable[..., AuditLog]) -> None:
-        """Answers that nobody commented on are unknown: no rate counts them, each says how many they are."""
-        log = made()
-        for number in range(20):
-            ask(log, f"s{number:02d}", "ok", minute=number)
-        table = live_rates(log).query("source == 'feedback'")
-        assert table[["estimate", "low", "high"]].isna().all(axis=None)
-        assert table["known"].tolist() == [0, 0, 0]
-        assert table["unknown"].tolist() == [20, 20, 20]
-        ask(log, "a", "ok", minute=21)
-        log.signal("a", KEY, "1", "explicit_no", "toc", conditions={})
-        ask(log, "b", "ok", minute=22)
-        log.signal("b", KEY, "1", "explicit_yes", conditions={})
-        ask(log, "c", "refuse", minute=23)
-        row = rate(live_rates(log), "correction_rate", "feedback")
-        assert (row["estimate"], row["known"], row["unknown"], row["requests"]) == (1 / 2, 2, 20, 23)
-        assert 0.0 < row["low"] < 1 / 2 < row["high"] < 1.0
-
     def test_nought_of_nought_is_missing(self, made: Callable[..., AuditLog], tmp_path: Path) -> None:
         """Nothing was refused and no label says that a request should be answered: no share, and no interval of 0."""
         log = made()
@@ -413,6 +369,8 @@ def test_the_display(made: Callable[..., AuditLog], tmp_path: Path) -> None:
     assert len(display.lines_) == 5
     legend = [text.get_text() for text in display.figure_.legends[0].get_texts()]
     assert legend == ["feedback of users", "labelled sample", "95 % interval"]
+    looks = {(line.get_label(), line.get_color()) for line in display.lines_}
+    assert len(looks) == 2  # a source looks the same in every panel
     assert display.to_frame().equals(table)
     assert "95 % interval, of the newest window" in display._repr_html_()
     for wrong, told in ((table[:0], "got no row"), (table.drop(columns="low"), "low missing")):

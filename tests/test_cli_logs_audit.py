@@ -23,13 +23,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the log of two requests."""
     monkeypatch.chdir(tmp_path)
     log = AuditLog(tmp_path / "audit.sqlite", clock=lambda: START)
-    key = ("insurer_name", "contract", {})
     for request, status in (("r1", "ok"), ("r2", "refuse")):
         log.opened(
             request, "who is the insurer?", policy=PolicyData.from_mapping(), fingerprint="f", models={}, now=START
         )
-        log.met(request, key)
-        log.signal(request, key, "1", "explicit_yes", conditions={})
         value = 0.9 if status == "ok" else 0.5
         check = Check("similarity", "S2.6", value, 0.7, value - 0.7, status == "ok", "top-1 similarity")
         reason = None if status == "ok" else "top-1 similarity"
@@ -83,7 +80,7 @@ def test_what_is_refused(folder: Path, words: tuple[str, ...], told: str) -> Non
 
 
 def test_audit(folder: Path) -> None:
-    """Counts by day and the default table; export and forgetting on demand."""
+    """Counts by day; export and forgetting on demand."""
     said = run("audit", "--log", str(folder), "--export", str(folder / "out"))
     assert said.exit_code == 0, said.output
     assert (folder / "out" / "query_log.parquet").is_file()
@@ -91,14 +88,8 @@ def test_audit(folder: Path) -> None:
     told = json.loads(run("audit", "--log", str(folder), "--forget", "2026-03-03", "--json").output)
     assert told["forgotten"] == 2
     (day,) = told["days"]
-    assert {name: day[name] for name in ("requests", "ok", "refuse", "confirmed")} == {
-        "requests": 2,
-        "ok": 1,
-        "refuse": 1,
-        "confirmed": 2,
-    }
-    (row,) = told["defaults"]
-    assert (row["votes"], row["gate"], row["requests"]) == ("1 2", "apply", 2)
+    assert {name: day[name] for name in ("requests", "ok", "refuse")} == {"requests": 2, "ok": 1, "refuse": 1}
+    assert told["defaults"] == []
     assert b"who is the insurer" not in (folder / "audit.sqlite").read_bytes()
 
 

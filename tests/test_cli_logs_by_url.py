@@ -45,7 +45,6 @@ def url(postgresql: Server) -> str:
     policy = PolicyData.from_mapping()
     for number in range(4):
         log.opened(f"r{number}", "who pays?", policy=policy, fingerprint="f", models={}, now=START)
-        log.signal(f"r{number}", ("insurer_name", "contract", {}), "1", "explicit_yes", conditions={}, now=START)
         check = Check("similarity", "S2.6", 0.5, 0.7, 0.5 - 0.7, False, "top-1 similarity")
         said = {"status": "refuse", "answer": "no", "refusal_reason": "top-1 similarity"}
         log.decided(f"r{number}", said, [check], now=START)

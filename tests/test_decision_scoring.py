@@ -142,14 +142,6 @@ def test_a_certificate_and_its_check() -> None:
     assert not any("status alone" in text for text in (repr(whole), whole.certificate.reason, *whole.notes))
 
 
-def test_the_cockpit() -> None:
-    """A note of the cases that are shown."""
-    from raglab.extensions.cockpit.state import CockpitState
-
-    trace = alone({"tune": 60})
-    assert any(note.startswith(sentence(trace)) for note in CockpitState(trace, POLICY).notes)
-
-
 def test_the_count_is_of_all_shards() -> None:
     """Anything that gives shards is counted, whether or not its cases can be read alone."""
 

@@ -40,7 +40,7 @@ from raglab.default_learner.simulation import (
     request_costs,
     user_blocks,
 )
-from raglab.lab.report.clarify_displays import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
+from raglab.displays.default_learner import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
 
 COVER = {"insurer_name/contract": {"body": {"1": 1.0, "toc": 0.0}, "coversheet": {"1": 0.0, "toc": 1.0}}}
 TASTES = {"limit/contract": {"event": 0.5, "year": 0.3, "peril": 0.2}, "page/schedule": {"1": 0.9, "toc": 0.1}}

@@ -4,7 +4,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,6 @@ from labelled import labelled
 from raglab import bandit
 from raglab.audit.log import AuditLog
 from raglab.certify import Certificate, Promise
-from raglab.default_learner import init
-from raglab.extensions.clarification.default_rows import DefaultRows
 from raglab.fusion import Model, Part
 from raglab.html_display import MOST_ROWS, Cell, Fold, display
 from raglab.lab.comparison import compare
@@ -67,11 +64,6 @@ def _certificate(chosen: str | None) -> Certificate:
     )
 
 
-def _rows(n: int) -> DefaultRows:
-    at = datetime(2026, 1, 1, tzinfo=UTC)
-    return DefaultRows(init(f"{SCRIPT}{place}", SCRIPT, {SCRIPT: SCRIPT}, now=at) for place in range(n))
-
-
 def _patterned() -> Policy:
     names = {f"{SCRIPT}{place}": ["a", "b"] for place in range(300)}
     signals = {f"own_{place}": {"min": 0.5} for place in range(60)}
@@ -94,7 +86,6 @@ MADE: dict[str, Callable[[], Any]] = {
     "Fused": _model,
     "Simulation": lambda: bandit.simulate("ucb1", [0.5] * 100, rounds=300, replications=20, seed=0),
     "Log": lambda: _log(BIG),
-    "DefaultRows": lambda: _rows(500),
     "AuditLog": lambda: AuditLog(Path("no", *("deep" * 20 for _ in range(20)), f"{SCRIPT.replace('/', '')}.db")),
     "Comparison": lambda: compare(
         _hostile(400), Policy.load(), Policy.load().replace("similarity.min_similarity", 0.3)
@@ -105,7 +96,11 @@ MADE: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("name", MADE)
 def test_a_value_shows_itself_in_a_line_and_in_a_bounded_page(name: str) -> None:
     """Whatever its size and texts: at most 300 characters in a line, 20 kB of HTML, and no markup of a corpus."""
-    value = MADE[name]()
+    check_display(MADE[name]())
+
+
+def check_display(value: Any) -> None:
+    """Its line and its page are short, and of its texts nothing is markup."""
     line, page = repr(value), value._repr_html_()
     assert len(line) <= 300
     assert "\n" not in line

@@ -15,8 +15,7 @@ from arms import two_arms
 from generators import Weighed
 from labelled import free_policy, labelled
 from raglab.decision.recorded_answers import keep_used_chunks
-from raglab.extensions.cockpit.display import cockpit
-from raglab.extensions.learned_signals.learned_signal import learn_signal
+from raglab.displays.boundary import decision_boundary
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
 from raglab.lab.bandit_study import tune_bandit
 from raglab.lab.comparison import compare, contests, policies_case_cells, policy_case_cells, standings
@@ -30,7 +29,6 @@ from raglab.lab.gate_fitting import (
     fuse,
     transfer,
 )
-from raglab.lab.report.boundary_display import decision_boundary
 from raglab.lab.report.page import write_report
 from raglab.lab.report.verdicts import answer_signals
 from raglab.lab.reward_audit import arm_tables, audit_rewards
@@ -454,8 +452,6 @@ def test_what_needs_all_hits_at_once_says_so(tmp_path: Path) -> None:
     parts: Any = save_shards([labelled(3, {"": 20})], tmp_path, shard=7)
     chosen = Policy.load()
     doors: dict[str, Callable[[], object]] = {
-        "learn_signal": lambda: learn_signal(parts),
-        "a cockpit": lambda: cockpit(parts, chosen),
         "full_space": lambda: full_space(parts, chosen),
         "manual_loop": lambda: manual_loop(parts, chosen),
         "record_answers": lambda: record_answers(parts, chosen, None, None),  # type: ignore[arg-type] # never asked

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +12,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from broker_documents import BROKER, OPEN
 from generators import Fixed
 from hostile import remount, small_disk
 from raglab.cli import app
 from raglab.live import index_folder, index_growth
-from raglab.live.ask import ask, reply
+from raglab.live.ask import ask
 from raglab.live.index_folder import DocumentsChange, read_index
 from raglab.live.index_growth import add_documents, remove_documents
 from raglab.live.system import Lab, build_index
@@ -28,7 +27,6 @@ from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus, load_corpus
 from raglab.store.policies import Policy
 from raglab.values import Corpus
-from test_live_clarification import BROKER, COVER, ENGLISH, FRENCH, OPEN, RENEWAL, ROLES, START, WHO
 from test_live_index_folder import _in_a_fork
 from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
 
@@ -91,18 +89,18 @@ class TestLaw:
         order = [tmp_path / "some" / names[int(at)] for at in rng.permutation(6)]
         first = load_corpus(order[0])._replace(name="some")
         build_index(first, tmp_path / "grown", cache=shared, **SMALL)
-        lab = Lab.open(tmp_path / "grown", policy=Policy.from_mapping(OPEN), clarify=True)
+        lab = Lab.open(tmp_path / "grown", policy=Policy.from_mapping(OPEN))
         steps = [order[1:2], others[:1], order[2:4], others[1:], order[4:]]
         for at, step in enumerate(steps):
             add_documents(tmp_path / "grown", step, cache=shared)
             if at % 2:
                 lab.refresh()
         lab.remove([one.name for one in others])
-        built = Lab.open(tmp_path / "built", policy=Policy.from_mapping(OPEN), clarify=True)
+        built = Lab.open(tmp_path / "built", policy=Policy.from_mapping(OPEN))
         assert lab.fingerprint == built.fingerprint
         assert read_index(tmp_path / "grown").corpus == read_index(tmp_path / "built").corpus == whole
         same_system(lab, built)
-        same_system(Lab.open(tmp_path / "grown", policy=Policy.from_mapping(OPEN), clarify=True), built)
+        same_system(Lab.open(tmp_path / "grown", policy=Policy.from_mapping(OPEN)), built)
 
     def test_only_what_is_new_is_encoded(self, place: Path, encoder: WordEncoder) -> None:  # noqa: F811
         """Neither an addition nor the opening after it encodes a text of the documents that were there."""
@@ -151,7 +149,7 @@ class TestLaw:
 
 
 def same_system(one: Lab, two: Lab) -> None:
-    """Every array that retrieval reads, what is found by each arm, entities, and the vocabulary of clarifications."""
+    """Every array that retrieval reads, what is found by each arm, and entities."""
     first, second = one.retriever.indexes, two.retriever.indexes
     assert one.retriever.chunks == two.retriever.chunks
     assert first.texts == second.texts
@@ -163,21 +161,12 @@ def same_system(one: Lab, two: Lab) -> None:
     for name in ("signatures", "strict_signatures"):
         for field, other in zip(getattr(first, name), getattr(second, name), strict=True):
             np.testing.assert_array_equal(field, other)
-    assert (first.graph is None) == (second.graph is None)
-    assert first.tables is not None
-    assert second.tables is not None
-    assert (first.tables.rows, first.tables.tables) == (second.tables.rows, second.tables.tables)
+    assert first.arm_indexes.keys() == second.arm_indexes.keys()
+    for index, grown in zip(first.arm_indexes.values(), second.arm_indexes.values(), strict=True):
+        assert index.rows == grown.rows
     assert one.entities == two.entities
-    assert one.clarifier is not None
-    assert two.clarifier is not None
-    words, others = one.clarifier.vocabulary, two.clarifier.vocabulary
-    assert words is not None
-    assert others is not None
-    assert words._replace(vectors=None, encode=None) == others._replace(vectors=None, encode=None)
-    np.testing.assert_allclose(words.vectors, others.vectors, atol=1e-3)  # encoded on opening, beside other terms
     for question in ("What is the excess for storm?", "Qui est l'assureur ?", "liability limit", "total premium"):
         np.testing.assert_array_equal(first.bm25.search([question], 9), second.bm25.search([question], 9))
-        np.testing.assert_array_equal(first.tables.search([question], 9), second.tables.search([question], 9))
         for arm, strategy in one.retriever.strategies.items():
             asked = one.retriever.question(question)
             pair = (next(walk(strategy, asked)), next(walk(two.retriever.strategies[arm], asked)))
@@ -200,6 +189,21 @@ class TestReaders:
         # And back: an index of the same documents is the same index.
         assert writer.remove(["home.md", FAQ]).fingerprint == old
         assert answers(writer) == before
+
+    def test_a_system_that_changes_holds_up_no_other(self, place: Path) -> None:
+        """Requests take hold of another system meanwhile, and of this one under another policy."""
+        changing = opened(place)
+        others = (opened(place), changing.replace(Policy.from_mapping(FREE | {"resolver": {"strict": True}})))
+        taken: list[str] = []
+        with changing._change:
+            threads = [
+                threading.Thread(target=lambda lab=lab: taken.append(lab.snapshot().fingerprint)) for lab in others
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(10.0)
+            assert taken == [changing.fingerprint] * 2
 
     def test_no_cache_serves_another_corpus(self, place: Path) -> None:
         """What was refused for want of a document is answered once it is there, and refused again without it."""
@@ -347,84 +351,6 @@ class TestRefusals:
         told = json.loads(said.output)
         assert (told["removed"], told["added"], told["chunks"]) == (["hail.md"], [], 6)
         assert told["fingerprint"] == read_index(place).fingerprint
-
-
-@pytest.fixture
-def clarifying(tmp_path: Path, encoder: WordEncoder) -> Callable[..., Lab]:  # noqa: F811 - the fixture
-    """Return what opens a system that clarifies, over two bundled documents."""
-    del encoder
-    chunks = tuple(one for one in load_corpus(BROKER).chunks if one.file_name in {FRENCH, ENGLISH})
-    build_index(Corpus("some", chunks), tmp_path / "index", arms=("hybrid",), cache=None, **SMALL)
-    policy = Policy.from_mapping(OPEN)
-    return lambda: Lab.open(tmp_path / "index", policy=policy, cache=False, clarify=True)
-
-
-def bundled(name: str) -> Path:
-    """File of a bundled document."""
-    return BROKER / "documents" / name
-
-
-class TestLearned:
-    """Rule S5.3: rows are of a field and a kind of document, whatever documents there are."""
-
-    def test_defaults_are_inherited(self, clarifying: Callable[..., Lab]) -> None:
-        """What was learned on one contract answers the next, which came later, as if it had been there before."""
-        lab = clarifying()
-        for number in range(8):
-            now = START + timedelta(days=number)
-            asked = ask(WHO, lab=lab, documents=[ENGLISH], request_id=str(number), now=now)
-            if asked["clarification"] is not None:
-                reply(str(number), "yes", lab=lab, now=now + timedelta(minutes=1))
-        assert lab.audit is not None
-        before = lab.audit.rows()
-        assert [(row.target_field, row.doctype) for row in before] == [("insurer_name", "schedule")]
-        lab.add([bundled(COVER), bundled(RENEWAL), bundled(ROLES)])
-        assert lab.audit.rows() == before == clarifying().audit.rows()  # type: ignore[union-attr]
-        said = ask(WHO, lab=lab, documents=[ROLES], request_id="new", now=START + timedelta(days=20))
-        assert said["default_applied"] is not None
-        assert (said["status"], said["clarification"]) == ("ok", None)
-        assert said["sources"] == [f"{ROLES}#1"]
-        # A document that is gone is asked about no more; what it taught stays.
-        lab.remove([ENGLISH])
-        with pytest.raises(ValueError, match="must name documents of the corpus"):
-            ask(WHO, lab=lab, documents=[ENGLISH], request_id="gone", now=START + timedelta(days=21))
-        assert lab.audit.rows()[0].candidate_votes.keys() == before[0].candidate_votes.keys()
-
-    def test_a_reply_goes_on_where_its_documents_are_the_same(self, clarifying: Callable[..., Lab]) -> None:
-        """By the system that asked, or by one of the new version; two changes later too."""
-        lab = clarifying()
-        for request in ("here", "there"):
-            assert ask(WHO, lab=lab, documents=[ENGLISH], request_id=request, now=START)["status"] == "ambiguous"
-        lab.add(bundled(COVER)).remove(COVER).add(bundled(ROLES))
-        for request, system in (("here", lab), ("there", clarifying())):
-            said = reply(request, "yes", lab=system, now=START + timedelta(minutes=5))
-            assert (said["status"], said["sources"]) == ("ok", [f"{ENGLISH}#1"])
-
-    def test_a_reply_about_documents_that_changed_is_refused(self, clarifying: Callable[..., Lab]) -> None:
-        """Replaced, or of a version that nothing is known of; a namesake in another folder changes nothing."""
-        lab = clarifying()
-        for request in ("joined", "replaced", "forgotten"):
-            ask(WHO, lab=lab, documents=[ENGLISH], request_id=request, now=START)
-        text = bundled(ENGLISH).read_text(encoding="utf-8")
-        add_documents(lab.opening.place, [document(f"old/{ENGLISH}", text)], cache=None)  # type: ignore[union-attr]
-        assert reply("joined", "yes", lab=lab.refresh(), now=START)["status"] == "ok"
-        more = document(ENGLISH, f"{text}\nOne more line.")
-        add_documents(lab.opening.place, [more], replace=True, cache=None)  # type: ignore[union-attr]
-        with pytest.raises(ValueError, match=rf"documents as they were, and {ENGLISH} changed since; ask the quest"):
-            reply("replaced", "yes", lab=lab.refresh(), now=START)
-        build_index(read_index(lab.opening.place).corpus, lab.opening.place, arms=("hybrid",), cache=None, **SMALL)  # type: ignore[union-attr]
-        with pytest.raises(
-            ValueError, match=r"a reply must go to the index that asked, .* or to one that grew from it"
-        ):
-            reply("forgotten", "yes", lab=clarifying(), now=START)
-
-    def test_the_version_before_does_not_answer_for_the_new_one(self, clarifying: Callable[..., Lab]) -> None:
-        """A reply that reaches a system which has not refreshed says so, and works after that."""
-        behind, lab = clarifying(), clarifying()
-        ask(WHO, lab=lab.add(bundled(COVER)), documents=[COVER], request_id="one", now=START)
-        with pytest.raises(ValueError, match="refresh the lab"):
-            reply("one", "yes", lab=behind, now=START)
-        assert reply("one", "yes", lab=behind.refresh(), now=datetime(2026, 1, 5, 10, tzinfo=UTC))["status"] == "ok"
 
 
 def test_the_hash_of_a_version_is_that_of_its_corpus(place: Path) -> None:

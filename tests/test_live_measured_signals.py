@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 
 import raglab
+from broker_documents import broker
 from generators import Drawn, Weighed
 from raglab.lab.signal_audit import audit_signals
 from raglab.live import measured_signals, signal_functions
@@ -36,7 +37,6 @@ from raglab.store.policies import Policy
 from raglab.store.traces import Trace, content_hash
 from raglab.testing import sample_trace
 from raglab.values import Case, Latency, Status
-from test_live_question_signals import broker
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.slow

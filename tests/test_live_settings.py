@@ -300,13 +300,13 @@ def test_opening_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """A folder's log, a log's file, or what the environment names; and a refusal where nothing is."""
     with AuditLog(tmp_path / "audit.sqlite").log.writing():
         pass
-    assert open_audit(tmp_path).rows() == open_audit(tmp_path / "audit.sqlite").rows() == ()
+    assert open_audit(tmp_path).pack() is open_audit(tmp_path / "audit.sqlite").pack() is None
     with pytest.raises(ValueError, match="RAGLAB_AUDIT_LOG: it must name the audit log where none is given"):
         open_audit()
     stated(monkeypatch, "AUDIT", LOG=str(tmp_path / "audit.sqlite"))
-    assert open_audit().rows() == ()
+    assert open_audit().pack() is None
     with pytest.raises(ValueError, match="a log must be there"):
-        open_audit(tmp_path / "none.sqlite").rows()
+        open_audit(tmp_path / "none.sqlite").pack()
 
 
 def test_the_published_gate_is_written_once() -> None:

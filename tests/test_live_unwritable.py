@@ -92,12 +92,10 @@ class TestReadOnly:
         close(lab)
 
     def test_what_needs_the_log_is_refused(self, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A log that is required, by the caller or the environment, and clarifications; before any model is loaded."""
+        """A log that is required, by the caller or the environment; before any model is loaded."""
         remount(disk, "ro")
         with pytest.raises(InputError, match=r"audit.sqlite: the audit log must be writable where it is required"):
             opened(disk, audit="required")
-        with pytest.raises(InputError, match="must be writable where clarifications need it"):
-            opened(disk, clarify=True)
         with pytest.warns(UserWarning, match="cannot be written"):
             lab = opened(disk)
         with pytest.raises(ValueError, match="bandit is switched off"):
@@ -230,9 +228,9 @@ class TestKilled:
         close(lab)
 
     def test_another_question_may_not_take_the_id(self, index: Path) -> None:
-        """Another text, document, session or policy is another request: where one clarifies, the id is refused."""
+        """Another text, document, session or policy is another request: its log refuses the id."""
         _killed(lambda: ask(QUESTION, lab=opened(index, cache=False, generator=Killing()), request_id="r"))
-        lab = opened(index, cache=False, clarify=True)
+        lab = opened(index, cache=False)
         assert lab.audit is not None
         with lab.audit.log.reading() as log:
             models = log.one(REQUESTS)["models"]  # type: ignore[index]

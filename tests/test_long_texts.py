@@ -10,47 +10,29 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-import signal
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import raglab
-from field_variants import PACK as VARIANTS
-from hostile_texts import LONG_TEXTS
 from raglab import characters, numerals, text
 from raglab.answering import claim_words, compression, extractive, hygiene, model_server, server, support
 from raglab.decision import intent
-from raglab.extensions.clarification import (
-    contents,
-    fields,
-    labelled_values,
-    missing_fields,
-    question_parsing,
-    question_vocabulary,
-    typed_values,
-)
-from raglab.extensions.graph_table import entity_graph, quantities, table_records
 from raglab.live import arm_choice
-from raglab.packs import GENERIC, VALUE_KINDS
+from raglab.packs import GENERIC
 from raglab.policy import PolicyData
-from raglab.retrieval import arms, indexes
+from raglab.retrieval import entity_names, indexes, rewriting
 from raglab.store.policies import load_pack
 from raglab.values import Chunk
+from reading_time import BRIEF, LIMIT, READER_LIMIT, alarm, slow
 
 pytestmark = pytest.mark.slow
 
-LIMIT, READER_LIMIT = 0.5, 2.0  # seconds of the processor
-ALARM = 60  # seconds of the clock
-BRIEF = ("digits", "letters", "blanks", "lines", "thousands", "letters and a mark")
 PACK = load_pack(Path(__file__).parent.parent / "datasets/broker/pack")
 POLICY = PolicyData.from_mapping()
 EXCESS = "The storm excess is £250. "
-READINGS = [name for name, field in PACK.fields.items() if field.reading is not None]
 # Expressions that are asked of one place only (`match`, `fullmatch`) or of a text that was cut: none is searched for.
 AT_ONE_PLACE = {
     *(f"raglab.answering.hygiene.{name}" for name in ("_IS_SILENT", "_HEADING", "_BULLET", "_REFERENCE")),
@@ -66,26 +48,6 @@ AT_ONE_PLACE = {
 def chunk(passage: str) -> Chunk:
     """Return a passage of a document."""
     return Chunk("c", passage, "a.md", 1, "1", {"doc_type": "policy"})
-
-
-VOCABULARY = question_vocabulary.build_vocabulary([chunk(f"**Storm cover**: {EXCESS}")], pack=PACK)
-
-
-def every_field(passage: str) -> object:
-    """Read every field that has a rule."""
-    return [fields.extract(name, [chunk(passage)], about="what is it?", pack=PACK) for name in READINGS]
-
-
-def every_label(passage: str) -> object:
-    """Read fields by their labels, which stand before the text."""
-    text = f"Helpline, notice period, deposit, team lead, supplier, start date: {passage}"
-    return [fields.extract(name, [chunk(text)], about="what is it?", pack=VARIANTS) for name in VARIANTS.readings]
-
-
-def contents_in_lines(passage: str) -> object:
-    """Read a table of contents of many lines."""
-    lines = "\n".join(passage[at : at + 300] for at in range(0, len(passage), 300))
-    return contents.contents([chunk(f"Contents\n{lines}")])
 
 
 def phrases_of_kinds(passage: str) -> object:
@@ -118,63 +80,13 @@ READERS: dict[str, Callable[[str], object]] = {
     "short answer": lambda one: extractive.short_answer("How much is the excess?", one),
     "extractive answer": lambda one: extractive.Extractive().answer("What is the storm excess?", [chunk(one)]),
     "extractive question": lambda one: extractive.Extractive().answer(one, [chunk(EXCESS)]),
-    "parsed question": lambda one: question_parsing.parse(one, VOCABULARY),
-    "vocabulary": lambda one: question_vocabulary.build_vocabulary([chunk(one)], pack=PACK),
-    "figures": lambda one: question_vocabulary.figures([chunk(one)], pack=PACK),
-    "parties": lambda one: question_vocabulary.parties([chunk(one)], pack=PACK),
-    "scoped question": lambda one: missing_fields.scope_question(one, [chunk(EXCESS)], None, PACK),
-    "document date": lambda one: missing_fields.document_date(chunk(one)),
-    "contents": lambda one: contents.contents_pages("claims", [chunk(one)], pack=PACK),
-    "page kind": lambda one: contents.page_kind([chunk(one)], pack=PACK),
-    "fields": every_field,
-    "labelled fields": every_label,
-    "values by kind": lambda one: [typed_values.typed_values(kind, one) for kind in VALUE_KINDS],
-    "line without marks": labelled_values.plain_line,
-    "lines of contents": contents_in_lines,
-    "reflection": lambda one: arms.reflect(one, [one]),
-    "names": lambda one: entity_graph.names_in([one]),
-    "codes": entity_graph.codes_in,
-    "labels": entity_graph.labels_in,
+    "reflection": lambda one: rewriting.reflect(one, [one]),
+    "names": lambda one: entity_names.names_in([one]),
+    "codes": entity_names.codes_in,
     "index words": indexes.index_words,
-    "cell": quantities.cell_quantity,
-    "quantities": quantities.quantities_in,
-    "tables": lambda one: table_records.markdown_tables([chunk(one)]),
-    "question of tables": table_records.table_question,
     "intent": intent.intent,
     "route": lambda one: arm_choice.route_arm(one, POLICY, ("hybrid", "bm25")),
 }
-
-
-@contextmanager
-def alarm() -> Iterator[None]:
-    """End what hangs; where signals cannot, nothing does."""
-
-    def ring(*_: object) -> None:
-        pytest.fail(f"over {ALARM} s")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(ALARM)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def slow(read: Callable[[str], object], limit: float = LIMIT, names: Sequence[str] = ()) -> dict[str, float]:
-    """Texts that take more than the limit even the second time, and how long they take."""
-    found = {}
-    for name in names or LONG_TEXTS:
-        long = LONG_TEXTS[name]
-        for _ in range(2):  # the first call may fill tables and caches
-            start = time.process_time()
-            read(long)
-            spent = time.process_time() - start
-            if spent <= limit:
-                break
-        else:
-            found[name] = round(spent, 2)
-    return found
 
 
 @pytest.mark.parametrize("reader", READERS)

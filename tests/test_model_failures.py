@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,13 +24,12 @@ from raglab.audit.explanation import days
 from raglab.audit.label_samples import draw_sample
 from raglab.audit.live_rates import live_rates
 from raglab.cli import app
-from raglab.extensions.clarification.server_reading import OpenAIReader
-from raglab.extensions.graph_table.tables import table_index
 from raglab.live.ask import ask
-from raglab.live.response import MissingAnswersWarning, TableFirst, record_answers
+from raglab.live.response import MissingAnswersWarning, OwnAnswers, record_answers
 from raglab.live.system import Lab, build_index
 from raglab.policy import PolicyData
 from raglab.replay import decide
+from raglab.retrieval.indexes import ArmHits
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Generation, ModelUnavailableError
@@ -180,13 +177,23 @@ class TestConfidence:
         assert ask(QUESTION, lab=opened(generator=None).check())["status"] in {"ok", "refuse"}
 
     def test_rows_of_a_table_hide_no_generator(self, server: LlamaServer) -> None:
-        """What answers beside them is checked, though their own answers have a confidence."""
+        """What answers behind them is checked, though their own answers have a confidence."""
+
+        class Rows:
+            """The index of an arm whose rows answer no question of the test."""
+
+            rows, answers = (Chunk("c", "Cause: Storm; Excess: £400", "t.md", 1),), True
+
+            def search(self, *_: object) -> ArmHits:
+                """No hit."""
+                return ArmHits(np.full((1, 1), -1, np.int64))
+
+            def answer(self, *_: object) -> None:
+                """No answer."""
+
         server.logprobs = False
-        chunk = Chunk("c", "| Cause | Excess |\n|---|---|\n| Storm | £400 |", "t.md", 1)
-        tables = table_index([chunk])
-        assert tables is not None
         with pytest.raises(ValueError, match="the gate generation needs"):
-            record_answers(world(), policy(), TableFirst.over(generator(server), tables, [chunk]), Weighed())
+            record_answers(world(), policy(), OwnAnswers("table", Rows(), generator(server)), Weighed())
 
     @pytest.mark.parametrize(
         ("sections", "switch"),
@@ -449,66 +456,8 @@ class TestCalibration:
             raglab.calibrate_answers(made, Policy.from_mapping(policy().model_dump()))
 
 
-CHUNKS = [Chunk("a#1", "Ring us on 0800 123 4567.", "a.md", 1)]
-FORMS = ("json_schema", "json_object", None)
-
-
-def reader(server: LlamaServer, **more: Any) -> OpenAIReader:
-    """Reader that asks the server."""
-    return OpenAIReader("tiny", server.base_url, **{"timeout": 5.0, "max_retries": 2, **more})
-
-
-def forms(server: LlamaServer) -> list[str | None]:
-    """Forms of JSON that the server was asked for."""
-    return [body.get("response_format", {}).get("type") for body in server.bodies]
-
-
 class TestForms:
     """A server that refuses `json_schema` is asked for `json_object` with the schema, then for plain text."""
-
-    @pytest.mark.parametrize("number", range(3), ids=map(str, FORMS))
-    def test_each_form_is_tried_once_and_remembered_by_the_client(self, server: LlamaServer, number: int) -> None:
-        """Not three times each; another client begins anew."""
-        server.forms = FORMS[number : number + 1]
-        server.text = '{"value": "0800 123 4567", "passage": 1}'
-        if FORMS[number] is None:
-            server.text = f"Here it is:\n```json\n{server.text}\n```"
-        one = reader(server)
-        for _ in range(2):
-            assert one.read("phone", CHUNKS).value == "0800 123 4567"
-        assert forms(server) == [*FORMS[: number + 1], FORMS[number]]
-        if FORMS[number] == "json_object":
-            assert server.bodies[-1]["response_format"]["schema"]["required"] == ["value", "passage"]
-        assert one == reader(server)
-        server.bodies.clear()
-        reader(server).read("phone", CHUNKS)
-        assert forms(server) == [*FORMS[: number + 1]]
-
-    @pytest.mark.parametrize("status", [401, 403, 429, 502])
-    def test_other_statuses_say_nothing_of_the_form(self, server: LlamaServer, status: int) -> None:
-        """The form stays, and what may pass is tried again as ever."""
-        server.behave = lambda *_: Reply(status, b"{}")
-        with pytest.raises(ModelUnavailableError, match=f"HTTP {status}"):
-            reader(server, max_retries=1).read("phone", CHUNKS)
-        assert forms(server) == ["json_schema"] * (2 if status in {429, 502} else 1)
-
-    def test_a_server_that_refuses_every_form_fails(self, server: LlamaServer) -> None:
-        """Two further tries, then those that a failure gets; none of the forms is remembered."""
-        server.behave = lambda *_: Reply(500, b"{}")
-        one = reader(server, max_retries=1)
-        with pytest.raises(ModelUnavailableError, match="HTTP 500"):
-            one.read("phone", CHUNKS)
-        assert forms(server) == ["json_schema", "json_object", None, None]
-        assert one.form.first == 0
-
-    def test_all_tries_share_one_deadline(self, server: LlamaServer) -> None:
-        """The second form hangs: the request ends with its timeout."""
-        server.behave = lambda _, place: Reply(500, b"{}") if place == 1 else SILENCE
-        begin = time.monotonic()
-        with pytest.raises(ModelUnavailableError, match="timeout"):
-            reader(server, timeout=0.5).read("phone", CHUNKS)
-        assert time.monotonic() - begin < 5.0
-        assert forms(server) == ["json_schema", "json_object"]
 
     @pytest.mark.parametrize(
         ("text", "found"),
@@ -525,16 +474,6 @@ class TestForms:
     def test_the_first_object_of_a_text(self, text: str, found: str) -> None:
         """Or the text itself, which the schema then refuses."""
         assert json_object(text) == found
-
-    def test_a_parser_goes_on_by_rules_and_says_so(self, server: LlamaServer) -> None:
-        """A failure to read the question is no refusal either."""
-        from raglab.extensions.clarification.question_parsing import OpenAIParser
-        from raglab.extensions.clarification.question_vocabulary import BY_RULES, Vocabulary
-
-        server.failing = {QUESTION: GONE}
-        read = OpenAIParser("tiny", server.base_url, max_retries=0).parse(QUESTION, Vocabulary())
-        assert read.by == BY_RULES
-        assert read.reason == f"{server.host} answered 502: upstream is gone"
 
 
 class TestLearners:
@@ -557,20 +496,3 @@ class TestLearners:
         with lab.online.log.reading() as log:
             assert [row["request_id"] for row in log.rows(CHOICES)] == ["raised", "refused", "answered"]
             assert [row["request_id"] for row in log.rows(REWARDS)] == ["answered"]
-
-    def test_a_default_gets_no_vote(self, opened: Callable[..., Lab], server: LlamaServer) -> None:
-        """A reader whose server fails is no evidence against what was learned."""
-        from raglab.store.log_tables import CHANGES, DECISIONS
-
-        lab = opened(clarify=True, field_reader=reader(server, max_retries=0))
-        server.behave = lambda *_: GONE
-        pinned: dict[str, Any] = {"lab": lab, "documents": ["faq.txt"]}
-        with pytest.raises(ModelUnavailableError):
-            ask("what is the phone number?", **pinned)
-        response = ask("what is the phone number?", **pinned, on_error="refuse")
-        assert response["error"] is not None
-        assert lab.audit is not None
-        with lab.audit.log.reading() as log:
-            assert [row["signal"] for row in log.rows(CHANGES) if row["signal"]] == []
-            assert [row["status"] for row in log.rows(DECISIONS)] == ["refuse"]
-        assert replace(lab, on_error="refuse").on_error == "refuse"

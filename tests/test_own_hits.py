@@ -110,12 +110,9 @@ class TestWarning:
     """One gate that refuses more than nine in ten of the cases labelled ok."""
 
     def test_everything_that_judges_a_policy_says_so(self, frame: pd.DataFrame, tmp_path: Path) -> None:
-        """Cockpit, certificate and report, with the same numbers."""
+        """Certificate and report, with the same numbers."""
         trace = raglab.trace_from_frame(frame, score="cosine")
         told = "gate l2 refuses 56 of 60 cases labelled ok"
-        with pytest.warns(UserWarning, match=told):
-            cockpit = raglab.cockpit(trace, PUBLISHED)
-        assert told in cockpit.notes[-1]
         with pytest.warns(UserWarning, match=told):
             certified = raglab.certify_policy(trace, PUBLISHED, targets={"hallucination_rate": 0.1})
         assert told in certified.notes[-1]

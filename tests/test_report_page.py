@@ -17,21 +17,19 @@ import pytest
 
 from hostile_texts import MARKUP, assert_inert
 from raglab import metrics, replay, robustness
+from raglab.displays import tables
+from raglab.displays.boundary import DecisionBoundaryDisplay
+from raglab.html_display import Cell
 from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_best
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fuse
-from raglab.lab.report import blocks as changes
-from raglab.lab.report import blocks as wording
+from raglab.lab.report import blocks, rendering
 from raglab.lab.report import first_screen as first
 from raglab.lab.report import page as report_page
 from raglab.lab.report import promise_sections as promises
-from raglab.lab.report import rendering
-from raglab.lab.report import sections as believed
 from raglab.lab.report import sections as parts
-from raglab.lab.report import winner_sections as winner
-from raglab.lab.report.boundary_display import DecisionBoundaryDisplay
 from raglab.lab.report.page import write_report
 from raglab.lab.report.verdicts import (
     BOUGHT,
@@ -209,8 +207,8 @@ def test_a_rate_over_nothing_meets_nothing() -> None:
     row = replay.sweep(some_trace(ROWS), [always_refuse(Policy.load())]).iloc[0]
     found = verdicts(dict(row), TARGETS, can=True)
     assert [one.says for one in found] == ["not met", "not met", "not met", "met"]
-    assert "A rate over 0 cases meets nothing." in wording.verdict_sentence("x", found)
-    assert "at coverage 0.0 % and over-ask 0.0 %" in wording.verdict_sentence("x", found)
+    assert "A rate over 0 cases meets nothing." in blocks.verdict_sentence("x", found)
+    assert "at coverage 0.0 % and over-ask 0.0 %" in blocks.verdict_sentence("x", found)
     assert [one.says for one in verdicts(dict(row), TARGETS, can=False)][:2] == [UNREACHABLE] * 2
 
 
@@ -236,7 +234,7 @@ def test_a_target_that_asking_back_earns_is_not_met() -> None:
     assert says["all"] == says["allowed"] == ["met"] * 4
     assert says["asks"] == [BOUGHT, BOUGHT, "met", "not met"]
     assert says["refuses"] == says["wanted"] == [BOUGHT, BOUGHT, "not met", "met"]
-    text = wording.verdict_sentence("tuned", verdicts(_row(over_ask_rate=(40, 80)), TARGETS, can=False))
+    text = blocks.verdict_sentence("tuned", verdicts(_row(over_ask_rate=(40, 80)), TARGETS, can=False))
     assert text.startswith("tuned meets 0 of 2 targets, at coverage 50.0 % and over-ask 50.0 %.")
     assert "only by asking back or refusing" in text
     for wrong in ({"min_coverage": 1.5}, {"max_over_ask": -0.1}):
@@ -252,12 +250,12 @@ def test_what_can_be_met_together_answers() -> None:
     table = pd.DataFrame([asks], index=["asks"])
     bought = reachable(here, table, None, TARGETS)
     assert (bought.together, bought.bought, bought.min_coverage) == (False, ("asks", 0.5, 0.4), 0.375)
-    assert "asks does, at coverage 50.0 % and over-ask 40.0 %" in wording.reach_sentence(bought)
+    assert "asks does, at coverage 50.0 % and over-ask 40.0 %" in blocks.reach_sentence(bought)
     assert reachable(here, table, None, TARGETS, max_over_ask=0.5).found == ("asks", 0.5, 0.4)
     trials = pd.DataFrame([asks | {"over_ask_rate": 0.1, "coverage": share} for share in (0.4, 0.6)])
     found = reachable(here, table, trials, TARGETS)
     assert found.found == ("a trial of the study", 0.6, 0.1)
-    assert "does so on its cases, at coverage 60.0 % and over-ask 10.0 %" in wording.reach_sentence(found)
+    assert "does so on its cases, at coverage 60.0 % and over-ask 10.0 %" in blocks.reach_sentence(found)
     assert not reachable(here, table, trials, TARGETS, min_coverage=0.7).together
     assert not reachable(here, table, trials[["false_refusal_rate", "hallucination_rate"]], TARGETS).together
     alone = reachable(seen([4, 3, 2, 1], [True, True, True, False], [ok, ok, ok, refuse]), table, None, TARGETS)
@@ -283,9 +281,9 @@ def test_right_status_on_wrong_sources_is_said() -> None:
     trace = TraceData(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta)
     loose = always_answer(Policy.load())
     narrow = loose.replace("chosen.final_k", 1)
-    blocks = changes.flip_blocks("loose", "narrow", replay.decide(trace, loose), replay.decide(trace, narrow))
-    assert isinstance(blocks[1], wording.ReportTable)
-    assert blocks[1].rows[0][-1].text == "right → wrong sources"
+    shown = blocks.flip_blocks("loose", "narrow", replay.decide(trace, loose), replay.decide(trace, narrow))
+    assert isinstance(shown[1], tables.ReportTable)
+    assert shown[1].rows[0][-1].text == "right → wrong sources"
 
 
 def test_size_limits_what_can_be_certified() -> None:
@@ -378,7 +376,7 @@ def test_ranking_of_no_expected_source_is_missing() -> None:
 @pytest.mark.parametrize("path", list(replay.SWEPT))
 def test_every_threshold_has_a_unit(path: str) -> None:
     """A unit is what the policy's own schema says of the field."""
-    unit = wording.threshold_unit(path)
+    unit = blocks.threshold_unit(path)
     assert unit
     assert "None" not in unit
     assert unit == {"similarity.min_similarity": "cosine", "density.min_keep": "count"}.get(path, unit)
@@ -386,11 +384,11 @@ def test_every_threshold_has_a_unit(path: str) -> None:
 
 def test_words_of_numbers() -> None:
     """A missing number is a dash, controls are blanks, long text is cut."""
-    assert wording.percent(float("nan")) == "–"
-    assert wording.share_cell(0, 0) == wording.ReportCell("–", "0/0; –", "number")
-    assert wording.share_cell(1, 8).text == "12.5 %"
-    assert wording.cut_text("a\u202eb\x00c\nd") == "a b c d"
-    assert len(wording.cut_text("x" * 1000)) == wording.LONGEST_TEXT
+    assert tables.percent(float("nan")) == "–"
+    assert tables.share_cell(0, 0) == Cell("–", "0/0; –", "number")
+    assert tables.share_cell(1, 8).text == "12.5 %"
+    assert tables.cut_text("a\u202eb\x00c\nd") == "a b c d"
+    assert len(tables.cut_text("x" * 1000)) == tables.LONGEST_TEXT
 
 
 def test_nothing_from_outside_is_markup(page: str) -> None:
@@ -467,7 +465,7 @@ def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path: Path) -> None:
     assert "Move the thresholds yourself" in shown
     study = StudyOutcome("x", "defaults", CANDIDATES, 0.3, unseen=True)
     section = report_page.cockpit_section(frozen, study)[0]
-    assert isinstance(section, wording.Frame)
+    assert isinstance(section, blocks.Frame)
     assert section.caption.endswith("in sample, not comparable.")  # it shows the cases tuned on
 
 
@@ -496,8 +494,8 @@ def test_a_constant_signal_comes_last_among_areas() -> None:
     right = np.arange(12) % 2 == 0
     seen = SimpleNamespace(right=right, score={"constant": np.ones(12), "backwards": np.where(right, 0.2, 0.4)})
     judged: Any = SimpleNamespace(seen=seen)
-    (table,) = believed.signals_section(judged)
-    assert isinstance(table, wording.ReportTable)
+    (table,) = parts.signals_section(judged)
+    assert isinstance(table, tables.ReportTable)
     assert [cells[0][:2] for cells in table.rows] == [("backwards", ""), ("constant", CONSTANT)]
     assert table.head[-1] == "AURC minus that of backwards"
 
@@ -524,8 +522,8 @@ def test_rates_over_nothing_are_dashes(page: str) -> None:
 def test_late_interaction_is_rank_only() -> None:
     """The caption warns of an uncalibrated confidence, where the reranker is late interaction and only there."""
     for reranker, warned in (("late-interaction", True), ("a-cross-encoder", False)):
-        picture = believed.reliability_section(judged(some_trace(ROWS, reranker=reranker)))[0]
-        assert isinstance(picture, wording.Picture)
+        picture = parts.reliability_section(judged(some_trace(ROWS, reranker=reranker)))[0]
+        assert isinstance(picture, blocks.Picture)
         assert ("rank only until calibrated" in picture.caption) == warned
 
 
@@ -690,7 +688,7 @@ def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost: Decided
     assert screen.against is not None
     by_name = {row[0].text: row for row in screen.against.rows}
     assert list(by_name) == ["defaults", "always-answer", "always-refuse"]
-    assert by_name["always-answer"][3] == wording.ReportCell("tuned is worse", mark="bad")
+    assert by_name["always-answer"][3] == Cell("tuned is worse", mark="bad")
 
 
 def test_the_first_screen_says_what_is_not_known() -> None:
@@ -807,9 +805,9 @@ def test_what_a_threshold_reaches_is_what_its_decisions_count(name: str) -> None
 def test_candidates_stand_side_by_side(decided_by_cost: Decided) -> None:
     """The cheapest cross-fitted first; what does not compete and what is not cross-fitted say so; gain with error."""
     trace, these, study = decided_by_cost
-    picture, table = winner.candidates_section(report_data(trace, these), study)
-    assert isinstance(picture, wording.Picture)
-    assert isinstance(table, wording.ReportTable)
+    picture, table = parts.candidates_section(report_data(trace, these), study)
+    assert isinstance(picture, blocks.Picture)
+    assert isinstance(table, tables.ReportTable)
     assert [(row[0].text, row[0].small) for row in table.rows] == [
         ("expected cost", "selected"),
         ("defaults", "incumbent"),
@@ -822,10 +820,10 @@ def test_candidates_stand_side_by_side(decided_by_cost: Decided) -> None:
     assert (table.rows[0][3].small, table.rows[1][3].text) == ("± 0.040", "–")
     assert table.rows[4][2].text == "in sample, not comparable"
     assert "good" not in {cell.mark for row in table.rows for cell in row}
-    unjudged = winner.candidates_section(report_data(trace, these), in_sample(study))[1]
-    assert isinstance(unjudged, wording.ReportTable)
+    unjudged = parts.candidates_section(report_data(trace, these), in_sample(study))[1]
+    assert isinstance(unjudged, tables.ReportTable)
     assert "judged" not in unjudged.head
-    assert winner.candidates_section(report_data(trace, these), None) == []
+    assert parts.candidates_section(report_data(trace, these), None) == []
 
 
 def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost: Decided) -> None:
@@ -837,18 +835,18 @@ def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost
     shown, idle = swept(trace, these, ("tuned", "defaults"))
     assert [(one.path, one.marks) for one in shown] == [("decision.ratio", {"tuned": 1.0})]
     assert not idle
-    (reliability, errors, _), (boundary,) = believed.reliability_section(here), parts.boundary_section(here)
-    assert isinstance(reliability, wording.Picture)
-    assert isinstance(errors, wording.ReportTable)
-    assert isinstance(boundary, wording.Picture)
+    (reliability, errors, _), (boundary,) = parts.reliability_section(here), parts.boundary_section(here)
+    assert isinstance(reliability, blocks.Picture)
+    assert isinstance(errors, tables.ReportTable)
+    assert isinstance(boundary, blocks.Picture)
     assert reliability.caption.startswith("P(right), the probability that tuned decides by, in bins")
     assert errors.rows[0][0].text == "P(right), as it is"
     assert boundary.name == "probability_by_label"
     (stages,) = parts.stages_section(here)
-    assert isinstance(stages, wording.ReportTable)
+    assert isinstance(stages, tables.ReportTable)
     assert {("answered", "ok"), ("expected_cost", "refuse")} <= {(row[0].text, row[1].text) for row in stages.rows}
     (histogram,) = parts.histogram_section(here)
-    assert isinstance(histogram, wording.Picture)
+    assert isinstance(histogram, blocks.Picture)
     assert histogram.caption.endswith("No tau decides for tuned.")
 
 
@@ -856,25 +854,25 @@ def test_the_model_is_a_table(decided_by_cost: Decided) -> None:
     """A row a signal with weights, centre and scale; then the bias; then the costs. A chain has no such section."""
     trace, these, _ = decided_by_cost
     here = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
-    table, costs = winner.model_section(here)
-    assert isinstance(table, wording.ReportTable)
-    assert isinstance(costs, wording.ReportTable)
+    table, costs = parts.model_section(here)
+    assert isinstance(table, tables.ReportTable)
+    assert isinstance(costs, tables.ReportTable)
     model = these["tuned"].decision.model
     assert model is not None
     kept = {name for name, part in model.parts.items() if any(part.weights)}
     assert {row[0].text for row in table.rows} == kept | {"bias"}
     by_name = {row[0].text: row for row in table.rows}
-    center = wording.number_text(model.parts["confidence"].center)
+    center = tables.number_text(model.parts["confidence"].center)
     assert by_name["confidence"][5].text == center
     assert [cell.text for cell in costs.rows[1]] == ["label refuse", "1", "1", "0", "1", "1"]
-    assert winner.model_section(whole(trace, Policy.load())) == []
+    assert parts.model_section(whole(trace, Policy.load())) == []
 
 
 def test_what_changes_names_the_rule(decided_by_cost: Decided) -> None:
     """A section that a manifest leaves out at its default still counts as a change."""
     _, these, _ = decided_by_cost
-    table = changes.changes_table("a", "b", these["defaults"], these["tuned"])
-    assert isinstance(table, wording.ReportTable)
+    table = blocks.changes_table("a", "b", these["defaults"], these["tuned"])
+    assert isinstance(table, tables.ReportTable)
     assert ["decision.rule", "chain", "expected_cost"] in [[cell.text for cell in row] for row in table.rows]
 
 
@@ -894,8 +892,8 @@ def test_many_flips_are_counted_not_all_shown() -> None:
     text, table = parts.flips_section(
         judged(some_trace([(f"question {number}", "ok", 0.7, 0.7) for number in range(75)]))
     )
-    assert isinstance(text, wording.Text)
-    assert isinstance(table, wording.ReportTable)
+    assert isinstance(text, blocks.Text)
+    assert isinstance(table, tables.ReportTable)
     assert text.text.startswith("75 of 75 cases are decided otherwise by tuned than by defaults: 75 become right")
     assert table.caption.startswith("60 of 75, most harmful first")
     assert [row[-1].text for row in table.rows] == ["wrong → right"] * 60
@@ -949,9 +947,9 @@ def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Pa
     """Promises as certified and, on other cases, the table of the check; the page holds every new section."""
     trace = wide_trace(300, "report", seed=3)
     text, table, verdict = promises.certificate_blocks(whole(trace, certified))
-    assert isinstance(text, wording.Text)
-    assert isinstance(table, wording.ReportTable)
-    assert isinstance(verdict, wording.Text)
+    assert isinstance(text, blocks.Text)
+    assert isinstance(table, tables.ReportTable)
+    assert isinstance(verdict, blocks.Text)
     found = check_policy(certified, trace)
     assert text.text.startswith("Certified on 300 cases: ")
     line, mark = promises.promise_line(whole(trace, certified))
@@ -982,8 +980,8 @@ def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Pa
 def test_cases_that_made_a_certificate_do_not_test_it(certified: Policy) -> None:
     """On the split that it was certified on the promises stand without a re-test."""
     table, text = promises.certificate_blocks(whole(wide_trace(300, "certify", seed=2), certified))[1:]
-    assert isinstance(table, wording.ReportTable)
-    assert isinstance(text, wording.Text)
+    assert isinstance(table, tables.ReportTable)
+    assert isinstance(text, blocks.Text)
     assert table.head[-1] == "upper bound, 90 %"
     assert text.text.startswith("No re-test")
 
@@ -1001,10 +999,10 @@ def test_a_certificate_of_something_else_is_said(certified: Policy) -> None:
     assert "older raglab without pilot_hash, looks_recorded; certify" in told["What is promised"].text
     looks = own | {"looks": 2, "spent": 0.15}
     second = promises.certificate_blocks(whole(trace, certified.replace("certificate", looks)))[1]
-    assert isinstance(second, wording.Text)
+    assert isinstance(second, blocks.Text)
     assert "break with probability 15.0 %" in second.text
     other = promises.certificate_blocks(whole(trace, certified.replace("certificate", own | {"arm": "graph"})))[-1]
-    assert isinstance(other, wording.Text)
+    assert isinstance(other, blocks.Text)
     assert other.warning
     assert "arm must be one of hybrid" in other.text
 
@@ -1013,12 +1011,12 @@ def test_a_certificate_that_is_bought_is_shown_as_such(certified: Policy) -> Non
     """Coverage and over-ask stand in its first sentence; where it rests on asking a warning follows."""
     own, trace = dict(certified.certificate or {}), wide_trace(300, "report", seed=3)
     (first, second, *_) = promises.certificate_blocks(whole(trace, certified))
-    assert isinstance(first, wording.Text)
-    assert f"It answers {wording.percent(own['coverage'])} of those cases and asks back 0.0 %" in first.text
-    assert not isinstance(second, wording.Text)
+    assert isinstance(first, blocks.Text)
+    assert f"It answers {tables.percent(own['coverage'])} of those cases and asks back 0.0 %" in first.text
+    assert not isinstance(second, blocks.Text)
     bought = own | {"rests_on_asking": True, "over_ask_rate": 0.4, "also_kept_by": ["always-ask"]}
     second = promises.certificate_blocks(whole(trace, certified.replace("certificate", bought)))[1]
-    assert isinstance(second, wording.Text)
+    assert isinstance(second, blocks.Text)
     assert second.warning
     assert "40.0 % of the unambiguous are asked back; always-ask would keep every target too" in second.text
 
@@ -1029,7 +1027,7 @@ def test_a_certified_cost_is_shown_in_its_own_units(certified: Policy) -> None:
     promise = {"name": "expected_cost", "alpha": 1.5, "k": 300.5, "n": 300, "bound": 1.25}
     own = dict(certified.certificate or {}) | {"promises": [promise], "costs": {"refuse": {"answered_wrong": 4.0}}}
     table = promises.certificate_blocks(whole(trace, certified.replace("certificate", own)))[1]
-    assert isinstance(table, wording.ReportTable)
+    assert isinstance(table, tables.ReportTable)
     assert [cell.text for cell in table.rows[0][:3]] == ["expected_cost ≤ 1.5", "1.0017", "1.25"]
     assert table.rows[0][1].small.startswith("300.5/300")
 
@@ -1037,10 +1035,10 @@ def test_a_certified_cost_is_shown_in_its_own_units(certified: Policy) -> None:
 def test_without_a_certificate_the_data_it_needs_are_named() -> None:
     """A line a target, the best there is, and what each signal could carry at a target within reach."""
     here = whole(wide_trace(300, "report", seed=3), Policy.load())
-    blocks = promises.certificate_blocks(here._replace(targets=TARGETS))
-    texts = [block.text for block in blocks if isinstance(block, wording.Text)]
-    table = blocks[-1]
-    assert isinstance(table, wording.ReportTable)
+    shown = promises.certificate_blocks(here._replace(targets=TARGETS))
+    texts = [block.text for block in shown if isinstance(block, blocks.Text)]
+    table = shown[-1]
+    assert isinstance(table, tables.ReportTable)
     assert texts[0].startswith("The command raglab certify tests whether a policy keeps stated targets")
     assert texts[1].startswith("false_refusal_rate ≤ 10.0 % needs 22 answerable cases without an error")
     assert texts[2].startswith("hallucination_rate ≤ 1.0 % needs 230 answered cases without an error, 388 with one")
@@ -1052,8 +1050,8 @@ def test_without_targets_the_lowest_usual_risk_within_reach_is_shown() -> None:
     """No default target; on the cases it was tuned on a policy's counts promise nothing."""
     here = whole(wide_trace(300, "report", seed=3), Policy.load())
     _, need, _, table = promises.certificate_blocks(here)
-    assert isinstance(need, wording.Text)
-    assert isinstance(table, wording.ReportTable)
+    assert isinstance(need, blocks.Text)
+    assert isinstance(table, tables.ReportTable)
     assert need.text.startswith("hallucination_rate ≤ 5.0 % needs")
     assert "for a risk of 5 %. AUROC" in table.caption
     texts = [one.text for one in promises.certificate_blocks(here._replace(in_sample=("mine",))) if one.kind == "text"]
@@ -1066,13 +1064,13 @@ def test_worst_slice_first() -> None:
     cases = tuple(case._replace(doctype="a" if place % 3 else "b") for place, case in enumerate(trace.cases))
     here = whole(TraceData(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta), always_answer(Policy.load()))
     (table,) = report_page.weak_spots(here)
-    assert isinstance(table, wording.ReportTable)
+    assert isinstance(table, tables.ReportTable)
     frame = slices(here.said["mine"]).query("rate < rest")
     assert [row[0].text for row in table.rows] == [f"{one.column} = {one.value}" for one in frame.itertuples()]
     assert "label = refuse" in {row[0].text for row in table.rows[:2]}
     assert (table.rows[0][1].text, table.rows[0][-1].text) == ("0.0 %", "worse")
     (text,) = report_page.weak_spots(whole(some_trace([("one", "ok", 0.3, 0.9)]), Policy.load()))
-    assert isinstance(text, wording.Text)
+    assert isinstance(text, blocks.Text)
     assert text.text.startswith("There is no slice")
 
 
@@ -1080,22 +1078,22 @@ def test_wrong_labels_and_other_traffic() -> None:
     """Bounds are those of `robustness`; the set's own traffic gives the rate as it is; without answers, a sentence."""
     here = whole(wide_trace(200, "report", seed=4), always_answer(Policy.load()))
     (plain, _) = report_page.assumptions(here)
-    assert isinstance(plain, wording.ReportTable)
+    assert isinstance(plain, tables.ReportTable)
     assert plain.caption.endswith("mislabelled cases.")
     doubted, mixed = report_page.assumptions(here._replace(targets=TARGETS))
-    assert isinstance(doubted, wording.ReportTable)
-    assert isinstance(mixed, wording.ReportTable)
+    assert isinstance(doubted, tables.ReportTable)
+    assert isinstance(mixed, tables.ReportTable)
     k, n = (int(here.table.loc["mine", f"hallucination_rate_{end}"]) for end in ("k", "n"))
     bounds = robustness.label_noise_bound(k, n).bound
     assert [cell.text for cell in doubted.rows[1][1:]] == [
-        wording.percent(float(bounds[j])) for j in (0, 1, 2, 3, 5, 10)
+        tables.percent(float(bounds[j])) for j in (0, 1, 2, 3, 5, 10)
     ]
     assert "The bound is above 1 % as the labels are." in doubted.caption
-    assert mixed.rows[0][1].text == wording.percent(k / n)
+    assert mixed.rows[0][1].text == tables.percent(k / n)
     assert mixed.rows[1][0].small == "50 % ok, 50 % refuse"
     assert mixed.rows[1][1].text == "50.0 %"
     (text,) = report_page.assumptions(whole(some_trace(ROWS), always_refuse(Policy.load())))
-    assert isinstance(text, wording.Text)
+    assert isinstance(text, blocks.Text)
 
 
 def test_wrong_labels_that_a_promise_bears(certified: Policy) -> None:
@@ -1123,8 +1121,8 @@ def test_the_decision_boundary_is_the_subject_s() -> None:
     ):
         shown = here._replace(names=("defaults", "tuned") if subject == "tuned" else ("defaults",))
         picture, table = parts.boundary_section(shown)
-        assert isinstance(picture, wording.Picture)
-        assert isinstance(table, wording.ReportTable)
+        assert isinstance(picture, blocks.Picture)
+        assert isinstance(table, tables.ReportTable)
         display = DecisionBoundaryDisplay.from_trace(here.trace, these[subject])
         assert picture.caption.endswith(display.says)
         assert all(row[0].text.startswith(start) for row, start in zip(table.rows, taus, strict=True))
@@ -1136,15 +1134,15 @@ def test_the_decision_boundary_is_the_subject_s() -> None:
 def test_without_a_confidence_gate_there_is_no_boundary() -> None:
     """Off, the section is one sentence."""
     (text,) = parts.boundary_section(whole(some_trace(ROWS), always_answer(Policy.load())))
-    assert isinstance(text, wording.Text)
+    assert isinstance(text, blocks.Text)
     assert text.text == "mine has its confidence gate off, so no confidence bounds what it answers."
 
 
 def test_in_sample_calibration_never_stands_alone() -> None:
     """As it is, cross-fitted, in sample: three rows and two curves, or one of each where cases are too few."""
-    picture, table, _ = believed.reliability_section(judged(wide_trace(200, "report", seed=5)))
-    assert isinstance(picture, wording.Picture)
-    assert isinstance(table, wording.ReportTable)
+    picture, table, _ = parts.reliability_section(judged(wide_trace(200, "report", seed=5)))
+    assert isinstance(picture, blocks.Picture)
+    assert isinstance(table, tables.ReportTable)
     assert [row[0].text.split(",")[0].split(" on ")[0] for row in table.rows] == [
         "confidence / 100",
         "isotonic",
@@ -1152,24 +1150,24 @@ def test_in_sample_calibration_never_stands_alone() -> None:
     ]
     assert "flatters" in table.rows[2][0].text
     assert "(30, 40]" in picture.caption
-    few = believed.reliability_section(judged(some_trace(ROWS)))
-    assert isinstance(few[0], wording.Picture)
+    few = parts.reliability_section(judged(some_trace(ROWS)))
+    assert isinstance(few[0], blocks.Picture)
     assert "takes 10 right and 10 wrong cases" in few[0].caption
-    assert isinstance(few[1], wording.ReportTable)
+    assert isinstance(few[1], tables.ReportTable)
     assert len(few[1].rows) == 1
 
 
 def test_signals_are_ranked_with_intervals() -> None:
     """Values are AUROC and AURC of the primitives, the lowest AURC first, and its own difference is a dash."""
     here = judged(wide_trace(200, "report", seed=5))
-    (table,) = believed.signals_section(here)
-    assert isinstance(table, wording.ReportTable)
+    (table,) = parts.signals_section(here)
+    assert isinstance(table, tables.ReportTable)
     areas = {name: metrics.aurc(here.seen.right, score) for name, score in here.seen.score.items()}
     assert [row[0].text for row in table.rows] == sorted(areas, key=lambda name: areas[name])
     first = table.rows[0]
     assert first[2].text == f"{min(areas.values()):.3f}"
     assert first[1].text == f"{metrics.auroc(here.seen.right, here.seen.score[first[0].text]):.3f}"
-    assert first[3].text == wording.DASH
+    assert first[3].text == tables.DASH
     low, high = map(float, first[2].small.split(" to "))
     assert low <= min(areas.values()) <= high
 
@@ -1179,9 +1177,9 @@ def test_the_fused_gate_has_its_line() -> None:
     trace = wide_trace(200, "report", seed=5)
     fused = fuse(trace, Policy.load()).policy
     here = whole(trace, fused)
-    picture, _, table = *parts.risk_coverage_section(here), *believed.signals_section(here)
-    assert isinstance(picture, wording.Picture)
-    assert isinstance(table, wording.ReportTable)
+    picture, _, table = *parts.risk_coverage_section(here), *parts.signals_section(here)
+    assert isinstance(picture, blocks.Picture)
+    assert isinstance(table, tables.ReportTable)
     assert "fair where its model was fitted on other cases" in picture.caption
     assert "fused gate" in {row[0].text for row in table.rows}
     said = replay.decide(trace, always_answer(fused))

@@ -516,7 +516,7 @@ WRITING = re.compile(
 ALLOWED = {
     ("lab/tracking.py", "_log_files"): "into a folder of this process alone, from which MLflow copies",
     ("lab/tracking.py", "track_run"): "into a folder of this process alone, from which MLflow copies",
-    ("lab/report/canvas.py", "png"): "into memory",
+    ("displays/canvas.py", "png"): "into memory",
     ("store/traces.py", "write"): "into the path that `replacing` gave its only caller",
     ("store/traces.py", "_save_latency"): "into a path of `replacing` that an ExitStack holds",
     ("live/trace_building.py", "_write_part"): "into the file that `_keep` opened inside `replacing`",

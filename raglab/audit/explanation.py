@@ -19,18 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab import gates
+from raglab.audit.default_table import ReplayedDefault, ReplayedUses, default_table
 from raglab.audit.log import check_from_json, finite_or_none
+from raglab.audit.log_learners import recorded_learner
+from raglab.audit.request_events import RequestEvents
 from raglab.canonical import digest
 from raglab.decision.checks import ASK_RULES, ERROR_GATE, SIGNAL_RULES, WARN_RULES, Check
 from raglab.decision.decisions import COST_RULES
 from raglab.default_learner import gate
-from raglab.extensions.clarification.replayed_defaults import (
-    ReplayedDefault,
-    ReplayedRows,
-    RequestEvents,
-    replay_defaults,
-    signal_changes,
-)
 from raglab.languages import TEXTS, sentence
 from raglab.policy import PolicyData
 from raglab.resolver import INVALID_SELECTION, RULES
@@ -42,6 +38,7 @@ from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,
     CLARIFICATIONS,
+    CURRENT,
     DECISIONS,
     EVIDENCE,
     LEARNERS,
@@ -501,19 +498,20 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
     if request["question"] is not None and request["question_hash"] not in {"", digest(request["question"])}:
         differences.append(f"question {request['question']!r:.80} is recorded, its hash is that of another")
     events = RequestEvents(log, request)
-    anew = ReplayedRows(events)
+    learner, found = recorded_learner(log, request["learner"])
+    differences += found
     clarification = _clarification(events.of(CLARIFICATIONS), events.of(REPLIES))
-    defaults, found = replay_defaults(events, anew)
-    differences += found
-    signals, found = signal_changes(events, anew)
-    differences += found
+    uses = ReplayedUses()
+    if any(events.of(table) for table in (APPLICATIONS, CLARIFICATIONS, CHANGES)):
+        uses = default_table("explain of a request that used the default table").replay(events, learner)
+    differences += uses.differences
     decisions, found = replay_decisions(events, limits, clarified=clarification is not None)
     count, damage = request_damage(events)
     made = Explanation(
         request=request,
         clarification=clarification,
-        defaults=defaults,
-        signals=signals,
+        defaults=uses.defaults,
+        signals=uses.signals,
         became=tuple({name: row[name] for name in _BECAME} for row in events.of(EVIDENCE)),
         decisions=decisions,
         differences=tuple(differences + found),
@@ -658,6 +656,8 @@ def defaults(log: AuditLog) -> pd.DataFrame:
     import pandas as pd
 
     limits = {"ask_below": log.learner.ask_below, "apply_above": log.learner.apply_above}
+    with log.log.reading() as entries:
+        begun = entries.one(CURRENT) is not None
     return pd.DataFrame(
         [
             {
@@ -673,6 +673,6 @@ def defaults(log: AuditLog) -> pd.DataFrame:
                 "last_refreshed": row.last_refreshed.isoformat(timespec="seconds"),
                 "row_id": row.row_id,
             }
-            for row in log.rows()
+            for row in (log.rows() if begun else ())
         ]
     )

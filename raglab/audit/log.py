@@ -13,31 +13,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from raglab.audit.default_table import Application, DefaultTable, DefaultUse, Key, Pending, default_table
+from raglab.audit.log_learners import digest_of, record_learner
+from raglab.audit.sessions import SilenceRule, open_findings, remember
 from raglab.canonical import digest, utc_text
 from raglab.decision.checks import Check
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner, gate
-from raglab.extensions.clarification.default_rows import (
-    Application,
-    DefaultRows,
-    Key,
-    Pending,
-    RowKey,
-    SignalEvent,
-    application_of,
-    current_findings,
-    current_rows,
-    digest_of,
-    key_of_row,
-    pending_of,
-    record_learner,
-    record_request,
-    record_signal,
-    replay_changes,
-    sort_rows,
-)
-from raglab.extensions.clarification.silence import SilenceRule, open_findings, record_application, remember, settle
+from raglab.extension_points import extensions
 from raglab.html_display import Fold, display, short
 from raglab.policy import PolicyData
 from raglab.store.database import Database, Rebuild
@@ -88,29 +72,6 @@ def _body(policy: PolicyData) -> dict[str, Any]:
     return {name: value for name, value in policy.model_dump(mode="json").items() if name != "pack"}
 
 
-def clarify(log: Entries, row: Mapping[str, Any], request: ClarificationRequest) -> None:
-    """Log what the user is asked, once a request.
-
-    Raises:
-      ValueError: request or row is not in the log, or the request was asked about already.
-    """
-    request_id = row["request_id"]
-    request_row(log, request_id)
-    key_of_row(log, row["row_id"])
-    if log.one(CLARIFICATIONS, request_id=request_id) is not None:
-        msg = f"a request may be asked about once, got a second clarification of {request_id!r}; decide it."
-        raise ValueError(msg)
-    asked = {
-        "target_field": request.target_field,
-        "question_to_user": request.question_to_user,
-        "candidates": list(request.candidate_values),
-        "proposed": request.proposed_default,
-        "proposed_reason": request.proposed_default_reason,
-        "audit": json_value(request.audit),
-    }
-    log.add(CLARIFICATIONS, {**row, **asked})
-
-
 def row_columns(
     row: ClarificationDefault, kind: str, conditions: Mapping[str, str], learner: Learner
 ) -> dict[str, Any]:
@@ -118,19 +79,6 @@ def row_columns(
     verdict = gate(row, ask_below=learner.ask_below, apply_above=learner.apply_above)
     state = {"row_id": row.row_id, "version": row.version, "confidence": row.confidence, "gate": verdict}
     return state | {"votes": dict(row.candidate_votes), "kind": kind, "conditions": dict(conditions)}
-
-
-class DefaultUse(NamedTuple):
-    """A row of the default table whose value fills in a request.
-
-    gate: its verdict. conditions: of the documents, such as silence can confirm the value under.
-    """
-
-    row: ClarificationDefault
-    value: str
-    gate: str
-    kind: str
-    conditions: Mapping[str, str]
 
 
 def decision_row(
@@ -278,6 +226,18 @@ def blank_texts(log: Entries, before: str) -> int:
     for table in _WITH_TEXTS:
         had.update(row["request_id"] for row in list(log.rows(table, before=before)) if log.blank(table, row))
     return len(had)
+
+
+def current_findings(log: Entries) -> Iterator[Finding]:
+    """Rows of `CURRENT` that are not the latest of `VERSIONS`, which are events."""
+    columns = ("row_id", "target_field", "doctype", "body")
+    latest = {row[0]: row for row in log.stored(VERSIONS, *columns)}
+    kept = {row[0]: row for row in log.stored(CURRENT, *columns)}
+    for row_id in sorted({*latest, *kept}):
+        if row_id not in kept:
+            yield Finding(CURRENT, None, f"row {row_id} is missing")
+        elif kept[row_id] != latest.get(row_id):
+            yield Finding(CURRENT, None, f"row {row_id} differs from what the events make")
 
 
 def forgotten_findings(log: Entries) -> Iterator[Finding]:
@@ -442,11 +402,11 @@ class AuditLog:
             last = log.one(REQUESTS)
             return None if last is None else last["models"].get("pack")
 
-    def rows(self, target_field: str | None = None, doctype: str | None = None) -> DefaultRows:
+    def rows(self, target_field: str | None = None, doctype: str | None = None) -> tuple[ClarificationDefault, ...]:
         """Latest versions of the default table's rows, of a field or doctype where given."""
         where = {"target_field": target_field, "doctype": doctype}
         with self.log.reading() as log, as_written():
-            return current_rows(log, **{name: value for name, value in where.items() if value is not None})
+            return default_table().rows(log, **{name: value for name, value in where.items() if value is not None})
 
     def met(self, request_id: str, key: Key, *, now: datetime | None = None) -> ClarificationDefault:
         """Count a request that came to a row, once, and give the row; one that is not there begins.
@@ -457,7 +417,7 @@ class AuditLog:
         at = datetime.fromisoformat(self._at(now))
         with self.log.writing() as log:
             request_row(log, request_id)
-            return record_request(log, request_id, RowKey(*key), self.learner, at)
+            return default_table().meet(log, request_id, key, self.learner, at)
 
     def clarified(
         self,
@@ -484,7 +444,8 @@ class AuditLog:
         """
         with self.log.writing() as log:
             about = {"at": self._at(now), "request_id": request_id, "why": why, "gain": gain, "cost": cost}
-            clarify(log, about | {"tried": list(tried)} | row_columns(row, kind, conditions, self.learner), request)
+            columns = about | {"tried": list(tried)} | row_columns(row, kind, conditions, self.learner)
+            default_table().clarify(log, columns, request)
 
     def applied(
         self,
@@ -504,7 +465,8 @@ class AuditLog:
         """
         with self.log.writing() as log:
             row_then = row_columns(row, kind, conditions, self.learner) | ({} if gate is None else {"gate": gate})
-            record_application(log, request_row(log, request_id), {"at": self._at(now), "value": value} | row_then)
+            about = {"at": self._at(now), "value": value} | row_then
+            default_table().fill_in(log, request_row(log, request_id), about)
 
     def replied(self, request_id: str, reply: str, *, now: datetime | None = None) -> None:
         """Log what the user said, to a clarification or of an answer."""
@@ -537,8 +499,8 @@ class AuditLog:
         at = datetime.fromisoformat(self._at(now))
         with self.log.writing() as log:
             request_row(log, request_id)
-            given = SignalEvent(value, signal, corrected_to)
-            return record_signal(log, request_id, RowKey(*row_key), given, conditions, self.learner, at)
+            given = (value, signal, corrected_to)
+            return default_table().learn(log, request_id, row_key, given, conditions, self.learner, at)
 
     def decided(
         self,
@@ -561,7 +523,7 @@ class AuditLog:
             if applied is not None:
                 row_then = row_columns(applied.row, applied.kind, applied.conditions, self.learner)
                 about = {"at": self._at(now), "value": applied.value, **row_then, "gate": applied.gate}
-                record_application(log, asked, about)
+                default_table().fill_in(log, asked, about)
             row = decision_columns(decision_row(asked, response, checks, ms), self.query)
             log.add(DECISIONS, {"at": self._at(now), **row})
 
@@ -581,14 +543,14 @@ class AuditLog:
         with self.log.reading() as log:
             request_row(log, request_id)
             with as_written():
-                return pending_of(log, request_id)
+                return default_table().pending(log, request_id)
 
     def application(self, request_id: str) -> Application | None:
         """Default that was last applied silently to a request, None where none was."""
         with self.log.reading() as log:
             request_row(log, request_id)
             with as_written():
-                return application_of(log, request_id)
+                return default_table().application(log, request_id)
 
     def settle(self, *, now: datetime | None = None, session: str | None = None) -> int:
         """Settle what became of defaults applied silently, as far as it is known; how many were right by silence.
@@ -600,16 +562,20 @@ class AuditLog:
           session: only requests of it; None settles all.
         """
         at = datetime.fromisoformat(self._at(now))
+        tables: list[DefaultTable] = list(extensions("audit_table").values())
         with self.log.reading() as log:
             if log.one(OPEN) is None:
                 return 0
         with self.log.writing() as log, as_written():
-            return settle(log, at, session, self.learner, self.silence)
+            settled = 0
+            for table in tables:
+                settled += table.settle(log, at, session, self.learner, self.silence)
+            return settled
 
     def rebuild(self) -> tuple[ClarificationDefault, ...]:
         """Rows of the default table from their changes alone: to the byte what `rows` has."""
         with self.log.reading() as log, as_written():
-            return sort_rows(replay_changes(log).values())
+            return default_table().rebuild(log)
 
     def verify(self, *heads: Head) -> Verification:
         """Hold every event against the hash chain, and the default table against the events; see `Database.verify`.

@@ -127,8 +127,8 @@ def _simulated_means(means: str, names: tuple[str, ...], sizes: dict[str, Any]) 
     import numpy as np
 
     from raglab.bandit import Bandit
+    from raglab.displays.bandits import lai_robbins
     from raglab.lab.bandit_study import compare_on_arms
-    from raglab.lab.report.bandit_displays import lai_robbins
 
     if linear := [name for name in names if name.startswith("lin_")]:
         msg = f"arms of --means have no context to learn from, got {linear[0]}; choose another, or give a trace."

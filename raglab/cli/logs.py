@@ -279,7 +279,7 @@ def _measured(log: str, last: int) -> tuple[Callable[[], pd.DataFrame] | None, C
         refused = error
     try:
         audit = open_audit(log)
-        audit.rows()  # opens it
+        audit.pack()  # opens it
     except InputError:
         if refused is not None:
             raise refused from None

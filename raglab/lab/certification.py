@@ -43,7 +43,6 @@ from raglab.lab.certified_losses import (
     pilot_order,
 )
 from raglab.lab.looks import hash_queries, known_certificate, split_queries, take_look, trace_hash, union_hashes
-from raglab.lab.report.blocks import percent
 from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
@@ -54,6 +53,7 @@ from raglab.signal_gates import SIGNALS, signal_path
 from raglab.store.case_labels import check_split_names
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
+from raglab.text import percent
 from raglab.thresholds import policy_thresholds
 from raglab.user_warnings import warn_user
 from raglab.values import SCHEMA_VERSION, TraceData

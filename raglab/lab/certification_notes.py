@@ -14,9 +14,8 @@ from raglab.decision.scoring import status_only_sentence
 from raglab.lab.answer_basis import missing_notes
 from raglab.lab.certified_losses import RISK, Nearest, RateCounts, asking_note
 from raglab.lab.looks import Look
-from raglab.lab.report.blocks import percent
 from raglab.store.policies import Policy
-from raglab.text import decimals
+from raglab.text import decimals, percent
 
 FAILS: Mapping[TestMethod, str] = {
     "single": "the policy fails",

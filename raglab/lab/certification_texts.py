@@ -13,8 +13,7 @@ from raglab.breakpoints import threshold_at
 from raglab.certify import Promise, cases_needed
 from raglab.lab.certification import need_line
 from raglab.lab.certified_losses import COST, EVEN
-from raglab.lab.report.blocks import percent
-from raglab.text import decimals
+from raglab.text import decimals, percent
 
 if TYPE_CHECKING:
     import pandas as pd

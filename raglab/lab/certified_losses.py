@@ -16,13 +16,13 @@ from raglab.decision.outcome_codes import Tally
 from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.lab.decision_fitting import held_out_cells
 from raglab.lab.looks import trace_hash
-from raglab.lab.report.blocks import percent
 from raglab.lab.search_space import always_answer
 from raglab.metrics import binomial_p, clopper_pearson, upper_bound
 from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import Replayed, Shards, tally
 from raglab.store.policies import Policy
+from raglab.text import percent
 from raglab.values import Status, TraceData
 
 COST, RISK = "expected_cost", "hallucination_rate"

@@ -19,8 +19,8 @@ from raglab.progress import progress
 from raglab.replay import Shards, each_shard
 from raglab.reward import (
     BUDGET_MS,
-    COMPONENT_TABLE,
     COMPONENTS,
+    LESS_IS_BETTER,
     OPTIONAL,
     PUBLISHED,
     ClampShares,
@@ -283,7 +283,6 @@ def unseen(n_cases: int, level: float) -> float:
     return n_cases * float(clopper_pearson(0, n_cases, level).high)
 
 
-LESS_IS_BETTER = tuple(name for name, part in COMPONENT_TABLE.items() if part.sign < 0)
 REWARD = "reward"
 MEASURES = ("pearson", "spearman", "concordance")
 BEST, ORACLE, UNIFORM = "best fixed arm", "oracle", "uniform"

@@ -166,10 +166,7 @@ def own_trial(policy: Policy, space: Mapping[str, SearchRange]) -> dict[str, Any
 @takes(policy="policy")
 def always_answer(policy: Policy) -> Policy:
     """Policy with every gate off: it answers whenever there is a hit."""
-    off: list[Any] = [item for gate in GATES if gate.switch for item in (f"{gate.name}.enabled", False)]
-    for section in ("signals", "gates"):
-        off += [section, {}] if getattr(policy, section) else []
-    return policy.replace("decision.rule", "chain", *off)
+    return policy.without_gates()
 
 
 @takes(trace="trace")

@@ -35,7 +35,7 @@ from raglab.metrics.intervals import check_level, mean_interval
 from raglab.misuse import takes
 from raglab.progress import progress
 from raglab.replay import Shards, each_shard
-from raglab.signals import Signal, SignalSet
+from raglab.signals import DOUBLE, Signal, SignalSet
 from raglab.store.policies import Policy
 from raglab.values import Latency, Status, TraceData
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FOLDS, REPEATS = 10, 2  # of the cross-validation
-DOUBLE = 0.9  # rank correlation from which a signal repeats another
 EVERYWHERE, CONSTANT = "missing everywhere", "the same in every case"
 # Stages of retrieval, as a trace's latencies name them, that a signal is read from.
 NEEDS: Mapping[str, tuple[str, ...]] = {

@@ -17,6 +17,7 @@ from raglab.decision.measurement import Measured, measured_tables, plain_trace
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
 from raglab.decision.sharded_decisions import trace_basis
+from raglab.extension_points import extensions, missing
 from raglab.extensions.scale.study_workers import check_storage, finish_shared_study
 from raglab.html_display import Cell, Fold, display, short
 from raglab.lab.candidates import (
@@ -60,6 +61,7 @@ from raglab.misuse import takes
 from raglab.policy import told_value
 from raglab.replay import decide_policies, each_shard, join_columns, rate_table, shard_codes, tally
 from raglab.store.policies import Policy
+from raglab.store.traces import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,6 +72,8 @@ SamplerName = Literal["nsga2", "tpe", "random"]
 RuleName = Literal["expected_cost", "chain"]
 UNSEEN, AS_IT_IS = "unseen cases", "fixed policy"  # by which cases a policy is judged
 AS_GIVEN = "as given, origin unknown"  # a policy of the user, on the cases tuned on
+# What a room draws of a study at the point `study_page.<name>`: cases, tuned and default policy, goal, arm -> HTML.
+StudyPage = Callable[[Trace, Policy, Policy, Goal, str], str]
 
 
 @dataclass(frozen=True, repr=False)
@@ -249,7 +253,7 @@ class TuneResult:
         return display("Result of a study", facts, folds)
 
     def report(self, path: str | Path) -> Path:
-        """Write the HTML report of tuned and reference policies on the judged cases, with `cockpit` inside."""
+        """Write the HTML report of tuned and reference policies on the judged cases, with `cockpit` where it is."""
         from raglab.lab.report.page import write_report
 
         return write_report(
@@ -266,7 +270,7 @@ class TuneResult:
             min_coverage=self.goal.min_coverage,
             max_over_ask=self.goal.max_over_ask,
             trace_id=self.settings["trace"],
-            cockpit=self.cockpit(),
+            cockpit=self.cockpit_page(),
         )
 
     def cockpit(self) -> str:
@@ -274,12 +278,20 @@ class TuneResult:
 
         It shows the cases that were tuned on, of more than 20,000 the sample that candidates were made of: those it
         was judged on are no place to choose a threshold.
-        """
-        from raglab.extensions.cockpit.page import frozen_html
-        from raglab.extensions.cockpit.state import CockpitState
 
-        shown, arm = candidate_cases(self.tuned_on, int(self.settings["seed"])), self.settings["arm"]
-        return frozen_html(CockpitState(shown, self.policy, compare=self.default_policy, goal=self.goal, arm=arm))
+        Raises:
+          MissingExtensionError: the room `cockpit` is not installed.
+        """
+        page = self.cockpit_page()
+        return missing("TuneResult.cockpit", "cockpit") if page is None else page
+
+    def cockpit_page(self) -> str | None:
+        """`cockpit`; None where its room is not installed: a report and a run are then without it."""
+        frozen_page: StudyPage | None = extensions("study_page").get("cockpit")
+        if frozen_page is None:
+            return None
+        shown = candidate_cases(self.tuned_on, int(self.settings["seed"]))
+        return frozen_page(shown, self.policy, self.default_policy, self.goal, self.settings["arm"])
 
 
 @takes(trace="trace", policy="policy")

@@ -14,12 +14,12 @@ from raglab.decision.measurement import Measured
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.extensions.scale.measured_shards import measured_shards
 from raglab.extensions.scale.sharded_traces import NONE, ShardedTrace, count_cases
-from raglab.lab.report.blocks import percent
 from raglab.lab.report.verdicts import DELTA
 from raglab.parallel import run_each
 from raglab.store.case_labels import check_split_names
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
+from raglab.text import percent
 from raglab.values import UNLABELLED, Status, TraceData, check_labelled, label_codes
 
 MOST_REFITTED = 20_000  # cases that candidates are made of: a fold's fit and line search of 20,000 take three minutes

@@ -15,9 +15,9 @@ from raglab.bandit.environments import Table
 from raglab.decision.decisions import Decisions
 from raglab.decision.intent import intent
 from raglab.decision.measurement import Measured, policy_pattern_hits
-from raglab.extensions.clarification.clarification_requests import Request
 from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.live.online_bandit import LATER, ArmChoice, Features
+from raglab.live.requests import Request
 from raglab.live.response import Response
 from raglab.live.system import BANDIT_UNWRITABLE, Key, Lab
 from raglab.live.trace_building import question_scopes
@@ -25,7 +25,7 @@ from raglab.misuse import takes
 from raglab.patterns import entities_in
 from raglab.policy import PolicyData
 from raglab.replay import decide_policies
-from raglab.retrieval.arms import Sizes
+from raglab.retrieval.arms import Sizes, arm_row
 from raglab.retrieval.indexes import Indexes, Queries
 from raglab.reward import BUDGET_MS, COMPONENTS, RewardWeights, hit_diversity, rank_consistency, reward, score_margin
 from raglab.store.database import UnwritableLogError
@@ -44,6 +44,7 @@ def default_arm(question: str, system: Lab) -> tuple[str, str]:
 
     Raises:
       ValueError: the index lacks the arm.
+      MissingExtensionError: the room of the arm is not installed.
     """
     there = system.retriever.strategies
     wanted = system.arm or system.policy.strategy.arm
@@ -52,6 +53,7 @@ def default_arm(question: str, system: Lab) -> tuple[str, str]:
         return arm, f"bandit {'off' if system.online is None else 'not asked'}, {reason}"
     if wanted != "router":
         if wanted not in there:
+            arm_row(wanted)  # an arm whose room is not installed can be in no index
             msg = f"arm must be one of the index's {', '.join(there)}, got {wanted}; make the index with it."
             raise ValueError(msg)
         return wanted, f"{'chosen' if system.arm else 'policy'}: {wanted}"

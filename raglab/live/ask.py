@@ -13,10 +13,9 @@ from uuid import uuid4
 from raglab.characters import visible
 from raglab.default_learner import OTHER
 from raglab.documents import full_sources
-from raglab.extensions.clarification import clarification, clarification_replies
-from raglab.extensions.clarification.clarification_requests import Request, check_request, moment_or_now
-from raglab.extensions.clarification.question_parsing import language_of
+from raglab.live.logged_requests import answer_logged
 from raglab.live.pipeline import answer_or_refuse, answer_request
+from raglab.live.requests import Request, check_request, language_of, moment_or_now
 from raglab.live.response import Response
 from raglab.live.system import Lab, OnError, check_on_error, normalise_question
 from raglab.misuse import takes
@@ -84,7 +83,10 @@ def ask(
     )
     if system.audit is None:
         return answer_or_refuse(request, system, partial(answer_request, request, system))
-    return clarification.clarify_request(request, system)
+    response: Response = (
+        answer_logged(request, system) if system.clarifier is None else system.clarifier.ask(request, system)
+    )
+    return response
 
 
 def _with_on_error(system: Lab, on_error: OnError | None) -> Lab:
@@ -121,7 +123,11 @@ def reply(
         check_request(question)
     system = (lab if isinstance(lab, Lab) else Lab.open(lab, clarify=True)).snapshot()
     about: dict[str, Any] = {"question": question, "now": moment_or_now(now)}
-    return clarification_replies.answer_reply(request_id, answer, _with_on_error(system, on_error), **about)
+    if system.audit is None or system.clarifier is None:
+        msg = "a reply needs what asked, which is switched off; open the lab with clarify=True."
+        raise ValueError(msg)
+    response: Response = system.clarifier.reply(request_id, answer, _with_on_error(system, on_error), **about)
+    return response
 
 
 _WORDS = {

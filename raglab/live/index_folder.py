@@ -21,7 +21,7 @@ from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
 from raglab.extensions.scale.large_index import drop_older
 from raglab.live.trace_building import RetrievalSettings, check_settings, index_fingerprint
-from raglab.retrieval.arms import Rewriter
+from raglab.retrieval.rewriting import Rewriter
 from raglab.store.files import InputError, Where, input_error, locked, read_json, shown_value, write_text
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
 from raglab.values import SCHEMA_VERSION, Corpus

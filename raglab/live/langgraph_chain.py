@@ -14,10 +14,9 @@ from typing_extensions import TypedDict  # before Python 3.12 pydantic draws the
 from raglab.answering.compression import Compression, Count, Meaning, compress, words_as_tokens
 from raglab.decision import chain
 from raglab.decision.decisions import Decisions
-from raglab.extensions.clarification.clarification_requests import check_request
-from raglab.extensions.clarification.question_parsing import language_of
 from raglab.live.arm_choice import default_arm
 from raglab.live.pipeline import case_trace, complete_response
+from raglab.live.requests import check_request, language_of
 from raglab.live.response import Response, ResponseRecord
 from raglab.live.system import Lab, normalise_question
 from raglab.live.trace_building import question_scopes

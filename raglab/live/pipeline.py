@@ -22,13 +22,11 @@ from raglab.decision.checks import answer_checks, error_check
 from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import add_answers, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, calibrate_confidence
-from raglab.decision.signal_values import ANSWERED, STORED, Columns, used_signals
-from raglab.extensions.clarification.clarification_requests import Request
-from raglab.extensions.clarification.question_signals import parsed_signals
-from raglab.extensions.clarification.task_answers import TaskAnswers
+from raglab.decision.signal_values import ANSWERED, Columns, used_signals
 from raglab.languages import retold, sentence
 from raglab.live.arm_choice import default_arm, measures, record_outcome, select_arm
 from raglab.live.measured_signals import FAILURES, answer_places
+from raglab.live.requests import Request
 from raglab.live.response import (
     KEYS,
     PREVIEW,
@@ -39,6 +37,7 @@ from raglab.live.response import (
     answer_sets,
     check_answer,
 )
+from raglab.live.signal_families import document_signals
 from raglab.live.system import Key, Lab, StoredAnswer, pack_depths, unpack_depths
 from raglab.live.trace_building import question_scopes, restrict_to_hits
 from raglab.patterns import pattern_hits
@@ -195,21 +194,8 @@ def _request_evidence(request: Request, arm: str, depths: Sequence[DepthHits]) -
 
 def _with_task(request: Request, system: Lab) -> Lab:
     """System whose generator answers the narrower question, where the request is one, by its task."""
-    one = request.narrowed
-    if one is None:
-        return system
-    return replace(
-        system,
-        generator=TaskAnswers(
-            one.task,
-            one.asked or one.question,
-            topic=one.topic,
-            rows=one.rows,
-            base=system.generator,
-            quoted=one.quoted,
-            sure=one.sure,
-        ),
-    )
+    narrowed = request.narrowed
+    return system if narrowed is None else replace(system, generator=narrowed.generator(system.generator))
 
 
 def _present(value: float) -> float | None:
@@ -333,7 +319,7 @@ def case_trace(
     )
     # Parser, generator and functions take longer than all gates together: they run where the policy asks for them.
     used, signals = set(used_signals(system.policy)), system.signals
-    columns = parsed_signals(trace, system.reader) if used & set(STORED) else {}
+    columns = document_signals(trace, system.reader, used)
     answers = _answers_to_all_hits(trace, system) if used & set(ANSWERED) or signals.read_answers else None
     if answers is not None and used & set(ANSWERED):
         columns |= _answer_columns(trace, answers, system)

@@ -63,11 +63,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from raglab.arms import LIVE_ARMS
 from raglab.audit.log import AuditLog, Redaction
+from raglab.audit.sessions import SilenceRule
 from raglab.bandit import LEARNERS, Bandit, Stats
 from raglab.default_learner import Learner
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, EVERY
-from raglab.extensions.clarification.question_vocabulary import LEAST
-from raglab.extensions.clarification.silence import SilenceRule
+from raglab.live.clarifier import MIN_FIELD_CONFIDENCE
 from raglab.live.online_bandit import Online
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, PUBLISHED, RewardWeights
 from raglab.store.database import Database, masked_url
@@ -316,7 +316,7 @@ class ClarifySettings(EnvironmentSettings):
     question_cost: Weight = 1.0
     error_cost: Weight = 10.0
     options: bool = False
-    min_field_confidence: Share = LEAST
+    min_field_confidence: Share = MIN_FIELD_CONFIDENCE
     max_documents: Annotated[int, Field(ge=2, le=1_000)] = 6
 
     @model_validator(mode="after")

@@ -22,33 +22,30 @@ from raglab.blobs import Blobs, own_secret
 from raglab.canonical import digest
 from raglab.characters import composed, visible
 from raglab.decision.measurement import check_model
-from raglab.decision.signal_values import STORED, used_signals
-from raglab.extensions.clarification.clarification_requests import Clarifier, Parser
-from raglab.extensions.clarification.fields import FieldReader
-from raglab.extensions.clarification.question_signals import DocumentReader
-from raglab.extensions.clarification.question_vocabulary import Vocabulary, build_vocabulary
+from raglab.decision.signal_values import used_signals
+from raglab.live.clarifier import Clarifier, FieldReader, Parser, clarifier_maker
 from raglab.live.index_folder import CACHE, EMBEDDINGS, Index, read_index, write_index
 from raglab.live.index_growth import add_documents, embed_corpus, remove_documents
 from raglab.live.measured_signals import LiveSignals
-from raglab.live.response import SupportScorer, TableFirst, with_required_confidence
+from raglab.live.response import OwnAnswers, SupportScorer, with_own_answers, with_required_confidence
+from raglab.live.signal_families import DocumentReader
 from raglab.live.signal_functions import SignalFunction
 from raglab.live.trace_building import RetrievalSettings, Retriever, check_settings, retriever
 from raglab.misuse import takes
 from raglab.packs import Pack
 from raglab.patterns import chunk_entities
 from raglab.policy import check_pack
-from raglab.retrieval.arms import DepthHits, Rewriter, walk
-from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
+from raglab.retrieval.arms import DepthHits, live_arms, walk
+from raglab.retrieval.dense import EmbeddingCache, default_cache
+from raglab.retrieval.rewriting import Rewriter
 from raglab.store.files import Where, input_error
 from raglab.store.loaders import Documents
 from raglab.store.policies import Policy, load_pack
 from raglab.text import word_set
 from raglab.user_warnings import warn_user
-from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus, Generator, Hits, Status
+from raglab.values import FLOAT_FIELDS, Chunk, Corpus, Generator, Hits, Status
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from raglab.audit.log import AuditLog
     from raglab.default_learner import Learner
     from raglab.live.online_bandit import Online
@@ -245,8 +242,8 @@ def check_on_error(on_error: str) -> OnError:
 class LabOpening(NamedTuple):
     """What a system was opened with that outlives a change of its documents.
 
-    generator: of what no row of a table answers. asking: settings of clarifications. learns: whether anything is asked
-    or learned, and asks: whether for what a question leaves out.
+    generator: of what no row of a table answers. asking: settings of clarifications. clarifier: makes what asks and
+    learns, None where nothing is asked or learned; asks: whether for what a question leaves out.
     """
 
     place: Path
@@ -257,7 +254,7 @@ class LabOpening(NamedTuple):
     field_reader: FieldReader | None
     asking: ClarifySettings
     asks: bool
-    learns: bool
+    clarifier: Callable[..., Clarifier] | None
 
 
 class ReadyDocuments(NamedTuple):
@@ -307,8 +304,8 @@ class Lab:
     on_error: OnError = "raise"
     _confident: dict[str, bool] = field(default_factory=dict, repr=False)  # see `RequiredConfidence`
     _told: set[str] = field(default_factory=set, repr=False)
-    # Held while the system takes up other documents, and while a request takes hold of it.
-    _change: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+    # Held while this system takes up other documents, and while a request takes hold of it.
+    _change: threading.Lock = field(default_factory=threading.Lock, repr=False, init=False)
 
     def __post_init__(self) -> None:
         """Stop where clarifications would be lost, or no question could be decided."""
@@ -361,6 +358,8 @@ class Lab:
         Raises:
           InputError: no index there, or one that was altered or made by another version; a wrong variable; a log that
             is required, or that clarifications need, where nothing can be written.
+          MissingExtensionError: clarify, or a signal of the question parser in the policy, without
+            `raglab/extensions/clarification`.
           ValueError: clarify without the log, another pack than that of the index or of what its log has learned, or a
             signal in the policy that neither raglab nor a function measures.
         """
@@ -378,6 +377,7 @@ class Lab:
         asking = ClarifySettings.read()
         asks = asking.enabled is True if clarify is None else clarify
         learns = asks or (asking.options and clarify is not False)
+        maker = clarifier_maker() if learns else None
         log, required = _audit_log(place, asking.learner, audit=audit, learns=learns)
         if log is not None and learns:
             remedy = "put that pack back, or move the log away and learn anew"
@@ -385,7 +385,7 @@ class Lab:
         kept = _caches_of(place) if cache else None
         judge = scorer or WordSupport()
         base = Extractive(pack=pack) if generator is None else generator
-        opening = LabOpening(place, index.settings, rewriter, base, parser, field_reader, asking, asks, learns)
+        opening = LabOpening(place, index.settings, rewriter, base, parser, field_reader, asking, asks, maker)
         ready = _ready_documents(index, opening, chosen, pack, judge)
         # The bandit needs an arm that answers live, and can be switched off from outside the policy.
         stated = arm or ("bandit" if bandit.enabled else None)
@@ -420,7 +420,7 @@ class Lab:
 
         Example: `lab = Lab.open("out/index", generator=OpenAIGenerator("m", "http://127.0.0.1:8000/v1")).check()`
         """
-        generator = self.generator.otherwise if isinstance(self.generator, TableFirst) else self.generator
+        generator = self.generator.otherwise if isinstance(self.generator, OwnAnswers) else self.generator
         check_confidence(generator, confidence_switch(self.policy))
         return self
 
@@ -556,32 +556,24 @@ def _ready_documents(
     Args:
       like: retriever of an earlier version, whose models are used again.
     """
-    # Embeddings of the corpus are kept beside it, so that only the first start encodes them.
-    chunks, stored = index.corpus.chunks, EmbeddingCache(opening.place / EMBEDDINGS)
-    ready = retriever(index.corpus, index.settings, stored, rewriter=opening.rewriter, pack=pack, like=like)
-    tables, base = ready.indexes.tables, opening.generator
-    named = chunk_entities(ready.chunks, policy.pattern_lists.of_documents)
-    _read_passages(ready.chunks, base, scorer)
+    # A signal that nothing measures stops before any model is loaded; documents are read before the first question.
+    chunks = index.corpus.chunks
     reader = DocumentReader(tuple(chunks), pack)
-    if any(name in STORED for name in used_signals(policy)):  # so that no first question pays for it
-        reader.parsed(Case("start", "", "ok"))
+    for family in reader.measuring(used_signals(policy)):
+        family.start()
+    # Embeddings of the corpus are kept beside it, so that only the first start encodes them.
+    stored = EmbeddingCache(opening.place / EMBEDDINGS)
+    ready = retriever(index.corpus, index.settings, stored, rewriter=opening.rewriter, pack=pack, like=like)
+    named = chunk_entities(ready.chunks, policy.pattern_lists.of_documents)
+    _read_passages(ready.chunks, opening.generator, scorer)
     clarifier = None
-    if opening.learns:
-        words = _words(chunks, ready, stored, pack) if opening.asks else None  # choices among options need none
-        clarifier = Clarifier(
-            costs=opening.asking,
-            learner=opening.asking.learner,
-            chunks=chunks,
-            vocabulary=words,
-            pack=pack,
-            parser=opening.parser,
-            reader=opening.field_reader,
-        )
+    if opening.clarifier is not None:
+        how: dict[str, Any] = {"parser": opening.parser, "field_reader": opening.field_reader, "asks": opening.asks}
+        clarifier = opening.clarifier(opening.asking, chunks, ready, stored, pack, **how)
     return ReadyDocuments(
         retriever=ready,
         fingerprint=index.fingerprint,
-        # A row of a table answers for itself; what is no row goes to the generator.
-        generator=base if tables is None else TableFirst.over(base, tables, ready.chunks),
+        generator=with_own_answers(opening.generator, ready.indexes),
         entities=named,
         reader=reader,
         clarifier=clarifier,
@@ -639,16 +631,6 @@ def _audit_log(
     return log, required
 
 
-def _words(chunks: Sequence[Chunk], ready: Retriever, stored: EmbeddingCache, pack: Pack) -> Vocabulary:
-    """Field vocabulary of a corpus; its embeddings are kept, those of questions are not."""
-
-    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-        return embed(ready.encoder, list(texts), None).vectors
-
-    known = build_vocabulary(chunks, lambda texts: embed(ready.encoder, list(texts), stored).vectors, pack=pack)
-    return known._replace(encode=encode)
-
-
 def _read_passages(chunks: Sequence[Chunk], generator: Generator, scorer: SupportScorer) -> None:
     """Read a corpus of ordinary size once, so that no question waits for a passage to be cut into words."""
     if len(chunks) > READ_AT_ONCE or not (isinstance(generator, Extractive) and isinstance(scorer, WordSupport)):
@@ -664,7 +646,7 @@ def build_index(
     corpus: Corpus,
     folder: str | Path,
     *,
-    arms: Sequence[str] = LIVE_ARMS,
+    arms: Sequence[str] | None = None,
     cache: EmbeddingCache | Literal["default"] | None = "default",
     policy: Policy | None = None,
     download: bool = False,
@@ -674,9 +656,10 @@ def build_index(
 
     Args:
       folder: made where it is not there; an index that is there gives way to the new one at once and as a whole.
-      arms: that may answer. cache: from which embeddings are copied where it has them. policy: whose pack the index is
-        for, and no other; any where it names none. download: whether models that are not on this machine may be
-        fetched from the hub; the index keeps the commit that it was made with.
+      arms: that may answer; all that may answer live and are installed where not given. cache: from which embeddings
+        are copied where it has them. policy: whose pack the index is for, and no other; any where it names none.
+        download: whether models that are not on this machine may be fetched from the hub; the index keeps the commit
+        that it was made with.
       settings: further fields of `RetrievalSettings`; `index` is `auto` where not given: exact up to 100,000 chunks,
         above that on disk, memory-mapped, in the kind that fits `index_mb`, and exact
         whatever their number where pictures are embedded. An index of `auto` keeps its budget: its kind is chosen again
@@ -686,13 +669,14 @@ def build_index(
 
     Raises:
       ValueError: no chunks, an unknown setting or arm.
+      MissingExtensionError: the room of an arm is not installed.
       InputError: the folder cannot be written.
     """
     if not corpus.chunks:
         msg = "an index needs at least one chunk, got none; check the folder of the documents."
         raise ValueError(msg)
     place = Path(folder)
-    named = check_settings({"arms": tuple(arms), "index": "auto", **settings})
+    named = check_settings({"arms": live_arms() if arms is None else tuple(arms), "index": "auto", **settings})
     wanted = named.pinned(download=download).sized(corpus)
     auto_mb = named.index_mb if named.index == "auto" else None
     behind = default_cache() if cache == "default" else cache

@@ -29,22 +29,30 @@ from raglab.documents import (
     source_meanings,
     stated_exact_names,
 )
-from raglab.extensions.clarification.question_signals import DocumentReader, with_parsed_signals
-from raglab.extensions.graph_table.entity_graph import entity_graph
-from raglab.extensions.graph_table.tables import table_index
 from raglab.extensions.scale.large_index import INDEX_MB, STORED_KINDS, check_kind, large_indexes, sized_kind
 from raglab.extensions.scale.vector_shards import VectorShards
 from raglab.live.case_checks import check_cases, check_expected_sources
+from raglab.live.signal_families import DocumentReader, with_document_signals
 from raglab.misuse import takes
 from raglab.model_files import Precision, find_model, in_precision, pinned_name, reads_pictures
 from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
 from raglab.packs import GENERIC, Pack
 from raglab.patterns import Patterns, pattern_hits
 from raglab.progress import progress
-from raglab.retrieval.arms import STAGES, DepthHits, Rewriter, Sizes, Strategy, depths, rm3
+from raglab.retrieval.arms import (
+    STAGES,
+    DepthHits,
+    Sizes,
+    Strategy,
+    arm_row,
+    arm_rows,
+    build_arm_indexes,
+    depths,
+)
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed, embed_pictures
 from raglab.retrieval.indexes import Indexes, PictureVectors, Queries, Signatures, build_indexes, embed_queries
 from raglab.retrieval.reranking import CrossEncoderReranker
+from raglab.retrieval.rewriting import Rewriter, rm3
 from raglab.store.files import Where, input_error, make_folder, replacing
 from raglab.store.loaders import hash_cases, hash_corpus
 from raglab.store.pictures import picture_digest, stored_pixels
@@ -99,10 +107,6 @@ class RetrievalSettings(NamedTuple):
         """Whether questions are rewritten."""
         return self.max_depth > 0 or any(ARMS[arm].rewrites for arm in self.arms)
 
-    def needs(self, what: str) -> bool:
-        """Whether an arm needs `graph`, `tables` or a `rewriter`."""
-        return any(ARMS[arm].needs == what for arm in self.arms)
-
     def pinned(self, *, download: bool) -> Self:
         """The same with models of the hub by their commit, so that what is loaded is what the fingerprint names.
 
@@ -156,7 +160,7 @@ RM3 = "rm3"
 class Retriever:
     """A corpus made ready to be asked.
 
-    chunks: those of the corpus, then the rows of its tables where an arm finds them. strategies: by arm.
+    chunks: those of the corpus, then the rows of the arms' own indexes. strategies: by arm.
     """
 
     chunks: tuple[Chunk, ...] = field(repr=False)
@@ -184,6 +188,7 @@ def check_settings(given: Mapping[str, Any]) -> RetrievalSettings:
 
     Raises:
       ValueError: an unknown setting or arm, an arm named twice, or sizes that do not fit.
+      MissingExtensionError: the room of an arm is not installed.
     """
     unknown = sorted(set(given) - set(RetrievalSettings._fields))
     if unknown:
@@ -199,6 +204,7 @@ def check_settings(given: Mapping[str, Any]) -> RetrievalSettings:
         if arm not in ARMS:
             msg = f"arms must be of {', '.join(ARMS)}, got {arm!r}."
             raise ValueError(msg)
+        arm_row(arm)  # stops at an arm whose room is not installed
     if not (wanted.fetch_k >= 1 and 0 <= wanted.rerank_k <= wanted.fetch_k and wanted.rrf_k >= 1):
         came = f"{wanted.fetch_k}, {wanted.rerank_k}, {wanted.rrf_k}"
         msg = f"fetch_k >= rerank_k >= 0, fetch_k >= 1 and rrf_k >= 1 must hold, got {came}; lower rerank_k."
@@ -232,9 +238,9 @@ def retriever(
         settings, whose models are used again.
     """
     encoder = load_encoder(wanted.encoder, precision=wanted.precision) if like is None else like.encoder
-    # The rows of tables join the chunks before anything is indexed, so that positions mean the same everywhere.
-    tables = table_index(corpus.chunks, pack=pack) if wanted.needs("tables") else None
-    chunks = (*corpus.chunks, *(() if tables is None else tables.rows))
+    # Rows of the arms' own indexes join the chunks before anything is indexed: positions mean the same everywhere.
+    arm_indexes = build_arm_indexes(wanted.arms, corpus.chunks, pack)
+    chunks = (*corpus.chunks, *(row for index in arm_indexes.values() for row in index.rows))
     loose, strict = (_signatures(chunks, encoder, cache, strict=strict) for strict in (False, True))
     indexed: Any = large_indexes if wanted.index in STORED_KINDS else build_indexes
     indexes = indexed(
@@ -245,8 +251,7 @@ def retriever(
         strict,
         kind=wanted.index,
         tokens=wanted.needs_tokens,
-        graph=entity_graph(corpus.chunks) if wanted.needs("graph") else None,
-        tables=tables,
+        arm_indexes=arm_indexes,
         pictures=_picture_vectors(corpus, encoder, cache),
     )
     # Only what an arm asks for is made: RM3 reads the whole corpus, a cross-encoder is a model of its own.
@@ -324,8 +329,8 @@ def warn_of_cut_chunks(ready: Retriever) -> None:
 
 
 def universe(corpus: Corpus, wanted: RetrievalSettings) -> tuple[Chunk, ...]:
-    """What can be found: the chunks, then the rows of their tables where an arm finds rows."""
-    return (*corpus.chunks, *table_index(corpus.chunks).rows) if wanted.needs("tables") else tuple(corpus.chunks)
+    """What can be found: the chunks, then the rows of the arms' own indexes."""
+    return (*corpus.chunks, *arm_rows(wanted.arms, corpus.chunks))
 
 
 def question_scopes(
@@ -550,7 +555,7 @@ def build_planned(
     vectors = made_ready().indexes.vectors if kept is None else kept
     chunks = universe(plan.corpus, plan.wanted)
     bare = _trace_of_hits(chunks, vectors, cases, plan.wanted, whole, plan.patterns, meta)
-    trace = with_parsed_signals(bare, plan.reader)
+    trace = with_document_signals(bare, plan.reader)
     # The parts go only after the trace stands whole in their place.
     if place is not None:
         trace.save(place)
@@ -636,7 +641,7 @@ def _completed(known: Trace, reader: DocumentReader, place: Path | None) -> Trac
 
     These are the signals of the parser, and the documents that labels mean by their exact path.
     """
-    trace = with_parsed_signals(known, reader)
+    trace = with_document_signals(known, reader)
     exact = stated_exact_names(reader.chunks)
     if EXACT_NAMES not in trace.meta and exact:
         trace = replace(trace, meta={**trace.meta, **exact})

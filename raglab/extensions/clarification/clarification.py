@@ -9,17 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import uuid4
 
-from raglab.audit.explanation import Explanation
-from raglab.audit.explanation import explain_request as explained
-from raglab.audit.log import DefaultUse
+from raglab.audit.default_table import DefaultUse, RowKey
 from raglab.canonical import digest
 from raglab.decision.checks import Check
 from raglab.default_learner import (
@@ -48,9 +43,8 @@ from raglab.extensions.clarification.clarification_requests import (
     LAST_PAGE,
     LONGEST,
     PAGE_SCOPE,
-    Clarifier,
+    GapClarifier,
     PinnedDocuments,
-    Request,
     applied_default,
     clarification_options,
     default_warning,
@@ -59,7 +53,6 @@ from raglab.extensions.clarification.clarification_requests import (
     value_by_words,
     value_phrase,
 )
-from raglab.extensions.clarification.default_rows import RowKey
 from raglab.extensions.clarification.fields import NOTHING
 from raglab.extensions.clarification.missing_fields import failures, open_documents
 from raglab.extensions.clarification.narrowed_questions import NarrowedRequest, scope_request
@@ -71,12 +64,11 @@ from raglab.extensions.clarification.task_answers import TASKS
 from raglab.extensions.clarification.unanswered_questions import is_likely_stated, unanswered_gap
 from raglab.languages import sentence
 from raglab.live.arm_choice import wants_bandit
+from raglab.live.logged_requests import audit_log, log_answer, log_request, model_names
 from raglab.live.pipeline import answer_or_refuse, answer_request, try_request
+from raglab.live.requests import Request
 from raglab.live.response import Response, ResponseRecord
-from raglab.live.system import AUDIT_UNWRITABLE
-from raglab.misuse import takes
 from raglab.packs import Pack
-from raglab.store.database import UnwritableLogError
 from raglab.text import decimals
 from raglab.values import Chunk
 
@@ -123,7 +115,7 @@ class Turn:
     request: Request
     system: Lab
     log: AuditLog
-    clarifier: Clarifier
+    clarifier: GapClarifier
     answered_as: str
     read_by: str = ""
 
@@ -242,37 +234,27 @@ class Vague(NamedTuple):
         return reading._replace(response=self.turn.try_answer(reading.request))
 
 
-def clarify_request(request: Request, system: Lab) -> Response:
-    """Response to a request, logged; see `raglab.live.ask.ask`."""
-    start, log, clarifier = perf_counter(), _audit_log(system), system.clarifier
-    request = request if clarifier is None else _with_documents(request, clarifier)
-    reading = None if clarifier is None else clarifier.read(request)
-    try:
-        logged_as, resumed = _log_request(log, request, reading, system)
-        # Silence of an earlier turn counts before this one is decided, so that it decides under what was learned then.
-        log.settle(now=request.now)
-    except UnwritableLogError as error:
-        # Without the log nothing can be learned or asked back, so that only a system that answers goes on without.
-        if clarifier is not None or system.audit_required:
-            raise
-        system.warn_once(AUDIT_UNWRITABLE, error)
-        return answer_or_refuse(request, system, partial(answer_request, request, system))
+def clarify_request(request: Request, system: Lab, clarifier: GapClarifier) -> Response:
+    """Response to a request, logged; see `raglab.live.ask.ask`.
+
+    Raises:
+      UnwritableLogError: the log cannot be written; without it nothing can be learned or asked back.
+    """
+    start, log = perf_counter(), audit_log(system)
+    request = _with_documents(request, clarifier)
+    reading = clarifier.read(request)
+    read: dict[str, Any] = {} if reading is None else {"parsed": reading.parsed, "parser": reading.by}
+    logged_as, resumed = log_request(log, request, system, **read)
+    # Silence of an earlier turn counts before this one is decided, so that it decides under what was learned then.
+    log.settle(now=request.now)
     language = request.language if reading is None else reading.parsed.language
     request = request._replace(resumed=resumed, language=language)
-    if clarifier is None:
-        response = answer_or_refuse(request, system, partial(answer_request, request, system))
-    else:
-        read_by = "" if reading is None else reading.by
-        turn = Turn(request, system, log, clarifier, answered_as=request.id, read_by=read_by)
-        response = answer_or_refuse(request, system, partial(_answer_turn, turn, reading))
-        ms = {**response.seen.ms, "total": 1e3 * (perf_counter() - start)}
-        response = Response(response, response.seen._replace(ms=ms))
-    try:
-        log_decision(log, logged_as, response, request.now)
-    except UnwritableLogError as error:
-        if system.audit_required:
-            raise
-        system.warn_once(AUDIT_UNWRITABLE, error)
+    read_by = "" if reading is None else reading.by
+    turn = Turn(request, system, log, clarifier, answered_as=request.id, read_by=read_by)
+    response = answer_or_refuse(request, system, partial(_answer_turn, turn, reading))
+    ms = {**response.seen.ms, "total": 1e3 * (perf_counter() - start)}
+    response = Response(response, response.seen._replace(ms=ms))
+    log_answer(log, logged_as, response, request.now, system)
     return response
 
 
@@ -287,7 +269,7 @@ def _answer_turn(turn: Turn, reading: QuestionReading | None) -> Response:
     return learn_options(response, turn) if turn.clarifier.costs.options else response
 
 
-def _with_documents(request: Request, clarifier: Clarifier) -> Request:
+def _with_documents(request: Request, clarifier: GapClarifier) -> Request:
     """The request with the document that its words name, where the user pinned none; else with those that all answer.
 
     Who writes the name of a device means its manual as surely as who picks it from a list. Where nothing is named and
@@ -303,30 +285,11 @@ def _with_documents(request: Request, clarifier: Clarifier) -> Request:
     return request._replace(documents=open_documents(request.text, known, parse(request.text, known), least))
 
 
-def log_decision(log: AuditLog, request_id: str, response: Response, now: datetime) -> None:
-    """Log a decision; before it, of a clarified request, what it became and retrieved."""
-    if response.seen.evidence is not None:
-        log.evidence(request_id, response.seen.evidence, now=now)
-    seen = response.seen
-    log.decided(request_id, response, seen.checks, seen.ms, applied=seen.applied, now=now)
-
-
-def _models(system: Lab) -> dict[str, str]:
-    """Models of a system by their part, with the pack where it has one."""
-    return {
-        "encoder": system.retriever.encoder.name,
-        "generator": system.generator.name,
-        "scorer": system.scorer.name,
-        "prompt_version": str(getattr(system.generator, "prompt_version", "")),
-        **({} if system.pack.stored is None else {"pack": system.pack.stored}),
-    }
-
-
 def _made_by(turn: Turn) -> dict[str, str]:
     """What a question to the user was made by: models, parser with its prompt, pack, learner, rules, this raglab."""
     model, _, read_by = turn.read_by.rpartition(":")  # the rules have no prompt, but a version
     return {
-        **_models(turn.system),
+        **model_names(turn.system),
         "parser": model or read_by,
         "prompt_version": read_by if model else RULES_VERSION,
         "pack": turn.pack.digest,
@@ -336,33 +299,6 @@ def _made_by(turn: Turn) -> dict[str, str]:
         "learner": turn.log.digest,
         "raglab": version("raglab-toolkit"),
     }
-
-
-def _log_request(log: AuditLog, request: Request, read_by: QuestionReading | None, system: Lab) -> tuple[str, bool]:
-    """Log the request; the id that the log has it under, and whether it goes on with one that was stopped.
-
-    Where nothing is clarified, a caller may use an id twice; the log keeps the second under a name of its own.
-    """
-    models = {**_models(system), **({} if read_by is None else {"parser": read_by.by})}
-    about: dict[str, Any] = {
-        "session": request.session,
-        "documents": request.documents,
-        "parsed": None if read_by is None else read_by.parsed,
-        "policy": system.policy,
-        "fingerprint": system.fingerprint,
-        "models": models,
-        "now": request.now,
-    }
-    try:
-        return request.id, log.opened(request.id, request.text, **about)
-    except UnwritableLogError:
-        raise
-    except ValueError:
-        if system.clarifier is not None:
-            raise
-        again = f"{str(request.id)[:150]}~{uuid4().hex[:12]}"
-        log.opened(again, request.text, **about)
-        return again, False
 
 
 def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
@@ -643,32 +579,3 @@ def _question_reason(row: ClarificationDefault, turn: Turn, tried: Sequence[str]
     bounds = {"confidence": decimals(sure, rule.apply_above), "least": decimals(rule.apply_above, sure)}
     template = "confidence {confidence} is not above apply_above {least}, and request {number} is one in {every}"
     return turn.say(template, **bounds, number=row.requests + 1, every=rule.every)
-
-
-@takes(request_id="text", log="log or path", lab="lab")
-def explain(request_id: str, log: AuditLog | str | Path | None = None, *, lab: Lab | None = None) -> Explanation:
-    """How a request came to its answer, rebuilt from the audit log alone; see `audit.explanation.explain_request`.
-
-    Args:
-      log: an audit log, its file or URL, or the folder of an index. lab: whose log it is, where no log is given.
-
-    Raises:
-      ValueError: neither or both are given, the lab keeps no log, or the log has no such request.
-
-    Source: rule S5.8.
-    """
-    from raglab.live.settings import open_audit
-
-    if lab is not None and log is None:
-        return explained(request_id, _audit_log(lab))
-    if log is None or lab is not None:
-        msg = f"explain needs a log or a lab, got {'neither' if log is None else 'both'}; pass lab=, or log=."
-        raise ValueError(msg)
-    return explained(request_id, open_audit(log) if isinstance(log, str | Path) else log)
-
-
-def _audit_log(system: Lab) -> AuditLog:
-    if system.audit is None:
-        msg = "this needs the audit log, which is switched off; open the lab with audit=True."
-        raise ValueError(msg)
-    return system.audit

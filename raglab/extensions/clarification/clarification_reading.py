@@ -16,19 +16,20 @@ from raglab.default_learner import document_roles
 from raglab.extensions.clarification.clarification_requests import (
     LAST_PAGE,
     PAGE_SCOPE,
-    Clarifier,
-    Request,
+    GapClarifier,
     chunks_of_documents,
     value_phrase,
 )
 from raglab.extensions.clarification.contents import scope
-from raglab.extensions.clarification.fields import Extraction, FieldReader, extract
+from raglab.extensions.clarification.fields import Extraction, extract
 from raglab.extensions.clarification.missing_fields import single_statement
 from raglab.extensions.clarification.narrowed_questions import NarrowedRequest, narrow_request, quoted_request
 from raglab.extensions.clarification.question_parsing import asks_for
 from raglab.extensions.clarification.question_vocabulary import Failure, ParsedQuestion, first_entry
 from raglab.extensions.clarification.quoted_replies import quote_reply
 from raglab.languages import sentence
+from raglab.live.clarifier import FieldReader
+from raglab.live.requests import Request
 from raglab.live.response import Response, ResponseRecord, check_answer
 from raglab.packs import Pack
 from raglab.patterns import pattern_hits
@@ -45,7 +46,7 @@ KIND = "document"
 _NAMES = ("product", "vendor", "title")  # tags that name what a document is about
 
 
-def which(parsed: ParsedQuestion, clarifier: Clarifier, least: float) -> Failure | None:
+def which(parsed: ParsedQuestion, clarifier: GapClarifier, least: float) -> Failure | None:
     """Which of a few documents is meant, where none is named and they state the field differently; else None.
 
     Documents are those of the doctype and the entity that the question names; where that leaves more than
@@ -282,7 +283,14 @@ def read_named(
 
 
 def read_quoted(
-    words: str, text: str, field: str, chunks: Sequence[Chunk], clarifier: Clarifier, *, part: bool, heading: str = ""
+    words: str,
+    text: str,
+    field: str,
+    chunks: Sequence[Chunk],
+    clarifier: GapClarifier,
+    *,
+    part: bool,
+    heading: str = "",
 ) -> NarrowedRequest | None:
     """The request of a question that statements have the words of, with those of its reply; None where there are none.
 

@@ -9,6 +9,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from raglab.audit.default_table import RowKey
 from raglab.canonical import digest
 from raglab.default_learner import (
     OTHER,
@@ -24,24 +25,24 @@ from raglab.extensions.clarification.clarification_reading import (
 from raglab.extensions.clarification.clarification_requests import (
     LAST_PAGE,
     PAGE_SCOPE,
+    GapClarifier,
     PinnedDocuments,
     ReplyMeaning,
-    Request,
     chunks_of_documents,
     interpret_reply,
     vain_warning,
     value_phrase,
 )
-from raglab.extensions.clarification.default_rows import RowKey
 from raglab.extensions.clarification.fields import Extraction
 from raglab.extensions.clarification.missing_fields import failures
 from raglab.extensions.clarification.narrowed_questions import NarrowedRequest, page_kind_value, words_request
-from raglab.extensions.clarification.question_parsing import language_of
 from raglab.extensions.clarification.question_vocabulary import Failure, first_entry, plain_terms, topic_stems
 from raglab.extensions.clarification.reply_words import is_agreement, reply_topic, size_meant
 from raglab.extensions.clarification.stated_values import heading_of, word_stems
 from raglab.extensions.clarification.task_answers import TASKS
+from raglab.live.logged_requests import audit_log, log_decision
 from raglab.live.pipeline import answer_or_refuse
+from raglab.live.requests import Request, language_of
 from raglab.live.response import Response, ResponseRecord
 from raglab.live.system import normalise_question
 from raglab.packs import Pack
@@ -58,7 +59,6 @@ from raglab.extensions.clarification.clarification import (
     Vague,
     extend_response,
     finish_request,
-    log_decision,
     option_values,
     vague,
 )
@@ -82,16 +82,15 @@ class Open(NamedTuple):
     again: bool
 
 
-def answer_reply(request_id: str, answer: str, system: Lab, *, question: str | None, now: datetime) -> Response:
+def answer_reply(
+    request_id: str, answer: str, system: Lab, clarifier: GapClarifier, *, question: str | None, now: datetime
+) -> Response:
     """Response to a request with the user's reply; see `raglab.live.ask.reply`.
 
     The request keeps its id: the log has the reply, the signals and a second decision under it. What is learned comes
     before what is answered, and a signal counts once, so that a reply that broke off may be given again.
     """
-    log, clarifier = system.audit, system.clarifier
-    if log is None or clarifier is None:
-        msg = "a reply needs what asked, which is switched off; open the lab with clarify=True."
-        raise ValueError(msg)
+    log = audit_log(system)
     if not isinstance(answer, str):
         msg = f"a reply must be a text, got {type(answer).__name__}; pass yes, no or a value."
         raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere

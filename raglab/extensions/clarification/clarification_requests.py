@@ -5,14 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
-from raglab.canonical import instant
 from raglab.default_learner import OTHER, ClarificationDefault, Learner, Worth, shares, worth_asking
 from raglab.extensions.clarification.contents import page_kind
-from raglab.extensions.clarification.fields import FieldReader
-from raglab.extensions.clarification.narrowed_questions import NarrowedRequest
 from raglab.extensions.clarification.question_parsing import parse
 from raglab.extensions.clarification.question_vocabulary import (
     BY_RULES,
@@ -36,37 +32,15 @@ from raglab.extensions.clarification.reply_words import (
 )
 from raglab.extensions.clarification.task_answers import TASKS
 from raglab.languages import sentence
+from raglab.live.clarifier import FieldReader, Parser
+from raglab.live.requests import Request, Tongue
 from raglab.live.trace_building import question_scopes
 from raglab.packs import GENERIC, Pack
-from raglab.store.files import is_unicode, shown_value
-from raglab.store.log_tables import check_id
 from raglab.text import decimals
-from raglab.values import LONGEST_QUESTION, Chunk
+from raglab.values import Chunk
 
 COLUMNS = ("page_1_kind", "language", "vendor")  # conditions that a default may be split by (rule S5.6)
 ANY = "any"  # doctype of documents of several kinds, or of none
-
-
-Tongue: TypeAlias = Literal["en", "fr"]
-
-
-class Request(NamedTuple):
-    """A question with all that its answer hangs on; now is with a zone.
-
-    resumed: whether the log knows it as a question that was stopped before its decision. narrowed: what it became
-    where it was clarified, whose query is the text; it is retrieved anew, and its evidence is kept. language: of the
-    question as it was asked, in which the response is worded.
-    """
-
-    id: str
-    text: str
-    documents: tuple[str, ...]
-    selected: int | None
-    session: str
-    now: datetime
-    resumed: bool = False
-    narrowed: NarrowedRequest | None = None
-    language: Tongue = "en"
 
 
 class Costs(Protocol):
@@ -79,17 +53,6 @@ class Costs(Protocol):
     max_documents: int
 
 
-class Parser(Protocol):
-    """What reads a question: `question_parsing.OpenAIParser`, or your own."""
-
-    @property
-    def name(self) -> str:
-        """Identifier for the log."""
-
-    def parse(self, question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = ()) -> QuestionReading:
-        """The question's slots."""
-
-
 class PinnedDocuments(NamedTuple):
     """Documents that a request names: their chunks, their kind, and the conditions that they are under."""
 
@@ -99,7 +62,7 @@ class PinnedDocuments(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Clarifier:
+class GapClarifier:
     """What asks for what a question leaves out.
 
     vocabulary: of the corpus; None where only choices among options are learned. costs: of a question and of an error.
@@ -157,7 +120,7 @@ def chunks_of_documents(chunks: Iterable[Chunk], documents: Sequence[str]) -> tu
     return tuple(chunk for chunk in chunks if not named or chunk.document in named or chunk.shown in named)
 
 
-def question_worth(row: ClarificationDefault, outcomes: Mapping[str, str | None], clarifier: Clarifier) -> Worth:
+def question_worth(row: ClarificationDefault, outcomes: Mapping[str, str | None], clarifier: GapClarifier) -> Worth:
     """What a question is worth.
 
     Args:
@@ -166,75 +129,6 @@ def question_worth(row: ClarificationDefault, outcomes: Mapping[str, str | None]
     told = [f"?{value}" if outcome is None else f"={outcome}" for value, outcome in outcomes.items()]
     costs = {"question_cost": clarifier.costs.question_cost, "error_cost": clarifier.costs.error_cost}
     return worth_asking(shares(row, list(outcomes)), outcomes=told, **costs)
-
-
-def moment_or_now(now: datetime | None) -> datetime:
-    """The moment, or the clock's; without a zone it is UTC.
-
-    Raises:
-      ValueError: no datetime.
-    """
-    return datetime.now(UTC) if now is None else instant(now)
-
-
-MOST_DOCUMENTS = 1_000  # that a request names
-LONGEST_NAME = 1_000  # characters of one of them
-LONGEST_SESSION = 200
-MOST_OPTIONS = 1_000_000  # a number beyond is no choice of a user's
-
-
-def check_request(
-    question: object,
-    *,
-    documents: object = None,
-    selected_option: object = None,
-    request_id: object = None,
-    session: object = "",
-) -> None:
-    """Stop at the door what no question is: another kind of value, or one beyond the lengths above.
-
-    Raises:
-      ValueError: names the field, what it must be, what came and what to do.
-
-    Example:
-      >>> check_request("Why?", documents="a.md")
-      Traceback (most recent call last):
-      ValueError: documents must be a list of names, got 'a.md'; put it in square brackets.
-    """
-    if not isinstance(question, str):
-        _refuse("question must be a text", type(question).__name__, "pass a str")
-    if len(question) > LONGEST_QUESTION:
-        _refuse(f"question must have at most {LONGEST_QUESTION} characters", f"{len(question)}", "ask in short")
-    if documents is not None:
-        _check_documents(documents)
-    if selected_option is not None and (type(selected_option) is not int or abs(selected_option) > MOST_OPTIONS):
-        came = "one of no list" if type(selected_option) is int else shown_value(selected_option)
-        _refuse("selected_option must be the number of an option, from 1", came, "choose among those offered")
-    if request_id is not None:
-        check_id(request_id)
-    if not isinstance(session, str) or len(session) > LONGEST_SESSION:
-        rule = f"session must be a text of at most {LONGEST_SESSION} characters"
-        _refuse(rule, shown_value(session), "shorten it, or leave it out")
-    for name, text in (("question", question), ("session", session), ("request_id", request_id or "")):
-        if not is_unicode(str(text)):
-            came, remedy = shown_value(text), "take out the half of a pair of surrogates"
-            _refuse(f"{name} must be a text in Unicode", came, remedy)
-
-
-def _check_documents(documents: object) -> None:
-    if isinstance(documents, str) or not isinstance(documents, Sequence):
-        _refuse("documents must be a list of names", shown_value(documents), "put it in square brackets")
-    if len(documents) > MOST_DOCUMENTS:
-        _refuse(f"documents must be at most {MOST_DOCUMENTS}", f"{len(documents)}", "name fewer, or none for all")
-    for name in documents:
-        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
-            rule = f"a document must be named by 1 to {LONGEST_NAME} characters"
-            _refuse(rule, shown_value(name), "name it as `path` or `path#page`")
-
-
-def _refuse(rule: str, came: str, remedy: str) -> NoReturn:
-    msg = f"{rule}, got {came}; {remedy}."
-    raise ValueError(msg)
 
 
 LONGEST = 200  # characters of a reply

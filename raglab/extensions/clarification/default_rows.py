@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
+from raglab.audit.default_table import Application, Pending, RowKey
+from raglab.audit.log_learners import learner_of, record_learner
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.default_learner import (
     ClarificationDefault,
@@ -18,36 +20,24 @@ from raglab.default_learner import (
     lookup,
     met,
     split,
-    stored_learner,
     stored_split,
     stratify,
     update,
 )
 from raglab.html_display import Fold, display, short
-from raglab.store.log_chain import Finding, as_written
+from raglab.store.log_chain import as_written
 from raglab.store.log_entries import Entries
 from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,
     CLARIFICATIONS,
     CURRENT,
-    LEARNERS,
     REPLIES,
     VERSIONS,
     changes,
     request_row,
 )
 
-
-class RowKey(NamedTuple):
-    """What tells a row of the default table from the others."""
-
-    target_field: str
-    doctype: str
-    sub_conditions: Mapping[str, str]
-
-
-Key: TypeAlias = tuple[str, str, Mapping[str, str]]  # a RowKey, or its parts in order, at the doors
 Rows: TypeAlias = dict[str, ClarificationDefault]  # by row_id
 
 
@@ -165,27 +155,6 @@ def change_of(log: Entries, row: Mapping[str, Any], known: dict[str, Learner] | 
     )
 
 
-def learner_of(log: Entries, named: str, known: dict[str, Learner]) -> Learner:
-    """Learner settings of a digest, as they were kept."""
-    if named not in known:
-        known[named] = stored_learner(_learner_body(log, named))
-    return known[named]
-
-
-def learner_digest(log: Entries, named: str) -> str:
-    """Digest of the settings that a log keeps under a name, whatever version wrote them; it is the name."""
-    return digest(canonical_json(_learner_body(log, named)), 16)
-
-
-def _learner_body(log: Entries, named: str) -> Mapping[str, Any]:
-    row = log.one(LEARNERS, digest=named)
-    if row is None:
-        msg = f"a log must hold the learner settings that it names, got {named!r}; its tables were altered."
-        raise ValueError(msg)
-    body: Mapping[str, Any] = row["body"]
-    return body
-
-
 def append_change(log: Entries, change: Change, *, request_id: str, learner: str, once: str) -> Rows:
     """Add a change and the versions that it makes; give them back by row_id."""
     row = {
@@ -260,18 +229,6 @@ def current_rows(log: Entries, **where: Any) -> DefaultRows:  # noqa: ANN401 - v
     return sort_rows(parse_row(found["body"]) for found in log.rows(CURRENT, **where))
 
 
-def current_findings(log: Entries) -> Iterator[Finding]:
-    """Rows of `CURRENT` that are not the latest of `VERSIONS`, which are events."""
-    columns = ("row_id", "target_field", "doctype", "body")
-    latest = {row[0]: row for row in log.stored(VERSIONS, *columns)}
-    kept = {row[0]: row for row in log.stored(CURRENT, *columns)}
-    for row_id in sorted({*latest, *kept}):
-        if row_id not in kept:
-            yield Finding(CURRENT, None, f"row {row_id} is missing")
-        elif kept[row_id] != latest.get(row_id):
-            yield Finding(CURRENT, None, f"row {row_id} differs from what the events make")
-
-
 def sort_rows(rows: Iterable[ClarificationDefault]) -> DefaultRows:
     """Rows by field and doctype, the general before the specific."""
 
@@ -331,19 +288,6 @@ class SignalEvent(NamedTuple):
 NO_SIGNAL = SignalEvent("", "", None)
 
 
-def digest_of(learner: Learner) -> str:
-    """Digest under which a log keeps the settings of a learner."""
-    return digest(canonical_json(learner._asdict()), 16)
-
-
-def record_learner(log: Entries, learner: Learner, at: str) -> str:
-    """Note a learner's settings where they are new, and give their digest."""
-    named = digest_of(learner)
-    if log.one(LEARNERS, digest=named) is None:
-        log.add(LEARNERS, {"at": at, "digest": named, "body": learner._asdict()})
-    return named
-
-
 def record_request(log: Entries, request_id: str, key: RowKey, learner: Learner, at: datetime) -> ClarificationDefault:
     """Row after a request came to it, which counts once."""
     row_id = row_id_of_key(key)
@@ -398,46 +342,6 @@ def _conditioned_key(log: Entries, key: RowKey, conditions: Mapping[str, str]) -
     ]
     row = lookup(rows, key.target_field, key.doctype, seen)
     return key if row is None else RowKey(key.target_field, key.doctype, row.sub_conditions)
-
-
-class Pending(NamedTuple):
-    """A request that a user was asked about.
-
-    question: None where its text is not kept. parsed: fields as they were read, JSON values. key, version, confidence,
-    gate: of the row of the default table, as of then. tried: values that failed before the user was asked.
-    """
-
-    request_id: str
-    question: str | None
-    documents: tuple[str, ...]
-    session: str
-    parsed: Any
-    clarification: ClarificationRequest
-    kind: str
-    key: RowKey
-    version: int
-    confidence: float
-    gate: str
-    conditions: Mapping[str, str]
-    tried: tuple[str, ...]
-    policy_id: str
-    fingerprint: str
-
-
-class Application(NamedTuple):
-    """A default that was applied silently, with its row as of then."""
-
-    request_id: str
-    value: str
-    kind: str
-    key: RowKey
-    version: int
-    confidence: float
-    gate: str
-    conditions: Mapping[str, str]
-    question: str | None
-    documents: tuple[str, ...]
-    session: str
 
 
 def pending_of(log: Entries, request_id: str) -> Pending | None:

@@ -7,7 +7,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from raglab.extensions.clarification.contents import Entry, contents
-from raglab.extensions.clarification.fields import Extraction, FieldReader, extract
+from raglab.extensions.clarification.fields import Extraction, extract
+from raglab.live.clarifier import FieldReader
 from raglab.packs import GENERIC, Pack
 from raglab.store.policies import load_pack
 from raglab.values import Chunk

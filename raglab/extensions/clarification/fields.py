@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from raglab.characters import unaccented
 from raglab.extensions.clarification.field_rules import (
@@ -234,17 +234,6 @@ class Extraction(NamedTuple):
     page: int | None
     confidence: float
     reason: str | None = None
-
-
-class FieldReader(Protocol):
-    """What reads a field: `server_reading.OpenAIReader`, or your own."""
-
-    @property
-    def name(self) -> str:
-        """Identifier for the log."""
-
-    def read(self, field: str, chunks: Sequence[Chunk], *, about: str = "", pack: Pack = GENERIC) -> Extraction:
-        """The field's value, or nothing."""
 
 
 NOTHING = Extraction(None, "", -1, None, 0.0)

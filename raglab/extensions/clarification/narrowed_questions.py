@@ -34,10 +34,10 @@ from raglab.extensions.clarification.question_vocabulary import (
 )
 from raglab.extensions.clarification.quoted_replies import Quotation
 from raglab.extensions.clarification.stated_values import Statement, heading_of
-from raglab.extensions.clarification.task_answers import QUOTE, TASKS
+from raglab.extensions.clarification.task_answers import QUOTE, TASKS, TaskAnswers
 from raglab.packs import GENERIC, Pack
 from raglab.text import pieces
-from raglab.values import Chunk
+from raglab.values import Chunk, Generator
 
 _TASKS = {
     "cite": ("Quote", "Citer"),
@@ -74,6 +74,18 @@ class NarrowedRequest(NamedTuple):
     passage: str = ""
     quoted: tuple[tuple[str, str], ...] = ()
     sure: float = 0.0
+
+    def generator(self, base: Generator) -> Generator:
+        """Generator that answers the narrower question by its task."""
+        return TaskAnswers(
+            self.task,
+            self.asked or self.question,
+            topic=self.topic,
+            rows=self.rows,
+            base=base,
+            quoted=self.quoted,
+            sure=self.sure,
+        )
 
 
 def narrow_request(

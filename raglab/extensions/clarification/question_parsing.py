@@ -38,9 +38,9 @@ from raglab.extensions.clarification.question_vocabulary import (
     without,
 )
 from raglab.languages import LANGUAGES
+from raglab.live.requests import language_of
 from raglab.numerals import dates_in
 from raglab.packs import GENERIC, Pack, compile_expression
-from raglab.text import split_words
 from raglab.values import ModelUnavailableError
 
 NAMED = 0.95  # the question names the value in words of the tables
@@ -52,16 +52,6 @@ _ASKED_FOR = re.compile(
     r"(?:^|[,;:.!?] ?|\b(?:et|mais|alors) )"
     r"(?:(?:a|de|d'|en|pour|pendant|durant|sous|chez|depuis|avec|dans|sur|jusqu'a|a partir de|au bout de) ?)?"
     r"(?:combien|quel(?:le)?s?|quand|ou|qui|pourquoi|lequel|laquelle)\b[^,;:.!?]*$"
-)
-_FRENCH = frozenset(
-    """le la les des du une est sont qui que quel quelle quels quelles dans pour avec sans sur sous au aux et ou son sa
-    ses notre votre combien quand pourquoi comment jusqu apres avant depuis chez mon ma mes ce cet cette ces nous
-    vous il elle on pas plus par dit faut peut doit""".split()  # noqa: SIM905
-)
-_ENGLISH = frozenset(
-    """the is are who what which when where how much many does do did of in on at by for from with under our my your
-    and or an it this that they we can could should may must has have if their his her its there any say
-    about""".split()  # noqa: SIM905
 )
 _YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?:[/-]\d{2,4})?(?!\d)")
 
@@ -92,22 +82,6 @@ def parse(question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = (
         documents=tuple(documents),
         language=language_of(question, pack),
     )
-
-
-def language_of(question: str, pack: Pack = GENERIC) -> Literal["en", "fr"]:
-    """French where more of its small words, and words of the pack, are French than English; English where neither.
-
-    Example:
-      >>> language_of("la couleur ?"), language_of("the colour")
-      ('fr', 'en')
-    """
-    spoken = split_words(plain_terms(question))
-    own = {name: pack.language_words.get(name, frozenset()) for name in ("fr", "en")}
-    french = sum(word in _FRENCH or word in own["fr"] for word in spoken)
-    french += 2 * sum(word in {"l", "d", "qu"} for word in spoken)
-    english = sum(word in _ENGLISH or word in own["en"] for word in spoken)
-    accented = any(char in "éèêàùçôîœ" for char in question)
-    return "fr" if french + accented > english else "en"
 
 
 def asks_for(field: str, question: str, pack: Pack = GENERIC) -> bool:

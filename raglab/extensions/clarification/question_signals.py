@@ -7,11 +7,10 @@ question, its hits and the documents that the user named, never from a label.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +21,6 @@ from raglab.extensions.clarification.question_parsing import parse
 from raglab.extensions.clarification.question_vocabulary import BY_RULES, ParsedQuestion, Vocabulary, build_vocabulary
 from raglab.packs import Pack
 from raglab.progress import progress
-from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, TraceData
 
 FIRST = 8  # hits whose documents are read
@@ -38,8 +36,8 @@ class Gaps(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class DocumentReader:
-    """The documents of a corpus and what they call things, made ready when the first question is read.
+class QuestionSignals:
+    """The family of signals: documents of a corpus and what they call things, made ready for the first question.
 
     chunks: of the corpus, without the rows of its tables. pack: of its trade.
     """
@@ -67,6 +65,19 @@ class DocumentReader:
         """Paths of the documents."""
         return frozenset(chunk_documents(self.chunks))
 
+    @property
+    def origin(self) -> dict[str, dict[str, str | None]]:
+        """What measures the signals, as a trace's meta has it: parser with version, and pack, by name."""
+        return {name: {"by": PARSER, "pack": self.pack.stored} for name in STORED}
+
+    def start(self) -> None:
+        """Read the documents, so that no first question pays for it."""
+        self.parsed(Case("start", "", "ok"))
+
+    def columns(self, trace: TraceData) -> Columns:
+        """The signals for every case, arm and depth, by name, [Q, A, D]; see `parsed_signals`."""
+        return parsed_signals(trace, self)
+
     def parsed(self, case: Case) -> ParsedQuestion:
         """A question as the rules read it."""
         return parse(case.query, self.vocabulary, documents=full_sources(case.selected_sources, self.paths))
@@ -78,7 +89,7 @@ class DocumentReader:
         return Gaps(len(lacking), len(lacking[0].candidates) if lacking else 0)
 
 
-def parsed_signals(trace: TraceData, reader: DocumentReader) -> Columns:
+def parsed_signals(trace: TraceData, reader: QuestionSignals) -> Columns:
     """Signals of `signals.PARSED` for every case, arm and depth, by name, [Q, A, D]; NaN of the hits where none are.
 
     Args:
@@ -115,19 +126,3 @@ def _first_sources(trace: TraceData) -> list[dict[tuple[int, int], tuple[str, ..
                     by_place[arm, depth] = sources
         found.append(by_place)
     return found
-
-
-def origin(pack: Pack) -> dict[str, dict[str, str | None]]:
-    """What measures the signals of the parser, as a trace's meta has it: parser with version, and pack, by name."""
-    return {name: {"by": PARSER, "pack": pack.stored} for name in STORED}
-
-
-def with_parsed_signals(trace: Trace, reader: DocumentReader) -> Trace:
-    """The trace with the signals of the parser; the very same where it holds those of this parser and pack."""
-    wanted: dict[str, Any] = origin(reader.pack)
-    there = trace.meta.get("signals", {})
-    if all(name in trace.signals and there.get(name) == wanted[name] for name in STORED):
-        return trace
-    columns = parsed_signals(trace, reader)
-    meta = {**trace.meta, "signals": {**there, **wanted}}
-    return dataclasses.replace(trace, columns={**trace.columns, **columns}, meta=meta)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from raglab.languages import LANGUAGES, expression
+from raglab.live.clarifier import MIN_FIELD_CONFIDENCE
 from raglab.numerals import any_of
 from raglab.packs import GENERIC, Pack, TermTable
 from raglab.text import STOP_WORDS, Piece, fold_case, pieces, split_words
@@ -533,7 +534,7 @@ def about(
 
 
 KINDS = ("field_type", "implicit_entity", "date_scope", "intent", "page_scope")  # in the order in which one is asked
-LEAST = 0.60  # confidence below which a slot is missing (rule S5.1)
+LEAST = MIN_FIELD_CONFIDENCE  # of a slot that is not missing
 SLOTS = ("entity", "intent", "target_field", "page_scope", "date_scope", "doctype")
 
 

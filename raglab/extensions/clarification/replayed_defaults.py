@@ -8,55 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
+from raglab.audit.default_table import ReplayedDefault
+from raglab.audit.request_events import RequestEvents
 from raglab.default_learner import ClarificationDefault, Learner, asks, gate
 from raglab.extensions.clarification.default_rows import (
     change_of,
     empty_row,
     fold,
     key_of_row,
-    learner_digest,
-    learner_of,
     parse_row,
     row_body,
     row_versions,
 )
-from raglab.store.log_entries import Entries
-from raglab.store.log_tables import APPLICATIONS, CHANGES, CLARIFICATIONS, REQUESTS, VERSIONS, request_events
-from raglab.text import decimals
-
-
-class RequestEvents:
-    """Events of one request, each table read once, with the versions of rows that its changes made."""
-
-    def __init__(self, log: Entries, request: Mapping[str, Any]) -> None:
-        self.log, self.request = log, request
-        self._tables: dict[str, list[dict[str, Any]]] = {REQUESTS: [dict(request)]}
-        self._versions: dict[int, list[dict[str, Any]]] = {}
-
-    def of(self, table: str) -> list[dict[str, Any]]:
-        """Events of a table, in order."""
-        if table not in self._tables:
-            self._tables[table] = request_events(self.log, table, self.request["request_id"])
-        return self._tables[table]
-
-    def versions(self, cause: int) -> list[dict[str, Any]]:
-        """Versions of rows that a change made."""
-        if cause not in self._versions:
-            self._versions[cause] = list(self.log.rows(VERSIONS, cause=cause))
-        return self._versions[cause]
-
-    def version(self, row_id: str, version: int) -> Mapping[str, Any] | None:
-        """A version of a row, None where the log has none."""
-        made = (one for change in self.of(CHANGES) for one in self.versions(int(change["seq"])))
-        known = (one for one in made if (one["row_id"], one["version"]) == (row_id, version))
-        return next(known, None) or self.log.one(VERSIONS, of=f"{row_id}.{version}")
-
-    def change(self, seq: int) -> Mapping[str, Any] | None:
-        """A change by its number, None where the log has none."""
-        own = next((one for one in self.of(CHANGES) if one["seq"] == seq), None)
-        return own or next(self.log.rows(CHANGES, after=seq - 1, until=seq), None)
+from raglab.store.log_tables import APPLICATIONS, CHANGES, CLARIFICATIONS, VERSIONS
 
 
 class ReplayedRows:
@@ -121,61 +87,11 @@ class ReplayedRows:
         return found, []
 
 
-class ReplayedDefault(NamedTuple):
-    """A row of the default table as it was when it was used.
-
-    used: asked or applied. value: that was applied, or proposed. confidence, votes, gate: rebuilt from the changes
-    before. requests: that had come to the row by then, this one among them; asks: whether gate and schedule ask.
-    """
-
-    used: str
-    kind: str
-    value: str | None
-    target_field: str
-    doctype: str
-    sub_conditions: Mapping[str, str]
-    row_id: str
-    version: int
-    confidence: float
-    sample_size: int
-    votes: Mapping[str, float]
-    gate: str
-    requests: int
-    asks: bool
-    thresholds: tuple[float, float]
-    every: int
-
-    @property
-    def told(self) -> str:
-        """In words."""
-        where = "".join(f", {name} {value}" for name, value in sorted(self.sub_conditions.items()))
-        votes = ", ".join(f"{name} {count:g}" for name, count in self.votes.items()) or "none"
-        verdict = self.gate
-        if verdict == "ask_occasionally":
-            verdict += (
-                f" (request {self.requests} of the row, every {self.every}th asks: {'yes' if self.asks else 'no'})"
-            )
-        sure, (low, high) = self.confidence, self.thresholds
-        return (
-            f"{self.used} {self.value or 'nothing'} for {self.target_field} on {self.doctype}{where}: "
-            f"row {self.row_id} version {self.version}, confidence {decimals(self.confidence)} from {self.sample_size} "
-            f"(votes {votes}), gate {verdict} (asks below {decimals(low, sure)}, applies above {decimals(high, sure)})"
-        )
-
-
-def _recorded_learner(log: Entries, named: str) -> tuple[Learner, list[str]]:
-    try:
-        found = learner_of(log, named, {})
-    except (ValueError, TypeError) as error:
-        return Learner(), [f"learner {named} cannot be read: {error}"]
-    stated = learner_digest(log, named)
-    return found, [] if stated == named else [f"learner {named} is recorded, its settings have the digest {stated}"]
-
-
-def replay_defaults(events: RequestEvents, anew: ReplayedRows) -> tuple[tuple[ReplayedDefault, ...], list[str]]:
+def replay_defaults(
+    events: RequestEvents, anew: ReplayedRows, learner: Learner
+) -> tuple[tuple[ReplayedDefault, ...], list[str]]:
     """Rows that a request used, rebuilt from the changes before it; and what differs from what is recorded."""
-    learner, differences = _recorded_learner(events.log, events.request["learner"])
-    found = []
+    found, differences = [], []
     for used, table in (("applied", APPLICATIONS), ("asked", CLARIFICATIONS)):
         for row in events.of(table):
             then, wrong = _replay_row(events, row, anew)

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raglab.canonical import canonical_json, digest
-from raglab.extensions.graph_table.entity_graph import EntityGraph
-from raglab.extensions.graph_table.tables import TableIndex
 from raglab.extensions.scale.vector_shards import Remapped, VectorShards
 from raglab.models import Tokens
 from raglab.progress import progress
@@ -48,6 +46,7 @@ from raglab.retrieval.dense import (
 from raglab.retrieval.indexes import (
     ANCHOR,
     BM25_FILES,
+    ArmIndex,
     Bm25Index,
     Indexes,
     PictureVectors,
@@ -239,8 +238,7 @@ def large_indexes(
     *,
     kind: StoredKind,
     tokens: bool,
-    graph: EntityGraph | None = None,
-    tables: TableIndex | None = None,
+    arm_indexes: Mapping[str, ArmIndex] | None = None,
     pictures: PictureVectors | None = None,
 ) -> Indexes:
     """Indexes as `build_indexes` makes them, from a folder beside the cache, which is made where it is not there.
@@ -252,7 +250,7 @@ def large_indexes(
     """
     if pictures is not None or cache is None:
         raise storage_error(kind, 0 if pictures is None else len(pictures.at))
-    n_chunks, _, long = rows_of_corpus(texts, signatures, strict_signatures, tables)
+    n_chunks, _, long = rows_of_corpus(texts, signatures, strict_signatures, arm_indexes or {})
     check_texts(texts[:n_chunks])
     rows = [*texts, *(texts[i][:ANCHOR] for i in long)]
 
@@ -280,8 +278,7 @@ def large_indexes(
         bm25=made.bm25,
         signatures=signatures,
         strict_signatures=strict_signatures,
-        graph=graph,
-        tables=tables,
+        arm_indexes=arm_indexes or {},
     )
 
 

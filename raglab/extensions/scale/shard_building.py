@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from raglab import policy as policies
 from raglab.documents import EXACT_NAMES
-from raglab.extensions.clarification.question_signals import DocumentReader
 from raglab.extensions.scale.sharded_traces import (
     CASES_OF_SHARD,
     LOCK,
@@ -36,11 +35,12 @@ from raglab.extensions.scale.sharded_traces import (
     shard_name,
     shard_row,
 )
+from raglab.live.signal_families import DocumentReader
 from raglab.live.trace_building import UNREADABLE, Building, build_planned, plan_building, question_scopes
 from raglab.misuse import takes
 from raglab.parallel import current_workers, run_each
-from raglab.retrieval.arms import Rewriter
 from raglab.retrieval.dense import EmbeddingCache
+from raglab.retrieval.rewriting import Rewriter
 from raglab.store.files import (
     MAX_LINE_BYTES,
     Where,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,37 +13,17 @@ from raglab.breakpoints import threshold_at
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import Decisions
 from raglab.decision.sharded_decisions import ShardedDecisions
+from raglab.displays.tables import DASH, ReportTable, cut_text, estimate_cell, number_cell, number_text, share_cell
+from raglab.html_display import Cell
 from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report.verdicts import BOUGHT, Reach, Reachable, TargetVerdict, flipped_cases
 from raglab.policy import WHOLE, PolicyData
 from raglab.signals import BUILT_IN_SET, SignalSet
-from raglab.text import decimals
+from raglab.text import decimals, percent
 from raglab.values import Case, Status
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-DASH = "–"
-LONGEST_TEXT = 300
-Mark = Literal["", "good", "bad", "number"]
-
-
-class ReportCell(NamedTuple):
-    """Cell of a table: its text, smaller text below it, and how it is set off."""
-
-    text: str
-    small: str = ""
-    mark: Mark = ""
-
-
-class ReportTable(NamedTuple):
-    """Block of a report: rows of cells under a head, with a caption above."""
-
-    caption: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[ReportCell]]
-    kind: str = "table"
 
 
 class Text(NamedTuple):
@@ -82,45 +62,6 @@ class Section(NamedTuple):
     blocks: Sequence[Block]
 
 
-def percent(value: float) -> str:
-    """Share as a percentage; a dash where there is none."""
-    return DASH if np.isnan(value) else f"{100 * value:.1f} %"
-
-
-def number_text(value: Any) -> str:  # noqa: ANN401 - cell of any frame
-    """Value of a frame as text: numbers to four digits, a dash where there is none."""
-    if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
-    if isinstance(value, float | np.floating):
-        # a table of many kinds of numbers: four digits, whatever their size
-        return DASH if np.isnan(value) else decimals(float(value)) if np.isinf(value) else f"{value:.4g}"
-    return DASH if value is None else cut_text(str(value))
-
-
-def cut_text(text: str) -> str:
-    """Text in one line, cut where it is long; controls shown as blanks."""
-    line = "".join(sign if sign.isprintable() else " " for sign in text)
-    return line if len(line) <= LONGEST_TEXT else f"{line[: LONGEST_TEXT - 1]}…"
-
-
-def interval(low: float, high: float) -> str:
-    """Interval of a share in percent."""
-    return DASH if np.isnan(low) else f"{100 * low:.1f} % to {100 * high:.1f} %"
-
-
-def share_cell(k: int, n: int) -> ReportCell:
-    """Rate of k in n with its counts and 95 % interval."""
-    low, high = metrics.clopper_pearson(k, n)
-    return ReportCell(percent(k / n if n else float("nan")), f"{k}/{n}; {interval(float(low), float(high))}", "number")
-
-
-def estimate_cell(value: float, low: float, high: float, sign: str = "") -> ReportCell:
-    """Number with its interval, to three decimals; a dash where there is none."""
-    if np.isnan(value):
-        return ReportCell(DASH, mark="number")
-    return ReportCell(f"{value:{sign}.3f}", DASH if np.isnan(low) else f"{low:{sign}.3f} to {high:{sign}.3f}", "number")
-
-
 def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTable:
     """Policies × rates, those that are one and the same in one row.
 
@@ -135,7 +76,7 @@ def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTab
         paid, low, high = (float(row[f"expected_cost{end}"]) for end in ("", "_low", "_high"))
         cost = estimate_cell(paid, low, high)
         fitted = f"; {IN_SAMPLE}" if set(same.index) & set(in_sample) else ""
-        rows.append([ReportCell(cut_text(name), f"{row['policy_id']}{fitted}"), cost, *cells])
+        rows.append([Cell(cut_text(name), f"{row['policy_id']}{fitted}"), cost, *cells])
     caption = (
         "Expected cost of a case (by default the share of failed contracts) and rates of every policy: value, count of "
         "cases, exact 95 % interval. A dash is 0 of 0."
@@ -145,24 +86,12 @@ def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTab
     return ReportTable(caption, ["policy", "expected_cost", *metrics.RATES], rows)
 
 
-def frame_table(caption: str, frame: pd.DataFrame) -> ReportTable:
-    """Any frame as it is."""
-    rows = [
-        [
-            ReportCell(number_text(value), mark="number" if isinstance(value, int | float | np.number) else "")
-            for value in row
-        ]
-        for row in frame.itertuples(index=False)
-    ]
-    return ReportTable(caption, [cut_text(str(column)) for column in frame.columns], rows)
-
-
 def verdict_table(found: Sequence[TargetVerdict]) -> ReportTable:
     """Verdict on every target."""
     rows = [
         [
-            ReportCell(f"{one.name} {'≥' if _wanted_high(one) else '≤'} {100 * one.target:.3g} %"),
-            ReportCell(one.says, mark="good" if one.says == "met" else "bad"),
+            Cell(f"{one.name} {'≥' if _wanted_high(one) else '≤'} {100 * one.target:.3g} %"),
+            Cell(one.says, mark="good" if one.says == "met" else "bad"),
             share_cell(one.k, one.n),
         ]
         for one in found
@@ -224,8 +153,7 @@ def reach_sentence(reach: Reachable) -> str:
 def nearest_reach_table(pairs: Sequence[tuple[Reach, Reach]], targets: Mapping[str, float]) -> ReportTable:
     """Nearest that one threshold on one signal comes to the targets, in either direction."""
     rows = [
-        [ReportCell(first.signal), *_reach(first, refusal=False), *_reach(second, refusal=True)]
-        for first, second in pairs
+        [Cell(first.signal), *_reach(first, refusal=False), *_reach(second, refusal=True)] for first, second in pairs
     ]
     refusal, wrong = (f"{100 * targets[name]:g} %" for name in ("false_refusal_rate", "hallucination_rate"))
     head = ["signal", f"lowest hallucination_rate at false refusal ≤ {refusal}", "there, false refusal", "threshold"]
@@ -237,11 +165,11 @@ def nearest_reach_table(pairs: Sequence[tuple[Reach, Reach]], targets: Mapping[s
     return ReportTable(caption, head, rows)
 
 
-def _reach(one: Reach, *, refusal: bool) -> list[ReportCell]:
+def _reach(one: Reach, *, refusal: bool) -> list[Cell]:
     rates = [share_cell(one.wrong, one.answered), share_cell(one.refused, one.n_ok)]
     if not one.answered:
-        return [ReportCell(DASH, "no threshold"), ReportCell(DASH), ReportCell(DASH)]
-    return [*(rates[::-1] if refusal else rates), ReportCell(number_text(one.threshold), mark="number")]
+        return [Cell(DASH, "no threshold"), Cell(DASH), Cell(DASH)]
+    return [*(rates[::-1] if refusal else rates), number_cell(number_text(one.threshold))]
 
 
 @cache
@@ -264,7 +192,7 @@ def _setting(value: Any, other: Any) -> str:  # noqa: ANN401 - thresholds and sw
 def changes_table(first: str, second: str, incumbent: PolicyData, tuned: PolicyData) -> Block:
     """Thresholds and switches that differ."""
     rows = [
-        [ReportCell(path), *(ReportCell(_setting(*pair), mark="number") for pair in ((one, two), (two, one)))]
+        [Cell(path), *(number_cell(_setting(*pair)) for pair in ((one, two), (two, one)))]
         for path, (one, two) in incumbent.diff(tuned).items()
         if path not in WHOLE
     ]
@@ -305,19 +233,19 @@ def _reasons(said: Decisions | ShardedDecisions, rows: Sequence[int]) -> Mapping
     return said.reasons(rows) if isinstance(said, ShardedDecisions) else {row: said.reason(row) for row in rows}
 
 
-def _flip(before: CaseVerdicts, after: CaseVerdicts, row: int, case: Case, reasons: Sequence[str]) -> list[ReportCell]:
+def _flip(before: CaseVerdicts, after: CaseVerdicts, row: int, case: Case, reasons: Sequence[str]) -> list[Cell]:
     verdict = " → ".join(_rightness(said, row) for said in (before, after))
     then, now = (
-        ReportCell(Status(int(said.status[row])).name, cut_text(reason), "good" if said.right[row] else "bad")
+        Cell(Status(int(said.status[row])).name, cut_text(reason), "good" if said.right[row] else "bad")
         for said, reason in zip((before, after), reasons, strict=True)
     )
     return [
-        ReportCell(cut_text(case.id)),
-        ReportCell(cut_text(case.query)),
-        ReportCell(str(case.expect_status)),
+        Cell(cut_text(case.id)),
+        Cell(cut_text(case.query)),
+        Cell(str(case.expect_status)),
         then,
         now,
-        ReportCell(verdict),
+        Cell(verdict),
     ]
 
 

@@ -14,11 +14,13 @@ from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import missing_text
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note
+from raglab.displays.tables import ReportTable, column_table, cut_text, estimate_cell, number_cell
+from raglab.html_display import Cell, Mark
 from raglab.lab.answer_basis import not_compared
 from raglab.lab.candidates import FIXED, FREE
 from raglab.lab.comparison import BESIDE, PolicyContest, StudyOutcome, contests, reference_roles
 from raglab.lab.competition import TUNED
-from raglab.lab.report.blocks import Mark, ReportCell, ReportTable, cut_text, estimate_cell, verdict_sentence
+from raglab.lab.report.blocks import verdict_sentence
 from raglab.lab.report.promise_sections import promise_line
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import verdicts
@@ -263,17 +265,14 @@ def _contest_table(judged: ReportData, found: Sequence[PolicyContest], costs: me
         "same": "one and the same policy",
         "open": "no difference shown",
     }
-    rows = [
-        [
-            ReportCell(cut_text(one.other), one.role),
-            estimate_cell(one.gain.estimate, one.gain.low, one.gain.high, sign="+"),
-            ReportCell(f"{one.gain.p:.3g}", mark="number"),
-            ReportCell(words[one.verdict], mark=VERDICT_MARKS.get(one.verdict, "")),
-            ReportCell(str(one.only_tuned), mark="number"),
-            ReportCell(str(one.only_other), mark="number"),
-        ]
-        for one in found
-    ]
+    columns = {
+        "against": [Cell(cut_text(one.other), one.role) for one in found],
+        f"{subject} saves": [estimate_cell(one.gain.estimate, one.gain.low, one.gain.high, "+") for one in found],
+        "p": [number_cell(f"{one.gain.p:.3g}") for one in found],
+        "says": [Cell(words[one.verdict], mark=VERDICT_MARKS.get(one.verdict, "")) for one in found],
+        f"only {subject} right": [number_cell(str(one.only_tuned)) for one in found],
+        "only the other right": [number_cell(str(one.only_other)) for one in found],
+    }
     caption = (
         f"Over what, by how much: expected cost a case of the other less that of {subject}, paired on the same cases, "
         "95 % interval, and p of the same paired t-test: below 0.05 where the interval excludes 0. Each row is a test "
@@ -284,5 +283,4 @@ def _contest_table(judged: ReportData, found: Sequence[PolicyContest], costs: me
             " Failures have several prices: interval and p count one case more against the estimate, the worst that "
             "the costs allow, so that p may be 1."
         )
-    head = ["against", f"{subject} saves", "p", "says", f"only {subject} right", "only the other right"]
-    return ReportTable(caption, head, rows)
+    return column_table(caption, columns)

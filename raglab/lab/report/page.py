@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raglab import metrics, replay, robustness
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.measurement import Measured
+from raglab.displays.tables import ReportTable, column_table, cut_text, interval, number_cell, percent_cells, share_cell
 from raglab.extensions.scale.sharded_traces import ShardedTrace
+from raglab.html_display import Cell
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.paired_gain import IN_SAMPLE
-from raglab.lab.report import blocks as wording
-from raglab.lab.report import sections as believed
 from raglab.lab.report import sections as parts
-from raglab.lab.report import winner_sections as winner
-from raglab.lab.report.blocks import Block, Frame, Picture, ReportCell, ReportTable, Section, Text, cut_text, percent
+from raglab.lab.report.blocks import Block, Frame, Picture, Section, Text
 from raglab.lab.report.first_screen import first_screen
 from raglab.lab.report.promise_sections import bound_confidence, certificate_blocks, own_certificate, rate_counts
 from raglab.lab.report.rendering import render_page
@@ -30,6 +30,7 @@ from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
+from raglab.text import percent
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
@@ -43,50 +44,40 @@ def weak_spots(judged: ReportData) -> list[Block]:
     """Pass rate of the subject by slices, worst first."""
     frame = slices(judged.said[judged.subject])
     below = frame[frame["rate"] < frame["rest"]]
-    rows = [
-        [
-            ReportCell(f"{one['column']} = {wording.cut_text(str(one['value']))}"),
-            wording.share_cell(int(one["k"]), int(one["n"])),
-            ReportCell(percent(one["rest"]), mark="number"),
-            ReportCell(wording.number_text(one["p_holm"]), mark="number"),
-            ReportCell("worse", mark="bad")
-            if one["flag"]
-            else ReportCell("too few" if np.isnan(one["p_holm"]) else "may be chance"),
-        ]
-        for one in below.head(MOST_SLICES).to_dict("records")
-    ]
+    shown = below.head(MOST_SLICES)
+    if not len(shown):
+        return [Text(f"There is no slice in which {cut_text(judged.subject)} passes less often than elsewhere.")]
+    says = np.where(shown["flag"], "worse", np.where(shown["p_holm"].isna(), "too few", "may be chance"))
+    columns = {
+        "slice": [
+            f"{name} = {cut_text(str(value))}" for name, value in zip(shown["column"], shown["value"], strict=True)
+        ],
+        "pass rate": [share_cell(int(k), int(n)) for k, n in zip(shown["k"], shown["n"], strict=True)],
+        "all other cases": percent_cells(shown["rest"]),
+        "p": shown["p_holm"],
+        "says": [Cell(text, mark="bad" if text == "worse" else "") for text in says],
+    }
     caption = (
-        f"Slices in which {wording.cut_text(judged.subject)} passes less often than on all other cases, {len(rows)} of "
+        f"Slices in which {cut_text(judged.subject)} passes less often than on all other cases, {len(shown)} of "
         f"{len(below)} (of {len(frame)} in all), worst first by the upper end of the interval, so that few cases are "
         "not worst by chance. p: Fisher's exact test against all other cases, corrected for all slices tested (Holm); "
         "slices of under 10 cases are not tested. Refusing is easier than answering: read them beside those of label."
     )
-    if not rows:
-        return [
-            Text(f"There is no slice in which {wording.cut_text(judged.subject)} passes less often than elsewhere.")
-        ]
-    return [ReportTable(caption, ["slice", "pass rate", "all other cases", "p", "says"], rows)]
+    return [column_table(caption, columns)]
 
 
 def assumptions(judged: ReportData) -> list[Block]:
     """Hallucination rate of the subject if some labels were wrong, and if labels were as frequent as elsewhere."""
     said = judged.said[judged.subject]
     k, n = rate_counts(judged, "hallucination_rate")
-    subject, sure = wording.cut_text(judged.subject), bound_confidence()
+    subject, sure = cut_text(judged.subject), bound_confidence()
     if not n:
         return [Text(f"{subject} answers none of these cases: there is no hallucination rate to doubt.")]
     doubted = robustness.label_noise_bound(k, n, DELTA)
-    shown = [j for j in WRONG_LABELS if j < len(doubted.labels)]
-    rows = [
-        [
-            ReportCell("hallucination_rate"),
-            *(ReportCell(percent((k + j) / n), f"{k + j}/{n}", "number") for j in shown),
-        ],
-        [
-            ReportCell(f"upper bound, {sure}"),
-            *(ReportCell(percent(float(doubted.bound[j])), mark="number") for j in shown),
-        ],
-    ]
+    columns: dict[str, Any] = {"wrong labels": ["hallucination_rate", f"upper bound, {sure}"]}
+    for j in (j for j in WRONG_LABELS if j < len(doubted.labels)):
+        rate = number_cell(percent((k + j) / n), f"{k + j}/{n}")
+        columns[str(j)] = [rate, number_cell(percent(float(doubted.bound[j])))]
     alpha = _hallucination_target(judged)
     caption = f"Hallucination rate of {subject} if so many answers that count as right are wrong: mislabelled cases."
     if alpha:
@@ -95,10 +86,7 @@ def assumptions(judged: ReportData) -> list[Block]:
         if least:
             lead = f"With {least} wrong labels the bound passes {100 * alpha:g} %; with fewer it does not."
         caption += f" {lead}"
-    return [
-        ReportTable(caption, ["wrong labels", *map(str, shown)], rows),
-        _traffic(judged, said.status, said.right, sure),
-    ]
+    return [column_table(caption, columns), _traffic(judged, said.status, said.right, sure)]
 
 
 def _hallucination_target(judged: ReportData) -> float | None:
@@ -113,26 +101,27 @@ def _traffic(judged: ReportData, status: Any, right: Any, sure: str) -> ReportTa
     counts, labels = robustness.answers(status, judged.seen.label, right)
     there = labels > 0
     mixes = {"as in this set": labels / labels.sum(), "every label as often": there / there.sum()}
-    rows = []
-    for name, shares in mixes.items():
-        found = robustness.traffic_rates(counts, labels, shares, DELTA)
-        told = ", ".join(f"{100 * share:.0f} % {one.name}" for one, share in zip(Status, shares, strict=True) if share)
-        rows.append(
-            [
-                ReportCell(name, told),
-                ReportCell(percent(found.hallucination_rate), mark="number"),
-                ReportCell(percent(found.bound), mark="number"),
-                ReportCell(
-                    percent(found.coverage), wording.interval(found.coverage_low, found.coverage_high), "number"
-                ),
-            ]
-        )
+    rates = [robustness.traffic_rates(counts, labels, shares, DELTA) for shares in mixes.values()]
+    columns = {
+        "traffic": [Cell(name, _mix_text(shares)) for name, shares in mixes.items()],
+        "hallucination_rate": percent_cells(rate.hallucination_rate for rate in rates),
+        "upper bound": percent_cells(rate.bound for rate in rates),
+        "coverage": [
+            number_cell(percent(rate.coverage), interval(rate.coverage_low, rate.coverage_high)) for rate in rates
+        ],
+    }
     caption = (
         "The same rate where the labels are as frequent as stated and each label's cases are like those here. Bounds "
         f"hold at {sure} confidence, each by itself; put together from one for each label, they are wider than the "
         "plain one. The rate of false refusals does not move with the shares."
     )
-    return ReportTable(caption, ["traffic", "hallucination_rate", "upper bound", "coverage"], rows)
+    return column_table(caption, columns)
+
+
+def _mix_text(shares: NDArray[np.float64]) -> str:
+    """Shares of the labels in words."""
+    parts = zip(Status, shares, strict=True)
+    return ", ".join(f"{100 * share:.0f} % {status.name}" for status, share in parts if share)
 
 
 class Material(NamedTuple):
@@ -171,12 +160,12 @@ SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # the page, by title
     "What is promised": lambda on: certificate_blocks(on.judged),
     "Policies and their rates": lambda on: parts.rates_section(on.judged),
     "Move the thresholds yourself": lambda on: cockpit_section(on.cockpit, on.study),
-    "Candidates": lambda on: winner.candidates_section(on.judged, on.study),
-    "Decision by expected cost": lambda on: winner.model_section(on.judged),
+    "Candidates": lambda on: parts.candidates_section(on.judged, on.study),
+    "Decision by expected cost": lambda on: parts.model_section(on.judged),
     "Where it goes wrong": lambda on: weak_spots(on.judged),
     "If the labels or the traffic were others": lambda on: assumptions(on.judged),
-    "Does the confidence mean what it says?": lambda on: believed.reliability_section(on.judged),
-    "Risk and coverage": lambda on: [*parts.risk_coverage_section(on.judged), *believed.signals_section(on.judged)],
+    "Does the confidence mean what it says?": lambda on: parts.reliability_section(on.judged),
+    "Risk and coverage": lambda on: [*parts.risk_coverage_section(on.judged), *parts.signals_section(on.judged)],
     "What each signal is worth": lambda on: parts.worth_section(on.judged),
     "Every threshold over its range": lambda on: parts.sweeps(on.judged),
     "Label against decision": lambda on: parts.confusions(on.judged),

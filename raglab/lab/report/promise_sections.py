@@ -9,30 +9,30 @@ import numpy as np
 
 from raglab import metrics
 from raglab.certify import data_need
+from raglab.displays.tables import (
+    DASH,
+    ReportTable,
+    column_table,
+    cut_text,
+    estimate_cells,
+    number_cell,
+    number_text,
+    percent_cells,
+    share_cell,
+)
+from raglab.html_display import Cell, Mark
 from raglab.lab.answer_basis import basis_conflict, basis_kind
 from raglab.lab.certificate_checks import Retest, certificate_defect, check_policy
 from raglab.lab.certification import SPLITS, need_line
 from raglab.lab.certification_texts import diagnosis
 from raglab.lab.certified_losses import COST, asking_note
 from raglab.lab.looks import trace_hash
-from raglab.lab.report.blocks import (
-    DASH,
-    Block,
-    Mark,
-    ReportCell,
-    ReportTable,
-    Text,
-    cut_text,
-    estimate_cell,
-    number_text,
-    percent,
-    share_cell,
-)
+from raglab.lab.report.blocks import Block, Text
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import DELTA, USUAL_TARGETS, AnswerSignals, best_bound, certifiable
 from raglab.lab.study_cases import case_counts
 from raglab.metrics import OBJECTIVES
-from raglab.text import decimals
+from raglab.text import decimals, percent
 from raglab.values import Status
 
 MARKS: Mapping[str, Mark] = {"upheld": "good", "broken": "bad"}
@@ -143,17 +143,17 @@ def _promises(made: Mapping[str, Any], found: Retest | None, sure: str) -> Repor
         k, n = float(one["k"]), int(one["n"])
         shown = decimals if one["name"] == COST else percent
         row = [
-            ReportCell(_promise(one)),
-            ReportCell(shown(k / n if n else float("nan")), f"{k:g}/{n}", "number"),
-            ReportCell(shown(float(one["bound"])), mark="number"),
+            Cell(_promise(one)),
+            Cell(shown(k / n if n else float("nan")), f"{k:g}/{n}", "number"),
+            number_cell(shown(float(one["bound"]))),
         ]
         if found is not None:
             seen = found.table.iloc[place]
             low, high = shown(seen["lower_bound"]), shown(seen["upper_bound"])
             row += [
-                ReportCell(shown(seen["rate"]), f"{seen['k']:g}/{seen['n']}", "number"),
-                ReportCell(f"{low} and {high}", mark="number"),
-                ReportCell(str(seen["verdict"]), mark=MARKS.get(seen["verdict"], "")),
+                Cell(shown(seen["rate"]), f"{seen['k']:g}/{seen['n']}", "number"),
+                number_cell(f"{low} and {high}"),
+                Cell(str(seen["verdict"]), mark=MARKS.get(seen["verdict"], "")),
             ]
         rows.append(row)
     head = ["promise", "when certified", f"upper bound, {sure}"]
@@ -181,17 +181,16 @@ def _requirement_blocks(judged: ReportData) -> list[Block]:
 def _diagnosis(seen: AnswerSignals, wanted: float | None) -> ReportTable:
     """What each signal alone could carry, for the wanted risk or the lowest usual one within reach."""
     alpha = _alpha(len(seen.right), wanted)
-    rows = [
-        [
-            ReportCell(str(one["signal"])),
-            estimate_cell(one["AUROC"], one["AUROC_low"], one["AUROC_high"]),
-            *_smallest(one),
-            ReportCell(percent(one["lowest_risk"]), mark="number"),
-            ReportCell(percent(one["chance"]), mark="number"),
-            ReportCell(str(one["verdict"])),
-        ]
-        for one in diagnosis(seen.right, seen.score, alpha, DELTA).to_dict("records")
-    ]
+    frame = diagnosis(seen.right, seen.score, alpha, DELTA)
+    columns = {
+        "signal": frame["signal"],
+        "AUROC": estimate_cells(frame, "AUROC", "AUROC_"),
+        "smallest usable coverage": percent_cells(frame["coverage"]),
+        "risk there": [_risk_cell(row) for row in frame.to_dict("records")],
+        "lowest risk": percent_cells(frame["lowest_risk"]),
+        "chance": percent_cells(frame["chance"]),
+        "verdict": frame["verdict"],
+    }
     beyond = f" ({100 * wanted:g} % is beyond so few cases)" if wanted is not None and alpha > wanted else ""
     caption = (
         f"What each signal alone could carry, for a risk of {100 * alpha:g} %{beyond}. AUROC: right against wrong if "
@@ -199,8 +198,12 @@ def _diagnosis(seen: AnswerSignals, wanted: float | None) -> ReportTable:
         "without an error, the risk there, the lowest risk at any larger one, and the probability that as many other "
         "cases would certify the signal's best threshold (chosen here, so it flatters)."
     )
-    head = ["signal", "AUROC", "smallest usable coverage", "risk there", "lowest risk", "chance", "verdict"]
-    return ReportTable(caption, head, rows)
+    return column_table(caption, columns)
+
+
+def _risk_cell(row: Mapping[Any, Any]) -> Cell:
+    """Risk at the smallest usable coverage of a signal; a dash where it has none."""
+    return number_cell(DASH) if np.isnan(row["coverage"]) else share_cell(int(row["wrong"]), int(row["answered"]))
 
 
 def _alpha(n: int, wanted: float | None) -> float:
@@ -208,15 +211,6 @@ def _alpha(n: int, wanted: float | None) -> float:
     lowest = certifiable(n)
     lowest = USUAL_TARGETS[-1] if np.isnan(lowest) else lowest
     return lowest if not wanted else max(wanted, lowest)
-
-
-def _smallest(one: Mapping[Any, Any]) -> list[ReportCell]:
-    if np.isnan(one["coverage"]):
-        return [ReportCell(DASH, mark="number")] * 2
-    return [
-        ReportCell(percent(one["coverage"]), mark="number"),
-        share_cell(int(one["wrong"]), int(one["answered"])),
-    ]
 
 
 def best_signal_sentence(seen: AnswerSignals) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,18 +16,42 @@ from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.decisions import Decisions, chain_place
 from raglab.decision.measurement import Measured
 from raglab.decision.sharded_decisions import ShardedDecisions
+from raglab.displays import canvas, figures
+from raglab.displays.boundary import GROUPS, DecisionBoundaryDisplay, zone_counts
+from raglab.displays.canvas import png
+from raglab.displays.gates import ReliabilityDisplay
+from raglab.displays.tables import (
+    DASH,
+    ReportTable,
+    column_table,
+    cut_text,
+    estimate_cell,
+    estimate_cells,
+    frame_table,
+    number_cell,
+    percent_cells,
+    rate_cells,
+    share_cell,
+)
+from raglab.expected_cost import CLASSES
 from raglab.extensions.scale.sharded_traces import ShardedTrace
+from raglab.html_display import Cell
 from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
+from raglab.lab.comparison import StudyOutcome
 from raglab.lab.decision_fitting import tells_apart
 from raglab.lab.paired_gain import IN_SAMPLE
-from raglab.lab.report import blocks as changes
-from raglab.lab.report import blocks as wording
-from raglab.lab.report import canvas as ink
-from raglab.lab.report import figures
-from raglab.lab.report.blocks import DASH, Block, Picture, ReportCell, ReportTable, Text, percent
-from raglab.lab.report.boundary_display import GROUPS, DecisionBoundaryDisplay, zone_counts
-from raglab.lab.report.canvas import png
-from raglab.lab.report.gate_displays import ReliabilityDisplay
+from raglab.lab.report.blocks import (
+    Block,
+    Picture,
+    Text,
+    changes_table,
+    flip_blocks,
+    nearest_reach_table,
+    rates_table,
+    reach_sentence,
+    threshold_unit,
+    verdict_table,
+)
 from raglab.lab.report.verdicts import (
     FINE_EDGES,
     P_RIGHT,
@@ -47,8 +72,10 @@ from raglab.lab.report.verdicts import (
 )
 from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals
 from raglab.lab.slices import DEPTHS_OF_LIST, ndcg_measures, ranking
+from raglab.metrics import LABELS, OUTCOMES
 from raglab.policy_sections import EXPECTED_COST
 from raglab.store.policies import Policy
+from raglab.text import percent
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
@@ -106,21 +133,23 @@ class ReportData(NamedTuple):
 def head(judged: ReportData, notes: Sequence[str], trace_id: str | None = None) -> list[Block]:
     """Corpus, id of the trace or of the whole that it is of, models; then what a reader must know."""
     trace, meta = judged.trace, judged.trace.meta
-    known = {name: meta.get(name, wording.DASH) for name in ("corpus", "n_documents", "n_chunks", "fingerprint")}
+    known = {name: meta.get(name, DASH) for name in ("corpus", "n_documents", "n_chunks", "fingerprint")}
     parameters = meta.get("parameters", {})
     facts = {
         "corpus": f"{known['corpus']} ({known['n_documents']} documents, {known['n_chunks']} passages)",
         "trace": trace_id or str(known["fingerprint"]),
-        "encoder": str(parameters.get("encoder", wording.DASH)),
-        "reranker": str(parameters.get("reranker", wording.DASH)),
+        "encoder": str(parameters.get("encoder", DASH)),
+        "reranker": str(parameters.get("reranker", DASH)),
         "arm": f"{judged.arm} (of {', '.join(trace.arms)})",
         "basis": f"{judged.said[judged.subject].basis_text()} (what correct means, rule S6.3)",
         **({"gates off": f"{', '.join(meta['gates_off'])}: not measured"} if meta.get("gates_off") else {}),
     }
-    rows = [[ReportCell(wording.cut_text(name)), ReportCell(wording.cut_text(value))] for name, value in facts.items()]
-    table = ReportTable("What the numbers of this page were computed from.", ["what", "which"], rows)
+    columns = {"what": facts.keys(), "which": facts.values()}
     every = dict.fromkeys((*notes, *missing_notes(judged.missing, "the judged cases")))
-    return [table, *(Text(note, warning=True) for note in every)]
+    return [
+        column_table("What the numbers of this page were computed from.", columns),
+        *(Text(note, warning=True) for note in every),
+    ]
 
 
 def verdict(
@@ -139,19 +168,19 @@ def verdict(
     found = verdicts(row, judged.targets, can=reach.together, **limits)
     kept = all(one.says == "met" for one in found if one.is_target)
     trust = "The intervals say how far it can be trusted on so few cases that every target is met."
-    blocks: list[Block] = [Text(trust if kept else wording.reach_sentence(reach)), wording.verdict_table(found)]
+    blocks: list[Block] = [Text(trust if kept else reach_sentence(reach)), verdict_table(found)]
     if set(PLANE) <= set(judged.targets):
         pairs = [nearest_reaches(judged.seen, signal, judged.targets) for signal in judged.seen.score]
-        blocks.append(wording.nearest_reach_table(pairs, judged.targets))
+        blocks.append(nearest_reach_table(pairs, judged.targets))
     return blocks
 
 
 def rates_section(judged: ReportData) -> list[Block]:
     """Policies × rates, and the thresholds that differ."""
-    blocks: list[Block] = [wording.rates_table(judged.table, judged.in_sample)]
+    blocks: list[Block] = [rates_table(judged.table, judged.in_sample)]
     if len(judged.names) > 1:
         first, second = judged.names
-        blocks.append(changes.changes_table(first, second, judged.policies[first], judged.policies[second]))
+        blocks.append(changes_table(first, second, judged.policies[first], judged.policies[second]))
     return blocks
 
 
@@ -182,16 +211,15 @@ def risk_coverage_section(judged: ReportData) -> list[Block]:
 
 def _usual_risks(seen: AnswerSignals) -> ReportTable:
     """Largest coverage of one threshold on each signal at usual risks."""
-    rows = []
-    for name, score in seen.score.items():
-        shares = [metrics.coverage_at_risk(seen.right, score, risk) for risk in USUAL_TARGETS]
-        cells = (ReportCell(percent(share) if share else DASH, mark="number") for share in shares)
-        rows.append([ReportCell(name), *cells])
+    columns: dict[str, Any] = {"signal": seen.score.keys()}
+    for risk in USUAL_TARGETS:
+        shares = [metrics.coverage_at_risk(seen.right, score, risk) for score in seen.score.values()]
+        columns[f"risk ≤ {100 * risk:g} %"] = [number_cell(percent(share) if share else DASH) for share in shares]
     caption = (
         "Share of the cases that one threshold on a signal answers at most while no more than so many of its answers "
         "are wrong: exact over all thresholds, chosen on these very cases, so it flatters. A dash: none does."
     )
-    return ReportTable(caption, ["signal", *(f"risk ≤ {100 * risk:g} %" for risk in USUAL_TARGETS)], rows)
+    return column_table(caption, columns)
 
 
 def sweeps(judged: ReportData) -> list[Block]:
@@ -201,7 +229,7 @@ def sweeps(judged: ReportData) -> list[Block]:
     panels = [
         figures.Panel(
             one.path if one.base == judged.subject else f"{one.path} (others: {one.base})",
-            wording.threshold_unit(one.path, known),
+            threshold_unit(one.path, known),
             one.steps,
             one.marks,
             one.path == RATIO,
@@ -212,7 +240,7 @@ def sweeps(judged: ReportData) -> list[Block]:
         f"One panel a threshold, all others as in {judged.subject}: exact steps of the rates, no grid. Vertical lines "
         "are the policies' values"
     )
-    drawn_targets = set(judged.targets) & set(ink.RATE_INKS)
+    drawn_targets = set(judged.targets) & set(canvas.RATE_INKS)
     caption += ", dashed lines the targets in the colour of their rate." if drawn_targets else "."
     if any(one.base != judged.subject for one in shown):
         others, subject = judged.names[0], judged.subject
@@ -239,14 +267,14 @@ def confusions(judged: ReportData) -> list[Block]:
         figures.confusion_matrices(counts),
         judged.note,
     )
-    names = [status.name for status in Status]
-    head = ["label", *(f"decided {status}" for status in names)]
     tables = []
     for name, table in counts.items():
-        shares = [[wording.share_cell(int(count), int(row.sum())) for count in row] for row in table]
-        rows = [[ReportCell(label), *cells] for label, cells in zip(names, shares, strict=True)]
+        columns: dict[str, Any] = {"label": Status.__members__}
+        for status, cases in zip(Status, table.T, strict=True):
+            n = table.sum(axis=1)
+            columns[f"decided {status.name}"] = [share_cell(int(k), int(of)) for k, of in zip(cases, n, strict=True)]
         note = judged.note if name in judged.in_sample else ""
-        tables.append(ReportTable(f"{note} Policy {wording.cut_text(name)}.".strip(), head, rows))
+        tables.append(column_table(f"{note} Policy {cut_text(name)}.".strip(), columns))
     return [drawn, *tables]
 
 
@@ -254,18 +282,14 @@ def stages_section(judged: ReportData) -> list[Block]:
     """What decided, by label, for incumbent and tuned."""
     by_policy = {name: decided_by_label(decisions) for name, decisions in judged.said.items()}
     none = np.zeros(len(Status), dtype=np.int64)
-    pairs = {pair for counts in by_policy.values() for pair in counts}
-    rows = []
-    for name, status in sorted(pairs, key=lambda pair: (chain_place(pair[0]), *pair)):
-        counts = [int(count) for found in by_policy.values() for count in found.get((name, status), none)]
-        numbers = (ReportCell(str(count), mark="number") for count in counts)
-        rows.append([ReportCell(name), ReportCell(status.name), *numbers])
-    head = [
-        "decided by",
-        "decision",
-        *(f"{wording.cut_text(name)}: label {status.name}" for name in by_policy for status in Status),
-    ]
-    return [ReportTable("Cases by what decided, in the order of the chain, and by label.", head, rows)]
+    pairs = sorted({pair for counts in by_policy.values() for pair in counts}, key=lambda at: (chain_place(at[0]), *at))
+    columns: dict[str, Any] = {"decided by": [name for name, _ in pairs]}
+    columns["decision"] = [status.name for _, status in pairs]
+    for name, counts in by_policy.items():
+        for label in Status:
+            cases = [int(counts.get(pair, none)[label]) for pair in pairs]
+            columns[f"{cut_text(name)}: label {label.name}"] = cases
+    return [column_table("Cases by what decided, in the order of the chain, and by label.", columns)]
 
 
 def histogram_section(judged: ReportData) -> list[Block]:
@@ -286,28 +310,28 @@ def histogram_section(judged: ReportData) -> list[Block]:
 
 def boundary_section(judged: ReportData) -> list[Block]:
     """Confidence of the subject's cases by label against its two thresholds, where they decide anything."""
-    subject = wording.cut_text(judged.subject)
+    subject = cut_text(judged.subject)
     if judged.by_cost(judged.subject):
         return _probability_blocks(judged)
     if not judged.policies[judged.subject].confidence.enabled:
         return [Text(f"{subject} has its confidence gate off, so no confidence bounds what it answers.")]
     shown = DecisionBoundaryDisplay.from_trace(judged.trace, judged.policies[judged.subject], judged.arm, name=subject)
-    counts = zone_counts(shown.boundary)
-    rows = []
-    for zone in shown.boundary.zones:
-        n, answered, right = (table[zone] for table in (counts.n, counts.answered, counts.right))
-        shares = [(n[:2].sum(), n.sum()), (answered.sum(), n.sum()), *zip(right, n, strict=True)]
-        rows.append([ReportCell(shown.zone(zone)), *(wording.share_cell(int(k), int(of)) for k, of in shares)])
+    n, _, answered, right = zone_counts(shown.boundary)
+    zones = list(shown.boundary.zones)
+    shares = {"labelled ok": (n[:, :2].sum(axis=1), n.sum(axis=1)), "answered": (answered.sum(axis=1), n.sum(axis=1))}
+    shares |= {f"{name}: decided rightly": (right[:, group], n[:, group]) for group, name in enumerate(GROUPS)}
+    columns: dict[str, Any] = {"confidence": [shown.zone(zone) for zone in zones]}
+    for head, (k, of) in shares.items():
+        columns[head] = [share_cell(int(k[zone]), int(of[zone])) for zone in zones]
     lead = f"What the confidence gate of {subject} meets, whatever gate decides. With its evidence chosen, a case would"
     told = f"{lead} be answered rightly if no gate stood in the way. {shown.says}"
     caption = "Cases by zone: how many are labelled ok, how many the policy answers, how many it decides rightly."
-    head = ["confidence", "labelled ok", "answered", *(f"{name}: decided rightly" for name in GROUPS)]
-    return [picture("decision_boundary", told, shown.ax_, judged.note), ReportTable(caption, head, rows)]
+    return [picture("decision_boundary", told, shown.ax_, judged.note), column_table(caption, columns)]
 
 
 def _probability_blocks(judged: ReportData) -> list[Block]:
     """P(right) of every case by label and decision: what bounds the answers of a decision by expected cost."""
-    subject, said = wording.cut_text(judged.subject), judged.said[judged.subject]
+    subject, said = cut_text(judged.subject), judged.said[judged.subject]
     drawn = figures.probability_by_label(probability_histograms(judged.seen, said.status), FINE_EDGES)
     known = judged.seen.score[P_RIGHT][~np.isnan(judged.seen.score[P_RIGHT])]
     told = (
@@ -325,9 +349,7 @@ def search_section(
     blocks: list[Block] = []
     if plateaus is not None:
         blocks.append(
-            wording.frame_table(
-                "How far each threshold may move, alone, at no cost on the cases it was tuned on.", plateaus
-            )
+            frame_table("How far each threshold may move, alone, at no cost on the cases it was tuned on.", plateaus)
         )
     if trials is not None:
         refusal, wrong = (trials[name].to_numpy(dtype=np.float64) for name in PLANE)
@@ -348,36 +370,25 @@ def flips_section(judged: ReportData) -> list[Block]:
     if len(judged.names) == 1:
         return []
     first, second = judged.names
-    return changes.flip_blocks(first, second, judged.said[first], judged.said[second])
+    return flip_blocks(first, second, judged.said[first], judged.said[second])
 
 
 def ranking_section(trace: TraceData | ShardedTrace[Any]) -> list[Block]:
     """Ranking measures of every arm."""
     frame, measures = ranking(trace), ndcg_measures(trace)
-    rows = []
-    for row in frame.to_dict("records"):
-        n = int(row["n"])
-        hits = [wording.share_cell(round(float(row[f"hit@{k}"]) * n) if n else 0, n) for k in DEPTHS_OF_LIST]
-        rows.append(
-            [
-                ReportCell(str(row["arm"])),
-                ReportCell(str(row["order"])),
-                ReportCell(str(n), mark="number"),
-                *hits,
-                *(ReportCell(_three_decimals(row[name]), mark="number") for name in measures),
-            ]
-        )
+    columns: dict[str, Any] = {name: frame[name] for name in ("arm", "order", "n")}
+    for name in (f"hit@{k}" for k in DEPTHS_OF_LIST):
+        pairs = zip(frame[name], frame["n"].astype(int), strict=True)
+        columns[name] = [share_cell(round(float(share) * n) if n else 0, n) for share, n in pairs]
+    for name in measures:
+        columns[name] = [number_cell(DASH if np.isnan(value) else f"{value:.3f}") for value in frame[name]]
     gains = "binary gains" if len(measures) == 1 else "graded: a hit gains its grade, linearly; binary: each gains 1"
     n_stated = len(trace) - frame.attrs["without_source"]
     caption = (
         f"The {n_stated} of {len(trace)} cases that state sources. hit@k: a hit of an expected source among the first "
         f"k. nDCG@10: {gains}, the first hit of each expected source counts."
     )
-    return [ReportTable(caption, ["arm", "order", "n", *frame.columns[3:]], rows)]
-
-
-def _three_decimals(value: Any) -> str:  # noqa: ANN401 - cell of a frame
-    return wording.DASH if np.isnan(value) else f"{value:.3f}"
+    return [column_table(caption, columns)]
 
 
 def picture(name: str, caption: str, drawn: Any, note: str = "") -> Picture:  # noqa: ANN401 - axes or figure
@@ -411,16 +422,17 @@ def reliability_section(judged: ReportData) -> list[Block]:
         ReliabilityDisplay.from_predictions(right, found.p, name="isotonic, cross-fitted", ax=as_it_is.ax_)
         judgements[f"isotonic, cross-fitted in {FOLDS} folds"] = found.cross_fitted
         judgements["isotonic on the cases it was fitted to (flatters)"] = found.in_sample
-    frame = as_it_is.to_frame()
-    rows = [
-        [ReportCell(f"{one['score'] * 100:.1f}", mark="number"), wording.share_cell(int(one["k"]), int(one["n"]))]
-        for one in frame.to_dict("records")
-    ]
-    head = f"mean {name} ({'points' if unit > 1.0 else '%'})"
+    frame = as_it_is.frame()
+    columns = {
+        f"mean {name} ({'points' if unit > 1.0 else '%'})": [
+            number_cell(f"{100 * mean:.1f}") for mean in frame["score"]
+        ],
+        "right if answered": rate_cells(frame),
+    }
     return [
         picture("reliability", _reliability_caption(judged, name, enough=enough), as_it_is.ax_, judged.note),
         _judgement_table(judgements),
-        ReportTable(f"{name.capitalize() if unit > 1.0 else name} in numbers.", [head, "right if answered"], rows),
+        column_table(f"{name.capitalize() if unit > 1.0 else name} in numbers.", columns),
     ]
 
 
@@ -442,21 +454,16 @@ def _reliability_caption(judged: ReportData, name: str, *, enough: bool) -> str:
 
 
 def _judgement_table(judgements: Mapping[str, Judgement]) -> ReportTable:
-    rows = [
-        [
-            ReportCell(name),
-            *(
-                ReportCell(f"{value:.3f}", mark="number")
-                for value in (one.ece, one.smooth_ece, one.brier.score, one.brier.mcb, one.brier.dsc, one.brier.unc)
-            ),
-        ]
-        for name, one in judgements.items()
-    ]
+    measures = {"ECE": "ece", "smooth ECE": "smooth_ece", "Brier": "brier.score", "MCB": "brier.mcb"}
+    measures |= {"DSC": "brier.dsc", "UNC": "brier.unc"}
+    columns: dict[str, Any] = {"probability": judgements.keys()}
+    for head, path in measures.items():
+        columns[head] = [number_cell(f"{attrgetter(path)(judgement):.3f}") for judgement in judgements.values()]
     caption = (
         "How far the probabilities can be believed, lower is better but for DSC. ECE over 15 equal widths; Brier = MCB "
         "(miscalibration) − DSC (discrimination) + UNC (that of the base rate)."
     )
-    return ReportTable(caption, ["probability", "ECE", "smooth ECE", "Brier", "MCB", "DSC", "UNC"], rows)
+    return column_table(caption, columns)
 
 
 def signals_section(judged: ReportData) -> list[Block]:
@@ -466,27 +473,29 @@ def signals_section(judged: ReportData) -> list[Block]:
     constant = {name for name, score in judged.seen.score.items() if not tells_apart(score)}
     # A signal that is the same in every case ranks nothing, also where it lies below one that ranks the wrong way.
     best = min(areas, key=lambda name: (name in constant, areas[name]))
-    rows = []
-    for name, score in sorted(judged.seen.score.items(), key=lambda one: (one[0] in constant, areas[one[0]])):
+    ordered = sorted(areas, key=lambda name: (name in constant, areas[name]))
+    columns: dict[str, Any] = {
+        "signal": [Cell(name, CONSTANT if name in constant else "") for name in ordered],
+        "AUROC": [],
+        "AURC": [],
+    }
+    beside = columns[f"AURC minus that of {best}"] = []
+    for name in ordered:
+        score = judged.seen.score[name]
         low, high = metrics.auroc_interval(right, score)
+        columns["AUROC"].append(estimate_cell(metrics.auroc(right, score), float(low), float(high)))
         perfect = np.stack([right, np.ones_like(right)])  # a second signal that is never wrong has an AURC of 0
         own = metrics.aurc_difference(perfect, score, none, rng=np.random.default_rng(SEED))
-        row = [
-            ReportCell(name, CONSTANT if name in constant else ""),
-            wording.estimate_cell(metrics.auroc(right, score), float(low), float(high)),
-            wording.estimate_cell(areas[name], own.low, own.high),
-        ]
-        if name == best:
-            rows.append([*row, ReportCell(wording.DASH, mark="number")])
-        else:
-            beside = metrics.aurc_difference(right, score, judged.seen.score[best], rng=np.random.default_rng(SEED))
-            rows.append([*row, wording.estimate_cell(beside.value, beside.low, beside.high, sign="+")])
+        columns["AURC"].append(estimate_cell(areas[name], own.low, own.high))
+        excess = metrics.aurc_difference(right, score, judged.seen.score[best], rng=np.random.default_rng(SEED))
+        same = name == best
+        beside.append(number_cell(DASH) if same else estimate_cell(excess.value, excess.low, excess.high, sign="+"))
     caption = (
         "Each signal alone, 95 % intervals. AUROC: chance that a right case ranks above a wrong one (DeLong). AURC: "
         f"mean risk over all coverages, lower is better; its excess over {best}, the lowest here, by paired bootstrap. "
         "Signals that are the same in every case come last."
     )
-    return [ReportTable(caption, ["signal", "AUROC", "AURC", f"AURC minus that of {best}"], rows)]
+    return [column_table(caption, columns)]
 
 
 def worth_section(judged: ReportData) -> list[Block]:
@@ -497,21 +506,17 @@ def worth_section(judged: ReportData) -> list[Block]:
         return [Text(f"Signals are not judged: {lacks}, without any gate (rule S6.3).", warning=True)]
     audit = audit_signals(judged.trace, policy, arm=judged.arm, repeats=0)
     measured = audit.frame[audit.frame["note"] != EVERYWHERE]
-    rows = [
-        [
-            ReportCell(str(one["signal"]), str(one["note"])),
-            ReportCell(str(one["direction"])),
-            *(
-                wording.estimate_cell(*(one[f"{name}{end}"] for end in ("", "_low", "_high")))
-                for name in ("auroc_right", "auroc_ambiguous")
-            ),
-            ReportCell(f"{one['nearest']} ({one['rank_correlation']:+.2f})" if one["nearest"] else wording.DASH),
-            ReportCell(wording.percent(one["missing"]), mark="number"),
-        ]
-        for one in measured.to_dict("records")
-    ]
-    if not rows:
+    if not len(measured):
         return []
+    nearest = zip(measured["nearest"], measured["rank_correlation"], strict=True)
+    columns = {
+        "signal": [Cell(*pair) for pair in zip(measured["signal"], measured["note"], strict=True)],
+        "more of it": measured["direction"],
+        "right against wrong": estimate_cells(measured, "auroc_right", "auroc_right_"),
+        "ambiguous against others": estimate_cells(measured, "auroc_ambiguous", "auroc_ambiguous_"),
+        "repeats most": [f"{name} ({rho:+.2f})" if name else DASH for name, rho in nearest],
+        "missing": percent_cells(measured["missing"]),
+    }
     caption = (
         "Each signal alone, what tells most first, with 95 % intervals; over the cases that have it. Signals that are "
         "the same in every case tell nothing and come last. AUROC in the "
@@ -521,5 +526,103 @@ def worth_section(judged: ReportData) -> list[Block]:
     )
     gone = audit.frame.loc[audit.frame["note"] == EVERYWHERE, "signal"].tolist()
     caption += f" Measured in no case: {', '.join(gone)}." if gone else ""
-    head = ["signal", "more of it", "right against wrong", "ambiguous against others", "repeats most", "missing"]
-    return [ReportTable(caption, head, rows)]
+    return [column_table(caption, columns)]
+
+
+CLASS_WORDS = dict(zip(CLASSES, ("right", "ok, but would miss", "to be refused", "to be asked"), strict=True))
+
+
+def candidates_section(judged: ReportData, study: StudyOutcome | None) -> list[Block]:
+    """Every candidate of a study and what stands beside them: costs side by side, gain over the incumbent."""
+    if study is None:
+        return []
+    ordered = study.costs.sort_values(["cross_validated", "in_sample"], kind="stable")
+    judged_on = " and on the cases of this page" if study.unseen else ""
+    caption = (
+        "Expected cost on the cases that a candidate was made of, cross-fitted (each case decided by versions that "
+        f"never saw it){judged_on}. A candidate that is not cross-fitted has no cost that compares. Gain: what it "
+        f"saves a case over {cut_text(study.incumbent)}, the incumbent, with its standard error: cross-fitted, "
+        "and with one pseudo-case of the worst costs. Over-ask and coverage: cross-fitted."
+    )
+    nan_is_in_sample = {"in sample": "in_sample", "cross-fitted": "cross_validated", "judged": "report"}
+    costs = {head: [_cost_cell(cost) for cost in ordered[name]] for head, name in nan_is_in_sample.items()}
+    columns: dict[str, Any] = {
+        "candidate": [_candidate_cell(str(name), study, row["competes"]) for name, row in ordered.iterrows()],
+        "in sample": costs["in sample"],
+        "cross-fitted": costs["cross-fitted"],
+        "gain": [_gain_cell(row, is_incumbent=name == study.incumbent) for name, row in ordered.iterrows()],
+        **({"judged": costs["judged"]} if study.unseen else {}),
+        "over-ask": percent_cells(ordered["over_ask"]),
+        "coverage": percent_cells(ordered["coverage"]),
+    }
+    if judged.targets:
+        columns["meets targets"] = ["yes" if meets else "no" for meets in ordered["meets_targets"]]
+    drawn = figures.candidate_costs(study.costs, study.selected, study.incumbent)
+    told = (
+        f"Expected cost of every candidate; {cut_text(study.selected)} was selected. In sample flatters; "
+        "cross-fitted is what is chosen by. A bar is one standard error of the paired gain over the incumbent to each "
+        "side."
+    )
+    told += " Judged is what this page measures." if study.unseen else ""
+    return [picture("candidates", told, drawn), column_table(caption, columns)]
+
+
+def _candidate_cell(name: str, study: StudyOutcome, competes: object) -> Cell:
+    """Name of a candidate and what it is."""
+    role = "" if competes else "shown beside, does not compete"
+    role = "incumbent" if name == study.incumbent else role
+    return Cell(cut_text(name), "selected" if name == study.selected else role)
+
+
+def _cost_cell(cost: float) -> Cell:
+    """Expected cost; what was not cross-fitted has none that compares."""
+    return Cell(IN_SAMPLE) if np.isnan(cost) else number_cell(f"{cost:.3f}")
+
+
+def _gain_cell(row: Any, *, is_incumbent: bool) -> Cell:  # noqa: ANN401 - row of a frame
+    """What a candidate saves a case over the incumbent, with its standard error."""
+    if is_incumbent or np.isnan(row["gain"]):
+        return number_cell(DASH)
+    return number_cell(f"{row['gain']:+.3f}", "" if np.isnan(row["std_error"]) else f"± {row['std_error']:.3f}")
+
+
+def model_section(judged: ReportData) -> list[Block]:
+    """Model and costs of a subject that decides by expected cost, the signals of most weight first."""
+    section = judged.policies[judged.subject].decision
+    if not judged.by_cost(judged.subject) or section.model is None:
+        return []
+    model, subject = section.model, cut_text(judged.subject)
+    parts = sorted(model.parts.items(), key=lambda one: (min(one[1].weights) - max(one[1].weights), one[0]))
+    kept = [(name, part) for name, part in parts if any(part.weights)]
+    known = judged.seen.known
+    signals = [known.signal(name) for name, _ in kept]
+    bias = Cell("bias", "where every signal is at its centre")
+    columns: dict[str, Any] = {"signal": [*(Cell(signal.name, signal.meaning) for signal in signals), bias]}
+    for place, name in enumerate(CLASSES):
+        weights = [part.weights[place] for _, part in kept]
+        columns[CLASS_WORDS[name]] = [_weight(weight) for weight in (*weights, model.bias[place])]
+    columns["centre"] = [*(part.center for _, part in kept), DASH]
+    columns["scale"] = [*(part.scale for _, part in kept), DASH]
+    columns["unit"] = [*(signal.unit.name for signal in signals), DASH]
+    caption = (
+        f"What {subject} makes of its signals: what one scale above the centre adds to the logit of each class, the "
+        f"{len(kept)} signals with weight, those that part the classes most first. The probabilities of the classes "
+        "times the costs below give what answering, refusing and asking back cost; the least decides. Options of a "
+        f"case to be asked hold what it expects with probability {model.asked_right:.2f}."
+    )
+    return [column_table(caption, columns), _cost_table(section.costs.model_dump(), float(section.ratio))]
+
+
+def _weight(value: float) -> Cell:
+    """Part of a logit to two decimals, without the sign of a zero; a dash where there is none."""
+    return number_cell(f"{round(value, 2) + 0.0:+.2f}" if value else DASH)
+
+
+def _cost_table(costs: Mapping[str, Any], ratio: float) -> ReportTable:
+    """Costs that the policy states, by label and outcome."""
+    columns: dict[str, Any] = {"": [f"label {label}" for label in LABELS]}
+    for outcome in OUTCOMES:
+        columns[outcome.replace("_", " ")] = [number_cell(f"{costs[label][outcome]:g}") for label in LABELS]
+    told = "" if ratio == 1.0 else f" Wrong answers cost {ratio:g} times what is stated."
+    caption = f"Cost of a case by label and outcome, as the policy states it.{told}"
+    return column_table(caption, columns)

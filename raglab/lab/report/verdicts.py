@@ -94,58 +94,40 @@ def shard_answer_signals(trace: TraceData | Measured, policy: Policy, arm: str |
 
 
 class Reach(NamedTuple):
-    """Best that one threshold on one signal reaches, in sample; threshold NaN and n 0 where none does."""
+    """What thresholds on a signal reach, from the highest down, [N]; or one of them, as numbers.
+
+    threshold: NaN where none reaches what it must; nothing is answered then.
+    """
 
     signal: str
-    threshold: float
-    refused: int
+    threshold: Any
+    refused: Any
     n_ok: int
-    wrong: int
-    answered: int
+    wrong: Any
+    answered: Any
 
     @property
-    def false_refusal(self) -> float:
-        """Share of the answerable that it refuses."""
-        return self.refused / self.n_ok if self.n_ok else float("nan")
+    def false_refusal(self) -> Any:  # noqa: ANN401 - a number or an array of them
+        """Share of the answerable that is refused; NaN where there is none."""
+        return np.asarray(self.refused) / (self.n_ok or np.nan)
 
     @property
-    def hallucination(self) -> float:
-        """Share of its answers that are wrong."""
-        return self.wrong / self.answered if self.answered else float("nan")
-
-
-class Reaches(NamedTuple):
-    """What every threshold on a signal gives, from the highest down: `Reach` with a column a field, [N]."""
-
-    signal: str
-    threshold: NDArray[np.float64]
-    refused: NDArray[np.int64]
-    n_ok: int
-    wrong: NDArray[np.int64]
-    answered: NDArray[np.int64]
-
-    @property
-    def false_refusal(self) -> NDArray[np.float64]:
-        """Share of the answerable that each refuses, [N]; NaN where there is none."""
-        return self.refused / self.n_ok if self.n_ok else np.full(len(self.refused), np.nan)
-
-    @property
-    def hallucination(self) -> NDArray[np.float64]:
-        """Share of the answers of each that are wrong, [N]; none answers nothing."""
-        return self.wrong / self.answered
+    def hallucination(self) -> Any:  # noqa: ANN401 - a number or an array of them
+        """Share of the answers that are wrong; NaN where there is none."""
+        return np.asarray(self.wrong) / np.where(self.answered, self.answered, np.nan)
 
     def at(self, place: int) -> Reach:
-        """One of them."""
+        """One of the thresholds."""
         refused, wrong, answered = (int(column[place]) for column in (self.refused, self.wrong, self.answered))
         return Reach(self.signal, float(self.threshold[place]), refused, self.n_ok, wrong, answered)
 
 
-def signal_reaches(seen: AnswerSignals, signal: str) -> Reaches:
+def signal_reaches(seen: AnswerSignals, signal: str) -> Reach:
     """What every threshold on a signal gives, "answer at or above it, else refuse", one for each distinct value."""
     score, n_ok = seen.score[signal], int((seen.label == Status.ok).sum())
     by_answer = metrics.risk_coverage(seen.right, score)
     by_label = metrics.risk_coverage(seen.label == Status.ok, score)
-    return Reaches(signal, by_answer.at, n_ok - (by_label.n - by_label.k), n_ok, by_answer.k, by_answer.n)
+    return Reach(signal, by_answer.at, n_ok - (by_label.n - by_label.k), n_ok, by_answer.k, by_answer.n)
 
 
 def nearest_reaches(seen: AnswerSignals, signal: str, targets: Mapping[str, float]) -> tuple[Reach, Reach]:
@@ -257,7 +239,7 @@ def target_met(name: str, rate: Any, limit: float) -> Any:  # noqa: ANN401 - a n
     return rate <= limit if RATE_TABLE[name].better == "low" else rate >= limit
 
 
-def _signal_rates(seen: AnswerSignals, every: Reaches) -> dict[str, NDArray[np.float64]]:
+def _signal_rates(seen: AnswerSignals, every: Reach) -> dict[str, NDArray[np.float64]]:
     """Rates of every threshold on a signal that answers at or above it and refuses below, [N] each."""
     labels = np.bincount(seen.label, minlength=len(Status))
     n, unasked = len(seen.label), np.zeros(len(every.answered))
@@ -396,10 +378,7 @@ def curves(seen: AnswerSignals) -> dict[str, Curve]:
 
 def confidence_histograms(seen: AnswerSignals) -> dict[str, NDArray[np.int64]]:
     """Cases by label and confidence, counts between `FINE_EDGES`."""
-    score = seen.score["confidence"]
-    return {
-        status.name: np.histogram(score[(seen.label == status) & ~np.isnan(score)], FINE_EDGES)[0] for status in Status
-    }
+    return {status.name: _fine_counts(seen.score["confidence"][seen.label == status]) for status in Status}
 
 
 def probability_histograms(seen: AnswerSignals, status: NDArray[np.int8]) -> NDArray[np.int64]:
@@ -409,8 +388,12 @@ def probability_histograms(seen: AnswerSignals, status: NDArray[np.int8]) -> NDA
       status: decisions, [Q].
     """
     score = 100.0 * seen.score[P_RIGHT]
-    cells = [[score[(seen.label == label) & (status == said)] for said in Status] for label in Status]
-    return np.array([[np.histogram(part[~np.isnan(part)], FINE_EDGES)[0] for part in row] for row in cells])
+    cells = [[_fine_counts(score[(seen.label == label) & (status == made)]) for made in Status] for label in Status]
+    return np.array(cells)
+
+
+def _fine_counts(score: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.histogram(score[~np.isnan(score)], FINE_EDGES)[0]
 
 
 def confusion_counts(said: CaseVerdicts) -> NDArray[np.int64]:

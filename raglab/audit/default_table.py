@@ -1,0 +1,194 @@
+"""The default table of an audit log (shore): its values, and the protocol of what keeps it (S5.3, S5.8).
+
+The tables of events are the log's own (`raglab.store.log_tables`); rows are a fold over them, which a room registers
+at the point `audit_table.defaults`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from raglab.audit.request_events import RequestEvents
+from raglab.audit.sessions import SilenceRule
+from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner
+from raglab.extension_points import extension
+from raglab.store.log_entries import Entries
+from raglab.text import decimals
+
+ROOM = "clarification"
+
+
+class RowKey(NamedTuple):
+    """What tells a row of the default table from the others."""
+
+    target_field: str
+    doctype: str
+    sub_conditions: Mapping[str, str]
+
+
+Key: TypeAlias = tuple[str, str, Mapping[str, str]]  # a RowKey, or its parts in order, at the doors
+
+
+class DefaultUse(NamedTuple):
+    """A row of the default table whose value fills in a request.
+
+    gate: its verdict. conditions: of the documents, such as silence can confirm the value under.
+    """
+
+    row: ClarificationDefault
+    value: str
+    gate: str
+    kind: str
+    conditions: Mapping[str, str]
+
+
+class Pending(NamedTuple):
+    """A request that a user was asked about.
+
+    question: None where its text is not kept. parsed: fields as they were read, JSON values. key, version, confidence,
+    gate: of the row of the default table, as of then. tried: values that failed before the user was asked.
+    """
+
+    request_id: str
+    question: str | None
+    documents: tuple[str, ...]
+    session: str
+    parsed: Any
+    clarification: ClarificationRequest
+    kind: str
+    key: RowKey
+    version: int
+    confidence: float
+    gate: str
+    conditions: Mapping[str, str]
+    tried: tuple[str, ...]
+    policy_id: str
+    fingerprint: str
+
+
+class Application(NamedTuple):
+    """A default that was applied silently, with its row as of then."""
+
+    request_id: str
+    value: str
+    kind: str
+    key: RowKey
+    version: int
+    confidence: float
+    gate: str
+    conditions: Mapping[str, str]
+    question: str | None
+    documents: tuple[str, ...]
+    session: str
+
+
+class ReplayedDefault(NamedTuple):
+    """A row of the default table as it was when it was used.
+
+    used: asked or applied. value: that was applied, or proposed. confidence, votes, gate: rebuilt from the changes
+    before. requests: that had come to the row by then, this one among them; asks: whether gate and schedule ask.
+    """
+
+    used: str
+    kind: str
+    value: str | None
+    target_field: str
+    doctype: str
+    sub_conditions: Mapping[str, str]
+    row_id: str
+    version: int
+    confidence: float
+    sample_size: int
+    votes: Mapping[str, float]
+    gate: str
+    requests: int
+    asks: bool
+    thresholds: tuple[float, float]
+    every: int
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        where = "".join(f", {name} {value}" for name, value in sorted(self.sub_conditions.items()))
+        votes = ", ".join(f"{name} {count:g}" for name, count in self.votes.items()) or "none"
+        verdict = self.gate
+        if verdict == "ask_occasionally":
+            verdict += (
+                f" (request {self.requests} of the row, every {self.every}th asks: {'yes' if self.asks else 'no'})"
+            )
+        sure, (low, high) = self.confidence, self.thresholds
+        return (
+            f"{self.used} {self.value or 'nothing'} for {self.target_field} on {self.doctype}{where}: "
+            f"row {self.row_id} version {self.version}, confidence {decimals(self.confidence)} from {self.sample_size} "
+            f"(votes {votes}), gate {verdict} (asks below {decimals(low, sure)}, applies above {decimals(high, sure)})"
+        )
+
+
+class ReplayedUses(NamedTuple):
+    """What a request did with the default table.
+
+    defaults: rows that it used, in order. signals: changes that it made, each with the version that followed.
+    differences: what the log records against what follows from it, in words.
+    """
+
+    defaults: tuple[ReplayedDefault, ...] = ()
+    signals: tuple[Mapping[str, Any], ...] = ()
+    differences: tuple[str, ...] = ()
+
+
+class DefaultTable(Protocol):
+    """What keeps the default table: each method works within the caller's transaction of a log."""
+
+    def rows(self, log: Entries, **where: Any) -> tuple[ClarificationDefault, ...]:  # noqa: ANN401 - values of columns
+        """Latest versions of the rows that have these values."""
+
+    def rebuild(self, log: Entries) -> tuple[ClarificationDefault, ...]:
+        """Rows from their changes alone."""
+
+    def meet(self, log: Entries, request_id: str, key: Key, learner: Learner, at: datetime) -> ClarificationDefault:
+        """Row after a request came to it, which counts once."""
+
+    def clarify(self, log: Entries, row: Mapping[str, Any], request: ClarificationRequest) -> None:
+        """Log what the user is asked, once a request."""
+
+    def fill_in(self, log: Entries, request: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        """Log a default applied silently, a row once a request."""
+
+    def learn(
+        self,
+        log: Entries,
+        request_id: str,
+        key: Key,
+        signal: tuple[str, str, str | None],
+        conditions: Mapping[str, str],
+        learner: Learner,
+        at: datetime,
+    ) -> tuple[ClarificationDefault, ...]:
+        """New versions by a signal: value, the signal's name, and what the value was corrected to."""
+
+    def settle(self, log: Entries, at: datetime, session: str | None, learner: Learner, rule: SilenceRule) -> int:
+        """Settle what silence confirms; how many defaults it did."""
+
+    def pending(self, log: Entries, request_id: str) -> Pending | None:
+        """Clarification of a request that no reply followed."""
+
+    def application(self, log: Entries, request_id: str) -> Application | None:
+        """Default that was last applied silently to a request."""
+
+    def replay(self, events: RequestEvents, learner: Learner) -> ReplayedUses:
+        """What a request did with the table, rebuilt from the changes before it."""
+
+
+def default_table(what: str = "the default table of an audit log") -> DefaultTable:
+    """What keeps the default table.
+
+    Args:
+      what: the user asked for, for the message.
+
+    Raises:
+      MissingExtensionError: the room that keeps it is not installed.
+    """
+    table: DefaultTable = extension("audit_table.defaults", ROOM, what)
+    return table

@@ -1,0 +1,55 @@
+"""Learners in the audit log (shore): settings that requests name by their digest (S5.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from raglab.canonical import canonical_json, digest
+from raglab.default_learner import Learner, stored_learner
+from raglab.store.log_entries import Entries
+from raglab.store.log_tables import LEARNERS
+
+
+def digest_of(learner: Learner) -> str:
+    """Digest under which a log keeps the settings of a learner."""
+    return digest(canonical_json(learner._asdict()), 16)
+
+
+def record_learner(log: Entries, learner: Learner, at: str) -> str:
+    """Note a learner's settings where they are new, and give their digest."""
+    named = digest_of(learner)
+    if log.one(LEARNERS, digest=named) is None:
+        log.add(LEARNERS, {"at": at, "digest": named, "body": learner._asdict()})
+    return named
+
+
+def learner_of(log: Entries, named: str, known: dict[str, Learner]) -> Learner:
+    """Learner settings of a digest, as they were kept."""
+    if named not in known:
+        known[named] = stored_learner(_learner_body(log, named))
+    return known[named]
+
+
+def learner_digest(log: Entries, named: str) -> str:
+    """Digest of the settings that a log keeps under a name, whatever version wrote them; it is the name."""
+    return digest(canonical_json(_learner_body(log, named)), 16)
+
+
+def _learner_body(log: Entries, named: str) -> Mapping[str, Any]:
+    row = log.one(LEARNERS, digest=named)
+    if row is None:
+        msg = f"a log must hold the learner settings that it names, got {named!r}; its tables were altered."
+        raise ValueError(msg)
+    body: Mapping[str, Any] = row["body"]
+    return body
+
+
+def recorded_learner(log: Entries, named: str) -> tuple[Learner, list[str]]:
+    """Settings of a learner as a log keeps them, and what is wrong with them; the published ones where unreadable."""
+    try:
+        found = learner_of(log, named, {})
+    except (ValueError, TypeError) as error:
+        return Learner(), [f"learner {named} cannot be read: {error}"]
+    stated = learner_digest(log, named)
+    return found, [] if stated == named else [f"learner {named} is recorded, its settings have the digest {stated}"]

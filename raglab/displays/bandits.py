@@ -1,0 +1,508 @@
+"""Displays of bandits (shore): regret, shares of arms, posteriors, propensities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raglab.bandit.learner import LEARNERS, Bandit, State
+from raglab.displays import canvas
+from raglab.displays.display import FrameDisplay, Shown
+from raglab.displays.tables import estimate_cells, interval_cells
+from raglab.metrics.intervals import mean_interval, percentile_interval
+from raglab.text import percent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from raglab.displays.canvas import Axes, Style
+
+Array = NDArray[np.float64]
+Band = Literal["interval", "quantiles"]
+MOST_POINTS = 400  # of a line
+BAND_WORDS = {"interval": "% interval of the mean", "quantiles": "% of the replications"}
+
+
+class RunRegret(Protocol):
+    """What `replay.run` returns, as far as it is drawn."""
+
+    @property
+    def regret(self) -> Array:
+        """Cumulative regret, [R, T]."""
+
+
+def lai_robbins(means: ArrayLike) -> float:
+    """Least regret a unit of ln(rounds) that any consistent policy has on Bernoulli arms in the long run.
+
+    Source: Lai and Robbins 1985.
+
+    Example:
+      >>> round(lai_robbins([0.7, 0.6, 0.5, 0.4]), 3)
+      8.285
+    """
+    p = np.asarray(means, dtype=np.float64)
+    if p.ndim != 1 or not ((p > 0.0) & (p < 1.0)).all():
+        msg = f"means must be [A] probabilities inside (0, 1), got {p.tolist()}; arms must stay as they are."
+        raise ValueError(msg)
+    best = p.max()
+    worse = p[p < best]
+    divergence = worse * np.log(worse / best) + (1.0 - worse) * np.log((1.0 - worse) / (1.0 - best))
+    return float(((best - worse) / divergence).sum())
+
+
+@dataclass(eq=False, repr=False)
+class RegretDisplay(FrameDisplay):
+    """Mean cumulative regret of runs over the rounds, with a band over their replications.
+
+    rows: a run and round drawn: `run`, `round`, `regret`, `low`, `high`, `replications`; without a band where there is
+    one replication. slope: of the Lai–Robbins line.
+    """
+
+    band: Band = "interval"
+    level: float = 0.95
+    log_x: bool = False
+    slope: float | None = None
+    unit: str = "reward"
+
+    SIZE: ClassVar = (7.2, 4.6)
+
+    @classmethod
+    def from_runs(
+        cls,
+        runs: Mapping[str, RunRegret],
+        *,
+        band: Band = "interval",
+        level: float = 0.95,
+        log_x: bool = False,
+        slope: float | None = None,
+        unit: str = "reward",
+        name: str | None = None,
+        ax: Axes | None = None,
+        **style: Any,  # noqa: ANN401 - of the lines
+    ) -> Self:
+        """Display of runs by name, all of the same number of rounds.
+
+        Args:
+          band: "interval", that of the mean over replications; "quantiles", the middle share of the replications.
+          log_x: rounds on a logarithmic axis, where the regret of a good learner is a straight line in the end.
+          slope: of a line slope · ln(rounds), such as `lai_robbins(means)`.
+          unit: of the regret, such as "right answers".
+
+        Raises:
+          ValueError: no run, lengths that differ, an unknown band, or level outside (0, 1).
+
+        Example: `RegretDisplay.from_runs({"ucb1": one, "thompson_beta": two}, log_x=True, slope=8.285)`.
+        """
+        import pandas as pd
+
+        if band not in BAND_WORDS or not 0.0 < level < 1.0:
+            msg = f"band must be interval or quantiles and level in (0, 1), got {band!r} and {level:g}."
+            raise ValueError(msg)
+        lengths = {int(run.regret.shape[1]) for run in runs.values()}
+        if len(lengths) != 1:
+            msg = f"runs must be at least one and of as many rounds, got {sorted(lengths)}; simulate them alike."
+            raise ValueError(msg)
+        at = _plotted_rounds(lengths.pop(), log=log_x)
+        parts = []
+        for run_name, run in runs.items():
+            regret = run.regret[:, at - 1]
+            low, high = _regret_band(regret, band, level)
+            columns = {"run": run_name, "round": at, "regret": regret.mean(axis=0), "low": low, "high": high}
+            parts.append(pd.DataFrame(columns | {"replications": len(regret)}))
+        rows = pd.concat(parts, ignore_index=True)
+        return cls(rows, band, level, log_x, slope, unit, name=name).plot(ax, **style)
+
+    def _draw(self, style: Style) -> list[Any]:
+        on, lines, at = self.ax_, [], self.rows["round"].unique()
+        for place, (name, part) in enumerate(self.rows.groupby("run", sort=False)):
+            label = f"{canvas.literal_text(str(name))}: {_last_regret(part)}"
+            lines.append(canvas.draw_with_band(on, part, "round", "regret", label, canvas.line_style(place) | style))
+        if self.slope is not None:
+            label = f"Lai–Robbins: {self.slope:.4g} · ln(rounds), a slope in the long run"
+            on.plot(at, self.slope * np.log(at), label=label, **canvas.TARGET)
+        if self.log_x:
+            on.set_xscale("log")
+        on.set_xlim(at[0] if self.log_x else 0, at[-1])
+        on.set_xlabel(f"rounds (count{', logarithmic' if self.log_x else ''})", fontsize=9)
+        on.set_ylabel(f"cumulative regret ({canvas.literal_text(self.unit)})", fontsize=9)
+        canvas.tidy(on)
+        if (self.rows["high"] > self.rows["low"]).any():  # of one replication there is no band
+            canvas.draw_band_label(on, self._band_is)
+        canvas.legend_above(on, 2 if len(lines) > 3 else 1)
+        return lines
+
+    @property
+    def _band_is(self) -> str:
+        return f"{100 * self.level:g} {BAND_WORDS[self.band]}"
+
+    def _shown(self) -> Shown:
+        last = self.rows.drop_duplicates("run", keep="last")
+        columns = {
+            "run": last["run"],
+            "rounds": last["round"],
+            "replications": last["replications"],
+            f"regret ({self.unit})": estimate_cells(last, "regret"),
+        }
+        return Shown(f"{self.name or 'regret'} at the last round", columns, self._band_is)
+
+
+def _last_regret(rows: pd.DataFrame) -> str:
+    """Regret of a run after its last round, with its band."""
+    value, low, high = (_three_digits(rows[name].iloc[-1]) for name in ("regret", "low", "high"))
+    return value if np.isnan(rows["low"].iloc[-1]) else f"{value} ({low} to {high})"
+
+
+def _three_digits(value: float) -> str:
+    """Three digits, or all before the point."""
+    return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
+
+
+def _plotted_rounds(n_rounds: int, *, log: bool) -> NDArray[np.int64]:
+    """Rounds that are drawn, from 1: all of them, or so many that a line is smooth, the last one among them."""
+    if n_rounds <= MOST_POINTS:
+        return np.arange(1, n_rounds + 1)
+    spaced = np.geomspace(1, n_rounds, MOST_POINTS) if log else np.linspace(1, n_rounds, MOST_POINTS)
+    return np.unique(spaced.round().astype(np.int64))
+
+
+def _regret_band(regret: Array, band: str, level: float) -> tuple[Array, Array]:
+    """Ends of the band, [N]; NaN where one replication says nothing about others."""
+    return (percentile_interval if band == "quantiles" and len(regret) > 1 else mean_interval)(regret, level)
+
+
+PREFIX = "p_"
+WINDOWS = 50  # that a run is cut into where no window is given
+
+
+class RunArms(Protocol):
+    """What `replay.run` returns, as far as it is drawn."""
+
+    @property
+    def arm(self) -> NDArray[np.integer[Any]]:
+        """Arms chosen, [R, T]."""
+
+
+@dataclass(eq=False, repr=False)
+class _ArmDisplay(FrameDisplay):
+    """A line and its band for each arm, through windows of rounds.
+
+    rows: a window and arm: `round` (middle of the window), `arm`, and the columns that a kind of display names.
+    """
+
+    arms: Sequence[str]
+    window: int
+
+    VALUE: ClassVar[str]  # column that the line shows
+
+    @staticmethod
+    def _frame(at: Array, arms: Sequence[str], **columns: Array) -> pd.DataFrame:
+        """Rows of columns by window and arm, [N, A] each: the value, the ends of its band."""
+        import pandas as pd
+
+        by_row: dict[str, Any] = {"round": np.repeat(at, len(arms)), "arm": list(arms) * len(at)}
+        return pd.DataFrame(by_row | {name: values.ravel() for name, values in columns.items()})
+
+    def _parts(self) -> list[pd.DataFrame]:
+        """Rows of each arm."""
+        return [self.rows.iloc[arm :: len(self.arms)] for arm in range(len(self.arms))]
+
+    def _draw_lines(self, style: Style, ends: Sequence[str]) -> list[Any]:
+        """Lines of the arms; ends: what follows the name of each in the legend."""
+        lines = []
+        for arm, part in enumerate(self._parts()):
+            label, look = f"{canvas.literal_text(self.arms[arm])}{ends[arm]}", canvas.line_style(arm) | style
+            lines.append(canvas.draw_with_band(self.ax_, part, "round", self.VALUE, label, look))
+        return lines
+
+    def _columns(self) -> dict[str, Any]:
+        """Columns of the shown table, one an arm."""
+        parts = self._parts()
+        cells = {name: interval_cells(part, self.VALUE) for name, part in zip(self.arms, parts, strict=True)}
+        return {"round": parts[0]["round"]} | cells
+
+
+@dataclass(eq=False, repr=False)
+class ArmShareDisplay(_ArmDisplay):
+    """Share of the pulls that each arm gets, window by window, over all replications of a run.
+
+    rows: a window and arm: `round` (its middle), `arm`, `share`, and `low` and `high`, between which the middle share
+    of the replications at `level` lies.
+    """
+
+    level: float = 0.8
+
+    VALUE: ClassVar = "share"
+
+    @classmethod
+    def from_run(
+        cls,
+        run: RunArms,
+        arms: Sequence[str],
+        *,
+        window: int | None = None,
+        level: float = 0.8,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **style: Any,  # noqa: ANN401 - of the lines
+    ) -> Self:
+        """Display of one run.
+
+        Args:
+          arms: names, [A]. window: rounds that are counted together; a fiftieth of the run where not given, and the
+            last one may be shorter. level: share of the replications within the band.
+
+        Raises:
+          ValueError: a window below 1, or an arm pulled that has no name.
+        """
+        n_rounds = run.arm.shape[1]
+        size = max(1, n_rounds // WINDOWS) if window is None else window
+        if size < 1 or int(run.arm.max()) >= len(arms):
+            msg = f"window must be at least 1 and arms name all pulled, got {size} and {list(arms)}."
+            raise ValueError(msg)
+        starts, length = _windows(n_rounds, size)
+        each = np.stack(
+            [np.add.reduceat(run.arm == arm, starts, axis=1, dtype=np.float64) / length for arm in range(len(arms))],
+            axis=2,
+        )
+        low, high = percentile_interval(each, level)
+        rows = cls._frame(starts + (length + 1) / 2.0, arms, share=each.mean(axis=0), low=low, high=high)
+        return cls(rows, tuple(arms), size, level, name=name).plot(ax, **style)
+
+    def _draw(self, style: Style) -> list[Any]:
+        lines = self._draw_lines(
+            style, [f": {percent(part['share'].iloc[-1])} in the last window" for part in self._parts()]
+        )
+        if (self.rows["high"] > self.rows["low"]).any():  # of one replication there is no band
+            canvas.draw_band_label(self.ax_, self._band_is)
+        self.ax_.set_xlabel(f"round (count, windows of {self.window})", fontsize=9)
+        self.ax_.set_xlim(0, self.rows["round"].iloc[-1] + self.window / 2.0)
+        canvas.shares_up(self.ax_, "pulls (share of the window, %)")
+        canvas.legend_above(self.ax_, 2)
+        return lines
+
+    @property
+    def _band_is(self) -> str:
+        return f"{100 * self.level:g} % of the replications"
+
+    def _shown(self) -> Shown:
+        return Shown(f"{self.name or 'pulls'}: share of each arm by window", self._columns(), self._band_is)
+
+
+def _windows(n_rounds: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First round of each window, from 0, and how many it has, [N] each."""
+    starts = np.arange(0, n_rounds, size)
+    return starts, np.diff(np.append(starts, n_rounds))
+
+
+LANE = 0.045  # height of an arm's lane of choices, as a share of the probability axis
+TICK: dict[str, Any] = {"marker": "|", "markersize": 5, "markeredgewidth": 0.8, "alpha": 0.7, "linestyle": "none"}
+
+
+def _windowed(p: Array, starts: NDArray[np.int64]) -> tuple[Array, Array, Array]:
+    """Mean, least and largest of each window of rounds, [W, A] each; NaN where an arm was never available in it."""
+    known = ~np.isnan(p)
+    count = np.add.reduceat(known, starts, axis=0, dtype=np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.add.reduceat(np.where(known, p, 0.0), starts, axis=0) / count
+    least = np.minimum.reduceat(np.where(known, p, np.inf), starts, axis=0)
+    most = np.maximum.reduceat(np.where(known, p, -np.inf), starts, axis=0)
+    least[count == 0.0] = most[count == 0.0] = np.nan
+    return mean, least, most
+
+
+@dataclass(eq=False, repr=False)
+class PropensityDisplay(_ArmDisplay):
+    """Probability of each arm through the rounds of one log, and which arm was chosen.
+
+    rows: a window and arm: `round` (its middle), `arm`, `propensity` (mean), `low` and `high` (least and largest), NaN
+    where the arm was not available. action: arm of each round, [T], or None. floor: least propensity that was
+    promised, or None.
+    """
+
+    action: NDArray[np.int64] | None = None
+    floor: float | None = None
+
+    VALUE: ClassVar = "propensity"
+
+    @classmethod
+    def from_log(cls, log: pd.DataFrame, **kwargs: Any) -> Self:  # noqa: ANN401 - see from_propensities
+        """Display of a log with a row a round: `p_<arm>` of every arm, `action`, and `mask` where it has one.
+
+        Args:
+          kwargs: as `from_propensities` takes them.
+
+        Raises:
+          ValueError: no column `p_<arm>`.
+
+        Example: `PropensityDisplay.from_log(replay.log(bandit, world, rounds=500))`.
+        """
+        columns = [str(name) for name in log if str(name).startswith(PREFIX)]
+        if not columns:
+            msg = f"a log must have a column p_<arm> for every arm, got {', '.join(map(str, log))}."
+            raise ValueError(msg)
+        given: dict[str, Any] = {}
+        if "mask" in log:
+            given["mask"] = np.array(log["mask"].tolist(), dtype=bool)
+        if "action" in log:
+            given["action"] = log["action"].to_numpy(dtype=np.int64)
+        arms = [name.removeprefix(PREFIX) for name in columns]
+        return cls.from_propensities(log[columns].to_numpy(dtype=np.float64), arms, **(given | kwargs))
+
+    @classmethod
+    def from_propensities(
+        cls,
+        propensity: ArrayLike,
+        arms: Sequence[str],
+        *,
+        action: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        window: int | None = None,
+        floor: float | None = None,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **style: Any,  # noqa: ANN401 - of the lines
+    ) -> Self:
+        """Display of one log.
+
+        Args:
+          propensity: of every arm in every round, [T, A]; NaN or masked where the arm was not available.
+          action: arm that was chosen, [T]; drawn as ticks below 0 %. mask: arms available, [A] or [T, A].
+          window: rounds that are drawn together; the band is from the least to the largest in it.
+
+        Raises:
+          ValueError: shapes that differ, a propensity outside [0, 1], or a window below 1.
+        """
+        p = np.array(propensity, dtype=np.float64)
+        if p.ndim != 2 or p.shape[1] != len(arms) or not len(p):
+            msg = f"propensity must be [T, A] with an arm a name, got {p.shape} for {len(arms)} names."
+            raise ValueError(msg)
+        if ((p < 0.0) | (p > 1.0)).any():
+            msg = f"propensity must be in [0, 1], got {p[(p < 0.0) | (p > 1.0)][0]:g}; it is a probability."
+            raise ValueError(msg)
+        if mask is not None:
+            p[~np.broadcast_to(np.asarray(mask, dtype=bool), p.shape)] = np.nan
+        # Windows, because a line a round says nothing where there are more rounds than pixels.
+        size = max(1, -(-len(p) // (4 * WINDOWS))) if window is None else window
+        if size < 1:
+            msg = f"window must be at least 1 round, got {size}."
+            raise ValueError(msg)
+        actions = None if action is None else np.asarray(action, dtype=np.int64)
+        if actions is not None and actions.shape != (len(p),):
+            msg = f"action must be [T], an arm a round, got {actions.shape} for {len(p)} rounds."
+            raise ValueError(msg)
+        starts, length = _windows(len(p), size)
+        mean, least, most = _windowed(p, starts)
+        rows = cls._frame(starts + (length + 1) / 2.0, arms, propensity=mean, low=least, high=most)
+        return cls(rows, tuple(arms), size, actions, floor, name=name).plot(ax, **style)
+
+    def frame(self) -> pd.DataFrame:
+        """Rows of windows and arms: `round` (middle), `arm`, `propensity` (mean), `least`, `most`."""
+        return self.rows.set_axis(["round", "arm", "propensity", "least", "most"], axis=1)
+
+    def _draw(self, style: Style) -> list[Any]:
+        on, ends = self.ax_, [""] * len(self.arms)
+        if self.action is not None:
+            chosen = [np.flatnonzero(self.action == arm) + 1 for arm in range(len(self.arms))]
+            ends = [f": chosen {len(rounds)} of {len(self.action)} times" for rounds in chosen]
+            # What was chosen stands below 0 %, a lane an arm, where no probability can be.
+            for arm, rounds in enumerate(chosen):
+                colour = (canvas.line_style(arm) | style)["color"]
+                on.plot(rounds, np.full(len(rounds), -LANE * (arm + 1)), color=colour, **TICK)
+        lines = self._draw_lines(style, ends)
+        if self.floor is not None:
+            on.axhline(self.floor, label=f"floor {percent(self.floor)}", **canvas.TARGET)
+        if self.window > 1:
+            canvas.draw_band_label(on, BAND_OF_WINDOW)
+        windows = f", windows of {self.window}" if self.window > 1 else ""
+        on.set_xlabel(f"round (count{windows})", fontsize=9)
+        canvas.shares_up(on, "propensity (probability of the arm, %)")
+        if self.action is not None:
+            on.set_ylim(-LANE * (len(self.arms) + 1), 1 + canvas.SHARE_MARGIN)
+            on.set_yticks(np.linspace(0.0, 1.0, 6))
+            on.axhline(0.0, color=canvas.SILVER, linewidth=0.6)
+        canvas.legend_above(on, 2)
+        return lines
+
+    def _shown(self) -> Shown:
+        return Shown(f"{self.name or 'propensity'} of each arm by window", self._columns(), BAND_OF_WINDOW)
+
+
+BAND_OF_WINDOW = "least to largest of the window"
+
+
+@dataclass(eq=False, repr=False)
+class PosteriorDisplay(FrameDisplay):
+    """Posterior density of each arm's success rate or mean reward, as Thompson sampling draws from it.
+
+    rows: an arm: `arm`, `pulls`, `mean`, and `low` and `high` of its central interval at `level`. at: values, [N].
+    density: [N, A].
+    """
+
+    at: Array
+    density: Array
+    what: str
+    level: float = 0.95
+
+    @classmethod
+    def from_state(
+        cls,
+        state: State,
+        bandit: Bandit,
+        arms: Sequence[str] | None = None,
+        *,
+        level: float = 0.95,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **style: Any,  # noqa: ANN401 - of the lines
+    ) -> Self:
+        """Display of one state without a batch, of a learner whose entry has a belief, such as `thompson_beta`.
+
+        Raises:
+          ValueError: another learner, whose belief has no such density, a batch of states, or names that do not fit.
+
+        Example: `PosteriorDisplay.from_state(state, Bandit("thompson_beta"), ("hybrid", "iterative"))`.
+        """
+        import pandas as pd
+
+        n = state.pulls.shape[-1]
+        names = tuple(f"arm {arm}" for arm in range(n)) if arms is None else tuple(arms)
+        entry = LEARNERS.get(bandit.policy)
+        if entry is None or entry.belief is None or state.pulls.ndim != 1 or len(names) != n:
+            known = " or ".join(name for name, other in LEARNERS.items() if other.belief is not None)
+            came = f"{bandit.policy}, a batch of {state.pulls.shape[:-1]} and {len(names)} names for {n} arms"
+            msg = f"a posterior is drawn of one state of {known}, a name an arm, got {came}."
+            raise ValueError(msg)
+        belief = entry.belief(state, bandit)
+        low, high = belief.distribution.interval(level)
+        rows = pd.DataFrame({"arm": names, "pulls": state.pulls, "mean": belief.mean, "low": low, "high": high})
+        density = belief.distribution.pdf(belief.grid[:, None])
+        quantity = entry.quantity.format(threshold=bandit.threshold)
+        return cls(rows, belief.grid, density, quantity, level, name=name).plot(ax, **style)
+
+    def _draw(self, style: Style) -> list[Any]:
+        on, lines = self.ax_, []
+        for arm, row in enumerate(self.rows.to_dict("records")):
+            density, look = self.density[:, arm], canvas.line_style(arm) | style
+            pulls = f"{row['pulls']:,} pull{'' if row['pulls'] == 1 else 's'}"
+            label = f"{canvas.literal_text(row['arm'])}: mean {row['mean']:.3f}, {pulls}"
+            lines += on.plot(self.at, density, label=label, **look)
+            inside = (self.at >= row["low"]) & (self.at <= row["high"])
+            on.fill_between(self.at, np.where(inside, density, np.nan), color=look["color"], **canvas.BAND)
+        canvas.draw_band_label(on, f"central {100 * self.level:g} %")
+        shown = self.at[(self.density > 1e-3 * self.density.max()).any(axis=1)]
+        on.set_xlim(shown[0], shown[-1])
+        on.set_ylim(bottom=0.0)
+        on.set_xlabel(canvas.literal_text(self.what, canvas.LONGEST_TITLE), fontsize=9)
+        on.set_ylabel("density (per unit)", fontsize=9)
+        canvas.tidy(on)
+        canvas.legend_above(on)
+        return lines
+
+    def _shown(self) -> Shown:
+        columns = {"arm": self.rows["arm"], "pulls": self.rows["pulls"], "mean": estimate_cells(self.rows, "mean")}
+        caption = f"{self.name or 'posterior'}: {self.what}"
+        return Shown(caption, columns, f"central {100 * self.level:g} % of it")

@@ -1,0 +1,429 @@
+"""Display of the decision boundary (shore): which cases one pair of thresholds answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import gates, metrics, replay
+from raglab.decision import chain
+from raglab.displays import canvas
+from raglab.displays.display import Display, Shown
+from raglab.displays.tables import interval, rate_cells
+from raglab.metrics import Interval
+from raglab.policy_sections import EXPECTED_COST
+from raglab.replay import Shards, each_shard
+from raglab.store.policies import Policy
+from raglab.text import percent
+from raglab.thresholds import policy_thresholds
+from raglab.values import Status, TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from raglab.displays.canvas import Axes, Style
+
+GROUPS = ("ok, evidence chosen", "ok, evidence not chosen", "refuse", "ambiguous")
+NEVER, ONE, BOTH = range(3)  # how many of the two thresholds a confidence reaches
+
+
+class Boundary(NamedTuple):
+    """Confidence of every case, 0 to 100, [Q], and what it is held against.
+
+    group: number in `GROUPS`, [Q]. zone: how many of the two thresholds it reaches, [Q]. explicit: whether the user
+    named documents, [Q]. answered, right: whether the policy answers a case, and decides it rightly (rule S6.3), [Q].
+    depth: at which the confidence was taken; None where it is the one that decided. depths: that the trace holds.
+    """
+
+    confidence: NDArray[np.float64]
+    group: NDArray[np.int8]
+    zone: NDArray[np.int8]
+    explicit: NDArray[np.bool_]
+    answered: NDArray[np.bool_]
+    right: NDArray[np.bool_]
+    tau_default: float
+    tau_explicit: float
+    depth: int | None
+    depths: int
+
+    @property
+    def zones(self) -> tuple[int, ...]:
+        """Zones that some confidence can lie in, the lowest first."""
+        low, high = sorted((self.tau_default, self.tau_explicit))
+        there = {NEVER: low > 0, ONE: low < high, BOTH: True}
+        return tuple(zone for zone, can in there.items() if can)
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """What the gate does in each zone, in a word or two; in the middle one it asks whether documents were named."""
+        return "never", "if named" if self.tau_explicit <= self.tau_default else "if none named", "answered"
+
+    def ends(self, zone: int) -> tuple[float, float]:
+        """Confidence at which a zone begins, and at which the next one does; 100 belongs to the last."""
+        edges = (0.0, *sorted((self.tau_default, self.tau_explicit)), 100.0)
+        return edges[zone], edges[zone + 1]
+
+
+class ZoneCounts(NamedTuple):
+    """Cases by zone and group, int [Z, 4]: all, those that name documents, those answered, those decided rightly."""
+
+    n: NDArray[np.int64]
+    explicit: NDArray[np.int64]
+    answered: NDArray[np.int64]
+    right: NDArray[np.int64]
+
+
+def decision_boundary(
+    trace: TraceData | Shards, policy: Policy, arm: str | None = None, depth: int | None = None
+) -> Boundary:
+    """Confidence of every case beside its label, as the policy's confidence gate meets it.
+
+    Evidence is chosen where the hits that the policy without any gate chooses at that depth hold the expected sources.
+
+    Args:
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
+      depth: at which the confidence is taken; where not given, the one that decided.
+
+    Raises:
+      ValueError: no cases, the policy decides by expected cost, the confidence gate is off, or a depth that the trace
+        does not hold.
+
+    Source: confidence heuristics, sections 5 to 7 (rule S2.8).
+    """
+    parts = list(each_shard(shard_boundary, trace, policy, arm, depth, what="boundary"))
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("confidence", "group", "zone", "explicit", "answered", "right")
+    }
+    return parts[0]._replace(**columns)
+
+
+def shard_boundary(trace: TraceData, policy: Policy, arm: str | None = None, depth: int | None = None) -> Boundary:
+    """`decision_boundary` of one trace in memory; pure, so that any worker may measure a shard."""
+    depths = trace.hits.chunk.shape[2]
+    _check_trace(trace, policy, depth, depths)
+    (decisions,) = replay.decide_policies(trace, [policy], arm)
+    found, every = decisions.tables.evidence, np.arange(len(trace))
+    at = decisions.outcome.depth.astype(np.intp) if depth is None else np.full(len(trace), depth)
+    # Which hits would be chosen if no gate stood in the way: else a refused case would count as one without evidence.
+    limits, shape = policy_thresholds([policy.without_gates()]), (1, len(trace))
+    slot = np.stack([chain.gate_depth(found, limits, step, shape).slot[0] for step in range(depths)]).astype(np.intp)
+    can = (found.n_hits[at, every] > 0) & np.ravel(chain.refused_query(found, limits, shape) == chain.NONE)
+    chosen = found.right[at, slot[at, every], every] & can
+    confidence = decisions.confidence() if depth is None else chain.depth_confidence(found, decisions.limits, depth)[0]
+    # Groups by what would be right to do: answer, refuse for want of evidence, refuse, ask.
+    of_ok = np.where(chosen, 0, 1)
+    group = np.where(found.label == Status.ok, of_ok, np.where(found.label == Status.refuse, 2, 3))
+    taus = gates.ConfidenceThresholds(policy.confidence.tau_default, policy.confidence.tau_explicit)
+    # Two thresholds make three zones; the number of thresholds that a case keeps is its zone.
+    short = [gates.fires(gates.confidence_margins(confidence, named, taus)) for named in (False, True)]
+    return Boundary(
+        confidence=confidence,
+        group=group.astype(np.int8),
+        zone=(len(short) - np.sum(np.array(short), axis=0)).astype(np.int8),
+        explicit=found.explicit,
+        answered=decisions.status == Status.ok,
+        right=decisions.right,
+        tau_default=policy.confidence.tau_default,
+        tau_explicit=policy.confidence.tau_explicit,
+        depth=depth,
+        depths=depths,
+    )
+
+
+def zone_counts(seen: Boundary) -> ZoneCounts:
+    """Cases by zone and group."""
+    tables = []
+    for kept in (np.ones_like(seen.right), seen.explicit, seen.answered, seen.right):
+        table = np.zeros((BOTH + 1, len(GROUPS)), dtype=np.int64)
+        np.add.at(table, (seen.zone[kept].astype(int), seen.group[kept].astype(int)), 1)
+        tables.append(table)
+    return ZoneCounts(*tables)
+
+
+def ranking_auroc(seen: Boundary, level: float = 0.95) -> tuple[float, Interval]:
+    """AUROC of the confidence, cases that would be right if answered against all others, with its interval."""
+    good = seen.group == 0
+    return metrics.auroc(good, seen.confidence), metrics.auroc_interval(good, seen.confidence, level)
+
+
+def _check_trace(trace: TraceData, policy: Policy, depth: int | None, depths: int) -> None:
+    if not len(trace):
+        msg = "trace must hold at least one case, got none; check the split."
+        raise ValueError(msg)
+    if policy.decision.rule == EXPECTED_COST:
+        msg = (
+            "policy must decide by its chain, got decision.rule expected_cost, under which no confidence bounds an "
+            "answer; draw the risk and coverage of its P(right), or give a policy with rule chain."
+        )
+        raise ValueError(msg)
+    if not policy.confidence.enabled:
+        msg = "policy must have its confidence gate on, got confidence.enabled false; without it no tau decides."
+        raise ValueError(msg)
+    if depth is not None and not 0 <= depth < depths:
+        msg = f"depth must be one that the trace holds, 0 to {depths - 1}, got {depth}."
+        raise ValueError(msg)
+
+
+BAR = 2.0  # points of confidence that a bar is wide
+TALLEST = 0.62  # height of the tallest bar, where a label's row is 1 high
+LANES = {False: 0.10, True: 0.24}  # how far below a row's line its cases stand, and those that name documents
+NAMES, TAUS, TOP = 1.40, (1.14, 0.88), 1.58  # heights of the zones' names, of the thresholds', of the axes
+MARGIN = 1.0  # points of confidence beyond 0 and 100, so that cases and thresholds there are seen
+LETTER = 1.2  # points of confidence that a letter of a name takes
+COLUMNS, COLUMN = 28, 46  # typographic points from the axes to the first column of counts, and from each to the next
+INKS = (canvas.GREEN, canvas.PURPLE, canvas.LABEL_INKS[Status.refuse], canvas.LABEL_INKS[Status.ambiguous])
+SHADES = {NEVER: "#d2d2d2", ONE: "#ebebeb", BOTH: "white"}
+
+
+@dataclass(eq=False, repr=False)
+class DecisionBoundaryDisplay(Display):
+    """Confidence of every case by label on one axis of 0 to 100, with the zones of tau_explicit and tau_default.
+
+    Bars count cases, a tick is one case, a diamond one whose user named documents. Right of the axes: each label's
+    cases by zone, and their share of the label.
+    """
+
+    boundary: Boundary
+    level: float = 0.95
+
+    SIZE: ClassVar = (8.8, 6.2)
+
+    @classmethod
+    def from_trace(
+        cls,
+        trace: TraceData | Shards,
+        policy: Policy,
+        arm: str | None = None,
+        depth: int | None = None,
+        *,
+        level: float = 0.95,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **style: Any,  # noqa: ANN401 - of the bars
+    ) -> Self:
+        """Display of all cases of a trace, whatever gate of the policy decides them.
+
+        An answerable case has its evidence chosen where the policy without any gate would answer it rightly.
+
+        Args:
+          trace: in memory, or of shards.
+          arm: which of the trace's arms; the first where not given. depth: of refinement at which the confidence is
+            taken; where not given, the one that decided. level: of the intervals.
+
+        Raises:
+          ValueError: no cases, the policy decides by expected cost, the confidence gate is off, an unknown arm or
+            depth, or level outside (0, 1).
+
+        Source: confidence heuristics, sections 5 to 7 (rule S2.8).
+
+        Example: `DecisionBoundaryDisplay.from_trace(trace, policy).says` is the picture in words.
+        """
+        return cls(decision_boundary(trace, policy, arm, depth), level, name=name).plot(ax, **style)
+
+    def _draw(self, style: Style) -> list[Any]:
+        on, counts = self.ax_, zone_counts(self.boundary)
+        zones = [f"{self.zone(zone)}; {_ok_share_text(counts, zone, self.level)}" for zone in self.boundary.zones]
+        size = f"{len(self.boundary.group)} cases, exact {100 * self.level:g} % intervals"
+        _draw_zones(on, self.boundary, zones)
+        _draw_taus(on, self.boundary)
+        bars = _draw_cases(on, self.boundary, f"{canvas.literal_text(self.name_ or 'all')}: {size}", style)
+        _draw_counts(on, self.boundary, counts)
+        _draw_axes(on, counts)
+        canvas.legend_above(on)
+        return bars
+
+    def zone(self, zone: int) -> str:
+        """Ends of a zone and what the gate does there, in words."""
+        low, high = self.boundary.ends(zone)
+        ends = {NEVER: f"below {high:.4g}", ONE: f"{low:.4g} to below {high:.4g}", BOTH: f"at or above {low:.4g}"}
+        named = "named" if self.boundary.tau_explicit <= self.boundary.tau_default else "did not name"
+        what = {
+            NEVER: "never answered",
+            ONE: f"answered only where the user {named} documents",
+            BOTH: "answered, as far as this gate goes",
+        }
+        return f"{ends[zone]}: {what[zone]}"
+
+    def frame(self) -> pd.DataFrame:
+        """One row a zone and label: `zone`, `begins`, `ends`, `label`, `explicit`, `answered`, and `rate`, k of n.
+
+        n: cases; in `explicit` of them the user named documents, `answered` of them the policy answers, k of them it
+        decides rightly (rule S6.3); low, high: exact interval of that rate. A zone holds its lower end, the last one
+        100 too; one that no confidence can lie in is left out.
+        """
+        import pandas as pd
+
+        seen, counts = self.boundary, zone_counts(self.boundary)
+        zones = list(seen.zones)
+        n, explicit, answered, right = (table[zones].ravel() for table in counts)
+        low, high = metrics.clopper_pearson(right, n, self.level)
+        begins, ends = (np.repeat(end, len(GROUPS)) for end in np.transpose([seen.ends(zone) for zone in zones]))
+        return pd.DataFrame(
+            {
+                "zone": np.repeat([seen.names[zone] for zone in zones], len(GROUPS)),
+                "begins": begins,
+                "ends": ends,
+                "label": GROUPS * len(zones),
+                "explicit": explicit,
+                "answered": answered,
+                "rate": np.divide(right, n, out=np.full(len(n), np.nan), where=n > 0),
+                "k": right,
+                "n": n,
+                "low": low,
+                "high": high,
+            }
+        )
+
+    @property
+    def says(self) -> str:
+        """What the picture shows, in words."""
+        seen, counts = self.boundary, zone_counts(self.boundary)
+        there, every = counts.n[BOTH], counts.n.sum(axis=0)
+        wrong = zip(there[1:], every[1:], GROUPS[1:], strict=True)
+        lie = (
+            f"At or above {_taus(seen)[-1][1]} lie {_share_text(there[0], every[0])} of the cases that would be right "
+            f"if answered and {_share_text(there[1:].sum(), every[1:].sum())} of those that would be wrong: "
+            f"{', '.join(f'{_share_text(k, n)} {name}' for k, n, name in wrong)}."
+        )
+        do = (
+            f"Of these {there.sum()} the policy answers {counts.answered[BOTH].sum()}; another gate refuses the "
+            "others, or the resolver asks."
+        )
+        parts = [lie, do if there.any() else "", self._order, _documents(seen, counts)]
+        if seen.depths > 1:
+            parts.append(f"Confidence at refinement depth {'that decided' if seen.depth is None else seen.depth}.")
+        return " ".join(part for part in parts if part)
+
+    @property
+    def _order(self) -> str:
+        """How well the confidence parts cases that would be right from all others."""
+        value, (low, high) = ranking_auroc(self.boundary, self.level)
+        if np.isnan(value):
+            return ""
+        parted = "some threshold parts them" if value == 1.0 else "no threshold parts them"
+        sure = f"{100 * self.level:g} % interval {low:.3f} to {high:.3f}"
+        return f"The confidence ranks right above wrong with AUROC {value:.3f} ({sure}): {parted}."
+
+    def _shown(self) -> Shown:
+        frame = self.frame()
+        heads = {"zone": "zone", "label": "label", "n": "cases", "explicit": "naming documents", "answered": "answered"}
+        columns: dict[str, Any] = {head: frame[name] for name, head in heads.items()}
+        columns["decided rightly"] = rate_cells(frame)
+        caption = f"{self.name or 'decision boundary'}: {self.says}"
+        return Shown(caption, columns, f"exact {100 * self.level:g} % interval")
+
+
+def _taus(seen: Boundary) -> list[tuple[float, str]]:
+    """Thresholds from the lower to the upper, each with its name; one where both are equal."""
+    both = sorted([(seen.tau_explicit, "tau_explicit"), (seen.tau_default, "tau_default")])
+    if both[0][0] == both[1][0]:
+        return [(both[0][0], f"tau_explicit = tau_default = {both[0][0]:.4g}")]
+    return [(value, f"{name} {value:.4g}") for value, name in both]
+
+
+def _share_text(k: int, n: int) -> str:
+    """Count with its share."""
+    return f"{k}/{n}" + (f" ({percent(k / n)})" if n else "")
+
+
+def _documents(seen: Boundary, counts: ZoneCounts) -> str:
+    """What the lower bar for named documents lets through."""
+    named = int(seen.explicit.sum())
+    if not named:
+        return "No case names documents, so tau_explicit decides nothing here."
+    between, right = counts.explicit[ONE].sum(), counts.explicit[ONE, 0]
+    lie = f"Cases whose user named documents: {named}; between the thresholds: {between}"
+    return f"{lie}; of these right if answered: {right}."
+
+
+def _ok_share_text(counts: ZoneCounts, zone: int, level: float) -> str:
+    """Share of a zone's cases that are labelled ok."""
+    k, n = int(counts.n[zone, :2].sum()), int(counts.n[zone].sum())
+    low, high = metrics.clopper_pearson(k, n, level)
+    return f"{k}/{n} labelled ok" + (f", {percent(k / n)} ({interval(float(low), float(high))})" if n else "")
+
+
+def _draw_zones(on: Axes, seen: Boundary, told: Sequence[str]) -> None:
+    """Zones shaded, and named where there is room for it."""
+    for zone, label in zip(seen.zones, told, strict=True):
+        low, high = seen.ends(zone)
+        on.axvspan(low, high, facecolor=SHADES[zone], edgecolor=canvas.SILVER, linewidth=0.5, label=label, zorder=0)
+        if high - low >= LETTER * len(seen.names[zone]):
+            on.text((low + high) / 2, NAMES, seen.names[zone], ha="center", va="center", fontsize=8, style="italic")
+
+
+def _draw_taus(on: Axes, seen: Boundary) -> None:
+    """Thresholds as lines, the lower named left of its line and the upper right of it where there is room for that."""
+    taus = _taus(seen)
+    for place, (value, label) in enumerate(taus):
+        on.axvline(value, color="black", linewidth=1.4, clip_on=False, zorder=1.6)
+        room = LETTER * len(label)
+        left = value > (100.0 - room if place else room)
+        look: dict[str, Any] = {"va": "center", "fontsize": 8, "bbox": canvas.LABEL, "zorder": 3}
+        look |= {"xytext": (-5 if left else 5, 0), "textcoords": "offset points", "ha": "right" if left else "left"}
+        on.annotate(label, (value, TAUS[place]), **look)
+
+
+def _draw_cases(on: Axes, seen: Boundary, told: str, style: Style) -> list[Any]:
+    """Each label's cases: bars above its line, ticks and diamonds below it; returns the bars."""
+    drawn = []
+    edges = np.arange(0.0, 100.0 + BAR, BAR)
+    bars = [np.histogram(seen.confidence[seen.group == group], edges)[0] for group in range(len(GROUPS))]
+    most = max(int(one.max()) for one in bars)
+    plain: dict[str, Any] = {"alpha": 0.75, "linewidth": 0}
+    for group, (heights, colour) in enumerate(zip(bars, INKS, strict=True)):
+        on.axhline(-group, color=canvas.SILVER, linewidth=0.6, zorder=1)
+        look: dict[str, Any] = {"fill": True, "color": colour} | plain | style
+        drawn.append(on.stairs(TALLEST * heights / most - group, edges, baseline=-group, **look))
+        for named, lane in LANES.items():
+            at = np.sort(seen.confidence[(seen.group == group) & (seen.explicit == named)])
+            if len(at):
+                on.plot(at, np.full(len(at), -group - lane), clip_on=False, **_case_marker(colour, named=named))
+    on.fill_between([], [], [], color=canvas.GREY, label=f"{told}; bars of {BAR:g} points, the tallest {most}", **plain)
+    on.plot([], [], label="one case", **_case_marker(canvas.GREY, named=False))
+    if seen.explicit.any():
+        label = "one case whose user named documents: tau_explicit holds"
+        on.plot([], [], label=label, **_case_marker(canvas.GREY, named=True))
+    return drawn
+
+
+def _case_marker(colour: str, *, named: bool) -> dict[str, Any]:
+    """Mark of one case."""
+    if named:
+        look = {"marker": "D", "markersize": 4, "markeredgecolor": "black", "markeredgewidth": 0.5, "alpha": 0.8}
+    else:
+        look = {"marker": "|", "markersize": 6, "markeredgewidth": 0.8, "alpha": 0.6}
+    return {"color": colour, "linestyle": "none", "zorder": 2} | look
+
+
+def _draw_counts(on: Axes, seen: Boundary, counts: ZoneCounts) -> None:
+    """Cases of each label by zone, and their share of the label, right of the axes."""
+    look: dict[str, Any] = {"xycoords": on.get_yaxis_transform(), "textcoords": "offset points", "fontsize": 8}
+    on.annotate("cases by zone, share of the label", (1, NAMES), xytext=(8, 0), va="center", **look)
+    look |= {"ha": "center", "va": "center"}
+    for place, zone in enumerate(seen.zones):
+        aside = (COLUMNS + COLUMN * place, 0)
+        on.annotate(seen.names[zone].replace(" named", "\nnamed"), (1, TAUS[1]), xytext=aside, style="italic", **look)
+        for group, n in enumerate(counts.n[zone]):
+            size = int(counts.n[:, group].sum())
+            on.annotate(f"{n}\n{100 * n / size:.0f} %" if size else f"{n}", (1, 0.12 - group), xytext=aside, **look)
+
+
+def _draw_axes(on: Axes, counts: ZoneCounts) -> None:
+    """A row a label, and one axis of confidence."""
+    names = [name.replace("evidence ", "evidence\n") for name in GROUPS]
+    canvas.tidy(on)
+    on.grid(visible=False)
+    on.set_xlim(-MARGIN, 100.0 + MARGIN)
+    on.set_ylim(0.6 - len(GROUPS), TOP)
+    on.set_xticks(np.linspace(0.0, 100.0, 6))
+    on.set_yticks(
+        -np.arange(len(GROUPS)), [f"{name}\n(n = {n})" for name, n in zip(names, counts.n.sum(axis=0), strict=True)]
+    )
+    on.set_xlabel("confidence (points, 0 to 100)", fontsize=9)
+    on.set_ylabel("label (cases)", fontsize=9)

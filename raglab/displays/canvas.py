@@ -1,0 +1,358 @@
+"""Canvas (shore): figures, inks and notebook HTML; the one module that knows matplotlib.
+
+No state of `pyplot` is touched: a figure made here belongs to who asked for it.
+
+Colours are those of Okabe and Ito, told apart by colour-blind readers; lines differ in dashes too.
+"""
+
+from __future__ import annotations
+
+import sys
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+
+from raglab.characters import visible
+from raglab.displays.tables import ReportTable
+from raglab.html_display import Cell
+from raglab.metrics import OBJECTIVES, RATE_TABLE, RATES
+from raglab.text import NO_MATH, html_text
+from raglab.values import Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Style = dict[str, Any]
+
+BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+ORANGE, SKY, GREY, SILVER, GRID = "#E69F00", "#56B4E9", "#666666", "#9a9a9a", "#e4e4e4"
+INKS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY)
+DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 2, 1.5, 2)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LABEL_INKS = {Status.ok: GREEN, Status.refuse: VERMILLION, Status.ambiguous: BLUE}
+RATE_INKS = {name: INKS[place % 7] for place, name in enumerate(OBJECTIVES)}  # errors, as a report draws them
+OTHERS = (GREY, ORANGE, SKY)
+SWEEP_INKS = RATE_INKS | {
+    name: OTHERS[place % 3] for place, name in enumerate(name for name in RATES if name not in OBJECTIVES)
+}
+VALUES: tuple[Style, ...] = (  # a thin line is seen on a broad one where two policies share a value
+    {"color": SILVER, "linewidth": 3.2, "zorder": 1.5},
+    {"color": "black", "linewidth": 1.4, "zorder": 1.6},
+    {"color": SILVER, "linewidth": 3.2, "zorder": 1.5, "linestyle": DASHES[2]},
+    {"color": "black", "linewidth": 1.4, "zorder": 1.6, "linestyle": DASHES[2]},
+)
+IDEAL: Style = {"color": GREY, "linewidth": 1.0, "linestyle": DASHES[1]}
+HEAT: Style = {"cmap": "Blues", "vmin": 0.0, "vmax": 1.0, "aspect": "auto"}
+BAND: Style = {"alpha": 0.16, "linewidth": 0}
+CERTIFIED: Style = {"color": "black", "linewidth": 1.6, "linestyle": DASHES[3]}
+BOUND: Style = {"color": "black", "marker": "v", "linestyle": "none", "markersize": 7}
+TARGET: Style = {"color": "black", "linewidth": 0.9, "linestyle": "--"}
+TRIAL: Style = {"color": GREY, "markersize": 3, "alpha": 0.4, "markeredgewidth": 0}
+FRONT: Style = {"color": BLUE, "markersize": 5, "linewidth": 1.2, "drawstyle": "steps-post"}
+LABEL: Style = {"facecolor": "white", "edgecolor": SILVER, "linewidth": 0.5, "pad": 1.5}
+ABOVE: Style = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.02), "borderaxespad": 0.0}
+BESIDE: Style = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+LONGEST_NAME = 28
+LONGEST_TITLE = 100  # characters
+FAR = 3.0
+SHARE_MARGIN = 0.03  # room beyond 0 and 100 %, so that lines on the frame are seen
+
+
+def curve_style(place: int) -> Style:
+    """Line of the curve at a place in its legend."""
+    return {"drawstyle": "steps-pre", "linewidth": 1.5, "color": INKS[place % 7], "linestyle": DASHES[place % 4]}
+
+
+def line_style(place: int) -> Style:
+    """Line through time of the run or arm at a place in its legend."""
+    return {"color": INKS[place % 7], "linestyle": DASHES[place % 4], "linewidth": 1.5}
+
+
+def bin_style(place: int) -> Style:
+    """Points with intervals of the curve at a place in its legend."""
+    return {
+        "color": INKS[place % 7],
+        "marker": MARKERS[place % 7],
+        "markersize": 5,
+        "linewidth": 1.0,
+        "linestyle": DASHES[place % 4],
+        "elinewidth": 1.2,
+        "capsize": 3,
+    }
+
+
+def point_style(place: int) -> Style:
+    """Mark of the policy at a place in its legend."""
+    return {
+        "marker": MARKERS[place % 7],
+        "color": "black",
+        "linestyle": "none",
+        "markersize": 8,
+        "markerfacecolor": INKS[-1 - place % 7],
+    }
+
+
+def literal_text(text: str, longest: int = LONGEST_NAME) -> str:
+    """Text that is drawn as it stands: no mathematics, never left out of a legend, cut where it is long."""
+    short = text if len(text) <= longest else f"{text[: longest - 1]}…"
+    shown = visible(short).replace("$", r"\$")
+    return f"\u200b{shown}" if shown.startswith("_") else shown
+
+
+def rate_label(rate: str) -> str:
+    """Name of a rate in a legend."""
+    return RATE_TABLE[rate].label
+
+
+def visible_range(breaks: NDArray[np.float64], marks: Sequence[float]) -> tuple[float, float]:
+    """Part of an axis that holds every change, and every mark that is not off by `FAR` times the width of the changes.
+
+    Example:
+      >>> visible_range(np.array([0.0, 1.0]), [1.5, 40.0])
+      (-0.09, 1.59)
+    """
+    span = float(np.ptp(breaks)) if len(breaks) else 0.0
+    near = [mark for mark in marks if span == 0.0 or breaks.min() - FAR * span <= mark <= breaks.max() + FAR * span]
+    every = np.concatenate([breaks, np.asarray(near, dtype=np.float64)])
+    low, high = (float(every.min()), float(every.max())) if len(every) else (0.0, 1.0)
+    margin = 0.06 * (high - low) or max(abs(low) * 0.1, 0.01)
+    return low - margin, high + margin
+
+
+DPI = 100
+
+
+def empty_figure(width: float = 7.0, height: float = 4.2) -> Figure:
+    """Empty figure, inches, that makes room for its labels and legends."""
+    return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+
+
+def axes(ax: Axes | None, width: float, height: float) -> Axes:
+    """Axes as given, or those of a new figure, inches."""
+    return ax if ax is not None else empty_figure(width, height).subplots()
+
+
+def panels(ax: Axes | Sequence[Axes] | None, rows: int, columns: int, size: tuple[float, float]) -> Sequence[Axes]:
+    """Axes of some panels: those given, those of a new figure, or as many in the place of one.
+
+    Args:
+      size: of a new figure, inches. Panels below each other share their level axis there.
+
+    Raises:
+      ValueError: another number of axes.
+    """
+    shared: Style = {"sharex": columns == 1, "squeeze": False}
+    if ax is None:
+        return list(empty_figure(*size).subplots(rows, columns, **shared).flat)
+    given: list[Axes] = np.atleast_1d(np.asarray(ax, dtype=object)).ravel().tolist()
+    if len(given) == rows * columns:
+        return given
+    place = given[0].get_subplotspec() if len(given) == 1 else None
+    if place is None:
+        rule = f"ax must be {rows * columns} axes, or one of a grid"
+        msg = f"{rule}, got {len(given)}; make them with subplots({rows}, {columns})."
+        raise ValueError(msg)
+    given[0].set_axis_off()
+    return list(place.subgridspec(rows, columns).subplots(**shared).flat)
+
+
+def whole_figure(drawn: Figure | Axes) -> Figure:
+    """Figure itself, or the one that axes are in.
+
+    Raises:
+      ValueError: the axes were removed from theirs.
+    """
+    found = drawn if isinstance(drawn, Figure) else drawn.get_figure(root=True)
+    if found is None:
+        msg = "axes must be in a figure to be drawn, got axes that were removed; draw them again."
+        raise ValueError(msg)
+    return found
+
+
+def png(drawn: Figure | Axes, note: str = "") -> bytes:
+    """PNG of a figure, or of the one that axes are in; the same figure gives the same bytes.
+
+    Args:
+      note: written below it, so that it also stands where the figure is shown alone.
+    """
+    stream = BytesIO()
+    if note:
+        whole_figure(drawn).supxlabel(note, x=0.01, ha="left", fontsize=8, color=VERMILLION)
+    whole_figure(drawn).savefig(stream, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
+    return stream.getvalue()
+
+
+def is_pyplot_figure(drawn: Figure) -> bool:
+    """Whether `pyplot` holds the figure, so that a notebook shows it at the end of the cell in any case."""
+    pyplot = sys.modules.get("matplotlib.pyplot")  # a figure is pyplot's only where somebody imported that
+    manager = drawn.canvas.manager  # taken away when pyplot closes the figure
+    return pyplot is not None and manager is not None and bool(pyplot.fignum_exists(manager.num))
+
+
+def interval_arms(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> NDArray[np.float64]:
+    """Lengths of an interval's arms below and above its value, [2, N]; NaN where there is no interval to be drawn.
+
+    One that is as narrow as a point is none: it would be read as a certainty.
+
+    Example:
+      >>> interval_arms([0.5, 0.0], [0.4, 0.0], [0.7, 0.0]).round(1).tolist()
+      [[0.1, nan], [0.2, nan]]
+    """
+    middle, bottom, top = (np.asarray(one, dtype=np.float64) for one in (value, low, high))
+    arms = np.maximum(np.stack([middle - bottom, top - middle]), 0.0)
+    return np.where(top - bottom > 1e-9, arms, np.nan)  # a difference of rounding is none
+
+
+def draw_with_band(on: Axes, rows: pd.DataFrame, at: str, value: str, label: str, look: Style, prefix: str = "") -> Any:  # noqa: ANN401 - an artist
+    """Line of two columns of a frame, and a band between its columns `low` and `high`; returns the line."""
+    (line,) = on.plot(rows[at], rows[value], label=label, **look)
+    on.fill_between(rows[at], rows[f"{prefix}low"], rows[f"{prefix}high"], color=look["color"], **BAND)
+    return line
+
+
+def draw_band_label(on: Axes, label: str) -> Any:  # noqa: ANN401 - an artist
+    """Entry of a legend that says what all bands are."""
+    return on.fill_between([], [], [], color=GREY, label=label, **BAND)
+
+
+def draw_marks(
+    on: Axes,
+    value: ArrayLike,
+    low: ArrayLike,
+    high: ArrayLike,
+    height: ArrayLike,
+    **style: Any,  # noqa: ANN401 - a style
+) -> None:
+    """Marks with level intervals, a row each; a missing number has no mark."""
+    look: Style = {"linestyle": "none", "markersize": 5, "elinewidth": 1.2, "capsize": 2.5} | style
+    on.errorbar(value, height, xerr=interval_arms(value, low, high), **look)
+
+
+def draw_measures(
+    on: Axes, rows: pd.DataFrame, measures: Mapping[str, str], looks: Sequence[Style], spread: float, style: Style
+) -> None:
+    """Marks of several measures of each row of a frame, the first row on top.
+
+    Args:
+      measures: column, beside which its `_low` and `_high` stand -> label.
+      spread: of the marks of a row, in rows.
+    """
+    for place, (measure, label) in enumerate(measures.items()):
+        aside = (place - (len(measures) - 1) / 2) / max(1, len(measures) - 1)
+        value, low, high = (rows[f"{measure}{end}"].to_numpy(dtype=np.float64) for end in ("", "_low", "_high"))
+        height = -np.arange(len(rows)) - spread * aside
+        draw_marks(on, value, low, high, height, **{"label": label} | looks[place] | style)
+
+
+def name_rows(on: Axes, names: Sequence[str], room: float = 0.6, below: float = 0.0) -> None:
+    """Upright axis of rows at 0, -1, ..., the first on top; below: further room at the foot, in rows."""
+    on.set_yticks(-np.arange(len(names)), names)
+    on.set_ylim(-len(names) + 1.0 - room - below, room)
+    tidy(on)
+
+
+def tidy(on: Axes) -> None:
+    """Axes without a frame above and right, with a light grid."""
+    on.spines[["top", "right"]].set_visible(False)
+    on.grid(visible=True, color=GRID, linewidth=0.6)
+    on.set_axisbelow(True)
+    on.tick_params(labelsize=8)
+
+
+def shares_up(on: Axes, label: str) -> None:
+    """Upright axis of shares in percent."""
+    on.set_ylim(-SHARE_MARGIN, 1 + SHARE_MARGIN)
+    on.yaxis.set_major_formatter(_percent())
+    on.set_ylabel(label, fontsize=9)
+    tidy(on)
+
+
+def shares_along(on: Axes, label: str) -> None:
+    """Level axis of shares in percent."""
+    on.set_xlim(-SHARE_MARGIN, 1 + SHARE_MARGIN)
+    on.xaxis.set_major_formatter(_percent())
+    on.set_xlabel(label, fontsize=9)
+
+
+def counts_up(on: Axes, most: int) -> None:
+    """Upright axis of counts up to the largest, with room above."""
+    on.set_ylim(0, 1.12 * max(1, most))
+    on.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+
+
+def limit_ticks(on: Axes) -> None:
+    """Level axis with at most six ticks."""
+    on.xaxis.set_major_locator(MaxNLocator(nbins=6))
+
+
+def round_ticks(on: Axes) -> None:
+    """Upright axis with ticks at ones, twos or fives of a decimal place."""
+    on.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
+
+
+def legend_above(on: Axes, columns: int = 1, first: Callable[[str], bool] = bool) -> None:
+    """Legend over the axes, starting at their left end; labels that are to be first stand first."""
+    entries = zip(*on.get_legend_handles_labels(), strict=True)
+    ordered = sorted(entries, key=lambda entry: not first(entry[1]))
+    lines, labels = [one for one, _ in ordered], [label for _, label in ordered]
+    on.legend(lines, labels, ncols=columns, fontsize=8, frameon=False, **ABOVE)
+
+
+def legend_beside(on: Axes) -> None:
+    """Legend right of the axes."""
+    on.legend(fontsize=8, frameon=False, **BESIDE)
+
+
+def legend_over(drawn: Figure, lines: Sequence[Any], labels: Sequence[str], columns: int) -> None:
+    """One legend over all axes of a figure."""
+    n_columns = min(columns, len(labels))
+    drawn.legend(lines, labels, loc="outside upper center", ncols=n_columns, fontsize=9, frameon=False)
+
+
+def _percent() -> FuncFormatter:
+    return FuncFormatter(lambda share, _: f"{100 * share + 0.0:.4g} %")
+
+
+__all__ = ["Axes", "Figure"]
+
+
+_CELL = "padding: 0.15em 0.8em; white-space: nowrap"
+
+
+def html(drawn: Figure, shown: ReportTable, intervals: str, most: int) -> str:
+    """Figure as an image, unless `pyplot` shows it in any case, and beneath it a table.
+
+    Args:
+      shown: its caption is the alternative text of the image too.
+      intervals: what the intervals of the cells are.
+      most: rows of the table; of more as many are shown, evenly spaced.
+    """
+    image = ""
+    if not is_pyplot_figure(drawn):
+        data = b64encode(png(drawn)).decode("ascii")
+        alt = html_text(shown.caption.replace("\n", "; "))
+        image = f'<img alt="{alt}" style="max-width: 100%" src="data:image/png;base64,{data}">'
+    size = len(shown.rows)
+    rows = np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(int))
+    left_out = f" {len(rows)} of {size} rows; to_frame() has all." if len(rows) < size else ""
+    caption = html_text(f"{shown.caption}\nIn small: counts and {intervals}.{left_out}").replace("\n", "<br>")
+    head = "".join(f'<th scope="col" style="{_CELL}">{html_text(name)}</th>' for name in shown.head)
+    body = "".join(f"<tr>{''.join(map(_html_cell, shown.rows[row]))}</tr>" for row in rows)
+    return (
+        f'<div class="{NO_MATH}">{image}<div style="overflow-x: auto"><table class="dataframe">'
+        f'<caption style="caption-side: top; text-align: left">{caption}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></div>"
+    )
+
+
+def _html_cell(cell: Cell) -> str:
+    side = "right" if cell.mark == "number" else "left"
+    small = f'<br><small style="opacity: 0.75">{html_text(cell.small)}</small>' if cell.small else ""
+    return f'<td style="{_CELL}; text-align: {side}">{html_text(cell.text)}{small}</td>'

@@ -1,0 +1,106 @@
+"""The default table of an audit log (shore): what `raglab.audit.log` keeps it by (S5.3, S5.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from raglab.audit.default_table import Application, DefaultTable, Key, Pending, ReplayedUses, RowKey
+from raglab.audit.log import json_value
+from raglab.audit.request_events import RequestEvents
+from raglab.audit.sessions import SilenceRule
+from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner
+from raglab.extensions.clarification.default_rows import (
+    DefaultRows,
+    SignalEvent,
+    application_of,
+    current_rows,
+    key_of_row,
+    pending_of,
+    record_request,
+    record_signal,
+    replay_changes,
+    sort_rows,
+)
+from raglab.extensions.clarification.replayed_defaults import ReplayedRows, replay_defaults, signal_changes
+from raglab.extensions.clarification.silence import record_application, settle
+from raglab.store.log_entries import Entries
+from raglab.store.log_tables import CLARIFICATIONS, request_row
+
+
+class LoggedDefaults:
+    """The default table; see `raglab.audit.default_table.DefaultTable`."""
+
+    def rows(self, log: Entries, **where: Any) -> DefaultRows:  # noqa: ANN401 - values of columns
+        """Latest versions of the rows that have these values, in a fixed order."""
+        return current_rows(log, **where)
+
+    def rebuild(self, log: Entries) -> DefaultRows:
+        """Rows from their changes alone."""
+        return sort_rows(replay_changes(log).values())
+
+    def meet(self, log: Entries, request_id: str, key: Key, learner: Learner, at: datetime) -> ClarificationDefault:
+        """Row after a request came to it, which counts once."""
+        return record_request(log, request_id, RowKey(*key), learner, at)
+
+    def clarify(self, log: Entries, row: Mapping[str, Any], request: ClarificationRequest) -> None:
+        """Log what the user is asked, once a request.
+
+        Raises:
+          ValueError: request or row is not in the log, or the request was asked about already.
+        """
+        request_id = row["request_id"]
+        request_row(log, request_id)
+        key_of_row(log, row["row_id"])
+        if log.one(CLARIFICATIONS, request_id=request_id) is not None:
+            msg = f"a request may be asked about once, got a second clarification of {request_id!r}; decide it."
+            raise ValueError(msg)
+        asked = {
+            "target_field": request.target_field,
+            "question_to_user": request.question_to_user,
+            "candidates": list(request.candidate_values),
+            "proposed": request.proposed_default,
+            "proposed_reason": request.proposed_default_reason,
+            "audit": json_value(request.audit),
+        }
+        log.add(CLARIFICATIONS, {**row, **asked})
+
+    def fill_in(self, log: Entries, request: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        """Log a default applied silently; see `silence.record_application`."""
+        record_application(log, request, row)
+
+    def learn(
+        self,
+        log: Entries,
+        request_id: str,
+        key: Key,
+        signal: tuple[str, str, str | None],
+        conditions: Mapping[str, str],
+        learner: Learner,
+        at: datetime,
+    ) -> tuple[ClarificationDefault, ...]:
+        """New versions by a signal; see `default_rows.record_signal`."""
+        return record_signal(log, request_id, RowKey(*key), SignalEvent(*signal), conditions, learner, at)
+
+    def settle(self, log: Entries, at: datetime, session: str | None, learner: Learner, rule: SilenceRule) -> int:
+        """Settle what silence confirms; how many defaults it did."""
+        return settle(log, at, session, learner, rule)
+
+    def pending(self, log: Entries, request_id: str) -> Pending | None:
+        """Clarification of a request that no reply followed."""
+        return pending_of(log, request_id)
+
+    def application(self, log: Entries, request_id: str) -> Application | None:
+        """Default that was last applied silently to a request."""
+        return application_of(log, request_id)
+
+    def replay(self, events: RequestEvents, learner: Learner) -> ReplayedUses:
+        """What a request did with the table, rebuilt from the changes before it."""
+        rows = ReplayedRows(events)
+        defaults, differences = replay_defaults(events, rows, learner)
+        signals, more = signal_changes(events, rows)
+        return ReplayedUses(defaults, signals, (*differences, *more))
+
+
+LOGGED_DEFAULTS: DefaultTable = LoggedDefaults()

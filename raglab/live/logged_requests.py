@@ -1,0 +1,138 @@
+"""Logged requests (shore): a request in the audit log before it is answered, its decision after; `explain` (S5.8)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from raglab.audit.explanation import Explanation, explain_request
+from raglab.live.pipeline import answer_or_refuse, answer_request
+from raglab.live.requests import Request
+from raglab.live.response import Response
+from raglab.live.system import AUDIT_UNWRITABLE, Lab
+from raglab.misuse import takes
+from raglab.store.database import UnwritableLogError
+
+if TYPE_CHECKING:
+    from raglab.audit.log import AuditLog
+
+
+def answer_logged(request: Request, system: Lab) -> Response:
+    """Response of a system that clarifies nothing, logged; see `raglab.live.ask.ask`."""
+    log = audit_log(system)
+    try:
+        logged_as, resumed = log_request(log, request, system)
+        # Silence of an earlier turn counts before this one is decided.
+        log.settle(now=request.now)
+    except UnwritableLogError as error:
+        # Without the log nothing is learned, but a system that only answers goes on.
+        if system.audit_required:
+            raise
+        system.warn_once(AUDIT_UNWRITABLE, error)
+        return answer_or_refuse(request, system, partial(answer_request, request, system))
+    request = request._replace(resumed=resumed)
+    response = answer_or_refuse(request, system, partial(answer_request, request, system))
+    log_answer(log, logged_as, response, request.now, system)
+    return response
+
+
+def log_request(
+    log: AuditLog,
+    request: Request,
+    system: Lab,
+    *,
+    parsed: object = None,
+    parser: str | None = None,
+) -> tuple[str, bool]:
+    """Log a request; the id that the log has it under, and whether it goes on with one that was stopped.
+
+    Where nothing is clarified, a caller may use an id twice; the log keeps the second under a name of its own.
+
+    Args:
+      parsed: the question as it was read, and parser: by what; None where nothing read it.
+    """
+    about: dict[str, Any] = {
+        "session": request.session,
+        "documents": request.documents,
+        "parsed": parsed,
+        "policy": system.policy,
+        "fingerprint": system.fingerprint,
+        "models": model_names(system) | ({} if parser is None else {"parser": parser}),
+        "now": request.now,
+    }
+    try:
+        return request.id, log.opened(request.id, request.text, **about)
+    except UnwritableLogError:
+        raise
+    except ValueError:
+        if system.clarifier is not None:
+            raise
+        again = f"{str(request.id)[:150]}~{uuid4().hex[:12]}"
+        log.opened(again, request.text, **about)
+        return again, False
+
+
+def log_answer(log: AuditLog, request_id: str, response: Response, now: datetime, system: Lab) -> None:
+    """Log a decision that is made already; a log that fails is an error only where it is required."""
+    try:
+        log_decision(log, request_id, response, now)
+    except UnwritableLogError as error:
+        if system.audit_required:
+            raise
+        system.warn_once(AUDIT_UNWRITABLE, error)
+
+
+def log_decision(log: AuditLog, request_id: str, response: Response, now: datetime) -> None:
+    """Log a decision; before it, of a clarified request, what it became and retrieved."""
+    seen = response.seen
+    if seen.evidence is not None:
+        log.evidence(request_id, seen.evidence, now=now)
+    log.decided(request_id, response, seen.checks, seen.ms, applied=seen.applied, now=now)
+
+
+def model_names(system: Lab) -> dict[str, str]:
+    """Models of a system by their part, with the pack where it has one."""
+    return {
+        "encoder": system.retriever.encoder.name,
+        "generator": system.generator.name,
+        "scorer": system.scorer.name,
+        "prompt_version": str(getattr(system.generator, "prompt_version", "")),
+        **({} if system.pack.stored is None else {"pack": system.pack.stored}),
+    }
+
+
+def audit_log(system: Lab) -> AuditLog:
+    """Audit log of a system.
+
+    Raises:
+      ValueError: it is switched off.
+    """
+    if system.audit is None:
+        msg = "this needs the audit log, which is switched off; open the lab with audit=True."
+        raise ValueError(msg)
+    return system.audit
+
+
+@takes(request_id="text", log="log or path", lab="lab")
+def explain(request_id: str, log: AuditLog | str | Path | None = None, *, lab: Lab | None = None) -> Explanation:
+    """How a request came to its answer, rebuilt from the audit log alone; see `audit.explanation.explain_request`.
+
+    Args:
+      log: an audit log, its file or URL, or the folder of an index. lab: whose log it is, where no log is given.
+
+    Raises:
+      ValueError: neither or both are given, the lab keeps no log, or the log has no such request.
+
+    Source: rule S5.8.
+    """
+    from raglab.live.settings import open_audit
+
+    if lab is not None and log is None:
+        return explain_request(request_id, audit_log(lab))
+    if log is None or lab is not None:
+        msg = f"explain needs a log or a lab, got {'neither' if log is None else 'both'}; pass lab=, or log=."
+        raise ValueError(msg)
+    return explain_request(request_id, open_audit(log) if isinstance(log, str | Path) else log)

@@ -1,0 +1,143 @@
+"""Requests (shore): a question with all that its answer depends on, checked at the door, and its language (S0.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple, NoReturn, Protocol, TypeAlias
+
+from raglab.canonical import instant
+from raglab.packs import GENERIC, Pack
+from raglab.store.files import is_unicode, shown_value
+from raglab.store.log_tables import check_id
+from raglab.text import fold_case, split_words
+from raglab.values import LONGEST_QUESTION, Generator
+
+Tongue: TypeAlias = Literal["en", "fr"]
+
+
+class Narrowed(Protocol):
+    """What a clarified request became: a narrower question, which a task of its own answers."""
+
+    @property
+    def task(self) -> str:
+        """Name of the task, for the log; '' for a question that is answered as any other."""
+
+    def generator(self, base: Generator) -> Generator:
+        """The generator that answers by the task, over the generator of the system."""
+
+
+class Request(NamedTuple):
+    """A question with all that its answer hangs on; now is with a zone.
+
+    resumed: whether the log knows it as a question that was stopped before its decision. narrowed: what it became
+    where it was clarified, whose query is the text; it is retrieved anew, and its evidence is kept. language: of the
+    question as it was asked, in which the response is worded.
+    """
+
+    id: str
+    text: str
+    documents: tuple[str, ...]
+    selected: int | None
+    session: str
+    now: datetime
+    resumed: bool = False
+    narrowed: Narrowed | None = None
+    language: Tongue = "en"
+
+
+def moment_or_now(now: datetime | None) -> datetime:
+    """The moment, or the clock's; without a zone it is UTC.
+
+    Raises:
+      ValueError: no datetime.
+    """
+    return datetime.now(UTC) if now is None else instant(now)
+
+
+MOST_DOCUMENTS = 1_000  # that a request names
+LONGEST_NAME = 1_000  # characters of one of them
+LONGEST_SESSION = 200
+MOST_OPTIONS = 1_000_000  # a number beyond is no choice of a user's
+
+
+def check_request(
+    question: object,
+    *,
+    documents: object = None,
+    selected_option: object = None,
+    request_id: object = None,
+    session: object = "",
+) -> None:
+    """Stop at the door what no question is: another kind of value, or one beyond the lengths above.
+
+    Raises:
+      ValueError: names the field, what it must be, what came and what to do.
+
+    Example:
+      >>> check_request("Why?", documents="a.md")
+      Traceback (most recent call last):
+      ValueError: documents must be a list of names, got 'a.md'; put it in square brackets.
+    """
+    if not isinstance(question, str):
+        _refuse("question must be a text", type(question).__name__, "pass a str")
+    if len(question) > LONGEST_QUESTION:
+        _refuse(f"question must have at most {LONGEST_QUESTION} characters", f"{len(question)}", "ask in short")
+    if documents is not None:
+        _check_documents(documents)
+    if selected_option is not None and (type(selected_option) is not int or abs(selected_option) > MOST_OPTIONS):
+        came = "one of no list" if type(selected_option) is int else shown_value(selected_option)
+        _refuse("selected_option must be the number of an option, from 1", came, "choose among those offered")
+    if request_id is not None:
+        check_id(request_id)
+    if not isinstance(session, str) or len(session) > LONGEST_SESSION:
+        rule = f"session must be a text of at most {LONGEST_SESSION} characters"
+        _refuse(rule, shown_value(session), "shorten it, or leave it out")
+    for name, text in (("question", question), ("session", session), ("request_id", request_id or "")):
+        if not is_unicode(str(text)):
+            came, remedy = shown_value(text), "take out the half of a pair of surrogates"
+            _refuse(f"{name} must be a text in Unicode", came, remedy)
+
+
+def _check_documents(documents: object) -> None:
+    if isinstance(documents, str) or not isinstance(documents, Sequence):
+        _refuse("documents must be a list of names", shown_value(documents), "put it in square brackets")
+    if len(documents) > MOST_DOCUMENTS:
+        _refuse(f"documents must be at most {MOST_DOCUMENTS}", f"{len(documents)}", "name fewer, or none for all")
+    for name in documents:
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+            rule = f"a document must be named by 1 to {LONGEST_NAME} characters"
+            _refuse(rule, shown_value(name), "name it as `path` or `path#page`")
+
+
+def _refuse(rule: str, came: str, remedy: str) -> NoReturn:
+    msg = f"{rule}, got {came}; {remedy}."
+    raise ValueError(msg)
+
+
+_FRENCH = frozenset(
+    """le la les des du une est sont qui que quel quelle quels quelles dans pour avec sans sur sous au aux et ou son sa
+    ses notre votre combien quand pourquoi comment jusqu apres avant depuis chez mon ma mes ce cet cette ces nous
+    vous il elle on pas plus par dit faut peut doit""".split()  # noqa: SIM905
+)
+_ENGLISH = frozenset(
+    """the is are who what which when where how much many does do did of in on at by for from with under our my your
+    and or an it this that they we can could should may must has have if their his her its there any say
+    about""".split()  # noqa: SIM905
+)
+
+
+def language_of(question: str, pack: Pack = GENERIC) -> Literal["en", "fr"]:
+    """French where more of its small words, and words of the pack, are French than English; English where neither.
+
+    Example:
+      >>> language_of("la couleur ?"), language_of("the colour")
+      ('fr', 'en')
+    """
+    spoken = split_words(fold_case(question))
+    own = {name: pack.language_words.get(name, frozenset()) for name in ("fr", "en")}
+    french = sum(word in _FRENCH or word in own["fr"] for word in spoken)
+    french += 2 * sum(word in {"l", "d", "qu"} for word in spoken)
+    english = sum(word in _ENGLISH or word in own["en"] for word in spoken)
+    accented = any(char in "éèêàùçôîœ" for char in question)
+    return "fr" if french + accented > english else "en"

@@ -1,0 +1,92 @@
+"""Signals of documents (shore): families that an extension measures where the corpus is at hand (S2.15, S5.1).
+
+A trace holds the passages that were hit, a family reads whole documents: so its signals are measured when a trace is
+built and when a question is asked live, by the same function. Families are registered at points `signal_family.name`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
+
+from raglab.decision.signal_values import STORED, Columns
+from raglab.documents import chunk_documents
+from raglab.extension_points import extensions, missing
+from raglab.packs import Pack
+from raglab.store.traces import Trace
+from raglab.values import Chunk, TraceData
+
+ROOM = "clarification"  # that measures the signals of `STORED`
+
+
+class SignalFamily(Protocol):
+    """Signals over the documents of a corpus, made from its chunks and the pack of its trade."""
+
+    @property
+    def origin(self) -> Mapping[str, Mapping[str, str | None]]:
+        """What measures each signal, by the signal's name, as a trace's meta has it."""
+
+    def start(self) -> None:
+        """Read the documents, so that no first question pays for it."""
+
+    def columns(self, trace: TraceData) -> Columns:
+        """Every signal for every case, arm and depth of a trace, [Q, A, D]; NaN where there are no hits."""
+
+
+@dataclass(frozen=True, eq=False)
+class DocumentReader:
+    """The documents of a corpus and the families of signals over them.
+
+    chunks: of the corpus, without the rows of its tables. pack: of its trade.
+    """
+
+    chunks: tuple[Chunk, ...] = field(repr=False)
+    pack: Pack = field(repr=False)
+
+    @cached_property
+    def paths(self) -> frozenset[str]:
+        """Paths of the documents."""
+        return frozenset(chunk_documents(self.chunks))
+
+    @cached_property
+    def families(self) -> tuple[SignalFamily, ...]:
+        """Families that are installed."""
+        return tuple(family(self.chunks, self.pack) for family in extensions("signal_family").values())
+
+    def measuring(self, names: Iterable[str]) -> list[SignalFamily]:
+        """Families that measure some of the signals that a policy uses.
+
+        Raises:
+          MissingExtensionError: a signal of documents that no installed family measures.
+        """
+        wanted = set(names) & set(STORED)
+        families = [family for family in self.families if wanted & family.origin.keys()]
+        lacking = wanted.difference(*(family.origin for family in families))
+        if lacking:
+            missing(f"the signal {min(lacking)}", ROOM)
+        return families
+
+
+def document_signals(trace: TraceData, reader: DocumentReader, names: Iterable[str]) -> Columns:
+    """Columns of the families that measure some of the signals that a policy uses, by name, [Q, A, D].
+
+    Raises:
+      MissingExtensionError: a signal of documents that no installed family measures.
+    """
+    columns: Columns = {}
+    for family in reader.measuring(names):
+        columns |= family.columns(trace)
+    return columns
+
+
+def with_document_signals(trace: Trace, reader: DocumentReader) -> Trace:
+    """The trace with the signals of every installed family; the very same where it holds them already."""
+    for family in reader.families:
+        there, origin = trace.meta.get("signals", {}), family.origin
+        if all(name in trace.signals and there.get(name) == origin[name] for name in origin):
+            continue
+        columns = {**trace.columns, **family.columns(trace)}
+        trace = replace(trace, columns=columns, meta={**trace.meta, "signals": {**there, **origin}})
+    return trace

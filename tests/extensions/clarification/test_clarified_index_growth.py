@@ -1,0 +1,121 @@
+"""Clarification of an index that grows: what was learned stays, replies go to the documents that were asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from broker_documents import BROKER, COVER, ENGLISH, FRENCH, OPEN, RENEWAL, ROLES, START, WHO
+from raglab.extensions.clarification.live_clarifier import LiveClarifier
+from raglab.extensions.clarification.question_vocabulary import Vocabulary
+from raglab.live.ask import ask, reply
+from raglab.live.index_folder import read_index
+from raglab.live.index_growth import add_documents
+from raglab.live.system import Lab, build_index
+from raglab.store.loaders import load_corpus
+from raglab.store.policies import Policy
+from raglab.values import Corpus
+from test_live_index_growth import document
+from test_live_trace_building import SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def clarifying(tmp_path: Path, encoder: WordEncoder) -> Callable[..., Lab]:  # noqa: F811 - the fixture
+    """Return what opens a system that clarifies, over two bundled documents."""
+    del encoder
+    chunks = tuple(one for one in load_corpus(BROKER).chunks if one.file_name in {FRENCH, ENGLISH})
+    build_index(Corpus("some", chunks), tmp_path / "index", arms=("hybrid",), cache=None, **SMALL)
+    policy = Policy.from_mapping(OPEN)
+    return lambda: Lab.open(tmp_path / "index", policy=policy, cache=False, clarify=True)
+
+
+def bundled(name: str) -> Path:
+    """File of a bundled document."""
+    return BROKER / "documents" / name
+
+
+class TestLearned:
+    """Rule S5.3: rows are of a field and a kind of document, whatever documents there are."""
+
+    def test_defaults_are_inherited(self, clarifying: Callable[..., Lab]) -> None:
+        """What was learned on one contract answers the next, which came later, as if it had been there before."""
+        lab = clarifying()
+        for number in range(8):
+            now = START + timedelta(days=number)
+            asked = ask(WHO, lab=lab, documents=[ENGLISH], request_id=str(number), now=now)
+            if asked["clarification"] is not None:
+                reply(str(number), "yes", lab=lab, now=now + timedelta(minutes=1))
+        assert lab.audit is not None
+        before = lab.audit.rows()
+        assert [(row.target_field, row.doctype) for row in before] == [("insurer_name", "schedule")]
+        lab.add([bundled(COVER), bundled(RENEWAL), bundled(ROLES)])
+        assert lab.audit.rows() == before == clarifying().audit.rows()  # type: ignore[union-attr]
+        said = ask(WHO, lab=lab, documents=[ROLES], request_id="new", now=START + timedelta(days=20))
+        assert said["default_applied"] is not None
+        assert (said["status"], said["clarification"]) == ("ok", None)
+        assert said["sources"] == [f"{ROLES}#1"]
+        # A document that is gone is asked about no more; what it taught stays.
+        lab.remove([ENGLISH])
+        with pytest.raises(ValueError, match="must name documents of the corpus"):
+            ask(WHO, lab=lab, documents=[ENGLISH], request_id="gone", now=START + timedelta(days=21))
+        assert lab.audit.rows()[0].candidate_votes.keys() == before[0].candidate_votes.keys()
+
+    def test_a_reply_goes_on_where_its_documents_are_the_same(self, clarifying: Callable[..., Lab]) -> None:
+        """By the system that asked, or by one of the new version; two changes later too."""
+        lab = clarifying()
+        for request in ("here", "there"):
+            assert ask(WHO, lab=lab, documents=[ENGLISH], request_id=request, now=START)["status"] == "ambiguous"
+        lab.add(bundled(COVER)).remove(COVER).add(bundled(ROLES))
+        for request, system in (("here", lab), ("there", clarifying())):
+            said = reply(request, "yes", lab=system, now=START + timedelta(minutes=5))
+            assert (said["status"], said["sources"]) == ("ok", [f"{ENGLISH}#1"])
+
+    def test_a_reply_about_documents_that_changed_is_refused(self, clarifying: Callable[..., Lab]) -> None:
+        """Replaced, or of a version that nothing is known of; a namesake in another folder changes nothing."""
+        lab = clarifying()
+        for request in ("joined", "replaced", "forgotten"):
+            ask(WHO, lab=lab, documents=[ENGLISH], request_id=request, now=START)
+        text = bundled(ENGLISH).read_text(encoding="utf-8")
+        add_documents(lab.opening.place, [document(f"old/{ENGLISH}", text)], cache=None)  # type: ignore[union-attr]
+        assert reply("joined", "yes", lab=lab.refresh(), now=START)["status"] == "ok"
+        more = document(ENGLISH, f"{text}\nOne more line.")
+        add_documents(lab.opening.place, [more], replace=True, cache=None)  # type: ignore[union-attr]
+        with pytest.raises(ValueError, match=rf"documents as they were, and {ENGLISH} changed since; ask the quest"):
+            reply("replaced", "yes", lab=lab.refresh(), now=START)
+        build_index(read_index(lab.opening.place).corpus, lab.opening.place, arms=("hybrid",), cache=None, **SMALL)  # type: ignore[union-attr]
+        with pytest.raises(
+            ValueError, match=r"a reply must go to the index that asked, .* or to one that grew from it"
+        ):
+            reply("forgotten", "yes", lab=clarifying(), now=START)
+
+    def test_the_version_before_does_not_answer_for_the_new_one(self, clarifying: Callable[..., Lab]) -> None:
+        """A reply that reaches a system which has not refreshed says so, and works after that."""
+        behind, lab = clarifying(), clarifying()
+        ask(WHO, lab=lab.add(bundled(COVER)), documents=[COVER], request_id="one", now=START)
+        with pytest.raises(ValueError, match="refresh the lab"):
+            reply("one", "yes", lab=behind, now=START)
+        assert reply("one", "yes", lab=behind.refresh(), now=datetime(2026, 1, 5, 10, tzinfo=UTC))["status"] == "ok"
+
+
+def vocabulary(lab: Lab) -> Vocabulary:
+    """Words by which a system reads questions."""
+    assert isinstance(lab.clarifier, LiveClarifier)
+    assert lab.clarifier.gaps.vocabulary is not None
+    return lab.clarifier.gaps.vocabulary
+
+
+def test_a_grown_index_reads_questions_as_one_that_is_built(clarifying: Callable[..., Lab]) -> None:
+    """A document added and removed again leaves the vocabulary as it was."""
+    lab = clarifying()
+    before = vocabulary(lab)
+    lab.add(bundled(COVER))
+    assert len(vocabulary(lab).names) > len(before.names)
+    after = vocabulary(lab.remove([COVER]))
+    assert after._replace(vectors=None, encode=None) == before._replace(vectors=None, encode=None)
+    np.testing.assert_allclose(after.vectors, before.vectors, atol=1e-3)  # encoded on opening, beside other terms

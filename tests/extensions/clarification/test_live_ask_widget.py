@@ -1,0 +1,75 @@
+"""Buttons in a notebook: what a click says is what `reply` is told."""
+
+from __future__ import annotations
+
+import html
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_documents import ENGLISH, FRENCH, OPEN, QUI, START, WHO
+from raglab.live.ask import ask, buttons
+from raglab.live.response import Response
+from raglab.live.system import Lab
+from raglab.store.policies import Policy
+from raglab.text import NO_MATH
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def lab(tmp_path: Path, indexed: Path) -> Lab:
+    """Return a system that clarifies."""
+    shutil.copytree(indexed, tmp_path / "i")
+    return Lab.open(tmp_path / "i", policy=Policy.from_mapping(OPEN), clarify=True, cache=False)
+
+
+def parts(box: Any) -> tuple[Any, dict[str, Any], Any, Any]:
+    """Question, buttons by what they say, the field for other words, and the output."""
+    head, row, other, shown = box.children
+    own, send = other.children
+    return head, {one.description: one for one in (*row.children, send)}, own, shown
+
+
+def test_a_button_each_for_what_can_be_said(lab: Lab) -> None:
+    """Yes, no, every other value, and a field for the rest, in the question's language."""
+    said = ask(QUI, lab=lab, documents=[FRENCH], now=START)
+    head, row, own, _ = parts(buttons(said, lab=lab))
+    assert head.value == f'<span class="{NO_MATH}">{html.escape(said["clarification"]["question_to_user"])}</span>'
+    assert list(row) == ["Oui", "Non", "tout le document", "Autre"]
+    assert own.placeholder == "avec vos mots"
+    english = ask(WHO, lab=lab, documents=[ENGLISH], now=START)
+    assert list(parts(buttons(english, lab=lab))[1])[:2] == ["Yes", "No"]
+
+
+@pytest.mark.parametrize("label", ["Oui", "Non", "tout le document"])
+def test_a_click_answers(lab: Lab, label: str) -> None:
+    """The answer stands where the buttons were, and goes to whoever waits for it."""
+    got: list[Response] = []
+    box = buttons(ask(QUI, lab=lab, documents=[FRENCH], now=START), lab=lab, then=got.append)
+    _, row, _, shown = parts(box)
+    row[label].click()
+    assert got[0]["status"] == "ok"
+    assert "Response" in shown.outputs[0]["data"]["text/plain"]
+    assert "<table class=" in shown.outputs[0]["data"]["text/html"]
+    assert len(box.children) == 2
+
+
+def test_other_words_and_a_reply_that_is_refused(lab: Lab) -> None:
+    """What is no reply is said, and the buttons stay."""
+    box = buttons(ask(QUI, lab=lab, documents=[FRENCH], now=START), lab=lab)
+    _, row, own, shown = parts(box)
+    row["Autre"].click()
+    assert "a reply must have 1 to 200 characters" in shown.outputs[0]["text"]
+    assert len(box.children) == 4
+    own.value = "page 1"
+    row["Autre"].click()
+    assert f"{FRENCH}#1" in shown.outputs[-1]["data"]["text/html"]
+
+
+def test_a_response_that_asks_nothing(lab: Lab) -> None:
+    """Has no buttons."""
+    with pytest.raises(ValueError, match="need a response that asks"):
+        buttons(ask("weather", lab=lab, now=START), lab=lab)

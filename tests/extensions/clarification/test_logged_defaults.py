@@ -1,0 +1,606 @@
+"""The default table of the audit log: versions and events, silence settled once, nothing lost in a kill."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from databases import Places
+from raglab.audit.log import AuditLog, check_to_json
+from raglab.audit.sessions import SilenceRule
+from raglab.decision.checks import Check
+from raglab.default_learner import SIGNALS, ClarificationDefault, ClarificationRequest, Learner, init, met, update
+from raglab.extensions.clarification.default_rows import DefaultRows
+from raglab.store.log_tables import (
+    APPLICATIONS,
+    CHANGES,
+    CURRENT,
+    DECISIONS,
+    EVENTS,
+    REQUESTS,
+    SETTLEMENTS,
+    VERSIONS,
+)
+from test_audit_log import HASH, OK, ROOT, START, events, lies, opened
+from test_html_display import SCRIPT, check_display
+
+pytestmark = pytest.mark.slow
+
+SQLITE = pytest.mark.parametrize("places", ["sqlite"], indirect=True)  # what is told of files
+
+
+KEY = ("insurer_name", "broker_contract", {})
+
+
+PLAIN: dict[str, str] = {}
+
+
+REFUSED = {"status": "refuse", "answer": "Not in the documents.", "refusal_reason": "top-1 similarity is low"}
+
+
+@pytest.fixture
+def made(places: Places) -> Iterator[Callable[..., AuditLog]]:
+    """Logs on either database, closed at the end of the test."""
+    logs: list[AuditLog] = []
+
+    def make(name: str = "audit.sqlite", **more: Any) -> AuditLog:
+        logs.append(AuditLog(places(name), clock=lambda: START, **more))
+        return logs[-1]
+
+    yield make
+    for log in logs:
+        log.close()
+
+
+@pytest.fixture
+def log(made: Callable[..., AuditLog]) -> AuditLog:
+    """Return a log under the published settings."""
+    return made()
+
+
+def filled(log: AuditLog, request: str, said: dict[str, Any] = OK, **more: Any) -> ClarificationDefault:
+    """A request that is answered with a default applied silently."""
+    opened(log, request, **more)
+    row = log.met(request, KEY, now=more.get("now", START))
+    log.applied(request, row=row, value="1", gate="apply", conditions=PLAIN, kind="page_scope")
+    log.decided(request, said)
+    return row
+
+
+def asked(log: AuditLog, request: str, row: ClarificationDefault) -> None:
+    """Ask about a request."""
+    about = ClarificationRequest(
+        target_field=KEY[0], question_to_user="Page 1?", candidate_values=["1", "toc"], proposed_default="1"
+    )
+    log.clarified(request, about, row=row, kind="page_scope", why="gate", gain=5.0, cost=1.0, conditions=PLAIN)
+
+
+def agrees(log: AuditLog) -> None:
+    """Rows rebuilt from the changes are those kept to the byte; no gap in versions and numbers; all is chained."""
+    assert log.verify().findings == ()
+    kept, anew = log.rows(), log.rebuild()
+    assert [row.model_dump_json() for row in kept] == [row.model_dump_json() for row in anew]
+    versions: dict[str, list[int]] = {}
+    for row in events(log, VERSIONS):
+        versions.setdefault(row["row_id"], []).append(row["version"])
+    for row in kept:
+        told = versions[row.row_id]
+        assert told == list(range(told[0], row.version + 1))
+        assert told[0] in {0, 1}
+    numbers = sorted(row["seq"] for table in EVENTS for row in events(log, table.name))
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+class TestRequests:
+    """What is written of a request."""
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            lambda log: log.met("no", KEY),
+            lambda log: log.signal("no", KEY, "1", "explicit_yes", conditions=PLAIN),
+            lambda log: log.pending("no"),
+            lambda log: log.application("no"),
+            lambda log: asked(log, "no", init(*KEY[:2], now=START)),
+            lambda log: log.applied(
+                "no", row=init(*KEY[:2], now=START), value="1", gate="apply", conditions=PLAIN, kind="page_scope"
+            ),
+        ],
+    )
+    def test_an_unknown_request(self, log: AuditLog, said: Callable[[AuditLog], object]) -> None:
+        """Whatever is said of it is refused, and leaves no trace."""
+        with pytest.raises(ValueError, match="request_id must be that of a request in the log, got 'no'"):
+            said(log)
+        assert all(events(log, table.name) == [] for table in EVENTS)
+
+    def test_what_was_asked_waits_for_a_reply(self, log: AuditLog) -> None:
+        """Another process finds it whole; a reply ends it; a request is asked about once."""
+        opened(log, "r1", documents=("a.pdf",), parsed={"target_field": ("insurer_name", 0.9), "language": "en"})
+        row = log.met("r1", KEY)
+        assert log.pending("r1") is None
+        asked(log, "r1", row)
+        waiting = log.pending("r1")
+        assert waiting is not None
+        assert (waiting.question, waiting.documents, waiting.key) == ("who is the insurer?", ("a.pdf",), KEY)
+        assert waiting.clarification.candidate_values == ["1", "toc"]
+        assert (waiting.version, waiting.gate, waiting.tried) == (1, "ask", ())
+        assert waiting.parsed["target_field"] == ["insurer_name", 0.9]
+        with pytest.raises(ValueError, match="a request may be asked about once"):
+            asked(log, "r1", row)
+        log.replied("r1", "yes")
+        assert log.pending("r1") is None
+
+
+class TestRows:
+    """The default table."""
+
+    def test_the_first_case(self, log: AuditLog) -> None:
+        """One request, one yes: version 1 counts the request, version 2 has the vote; the first stays as it was."""
+        opened(log, "r1")
+        assert log.met("r1", KEY).requests == 1
+        (row,) = log.signal("r1", KEY, "1", "explicit_yes", conditions=PLAIN, now=START)
+        assert (row.version, row.candidate_votes, row.confidence) == (2, {"1": 1.0}, 1.0)
+        assert [(one["version"], one["confidence"]) for one in events(log, VERSIONS)] == [(1, 0.0), (2, 1.0)]
+        assert log.rows() == (row,) == log.rows("insurer_name") == log.rows(doctype="broker_contract")
+        assert log.rows("limit") == ()
+        agrees(log)
+
+    def test_a_request_counts_once(self, log: AuditLog) -> None:
+        """Met again, it is the same row; a second signal of a kind changes nothing; another kind does."""
+        opened(log, "r1")
+        first = log.met("r1", KEY)
+        assert log.met("r1", KEY) == first
+        assert len(log.signal("r1", KEY, "1", "failure", conditions=PLAIN)) == 1
+        assert log.signal("r1", KEY, "toc", "failure", conditions=PLAIN) == ()
+        assert len(log.signal("r1", KEY, "toc", "explicit_yes", conditions=PLAIN)) == 1
+        assert log.rows()[0].sample_size == 2
+        agrees(log)
+
+    @pytest.mark.parametrize(
+        ("value", "signal", "corrected", "told"),
+        [
+            ("1", "applause", None, "signal must be one of"),
+            ("", "explicit_yes", None, "1 to 200"),
+            ("x" * 201, "explicit_yes", None, "201 characters"),
+            ("1", "explicit_yes", "2", "corrected_to must come with explicit_no"),
+            ("1", "explicit_no", "1", "corrected_to must be another"),
+        ],
+    )
+    def test_what_is_no_signal(self, log: AuditLog, value: str, signal: str, corrected: str | None, told: str) -> None:
+        """Is refused whole: no event and no version."""
+        opened(log, "r1")
+        with pytest.raises(ValueError, match=told):
+            log.signal("r1", KEY, value, signal, corrected, conditions=PLAIN)
+        assert events(log, CHANGES) == events(log, VERSIONS) == []
+
+    def test_it_is_the_learners_arithmetic(self, log: AuditLog) -> None:
+        """Rows are what `met` and `update` give, signal by signal."""
+        row = init(*KEY[:2], now=START)
+        for number, signal in enumerate(("explicit_yes", "implicit_ok", "explicit_no", "failure", "explicit_yes")):
+            now = START + timedelta(hours=number)
+            opened(log, f"r{number}", now=now)
+            log.met(f"r{number}", KEY, now=now)
+            other = "toc" if signal == "explicit_no" else None
+            log.signal(f"r{number}", KEY, "1", signal, other, conditions={"page_1_kind": "body"}, now=now)
+            row = met(row, now=now)
+            row = update(row, "1", signal, other, now=now, conditions={"page_1_kind": "body"}, learner=Learner())
+        assert log.rows() == (row,)
+
+    def test_a_split(self, log: AuditLog) -> None:
+        """Failures under coversheets alone: the row splits in the signal's transaction, and all is rebuilt."""
+        kinds = {"body": "explicit_yes", "coversheet": "failure"}
+        for number in range(40):
+            opened(log, f"r{number}")
+            log.met(f"r{number}", KEY)
+            kind = "coversheet" if number % 2 else "body"
+            log.signal(f"r{number}", KEY, "1", kinds[kind], conditions={"page_1_kind": kind})
+            agrees(log)
+        (found,) = [row["found"] for row in events(log, CHANGES) if row["kind"] == "look"]
+        assert (found["column"], found["value"], found["candidate"]) == ("page_1_kind", "coversheet", "1")
+        assert [row.sub_conditions for row in log.rows()] == [
+            {},
+            {"page_1_kind": "body"},
+            {"page_1_kind": "coversheet"},
+        ]
+        # Four right and three wrong, and it was split; the key still names the parent, votes go to their condition.
+        parent, body, cover = log.rows()
+        assert (parent.candidate_votes, parent.sample_size) == ({"1": 4.0}, 7)
+        assert (body.candidate_votes, body.version, cover.sample_size) == ({"1": 20.0}, 16, 17)
+        (child,) = log.signal(
+            "r0", (*KEY[:2], {"page_1_kind": "body"}), "1", "implicit_ok", conditions={"page_1_kind": "body"}
+        )
+        assert child.version == 17
+        agrees(log)
+
+    def test_a_signal_that_splits_is_counted_once(self, log: AuditLog) -> None:
+        """The signal under which the row was split, given again, is not one of the new row."""
+        for number in range(7):
+            opened(log, f"r{number}")
+            kind, signal = (("body", "explicit_yes"), ("coversheet", "failure"))[number % 2]
+            made = log.signal(f"r{number}", KEY, "1", signal, conditions={"page_1_kind": kind})
+        assert len(made) == 3
+        assert log.signal("r6", KEY, "1", "explicit_yes", conditions={"page_1_kind": "body"}) == ()
+        agrees(log)
+
+    def test_a_row_of_a_condition_takes_its_votes_alone(self, log: AuditLog) -> None:
+        """A vote for another value, under a condition with a row, does not pull the parent."""
+        for number in range(7):
+            opened(log, f"r{number}")
+            kind, signal = (("body", "explicit_yes"), ("coversheet", "failure"))[number % 2]
+            log.signal(f"r{number}", KEY, "1", signal, conditions={"page_1_kind": kind})
+        before = log.rows()
+        log.signal("r5", KEY, "toc", "explicit_yes", conditions={"page_1_kind": "coversheet", "language": "fr"})
+        parent, body, cover = log.rows()
+        assert (parent, body) == before[:2]
+        assert (cover.candidate_votes, list(cover.strata)) == ({"toc": 1.0}, ["language"])
+        (elsewhere, *_) = log.signal("r6", KEY, "2", "implicit_ok", conditions={"page_1_kind": "scan"})
+        assert elsewhere.sub_conditions == {}
+        agrees(log)
+
+    def test_a_clock_that_goes_backwards(self, log: AuditLog) -> None:
+        """The later moment stays on the row, the event keeps the moment that was told, the rebuild agrees."""
+        for number, day in enumerate((3, 1, 2)):
+            opened(log, f"r{number}", now=START + timedelta(days=day))
+            log.signal(f"r{number}", KEY, "1", "explicit_yes", conditions=PLAIN, now=START + timedelta(days=day))
+        assert log.rows()[0].last_refreshed == START + timedelta(days=3)
+        assert [row["at"][8:10] for row in events(log, CHANGES)] == ["05", "03", "04"]
+        agrees(log)
+
+    @pytest.mark.slow
+    @settings(deadline=None, derandomize=True, max_examples=25)
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["1", "toc", "document"]),
+                st.sampled_from(SIGNALS),
+                st.sampled_from([None, "2"]),
+                st.sampled_from(["body", "coversheet"]),
+                st.integers(-50, 50),
+            ),
+            max_size=40,
+        ),
+        st.sampled_from(
+            [
+                Learner(),
+                Learner(rule="posterior", half_life_days=30.0, alpha=0.9),
+                Learner(alpha=0.99),
+            ]
+        ),
+    )
+    def test_any_sequence_is_rebuilt(
+        self,
+        tmp_path_factory: pytest.TempPathFactory,
+        said: list[tuple[str, str, str | None, str, int]],
+        learner: Learner,
+    ) -> None:
+        """Whatever came in whatever order, split or not, the changes alone give the rows to the byte."""
+        log = AuditLog(tmp_path_factory.mktemp("any") / "log.sqlite", learner=learner)
+        for number, (value, signal, other, kind, hours) in enumerate(said):
+            now = START + timedelta(hours=hours)
+            opened(log, f"r{number}", now=now)
+            log.met(f"r{number}", KEY, now=now)
+            corrected = other if signal == "explicit_no" else None
+            log.signal(f"r{number}", KEY, value, signal, corrected, conditions={"page_1_kind": kind}, now=now)
+        agrees(log)
+        log.close()
+
+    def test_a_row_that_was_edited_is_noticed(self, log: AuditLog, places: Places) -> None:
+        """A vote written into the table by hand is not what the changes give."""
+        opened(log, "r1")
+        log.signal("r1", KEY, "1", "explicit_yes", conditions=PLAIN)
+        log.close()
+        edited = f"UPDATE {CURRENT} SET body = replace(body, '\"requests\":0', '\"requests\":9')"  # noqa: S608
+        places.execute("audit.sqlite", edited)
+        assert log.rows() != log.rebuild()
+
+
+class TestSilence:
+    """implicit_ok (rule S5.4)."""
+
+    def test_the_sessions_next_request(self, log: AuditLog) -> None:
+        """Settles it once: half a vote; settling again gives nothing."""
+        filled(log, "r1")
+        assert log.settle(now=START) == 0
+        opened(log, "r2", "what is the limit of cover?", now=START + timedelta(minutes=1))
+        assert log.settle(now=START, session="bob") == 0
+        assert log.settle(now=START, session="ann") == 1
+        assert log.settle(now=START + timedelta(days=9)) == 0
+        assert log.rows()[0].candidate_votes == {"1": 0.5}
+        assert [row["outcome"] for row in events(log, SETTLEMENTS)] == ["silent"]
+        agrees(log)
+
+    def test_twenty_four_hours(self, log: AuditLog) -> None:
+        """Settle it too, and not a moment sooner; a request of no session waits for them."""
+        filled(log, "r1", session="")
+        opened(log, "r2", "and the limit?", session="", now=START + timedelta(hours=1))
+        assert log.settle(now=START + timedelta(hours=24)) == 0
+        assert log.settle(now=START + timedelta(hours=24, microseconds=1)) == 1
+        agrees(log)
+
+    @pytest.mark.parametrize(
+        ("row", "value", "conditions", "told"),
+        [
+            (init("limit", "", now=START), "1", PLAIN, "a row must come from a change in the log"),
+            (None, "", PLAIN, "value must be a text of 1 to 200 characters, got ''"),
+            (None, "x" * 201, PLAIN, "got 201 characters"),
+            (None, "1", {"page_1_kind": 7}, "the value of page_1_kind must be"),
+        ],
+    )
+    def test_what_silence_could_not_confirm(
+        self, log: AuditLog, row: ClarificationDefault | None, value: str, conditions: Any, told: str
+    ) -> None:
+        """Is refused when it is applied, so that it never stands in the way of settling the others."""
+        opened(log, "r1")
+        about = {"row": row or log.met("r1", KEY), "kind": "page_scope"}
+        with pytest.raises(ValueError, match=told):
+            log.applied("r1", value=value, conditions=conditions, **about)
+        filled(log, "r2")
+        assert log.settle(now=START + timedelta(days=2)) == 1
+        agrees(log)
+
+    def test_rephrasing(self, log: AuditLog) -> None:
+        """Nearly the same question of the same documents within a day: no vote."""
+        filled(log, "r1")
+        filled(log, "r2", question="who is the insurer on this contract?", now=START + timedelta(minutes=2))
+        assert log.settle(now=START + timedelta(minutes=3)) == 0
+        assert [row["outcome"] for row in events(log, SETTLEMENTS)] == ["rephrased"]
+        assert events(log, REQUESTS)[1]["rephrases"] == "r1"
+        opened(log, "r3", "which excess applies?", now=START + timedelta(minutes=4))
+        assert log.settle(now=START + timedelta(minutes=5)) == 1
+        agrees(log)
+
+    @pytest.mark.parametrize(
+        ("more", "votes"),
+        [
+            ({"question": "who is the insurer?", "documents": ("b.pdf",)}, 1),  # of another document
+            ({"question": "who is the insurer?", "now": START + timedelta(hours=25)}, 1),  # a day later
+            ({"question": "who is the insurer?", "session": "bob", "now": START + timedelta(hours=1)}, 0),  # not hers
+            ({"question": "who is the insurer?", "now": START - timedelta(hours=1)}, 0),  # the clock went backwards
+        ],
+    )
+    def test_what_is_no_rephrasing(self, log: AuditLog, more: dict[str, Any], votes: int) -> None:
+        """The same words of another document, a day later, or of somebody else."""
+        filled(log, "r1")
+        opened(log, "r2", **more)
+        assert log.settle(now=START + timedelta(hours=2)) == votes
+
+    def test_when_silence_confirms_is_a_setting(self, made: Callable[..., AuditLog]) -> None:
+        """An hour is enough where the log says so; where all words must be the same, no other question rephrases."""
+        log = made(silence=SilenceRule(hours=1.0, near_same=1.0))
+        filled(log, "r1")
+        opened(log, "r2", "who is the insurer here?")
+        assert events(log, REQUESTS)[1]["rephrases"] == ""
+        assert log.settle(now=START + timedelta(hours=1, microseconds=1)) == 1
+
+    @pytest.mark.parametrize("signal", ["explicit_yes", "explicit_no", "failure"])
+    def test_what_was_told_is_not_silence(self, log: AuditLog, signal: str) -> None:
+        """Yes, no or an empty field before silence is settled: no half vote besides."""
+        filled(log, "r1")
+        log.signal("r1", KEY, "1", signal, conditions=PLAIN)
+        assert log.settle(now=START + timedelta(days=2)) == 0
+        assert log.rows()[0].sample_size == 1
+        agrees(log)
+
+    @pytest.mark.parametrize(
+        ("said", "outcome"), [(REFUSED, "refused"), ({**OK, "status": "ambiguous", "answer": None}, "refused")]
+    )
+    def test_a_refusal_is_not_silence(self, log: AuditLog, said: dict[str, Any], outcome: str) -> None:
+        """A gate that refused confirms no default."""
+        filled(log, "r1", said)
+        assert log.settle(now=START + timedelta(days=2)) == 0
+        assert events(log, SETTLEMENTS)[0]["outcome"] == outcome
+
+    def test_a_question_that_broke_off(self, log: AuditLog) -> None:
+        """Without a decision there was no answer to accept."""
+        opened(log, "r1")
+        log.applied("r1", row=log.met("r1", KEY), value="1", gate="apply", conditions=PLAIN, kind="page_scope")
+        assert log.settle(now=START + timedelta(days=2)) == 0
+        assert events(log, SETTLEMENTS)[0]["outcome"] == "unanswered"
+
+    def test_what_was_asked_is_not_silence(self, log: AuditLog) -> None:
+        """A user who was asked has answered."""
+        row = filled(log, "r1")
+        asked(log, "r1", row)
+        assert log.settle(now=START + timedelta(days=2)) == 0
+        assert events(log, SETTLEMENTS)[0]["outcome"] == "asked"
+
+    @pytest.mark.parametrize(("signal", "votes"), [("explicit_yes", 1.5), ("explicit_no", -0.5)])
+    def test_told_after_silence_was_settled(self, log: AuditLog, signal: str, votes: float) -> None:
+        """The half vote stays, and what is told counts besides: nothing is undone, and the rebuild agrees."""
+        filled(log, "r1")
+        assert log.settle(now=START + timedelta(days=2)) == 1
+        log.signal("r1", KEY, "1", signal, conditions=PLAIN)
+        assert log.rows()[0].candidate_votes == {"1": votes}
+        agrees(log)
+
+    def test_a_default_is_applied_once_a_request(self, log: AuditLog) -> None:
+        """A second application of the same row to a request is none."""
+        row = filled(log, "r1")
+        log.applied("r1", row=row, value="1", gate="apply", conditions=PLAIN, kind="page_scope")
+        assert len(events(log, APPLICATIONS)) == 1
+        found = log.application("r1")
+        assert found is not None
+        assert (found.value, found.key, found.version, found.gate) == ("1", KEY, 1, "apply")
+
+
+class TestWords:
+    """What people wrote, and how it is forgotten."""
+
+    PARSED: ClassVar = {"entity": ("Sesame", 0.9), "page_scope": (None, 0.2), "language": "en", "documents": ("a.pdf",)}
+
+    @SQLITE
+    def test_forgetting(self, log: AuditLog, tmp_path: Path) -> None:
+        """Question, hash, values, reply, answer and quotations are gone from rows and files; votes and numbers stay."""
+        check = Check("support", "S2.11", 0.2, 0.5, -0.3, False, "support 0.2 is below: 'Sesame'")
+        said = {"status": "refuse", "answer": "Sesame", "refusal_reason": check.text}
+        said |= {"options": [{"id": 1, "sources": ["a#1"], "best_l2": 0.2, "text": "Sesame"}]}
+        said |= {"warnings": ["limit: 'page Sesame' is none of the values on offer"]}
+        for day in range(6):
+            now = START + timedelta(days=day)
+            opened(log, f"r{day}", "open Sesame?", parsed=self.PARSED, now=now)
+            log.met(f"r{day}", KEY, now=now)
+            log.replied(f"r{day}", "page Sesame", now=now)
+            log.signal(f"r{day}", KEY, "1", "explicit_yes", conditions=PLAIN, now=now)
+            log.decided(f"r{day}", said, [check], {"total": 12.5}, now=now)
+        assert lies(tmp_path, "Sesame") != []
+        before = log.rows()
+        assert log.forget(before=START + timedelta(days=3)) == 3
+        assert log.forget(before=START + timedelta(days=3)) == 0
+        assert [row["question"] for row in events(log, REQUESTS)] == [None] * 3 + ["open Sesame?"] * 3
+        assert log.forget(before=START + timedelta(days=6)) == 3
+        assert lies(tmp_path, "Sesame") == []
+        assert lies(tmp_path, HASH) == []
+        assert log.rows() == before
+        agrees(log)
+        row = events(log, DECISIONS)[0]
+        assert (row["status"], row["answer"], row["reason"], row["ms"]) == ("refuse", None, "", {"total": 12.5})
+        assert row["options"] == [{"id": 1, "sources": ["a#1"], "best_l2": 0.2}]
+        assert row["checks"] == [check_to_json(check._replace(text=""))]
+
+
+class TestFiles:
+    """The default table in files."""
+
+    def test_an_empty_log(self, log: AuditLog) -> None:
+        """Has no row, and settles nothing."""
+        assert (log.rows(), log.rebuild(), log.settle(now=START)) == ((), (), 0)
+
+    def test_export(self, log: AuditLog, tmp_path: Path) -> None:
+        """Every table of events and the rows; whole numbers are whole."""
+        filled(log, "r1", parsed={"entity": ("Acme", 0.9)}, now=START.astimezone())
+        log.signal("r1", KEY, "1", "explicit_yes", conditions=PLAIN, now=START)
+        files = {path.stem: pd.read_parquet(path) for path in log.export(tmp_path / "out")}
+        assert set(files) == {table.name for table in EVENTS} | {CURRENT}
+        changes = files[CHANGES]
+        assert (changes["kind"].tolist(), str(changes["seq"].dtype)) == (["met", "signal"], "Int64")
+        rows = [ClarificationDefault.model_validate_json(body) for body in files[CURRENT]["body"]]
+        assert tuple(rows) == log.rows()
+
+
+WORKER = """
+import os, random, signal, sys, time
+sys.path.insert(0, sys.argv[1])
+from datetime import UTC, datetime
+from raglab.audit.log import AuditLog
+from raglab.policy import PolicyData
+
+KEY, POLICY = ("insurer_name", "broker_contract", {}), PolicyData.from_mapping()
+log, told = sys.argv[2], os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+SIGNALS = ("explicit_yes", "implicit_ok", "failure", "explicit_no")
+
+def work(name, n):
+    at = AuditLog(log)
+    for number in range(n):
+        request, signal = f"{name}-{number}", SIGNALS[number % 4]
+        kind = "coversheet" if signal == "failure" else "body"
+        at.opened(request, f"who {number}?", session=name, policy=POLICY, fingerprint="f", models={})
+        row = at.met(request, KEY)
+        at.applied(request, row=row, value="1", gate="apply", conditions={}, kind="page_scope")
+        at.decided(request, {"status": "ok", "answer": "x"})
+        os.write(told, f"done {request}\\n".encode())
+        if number % 5 == 4:
+            at.settle(now=datetime.now(UTC), session=name)
+        else:
+            at.signal(request, KEY, "1", signal, conditions={"page_1_kind": kind})
+            os.write(told, f"{signal} {request}\\n".encode())
+"""
+
+
+KILLED = f"""{WORKER}
+work("first", 1)
+drawn = random.Random(5)
+for child in range(int(sys.argv[4])):
+    size = os.fstat(told).st_size
+    made = os.fork()
+    if made == 0:
+        try:
+            work(f"child{{child}}", 10_000)
+        finally:
+            os._exit(1)
+    until = time.monotonic() + (0.0 if child % 5 == 4 else 30.0)  # every fifth while it opens the log
+    while os.fstat(told).st_size < size + 60 and time.monotonic() < until:
+        time.sleep(0.001)
+    time.sleep(drawn.uniform(0.0, 0.1))
+    os.kill(made, signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(made, 0)[1]) == -signal.SIGKILL
+"""
+
+
+AT_ONCE = f"{WORKER}\nwork(sys.argv[4], int(sys.argv[5]))\n"
+
+
+def worked(places: Places, script: str, *more: str) -> subprocess.Popen[str]:
+    """A process at work on a log."""
+    told = str(places.folder / "told")
+    command = [sys.executable, "-c", script, str(ROOT), str(places("audit.sqlite")), told, *more]
+    known = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=known, stderr=subprocess.PIPE, text=True)
+
+
+def counted(log: AuditLog) -> dict[tuple[str, str], int]:
+    """Signals in the log by kind and request."""
+    found: dict[tuple[str, str], int] = {}
+    for row in events(log, CHANGES):
+        if row["kind"] == "signal":
+            place = (row["signal"], row["request_id"])
+            found[place] = found.get(place, 0) + 1
+    return found
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle(places: Places, log: AuditLog) -> None:
+    """SIGKILL at fifty moments, a dozen on a server: a signal told is in the log once, the rows rebuild to the byte."""
+    kills = 50 if places.server is None else 12
+    ended = worked(places, KILLED, str(kills))
+    assert ended.wait(300) == 0, ended.communicate()[1]
+    found = counted(log)
+    told = [tuple(line.split()) for line in (places.folder / "told").read_text().splitlines()]
+    signals = {one for one in told if one[0] in SIGNALS}
+    assert set(found.values()) == {1}
+    assert signals <= set(found)
+    untold = {place for place in set(found) - signals if place[0] != "implicit_ok"}  # settling tells nothing
+    assert len({request.split("-")[0] for _, request in untold}) == len(untold) <= kills
+    assert len({request.split("-")[0] for _, request in signals}) > kills // 2, "too few got as far as a signal"
+    agrees(log)
+    rows = log.rows()
+    whole = next(row for row in rows if row.sub_conditions == {})
+    assert whole.sample_size == len([row for row in events(log, CHANGES) if row["kind"] == "signal"])
+    assert whole.requests == len([row for row in events(log, CHANGES) if row["kind"] == "met"])
+    before = len(found)
+    settled = log.settle(now=START + timedelta(days=9999))
+    assert len(counted(log)) == before + settled
+    assert log.settle(now=START + timedelta(days=9999)) == 0
+    agrees(log)
+
+
+@pytest.mark.slow
+def test_six_processes_at_once(places: Places, log: AuditLog) -> None:
+    """Six writers of 20 requests each, of 8 on a server: none is lost, none is doubled, one table."""
+    each = 20 if places.server is None else 8
+    ended = [worked(places, AT_ONCE, f"p{number}", str(each)) for number in range(6)]
+    for one in ended:
+        assert one.wait(300) == 0, one.communicate()[1]
+    found = counted(log)
+    wanted = {(SIGNALS_OF[n % 4], f"p{p}-{n}") for p in range(6) for n in range(each) if n % 5 != 4}
+    assert wanted <= set(found)
+    assert set(found.values()) == {1}
+    assert {place[0] for place in set(found) - wanted} <= {"implicit_ok"}
+    agrees(log)
+
+
+SIGNALS_OF = ("explicit_yes", "implicit_ok", "failure", "explicit_no")
+
+
+def test_rows_show_themselves_in_a_line_and_in_a_bounded_page() -> None:
+    """Whatever their number and texts."""
+    check_display(DefaultRows(init(f"{SCRIPT}{place}", SCRIPT, {SCRIPT: SCRIPT}, now=START) for place in range(500)))

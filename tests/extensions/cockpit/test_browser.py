@@ -1,0 +1,200 @@
+"""In a real browser: the cockpit in JupyterLab and frozen, as a user has them (`experiments/browser.py`)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cockpit_browser import PATH, cockpit_of, figure, policy_id, slide, turned
+from experiments.browser import SECONDS, browser, chromium_path, jupyter_lab, only_this_machine, run_all, show_pane
+from raglab.store.policies import Policy
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not chromium_path(), reason="no Chromium on this machine: apt-get install chromium"),
+]
+ROOT = Path(__file__).parents[3]
+FIRST = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "tests")!r})
+import raglab
+from labelled import free_policy, labelled
+trace = labelled(3, {{"tune": 300, "report": 60, "certify": 60}}, steps=None)
+cockpit = raglab.cockpit(trace, free_policy())
+cockpit
+"""
+LAST = """
+cockpit.freeze("frozen.html")
+print("kernel has", cockpit.policy.policy_id)
+"""
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Browser]:
+    """One browser for all tests."""
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the notebook."""
+    folder = tmp_path_factory.mktemp("lab")
+    cells = [
+        {
+            "cell_type": "code",
+            "id": f"cell{number}",
+            "metadata": {},
+            "execution_count": None,
+            "outputs": [],
+            "source": text,
+        }
+        for number, text in enumerate((FIRST.strip(), LAST.strip()))
+    ]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    (folder / "cockpit.ipynb").write_text(json.dumps(notebook))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(opened: Browser, place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """The notebook with its cells run, in a JupyterLab that may ask no other machine."""
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    with jupyter_lab(place, tmp_path_factory.mktemp("settings")) as address:
+        found = opened.new_context(viewport={"width": 1280, "height": 1000}).new_page()
+        errors: list[str] = []
+        found.on("pageerror", lambda error: errors.append(str(error)))
+        asked = only_this_machine(found)
+        run_all(found, address.format("cockpit.ipynb"))
+        found.wait_for_selector(".raglab-cockpit", timeout=SECONDS * 1e3)
+        found.wait_for_selector(".jp-OutputArea-output >> text=kernel has", timeout=SECONDS * 1e3)
+        yield found
+        assert errors == []
+        assert [one for one in asked if "raglab" in one] == []
+        found.close()
+
+
+@pytest.fixture
+def fresh(page: Page) -> Page:
+    """The cockpit at its baseline."""
+    cockpit_of(page).get_by_role("button", name="reset").click()
+    page.wait_for_selector("text=no change from baseline")
+    return page
+
+
+class TestCockpit:
+    """A threshold moved by hand."""
+
+    def test_a_drag_changes_numbers_and_undo_brings_them_back(self, fresh: Page, place: Path) -> None:
+        """While dragging from the axis, at release from the kernel; the saved policy is that of the fresh."""
+        before, first = figure(fresh, "coverage"), policy_id(fresh)
+        slide(fresh, PATH, 0.95)
+        changed = "(was) => document.querySelector('.rate[data-rate=\"coverage\"] .figures').innerText !== was"
+        fresh.wait_for_function(changed, arg=before)  # from the axis, before the kernel knows of it
+        assert policy_id(fresh) == first
+        during = figure(fresh, "coverage")
+        fresh.mouse.up()
+        turned(fresh, first)
+        after = figure(fresh, "coverage")
+        assert before.split("[")[0] != during.split("[")[0] == after.split("[")[0]
+        moved = policy_id(fresh)
+        cockpit_of(fresh).get_by_role("button", name="save YAML").click()
+        fresh.wait_for_selector("text=saved policy.yaml")
+        saved = Policy.load(place / "policy.yaml")
+        assert saved.policy_id == moved
+        assert saved.similarity.min_similarity > 0.5
+        cockpit_of(fresh).get_by_role("button", name="undo").click()
+        turned(fresh, first, back=True)
+        assert figure(fresh, "coverage") == before
+
+    def test_a_case_opens_with_its_gates(self, fresh: Page) -> None:
+        """A changed case shows its gates and the smallest changes that flip it."""
+        slide(fresh, PATH, 0.95)
+        fresh.mouse.up()
+        show_pane(fresh, "cases")
+        row = cockpit_of(fresh).locator(".rows > *").first
+        row.wait_for()
+        row.click()
+        fresh.wait_for_selector(".raglab-cockpit .case:not([hidden]) >> text=set it")  # flips come behind the gates
+        told = cockpit_of(fresh).locator(".case").inner_text()
+        assert "similarity" in told
+        fresh.keyboard.press("Escape")
+        show_pane(fresh, "numbers")
+
+    def test_a_switch_and_the_keyboard(self, fresh: Page) -> None:
+        """A gate goes off and on; an arrow moves a slider by one exact step."""
+        first = policy_id(fresh)
+        switch = cockpit_of(fresh).locator('.gate[data-gate="similarity"] input[role=switch]')
+        switch.click()
+        turned(fresh, first)
+        switch.click()
+        turned(fresh, first, back=True)
+        slider = cockpit_of(fresh).locator(f'.threshold[data-path="{PATH}"] .slider')
+        slider.focus()
+        value = slider.get_attribute("aria-valuetext")
+        slider.press("ArrowRight")
+        turned(fresh, first)
+        assert slider.get_attribute("aria-valuetext") != value
+
+
+class TestFrozen:
+    """The page without a kernel."""
+
+    def test_it_works_without_network(self, opened: Browser, page: Page, place: Path) -> None:
+        """Its slider moves the numbers; nothing is asked of any machine."""
+        assert page is not None  # its last cell wrote the file
+        context = opened.new_context(offline=True, viewport={"width": 1280, "height": 800})
+        frozen = context.new_page()
+        errors: list[str] = []
+        frozen.on("pageerror", lambda error: errors.append(str(error)))
+        frozen.goto((place / "frozen.html").as_uri())
+        frozen.wait_for_selector(".raglab-cockpit")
+        before = figure(frozen, "coverage")
+        slide(frozen, PATH, 0.95)
+        assert figure(frozen, "coverage") != before
+        frozen.mouse.up()
+        assert errors == []
+        context.close()
+
+
+class TestKernel:
+    """What becomes of a page whose kernel is not there."""
+
+    def test_a_tab_opened_again_shows_the_same(self, fresh: Page) -> None:
+        """The kernel has the state: another tab of the saved notebook goes on with it, and both show its moves."""
+        first = policy_id(fresh)
+        slide(fresh, PATH, 0.95)
+        fresh.mouse.up()
+        turned(fresh, first)
+        moved, shown = policy_id(fresh), figure(fresh, "coverage")
+        fresh.locator('jp-button[data-command="docmanager:save"]').first.click()
+        fresh.wait_for_timeout(2_000)
+        again = fresh.context.new_page()
+        again.goto(fresh.url)
+        again.wait_for_selector(".raglab-cockpit", timeout=SECONDS * 1e3)
+        turned(again, moved, back=True)
+        assert figure(again, "coverage") == shown
+        cockpit_of(again).get_by_role("button", name="undo").click()
+        turned(again, first, back=True)
+        turned(fresh, first, back=True)
+        again.close()
+
+    def test_a_restarted_kernel_is_told(self, fresh: Page) -> None:
+        """Nothing that is shown is lost, and the page says what to do."""
+        before = figure(fresh, "coverage")
+        fresh.get_by_role("menuitem", name="Kernel", exact=True).click()
+        fresh.locator('li[data-command="kernelmenu:restart"]').click()
+        fresh.locator(".jp-Dialog .jp-mod-accept").click()
+        fresh.wait_for_selector("text=| Idle", timeout=SECONDS * 1e3)
+        cockpit_of(fresh).locator('.gate[data-gate="similarity"] input[role=switch]').click()
+        fresh.wait_for_selector("text=kernel does not answer; run the cell again", timeout=SECONDS * 1e3)
+        assert figure(fresh, "coverage") == before

@@ -1,0 +1,465 @@
+"""The cockpit: every number is that of `sweep`, every drag an exact step, nothing is lost, nothing is executed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import raglab
+from decided import by_cost
+from labelled import free_policy, labelled
+from raglab.extensions.cockpit import views
+from raglab.extensions.cockpit.page import frozen_html
+from raglab.extensions.cockpit.state import CockpitState
+from raglab.extensions.cockpit.views import Filter
+from raglab.extensions.cockpit.widget import axis_message
+from raglab.lab.search_space import round_between
+from raglab.metrics import N_CELLS, cell_costs
+from raglab.policy import PolicyData
+from raglab.replay import SWEPT, case_cells
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+from tfidf import hits
+from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
+
+SPLITS = {"tune": 60, "report": 40, "certify": 50}
+
+
+def made(seed: int = 3, **more: Any) -> Trace:
+    """A trace of three splits."""
+    return labelled(seed, SPLITS, **more)
+
+
+def opened(seed: int = 3, **more: Any) -> raglab.Cockpit:
+    """A cockpit on split `tune`, with two gates on."""
+    return raglab.cockpit(made(seed), free_policy(), **more)
+
+
+def drawn(seed: int, n: int = 12) -> tuple[Trace, list[Policy]]:
+    """A random trace on coarse grids, and random policies with patterns of one kind."""
+    base = random_trace(seed, n)
+    trace = Trace(**{field.name: getattr(base, field.name) for field in dataclasses.fields(base)})
+    policies = [Policy.model_validate(dict(one)) for one in random_policies(seed, 4)]
+    return trace, policies
+
+
+def check_rates(cockpit: raglab.Cockpit) -> None:
+    """Rates, cost and table of the page are those of `sweep`."""
+    page = cockpit.page()
+    row = raglab.sweep(cockpit.trace, [cockpit.policy], cockpit.arm).iloc[0]
+    for one in page["rates"]:
+        name = one["name"]
+        assert (one["k"], one["n"]) == (row[f"{name}_k"], row[f"{name}_n"])
+        for ours, theirs in (("value", name), ("low", f"{name}_low"), ("high", f"{name}_high")):
+            assert one[ours] == row[theirs] or (one[ours] is None and np.isnan(row[theirs]))
+    assert page["cost"]["value"] == row["expected_cost"]
+    assert (page["cost"]["low"], page["cost"]["high"]) == (row["expected_cost_low"], row["expected_cost_high"])
+    assert np.sum(page["table"]) == len(cockpit.trace)
+
+
+class Shards:
+    """A trace that is no trace in memory."""
+
+
+class TestNumbers:
+    """Every number is that of `raglab.sweep` at the same policy."""
+
+    def test_loading_a_policy_changes_nothing(self) -> None:
+        """It begins with the very policy, no case changed and no difference."""
+        cockpit = opened()
+        assert cockpit.policy == free_policy()
+        assert cockpit.diff().empty
+        page = cockpit.page()
+        assert page["changes"] == []
+        assert {row["kind"] for row in page["cases"]["rows"]} == {"same"}
+        assert all(one["difference"] is None for one in [*page["rates"], page["cost"]])
+
+    @pytest.mark.slow
+    def test_a_thousand_moves_show_what_sweep_says(self) -> None:
+        """Any threshold to any value, a thousand times."""
+        cockpit, rng = opened(), np.random.default_rng(11)
+        paths = [one.path for one in views.swept_rows(cockpit.here)]
+        for _ in range(1_000):
+            path = paths[rng.integers(len(paths))]
+            swept = SWEPT[path]
+            value = int(rng.integers(1, 4)) if swept.whole else round(float(rng.uniform(swept.low, swept.high)), 3)
+            cockpit.set(path, value)
+            assert cockpit.policy.value(path) == value
+            check_rates(cockpit)
+
+    @given(st.integers(0, 400))
+    @settings(max_examples=25, deadline=None)
+    def test_random_policies_show_what_sweep_says(self, seed: int) -> None:
+        """Policies with all gates and rules, over hits with ties."""
+        trace, policies = drawn(seed)
+        for policy in policies:
+            check_rates(raglab.cockpit(trace, policy, compare=policies[0]))
+
+    def test_an_answered_case_is_no_case_of_a_gate(self) -> None:
+        """Its first hit decides nothing: 2 of 4 are answered, 1 is asked back by the resolver and 1 refused by l2."""
+        apart = [Hit(0.25), Hit(0.5, "b.md")]
+        equal = [Hit(0.25, "a.md"), Hit(0.25, "b.md")]
+        rows = [(ask(), [apart]), (ask(), [apart]), (ask(expect_status="ambiguous"), [equal]), (ask(), [[Hit(1.5)]])]
+        base = trace_of(*rows)
+        trace = Trace(**{field.name: getattr(base, field.name) for field in dataclasses.fields(base)})
+        cockpit = raglab.cockpit(trace, Policy.from_mapping({"confidence": {"enabled": False}}))
+        page = cockpit.page()
+        counts = {row["name"]: row["decided"] for row in page["gates"] if sum(row["decided"])}
+        assert counts == {"answered": [2, 0, 0], "l2": [0, 1, 0], "resolver.options": [0, 0, 1]}
+        assert np.sum(page["table"], axis=0).tolist() == [2, 1, 1]
+
+    @given(st.integers(0, 400))
+    @settings(max_examples=25, deadline=None)
+    def test_counts_beside_gates_are_the_matrix(self, seed: int) -> None:
+        """By decision they sum to the table; each filter lists exactly those cases; a gate that is off has none."""
+        trace, policies = drawn(seed)
+        signals = with_signals([*map(PolicyData.model_validate, map(dict, policies))], seed)
+        for policy in [*policies, *(Policy.model_validate(dict(one)) for one in signals), by_cost(policies[0])]:
+            cockpit = raglab.cockpit(trace, policy)
+            page = cockpit.page()
+            counts = np.array([row["decided"] for row in page["gates"]])
+            assert counts.sum(axis=0).tolist() == np.sum(page["table"], axis=0).tolist()
+            names = cockpit.here.said.decided_by
+            for row in page["gates"]:
+                assert row["on"] or not sum(row["decided"]), row["name"]
+                assert not row["off_reason"] or not sum(row["decided"]), row["name"]
+                cockpit.filter = Filter(decided_by=row["name"])
+                assert cockpit.page()["cases"]["total"] == sum(row["decided"]) == int((names == row["name"]).sum())
+
+    def test_the_difference_is_that_of_the_cases(self) -> None:
+        """The mean of each case's own difference, with Student's t."""
+        cockpit = opened().set("similarity.min_similarity", 0.9)
+        cells = [views.shown(raglab.decide(cockpit.trace, one)).cells for one in (free_policy(), cockpit.policy)]
+        price = cell_costs()
+        more = price[cells[1]] - price[cells[0]]
+        view = cockpit.page()["cost"]
+        assert view["difference"] == pytest.approx(more.mean())
+        reach = 2.0009954 * more.std(ddof=1) / np.sqrt(60)  # t of 59 degrees of freedom
+        assert view["difference_high"] - view["difference"] == pytest.approx(reach)
+        found = raglab.compare(cockpit.trace, free_policy(), cockpit.policy).table.set_index("measure")
+        for one in cockpit.page()["rates"]:
+            if one["difference"] is not None:
+                assert one["difference"] == found.loc[one["name"], "difference"]
+
+
+class TestAxes:
+    """A slider moves over exact steps."""
+
+    @given(st.integers(0, 400))
+    @settings(max_examples=20, deadline=None)
+    def test_every_position_is_an_exact_step(self, seed: int) -> None:
+        """Low and high are those of `raglab.steps`, and the policy of a step has its cells."""
+        trace, policies = drawn(seed)
+        cockpit = raglab.cockpit(trace, policies[0])
+        for swept in views.swept_rows(cockpit.here):
+            axis = cockpit.axis(swept.path)
+            policy = policies[0]
+            if policy.value(swept.path) is not None:
+                table = raglab.steps(trace, policy, swept.path)
+                assert axis.low.tolist() == table["low"].tolist()
+                assert axis.high.tolist() == table["high"].tolist()
+                assert len(axis.cells[0]) == N_CELLS
+                assert axis.at >= 0
+            inside = (axis.low <= axis.value) & (axis.value <= axis.high)
+            assert inside.all()
+            for step in {0, len(axis.low) // 2, len(axis.low) - 1}:
+                moved = raglab.cockpit(trace, policy).drop(swept.path, step)
+                expected = np.bincount(case_cells(moved.here.found, [moved.policy])[0], minlength=N_CELLS)
+                assert axis.cells[step].tolist() == expected.tolist(), (swept.path, step)
+
+    def test_a_drag_writes_the_fewest_digits_inside(self) -> None:
+        """Two digits where two are enough, five where they are needed."""
+        low, high = np.array([0.0, 0.31, 0.3112, 0.3113]), np.array([0.31, 0.3112, 0.3113, 1.0])
+        values = round_between(low, high, SWEPT["l2.max_l2"])
+        assert values.tolist() == [0.3, 0.311, 0.31125, 0.3] or values[1:3].tolist() == [0.311, 0.31125]
+        assert ((low <= values) & (values < high)).all()
+
+    def test_ties_of_whole_numbers_stay_inside(self) -> None:
+        """An integer of the step, which of a floor is closed above."""
+        found = round_between(np.array([1.0, 5.0, 7.0]), np.array([5.0, 7.0, 1_000.0]), SWEPT["density.min_keep"])
+        assert found.tolist() == [3.0, 6.0, 9.0]
+
+    def test_the_buffer_holds_what_the_head_says(self) -> None:
+        """Ends of the steps and the table of the policy's own step."""
+        cockpit = opened()
+        head, steps = axis_message(cockpit, "similarity.min_similarity")
+        n, rates = head["n"], len(head["rates"])
+        assert len(steps) == n * (4 * 8 + (2 * rates + 9) * 4)
+        low = np.frombuffer(steps, "<f8", n)
+        assert low.tolist() == cockpit.axis("similarity.min_similarity").low.tolist()
+        table = np.frombuffer(steps, "<i4", n * 9, n * (32 + 8 * rates)).reshape(n, 3, 3)
+        assert table[head["at"]].tolist() == cockpit.page()["table"]
+
+
+class TestMoves:
+    """Moves are exact, and can be taken back."""
+
+    def test_undo_redo_and_reset(self) -> None:
+        """Undo and redo go back and forth, a new move ends what could be redone."""
+        cockpit = opened().set("similarity.min_similarity", 0.1 + 0.2).set("similarity.enabled", False)
+        assert cockpit.policy.similarity.min_similarity == 0.1 + 0.2
+        assert cockpit.undo().policy.similarity.enabled
+        assert cockpit.undo().undo().policy == free_policy()
+        assert not cockpit.redo().redo().redo().policy.similarity.enabled
+        assert cockpit.reset().policy == free_policy()
+        assert not cockpit.undo().policy.similarity.enabled
+        cockpit.set("similarity.enabled", True)
+        assert not cockpit.page()["redo"]
+
+    def test_what_is_locked_does_not_move(self) -> None:
+        """Neither a threshold nor all of a gate."""
+        cockpit = opened().lock("similarity.min_similarity").lock("confidence")
+        for path in ("similarity.min_similarity", "confidence.tau_default"):
+            with pytest.raises(ValueError, match="unlock it first"):
+                cockpit.set(path, 0.5)
+        assert cockpit.lock("confidence", False).set("confidence.tau_default", 50.0).policy.confidence.tau_default == 50
+
+    def test_a_search_keeps_what_is_locked(self) -> None:
+        """It costs no more than before, and is one move."""
+        cockpit = opened().lock("similarity")
+        points: list[int] = []
+        cockpit.tune(trials=100, on_batch=lambda batch: points.append(len(batch)) is None)
+        assert cockpit.policy.similarity == free_policy().similarity
+        assert cockpit.rates().loc["here", "expected_cost"] <= cockpit.rates().loc["baseline", "expected_cost"]
+        assert sum(points) == len(cockpit.trials) == 100
+        assert cockpit.undo().policy == free_policy()
+
+    def test_a_search_without_labels_is_refused(self) -> None:
+        """There is nothing to judge by."""
+        trace = made()
+        bare = dataclasses.replace(trace, cases=tuple(case._replace(expect_status=None) for case in trace.cases))
+        with pytest.raises(ValueError, match="label the cases"):
+            raglab.cockpit(bare, free_policy()).tune(trials=50)
+
+    def test_a_refused_value_leaves_the_policy(self) -> None:
+        """And nothing to undo."""
+        cockpit = opened()
+        with pytest.raises(ValueError, match="less than or equal to 1"):
+            cockpit.set("similarity.min_similarity", 1.5)
+        assert cockpit.policy == free_policy()
+        assert not cockpit.page()["undo"]
+
+    def test_code_and_file_give_the_policy_back(self, tmp_path: Path) -> None:
+        """As a user would run the one and load the other."""
+        policy = free_policy()
+        cockpit = raglab.cockpit(made(), policy).set("similarity.min_similarity", 0.55).set("l2.soft_max_l2", None)
+        names: dict[str, Any] = {"policy": policy, "raglab": raglab}
+        exec(cockpit.code(), names)  # noqa: S102 - our own code, run as a user would
+        assert names["policy"] == cockpit.policy
+        assert Policy.load(cockpit.save(tmp_path / "policy.yaml")).policy_id == cockpit.policy.policy_id
+
+    def test_a_cost_that_is_edited_counts(self) -> None:
+        """Refusing for nothing makes a refusing policy cheaper."""
+        cockpit = opened().set("similarity.min_similarity", 0.9)
+        before = cockpit.page()["cost"]["value"]
+        cockpit.price("ok", "refused", 0.0)
+        assert cockpit.page()["cost"]["value"] < before
+        assert cockpit.page()["costs"][0] == [0.0, 1.0, 0.0, 1.0, 1.0]
+
+
+class TestReport:
+    """What was not looked at stays so."""
+
+    def test_each_look_at_the_sealed_split_is_counted(self) -> None:
+        """Numbered from 1, with the costs that `sweep` has there."""
+        cockpit = opened().set("similarity.min_similarity", 0.5)
+        assert cockpit.looks == []
+        table = cockpit.report()
+        cockpit.report()
+        assert [look.number for look in cockpit.looks] == [1, 2]
+        assert cockpit.looks[0].cases == SPLITS["report"]
+        report = made().split("report")
+        assert table.loc["here", "expected_cost"] == raglab.sweep(report, [cockpit.policy])["expected_cost"][0]
+
+    def test_only_split_tune_is_shown(self) -> None:
+        """The cases of other splits are not."""
+        assert {case.split for case in opened().trace.cases} == {"tune"}
+
+    def test_a_certificate_is_of_this_policy(self) -> None:
+        """The policy as it stands is tested, for the targets of the goal or those that are stated."""
+        cockpit = opened(goal=raglab.Goal(targets={"hallucination_rate": 0.9}))
+        made_ = cockpit.certify()
+        assert made_.policy is not None
+        assert made_.policy.policy_id == cockpit.policy.policy_id
+        stated = opened().certify(targets={"hallucination_rate": 0.9}).certificate
+        assert [one._asdict() for one in stated.promises] == [one._asdict() for one in made_.certificate.promises]
+
+
+class TestOddTraces:
+    """Traces that have little."""
+
+    def test_cases_without_labels_show_decisions_and_no_rates(self) -> None:
+        """A change is neither gain nor loss."""
+        trace = made()
+        bare = dataclasses.replace(trace, cases=tuple(case._replace(expect_status=None) for case in trace.cases))
+        cockpit = raglab.cockpit(bare, free_policy()).set("similarity.min_similarity", 0.9)
+        page = cockpit.page()
+        assert page["rates"] is page["cost"] is page["plane"] is None
+        assert page["cases"]["other"] > 0 == page["cases"]["gained"]
+        assert {row["label"] for row in page["cases"]["rows"]} == {""}
+        assert any("No case has a label" in note for note in cockpit.notes)
+        assert "need labels" in cockpit.notes[-1]
+        assert cockpit._repr_mimebundle_()[0]["text/html"]
+
+    def test_cases_without_a_label_are_left_out_beside_others(self) -> None:
+        """And a note says how many."""
+        trace = made()
+        some = [case._replace(expect_status=None) if row < 7 else case for row, case in enumerate(trace.cases)]
+        cockpit = raglab.cockpit(dataclasses.replace(trace, cases=tuple(some)), free_policy())
+        assert len(cockpit.trace) == SPLITS["tune"] - 7
+        assert "7 of 60" in cockpit.notes[0]
+
+    def test_cases_scored_by_status_alone_are_counted(self) -> None:
+        """A note of the cases that are shown (S6.3)."""
+        trace = made()
+        cases = tuple(case._replace(expect_sources=()) for case in trace.cases)
+        cockpit = raglab.cockpit(dataclasses.replace(trace, cases=cases), free_policy())
+        n_ok = sum(case.expect_status == "ok" for case in cockpit.trace.cases)
+        assert any(note.startswith(f"{n_ok} of 60 cases are scored by status alone") for note in cockpit.notes)
+
+    def test_a_gate_that_refuses_nearly_all_is_named(self) -> None:
+        """As a warning and as a note (S2.19)."""
+        trace = raglab.trace_from_frame(hits(), score="cosine")
+        text = "gate l2 refuses 56 of 60 cases labelled ok"
+        with pytest.warns(UserWarning, match=text):
+            cockpit = raglab.cockpit(trace, Policy.load())
+        assert text in cockpit.notes[-1]
+
+    def test_misuse_is_named(self) -> None:
+        """Arguments in the wrong order, and a trace of shards."""
+        with pytest.raises(TypeError, match=r"^cockpit takes trace, policy in this order, got .*; swap them\.$"):
+            raglab.cockpit(free_policy(), made())  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"^a cockpit must have a trace in memory, got a Shards; draw some cases"):
+            CockpitState(Shards(), free_policy())  # type: ignore[arg-type]
+
+    def test_one_case(self) -> None:
+        """The page is whole, and plain JSON."""
+        cockpit = raglab.cockpit(made().subset([0]), free_policy())
+        page = cockpit.page()
+        assert sum(map(sum, page["table"])) == 1
+        json.dumps([page, cockpit.setup], allow_nan=False)
+
+    def test_no_case_is_refused(self) -> None:
+        """With what to do."""
+        with pytest.raises(ValueError, match="must have cases"):
+            raglab.cockpit(made().subset([]), free_policy())
+
+    def test_two_cockpits_on_one_trace_are_apart(self) -> None:
+        """A move in one is none in the other."""
+        trace = made()
+        one, two = raglab.cockpit(trace, free_policy()), raglab.cockpit(trace, free_policy())
+        one.set("similarity.enabled", False)
+        assert two.policy == free_policy()
+        assert two.diff().empty
+
+    @pytest.mark.parametrize("text", ["</script><script>alert(1)</script>", "<!-- <img src=x onerror=alert(1)>"])
+    def test_text_of_cases_is_no_markup(self, text: str) -> None:
+        """Text that would end the script stands in the page as data alone."""
+        trace = made()
+        cases = tuple(case._replace(query=text) for case in trace.cases)
+        chunks = tuple(chunk._replace(text=text, source=text) for chunk in trace.chunks)
+        cockpit = raglab.cockpit(dataclasses.replace(trace, cases=cases, chunks=chunks), free_policy())
+        cockpit.set("similarity.min_similarity", 0.9)
+        page = frozen_html(cockpit)
+        assert text not in page
+        assert page.count("</script>") == 2
+        found = re.search(r'id="raglab-data">(.*?)</script>', page, re.DOTALL)
+        assert found is not None
+        rows = json.loads(found.group(1))["page"]["cases"]["rows"]
+        assert {row["query"] for row in rows} == {text}
+
+    def test_a_policy_that_decides_by_cost_shows_its_costs(self) -> None:
+        """Instead of the gates that it does not use."""
+        trace, policies = drawn(5)
+        cockpit = raglab.cockpit(trace, by_cost(policies[0]))
+        names = [row["name"] for row in cockpit.page()["gates"]]
+        assert "expected_cost" in names
+        assert "similarity" not in names
+        check_rates(cockpit.set("decision.ratio", 3.0))
+        with pytest.raises(ValueError, match="decides by expected cost"):
+            cockpit.tune(trials=50)
+
+
+class TestFrozen:
+    """The page without a kernel."""
+
+    def test_the_page_asks_no_machine_and_holds_its_axes(self, tmp_path: Path) -> None:
+        """No address, no import; the same cockpit gives the same bytes."""
+        cockpit = opened().set("similarity.min_similarity", 0.5)
+        page = cockpit.freeze(tmp_path / "cockpit")
+        text = page.read_text()
+        assert page.name == "cockpit.html"
+        assert page.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+        assert not re.search(r"(?:src|href)\s*=|@import|fetch\(|\bimport\b\s*[(\"'{*]", text.split("<main")[1])
+        assert "default-src 'none'" in text
+        found = re.search(r'id="raglab-data">(.*?)</script>', text, re.DOTALL)
+        assert found is not None
+        data = json.loads(found.group(1))
+        assert data["setup"]["frozen"]
+        assert set(data["axes"]) == {one.path for one in views.swept_rows(cockpit.here)}
+        assert cockpit.freeze(tmp_path / "again.html").read_text() == text
+
+
+class TestWidget:
+    """Messages of the page."""
+
+    def test_a_message_moves_the_policy_and_the_page(self) -> None:
+        """Each gives a page with the next number."""
+        cockpit = opened()
+        widget = cockpit.widget
+        first = widget.page["number"]
+        widget.take({"do": "set", "path": "similarity.min_similarity", "value": 0.9})
+        assert cockpit.policy.similarity.min_similarity == 0.9
+        assert widget.page["number"] == first + 1
+        widget.take({"do": "drop", "path": "similarity.min_similarity", "step": 0})
+        assert cockpit.policy.similarity.min_similarity == cockpit.axis("similarity.min_similarity").value[0]
+        widget.take({"do": "switch", "path": "similarity.enabled", "on": False})
+        widget.take({"do": "undo"})
+        assert cockpit.policy.similarity.enabled
+        widget.take({"do": "filter", "filter": {"kind": None, "label": "refuse", "search": "QUESTION"}})
+        rows = widget.page["cases"]
+        assert rows["total"] == sum(case.expect_status == "refuse" for case in cockpit.trace.cases)
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            None,
+            {},
+            {"do": "exec"},
+            {"do": "set", "path": "l2.nothing", "value": 1},
+            {"do": "set", "path": "l2.max_l2", "value": "x"},
+            {"do": "set"},
+            {"do": "drop", "path": "similarity.min_similarity", "step": None},
+            {"do": "enter", "path": "resolver.strict"},
+            {"do": "case", "id": "nobody"},
+            {"do": "cost", "label": "ok", "outcome": "refused", "value": -1},
+            {"do": "save", "file": "/nowhere/at/all.yaml"},
+        ],
+    )
+    def test_what_is_refused_is_a_notice_and_changes_nothing(self, message: Any) -> None:
+        """Whatever a page may send."""
+        cockpit = opened()
+        cockpit.widget.take(message)
+        assert cockpit.widget.page["notice"]["kind"] == "error"
+        assert cockpit.policy == free_policy()
+
+    def test_a_case_shows_its_gates_and_what_would_flip_it(self) -> None:
+        """Setting the smallest change flips it."""
+        cockpit = opened().set("similarity.min_similarity", 0.9)
+        row = cockpit.page()["cases"]["rows"][0]
+        found = views.case_view(cockpit.here, row["id"], labelled=True)
+        assert found["decision"] == row["after"] == "refuse"
+        assert any(check["gate"] == "similarity" and not check["passes"] for check in found["checks"])
+        flip = next(
+            one for one in views.flip_views(cockpit.here, row["id"]) if one["path"] == "similarity.min_similarity"
+        )
+        cockpit.set(flip["path"], flip["at"])
+        assert views.case_view(cockpit.here, row["id"], labelled=True)["decision"] == flip["becomes"]

@@ -1,0 +1,246 @@
+"""The graph of entities: worked examples first, then what holds for every walk."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from raglab.extensions.graph_table.entity_graph import (
+    SEED_SHARE,
+    EntityGraph,
+    Seed,
+    entity_graph,
+    labels_in,
+)
+from raglab.store.loaders import load_corpus
+from raglab.values import Chunk
+
+BROKER = Path(__file__).parents[3] / "datasets" / "broker"
+
+PARTIES = """Schedule of Ann Lee
+
+| Role | Name |
+|---|---|
+| Policyholder | Ann Lee |
+| Loss payee | Cotswold Building Society |
+"""
+TEXTS = (
+    PARTIES,
+    "Ann Lee bears a storm excess of £400.",
+    "The loss payee is paid first, up to its debt.",
+    "Bob Orr bears a storm excess of £250 under policy NM-FG-4417.",
+    "Lenders are told of a cancellation 14 days ahead.",
+)
+
+
+@pytest.fixture(scope="module")
+def graph() -> EntityGraph:
+    """Five passages of two clients."""
+    return entity_graph([_chunk(i, text) for i, text in enumerate(TEXTS)])
+
+
+@pytest.fixture(scope="module")
+def broker() -> tuple[list[Chunk], EntityGraph]:
+    """The bundled corpus and its graph."""
+    chunks = list(load_corpus(BROKER).chunks)
+    return chunks, entity_graph(chunks)
+
+
+def _chunk(number: int, text: str, **fields: object) -> Chunk:
+    return Chunk(str(number), text, f"{number}.md", **fields)  # type: ignore[arg-type]
+
+
+class TestGraph:
+    """What is in it."""
+
+    def test_labels_are_first_cells_that_hold_words(self) -> None:
+        """Amounts, numbers and rules of a table are none."""
+        assert labels_in(PARTIES) == ["Role", "Policyholder", "Loss payee"]
+        assert labels_in("| 1 | cello |\n| £250 | storm |\n|---|---|\n| **Storm** | £400 |") == ["Storm"]
+
+    def test_entities_are_names_codes_labels_and_what_metadata_states(self) -> None:
+        """All of them folded."""
+        stated = _chunk(
+            0, "Storms are insured.", entities=("Ann Lee",), tags={"product": "Premier Home", "version": "25"}
+        )
+        other = [_chunk(1, PARTIES), _chunk(2, "See NM-FG-4417."), _chunk(3, "No hail.")]
+        entities = entity_graph([stated, *other]).entities
+        assert {"ann lee", "premier home", "nm fg 4417", "loss payee", "cotswold building society"} <= set(entities)
+        assert "25" not in entities
+
+    def test_rarity_by_head(self, graph: EntityGraph) -> None:
+        """`ann lee` is in two of five passages: log(6 / 2); `nm fg 4417` in one: log 6."""
+        rarity = dict(zip(graph.entities, graph.rarity, strict=True))
+        assert rarity["ann lee"] == pytest.approx(np.log(3))
+        assert rarity["nm fg 4417"] == pytest.approx(np.log(6))
+
+    def test_a_role_is_found_in_running_text(self, graph: EntityGraph) -> None:
+        """`Loss payee` is known from the table's first column and met in the third passage in small letters."""
+        mentions = graph.mentions[[graph.entities.index("loss payee")]].toarray()[0]
+        assert np.flatnonzero(mentions).tolist() == [0, 2]
+
+    def test_common_entities_are_dropped(self) -> None:
+        """What more than half of the chunks name does not say where to look."""
+        chunks = [_chunk(i, f"We at Acme Mutual insure {name} Ltd.") for i, name in enumerate(("Oak", "Elm", "Ash"))]
+        assert set(entity_graph(chunks).entities) == {"oak ltd", "elm ltd", "ash ltd"}
+        assert "acme mutual" in entity_graph(chunks, common=1.0).entities
+
+    def test_settings_are_shares(self) -> None:
+        """Anything else is refused."""
+        for settings in ({"damping": 1.0}, {"damping": -0.1}, {"common": 0.0}, {"common": 1.1}):
+            with pytest.raises(ValueError, match="shares"):
+                entity_graph([], **settings)
+
+    def test_an_empty_corpus_finds_nothing(self) -> None:
+        """Nor does one without names."""
+        for chunks in ([], [_chunk(0, "hail and rain")]):
+            scores, ids = entity_graph(chunks).search(["Ann Lee"], 2)
+            assert ids.tolist() == [[-1, -1]]
+            assert np.isnan(scores).all()
+
+
+class TestWalk:
+    """Search by personalised PageRank."""
+
+    def test_by_head(self) -> None:
+        """One entity in two of four chunks and nothing else.
+
+        At every visit of its entity the walk goes to either chunk with chance a half, from there back to the entity.
+        With damping 1/2 it begins at the entity half the time, so the entity has 2/3 of the time, the chunks 1/6 each.
+        """
+        chunks = [_chunk(i, text) for i, text in enumerate(("we met Ann.", "Ann left.", "hail", "rain"))]
+        scores, ids = entity_graph(chunks).search(["where is Ann?"], 4)
+        assert ids.tolist() == [[0, 1, -1, -1]]
+        assert scores[0, :2] == pytest.approx([1 / 6, 1 / 6], abs=1e-6)
+
+    def test_the_second_hop(self, graph: EntityGraph) -> None:
+        """The excess of the society's borrower is in a passage that names the borrower alone."""
+        ids = graph.search(["storm excess of the client who owes Cotswold Building Society"], 3)[1][0].tolist()
+        assert ids == [0, 1, 2]
+
+    def test_a_relation(self, graph: EntityGraph) -> None:
+        """The passage that names both the role and the client comes first, those with one of them after it."""
+        ids = graph.search(["Who is the loss payee of Ann Lee?"], 5)[1][0].tolist()
+        assert ids[0] == 0
+        assert set(ids[1:]) == {1, 2, -1}
+
+    def test_explains_its_seeds(self, graph: EntityGraph) -> None:
+        """What is named has its rarity; a word of a name gives half of it, by the share that it is of the name."""
+        seeds = graph.seeds_of("who is the loss payee of Bob?")
+        assert [seed.entity for seed in seeds] == ["loss payee", "bob orr"]
+        named, touched = np.log(3.0), 0.5 * np.log(6.0) / 2
+        assert [seed.weight for seed in seeds] == pytest.approx(
+            [named / (named + touched), touched / (named + touched)]
+        )
+        assert graph.seeds_of("NM-FG-4417?") == [Seed("nm fg 4417", 1.0)]
+
+    def test_without_an_entity_there_are_no_hits(self, graph: EntityGraph) -> None:
+        """Seeds of another search or not."""
+        seeds = np.array([[1.0]]), np.array([[2]])
+        for query in ("how do I bake bread", "", "???"):
+            assert graph.seeds_of(query) == []
+            for found in (graph.search([query], 3), graph.search([query], 3, seeds=seeds)):
+                assert (found[1] == -1).all()
+                assert np.isnan(found[0]).all()
+
+    def test_the_walk_stays_inside_the_scope(self, graph: EntityGraph) -> None:
+        """Only named chunks are found, and what lies outside of them carries no weight."""
+        query = "storm excess of the client who owes Cotswold Building Society"
+        assert graph.search([query], 3, [np.array([1, 3])])[1].tolist() == [[-1, -1, -1]]
+        assert graph.search(["Ann Lee"], 3, [np.array([1, 4, 1])])[1].tolist() == [[1, -1, -1]]
+        assert graph.search(["Ann Lee"], 3, [np.array([], np.int64)])[1].tolist() == [[-1, -1, -1]]
+        whole = graph.search([query], 3, [np.arange(5)])
+        for ours, theirs in zip(graph.search([query], 3), whole, strict=True):
+            assert np.array_equal(ours, theirs, equal_nan=True)
+
+    def test_seeds_share_the_restart(self, graph: EntityGraph) -> None:
+        """Two hits of another search have half of the restart, in proportion to their scores.
+
+        The walk never leaves the last passage, which names nothing: of its time 1/2 are restarts, of them 1/2 go to
+        hits, of those 3/4 to this one.
+        """
+        seeds = np.array([[3.0, 1.0, np.nan]]), np.array([[4, 2, -1]])
+        scores, ids = graph.search(["Ann Lee"], 5, seeds=seeds)
+        assert SEED_SHARE == 0.5
+        assert set(ids[0].tolist()) == {0, 1, 2, 4, -1}
+        assert scores[0][ids[0] == 4] == pytest.approx(0.5 * 0.5 * 0.75)
+
+    def test_seeds_outside_of_the_scope_do_not_count(self, graph: EntityGraph) -> None:
+        """With no seed inside, the entities have the whole restart."""
+        scope = [np.array([0, 1])]
+        seeded = graph.search(["Ann Lee"], 2, scope, (np.array([[1.0]]), np.array([[4]])))
+        for ours, theirs in zip(graph.search(["Ann Lee"], 2, scope), seeded, strict=True):
+            assert np.array_equal(ours, theirs)
+
+    def test_one_is_a_row_of_many(self, graph: EntityGraph) -> None:
+        """No query depends on another, nor a hit on how many are asked for."""
+        queries = ["Ann Lee", "bread", "NM-FG-4417 excess", "loss payee"]
+        scores, ids = graph.search(queries, 4)
+        for row, query in enumerate(queries):
+            alone = graph.search([query], 2)
+            assert np.array_equal(alone[0][0], scores[row, :2], equal_nan=True)
+            assert np.array_equal(alone[1][0], ids[row, :2])
+
+    @pytest.mark.slow
+    def test_scores_are_shares_of_time(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
+        """They descend, ties by position, and sum to less than 1."""
+        scores, ids = broker[1].search(
+            ["Who is the loss payee of Brightwater?", "Quelle franchise chez Roussel ?"], 420
+        )
+        for row_scores, row_ids in zip(scores, ids, strict=True):
+            found = row_ids >= 0
+            assert 0.0 < row_scores[found].sum() < 1.0
+            steps = np.diff(row_scores[found])
+            assert ((steps < 0) | ((steps == 0) & (np.diff(row_ids[found]) > 0))).all()
+
+    def test_more_damping_goes_further(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
+        """Without damping the walk never leaves its entities; with more, more of its time is spent far from them."""
+        none, little, much = (replace(broker[1], damping=damping) for damping in (0.0, 0.2, 0.8))
+        near, far = (graph.search(["Cotswold Building Society"], 420)[0][0] for graph in (little, much))
+        assert (none.search(["Cotswold Building Society"], 5)[1] == -1).all()
+        assert near[0] / np.nansum(near) > far[0] / np.nansum(far)
+
+    def test_finds_the_second_hop_in_the_bundled_corpus(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
+        """The bank's borrower is on page 1, the loan's number beside it, and what is insured on later pages."""
+        chunks, graph = broker
+        seeds = [seed.entity for seed in graph.seeds_of("Quelle franchise pour le prêt n° 88-41720 ?")]
+        assert seeds[0] == "88 41720"
+        found = graph.search(["Which limits has the borrower of loan 88-41720?"], 10)[1][0]
+        assert chunks[found[0]].shown == "vauban-habitation-conditions-particulieres-2024.md#1"
+
+    @pytest.mark.slow
+    def test_the_same_in_every_process(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
+        """Bytes equal, whatever the hash seed; a pickled graph is the same graph."""
+        query = "Which insurer covers both Brightwater and Tom Aldridge?"
+        code = (
+            "import sys; from raglab.store.loaders import load_corpus; "
+            "from raglab.extensions.graph_table.entity_graph import entity_graph; "
+            "graph = entity_graph(load_corpus(sys.argv[1]).chunks); "
+            "print([one.tobytes().hex() for one in graph.search([sys.argv[2]], 20)])"
+        )
+        ours = [one.tobytes().hex() for one in pickle.loads(pickle.dumps(broker[1])).search([query], 20)]
+        for seed in ("1", "2"):
+            out = subprocess.run(
+                [sys.executable, "-c", code, str(BROKER), query],
+                env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(BROKER.parent.parent)},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            assert out.stdout.strip() == str(ours)
+
+    def test_a_query_takes_milliseconds(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
+        """Under 5 ms at 420 chunks, the best of twenty."""
+        times = []
+        for _ in range(20):
+            start = time.perf_counter()
+            broker[1].search(["Who is the loss payee of Brightwater?"], 50)
+            times.append(time.perf_counter() - start)
+        assert min(times) < 0.005

@@ -1,0 +1,48 @@
+"""Time of the processor that a reader of text takes: a watch cannot tell fast from slow on a busy machine."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from hostile_texts import LONG_TEXTS
+
+LIMIT, READER_LIMIT = 0.5, 2.0  # seconds of the processor
+ALARM = 60  # seconds of the clock
+BRIEF = ("digits", "letters", "blanks", "lines", "thousands", "letters and a mark")
+
+
+@contextmanager
+def alarm() -> Iterator[None]:
+    """End what hangs; where signals cannot, nothing does."""
+
+    def ring(*_: object) -> None:
+        pytest.fail(f"over {ALARM} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(ALARM)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def slow(read: Callable[[str], object], limit: float = LIMIT, names: Sequence[str] = ()) -> dict[str, float]:
+    """Texts that take more than the limit even the second time, and how long they take."""
+    found = {}
+    for name in names or LONG_TEXTS:
+        long = LONG_TEXTS[name]
+        for _ in range(2):  # the first call may fill tables and caches
+            start = time.process_time()
+            read(long)
+            spent = time.process_time() - start
+            if spent <= limit:
+                break
+        else:
+            found[name] = round(spent, 2)
+    return found

@@ -1,0 +1,356 @@
+"""Displays of the bandit laboratory: frames hold the numbers that are drawn, axes given are axes used."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from scipy import stats
+
+from hostile_texts import MARKUP, assert_inert
+from raglab import off_policy
+from raglab.bandit import Bandit, Bernoulli, State, init, propensities, update
+from raglab.bandit.simulation import run
+from raglab.default_learner.simulation import Silence
+from raglab.displays import canvas
+from raglab.displays.bandits import (
+    ArmShareDisplay,
+    PosteriorDisplay,
+    PropensityDisplay,
+    RegretDisplay,
+    lai_robbins,
+)
+from raglab.displays.default_learner import SilenceDisplay
+from raglab.displays.logs import ForestDisplay, RewardAuditDisplay
+from test_lab_reward_audit import audited, drawn
+
+pytestmark = pytest.mark.slow
+
+MEANS = np.array([0.7, 0.6, 0.5])
+ARMS = ("hybrid", "iterative", "graph")
+RUNS = {name: run(Bandit(name), Bernoulli(MEANS), rounds=500, replications=12) for name in ("ucb1", "thompson_beta")}
+ROW: dict[str, Any] = {"ess": 200.0, "max_weight": 12.5, "status": "ok"}
+ESTIMATES = pd.DataFrame(
+    [
+        {"estimator": "snips", "value": 0.6, "low": 0.55, "high": 0.65} | ROW,
+        {"estimator": "dr", "value": 0.62, "low": 0.58, "high": 0.66} | ROW | {"status": "weak"},
+        {"estimator": "ips", "value": 0.9, "low": np.nan, "high": np.nan} | ROW | {"status": "none", "ess": 1.0},
+    ]
+)
+
+
+def state(policy: str = "thompson_beta") -> tuple[State, Bandit]:
+    """State after 3 successes and 1 failure of the first arm, 1 failure of the second."""
+    bandit = Bandit(policy)
+    at = init(2, bandit=bandit)
+    for arm, reward in ((0, 1.0), (0, 1.0), (0, 1.0), (0, 0.0), (1, 0.0)):
+        at = update(at, arm, reward, bandit)
+    return at, bandit
+
+
+def logged(rounds: int = 60) -> tuple[Any, Any]:
+    """Propensities of every round of a log, and the arms chosen."""
+    rng, bandit = np.random.default_rng(0), Bandit(floor=0.05)
+    at, p, arms = init(3, bandit=bandit), [], []
+    for _ in range(rounds):
+        p.append(propensities(at, bandit))
+        arms.append(int(rng.choice(3, p=p[-1])))
+        at = update(at, arms[-1], float(rng.random() < MEANS[arms[-1]]), bandit)
+    return np.array(p), np.array(arms)
+
+
+def made(**more: Any) -> dict[str, Any]:
+    """Every display."""
+    p, arms = logged()
+    return {
+        "interval": RegretDisplay.from_runs(RUNS, slope=lai_robbins(MEANS), **more),
+        "quantiles": RegretDisplay.from_runs(RUNS, band="quantiles", level=0.8, log_x=True, **more),
+        "share": ArmShareDisplay.from_run(RUNS["ucb1"], ARMS, **more),
+        "beta": PosteriorDisplay.from_state(*state(), ("hybrid", "iterative"), **more),
+        "student": PosteriorDisplay.from_state(*state("thompson_nig"), **more),
+        "propensity": PropensityDisplay.from_propensities(p, ARMS, action=arms, floor=0.05, **more),
+        "forest": ForestDisplay.from_estimates(ESTIMATES, truth=0.61, **more),
+        "audit": RewardAuditDisplay.from_audit(audited(*drawn()), **more),
+    }
+
+
+DRAWN = made(name="<b>mine</b>")
+NAMES = list(DRAWN)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_axes_given_are_axes_used(name: str) -> None:
+    """`ax` is drawn on, or its place taken; `plot` returns the display; no figure is pyplot's; labels have units."""
+    shown = DRAWN[name]
+    on = canvas.empty_figure(12, 5).subplots()
+    assert shown.plot(ax=on) is shown
+    assert shown.figure_ is on.figure
+    assert (shown.ax_ is on) == (name != "audit")
+    for axes in getattr(shown, "axes_", [shown.ax_]):
+        assert re.search(r"\(.+\)$", axes.get_xlabel())
+    assert shown.plot().figure_ is not on.figure
+    assert shown.figure_.canvas.manager is None
+
+
+def test_names_and_units_are_drawn_as_they_stand() -> None:
+    """What looks like a formula, with an end or without, is text; what turns the order of letters is shown."""
+    hostile = r"$\frac{ $x$"
+    runs = {f"{hostile} {place}": run for place, run in enumerate(RUNS.values())}
+    drawn: list[Any] = [
+        RegretDisplay.from_runs(runs, unit=hostile),
+        ForestDisplay.from_estimates(ESTIMATES, unit=hostile),
+    ]
+    policies = {hostile: Silence(np.array([[9, 4]]), np.array([[3.0, 2.0]]))}
+    drawn.append(SilenceDisplay.from_silence(policies, name=hostile))
+    assert all(canvas.png(one.figure_).startswith(b"\x89PNG") for one in drawn)
+    assert_inert(RegretDisplay.from_runs(runs, unit=hostile, name=MARKUP)._repr_html_())
+    assert canvas.literal_text("a\u202eb$\n") == r"a\u202eb\$\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_drawn_leaves_its_figure(name: str) -> None:
+    """Labels, legends and numbers lie within the picture, and a legend does not cover the axes."""
+    shown = DRAWN[name].plot()
+    drawn_on = FigureCanvasAgg(shown.figure_)
+    drawn_on.draw()
+    renderer = drawn_on.get_renderer()
+    width, height = shown.figure_.bbox.width, shown.figure_.bbox.height
+    for axes in getattr(shown, "axes_", [shown.ax_]):
+        low, high = axes.get_ylim()
+        ticks = [one for one in axes.get_yticklabels() if low <= one.get_position()[1] <= high]
+        titles = [axes.xaxis.label, axes.yaxis.label, axes.title]
+        parts = [one for one in (*titles, *axes.texts, *ticks) if one.get_text()]
+        legend = axes.get_legend()
+        for part in [*parts, *([legend] if legend is not None else [])]:
+            box = part.get_window_extent(renderer)
+            assert box.x0 >= -1 and box.y0 >= -1, part  # noqa: PT018 - one box
+            assert box.x1 <= width + 1 and box.y1 <= height + 1, part  # noqa: PT018
+        if legend is not None and name != "audit":
+            own = legend.get_window_extent(renderer)
+            assert own.y0 >= axes.bbox.y1 - 1
+            assert not any(own.overlaps(one.get_window_extent(renderer)) for one in axes.texts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_sees_figure_and_table_once(name: str) -> None:
+    """The HTML holds one image and one table, escaped, without a bare nan; the figure is the same bytes again."""
+    page = DRAWN[name].plot()._repr_html_()
+    assert page.count("<img ") == page.count("<table") == 1
+    assert "<b>" not in page
+    assert "&lt;b&gt;mine&lt;/b&gt;" in page
+    assert not re.search(r"\bnan\b|\binf\b", re.sub(r"base64,[^\"]+", "", page))
+    assert page == made(name="<b>mine</b>")[name]._repr_html_()
+
+
+def test_the_constant_of_lai_and_robbins() -> None:
+    """8.285 for 0.7, 0.6, 0.5, 0.4; equal arms lose nothing; certain arms have no such bound."""
+    assert lai_robbins([0.7, 0.6, 0.5, 0.4]) == pytest.approx(8.285, abs=5e-4)
+    assert lai_robbins([0.5, 0.5]) == 0.0
+    with pytest.raises(ValueError, match=r"means must be \[A\] probabilities inside \(0, 1\), got"):
+        lai_robbins([1.0, 0.5])
+
+
+def test_regret_is_the_mean_of_the_runs() -> None:
+    """Every round of the frame has the mean over replications and the t interval or the quantiles around it."""
+    frame = DRAWN["interval"].to_frame()
+    last = frame[(frame["run"] == "ucb1") & (frame["round"] == 500)].iloc[0]
+    values = RUNS["ucb1"].regret[:, -1]
+    low, high = stats.t.interval(0.95, 11, loc=values.mean(), scale=stats.sem(values))
+    assert last[["regret", "low", "high"]].tolist() == pytest.approx([values.mean(), low, high])
+    quantiles = DRAWN["quantiles"].to_frame().query("run == 'ucb1'").iloc[-1]
+    assert quantiles[["low", "high"]].tolist() == pytest.approx(np.quantile(values, [0.1, 0.9]).tolist())
+    assert (frame["replications"] == 12).all()
+
+
+def test_the_line_of_lai_and_robbins_is_its_slope_times_ln() -> None:
+    """At round 500 it stands at slope · ln(500)."""
+    shown = DRAWN["interval"].plot()
+    (line,) = [one for one in shown.ax_.get_lines() if str(one.get_label()).startswith("Lai")]
+    assert line.get_ydata()[-1] == pytest.approx(lai_robbins(MEANS) * np.log(500))
+
+
+def test_long_runs_are_thinned_with_both_ends() -> None:
+    """Of 5,000 rounds at most 400 are drawn, the first and the last among them."""
+    long = run(Bandit("ucb1"), Bernoulli(MEANS), rounds=5000, replications=2)
+    for log_x in (False, True):
+        at = RegretDisplay.from_runs({"a": long}, log_x=log_x).frame()["round"]
+        assert (at.iloc[0], at.iloc[-1]) == (1, 5000)
+        assert len(at) <= 400
+
+
+def test_one_replication_has_a_line_and_no_band() -> None:
+    """Its legend has the number alone."""
+    one = run(Bandit("ucb1"), Bernoulli(MEANS), rounds=20, replications=1)
+    shown = RegretDisplay.from_runs({"one": one})
+    assert shown.to_frame()["low"].isna().all()
+    assert re.fullmatch(r"one: [\d.]+", str(shown.lines_[0].get_label()))
+    assert len(shown.ax_.get_legend_handles_labels()[1]) == 1
+    assert "–" in shown._repr_html_()
+
+
+def test_runs_that_cannot_be_compared_are_refused() -> None:
+    """No run, other lengths, an unknown band."""
+    short = run(Bandit("ucb1"), Bernoulli(MEANS), rounds=10, replications=2)
+    with pytest.raises(ValueError, match=r"as many rounds, got \[10, 500\]"):
+        RegretDisplay.from_runs(RUNS | {"short": short})
+    with pytest.raises(ValueError, match="runs must be at least one"):
+        RegretDisplay.from_runs({})
+    with pytest.raises(ValueError, match="band must be interval or quantiles"):
+        RegretDisplay.from_runs(RUNS, band="sd")  # type: ignore[arg-type]
+
+
+def test_shares_by_head() -> None:
+    """Two replications of four rounds, windows of two: 0 0 1 1 and 0 1 1 1 give 75 % and 0 % of arm 0."""
+
+    class Played:
+        arm = np.array([[0, 0, 1, 1], [0, 1, 1, 1]], dtype=np.int8)
+
+    frame = ArmShareDisplay.from_run(Played(), ("a", "b"), window=2, level=1.0 - 1e-9).to_frame()
+    assert frame["share"].tolist() == [0.75, 0.25, 0.0, 1.0]
+    assert frame["round"].tolist() == [1.5, 1.5, 3.5, 3.5]
+    assert frame.iloc[0][["low", "high"]].tolist() == pytest.approx([0.5, 1.0])
+    uneven = ArmShareDisplay.from_run(Played(), ("a", "b"), window=3)
+    assert uneven.frame().query("arm == 'a'")["share"].tolist() == [0.5, 0.0]
+    np.testing.assert_allclose(uneven.frame().groupby("round")["share"].sum(), 1.0)
+    with pytest.raises(ValueError, match="window must be at least 1 and arms name all pulled"):
+        ArmShareDisplay.from_run(Played(), ("a",))
+
+
+def test_the_posterior_is_the_beta_that_is_drawn_from() -> None:
+    """3 of 4 successes and 0 of 1 on a uniform prior: Beta(4, 2) and Beta(1, 2)."""
+    shown = DRAWN["beta"]
+    np.testing.assert_allclose(shown.density[:, 0], stats.beta(4, 2).pdf(shown.at))
+    frame = shown.to_frame()
+    assert frame["mean"].tolist() == pytest.approx([4 / 6, 1 / 3])
+    assert frame.iloc[0][["low", "high"]].tolist() == pytest.approx(list(stats.beta(4, 2).interval(0.95)))
+    spread = PosteriorDisplay.from_state(state()[0], Bandit(exploration=2.0))
+    widths = [one.frame()["high"][0] - one.frame()["low"][0] for one in (spread, shown)]
+    assert widths[0] > widths[1]
+
+
+def test_the_posterior_of_the_normal_is_a_t() -> None:
+    """Its density integrates to 1, is symmetric about its mean, and has its mode there."""
+    shown = DRAWN["student"]
+    assert dict(zip(shown.density[:, 0], shown.at, strict=True))[shown.density[:, 0].max()] == pytest.approx(
+        shown.frame()["mean"][0], abs=0.02
+    )
+    assert 0.95 < np.trapezoid(shown.density[:, 0], shown.at) <= 1.0 + 1e-6
+    low, mean, high = shown.frame()[["low", "mean", "high"]].iloc[0]
+    assert mean - low == pytest.approx(high - mean)
+
+
+def test_only_what_has_a_density_is_drawn() -> None:
+    """UCB1 has no posterior, a batch is not one state, and every arm needs a name."""
+    at, _ = state()
+    for bandit, known, names in (
+        (Bandit("ucb1"), at, None),
+        (Bandit(), init(2, batch=(3,)), None),
+        (Bandit(), at, ("hybrid",)),
+    ):
+        with pytest.raises(ValueError, match="a posterior is drawn of one state of thompson_beta or thompson_nig"):
+            PosteriorDisplay.from_state(known, bandit, names)
+
+
+def test_propensities_by_window() -> None:
+    """Mean, least and largest of each window; a masked arm is missing and not 0."""
+    p = np.array([[0.2, 0.8], [0.4, 0.6], [1.0, 0.0]])
+    mask = np.array([[True, True], [True, True], [True, False]])
+    shown = PropensityDisplay.from_propensities(p, ("a", "b"), mask=mask, window=2)
+    first, second = (rows for _, rows in shown.frame().groupby("arm"))
+    assert first["propensity"].tolist() == pytest.approx([0.3, 1.0])
+    assert second[["least", "most"]].iloc[0].tolist() == [0.6, 0.8]
+    assert second[["propensity", "least", "most"]].iloc[1].isna().all()
+    assert first["round"].tolist() == [1.5, 3.0]
+
+
+def test_the_legend_counts_what_was_chosen() -> None:
+    """Ticks below 0 % are the rounds of each arm, and their counts sum to all rounds."""
+    _, arms = logged()
+    labels = [str(line.get_label()) for line in DRAWN["propensity"].plot().lines_]
+    assert [int(re.findall(r"chosen (\d+) of 60", label)[0]) for label in labels] == np.bincount(
+        arms, minlength=3
+    ).tolist()
+
+
+def test_a_log_is_drawn_as_it_comes() -> None:
+    """Columns p_<arm> in their order, actions, and the mask where the log has one; without any p_ it is refused."""
+    p, arms = logged(20)
+    log = pd.DataFrame({"action": arms} | {f"p_{name}": p[:, at] for at, name in enumerate(ARMS)})
+    shown = PropensityDisplay.from_log(log)
+    assert shown.arms == ARMS
+    np.testing.assert_array_equal(shown.frame()["propensity"], p.ravel())
+    np.testing.assert_array_equal(shown.action, arms)
+    masked = PropensityDisplay.from_log(log.assign(mask=[[True, True, False]] * 20))
+    assert masked.frame().query("arm == 'graph'")["propensity"].isna().all()
+    with pytest.raises(ValueError, match="a log must have a column p_<arm>"):
+        PropensityDisplay.from_log(log[["action"]])
+
+
+def test_propensities_that_are_none_are_refused() -> None:
+    """Of another width, outside [0, 1], or actions of another length."""
+    with pytest.raises(ValueError, match=r"propensity must be \[T, A\]"):
+        PropensityDisplay.from_propensities(np.ones((3, 2)), ("a",))
+    with pytest.raises(ValueError, match=r"propensity must be in \[0, 1\], got 2"):
+        PropensityDisplay.from_propensities(np.full((3, 1), 2.0), ("a",))
+    with pytest.raises(ValueError, match=r"action must be \[T\]"):
+        PropensityDisplay.from_propensities(np.ones((3, 1)), ("a",), action=[0])
+
+
+def test_a_forest_marks_the_status() -> None:
+    """One mark a status, in the legend in words; the true value is a line; numbers stand beside every row."""
+    shown = DRAWN["forest"].plot()
+    labels = shown.ax_.get_legend_handles_labels()[1]
+    assert set(labels) == {"ok", "weak: read with care", "none: the log says nothing about it", "true value 0.610"}
+    texts = [one.get_text() for one in shown.ax_.texts]
+    for told in ("0.600", "200", "12.5", "weak", "none"):
+        assert told in texts
+    assert [one.get_text() for one in shown.ax_.get_yticklabels()] == ["snips", "dr", "ips"]
+    assert shown.to_frame().equals(ESTIMATES)
+
+
+@pytest.mark.slow
+def test_a_forest_of_estimates_as_they_come() -> None:
+    """What `off_policy.estimate` gives is drawn as it is; rows of several targets are named."""
+    p, arms = logged(400)
+    rng = np.random.default_rng(1)
+    log = pd.DataFrame({"action": arms, "reward": (rng.random(400) < MEANS[arms]).astype(float)})
+    log["propensity"] = p[np.arange(400), arms]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", off_policy.OverlapWarning)
+        parts = [
+            off_policy.estimate(log, target).assign(policy=name)
+            for name, target in (("uniform", np.full(3, 1 / 3)), ("hybrid", np.array([1.0, 0.0, 0.0])))
+        ]
+    shown = ForestDisplay.from_estimates(pd.concat(parts))
+    assert shown.ax_.get_yticklabels()[0].get_text().startswith("uniform: ")
+    assert len(shown.to_frame()) == 2 * len(off_policy.ESTIMATORS)
+    assert canvas.png(shown.figure_)
+
+
+def test_estimates_of_another_form_are_refused() -> None:
+    """A missing column and an unknown status are named."""
+    with pytest.raises(ValueError, match="got ess missing"):
+        ForestDisplay.from_estimates(ESTIMATES.drop(columns="ess"))
+    with pytest.raises(ValueError, match=r"status \['fine'\]"):
+        ForestDisplay.from_estimates(ESTIMATES.assign(status="fine"))
+
+
+def test_the_audit_draws_its_tables() -> None:
+    """Three panels whose frame is that of the audit; a constant component is said to be so."""
+    audit = audited(*drawn())
+    shown = RewardAuditDisplay.from_audit(audit)
+    frame = shown.to_frame()
+    assert frame.query("panel == 'concordance'")["value"].tolist() == audit.correlations["concordance"].tolist()
+    assert frame.query("panel == 'regret'")["of"].tolist() == audit.policies["policy"].tolist()
+    assert [one.get_text() for one in shown.axes_[0].texts] == ["the same everywhere"] * 4
+    three = canvas.empty_figure(12, 4).subplots(1, 3)
+    assert list(shown.plot(ax=three).axes_) == list(three)
+    with pytest.raises(ValueError, match="ax must be 3 axes, or one of a grid, got 2"):
+        shown.plot(ax=canvas.empty_figure(8, 4).subplots(1, 2))

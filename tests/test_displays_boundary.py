@@ -1,0 +1,325 @@
+"""The decision boundary: zones and labels by head first, then laws over random traces, then what is drawn."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from decided import by_cost
+from raglab import metrics, replay
+from raglab.decision import chain
+from raglab.displays import boundary as measured
+from raglab.displays import canvas
+from raglab.displays.boundary import (
+    BOTH,
+    GROUPS,
+    NEVER,
+    ONE,
+    DecisionBoundaryDisplay,
+    decision_boundary,
+    zone_counts,
+)
+from raglab.lab.report.verdicts import answer_signals
+from raglab.policy import PolicyData
+from raglab.values import Status, TraceData, map_fields
+from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
+
+pytestmark = pytest.mark.slow
+
+CHOSEN, MISSED, REFUSE, AMBIGUOUS = range(4)
+TAUS = [
+    (30, 40),
+    (40, 40),
+    (0, 0),
+    (100, 100),
+    (0, 100),
+    (62, 62.5),
+    (99, 100),
+    (0, 1),
+    (33.3333333, 61.7654321),
+    (70, 20),
+]
+
+
+def one(label: str, score: float, *, named: bool = False, source: str = "guide.md") -> tuple[Any, list[list[Hit]]]:
+    """Case with a single hit of guide.md that the reranker gives a score."""
+    expected = (source,) if label == "ok" else ()
+    case = ask(expect_status=label, expect_sources=expected, selected_sources=("guide.md",) if named else ())
+    return case, [[Hit(0.2, s_rerank=score)]]
+
+
+ROWS = [
+    one("ok", 0.2),
+    one("ok", 0.35, named=True),
+    one("ok", 0.40),
+    one("ok", 0.9),
+    one("ok", 0.9, source="other.md"),
+    one("refuse", 0.2),
+    one("refuse", 0.35),
+    one("refuse", 0.5),
+    one("ambiguous", 0.3),
+]
+
+
+def gated(tau_explicit: float = 30.0, tau_default: float = 40.0) -> PolicyData:
+    """Policy whose confidence gate is the only one that can refuse."""
+    taus = {"enabled": True, "tau_default": float(tau_default), "tau_explicit": float(tau_explicit)}
+    return policy(confidence=taus, resolver={"min_group_gap": 0.0})
+
+
+def undrawn(tau_explicit: float = 30.0, tau_default: float = 40.0, **more: Any) -> DecisionBoundaryDisplay:
+    """Display of the rows, computed only."""
+    return DecisionBoundaryDisplay(decision_boundary(trace_of(*ROWS), gated(tau_explicit, tau_default)), **more)
+
+
+def shown(tau_explicit: float = 30.0, tau_default: float = 40.0, **more: Any) -> DecisionBoundaryDisplay:
+    """Display of the rows."""
+    return DecisionBoundaryDisplay.from_trace(trace_of(*ROWS), gated(tau_explicit, tau_default), **more)
+
+
+def test_zones_and_labels_by_head() -> None:
+    """Confidences 20, 35, 40, 90, 90 of ok, the last without its source; 20, 35, 50 of refuse; 30 of ambiguous."""
+    seen = decision_boundary(trace_of(*ROWS), gated())
+    np.testing.assert_allclose(seen.confidence, [20, 35, 40, 90, 90, 20, 35, 50, 30])
+    assert seen.group.tolist() == [CHOSEN] * 4 + [MISSED] + [REFUSE] * 3 + [AMBIGUOUS]
+    assert seen.zone.tolist() == [NEVER, ONE, BOTH, BOTH, BOTH, NEVER, ONE, BOTH, ONE]
+    assert seen.answered.tolist() == [False, True, True, True, True, False, False, True, False]
+    assert seen.right.tolist() == [False, True, True, True, False, True, True, False, False]
+
+
+def test_frame_by_head() -> None:
+    """Twelve rows; at or above 40 two of two answerable cases are right, and a refusable one is answered."""
+    frame = undrawn(level=0.9).frame()
+    assert frame["zone"].tolist() == ["never"] * 4 + ["if named"] * 4 + ["answered"] * 4
+    assert frame["label"].tolist() == list(GROUPS) * 3
+    assert frame[["begins", "ends"]].drop_duplicates().to_numpy().tolist() == [[0, 30], [30, 40], [40, 100]]
+    assert frame["n"].tolist() == [1, 0, 1, 0, 1, 0, 1, 1, 2, 1, 1, 0]
+    assert frame["k"].tolist() == [0, 0, 1, 0, 1, 0, 1, 0, 2, 0, 0, 0]
+    assert frame["explicit"].tolist() == [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
+    assert frame["answered"].tolist() == [0, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1, 0]
+    low, high = metrics.clopper_pearson(frame["k"], frame["n"], 0.9)
+    np.testing.assert_array_equal(frame[["low", "high"]], np.stack([low, high], axis=1))
+    there = frame[frame["n"] > 0]
+    assert not there.isna().any().any()
+    np.testing.assert_array_equal(there["rate"], there["k"] / there["n"])
+    assert frame.equals(undrawn(level=0.9).to_frame())
+
+
+def test_said_in_words() -> None:
+    """Shares of what would be right and wrong above the upper threshold, AUROC by head, and the named case."""
+    told = undrawn().says
+    assert "At or above tau_default 40 lie 2/4 (50.0 %) of the cases that would be right if answered" in told
+    assert (
+        "2/5 (40.0 %) of those that would be wrong: 1/1 (100.0 %) ok, evidence not chosen, 1/3 (33.3 %) refuse" in told
+    )
+    assert "Of these 4 the policy answers 4;" in told
+    pairs = 0.5 + 2.5 + 3.0 + 4.5  # of 5 wrong ones that 20, 35, 40 and 90 rank above, ties half
+    assert f"AUROC {pairs / 20:.3f} (95 % interval" in told
+    assert "Cases whose user named documents: 1; between the thresholds: 1; of these right if answered: 1." in told
+    assert "refinement" not in told
+
+
+def test_equal_thresholds_leave_no_zone_between() -> None:
+    """At 40 and 40 two zones stand, at 0 and 0 one, at 100 and 100 the upper one is the single point 100."""
+    assert undrawn(40, 40).frame()["zone"].unique().tolist() == ["never", "answered"]
+    assert undrawn(0, 0).frame()["zone"].unique().tolist() == ["answered"]
+    assert undrawn(0, 50).frame()["zone"].unique().tolist() == ["if named", "answered"]
+    display = shown(100, 100)
+    frame = display.frame()
+    assert frame[["begins", "ends"]].drop_duplicates().to_numpy().tolist() == [[0, 100], [100, 100]]
+    assert frame["n"].tolist()[4:] == [0] * 4
+    assert "tau_explicit = tau_default = 100" in {text.get_text() for text in display.ax_.texts}
+
+
+def test_a_higher_bar_for_named_documents() -> None:
+    """Where tau_explicit is above tau_default, the zone between is answered where none were named."""
+    higher = undrawn(60, 35)
+    assert higher.boundary.names[ONE] == "if none named"
+    assert higher.zone(ONE) == "35 to below 60: answered only where the user did not name documents"
+    assert higher.boundary.answered.tolist() == [False, False, True, True, True, False, True, True, False]
+    assert "At or above tau_explicit 60" in higher.says
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_zones_mean_what_they_say(seed: int) -> None:
+    """Of any trace and policy: none is answered below, between only where it may be, and every case counts once."""
+    trace = random_trace(seed, n_cases=30, depths=1 + seed % 3)
+    for one_policy in random_policies(seed, 8, confidence__enabled=True):
+        seen = decision_boundary(trace, one_policy)
+        counts = zone_counts(seen)
+        assert counts.n.sum() == len(trace)
+        assert not counts.n[[zone for zone in range(3) if zone not in seen.zones]].any()
+        assert not seen.answered[seen.zone == NEVER].any()
+        may = seen.explicit if seen.tau_explicit <= seen.tau_default else ~seen.explicit
+        assert not seen.answered[(seen.zone == ONE) & ~may].any()
+        assert all((table <= counts.n).all() for table in counts)
+        for zone in seen.zones:
+            low, high = seen.ends(zone)
+            inside = seen.confidence[seen.zone == zone]
+            assert ((inside >= low) & ((inside < high) | (zone == BOTH))).all()
+        labels = [(seen.group <= MISSED).sum(), (seen.group == REFUSE).sum(), (seen.group == AMBIGUOUS).sum()]
+        assert labels == [sum(case.expect_status == status.name for case in trace.cases) for status in Status]
+
+
+def test_evidence_is_that_of_the_report() -> None:
+    """With one depth, evidence is chosen where `findings.answered` has the case right."""
+    for seed in range(6):
+        trace = random_trace(seed, n_cases=40)
+        for one_policy in random_policies(seed, 4, confidence__enabled=True):
+            seen = decision_boundary(trace, one_policy)
+            np.testing.assert_array_equal(seen.group == CHOSEN, answer_signals(trace, one_policy).right)
+
+
+def test_depths() -> None:
+    """A depth asked for gives its confidence and its evidence; none gives that of the depth that decided."""
+    first, then = Hit(0.2, source="other.md", s_rerank=0.2), Hit(0.2, s_rerank=0.8)
+    trace = trace_of((ask(expect_sources=("guide.md",)), [[first], [then]]))
+    refining = gated().replace("refine.max_depth", 1)
+    seen = [decision_boundary(trace, refining, depth=depth) for depth in (0, 1, None)]
+    assert [round(float(one.confidence[0])) for one in seen] == [20, 80, 80]
+    assert [int(one.group[0]) for one in seen] == [MISSED, CHOSEN, CHOSEN]
+    assert [int(one.zone[0]) for one in seen] == [NEVER, BOTH, BOTH]
+    assert all(one.answered[0] for one in seen)
+    told = [DecisionBoundaryDisplay(one).says for one in seen]
+    assert [text.rsplit(". ", 1)[-1] for text in told] == [
+        "Confidence at refinement depth 0.",
+        "Confidence at refinement depth 1.",
+        "Confidence at refinement depth that decided.",
+    ]
+    wide = random_trace(3, n_cases=20, depths=3, arms=2)
+    said = replay.decide(wide, refining, "iterative")
+    np.testing.assert_array_equal(decision_boundary(wide, refining, "iterative").confidence, said.confidence())
+    at = chain.depth_confidence(said.tables.evidence, said.limits, 2)[0]
+    np.testing.assert_array_equal(decision_boundary(wide, refining, "iterative", 2).confidence, at)
+
+
+@pytest.mark.slow
+def test_the_order_of_the_cases_is_nothing() -> None:
+    """Shuffled cases give the same frame, words and bytes of the figure."""
+    trace = random_trace(5, n_cases=40)
+    order = np.random.default_rng(0).permutation(40)
+    turned = TraceData(
+        tuple(trace.cases[row] for row in order), trace.chunks, trace.arms, map_fields(trace.hits, lambda f: f[order])
+    )
+    one_policy = gated()
+    first, second = (DecisionBoundaryDisplay.from_trace(these, one_policy) for these in (trace, turned))
+    assert first.frame().equals(second.frame())
+    assert first.says == second.says
+    assert canvas.png(first.figure_) == canvas.png(second.figure_)
+
+
+def boxes(display: DecisionBoundaryDisplay) -> tuple[list[tuple[str, Any]], Any]:
+    """Where every piece of text stands, in pixels, and the figure's own box."""
+    agg = pytest.importorskip("matplotlib.backends.backend_agg").FigureCanvasAgg(display.figure_)
+    agg.draw()
+    on, legend = display.ax_, display.ax_.get_legend()
+    assert legend is not None
+    texts = [
+        *on.texts,
+        *legend.get_texts(),
+        *on.get_xticklabels(),
+        *on.get_yticklabels(),
+        on.xaxis.label,
+        on.yaxis.label,
+    ]
+    renderer = agg.get_renderer()
+    return [(one.get_text(), one.get_window_extent(renderer)) for one in texts if one.get_text()], display.figure_.bbox
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("taus", TAUS)
+def test_no_text_covers_another(taus: tuple[float, float]) -> None:
+    """Whatever the thresholds, all text lies inside the figure and apart from all other text."""
+    placed, whole = boxes(shown(*taus, name="a policy's name that is long"))
+    for text, box in placed:
+        assert 0 <= box.x0 < box.x1 <= whole.x1, text
+        assert 0 <= box.y0 < box.y1 <= whole.y1, text
+    for (one_text, box), (other_text, other) in combinations(placed, 2):
+        assert not box.overlaps(other), f"{one_text!r} covers {other_text!r}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [ROWS[:1], ROWS[4:5], ROWS[5:], [one("refuse", 0.0)], [one("ambiguous", 1.0)]])
+def test_few_cases_and_none_to_answer(rows: list[Any]) -> None:
+    """One case, no ok case, confidence 0 and 100: each has its picture, table and words, and no nan anywhere."""
+    small = DecisionBoundaryDisplay.from_trace(trace_of(*rows), gated())
+    assert small.frame()["n"].sum() == len(rows)
+    assert small.boundary.zone.tolist() == decision_boundary(trace_of(*rows), gated()).zone.tolist()
+    legend = small.ax_.get_legend()
+    assert legend is not None
+    drawn = " ".join(text.get_text() for text in [*small.ax_.texts, *legend.get_texts()])
+    page = re.sub(r"base64,[^\"]+", "", small._repr_html_())
+    assert not re.search(r"\b(nan|inf|NaN)\b", f"{small.says} {drawn} {page}")
+
+
+def test_a_case_without_hits_has_confidence_zero() -> None:
+    """It is drawn at 0 with its evidence not chosen, even where it expects no source."""
+    seen = decision_boundary(trace_of((ask(), [[]]), one("ok", 0.9)), gated())
+    assert seen.confidence[0] == 0.0
+    assert (seen.group[0], seen.zone[0]) == (MISSED, NEVER)
+    assert measured.ranking_auroc(seen)[0] == 1.0
+    assert "some threshold parts them" in DecisionBoundaryDisplay(seen).says
+
+
+def test_axes_given_are_axes_used() -> None:
+    """`ax` is drawn on, style reaches the bars, every case has its mark, and named ones a diamond."""
+    on = canvas.empty_figure(9, 6).subplots()
+    display = shown(ax=on, alpha=0.5, color="red")
+    assert display.ax_ is on
+    assert display.figure_ is on.figure
+    assert {patch.get_alpha() for patch in on.patches if type(patch).__name__ == "StepPatch"} == {0.5}
+    marks = [(line.get_marker(), len(line.get_xdata())) for line in on.get_lines() if line.get_marker() in {"|", "D"}]
+    assert sum(n for marker, n in marks if marker == "|") == len(ROWS) - 1
+    assert sum(n for marker, n in marks if marker == "D") == 1
+    assert display.plot().figure_ is not on.figure
+    assert "one case whose user named documents" not in str(
+        DecisionBoundaryDisplay.from_trace(trace_of(*ROWS[2:]), gated()).ax_.get_legend_handles_labels()[1]
+    )
+
+
+def test_thresholds_stand_at_their_values() -> None:
+    """The lines are at the two values, and the legend names the zones with their share of labelled ok."""
+    display = shown(30, 40)
+    upright = {
+        line.get_xdata()[0]
+        for line in display.ax_.get_lines()
+        if len(set(line.get_xdata())) == 1 and len(line.get_xdata()) == 2
+    }
+    assert {30.0, 40.0} <= upright
+    labels = display.ax_.get_legend_handles_labels()[1]
+    assert labels[0].startswith("below 30: never answered; 1/2 labelled ok, 50.0 % (")
+    assert labels[1].startswith("30 to below 40: answered only where the user named documents; 1/3 labelled ok, 33.3 %")
+    assert labels[2].startswith("at or above 40: answered, as far as this gate goes; 3/4 labelled ok, 75.0 %")
+
+
+@pytest.mark.slow
+def test_a_notebook_sees_figure_and_table_once() -> None:
+    """One image and one table, escaped, the same bytes again."""
+    page = shown(name="<b>mine</b>")._repr_html_()
+    assert page.count("<img ") == page.count("<table") == 1
+    assert page.count("<tr>") == 13
+    assert "<b>" not in page
+    assert "&lt;b&gt;mine&lt;/b&gt;" in page
+    assert page == shown(name="<b>mine</b>")._repr_html_()
+    assert repr(undrawn()).startswith("DecisionBoundaryDisplay\n")
+
+
+def test_doors_state_the_rule() -> None:
+    """A gate that is off, a depth or an arm that is not there, no case and an odd level stop with rule and remedy."""
+    trace = trace_of(*ROWS)
+    with pytest.raises(ValueError, match="policy must have its confidence gate on"):
+        decision_boundary(trace, policy())
+    with pytest.raises(ValueError, match=r"must decide by its chain, got decision.rule expected_cost.*P\(right\)"):
+        DecisionBoundaryDisplay.from_trace(trace, by_cost(gated()))
+    with pytest.raises(ValueError, match="depth must be one that the trace holds, 0 to 0, got 1"):
+        decision_boundary(trace, gated(), depth=1)
+    with pytest.raises(ValueError, match="arm must be one of hybrid, got 'graph'"):
+        decision_boundary(trace, gated(), "graph")
+    with pytest.raises(ValueError, match="trace must hold at least one case"):
+        decision_boundary(TraceData((), trace.chunks, trace.arms, map_fields(trace.hits, lambda f: f[:0])), gated())
+    with pytest.raises(ValueError, match="level must be in"):
+        shown(level=1.0)

@@ -1,0 +1,90 @@
+"""The base class of displays: a display of one's own is its data, its drawing, its frame and its table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import raglab
+from raglab.displays import canvas, tables
+from raglab.displays.display import Display, FrameDisplay, Shown
+from raglab.html_display import Cell
+
+
+@dataclass(eq=False, repr=False)
+class Levels(FrameDisplay):
+    """Two panels of a column `level`."""
+
+    PANELS: ClassVar = (1, 2)
+
+    def _draw(self, style: dict[str, Any]) -> list[Any]:
+        for on in self.axes_:
+            on.set_xlabel(self.name_ or "")
+        return [line for on in self.axes_ for line in on.plot(self.rows["level"], **style)]
+
+    def _shown(self) -> Shown:
+        cells = tables.estimate_cells(self.rows, "level")
+        return Shown(self.name or "levels", {"row": self.rows.index, "level": cells}, "95 % interval")
+
+
+ROWS = pd.DataFrame({"level": [0.5, np.inf, np.nan], "low": [0.4, 0.0, 0.0], "high": [0.6, 1.0, 1.0]})
+
+
+def test_a_display_is_its_data_and_its_drawing() -> None:
+    """Axes are those of a new figure or those given, the style reaches the lines, the frame is a copy of the rows."""
+    shown = Levels(ROWS, name="mine").plot(linewidth=4)
+    assert [line.get_linewidth() for line in shown.lines_] == [4, 4]
+    assert (shown.ax_, len(shown.axes_), shown.ax_.get_xlabel()) == (shown.axes_[0], 2, "mine")
+    assert shown.figure_.canvas.manager is None
+    pair = list(canvas.empty_figure().subplots(1, 2))
+    assert shown.plot(pair, name="other").axes_ == pair
+    assert (shown.ax_.get_xlabel(), shown.name) == ("other", "mine")
+    one = canvas.empty_figure().subplots()
+    assert shown.plot(one).figure_ is one.figure
+    assert not one.axison
+    frame = shown.frame()
+    frame["level"] = 0.0
+    assert shown.to_frame().equals(ROWS)
+
+
+def test_another_number_of_axes_is_refused() -> None:
+    """With what to do."""
+    three = list(canvas.empty_figure().subplots(1, 3))
+    with pytest.raises(ValueError, match=r"ax must be 2 axes, or one of a grid, got 3; make them"):
+        Levels(ROWS).plot(three)
+
+
+def test_a_notebook_sees_figure_and_table() -> None:
+    """The page has the image and the cells, the text the name of the class; a missing number is a dash."""
+    page = Levels(ROWS, name="<b>").plot()._repr_html_()
+    assert page.count("<img ") == page.count("<table") == 1
+    assert "0.500<br><small" in page
+    assert "0.400 to 0.600" in page
+    assert "–" in page
+    assert "&lt;b&gt;" in page
+    text = repr(Levels(ROWS))
+    assert text.startswith("Levels\n")
+    assert "∞" in text
+
+
+@pytest.mark.parametrize("name", [name for name in raglab.__all__ if name.endswith("Display")])
+def test_every_public_display_has_the_base_class(name: str) -> None:
+    """17 of them: none draws or shows itself in a way of its own."""
+    kind = getattr(raglab, name)
+    assert issubclass(kind, Display)
+    assert not {"plot", "to_frame", "__repr__", "_repr_html_"} & vars(kind).keys()
+    assert any(member.startswith("from_") for member in vars(kind))
+
+
+def test_tables_of_columns() -> None:
+    """Numbers are set off, texts cut, cells stay as they are; columns must be of one length."""
+    cell = Cell("x", mark="bad")
+    made = tables.column_table("told", {"a": [1.23456, "b\nc"], "d": [None, cell]})
+    assert made.head == ["a", "d"]
+    assert made.rows == [(("1.235", "", "number"), ("–", "", "")), (("b c", "", ""), cell)]
+    with pytest.raises(ValueError, match="shorter"):
+        tables.column_table("told", {"a": [1], "b": []})

@@ -1,0 +1,287 @@
+"""Figures: what is drawn is what was given, every axis says what it shows and in which unit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from raglab.displays import canvas as ink
+from raglab.displays import figures
+from raglab.displays.canvas import empty_figure, png
+from raglab.metrics import TARGETS, Interval, risk_coverage
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PNG = b"\x89PNG\r\n"
+SCORE = np.array([5.0, 15.0, 15.0, 55.0, 95.0])
+RIGHT = np.array([False, False, True, True, True])
+STEPS = pd.DataFrame(
+    {
+        "low": [-1.0, 0.3, 0.6],
+        "high": [0.3, 0.6, 1.0],
+        "false_refusal_rate": [0.0, 0.4, 1.0],
+        "hallucination_rate": [0.5, 0.2, np.nan],
+        "missed_ambiguity_rate": [1.0, 1.0, 1.0],
+        "over_ask_rate": [0.0, 0.0, 0.0],
+    }
+)
+pytestmark = pytest.mark.slow
+
+PANEL = figures.Panel("similarity.min_similarity", "cosine", STEPS, {"defaults": 0.7, "tuned": 0.25})
+TAUS = {f"{name} ({policy})": 40.0 for name in ("tau_default", "tau_explicit") for policy in ("defaults", "tuned")}
+RATIO = figures.Panel("decision.ratio", "ratio", STEPS.assign(low=[0.0, 0.3, 6.0], high=[0.3, 6.0, 1e3]), {}, log=True)
+CANDIDATES = pd.DataFrame(
+    {
+        "in_sample": [0.5, 0.1, 0.7],
+        "cross_validated": [0.5, 0.3, 0.7],
+        "report": [0.4, 0.35, 0.7],
+        "std_error": [0.05, 0.0, 0.1],
+    },
+    index=["always-answer", "a $x_ candidate of a name that is longer than any label may be", "always-refuse"],
+)
+DECIDED = np.array([[[1, 2], [0, 1], [0, 0]], [[0, 0], [3, 0], [1, 0]], [[0, 0], [0, 0], [2, 0]]])
+COUNTS = np.array([[3, 43, 1], [0, 0, 0], [2, 1, 4]])
+
+
+def drawn_figures() -> dict[str, Figure]:
+    """Every figure once."""
+    curves = {"confidence": risk_coverage(RIGHT, SCORE)}
+    bars = {"ok": np.array([1, 2]), "refuse": np.array([0, 0]), "ambiguous": np.array([3, 0])}
+    points = np.array([0.0, 0.4]), np.array([0.3, 0.1])
+    made: dict[str, Axes | Figure] = {
+        "risk_coverage": figures.draw_risk_coverage(curves, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, target=0.01),
+        "threshold": figures.threshold(PANEL, TARGETS),
+        "thresholds": figures.threshold_panels([PANEL] * 4, TARGETS),
+        "label_by_decision": figures.confusion_matrix(COUNTS, title="defaults"),
+        "labels_by_decision": figures.confusion_matrices({"one": COUNTS, "two": COUNTS}),
+        "confidence_by_label": figures.confidence_by_label(bars, (0, 50, 100), TAUS),
+        "ratio": figures.threshold_panels([RATIO], TARGETS),
+        "candidates": figures.candidate_costs(CANDIDATES, "always-answer", "always-refuse"),
+        "probability_by_label": figures.probability_by_label(DECIDED, (0, 50, 100)),
+        "pareto": figures.pareto(*points, np.array([True, True]), TARGETS),
+    }
+    return {name: one if isinstance(one, Figure) else one.get_figure(root=True) for name, one in made.items()}  # type: ignore[misc]
+
+
+def curve(on: Axes, label: str) -> Any:
+    """Line or stairs of a label."""
+    handles, labels = on.get_legend_handles_labels()
+    return handles[labels.index(label)]
+
+
+@pytest.mark.parametrize("name", list(drawn_figures()))
+def test_axes_have_labels_with_units(name: str) -> None:
+    """An axis that is shown at the edge of its figure has a label with a unit in brackets."""
+    shown = [on for on in drawn_figures()[name].axes if on.axison]
+    labels = [label for on in shown for label in (on.get_xlabel(), on.get_ylabel()) if label]
+    assert labels
+    assert all("(" in label and label.endswith(")") for label in labels)
+    assert any(on.get_xlabel() for on in shown)
+    assert any(on.get_ylabel() for on in shown)
+
+
+@pytest.mark.parametrize("name", list(drawn_figures()))
+def test_figures_are_the_same_bytes(name: str) -> None:
+    """Drawn twice, a figure is the same PNG, without the name of the program that made it."""
+    data = png(drawn_figures()[name])
+    assert data.startswith(PNG)
+    assert data == png(drawn_figures()[name])
+    assert b"Software" not in data
+
+
+@pytest.mark.parametrize("name", list(drawn_figures()))
+def test_legends_and_labels_do_not_overlap(name: str) -> None:
+    """Within a figure no legend covers axes, and no text of an axis leaves the canvas."""
+    whole = drawn_figures()[name]
+    png(whole)
+    legends = [*whole.legends, *(legend for on in whole.axes if (legend := on.get_legend()))]
+    for legend in legends:
+        box = legend.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= whole.bbox.x1
+        assert not any(box.shrunk(0.98, 0.9).overlaps(on.get_window_extent()) for on in whole.axes if on.axison)
+    for on in (on for on in whole.axes if on.axison):
+        for text in (on.xaxis.label, on.yaxis.label, on.title):
+            box = text.get_window_extent()
+            assert not text.get_text() or (
+                box.x0 >= 0 and box.y0 >= 0 and box.x1 <= whole.bbox.x1 and box.y1 <= whole.bbox.y1
+            )
+
+
+def test_risk_coverage_draws_curve_and_points() -> None:
+    """The line is the curve, its first risk held down to coverage 0; a policy without answers has no mark."""
+    found = risk_coverage(RIGHT, SCORE)
+    on = empty_figure().subplots()
+    assert (
+        figures.draw_risk_coverage({"confidence": found}, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, on, target=0.01)
+        is on
+    )
+    line = curve(on, "confidence")
+    np.testing.assert_array_equal(line.get_xdata(), [0.0, *found.x])
+    np.testing.assert_array_equal(line.get_ydata(), [found.y[0], *found.y])
+    assert line.get_drawstyle() == "steps-pre"
+    assert (curve(on, "x").get_xdata()[0], curve(on, "x").get_ydata()[0]) == (0.5, 0.1)
+    assert on.get_legend_handles_labels()[1] == ["confidence", "x", "target 1 %"]
+
+
+def test_threshold_draws_its_steps() -> None:
+    """Stairs carry the rates of the frame, lines the policies' values; both are in view."""
+    on = figures.threshold(PANEL, TARGETS)
+    for name in ink.RATE_INKS:
+        values, edges, _ = curve(on, name.removesuffix("_rate").replace("_", " ")).get_data()
+        np.testing.assert_array_equal(values, STEPS[name])
+        np.testing.assert_array_equal(edges, [-1.0, 0.3, 0.6, 1.0])
+    low, high = on.get_xlim()
+    assert low < min(STEPS["high"])
+    assert max(STEPS["low"]) < high
+    assert curve(on, "target: hallucination ≤ 1 %").get_ydata()[0] == 0.01
+    for name, value in PANEL.marks.items():
+        assert curve(on, name).get_xdata()[0] == value
+        assert low < value < high
+
+
+def test_a_ratio_stands_on_a_logarithmic_axis() -> None:
+    """One panel fills the figure, from half the first change to twice the last."""
+    (on,) = figures.threshold_panels([RATIO], TARGETS).axes
+    assert on.get_xscale() == "log"
+    assert on.get_xlim() == pytest.approx((0.15, 12.0))
+    assert on.get_xlabel() == "threshold (ratio, logarithmic)"
+
+
+def test_a_policy_keeps_its_line_in_every_panel() -> None:
+    """Where a panel marks the second policy alone, it looks as where it marks both."""
+    alone = PANEL._replace(marks={"tuned": 0.25})
+    first, second = figures.threshold_panels([PANEL, alone], TARGETS).axes[:2]
+    assert curve(first, "tuned").get_color() == curve(second, "tuned").get_color()
+    assert curve(first, "tuned").get_color() != curve(first, "defaults").get_color()
+
+
+def test_candidates_stand_by_their_cost() -> None:
+    """The cheapest cross-fitted on top, three marks a row, a bar of one error to each side, the selected in bold."""
+    (on,) = figures.candidate_costs(CANDIDATES, "always-answer", "always-refuse").axes
+    names = [label.get_text() for label in on.get_yticklabels()]
+    assert names == [r"a \$x_ candidate of a name that is longer th…", "always-answer", "always-refuse"]
+    assert [label.get_fontweight() for label in on.get_yticklabels()] == ["normal", "bold", "normal"]
+    assert curve(on, "cross-fitted: by versions that never saw the case").get_xdata().tolist() == [0.3, 0.5, 0.7]
+    assert curve(on, "judged: cases nothing was fitted or chosen on").get_xdata().tolist() == [0.35, 0.4, 0.7]
+    (bars,) = on.containers
+    (arms,) = bars.lines[2]
+    ends = np.array([segment[:, 0] for segment in arms.get_segments() if len(segment)])
+    np.testing.assert_allclose(ends[1], [0.45, 0.55])
+    assert curve(on, "always-refuse, the incumbent, cross-fitted").get_xdata() == [0.7, 0.7]
+
+
+def test_candidates_without_a_judged_cost_have_no_such_mark() -> None:
+    """Where no case was kept, and for one that was not cross-fitted, nothing is drawn that would compare."""
+    costs = CANDIDATES.assign(report=np.nan)
+    costs.iloc[1, 1] = costs.iloc[1, 3] = np.nan
+    (on,) = figures.candidate_costs(costs, "always-answer", "always-refuse").axes
+    assert not [label for label in on.get_legend_handles_labels()[1] if label.startswith("judged")]
+    known = curve(on, "cross-fitted: by versions that never saw the case").get_xdata()
+    assert np.isnan(known).tolist() == [False, False, True]
+
+
+def test_a_note_stands_in_the_picture_itself() -> None:
+    """A figure in sample says so where it is shown without its page; without a note nothing is written below it."""
+    drawn = figures.pareto(*2 * [np.array([0.1])], np.array([True]), {}).get_figure(root=True)
+    plain = png(drawn)
+    assert drawn.get_supxlabel() == ""
+    assert png(drawn, "In sample, not comparable.") != plain
+    assert drawn.get_supxlabel() == "In sample, not comparable."
+
+
+def test_probabilities_are_stacked_by_decision() -> None:
+    """A row a label; the bars of what was decided stand on each other."""
+    ok, refuse, ambiguous = figures.probability_by_label(DECIDED, (0, 50, 100)).axes
+    assert [on.get_title(loc="left") for on in (ok, refuse, ambiguous)] == [
+        "label ok (n = 4)",
+        "label refuse (n = 4)",
+        "label ambiguous (n = 2)",
+    ]
+    tops, _, floor = curve(refuse, "asks back").get_data()
+    assert (list(tops), list(floor)) == ([4, 0], [3, 0])
+    tops, _, floor = curve(ok, "refuses").get_data()
+    assert (list(tops), list(floor)) == ([1, 3], [1, 2])
+
+
+def test_a_value_far_off_is_named_at_the_edge() -> None:
+    """A threshold at 40 where all changes lie between 0.3 and 0.6 leaves the axis to the changes, and is named."""
+    on = figures.threshold(PANEL._replace(marks={"defaults": 0.7, "tuned": 40.0, "low": -9.0}), TARGETS)
+    assert on.get_xlim()[1] < 1.0
+    assert [text.get_text() for text in on.texts] == ["tuned 40 →", "← low -9"]
+
+
+def test_heat_table_shows_counts_and_row_shares() -> None:
+    """Cells carry count and share of the row; a row without cases has dashes."""
+    texts = [text.get_text() for text in figures.confusion_matrix(COUNTS).texts]
+    assert texts[:3] == ["3\n6 %", "43\n91 %", "1\n2 %"]
+    assert texts[3:6] == ["0\n–"] * 3
+
+
+def test_heat_table_shows_intervals_and_wrong_sources() -> None:
+    """Where given, the interval stands below the share, and answers from wrong sources at (ok, ok)."""
+    ends = Interval(np.full((3, 3), 0.1), np.full((3, 3), 0.9))
+    texts = [text.get_text() for text in figures.confusion_matrix(COUNTS, interval=ends, wrong=2).texts]
+    assert texts[0] == "3\n6 %\n(10 to 90 %)\n2 wrong sources"
+    assert texts[3] == "0\n–"
+
+
+def test_risk_is_drawn_to_scale() -> None:
+    """Wrong first cases leave the axis to the rest: 1 wrong of 200, asked first, is 10 % at a coverage of 5 %."""
+    right = np.arange(200) > 0
+    on = figures.draw_risk_coverage({"confidence": risk_coverage(right, -np.arange(200.0))}, {}, target=0.01)
+    assert on.get_ylim()[1] < 0.12
+    assert figures.draw_risk_coverage({}, {"x": (0.5, 0.4)}).get_ylim()[1] > 0.4
+
+
+def test_histograms_draw_their_counts() -> None:
+    """One panel a label, bars at the counts, a line at each tau."""
+    bars = {"ok": np.array([1, 2]), "refuse": np.array([0, 0]), "ambiguous": np.array([3, 0])}
+    panels = figures.confidence_by_label(bars, (0, 50, 100), {"tau_default": 40.0}).axes
+    assert [on.patches[0].get_data()[0].tolist() for on in panels] == [[1, 2], [0, 0], [3, 0]]  # type: ignore[attr-defined]
+    assert all(curve(on, "tau_default").get_xdata()[0] == 40.0 for on in panels)
+
+
+def test_pareto_draws_trials_and_front() -> None:
+    """Trials off the front are dots, those on it a line in ascending order."""
+    refused, wrong = np.array([0.4, 0.0, 0.5]), np.array([0.1, 0.3, 0.5])
+    on = figures.pareto(refused, wrong, np.array([True, True, False]), TARGETS)
+    assert curve(on, "trial").get_xdata().tolist() == [0.5]
+    assert curve(on, "no other trial is better in both").get_xdata().tolist() == [0.0, 0.4]
+    assert on.get_legend_handles_labels()[1][-2:] == ["target: false refusal ≤ 10 %", "target: hallucination ≤ 1 %"]
+    plain = figures.pareto(refused, wrong, np.array([True, True, False]), {})
+    assert not [label for label in plain.get_legend_handles_labels()[1] if "target" in label]
+
+
+def test_names_are_drawn_as_they_stand() -> None:
+    """A policy's name with dollar signs or a leading underscore breaks no drawing and keeps its place in the legend."""
+    on = figures.draw_risk_coverage({}, {r"$\frac{$": (0.5, 0.1), "_x": (0.6, 0.2)})
+    png(on)
+    assert len(on.get_legend_handles_labels()[1]) == 2
+
+
+def test_nothing_to_draw_is_still_a_figure() -> None:
+    """Empty curves and trials draw empty axes."""
+    empty = np.zeros(0)
+    png(figures.draw_risk_coverage({"x": risk_coverage([True], [np.nan])}, {}))
+    png(figures.pareto(empty, empty, np.zeros(0, dtype=bool), TARGETS))
+    png(figures.threshold_panels([], TARGETS))
+
+
+def test_inks_are_told_apart() -> None:
+    """Seven colours, all different, none red beside green of the same lightness: those of Okabe and Ito."""
+    assert len({to_hex(ink) for ink in ink.INKS}) == 7
+
+
+def test_no_global_state() -> None:
+    """Drawing leaves pyplot out: no figure is registered."""
+    import matplotlib.pyplot as plt
+
+    drawn_figures()
+    assert plt.get_fignums() == []

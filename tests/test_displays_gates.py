@@ -1,0 +1,401 @@
+"""Displays: frames hold the numbers of the primitives, axes given are axes used, a notebook shows each thing once."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import raglab
+from raglab import calibration, certify, metrics, replay
+from raglab.displays import canvas
+from raglab.displays.gates import (
+    OutcomeTableDisplay,
+    ReliabilityDisplay,
+    RiskCoverageDisplay,
+    ThresholdSweepDisplay,
+)
+from raglab.metrics import TARGETS
+from raglab.values import Status
+from worlds import policy, random_trace
+
+RNG = np.random.default_rng(0)
+SCORE = RNG.integers(0, 21, 300) / 20.0
+RIGHT = RNG.random(300) < SCORE**0.7
+LABEL = np.where(RIGHT, Status.ok, RNG.integers(0, 3, 300))
+DECIDED = RNG.integers(0, 3, 300)
+COSTS = {"ok": {"refused": 0.2, "asked": 0.05}, "refuse": {"asked": 0.05}, "ambiguous": {"refused": 0.2}}
+CERTIFIED = certify.certify(SCORE, RIGHT, alpha=0.3)
+SHUFFLED = RNG.permutation(300)
+
+
+def made(order: Any = slice(None), **more: Any) -> dict[str, Any]:
+    """Every display of the same cases in some order."""
+    right, score, label, status = RIGHT[order], SCORE[order], LABEL[order], DECIDED[order]
+    return {
+        "uniform": ReliabilityDisplay.from_predictions(right, score, **more),
+        "quantile": ReliabilityDisplay.from_predictions(right, score, strategy="quantile", n_bins=4, **more),
+        "corp": ReliabilityDisplay.from_predictions(right, score, strategy="corp", **more),
+        "pointwise": RiskCoverageDisplay.from_predictions(right, score, target=0.2, **more),
+        "simultaneous": RiskCoverageDisplay.from_predictions(right, score, band="simultaneous", **more),
+        "no band": RiskCoverageDisplay.from_predictions(right, score, band=None, **more),
+        "sweep": ThresholdSweepDisplay.from_predictions(
+            right, score, label=label, targets=TARGETS, certificate=CERTIFIED, **more
+        ),
+        "outcome": OutcomeTableDisplay.from_predictions(label, status, right=right, costs=COSTS, **more),
+    }
+
+
+NAMES = list(made())
+DRAWN = made(name="<b>mine</b>")
+
+
+def test_names_of_the_contract() -> None:
+    """All four are public names."""
+    for kind in (ReliabilityDisplay, RiskCoverageDisplay, ThresholdSweepDisplay, OutcomeTableDisplay):
+        assert getattr(raglab, kind.__name__) is kind
+        assert kind.__name__ in raglab.__all__
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "quantile", "corp"])
+def test_reliability_equals_its_primitives(strategy: Any) -> None:
+    """Points are those of `reliability`, intervals exact, and the measures those that stand elsewhere."""
+    shown = ReliabilityDisplay.from_predictions(RIGHT, SCORE, n_bins=5, strategy=strategy, level=0.9)
+    curve, frame = calibration.reliability(RIGHT, SCORE, bins=5, strategy=strategy), shown.to_frame()
+    assert list(frame.columns) == ["bin_low", "score", "rate", "k", "n", "low", "high"]
+    for name, values in {"bin_low": curve.at, "score": curve.x, "rate": curve.y, "k": curve.k, "n": curve.n}.items():
+        np.testing.assert_array_equal(frame[name], values)
+    low, high = metrics.clopper_pearson(curve.k, curve.n, 0.9)
+    np.testing.assert_array_equal(frame[["low", "high"]], np.stack([low, high], axis=1))
+    assert shown.ece == calibration.ece(RIGHT, SCORE)
+    assert shown.smooth_ece == calibration.smooth_ece_with_bandwidth(RIGHT, SCORE)
+    assert shown.brier == calibration.brier_decomposition(RIGHT, SCORE)
+    assert f"ECE {shown.ece:.3f}, smooth ECE {shown.smooth_ece.value:.3f}" in shown.summary
+    np.testing.assert_array_equal(shown.line_.get_xdata(), curve.x)
+    np.testing.assert_array_equal(shown.line_.get_ydata(), curve.y)
+
+
+def test_points_stand_where_the_peer_has_them() -> None:
+    """scikit-learn's `calibration_curve` has the same points, scores on edges included."""
+    from sklearn.calibration import calibration_curve
+
+    for strategy in ("uniform", "quantile"):
+        frame = ReliabilityDisplay.from_predictions(RIGHT, SCORE, strategy=strategy).to_frame()
+        rate, score = calibration_curve(RIGHT, SCORE, n_bins=10, strategy=strategy)
+        np.testing.assert_allclose(frame[["rate", "score"]], np.stack([rate, score], axis=1), atol=1e-12)
+
+
+def test_counts_by_score_fill_the_strip_below() -> None:
+    """Bars are the cases in twenty bins, the tallest as high as the strip, all below 0 %."""
+    shown = ReliabilityDisplay.from_predictions(RIGHT, SCORE)
+    bars = next(one for one in shown.ax_.patches if str(one.get_label()).startswith("cases by score"))
+    top, edges, base = bars.get_data()  # type: ignore[attr-defined]
+    heights = top - base
+    counts = calibration.reliability(RIGHT, SCORE, bins=20)
+    np.testing.assert_allclose(heights[heights > 1e-12] / heights.max(), counts.n / counts.n.max())
+    assert len(edges) == 21
+    assert top.max() < 0
+
+
+def test_a_second_curve_joins_the_first() -> None:
+    """In sample beside cross-fitted on the same axes: two curves in two colours, one diagonal, both in the legend."""
+    first = ReliabilityDisplay.from_predictions(RIGHT, SCORE, name="cross-fitted")
+    second = ReliabilityDisplay.from_predictions(RIGHT, SCORE**2, name="in sample", ax=first.ax_)
+    assert second.ax_ is first.ax_
+    assert second.figure_ is first.figure_
+    assert first.line_.get_color() != second.line_.get_color()
+    told = [text.get_text() for text in first.ax_.get_legend().get_texts()]  # type: ignore[union-attr]
+    assert len(told) == 5
+    assert told[0].startswith("cross-fitted (300 cases)")
+    assert told[1].startswith("in sample (300 cases)")
+
+
+@pytest.mark.parametrize("band", ["pointwise", "simultaneous", None])
+def test_risk_coverage_equals_its_primitives(band: Any) -> None:
+    """Steps, bands and areas are those of `metrics`; without a band the frame still has its intervals."""
+    shown = RiskCoverageDisplay.from_predictions(RIGHT, SCORE, band=band, level=0.9, target=0.2)
+    curve, frame = metrics.risk_coverage(RIGHT, SCORE), shown.to_frame()
+    assert list(frame.columns) == ["threshold", "coverage", "risk", "k", "n", "low", "high"]
+    for name, values in {
+        "threshold": curve.at,
+        "coverage": curve.x,
+        "risk": curve.y,
+        "k": curve.k,
+        "n": curve.n,
+    }.items():
+        np.testing.assert_array_equal(frame[name], values)
+    low, high = metrics.risk_band(curve, 0.9, simultaneous=band == "simultaneous")
+    np.testing.assert_array_equal(frame[["low", "high"]], np.stack([low, high], axis=1))
+    assert (shown.aurc, shown.eaurc) == (metrics.aurc(RIGHT, SCORE), metrics.eaurc(RIGHT, SCORE))
+    np.testing.assert_array_equal(shown.line_.get_xdata()[1:], curve.x)
+    assert len(shown.ax_.collections) == (band is not None)
+
+
+def test_the_target_is_marked_where_it_is_last_kept() -> None:
+    """The mark stands at coverage@risk; where no coverage keeps the target there is none."""
+    shown = RiskCoverageDisplay.from_predictions(RIGHT, SCORE, target=0.25)
+    step = shown.within_target
+    assert step is not None
+    assert shown.curve.x[step] == metrics.coverage_at_risk(RIGHT, SCORE, 0.25)
+    assert RiskCoverageDisplay.from_predictions(~RIGHT, SCORE, target=0.0).within_target is None
+    assert RiskCoverageDisplay.from_predictions(RIGHT, SCORE).within_target is None
+
+
+def test_sweep_by_head() -> None:
+    """Scores 3, 2, 2, 1 and one missing: above 3 none is answered, at most 1 all but the missing one are."""
+    right, score = [True, False, True, True, True], [3.0, 2.0, 2.0, 1.0, np.nan]
+    label = ["ok", "refuse", "ok", "ok", "ok"]
+    frame = ThresholdSweepDisplay.from_predictions(right, score, label=label).to_frame()
+    assert frame["low"].tolist() == [-np.inf, 1.0, 2.0, 3.0]
+    assert frame["high"].tolist() == [1.0, 2.0, 3.0, np.inf]
+    assert frame["hallucination_rate_k"].tolist() == [1, 1, 0, 0]
+    assert frame["hallucination_rate_n"].tolist() == [4, 3, 1, 0]
+    assert frame["false_refusal_rate_k"].tolist() == [1, 2, 3, 4]
+    assert frame["coverage"].tolist() == [0.8, 0.6, 0.2, 0.0]
+    assert np.isnan(frame["hallucination_rate"].iloc[-1])
+
+
+def test_sweep_tries_every_threshold() -> None:
+    """At every threshold, on a level or between two, the step that holds has the rates counted there."""
+    frame = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, label=LABEL).to_frame()
+    score, label = SCORE, LABEL
+    ok = label == Status.ok
+    for at in np.arange(-0.05, 1.1, 0.025):
+        (row,) = frame[(frame["low"] < at - 1e-9) & (at - 1e-9 <= frame["high"])].to_dict("records")
+        said = score >= at - 1e-9
+        counted = {
+            "hallucination_rate": (int((said & ~RIGHT).sum()), int(said.sum())),
+            "false_refusal_rate": (int((ok & ~said).sum()), int(ok.sum())),
+            "coverage": (int(said.sum()), 300),
+        }
+        for name, (k, n) in counted.items():
+            assert (row[f"{name}_k"], row[f"{name}_n"]) == (k, n)
+            np.testing.assert_equal((row[f"{name}_low"], row[f"{name}_high"]), metrics.clopper_pearson(k, n))
+
+
+def test_sweep_without_labels_refuses_what_would_be_right() -> None:
+    """Where no labels are given, those who could be answered rightly are the ones that should be."""
+    one = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE).to_frame()
+    two = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, label=np.where(RIGHT, "ok", "refuse")).to_frame()
+    assert one.equals(two)
+
+
+def test_sweep_of_a_policy_s_threshold() -> None:
+    """The frame of `replay.steps` is drawn as it is, with the rates asked for."""
+    steps = replay.steps(random_trace(1, n_cases=40), policy(), "l2.max_l2")
+    shown = ThresholdSweepDisplay.from_steps(steps, rates=("over_ask_rate", "coverage"), name="squared L2")
+    frame = shown.to_frame()
+    assert frame.equals(steps[list(frame.columns)])
+    values, edges, _ = shown.lines_[1].get_data()
+    np.testing.assert_array_equal(values, steps["coverage"])
+    np.testing.assert_array_equal(edges, [*steps["low"], steps["high"].iloc[-1]])
+    assert shown.ax_.get_xlabel() == "threshold (squared L2)"
+
+
+def test_the_certified_threshold_is_a_line_with_its_bound() -> None:
+    """The line stands at the threshold, the mark at the bound; a failed certification is said in the legend."""
+    shown = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, certificate=CERTIFIED)
+    lines = {str(line.get_label()).split(" at ")[0].split(",")[0]: line for line in shown.ax_.get_lines()}
+    assert CERTIFIED.threshold is not None
+    assert lines["certified"].get_xdata()[0] == CERTIFIED.threshold  # type: ignore[index]
+    bound = lines["upper bound there"]
+    assert (bound.get_xdata()[0], bound.get_ydata()[0]) == (CERTIFIED.threshold, CERTIFIED.bound)  # type: ignore[index]
+    none = certify.certify(SCORE, RIGHT, alpha=0.001)
+    assert none.threshold is None
+    told = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, certificate=none)
+    assert "nothing certified at 90 % confidence" in told.ax_.get_legend_handles_labels()[1]
+    assert none.reason in told._repr_html_()
+
+
+def test_outcomes_equal_their_primitives() -> None:
+    """Cells, shares and intervals are those of `metrics`; wrong answers and what is paid stand beside them."""
+    shown = OutcomeTableDisplay.from_predictions(LABEL, DECIDED, right=RIGHT, costs=COSTS)
+    counts, frame = metrics.outcome_table(LABEL, DECIDED), shown.to_frame()
+    wrong = sum(one == two == Status.ok and not good for one, two, good in zip(LABEL, DECIDED, RIGHT, strict=True))
+    np.testing.assert_array_equal(frame["k"], counts.ravel())
+    np.testing.assert_array_equal(frame["n"], np.repeat(counts.sum(axis=1), 3))
+    low, high = metrics.outcome_intervals(counts)
+    np.testing.assert_array_equal(frame[["low", "high"]], np.stack([np.ravel(low), np.ravel(high)], axis=1))
+    assert wrong > 0
+    assert frame["wrong"].tolist() == [wrong, 0, 0, counts[1, 0], 0, 0, counts[2, 0], 0, 0]
+    matrix = metrics.cost_matrix(COSTS)
+    outcome = [1 if one == Status.ok else 2 if one == Status.refuse else 4 for one in DECIDED] - (
+        (DECIDED == LABEL) & RIGHT & (Status.refuse != LABEL)
+    )  # the right one stands before the wrong one
+    paid = matrix[LABEL, outcome]
+    assert shown.expected_cost == pytest.approx(paid.mean())
+    for row in frame.itertuples():
+        own = (Status[row.label] == LABEL) & (Status[row.decision] == DECIDED)
+        assert row.cost == pytest.approx(paid[own].mean())
+    assert frame["k"] @ frame["cost"] / len(LABEL) == pytest.approx(shown.expected_cost)
+    assert shown.cost_interval[0] < shown.expected_cost < shown.cost_interval[1]
+    assert f"expected cost {shown.expected_cost:.3f} a case ({shown.cost_interval[0]:.3f} to" in shown.ax_.get_title()
+    assert f"{wrong} wrong source" in shown.ax_.texts[0].get_text()
+    plain = OutcomeTableDisplay.from_predictions(LABEL, DECIDED).to_frame()
+    assert list(plain.columns) == ["label", "decision", "share", "k", "n", "low", "high"]
+
+
+def test_statuses_by_name() -> None:
+    """Names and codes of statuses are the same cases."""
+    names = [Status(code).name for code in LABEL], [Status(code).name for code in DECIDED]
+    one = OutcomeTableDisplay.from_predictions(*names).to_frame()
+    assert one.equals(OutcomeTableDisplay.from_predictions(LABEL, DECIDED).to_frame())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_order_of_the_cases_is_nothing(name: str) -> None:
+    """Shuffled rows give the same frame, bit for bit, and the same figure."""
+    one, two = made()[name], made(SHUFFLED)[name]
+    assert one.to_frame().equals(two.to_frame())
+    assert canvas.png(one.figure_) == canvas.png(two.figure_)
+
+
+@pytest.mark.slow
+@settings(deadline=None, derandomize=True, max_examples=30)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 10)), min_size=1, max_size=12), st.randoms())
+def test_any_cases_any_order(cases: list[tuple[bool, int]], chance: Any) -> None:
+    """From one case on, with ties and scores on edges, every frame is free of the order of its rows."""
+    frames = []
+    for _ in range(2):
+        right, score = np.array([one for one, _ in cases]), np.array([at for _, at in cases]) / 10.0
+        frames.append(
+            [
+                ReliabilityDisplay.from_predictions(right, score).to_frame(),
+                ReliabilityDisplay.from_predictions(right, score, strategy="corp").to_frame(),
+                RiskCoverageDisplay.from_predictions(right, score, band="simultaneous").to_frame(),
+                ThresholdSweepDisplay.from_predictions(right, score).to_frame(),
+            ]
+        )
+        chance.shuffle(cases)
+    assert all(one.equals(two) for one, two in zip(*frames, strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_axes_given_are_axes_used(name: str) -> None:
+    """`ax` is drawn on, `plot` returns the display, and without `ax` it makes a figure that pyplot does not hold."""
+    on = canvas.empty_figure(9, 5).subplots()
+    shown = DRAWN[name]
+    own = shown.figure_
+    try:
+        assert shown.plot(ax=on) is shown
+        assert shown.ax_ is on
+        assert shown.figure_ is on.figure
+        assert shown.plot().figure_ is not on.figure
+        assert shown.figure_.canvas.manager is None
+        assert all("(" in label and label.endswith(")") for label in (shown.ax_.get_xlabel(), shown.ax_.get_ylabel()))
+    finally:
+        shown.figure_, shown.ax_ = own, own.axes[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_sees_figure_and_table_once(name: str) -> None:
+    """The HTML holds one image and one table of at most 20 rows, escaped; the figure is the same bytes again."""
+    page = DRAWN[name]._repr_html_()
+    assert page.count("<img ") == page.count("data:image/png;base64,") == 1
+    assert page.count("<table") == 1
+    assert 2 <= page.count("<tr>") <= 21
+    assert page.index("<img ") < page.index("<table")
+    assert "<b>" not in page
+    assert "&lt;b&gt;mine&lt;/b&gt;" in page
+    assert not re.search(r"\bnan\b|\binf\b", re.sub(r"base64,[^\"]+", "", page))
+    assert page == made(name="<b>mine</b>")[name]._repr_html_()
+
+
+def test_long_frames_are_thinned_and_said_to_be() -> None:
+    """Of 100 steps 20 are shown, the first and the last among them."""
+    page = RiskCoverageDisplay.from_predictions(np.arange(100) > 50, np.arange(100.0))._repr_html_()
+    assert "20 of 100 rows; to_frame() has all." in page
+    assert page.count("<tr>") == 21
+
+
+def test_what_pyplot_shows_is_not_shown_twice() -> None:
+    """On axes of a pyplot figure the display adds the table alone, until that figure is closed."""
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    figure, on = pyplot.subplots()
+    shown = RiskCoverageDisplay.from_predictions(RIGHT, SCORE, ax=on)
+    assert shown._repr_html_().count("<img ") == 0
+    assert shown._repr_html_().count("<table") == 1
+    pyplot.close(figure)
+    assert shown._repr_html_().count("<img ") == 1
+
+
+def test_style_reaches_the_line() -> None:
+    """Further keywords go to the curve, as in scikit-learn."""
+    assert ReliabilityDisplay.from_predictions(RIGHT, SCORE, color="red").line_.get_color() == "red"
+    assert RiskCoverageDisplay.from_predictions(RIGHT, SCORE, linewidth=4).line_.get_linewidth() == 4
+    assert ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, linewidth=4).lines_[0].get_linewidth() == 4
+    assert OutcomeTableDisplay.from_predictions(LABEL, DECIDED, cmap="Greens").ax_.images[0].get_cmap().name == "Greens"
+
+
+@pytest.mark.slow
+def test_small_cases_are_drawn() -> None:
+    """One case, one class and one level each give a display with its numbers."""
+    for right, score in (([True], [0.4]), ([True, True], [0.2, 0.9]), ([True, False], [0.5, 0.5])):
+        for shown in (
+            ReliabilityDisplay.from_predictions(right, score),
+            RiskCoverageDisplay.from_predictions(right, score, target=0.1),
+            ThresholdSweepDisplay.from_predictions(right, score, targets=TARGETS),
+        ):
+            assert canvas.png(shown.figure_)
+            assert len(shown.to_frame())
+            assert shown._repr_html_()
+    one = OutcomeTableDisplay.from_predictions([0], [2])
+    assert one.to_frame()["n"].tolist() == [1, 1, 1, 0, 0, 0, 0, 0, 0]
+    assert "–" in one._repr_html_()
+
+
+BROKEN = {
+    "rank only: calibrate first": lambda: ReliabilityDisplay.from_predictions([0, 1], [40.0, 70.0]),
+    "y and p must not be NaN|p must not be NaN": lambda: ReliabilityDisplay.from_predictions([0, 1], [0.4, np.nan]),
+    "must hold at least one case": lambda: ReliabilityDisplay.from_predictions([], []),
+    "strategy must be one of": lambda: ReliabilityDisplay.from_predictions([0, 1], [0, 1], strategy="odd"),  # type: ignore[arg-type]
+    "bins must be at least 1": lambda: ReliabilityDisplay.from_predictions([0, 1], [0, 1], n_bins=0),
+    "level must be in": lambda: ReliabilityDisplay.from_predictions([0, 1], [0, 1], level=1.0),
+    "correct must have at least one case": lambda: RiskCoverageDisplay.from_predictions([], []),
+    "got NaN only": lambda: RiskCoverageDisplay.from_predictions([True], [np.nan]),
+    "band must be one of": lambda: RiskCoverageDisplay.from_predictions([True], [0.5], band="both"),  # type: ignore[arg-type]
+    "target must be in": lambda: RiskCoverageDisplay.from_predictions([True], [0.5], target=10.0),
+    "scores must hold a number": lambda: ThresholdSweepDisplay.from_predictions([True], [np.nan]),
+    "label must hold ok, refuse, ambiguous": lambda: ThresholdSweepDisplay.from_predictions([1], [1], label=["fine"]),
+    "one a case|give one a case|one row a case": lambda: ThresholdSweepDisplay.from_predictions(
+        [1], [1], label=["ok"] * 2
+    ),
+    "rates and targets must be among": lambda: ThresholdSweepDisplay.from_predictions([1], [1], targets={"ECE": 0.1}),
+    "steps must have low, high": lambda: ThresholdSweepDisplay.from_steps(
+        ThresholdSweepDisplay.from_predictions([1], [1]).to_frame().drop(columns="coverage_k")
+    ),
+    "got no rows": lambda: ThresholdSweepDisplay.from_steps(
+        ThresholdSweepDisplay.from_predictions([1], [1]).to_frame().head(0)
+    ),
+    "label must hold at least one case": lambda: OutcomeTableDisplay.from_predictions([], []),
+    "label must be codes of Status": lambda: OutcomeTableDisplay.from_predictions([3], [0]),
+    "status must hold ok, refuse": lambda: OutcomeTableDisplay.from_predictions(["ok"], ["answered"]),
+    "label and status must be": lambda: OutcomeTableDisplay.from_predictions([0, 1], [0]),
+    "right must be": lambda: OutcomeTableDisplay.from_predictions([0, 1], [0, 1], right=[True]),
+    "costs must map": lambda: OutcomeTableDisplay.from_predictions([0], [0], right=[True], costs=[[1.0]]),  # type: ignore[arg-type]
+    "costs need `right`": lambda: OutcomeTableDisplay.from_predictions([0], [0], costs=COSTS),
+    "an outcome of costs": lambda: OutcomeTableDisplay.from_predictions(
+        [0], [0], right=[True], costs={"ok": {"answered": 1}}
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", list(BROKEN))
+def test_doors_state_the_rule(rule: str) -> None:
+    """What cannot be shown stops with the rule that it breaks."""
+    with pytest.raises(ValueError, match=rule):
+        BROKEN[rule]()
+
+
+def test_a_certificate_of_policies_has_no_threshold() -> None:
+    """It is refused with what to use instead."""
+    many = CERTIFIED.__class__("084febfc0adc", ("084febfc0adc",), 0.5, (), None, 0.1, "holm", 1, 1, 1, "")
+    with pytest.raises(ValueError, match="certificate must be of one gate"):
+        ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, certificate=many)

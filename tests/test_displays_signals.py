@@ -1,0 +1,80 @@
+"""The display of a signal audit: two panels of the audit's own numbers, axes given are axes used."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import raglab
+from raglab.displays import canvas
+from raglab.displays.signals import AREAS, WORTH, SignalAuditDisplay
+from raglab.lab.signal_audit import DOUBLE, EVERYWHERE, SignalAudit, audit_signals
+from raglab.store.policies import Policy
+from worlds import PATTERNS, policy, random_trace
+
+CHOSEN = Policy.from_mapping(policy(patterns=PATTERNS).model_dump())
+AUDIT = audit_signals(random_trace(3, 80), CHOSEN, repeats=1, folds=2)
+UNCOSTED = audit_signals(random_trace(3, 80), CHOSEN, repeats=0)
+
+
+def measured(audit: SignalAudit) -> pd.DataFrame:
+    """Rows that are drawn."""
+    return audit.frame[audit.frame["note"] != EVERYWHERE].reset_index(drop=True)
+
+
+def test_marks_are_the_numbers_of_the_audit() -> None:
+    """A mark a signal and measure, in the order of the frame; the frame is the audit's."""
+    shown = SignalAuditDisplay.from_audit(AUDIT)
+    rows = measured(AUDIT)
+    rows["worth_doubles"] = rows["worth_doubles"].where(rows["rank_correlation"].abs() >= DOUBLE)
+    for on, names in zip(shown.axes_, (WORTH, AREAS), strict=True):
+        for container, name in zip(on.containers, names, strict=True):
+            drawn = np.asarray(container[0].get_xdata(), dtype=float)  # type: ignore[index]
+            np.testing.assert_array_equal(drawn, rows[name])
+    names = [text.get_text() for text in shown.axes_[0].get_yticklabels()]
+    assert [name.split(" (")[0] for name in names] == rows["signal"].tolist()
+    pd.testing.assert_frame_equal(shown.to_frame(), AUDIT.frame)
+
+
+def test_without_costs_one_panel_stands_alone() -> None:
+    """The AUROC panel keeps the names."""
+    shown = SignalAuditDisplay.from_audit(UNCOSTED)
+    assert len(shown.axes_) == 1
+    assert len(shown.axes_[0].get_yticklabels()) == len(measured(UNCOSTED))
+    assert "AUROC" in shown.ax_.get_xlabel()
+    assert "saved" not in shown._repr_html_()
+
+
+def test_given_axes_are_used() -> None:
+    """Two axes, or one of a grid whose place two take; another number is refused."""
+    pair = list(canvas.empty_figure().subplots(1, 2))
+    assert SignalAuditDisplay.from_audit(AUDIT, ax=pair).axes_ == pair
+    one = canvas.empty_figure().subplots()
+    assert SignalAuditDisplay.from_audit(AUDIT, ax=one).figure_ is one.get_figure()
+    with pytest.raises(ValueError, match="ax must be 2 axes"):
+        SignalAuditDisplay.from_audit(AUDIT, ax=list(canvas.empty_figure().subplots(1, 3)))
+
+
+def test_every_measured_signal_is_a_row_of_the_table() -> None:
+    """None is left out for length; text is escaped; the caption names what nobody measured."""
+    text = SignalAuditDisplay.from_audit(AUDIT, name="<b>mine</b>")._repr_html_()
+    assert len(re.findall("<tr>", text)) == 1 + len(measured(AUDIT))
+    assert "<b>mine" not in text
+    assert "Nothing measured in any case" in text
+    assert repr(SignalAuditDisplay.from_audit(AUDIT)).startswith("SignalAuditDisplay")
+
+
+def test_an_audit_of_nothing_is_refused() -> None:
+    """With what to check."""
+    empty = replace(AUDIT, frame=AUDIT.frame.assign(note=EVERYWHERE, n=0))
+    with pytest.raises(ValueError, match="check that the trace holds hits"):
+        SignalAuditDisplay.from_audit(empty)
+
+
+def test_it_is_public() -> None:
+    """By the package's name."""
+    assert raglab.SignalAuditDisplay is SignalAuditDisplay

@@ -1,0 +1,164 @@
+"""Reflection and rewriting: worked examples first, then what holds for every step."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+
+import pytest
+
+from raglab.retrieval.rewriting import Rewriter, Rm3, reflect, rm3
+from raglab.store.loaders import load_corpus
+
+BROKER = Path(__file__).parent.parent / "datasets" / "broker"
+
+TEXTS = (
+    "Hail breaks glass. Hail breaks tiles.",
+    "Glass is insured against hail and theft.",
+    "Theft from a van is insured overnight.",
+    "The van stands in a locked yard overnight.",
+    "Rain is wet.",
+    "Fog is grey.",
+)
+
+
+class TestReflect:
+    """What hits cover of a question."""
+
+    def test_by_head(self) -> None:
+        """Two of three content words are there; the share is two thirds."""
+        assert reflect("Is hail on glass insured in Wales?", TEXTS[:1]) == (
+            ("hail", "glass"),
+            ("insured", "wales"),
+            0.5,
+        )
+        assert reflect("Is hail on glass insured in Wales?", TEXTS[:2]).share == 0.75
+
+    def test_words_are_compared_by_their_beginnings(self) -> None:
+        """`insurer` is covered by `insured`, `glasses` by nothing but `glass` of its own length."""
+        assert reflect("Which insurer?", ["All is insured."]).covered == ("insurer",)
+        assert reflect("l'assurée", ["les assurés"]).share == 1.0
+
+    def test_a_name_is_covered_by_one_passage_or_not_at_all(self) -> None:
+        """The words of a name in two passages are not the name."""
+        question = "the rate of Crédit des Alpes"
+        assert reflect(question, ["Crédit à 3 %.", "Les Alpes, rate 4 %."]).missing == ("crédit des alpes",)
+        assert reflect(question, ["Le taux (rate) du Crédit des Alpes"]).share == 1.0
+
+    def test_a_code_is_one_thing(self) -> None:
+        """So is an amount with its thousands grouped; the two halves of a number are not it."""
+        assert reflect("policy NM-FG-4417?", ["policy NM-FG-9000, page 4417"]).missing == ("nm fg 4417",)
+        assert reflect("a loss of £7,500", ["a loss above 7500"]).missing == ()
+        assert reflect("a loss of £7,500", ["7 of 500 a loss"]).missing == ("7500",)
+
+    def test_in_the_question_s_order_and_each_once(self) -> None:
+        """Names stand where they are named."""
+        found = reflect("Does hail or Acme Mutual, or hail, cover rain?", [])
+        assert found.missing == ("hail", "acme mutual", "cover", "rain")
+
+    def test_a_question_without_content_has_no_share(self) -> None:
+        """Missing is not zero."""
+        for question in ("", "what is it?", "?!"):
+            found = reflect(question, TEXTS)
+            assert found[:2] == ((), ())
+            assert math.isnan(found.share)
+
+    def test_nothing_is_covered_by_nothing(self) -> None:
+        """No hits, share 0."""
+        assert reflect("hail", []) == ((), ("hail",), 0.0)
+
+
+class TestRm3:
+    """Pseudo-relevance feedback."""
+
+    def test_by_head(self) -> None:
+        """From the first passage: `breaks` occurs twice there and nowhere else, then what is rare: `tiles`, `glass`."""
+        assert rm3(TEXTS, terms=3).rewrite("hail?", TEXTS[:1], 1) == "hail? breaks tiles glass"
+
+    def test_is_a_rewriter(self) -> None:
+        """Its name tells its parameters."""
+        rewriter: Rewriter = rm3(TEXTS, passages=3, terms=7)
+        assert rewriter.name == "rm3-3-7"
+
+    def test_a_likely_passage_is_believed_more(self) -> None:
+        """Of two passages of equal length, the one with the question's words gives its words first."""
+        texts = ("alpha beta gamma delta", "alpha omega kappa sigma", *TEXTS)
+        added = rm3(texts, terms=3).rewrite("alpha beta", texts[:2], 1).split()[2:]
+        assert set(added[:2]) == {"gamma", "delta"}
+        assert added[2] in {"omega", "kappa", "sigma"}
+
+    def test_step_1_reads_the_first_passages_alone(self) -> None:
+        """What stands further down does not change it."""
+        rewriter = rm3(TEXTS, passages=2)
+        assert rewriter.rewrite("hail", TEXTS, 1) == rewriter.rewrite("hail", TEXTS[:2], 1)
+
+    def test_step_2_reads_what_holds_the_missing_words(self) -> None:
+        """`van` is in neither of the first two passages; the two that hold it speak of a yard and of the night."""
+        rewriter = rm3(TEXTS, passages=2, terms=2)
+        assert "yard" not in rewriter.rewrite("theft glass van", TEXTS, 1)
+        assert set(rewriter.rewrite("theft glass van", TEXTS, 2).split()[3:]) == {
+            "overnight",
+            "stands",
+            "locked",
+            "yard",
+        }
+
+    def test_step_2_reads_the_first_ones_where_nothing_holds_the_missing_words(self) -> None:
+        """Or where nothing is missing."""
+        rewriter = rm3(TEXTS, passages=2, terms=1)
+        for question in ("hail meteor", "hail glass"):
+            twice = rm3(TEXTS, passages=2, terms=2)
+            assert rewriter.rewrite(question, TEXTS, 2) == twice.rewrite(question, TEXTS, 1)
+
+    def test_step_3_reads_twice_as_many(self) -> None:
+        """Four passages where step 1 reads two."""
+        rewriter = rm3(TEXTS, passages=2, terms=5)
+        assert rewriter.rewrite("hail", TEXTS, 3) == rewriter.rewrite("hail", TEXTS[:4], 3)
+        assert "yard" in rewriter.rewrite("hail", TEXTS, 3)
+
+    def test_every_step_is_another_text(self) -> None:
+        """On the same passages, as long as they have words to add."""
+        rewriter = rm3(TEXTS, passages=2, terms=2)
+        made = [rewriter.rewrite("theft", TEXTS, step) for step in (1, 2, 3)]
+        assert [len(text.split()) for text in made] == [3, 5, 7]
+
+    @pytest.mark.parametrize("passages", [(), ("",), ("the of and",), ("hail",), ("12 £400 3%",)])
+    def test_the_question_as_it_came_where_nothing_can_be_added(self, passages: tuple[str, ...]) -> None:
+        """Character for character: no passages, no words, no other words, figures alone."""
+        for step in (1, 2, 3):
+            assert rm3(TEXTS).rewrite("  Hail?\n", passages, step) == "  Hail?\n"
+
+    def test_figures_and_function_words_are_not_added(self) -> None:
+        """Another hit's amounts lead astray; function words lead nowhere."""
+        text = "The excess of the policy is £400 for hail, and 25 days."
+        assert rm3((text, *TEXTS)).rewrite("hail", [text], 1) == "hail days excess policy"
+
+    def test_of_a_word_s_forms_the_most_frequent_is_added_once(self) -> None:
+        """`breaks`, `breaking` and `break` are one word; a form of the question's own words is none."""
+        text = "breaking ice breaks, breaks, breaks"
+        assert rm3((text, *TEXTS)).rewrite("iced tiles", [text], 1) == "iced tiles breaks ice"
+        assert rm3((text, *TEXTS)).rewrite("ice breakage", [text], 1) == "ice breakage"
+
+    def test_settings_are_counts(self) -> None:
+        """At least 1 of each."""
+        for settings in ({"passages": 0}, {"terms": 0}):
+            with pytest.raises(ValueError, match="at least 1"):
+                rm3(TEXTS, **settings)
+
+    def test_an_empty_corpus(self) -> None:
+        """Every word is equally new."""
+        assert rm3(()).rewrite("hail", ["tiles glass"], 1) == "hail glass tiles"
+
+    def test_takes_milliseconds(self) -> None:
+        """Twenty hits of the bundled corpus, every step under 20 ms, the best of five."""
+        texts = [chunk.text for chunk in load_corpus(BROKER).chunks]
+        rewriter = rm3(texts)
+        for step in (1, 2, 3):
+            assert min(_seconds(rewriter, texts[:20], step) for _ in range(5)) < 0.020
+
+
+def _seconds(rewriter: Rm3, passages: list[str], step: int) -> float:
+    start = time.perf_counter()
+    rewriter.rewrite("How long may the house be empty before theft is excluded?", passages, step)
+    return time.perf_counter() - start

@@ -1,0 +1,119 @@
+"""A system without the extension of clarification: it asks, answers, logs and explains, and says what is missing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from generators import Fixed
+from raglab import extension_points
+from raglab.audit.explanation import defaults, explain_request
+from raglab.audit.log import AuditLog
+from raglab.decision.signal_values import STORED
+from raglab.extension_points import MissingExtensionError
+from raglab.live.ask import ask, reply
+from raglab.live.logged_requests import explain
+from raglab.live.signal_families import DocumentReader, with_document_signals
+from raglab.live.system import Lab, build_index
+from raglab.live.trace_building import build_trace
+from raglab.packs import GENERIC
+from raglab.policy import PolicyData
+from raglab.store.policies import Policy
+from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+
+START = datetime(2026, 1, 5, 9, tzinfo=UTC)
+OPEN = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}
+ALL_OFF = {"min_group_gap": None, "signature": False, "anchor": False, "entities": False}
+CLOSE = OPEN | {"gap": {"enabled": True, "min_gap": 4.0}, "resolver": ALL_OFF}
+ROOM = "is in raglab/extensions/clarification, which is not installed"
+
+
+@pytest.fixture(autouse=True)
+def _without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the extension out, where it is there."""
+    rooms = tuple(room for room in extension_points.installed() if room != "clarification")
+    monkeypatch.setattr(extension_points, "installed", lambda: rooms)
+
+
+@pytest.fixture
+def index(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fixture
+    """Return the folder of an index over the small corpus."""
+    del encoder
+    build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
+    return tmp_path / "index"
+
+
+def test_it_answers_asks_back_refuses_logs_and_explains(index: Path) -> None:
+    """The three outcomes, each logged under its request and rebuilt from the log."""
+    outcomes = {"ok": OPEN, "ambiguous": CLOSE, "refuse": OPEN | {"patterns": {"deny": ["excess"]}}}
+    for status, stated in outcomes.items():
+        lab = Lab.open(index, policy=Policy.from_mapping(stated), generator=Fixed(), cache=False)
+        response = ask("What is the motor excess?", lab=lab, request_id=status, session="ann", now=START)
+        assert (response["status"], response["clarification"]) == (status, None)
+        assert (len(response["options"]) > 1) == (status == "ambiguous")
+        explanation = explain(status, lab=lab)
+        assert explanation.rebuilt, explanation.differences
+        assert explanation.damage == ()
+        assert lab.audit is not None
+        assert lab.audit.verify().intact
+        lab.audit.close()
+
+
+def test_a_choice_among_options_is_answered(index: Path) -> None:
+    """By the option's own hits."""
+    lab = Lab.open(index, policy=Policy.from_mapping(CLOSE), generator=Fixed(), cache=False)
+    assert ask("What is the motor excess?", lab=lab, selected_option=1)["status"] == "ok"
+
+
+def test_clarify_says_what_is_missing(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a model is loaded; as an argument, in the environment, and for a reply."""
+    with pytest.raises(MissingExtensionError, match=f"clarify=True {ROOM}"):
+        Lab.open(index, clarify=True)
+    with pytest.raises(MissingExtensionError, match=f"clarify=True {ROOM}"):
+        reply("r1", "yes", lab=index)
+    lab = Lab.open(index, generator=Fixed(), cache=False)
+    with pytest.raises(ValueError, match="a reply needs what asked"):
+        reply("r1", "yes", lab=lab)
+    monkeypatch.setenv("RAGLAB_CLARIFY_ENABLED", "true")
+    with pytest.raises(MissingExtensionError, match=f"clarify=True {ROOM}"):
+        Lab.open(index)
+
+
+def test_a_signal_of_the_parser_says_what_is_missing(index: Path) -> None:
+    """When a system is opened under a policy that uses it; a trace is built without it."""
+    policy = Policy.from_mapping(OPEN | {"signals": {"gaps": {"max": 0}}})
+    with pytest.raises(MissingExtensionError, match=f"the signal gaps {ROOM}"):
+        Lab.open(index, policy=policy, generator=Fixed())
+    lab = Lab.open(index, policy=Policy.from_mapping(OPEN), generator=Fixed(), cache=False)
+    with pytest.raises(MissingExtensionError, match=f"the signal gaps {ROOM}"):
+        ask("What is the motor excess?", lab=lab.replace(policy))
+    trace = build_trace(CORPUS, CASES, cache=None, **SMALL)
+    assert not set(STORED) & set(trace.columns)
+    assert with_document_signals(trace, DocumentReader(tuple(CORPUS.chunks), GENERIC)) is trace
+
+
+def test_a_default_table_says_what_is_missing(tmp_path: Path) -> None:
+    """Whoever reads or changes it is told; a log of requests alone needs none of it."""
+    log = AuditLog(tmp_path / "audit.sqlite")
+    about = {"policy": PolicyData.from_mapping(), "fingerprint": "f", "models": {}}
+    log.opened("r1", "who?", session="ann", now=START, **about)  # type: ignore[arg-type]
+    key = ("insurer_name", "contract", {})
+    for use in (
+        log.rows,
+        log.rebuild,
+        lambda: log.met("r1", key),
+        lambda: log.signal("r1", key, "1", "explicit_yes", conditions={}),
+        lambda: log.pending("r1"),
+        lambda: log.application("r1"),
+    ):
+        with pytest.raises(MissingExtensionError, match=f"the default table of an audit log {ROOM}"):
+            use()
+    log.decided("r1", {"status": "ok", "answer": "x"}, now=START)
+    assert log.settle(now=START) == 0
+    assert len(defaults(log)) == 0
+    assert explain_request("r1", log).differences == (
+        "no checks are recorded, so that the decision cannot be derived anew",
+    )
+    assert log.verify().intact
