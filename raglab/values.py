@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
-from functools import lru_cache, wraps
+from functools import wraps
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -109,6 +109,31 @@ def holds_read_only(kind: type[Kind]) -> type[Kind]:
     return kind
 
 
+def converted(**converters: Callable[[Any], Any]) -> Callable[[type[Kind]], type[Kind]]:
+    """Dataclass whose fields are converted before a value is made of them, so that a frozen one need not be changed.
+
+    Args:
+      converters: of some fields, by name; a default is taken as it is.
+    """
+
+    def decorate(kind: Any) -> Any:  # noqa: ANN401 - the method of a dataclass cannot be written in its body
+        init, names = kind.__init__, [one.name for one in fields(kind)]
+
+        def convert(name: str, value: Any) -> Any:  # noqa: ANN401 - of any field
+            return converters[name](value) if name in converters else value
+
+        @wraps(init)
+        def call(self: Any, *values: Any, **named: Any) -> None:  # noqa: ANN401 - of any field
+            by_place = map(convert, names, values[: len(names)])
+            rest = values[len(names) :]  # too many, which `init` refuses
+            init(self, *by_place, *rest, **{name: convert(name, value) for name, value in named.items()})
+
+        kind.__init__ = call
+        return kind
+
+    return decorate
+
+
 def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
     """Named tuple whose fields are checked when a value is made: by a call, by `_make` or by `_replace`.
 
@@ -147,9 +172,8 @@ def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
     return decorate
 
 
-@lru_cache(maxsize=1 << 16)
 def _file_name(source: str) -> str:
-    """The last part of a path; kept, since many chunks are of one document and each is asked again and again."""
+    """The last part of a path."""
     last = source.replace("\\", "/").rstrip("/").rpartition("/")[2]
     return last if last != "." else PurePosixPath(source).name
 
@@ -514,6 +538,11 @@ class Latency(NamedTuple):
     ms: NDArray[np.float64]
 
 
+def _read_only_columns(columns: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+    return {name: read_only(column) for name, column in columns.items()}
+
+
+@converted(vectors=read_only, columns=_read_only_columns)
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, repr=False)
 class TraceData:
     """Everything retrieval measured for a set of cases, stored once and replayed ever after.
@@ -537,11 +566,6 @@ class TraceData:
     latency: Latency | None = None
     vectors: NDArray[np.float32] | None = None
     columns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Hold the arrays that are no named tuple's read-only as well."""
-        object.__setattr__(self, "vectors", read_only(self.vectors))
-        object.__setattr__(self, "columns", {name: read_only(column) for name, column in self.columns.items()})
 
     def __len__(self) -> int:
         """Count the cases, Q."""

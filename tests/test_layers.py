@@ -61,7 +61,7 @@ LAYERS: tuple[frozenset[str], ...] = (
         }
     ),
     frozenset({"policy_sections", "policy", "thresholds", "decision", "misuse"}),
-    frozenset({"breakpoints", "replay"}),
+    frozenset({"breakpoints", "case_codes", "step_functions", "replay"}),
     frozenset({"blobs", "model_files"}),
     frozenset({"models", "store", "retrieval", "answering"}),
     frozenset({"live", "audit", "signal_models"}),

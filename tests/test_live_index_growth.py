@@ -18,7 +18,7 @@ from hostile import remount, small_disk
 from raglab.cli import app
 from raglab.live import index_folder, index_growth
 from raglab.live.ask import ask
-from raglab.live.index_folder import Change, read_index
+from raglab.live.index_folder import DocumentsChange, read_index
 from raglab.live.index_growth import add_documents, remove_documents
 from raglab.live.system import Lab, build_index
 from raglab.retrieval.arms import walk
@@ -337,7 +337,7 @@ class TestRefusals:
         monkeypatch.setattr(index_folder, "_MOST_CHANGES", 2)
         made = [add_documents(place, [document(f"{name}.md", "x y")], cache=None).fingerprint for name in "abc"]
         assert list(read_index(place).earlier) == made[1::-1]
-        long = [Change(corpus_hash="0" * 64, documents=["x" * 30_000])] * 3
+        long = [DocumentsChange(corpus_hash="0" * 64, documents=["x" * 30_000])] * 3
         assert len(index_folder._remembered(long)) == 1
         assert index_folder._remembered([]) == []
 

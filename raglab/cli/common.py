@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from raglab.extensions.scale.sharded_traces import ShardedTrace
-    from raglab.lab.comparison import Contest
+    from raglab.lab.comparison import PolicyContest
     from raglab.lab.search_space import Goal
     from raglab.lab.study import TuneResult
     from raglab.store.policies import Policy
@@ -348,7 +348,7 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, track: bo
         )
 
 
-def _say_study(result: TuneResult, found: Sequence[Contest]) -> None:
+def _say_study(result: TuneResult, found: Sequence[PolicyContest]) -> None:
     """Print a study for people."""
     from raglab.lab.comparison import contest_sentence, standings, standings_text, worse_sentence
 
@@ -376,7 +376,7 @@ def _say_study(result: TuneResult, found: Sequence[Contest]) -> None:
         say(f"note: {note}")
 
 
-def _say_study_json(result: TuneResult, found: Sequence[Contest], files: Mapping[str, str]) -> None:
+def _say_study_json(result: TuneResult, found: Sequence[PolicyContest], files: Mapping[str, str]) -> None:
     """Print a study for programs."""
     from raglab.lab.comparison import contest_record
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,6 +39,11 @@ class CaseColumns(NamedTuple):
     passes: NDArray[np.bool_]
     status_only: NDArray[np.bool_]
     answer_checks: NDArray[np.int8]
+
+
+def joined_columns(parts: Sequence[CaseColumns]) -> CaseColumns:
+    """Columns of all shards as one."""
+    return read_only(CaseColumns(*(np.concatenate(fields) for fields in zip(*parts, strict=True))))
 
 
 def decision_columns(said: Decisions) -> CaseColumns:
@@ -111,25 +116,18 @@ def shard_with(references: Iterable[Any], case_id: str) -> Any:  # noqa: ANN401 
 class ShardedDecisions(CaseVerdicts):
     """What one policy says of every case of a trace of shards; whatever needs hits decides the shard that holds them.
 
-    parts: columns of each shard, in order, which are held as one. references: gives what stands for the shards.
-    decided: decisions on a shard, by its reference. columns: of all cases. sizes: cases of each shard.
+    columns: of all cases. sizes: cases of each shard. references: gives what stands for the shards. decided: decisions
+    on a shard, by its reference.
 
     Example: `raglab.decide(raglab.Trace.open("out/shards"), policy).explain("q17")` loads one shard.
     """
 
     trace: Any
     policy: PolicyData
-    parts: InitVar[Sequence[CaseColumns]]
+    columns: CaseColumns
+    sizes: tuple[int, ...]
     references: Callable[[], Iterable[Any]]
     decided: Callable[[Any], Decisions]
-    columns: CaseColumns = field(init=False)
-    sizes: tuple[int, ...] = field(init=False)
-
-    def __post_init__(self, parts: Sequence[CaseColumns]) -> None:
-        """Join the columns; those of the shards are let go."""
-        columns = read_only(CaseColumns(*(np.concatenate(fields) for fields in zip(*parts, strict=True))))
-        object.__setattr__(self, "columns", columns)
-        object.__setattr__(self, "sizes", tuple(len(part.ids) for part in parts))
 
     def __len__(self) -> int:
         """Count the cases."""

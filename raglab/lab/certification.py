@@ -17,7 +17,7 @@ from raglab import metrics
 from raglab.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise, TestMethod
-from raglab.decision.measurement import gates_off, measured_tables
+from raglab.decision.measurement import Measured, gates_off, measured_tables, plain_trace
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
 from raglab.decision.sharded_decisions import reference_trace
@@ -26,7 +26,7 @@ from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.gates import GATES
 from raglab.html_display import Fold, display
 from raglab.lab.certification_notes import (
-    Judged,
+    JudgedCases,
     certificate_notes,
     certificate_reason,
     look_sentence,
@@ -68,7 +68,10 @@ DECISION = "decision."  # paths of what an expected cost is compared by
 
 
 def grid(
-    trace: TraceData | ShardedTrace[Any], policy: Policy, arm: str | None = None, paths: Sequence[str] | None = None
+    trace: TraceData | Measured | ShardedTrace[Any],
+    policy: Policy,
+    arm: str | None = None,
+    paths: Sequence[str] | None = None,
 ) -> list[Policy]:
     """Policies with thresholds on a grid of observed values: one declared family, at which no label is looked.
 
@@ -84,7 +87,7 @@ def grid(
 
     Source: rules S6.4, S6.9.
     """
-    used = list(dict.fromkeys(declared_family(policy, gates_off(trace)) if paths is None else paths))
+    used = list(dict.fromkeys(declared_family(policy, gates_off(plain_trace(trace))) if paths is None else paths))
     _check_paths(used, policy)
     # Levels so many that the grid of all thresholds together stays below `MOST` candidates.
     size = max(2, int(MOST ** (1.0 / max(1, len(used)))))
@@ -109,10 +112,10 @@ def grid(
 
 
 def _observed_values(
-    trace: TraceData | ShardedTrace[Any], policy: Policy, arm: str | None, paths: Sequence[str]
+    trace: TraceData | Measured | ShardedTrace[Any], policy: Policy, arm: str | None, paths: Sequence[str]
 ) -> list[NDArray[np.float64]]:
     """Values at which some case may change, by path, ascending and each once; the same however the cases are cut."""
-    if isinstance(trace, TraceData):
+    if isinstance(trace, TraceData | Measured):
         return observed_values(trace, policy, arm, paths)
     parts = list(run_each(observed_values, trace.parts, policy, arm, paths, what="thresholds"))
     return [np.unique(np.concatenate(of_path)) for of_path in zip(*parts, strict=True)]
@@ -127,7 +130,8 @@ def observed_values(
     """Values of one shard's cases, by path, ascending and each once; pure, so that any worker may find them."""
     found = shard.evidence_for([policy], arm) if hasattr(shard, "evidence_for") else None
     if found is None:
-        found = measured_tables(reference_trace(shard), policy, arm).evidence
+        trace = shard if isinstance(shard, Measured) else reference_trace(shard)
+        found = measured_tables(trace, policy, arm).evidence
     limits = policy_thresholds([policy])
     every = (breakpoints(found, limits, path) for path in paths)
     # Which zero is met first must not decide its sign.
@@ -293,8 +297,9 @@ def certify_policy(
         raise ValueError(msg)
     cases = _certify_splits(trace)
     offered = _distinct_candidates([policy], cases)
-    notes = (*_depth_note(trace, offered), *_warned_refusal(cases, policy, arm))
-    return _certification(cases, offered, Order("single", np.arange(1), None), terms, notes)
+    learned_on = cases.held_out if cases.pilot is None else cases.pilot
+    notes = (*_depth_note(trace, offered), *_warned_refusal(learned_on, policy, arm))
+    return _certification(cases, offered, TestOrder("single", np.arange(1), None), terms, notes)
 
 
 @takes(trace="trace", candidates="policy or policies")
@@ -343,18 +348,22 @@ def certify_best(
     """
     terms = _terms(targets, costs, delta, arm, again=again, looks=looks)
     cases = _certify_splits(trace)
+    # The cases that an order is learned on are replayed several times, in memory measured once.
+    learned_on = cases.held_out if cases.pilot is None else cases.pilot
+    replayed = Measured(learned_on) if isinstance(learned_on, TraceData) else learned_on
     if isinstance(candidates, Policy):
         listed, start = [], limit_depth(candidates, trace)
-        notes = _warned_refusal(cases, start, arm)
+        notes = _warned_refusal(replayed, start, arm)
     else:
         listed = _distinct_candidates(_listed(candidates, paths), cases)
         start, notes = listed[0], _depth_note(trace, listed)
-    with _pilot_trace(cases.pilot, start, arm, listed) as pilot:
-        family = [] if listed else grid(cases.held_out if pilot is None else pilot, start, arm, paths)
+    passes_once = bool(listed) or cases.pilot is None
+    with nullcontext(replayed) if passes_once else _pilot_trace(replayed, start, arm) as pilot:
+        family = [] if listed else grid(pilot, start, arm, paths)
         offered = listed or _distinct_candidates(family, cases)
         # Which candidates are tested, and in which order, is settled before the cases to certify on are looked at.
         order = _order(pilot, cases, offered, terms)
-    return _certification(cases, offered, order, terms, notes)
+    return _certification(cases, offered, order, terms, notes, replayed if cases.pilot is None else None)
 
 
 class Terms(NamedTuple):
@@ -410,13 +419,22 @@ def _depth_note(trace: Trace | ShardedTrace[Trace], offered: Sequence[Policy]) -
 
 
 def _certification(
-    cases: CertifyCases, offered: Sequence[Policy], order: Order, terms: Terms, notes: Sequence[str]
+    cases: CertifyCases,
+    offered: Sequence[Policy],
+    order: TestOrder,
+    terms: Terms,
+    notes: Sequence[str],
+    replayed: Measured | ShardedTrace[Trace] | None = None,
 ) -> Certification:
-    """Test candidates in their order on the cases to certify on, which are looked at here for the first time."""
+    """Test candidates in their order on the cases to certify on, which are looked at here for the first time.
+
+    Args:
+      replayed: those cases measured, where they are.
+    """
     targets, delta, names = terms.targets, terms.delta, list(terms.targets)
     held_out, arm_name = cases.held_out, terms.arm or cases.held_out.arms[0]
     tried = [offered[place] for place in order.places]
-    held = count_split(held_out, tried, offered[0], names, terms.arm, terms.costs)
+    held = count_split(held_out if replayed is None else replayed, tried, offered[0], names, terms.arm, terms.costs)
     counts = held.losses
     # Another look at the same cases is refused here, before it says anything.
     key = certification_key(tried, counts, targets, delta, arm_name, terms.costs if COST in targets else None)
@@ -425,7 +443,7 @@ def _certification(
     tested = _sequence_test(counts, order, targets, delta)
     near = _nearest(order, targets, delta)
     alone = trace_status_only(held_out)
-    judged = Judged(counts.basis, alone, look_sentence(look, recorded=terms.looks is not None, again=terms.again))
+    judged = JudgedCases(counts.basis, alone, look_sentence(look, recorded=terms.looks is not None, again=terms.again))
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
         certified=tuple(one.policy_id for one, ok in zip(tried, tested.passed, strict=True) if ok),
@@ -473,10 +491,10 @@ def _certification(
 
 
 def _pilot_trace(
-    pilot: Trace | ShardedTrace[Trace] | None, start: Policy, arm: str | None, listed: Sequence[Policy]
-) -> AbstractContextManager[Trace | ShardedTrace[Trace] | None]:
+    pilot: Measured | ShardedTrace[Trace], start: Policy, arm: str | None
+) -> AbstractContextManager[Measured | ShardedTrace[Trace]]:
     """The pilot for a grid and its order: measured on disk where it stands in shards, so that two passes read it."""
-    if not isinstance(pilot, ShardedTrace) or listed or start.structure.decision is not None:
+    if not isinstance(pilot, ShardedTrace) or start.structure.decision is not None:
         return nullcontext(pilot)
     return measured_shards(pilot, start, arm)
 
@@ -496,7 +514,7 @@ def _data_needs(promises: Sequence[Promise], delta: float) -> dict[str, DataNeed
     return {one.name: tests.data_need(one.alpha, one.n, int(one.k), delta) for one in rates}
 
 
-def _nearest(order: Order, targets: Mapping[str, float], delta: float) -> Nearest:
+def _nearest(order: TestOrder, targets: Mapping[str, float], delta: float) -> Nearest:
     """Target to hint at, by what the candidates did on the pilot."""
     if order.pilot is None:
         return Nearest(float("nan"), float("nan"))
@@ -529,7 +547,7 @@ def _distinct_candidates(candidates: Iterable[Policy], cases: CertifyCases) -> l
     return offered
 
 
-class Order(NamedTuple):
+class TestOrder(NamedTuple):
     """How candidates are tested.
 
     method: `single`, one alone; `fixed_sequence`, one after the other until one fails; `holm`, all at once. places: of
@@ -554,17 +572,17 @@ class Order(NamedTuple):
 
 
 def _order(
-    pilot: TraceData | ShardedTrace[Any] | None, cases: CertifyCases, offered: Sequence[Policy], terms: Terms
-) -> Order:
+    pilot: Measured | ShardedTrace[Any], cases: CertifyCases, offered: Sequence[Policy], terms: Terms
+) -> TestOrder:
     """Order of the candidates, learned on the pilot (rule S6.10)."""
     # Without cases of its own to learn an order on, any order would come from the cases it is tested on.
-    if pilot is None or cases.pilot is None:
-        return Order("holm", np.arange(len(offered)), None)
+    if cases.pilot is None:
+        return TestOrder("holm", np.arange(len(offered)), None)
     seen = pilot_counts(pilot, offered, list(terms.targets), terms.costs, terms.arm)
     size, alphas = len(cases.held_out) / len(pilot), np.array(list(terms.targets.values()))
     places = pilot_order(seen.losses, alphas, terms.delta, size)
     hashed = trace_hash(cases.pilot)
-    return Order("fixed_sequence", places, seen.losses, len(pilot), hashed, size, seen.free_rate, seen.notes)
+    return TestOrder("fixed_sequence", places, seen.losses, len(pilot), hashed, size, seen.free_rate, seen.notes)
 
 
 class SequenceResult(NamedTuple):
@@ -588,7 +606,7 @@ class SequenceResult(NamedTuple):
         return self.chosen >= 0
 
 
-def _sequence_test(counts: RateCounts, order: Order, targets: Mapping[str, float], delta: float) -> SequenceResult:
+def _sequence_test(counts: RateCounts, order: TestOrder, targets: Mapping[str, float], delta: float) -> SequenceResult:
     """Tests of all targets together for every candidate, with error delta over all of them."""
     in_sequence = order.method != "holm"
     p = counts.p(np.array(list(targets.values())))
@@ -671,10 +689,12 @@ def _certify_splits(trace: Trace | ShardedTrace[Trace]) -> CertifyCases:
     return CertifyCases(None, trace, of_all, of_all)
 
 
-def _warned_refusal(cases: CertifyCases, policy: Policy, arm: str | None) -> tuple[str, ...]:
+def _warned_refusal(
+    trace: TraceData | Measured | ShardedTrace[Any], policy: Policy, arm: str | None
+) -> tuple[str, ...]:
     """That gates of the policy given refuse nearly all answerable cases of a trace in memory; warns too (S2.19)."""
-    trace = cases.held_out if cases.pilot is None else cases.pilot
-    text = refusal_text(decide_policies(trace, [policy], arm)[0]) if isinstance(trace, TraceData) else ""
+    in_memory = isinstance(trace, TraceData | Measured)
+    text = refusal_text(decide_policies(trace, [policy], arm)[0]) if in_memory else ""
     if not text:
         return ()
     refused = f"The policy to be certified: {text}"
@@ -694,7 +714,7 @@ def _candidate_table(
     tried: Sequence[Policy],
     counts: RateCounts,
     tested: SequenceResult,
-    order: Order,
+    order: TestOrder,
     names: Sequence[str],
     delta: float,
 ) -> pd.DataFrame:

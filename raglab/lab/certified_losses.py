@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from raglab import certify, metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import Basis, MissingAnswers
+from raglab.decision.measurement import Measured, plain_trace
 from raglab.decision.outcome_codes import Tally
 from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.lab.decision_fitting import held_out_cells
@@ -19,7 +20,7 @@ from raglab.lab.search_space import always_answer
 from raglab.metrics import binomial_p, clopper_pearson, upper_bound
 from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST
-from raglab.replay import Shards, tally
+from raglab.replay import Replayed, Shards, tally
 from raglab.store.policies import Policy
 from raglab.text import percent
 from raglab.values import Status, TraceData
@@ -131,7 +132,7 @@ class SplitCounts(NamedTuple):
 
 
 def count_split(
-    trace: TraceData | Shards,
+    trace: Replayed,
     candidates: Sequence[Policy],
     start: Policy,
     names: Sequence[str],
@@ -200,7 +201,7 @@ class PilotCounts(NamedTuple):
 
 
 def pilot_counts(
-    pilot: TraceData | ShardedTrace[Any],
+    pilot: TraceData | Measured | ShardedTrace[Any],
     offered: Sequence[Policy],
     names: Sequence[str],
     costs: metrics.Costs | None = None,
@@ -214,10 +215,10 @@ def pilot_counts(
     Source: rules S6.9, S6.10: cases that a model was fitted on flatter it, in the order, the choice and the hint.
     """
     split = count_split(pilot, offered, offered[0], names, arm, costs)
-    losses, in_sample, cases = split.losses, 0, trace_hash(pilot)
+    losses, in_sample, cases = split.losses, 0, trace_hash(plain_trace(pilot))
     for places in _fitted_groups(offered, cases):
         try:
-            cells = held_out_cells(pilot, [offered[place] for place in places], arm)
+            cells = held_out_cells(plain_trace(pilot), [offered[place] for place in places], arm)
         except ValueError:  # too few cases of a kind for a fit without a fold
             in_sample += len(places)
             continue

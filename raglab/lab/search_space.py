@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.breakpoints import SWEPT, Steps, breakpoints, swept_paths, swept_threshold, threshold_at, user_gates
+from raglab.breakpoints import SWEPT, StepCells, breakpoints, swept_paths, swept_threshold, threshold_at, user_gates
 from raglab.certify import MAX_OVER_ASK
-from raglab.decision.measurement import CAN_BE_OFF, Evidence, gates_off, measured_tables
+from raglab.decision.measurement import CAN_BE_OFF, Evidence, Measured, gates_off, measured_tables, plain_trace
 from raglab.decision.refusals import REFUSES_ALL
 from raglab.decision.sharded_decisions import check_in_memory
 from raglab.extensions.scale.sharded_traces import ShardedTrace
@@ -67,8 +67,8 @@ class SearchRange(NamedTuple):
         return float(rng.uniform(self.low, self.high))
 
 
-@takes(trace="trace", policy="policy")
-def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict[str, SearchRange]:
+@takes(trace="measured", policy="policy")
+def full_space(trace: TraceData | Measured, policy: Policy, arm: str | None = None) -> dict[str, SearchRange]:
     """Every threshold over the values observed in a trace, and every switch.
 
     A threshold that no case can meet in the trace is left out, and a bound of a signal that the policy does not set.
@@ -76,7 +76,7 @@ def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict
     Raises:
       TypeError: a trace of shards.
     """
-    check_in_memory(trace, "full_space")
+    check_in_memory(plain_trace(trace), "full_space")
     found, limits = measured_tables(trace, policy, arm).evidence, policy_thresholds([policy])
     space: dict[str, SearchRange] = {}
     for path in swept_paths(found.known, user_gates(limits)):
@@ -247,7 +247,7 @@ def step_thresholds(policy: Policy, direction: int) -> Policy:
 MANUAL_STEPS = 40
 
 
-def manual_loop(trace: TraceData, policy: Policy, arm: str | None = None) -> Policy:
+def manual_loop(trace: TraceData | Measured, policy: Policy, arm: str | None = None) -> Policy:
     """Policy that the source's loop ends with, one step of all thresholds at a time.
 
     Looser while more than 10 % are falsely refused, else tighter while more than 1 % of the answers are hallucinated; a
@@ -258,10 +258,10 @@ def manual_loop(trace: TraceData, policy: Policy, arm: str | None = None) -> Pol
 
     Source: rules S6.2, S6.4.
     """
-    check_in_memory(trace, "manual_loop")
-    path = [policy]
+    check_in_memory(plain_trace(trace), "manual_loop")
+    held, path = Measured.of(trace), [policy]
     for _ in range(MANUAL_STEPS):
-        counted = tally(trace, [path[-1]], arm, engine="numpy")
+        counted = tally(held, [path[-1]], arm, engine="numpy")
         rate = dict(zip(metrics.RATES, metrics.rates(counted.counts[0], counted.labels), strict=True))
         unmet = {name for name, limit in TARGETS.items() if not rate[name] <= limit}  # 0 of 0 is NaN and meets none
         if not unmet & {"false_refusal_rate", "hallucination_rate"}:
@@ -399,7 +399,7 @@ class Plateau(NamedTuple):
 
 
 def polish(
-    trace: TraceData,
+    trace: TraceData | Measured,
     starts: Sequence[Policy],
     paths: Sequence[str],
     score: Score,
@@ -481,7 +481,7 @@ def plateau(found: Evidence, policy: Policy, path: str, score: Score, published:
     return Plateau(path, _inside(path, *_observed_plateau(steps, low, high)), low, high)
 
 
-def _observed_plateau(found: Steps, low: float, high: float) -> tuple[float, float]:
+def _observed_plateau(found: StepCells, low: float, high: float) -> tuple[float, float]:
     """Plateau cut to just beyond the values at which any case changes: the rest of the range was never seen."""
     if len(found.low) == 1:
         return low, high

@@ -278,7 +278,7 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return ranks - ranks.mean() if len(ranks) else ranks
 
 
-class Fold(NamedTuple):
+class AuditFold(NamedTuple):
     """Cases to fit on and cases to judge, [Q] of positions, and the penalty that all signals chose on the former."""
 
     fitted: NDArray[np.int64]
@@ -286,7 +286,7 @@ class Fold(NamedTuple):
     strength: float
 
 
-def audit_folds(seen: LabelledSignals, names: Sequence[str], folds: int, repeats: int, seed: int) -> list[Fold]:
+def audit_folds(seen: LabelledSignals, names: Sequence[str], folds: int, repeats: int, seed: int) -> list[AuditFold]:
     """Stratified folds, all repeats one after the other; the penalty is chosen once a fold, by the model of all."""
     found = []
     for repeat in progress(range(repeats), "fold", "repeat"):
@@ -296,12 +296,12 @@ def audit_folds(seen: LabelledSignals, names: Sequence[str], folds: int, repeats
             cases = seen.cases.rows(rest)
             varying = _varying(cases, names)
             strength = fit_model(cases, names=varying, seed=seed).strength if varying else STRENGTHS[0]
-            found.append(Fold(rest, held, strength))
+            found.append(AuditFold(rest, held, strength))
     return found
 
 
 def crossed_costs(
-    seen: LabelledSignals, names: Sequence[str], matrix: NDArray[np.float64], folds: Sequence[Fold], seed: int = 0
+    seen: LabelledSignals, names: Sequence[str], matrix: NDArray[np.float64], folds: Sequence[AuditFold], seed: int = 0
 ) -> NDArray[np.float64]:
     """Cost of each case under decisions by models that did not see it, the mean over the repeats, [Q].
 
@@ -355,7 +355,7 @@ def _costed(
     seen: LabelledSignals,
     doubles: Mapping[str, frozenset[str]],
     matrix: NDArray[np.float64],
-    folds: Sequence[Fold],
+    folds: Sequence[AuditFold],
     seed: int,
     level: float,
 ) -> _Costed:

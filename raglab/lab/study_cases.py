@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.decision.measurement import Measured
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.extensions.scale.measured_shards import measured_shards
 from raglab.extensions.scale.sharded_traces import NONE, ShardedTrace, count_cases
@@ -166,10 +167,12 @@ def shard_labels(part: Any) -> NDArray[np.int8]:  # noqa: ANN401 - a reference t
 
 
 def measured_once(
-    trace: TraceData | ShardedTrace[Trace], policy: Policy, arm: str | None
+    trace: TraceData | Measured | ShardedTrace[Trace], policy: Policy, arm: str | None
 ) -> AbstractContextManager[Any]:
-    """The trace for many replays under one structure: its shards measured on disk, or as it is in memory."""
-    return nullcontext(trace) if isinstance(trace, TraceData) else measured_shards(trace, policy, arm)
+    """The trace for many replays under one structure: its shards measured on disk, or in memory what was measured."""
+    if isinstance(trace, TraceData | Measured):
+        return nullcontext(Measured.of(trace))
+    return measured_shards(trace, policy, arm)
 
 
 def label_notes(trace: StudyTrace) -> list[str]:

@@ -19,6 +19,7 @@ import optuna
 from raglab import metrics
 from raglab.canonical import canonical_json, digest
 from raglab.decision.answer_text import MAX_MISSING
+from raglab.decision.measurement import Measured, plain_trace
 from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.lab.search_space import Goal, SearchRange, own_trial, set_values
 from raglab.progress import progress
@@ -61,7 +62,7 @@ class Problem(NamedTuple):
     another.
     """
 
-    trace: TraceData | ShardedTrace[Trace]
+    trace: TraceData | Measured | ShardedTrace[Trace]
     start: Policy
     space: Mapping[str, SearchRange]
     goal: Goal
@@ -76,7 +77,8 @@ class Problem(NamedTuple):
     @property
     def name(self) -> str:
         """Name of the study where it is given none: corpus, and digest of all that tells it from another."""
-        return f"{self.trace.meta.get('corpus', 'study')}-{digest(canonical_json(settings_texts(self.settings)), 8)}"
+        corpus = plain_trace(self.trace).meta.get("corpus", "study")
+        return f"{corpus}-{digest(canonical_json(settings_texts(self.settings)), 8)}"
 
 
 class Search(NamedTuple):

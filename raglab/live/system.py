@@ -239,7 +239,7 @@ def check_on_error(on_error: str) -> OnError:
     return "refuse" if on_error == "refuse" else "raise"
 
 
-class Opening(NamedTuple):
+class LabOpening(NamedTuple):
     """What a system was opened with that outlives a change of its documents.
 
     generator: of what no row of a table answers. asking: settings of clarifications. clarifier: makes what asks and
@@ -269,9 +269,9 @@ class ReadyDocuments(NamedTuple):
     earlier: Mapping[str, frozenset[str]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Lab:
-    """What answers a question: see `ask`.
+    """What answers a question: see `ask`. It changes where its documents do, by `add`, `remove` and `refresh` alone.
 
     policy: every threshold and pattern. retriever: index and arms. fingerprint: of corpus, models and parameters.
     pack: what the trade calls things, as the policy names it. reader: of the documents, for signals of the parser.
@@ -300,7 +300,7 @@ class Lab:
     clarifier: Clarifier | None = field(default=None, repr=False)
     signals: LiveSignals = field(default=LiveSignals(), repr=False)
     earlier: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False)
-    opening: Opening | None = field(default=None, repr=False)
+    opening: LabOpening | None = field(default=None, repr=False)
     on_error: OnError = "raise"
     _confident: dict[str, bool] = field(default_factory=dict, repr=False)  # see `RequiredConfidence`
     _told: set[str] = field(default_factory=set, repr=False)
@@ -385,7 +385,7 @@ class Lab:
         kept = _caches_of(place) if cache else None
         judge = scorer or WordSupport()
         base = Extractive(pack=pack) if generator is None else generator
-        opening = Opening(place, index.settings, rewriter, base, parser, field_reader, asking, asks, maker)
+        opening = LabOpening(place, index.settings, rewriter, base, parser, field_reader, asking, asks, maker)
         ready = _ready_documents(index, opening, chosen, pack, judge)
         # The bandit needs an arm that answers live, and can be switched off from outside the policy.
         stated = arm or ("bandit" if bandit.enabled else None)
@@ -490,7 +490,7 @@ class Lab:
         with self._change:
             more = {"opening": opening._replace(settings=index.settings)}
             for name, value in (ready._asdict() | more).items():
-                object.__setattr__(self, name, value)
+                setattr(self, name, value)
         return self
 
     def snapshot(self) -> Self:
@@ -525,7 +525,7 @@ class Lab:
             msg = f"a reply must be about documents as they were, and {which} changed since; ask the question again."
             raise ValueError(msg)
 
-    def _opened(self) -> Opening:
+    def _opened(self) -> LabOpening:
         if self.opening is None:
             msg = "documents change where a lab was opened from a folder; open it with Lab.open."
             raise ValueError(msg)
@@ -549,7 +549,7 @@ class Lab:
 
 
 def _ready_documents(
-    index: Index, opening: Opening, policy: Policy, pack: Pack, scorer: SupportScorer, like: Retriever | None = None
+    index: Index, opening: LabOpening, policy: Policy, pack: Pack, scorer: SupportScorer, like: Retriever | None = None
 ) -> ReadyDocuments:
     """Models and indexes over the documents of an index.
 

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, NoReturn, Protocol, Self, TypeVar, overload
 
@@ -308,13 +309,12 @@ def _manifest_error(path: Path, rule: str, came: str) -> TraceError:
     return TraceError(str(input_error(Where(str(path)), rule, remedy, came)))
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class ShardedTrace(Generic[Stored]):
     """A trace in parts that are loaded one at a time: `raglab.sweep` and `raglab.steps` take it as they take a trace.
 
     parts: references to its shards. shared: arms, depths, models and parameters, alike in all. place: folder or file;
-    None where cases or signals were changed since. version: of the folder. kind: what a shard is loaded as. cases: of
-    all shards in their order, read shard by shard where they are asked for.
+    None where cases or signals were changed since. version: of the folder. kind: what a shard is loaded as.
     """
 
     parts: tuple[Shard, ...]
@@ -323,10 +323,11 @@ class ShardedTrace(Generic[Stored]):
     kind: Any = field(repr=False)
     place: Path | None = None
     version: int = 1
-    cases: Sequence[Case] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "cases", ShardedCases(self.parts))
+    @cached_property
+    def cases(self) -> Sequence[Case]:
+        """Cases of all shards in their order, read shard by shard where they are asked for."""
+        return ShardedCases(self.parts)
 
     def __len__(self) -> int:
         """Count the cases, Q."""

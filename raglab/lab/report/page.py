@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics, replay, robustness
 from raglab.certify import MAX_OVER_ASK
+from raglab.decision.measurement import Measured
 from raglab.displays.tables import ReportTable, column_table, cut_text, interval, number_cell, percent_cells, share_cell
 from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.html_display import Cell
@@ -298,16 +299,18 @@ def _report_data(
     names = (incumbent, tuned) if tuned in policies and tuned != incumbent else (incumbent,)
     name = trace.arms[0] if arm is None else arm
     every = list(policies.values())
-    table = replay.rate_table(replay.tally(trace, every, name), every, costs=costs).set_axis(list(policies), axis=0)
-    decided = replay.decide_policies(trace, [policies[one] for one in names], name)
+    replayed = Measured(trace) if isinstance(trace, TraceData) else trace
+    table = replay.rate_table(replay.tally(replayed, every, name), every, costs=costs).set_axis(list(policies), axis=0)
+    decided = replay.decide_policies(replayed, [policies[one] for one in names], name)
     return ReportData(
         trace=trace,
+        replayed=replayed,
         arm=name,
         split=split,
         policies=policies,
         names=names,
         said=dict(zip(names, decided, strict=True)),
-        seen=answer_signals(trace, policies[names[-1]], name),
+        seen=answer_signals(replayed, policies[names[-1]], name),
         table=table,
         targets={},
     )

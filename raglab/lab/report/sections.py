@@ -14,6 +14,7 @@ from raglab.calibration import Judgement
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.decisions import Decisions, chain_place
+from raglab.decision.measurement import Measured
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.displays import canvas, figures
 from raglab.displays.boundary import GROUPS, DecisionBoundaryDisplay, zone_counts
@@ -84,12 +85,13 @@ if TYPE_CHECKING:
 class ReportData(NamedTuple):
     """What every part reads.
 
-    trace: in memory or of shards. names: the incumbent, then the tuned policy where there is one; said: decisions of
-    these. table: of `replay.sweep`, the policies' names as index. targets: that the user stated. in_sample: policies
-    that were fitted or chosen on the cases of the page.
+    trace: in memory or of shards. replayed: the same, measured where it is in memory. names: the incumbent, then the
+    tuned policy where there is one; said: decisions of these. table: of `replay.sweep`, the policies' names as index.
+    targets: that the user stated. in_sample: policies that were fitted or chosen on the cases of the page.
     """
 
     trace: TraceData | ShardedTrace[Any]
+    replayed: Measured | ShardedTrace[Any]
     arm: str
     split: str
     policies: Mapping[str, Policy]
@@ -222,7 +224,7 @@ def _usual_risks(seen: AnswerSignals) -> ReportTable:
 
 def sweeps(judged: ReportData) -> list[Block]:
     """Small multiples: every threshold over its range."""
-    shown, idle = swept(judged.trace, judged.policies, judged.names[::-1], judged.arm)
+    shown, idle = swept(judged.replayed, judged.policies, judged.names[::-1], judged.arm)
     known = judged.seen.known
     panels = [
         figures.Panel(
