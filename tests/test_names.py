@@ -12,8 +12,6 @@ TWICE: dict[str, set[str]] = {
     "Candidate": {"extensions/clarification/learned_values.py", "lab/candidates.py"},
     "Choice": {"bandit/learner.py", "extensions/clarification/learned_values.py"},
     "Column": {"store/cells.py", "store/log_rows.py"},
-    "Counts": {"default_learner/confidence.py", "extensions/learned_signals/judging.py"},
-    "Match": {"extensions/graph_table/table_records.py", "extensions/learned_signals/evidence_features.py"},
     "Section": {"lab/report/blocks.py", "languages/__init__.py"},
     "_Line": {
         "extensions/clarification/labelled_values.py",
