@@ -1,7 +1,4 @@
-"""Arms (algebra): the table of retrieval strategies, what each needs, which of them answer live (S4.1).
-
-What an arm finds beside keywords and vectors is an entry of `raglab.retrieval.arms.SEARCHES`.
-"""
+"""Arms (algebra): the table of retrieval strategies, what each needs, which of them answer live (S4.1)."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ class Arm(NamedTuple):
 
     what: it does, and cost: what that costs beside one search of its lists, in words. keyword, dense: whether it fuses
     the list of BM25, that of the embeddings. reranked: whether its hits are reranked. rewrites: whether it searches a
-    second time within a depth, for the question as its first hits rewrite it. needs: what must be built for it, `graph`
-    or `tables` of the indexes, or a `rewriter`; empty: nothing. intent: the flag of a question that makes it available
-    (rule S4.1), empty: every question. live: whether it may answer live, and a bandit choose it; the others only
-    compare.
+    second time within a depth, for the question as its first hits rewrite it. room: of `raglab.extensions` that makes
+    an index of its own for it, at the point `arm.<name>`; empty: it has none. intent: the flag of a question that makes
+    it available (rule S4.1), empty: every question. live: whether it may answer live, and a bandit choose it; the
+    others only compare.
     """
 
     what: str
@@ -25,16 +22,16 @@ class Arm(NamedTuple):
     dense: bool = True
     reranked: bool = True
     rewrites: bool = False
-    needs: str = ""
+    room: str = ""
     intent: str = ""
     live: bool = True
 
 
 ARMS: dict[str, Arm] = {
     "hybrid": Arm("BM25 and dense, fused and reranked", "reranking"),
-    "iterative": Arm("hybrid, then again for the rewritten question", "two searches", rewrites=True, needs="rewriter"),
-    "graph": Arm("hybrid and a walk over entities", "reranking and a walk", needs="graph", intent="graph"),
-    "table": Arm("hybrid and rows of tables", "reranking and a search of rows", needs="tables", intent="table"),
+    "iterative": Arm("hybrid, then again for the rewritten question", "two searches", rewrites=True),
+    "graph": Arm("hybrid and a walk over entities", "reranking and a walk", room="graph_table", intent="graph"),
+    "table": Arm("hybrid and rows of tables", "reranking and a search of rows", room="graph_table", intent="table"),
     "dense": Arm("embeddings alone", "nothing", keyword=False, reranked=False, live=False),
     "bm25": Arm("keywords alone", "nothing", dense=False, reranked=False, live=False),
 }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cockpit_browser import PATH, cockpit_of, figure, policy_id, slide, turned
 from experiments.browser import (
     SECONDS,
     browser,
@@ -26,7 +27,6 @@ from experiments.browser import (
     wait_for_server,
 )
 from raglab.store.policies import Policy
-from test_browser import PATH, cockpit_of, figure, policy_id, slide, turned
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from generators import Fixed, Weighed
-from raglab.extensions.graph_table.tables import table_index
+from generators import Weighed
 from raglab.lab.gate_fitting import answer_outcomes, calibrate_answers, calibrate_cosine, case_signals
-from raglab.live.response import TableFirst, record_answers
+from raglab.live.response import record_answers
 from raglab.replay import decide
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -112,41 +111,6 @@ def test_a_curve_that_is_none(knots: dict[str, Any], rule: str) -> None:
     """A probability outside its range, or one that falls with the confidence, does not load."""
     with pytest.raises(ValueError, match=rule):
         Policy.from_mapping({"generation": {"calibration": knots}})
-
-
-class TestTables:
-    """Answers from rows."""
-
-    TABLE = Chunk(
-        "a.md#1", "Excesses\n| Cause | Excess |\n|---|---|\n| Storm | £250 |\n| Flood | £500 |", "docs/a.md", 1
-    )
-    PROSE = Chunk("a.md#2", "Claims are paid in May.", "docs/a.md", 2)
-
-    def first(self) -> TableFirst:
-        """A generator over the two chunks."""
-        return TableFirst.over(Fixed(), table_index([self.TABLE, self.PROSE]), [self.TABLE, self.PROSE])
-
-    def test_rows_among_the_passages_answer(self) -> None:
-        """The difference of two rows rests on both, and cites them."""
-        rows = self.first().tables.rows
-        question = "By how much is the flood excess higher than the storm excess?"
-        said = self.first().answer(question, [self.PROSE, rows[0], rows[1]])
-        assert "£250" in said.text
-        assert sorted(said.cited) == [1, 2]
-
-    def test_a_row_that_was_not_chosen_is_not_rested_on(self) -> None:
-        """Where one of two rows is missing, the other generator answers."""
-        rows = self.first().tables.rows
-        question = "By how much is the flood excess higher than the storm excess?"
-        assert self.first().answer(question, [rows[0], self.PROSE]).text == Fixed().text
-        whole = self.first().answer(question, [rows[0], self.TABLE])
-        assert "£250" in whole.text
-        assert set(whole.cited) == {0, 1}
-
-    def test_without_rows_the_other_answers(self) -> None:
-        """Prose is not the tables' business."""
-        assert self.first().answer("What is the storm excess?", [self.PROSE]).text == Fixed().text
-        assert self.first().name == "table+fixed"
 
 
 def _parts(trace: Any) -> tuple[Any, ...]:

@@ -61,7 +61,7 @@ LAYERS: tuple[frozenset[str], ...] = (
         }
     ),
     frozenset({"policy_sections", "policy", "thresholds", "decision", "misuse"}),
-    frozenset({"breakpoints", "replay"}),
+    frozenset({"breakpoints", "case_codes", "step_functions", "replay"}),
     frozenset({"blobs", "model_files"}),
     frozenset({"models", "store", "retrieval", "answering"}),
     frozenset({"live", "audit", "signal_models"}),
@@ -116,35 +116,7 @@ CHANCE = {"seed", "rng"}
 
 
 # Imports of an extension from outside it that are still to be cut: file -> rooms. Delete a room where it is cut.
-UNCUT: dict[str, set[str]] = {
-    "cli/__init__.py": {"scale"},
-    "cli/baselines.py": {"scale"},
-    "cli/common.py": {"scale"},
-    "cli/experiments.py": {"scale"},
-    "extensions/scale/large_index.py": {"graph_table"},
-    "lab/bandit_study.py": {"scale"},
-    "lab/baseline.py": {"scale"},
-    "lab/certificate_checks.py": {"scale"},
-    "lab/certification.py": {"scale"},
-    "lab/certified_losses.py": {"scale"},
-    "lab/decision_fitting.py": {"scale"},
-    "lab/looks.py": {"scale"},
-    "lab/report/page.py": {"scale"},
-    "lab/report/sections.py": {"scale"},
-    "lab/search_space.py": {"scale"},
-    "lab/study.py": {"cockpit", "scale"},
-    "lab/study_cases.py": {"scale"},
-    "lab/trial_search.py": {"scale"},
-    "lab/unmeasured_gates.py": {"scale"},
-    "live/index_folder.py": {"scale"},
-    "live/index_growth.py": {"scale"},
-    "live/response.py": {"graph_table"},
-    "live/trace_building.py": {"graph_table", "scale"},
-    "retrieval/arms.py": {"graph_table"},
-    "retrieval/dense.py": {"scale"},
-    "retrieval/indexes.py": {"graph_table", "scale"},
-    "store/traces.py": {"scale"},
-}
+UNCUT: dict[str, set[str]] = {}
 
 
 def part(path: Path) -> str:

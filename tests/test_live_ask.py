@@ -25,6 +25,7 @@ from raglab.live.response import KEYS, Response, record_answers
 from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import RetrievalSettings, build_trace
 from raglab.replay import decide
+from raglab.retrieval.arms import live_arms
 from raglab.retrieval.dense import EmbeddingCache
 from raglab.store.policies import Policy
 from raglab.values import Corpus, Generation, Status
@@ -110,8 +111,8 @@ class TestResponse:
         assert {source.split("#")[0] for source in said["sources"]} == {"docs/home.md"}
         assert any("tau_explicit" in check.text for check in said.seen.checks)
 
-    @pytest.mark.parametrize("arm", ["hybrid", "table"])
-    def test_a_scope_holds_for_rows_of_tables(self, tmp_path: Path, encoder: WordEncoder, arm: str) -> None:  # noqa: F811
+    @pytest.mark.parametrize("arm", live_arms())
+    def test_a_scope_holds_for_tables(self, tmp_path: Path, encoder: WordEncoder, arm: str) -> None:  # noqa: F811
         """A named document with a table scopes chunks and rows alike."""
         del encoder
         tables = [chunk(20 + n, f"t{n}.md", 1, f"| Cause | Excess |\n|---|---|\n| Storm | £{n}00 |") for n in (1, 2)]
@@ -175,7 +176,7 @@ class TestSelection:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arm", ["hybrid", "iterative", "graph", "table"])
+@pytest.mark.parametrize("arm", live_arms())
 def test_fifty_taus_live_are_fifty_taus_replayed(tmp_path: Path, opened: Callable[..., Lab], arm: str) -> None:
     """One stored trace, replayed at every tau, says what fifty live runs say, case for case."""
     taus = np.linspace(0.0, 100.0, 50)
@@ -220,7 +221,7 @@ class TestCaches:
             ask("What is the excess?", lab=system.replace(system.policy.replace("chosen.final_k", 1))),
             ask("What is the excess?", lab=system, documents=["home.md"]),
             ask("What is the excess?", lab=system, selected_option=1),
-            ask("What is the excess?", lab=opened({"confidence": {"enabled": False}}, cache=True, arm="graph")),
+            ask("What is the excess?", lab=opened({"confidence": {"enabled": False}}, cache=True, arm="iterative")),
             ask("What is the excess?", lab=opened({"confidence": {"enabled": False}}, cache=True, generator=Drawn())),
         )
         assert not any(said.seen.answer_cache_hit for said in others)
@@ -453,8 +454,8 @@ class TestRouter:
         """Says which there are."""
         del encoder
         build_index(CORPUS, tmp_path / "i", arms=("hybrid",), cache=None, **SMALL)
-        with pytest.raises(ValueError, match="one of the index's hybrid, got graph"):
-            ask("What?", lab=Lab.open(tmp_path / "i", arm="graph", cache=False))
+        with pytest.raises(ValueError, match="one of the index's hybrid, got iterative"):
+            ask("What?", lab=Lab.open(tmp_path / "i", arm="iterative", cache=False))
 
     def test_a_decision_fitted_on_another_arm(self, opened: Callable[..., Lab]) -> None:
         """Is refused when the system is opened, not at the first question; on its own arm it answers by cost."""
@@ -486,7 +487,7 @@ class TestIndex:
         """A second index of the same texts encodes nothing, and answers without the first cache."""
         known = EmbeddingCache(tmp_path / "known.sqlite")
         build_index(CORPUS, tmp_path / "one", cache=known, **SMALL)
-        build_trace(CORPUS, CASES[:1], cache=known, arms=("hybrid", "graph", "table", "iterative"), **SMALL)
+        build_trace(CORPUS, CASES[:1], cache=known, arms=live_arms(), **SMALL)
         encoder.seen.clear()
         build_index(CORPUS, tmp_path / "two", cache=known, **SMALL)
         assert encoder.seen == []

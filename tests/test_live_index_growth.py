@@ -18,7 +18,7 @@ from hostile import remount, small_disk
 from raglab.cli import app
 from raglab.live import index_folder, index_growth
 from raglab.live.ask import ask
-from raglab.live.index_folder import Change, read_index
+from raglab.live.index_folder import DocumentsChange, read_index
 from raglab.live.index_growth import add_documents, remove_documents
 from raglab.live.system import Lab, build_index
 from raglab.retrieval.arms import walk
@@ -161,14 +161,12 @@ def same_system(one: Lab, two: Lab) -> None:
     for name in ("signatures", "strict_signatures"):
         for field, other in zip(getattr(first, name), getattr(second, name), strict=True):
             np.testing.assert_array_equal(field, other)
-    assert (first.graph is None) == (second.graph is None)
-    assert first.tables is not None
-    assert second.tables is not None
-    assert (first.tables.rows, first.tables.tables) == (second.tables.rows, second.tables.tables)
+    assert first.arm_indexes.keys() == second.arm_indexes.keys()
+    for index, grown in zip(first.arm_indexes.values(), second.arm_indexes.values(), strict=True):
+        assert index.rows == grown.rows
     assert one.entities == two.entities
     for question in ("What is the excess for storm?", "Qui est l'assureur ?", "liability limit", "total premium"):
         np.testing.assert_array_equal(first.bm25.search([question], 9), second.bm25.search([question], 9))
-        np.testing.assert_array_equal(first.tables.search([question], 9), second.tables.search([question], 9))
         for arm, strategy in one.retriever.strategies.items():
             asked = one.retriever.question(question)
             pair = (next(walk(strategy, asked)), next(walk(two.retriever.strategies[arm], asked)))
@@ -191,6 +189,21 @@ class TestReaders:
         # And back: an index of the same documents is the same index.
         assert writer.remove(["home.md", FAQ]).fingerprint == old
         assert answers(writer) == before
+
+    def test_a_system_that_changes_holds_up_no_other(self, place: Path) -> None:
+        """Requests take hold of another system meanwhile, and of this one under another policy."""
+        changing = opened(place)
+        others = (opened(place), changing.replace(Policy.from_mapping(FREE | {"resolver": {"strict": True}})))
+        taken: list[str] = []
+        with changing._change:
+            threads = [
+                threading.Thread(target=lambda lab=lab: taken.append(lab.snapshot().fingerprint)) for lab in others
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(10.0)
+            assert taken == [changing.fingerprint] * 2
 
     def test_no_cache_serves_another_corpus(self, place: Path) -> None:
         """What was refused for want of a document is answered once it is there, and refused again without it."""
@@ -324,7 +337,7 @@ class TestRefusals:
         monkeypatch.setattr(index_folder, "_MOST_CHANGES", 2)
         made = [add_documents(place, [document(f"{name}.md", "x y")], cache=None).fingerprint for name in "abc"]
         assert list(read_index(place).earlier) == made[1::-1]
-        long = [Change(corpus_hash="0" * 64, documents=["x" * 30_000])] * 3
+        long = [DocumentsChange(corpus_hash="0" * 64, documents=["x" * 30_000])] * 3
         assert len(index_folder._remembered(long)) == 1
         assert index_folder._remembered([]) == []
 

@@ -20,11 +20,10 @@ import raglab
 from raglab import characters, numerals, text
 from raglab.answering import claim_words, compression, extractive, hygiene, model_server, server, support
 from raglab.decision import intent
-from raglab.extensions.graph_table import entity_graph, quantities, table_records
 from raglab.live import arm_choice
 from raglab.packs import GENERIC
 from raglab.policy import PolicyData
-from raglab.retrieval import arms, indexes
+from raglab.retrieval import entity_names, indexes, rewriting
 from raglab.store.policies import load_pack
 from raglab.values import Chunk
 from reading_time import BRIEF, LIMIT, READER_LIMIT, alarm, slow
@@ -81,15 +80,10 @@ READERS: dict[str, Callable[[str], object]] = {
     "short answer": lambda one: extractive.short_answer("How much is the excess?", one),
     "extractive answer": lambda one: extractive.Extractive().answer("What is the storm excess?", [chunk(one)]),
     "extractive question": lambda one: extractive.Extractive().answer(one, [chunk(EXCESS)]),
-    "reflection": lambda one: arms.reflect(one, [one]),
-    "names": lambda one: entity_graph.names_in([one]),
-    "codes": entity_graph.codes_in,
-    "labels": entity_graph.labels_in,
+    "reflection": lambda one: rewriting.reflect(one, [one]),
+    "names": lambda one: entity_names.names_in([one]),
+    "codes": entity_names.codes_in,
     "index words": indexes.index_words,
-    "cell": quantities.cell_quantity,
-    "quantities": quantities.quantities_in,
-    "tables": lambda one: table_records.markdown_tables([chunk(one)]),
-    "question of tables": table_records.table_question,
     "intent": intent.intent,
     "route": lambda one: arm_choice.route_arm(one, POLICY, ("hybrid", "bm25")),
 }

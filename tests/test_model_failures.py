@@ -24,12 +24,12 @@ from raglab.audit.explanation import days
 from raglab.audit.label_samples import draw_sample
 from raglab.audit.live_rates import live_rates
 from raglab.cli import app
-from raglab.extensions.graph_table.tables import table_index
 from raglab.live.ask import ask
-from raglab.live.response import MissingAnswersWarning, TableFirst, record_answers
+from raglab.live.response import MissingAnswersWarning, OwnAnswers, record_answers
 from raglab.live.system import Lab, build_index
 from raglab.policy import PolicyData
 from raglab.replay import decide
+from raglab.retrieval.indexes import ArmHits
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Generation, ModelUnavailableError
@@ -177,13 +177,23 @@ class TestConfidence:
         assert ask(QUESTION, lab=opened(generator=None).check())["status"] in {"ok", "refuse"}
 
     def test_rows_of_a_table_hide_no_generator(self, server: LlamaServer) -> None:
-        """What answers beside them is checked, though their own answers have a confidence."""
+        """What answers behind them is checked, though their own answers have a confidence."""
+
+        class Rows:
+            """The index of an arm whose rows answer no question of the test."""
+
+            rows, answers = (Chunk("c", "Cause: Storm; Excess: £400", "t.md", 1),), True
+
+            def search(self, *_: object) -> ArmHits:
+                """No hit."""
+                return ArmHits(np.full((1, 1), -1, np.int64))
+
+            def answer(self, *_: object) -> None:
+                """No answer."""
+
         server.logprobs = False
-        chunk = Chunk("c", "| Cause | Excess |\n|---|---|\n| Storm | £400 |", "t.md", 1)
-        tables = table_index([chunk])
-        assert tables is not None
         with pytest.raises(ValueError, match="the gate generation needs"):
-            record_answers(world(), policy(), TableFirst.over(generator(server), tables, [chunk]), Weighed())
+            record_answers(world(), policy(), OwnAnswers("table", Rows(), generator(server)), Weighed())
 
     @pytest.mark.parametrize(
         ("sections", "switch"),

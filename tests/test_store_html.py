@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raglab.extensions.graph_table.tables import table_index
 from raglab.store.files import InputError, Where
 from raglab.store.html import decode_html, html_document
 from raglab.store.loaders import load_corpus
@@ -151,9 +150,6 @@ def test_pages_of_a_folder(tmp_path: Path) -> None:
     assert dict(corpus.chunks[0].tags) == {"title": "Contrat & prime", "lang": "fr"}
     assert corpus.chunks[0].text.startswith("Contrat & prime > Contrat habitation\nLa prime est de 10^2 €.")
     assert corpus.chunks[2].text == "Rain\nIt is wet."
-    assert [row.text for row in table_index(corpus.chunks).rows] == [
-        f"Contrat habitation (Contrat & prime) - Cause: Eau|gel; Franchise: {sum_} €" for sum_ in (250, 300)
-    ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert load_corpus(tmp_path / "b.htm").chunks[0].source == "b.htm"

@@ -35,10 +35,10 @@ from raglab.bandit import (
 from raglab.bandit.scores import pooled_stats
 from raglab.bandit.simulation import log, run
 from raglab.displays.bandits import PosteriorDisplay
+from raglab.extension_points import extensions
 from raglab.lab.report.page import SECTIONS
 from raglab.live.settings import BanditSettings
 from raglab.metrics import RATE_TABLE, RATES, Rate
-from raglab.retrieval.arms import SEARCHES
 from raglab.store import loaders
 from raglab.store.files import InputError, JsonLine, required_text
 from raglab.store.loaders import FORMATS, Format
@@ -273,8 +273,8 @@ def test_reward_components_are_the_weights() -> None:
 
 
 def test_arms_hold_together() -> None:
-    """A search of its own belongs to an arm, a policy may name every arm and what chooses one, and no other."""
-    assert set(SEARCHES) <= set(ARMS)
+    """An index of its own belongs to an arm, a policy may name every arm and what chooses one, and no other."""
+    assert extensions("arm").keys() <= {name for name, arm in ARMS.items() if arm.room}
     assert all(arm.keyword or arm.dense for arm in ARMS.values())
     policy = raglab.Policy.load()
     for name in (*ARMS, *CHOOSERS):

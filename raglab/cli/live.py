@@ -60,7 +60,7 @@ def index(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the index.")],
     arm: Annotated[
-        list[str] | None, typer.Option(help=f"Arm that may answer; repeat. {', '.join(LIVE_ARMS)} where none.")
+        list[str] | None, typer.Option(help=f"Arm that may answer; repeat. All of {', '.join(LIVE_ARMS)} where none.")
     ] = None,
     encoder: Encoder = None,
     reranker: Reranker = None,
@@ -86,9 +86,8 @@ def index(
 
     _keep_corpus(out, corpus, policy)
     loaded = load_corpus(corpus, columns=parse_columns(corpus_columns), follow_links=follow_links)
-    arms = tuple(arm or LIVE_ARMS)
     more: dict[str, Any] = {
-        "arms": arms,
+        "arms": arm or None,
         "encoder": encoder,
         "reranker": reranker,
         "dense_weight": dense_weight,

@@ -398,7 +398,9 @@ def _log_files(result: TuneResult, folder: Path) -> None:
         write_text(csv_text(table), folder / f"{name}.csv")
     for name, policy in (("tuned", result.policy), ("defaults", result.default_policy)):
         policy.save(folder / f"{name}.yaml")
-    write_text(result.cockpit(), folder / "cockpit.html")
+    page = result.cockpit_page()
+    if page is not None:
+        write_text(page, folder / "cockpit.html")
 
 
 def _log_page(client: Any, run_id: str, page: Path) -> None:  # noqa: ANN401 - an MLflow client

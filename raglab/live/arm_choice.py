@@ -14,7 +14,7 @@ from raglab.arms import ARMS
 from raglab.bandit.environments import Table
 from raglab.decision.decisions import Decisions
 from raglab.decision.intent import intent
-from raglab.decision.measurement import policy_pattern_hits
+from raglab.decision.measurement import Measured, policy_pattern_hits
 from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.live.online_bandit import LATER, ArmChoice, Features
 from raglab.live.requests import Request
@@ -25,7 +25,7 @@ from raglab.misuse import takes
 from raglab.patterns import entities_in
 from raglab.policy import PolicyData
 from raglab.replay import decide_policies
-from raglab.retrieval.arms import Sizes
+from raglab.retrieval.arms import Sizes, arm_row
 from raglab.retrieval.indexes import Indexes, Queries
 from raglab.reward import BUDGET_MS, COMPONENTS, RewardWeights, hit_diversity, rank_consistency, reward, score_margin
 from raglab.store.database import UnwritableLogError
@@ -44,6 +44,7 @@ def default_arm(question: str, system: Lab) -> tuple[str, str]:
 
     Raises:
       ValueError: the index lacks the arm.
+      MissingExtensionError: the room of the arm is not installed.
     """
     there = system.retriever.strategies
     wanted = system.arm or system.policy.strategy.arm
@@ -52,6 +53,7 @@ def default_arm(question: str, system: Lab) -> tuple[str, str]:
         return arm, f"bandit {'off' if system.online is None else 'not asked'}, {reason}"
     if wanted != "router":
         if wanted not in there:
+            arm_row(wanted)  # an arm whose room is not installed can be in no index
             msg = f"arm must be one of the index's {', '.join(there)}, got {wanted}; make the index with it."
             raise ValueError(msg)
         return wanted, f"{'chosen' if system.arm else 'policy'}: {wanted}"
@@ -109,9 +111,9 @@ def components(trace: TraceData, policy: PolicyData, *, budget_ms: float = BUDGE
         msg = f"budget_ms must be above 0, got {budget_ms:g}; the source's is 8000."
         raise ValueError(msg)
     # Each arm is decided as if it alone answered: full information, from which any learner can be replayed.
-    parts = []
+    parts, held = [], Measured(trace)
     for arm in trace.arms:
-        (decisions,) = decide_policies(trace, [policy], arm)
+        (decisions,) = decide_policies(held, [policy], arm)
         ms = retrieval_ms(trace, decisions, arm)
         margin, diversity, consistency = measures(trace, decisions, arm).T
         parts.append(

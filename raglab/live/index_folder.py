@@ -19,9 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
-from raglab.extensions.scale.large_index import drop_older
+from raglab.extension_points import extensions
 from raglab.live.trace_building import RetrievalSettings, check_settings, index_fingerprint
-from raglab.retrieval.arms import Rewriter
+from raglab.retrieval.rewriting import Rewriter
 from raglab.store.files import InputError, Where, input_error, locked, read_json, shown_value, write_text
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
 from raglab.values import SCHEMA_VERSION, Corpus
@@ -51,7 +51,7 @@ class _Settings(BaseModel):
     precision: Literal["float32", "bfloat16"] = "float32"
 
 
-class Change(BaseModel):
+class DocumentsChange(BaseModel):
     """A change of the documents: hash of the corpus before it, and documents that are something else since.
 
     index: kind of the index before it, where it had another after it; None where that is the same.
@@ -83,7 +83,7 @@ class IndexHead(BaseModel):
     settings: _Settings
     auto_mb: float | None = Field(default=None, gt=0.0)
     pack: str | None = None
-    changes: list[Change] = []
+    changes: list[DocumentsChange] = []
     digest: str
 
 
@@ -193,7 +193,7 @@ def write_index(
         head["pack"] = pack
     if base is not None:
         before = None if base.settings.index == wanted.index else base.settings.index
-        change = Change(corpus_hash=base.corpus_hash, documents=sorted(documents), index=before)
+        change = DocumentsChange(corpus_hash=base.corpus_hash, documents=sorted(documents), index=before)
         head["changes"] = [one.model_dump(exclude_none=True) for one in _remembered([*base.changes, change])]
     with locked(place / LOCK):
         if base is not None and _head(place) != base:
@@ -206,11 +206,12 @@ def write_index(
             if _CORPORA.fullmatch(other.name) and other != file:
                 with suppress(OSError):
                     other.unlink()
-        drop_older(place, large, earlier=not removes)
+        for drop_older in extensions("drop_older").values():
+            drop_older(place, large, earlier=not removes)
     return fingerprint
 
 
-def _remembered(changes: Sequence[Change]) -> Sequence[Change]:
+def _remembered(changes: Sequence[DocumentsChange]) -> Sequence[DocumentsChange]:
     """The last changes, as many as index.json is to hold."""
     lengths = accumulate(sum(map(len, one.documents)) for one in reversed(changes))
     kept = sum(length <= _MOST_CHARACTERS for length in lengths)

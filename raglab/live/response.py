@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,12 @@ from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
 from raglab.decision.checks import Check
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, answer_positions, slot_sets
-from raglab.decision.sharded_decisions import check_in_memory
-from raglab.extensions.graph_table.tables import TableIndex
+from raglab.decision.trace_view import check_in_memory
 from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.replay import decide_policies
+from raglab.retrieval.indexes import ArmIndex, Indexes
 from raglab.store.policies import load_pack
 from raglab.store.traces import Trace
 from raglab.text import NO_MATH, decimals, html_text
@@ -424,55 +424,45 @@ def answer_sets(keys: Sequence[AnswerKey], answers: Sequence[CheckedAnswer], gen
 
 
 @dataclass(frozen=True, slots=True)
-class TableFirst:
-    """Rows of tables first: the answer is what the query over the typed records returns, cited by its rows.
+class OwnAnswers:
+    """The own index of an arm answers first, a generator where it does not: a row of a table answers for itself.
 
-    It speaks only where rows were chosen, of their tables alone, and where all that the answer rests on is among the
-    passages, as a row or as the chunk it stands in: an answer never rests on what retrieval did not choose.
-
-    otherwise: answers the rest. row_of: number of a row by its chunk id. ids: chunk id of each row's chunk.
+    arm: of the index. otherwise: answers the rest.
     """
 
+    arm: str
+    index: ArmIndex = field(repr=False)
     otherwise: Generator
-    tables: TableIndex = field(repr=False)
-    row_of: Mapping[str, int] = field(repr=False)
-    ids: Sequence[str] = field(repr=False)
-
-    @classmethod
-    def over(cls, otherwise: Generator, tables: TableIndex, chunks: Sequence[Chunk]) -> Self:
-        """Generator over the tables of a corpus; chunks: of the corpus in order."""
-        row_of = {row.chunk_id: number for number, row in enumerate(tables.rows)}
-        return cls(otherwise, tables, row_of, [chunks[parent].chunk_id for parent in tables.parents.tolist()])
 
     @property
     def name(self) -> str:
         """Stable identifier."""
-        return f"table+{self.otherwise.name}"
+        return f"{self.arm}+{self.otherwise.name}"
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
-        """Answer from the rows among the passages, else from the passages' text."""
-        place = {passage.chunk_id: number for number, passage in enumerate(passages)}
-        chosen = [self.row_of[passage.chunk_id] for passage in passages if passage.chunk_id in self.row_of]
-        found = self.tables.answer(question, np.unique(self.tables.parents[chosen])) if chosen else None
-        if found is None:
-            return self.otherwise.answer(question, passages)
-        cited = [place.get(self.tables.rows[row].chunk_id, place.get(self.ids[row])) for row in found.rows]
-        known = [number for number in cited if number is not None]
-        if not known or len(known) < len(cited):
-            return self.otherwise.answer(question, passages)
-        return Generation(found.text, found.score, tuple(dict.fromkeys(known)))
+        """Answer from the index's rows among the passages, else from the passages' text."""
+        answer = self.index.answer(question, passages)
+        return self.otherwise.answer(question, passages) if answer is None else answer
+
+
+def with_own_answers(generator: Generator, indexes: Indexes) -> Generator:
+    """The generator behind the arms' own indexes that answer questions themselves."""
+    for arm, index in indexes.arm_indexes.items():
+        if index.answers:
+            generator = OwnAnswers(arm, index, generator)
+    return generator
 
 
 def with_required_confidence(generator: Generator, policy: PolicyData, known: dict[str, bool]) -> Generator:
     """The generator, checked for the confidence that the policy gates on; as it is where no gate needs it.
 
     Args:
-      known: see `RequiredConfidence`. Rows of a table answer with a confidence of their own, so that the generator
-        behind them is checked.
+      known: see `RequiredConfidence`. An arm's index answers with a confidence of its own, so that the generator behind
+        it is checked.
     """
     switch = confidence_switch(policy)
     if switch is None:
         return generator
-    if isinstance(generator, TableFirst):
-        return replace(generator, otherwise=RequiredConfidence(generator.otherwise, switch, known))
+    if isinstance(generator, OwnAnswers):
+        return replace(generator, otherwise=with_required_confidence(generator.otherwise, policy, known))
     return RequiredConfidence(generator, switch, known)

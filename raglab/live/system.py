@@ -27,7 +27,7 @@ from raglab.live.clarifier import Clarifier, FieldReader, Parser, clarifier_make
 from raglab.live.index_folder import CACHE, EMBEDDINGS, Index, read_index, write_index
 from raglab.live.index_growth import add_documents, embed_corpus, remove_documents
 from raglab.live.measured_signals import LiveSignals
-from raglab.live.response import SupportScorer, TableFirst, with_required_confidence
+from raglab.live.response import OwnAnswers, SupportScorer, with_own_answers, with_required_confidence
 from raglab.live.signal_families import DocumentReader
 from raglab.live.signal_functions import SignalFunction
 from raglab.live.trace_building import RetrievalSettings, Retriever, check_settings, retriever
@@ -35,8 +35,9 @@ from raglab.misuse import takes
 from raglab.packs import Pack
 from raglab.patterns import chunk_entities
 from raglab.policy import check_pack
-from raglab.retrieval.arms import DepthHits, Rewriter, walk
+from raglab.retrieval.arms import DepthHits, live_arms, walk
 from raglab.retrieval.dense import EmbeddingCache, default_cache
+from raglab.retrieval.rewriting import Rewriter
 from raglab.store.files import Where, input_error
 from raglab.store.loaders import Documents
 from raglab.store.policies import Policy, load_pack
@@ -238,7 +239,7 @@ def check_on_error(on_error: str) -> OnError:
     return "refuse" if on_error == "refuse" else "raise"
 
 
-class Opening(NamedTuple):
+class LabOpening(NamedTuple):
     """What a system was opened with that outlives a change of its documents.
 
     generator: of what no row of a table answers. asking: settings of clarifications. clarifier: makes what asks and
@@ -268,12 +269,9 @@ class ReadyDocuments(NamedTuple):
     earlier: Mapping[str, frozenset[str]]
 
 
-_CHANGE = threading.Lock()  # held while a system takes up other documents, and while a request takes hold of a system
-
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Lab:
-    """What answers a question: see `ask`.
+    """What answers a question: see `ask`. It changes where its documents do, by `add`, `remove` and `refresh` alone.
 
     policy: every threshold and pattern. retriever: index and arms. fingerprint: of corpus, models and parameters.
     pack: what the trade calls things, as the policy names it. reader: of the documents, for signals of the parser.
@@ -302,10 +300,12 @@ class Lab:
     clarifier: Clarifier | None = field(default=None, repr=False)
     signals: LiveSignals = field(default=LiveSignals(), repr=False)
     earlier: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False)
-    opening: Opening | None = field(default=None, repr=False)
+    opening: LabOpening | None = field(default=None, repr=False)
     on_error: OnError = "raise"
     _confident: dict[str, bool] = field(default_factory=dict, repr=False)  # see `RequiredConfidence`
     _told: set[str] = field(default_factory=set, repr=False)
+    # Held while this system takes up other documents, and while a request takes hold of it.
+    _change: threading.Lock = field(default_factory=threading.Lock, repr=False, init=False)
 
     def __post_init__(self) -> None:
         """Stop where clarifications would be lost, or no question could be decided."""
@@ -385,7 +385,7 @@ class Lab:
         kept = _caches_of(place) if cache else None
         judge = scorer or WordSupport()
         base = Extractive(pack=pack) if generator is None else generator
-        opening = Opening(place, index.settings, rewriter, base, parser, field_reader, asking, asks, maker)
+        opening = LabOpening(place, index.settings, rewriter, base, parser, field_reader, asking, asks, maker)
         ready = _ready_documents(index, opening, chosen, pack, judge)
         # The bandit needs an arm that answers live, and can be switched off from outside the policy.
         stated = arm or ("bandit" if bandit.enabled else None)
@@ -420,7 +420,7 @@ class Lab:
 
         Example: `lab = Lab.open("out/index", generator=OpenAIGenerator("m", "http://127.0.0.1:8000/v1")).check()`
         """
-        generator = self.generator.otherwise if isinstance(self.generator, TableFirst) else self.generator
+        generator = self.generator.otherwise if isinstance(self.generator, OwnAnswers) else self.generator
         check_confidence(generator, confidence_switch(self.policy))
         return self
 
@@ -487,10 +487,10 @@ class Lab:
             msg = f"an open index must keep its arms, models and sizes, got others in {opening.place}; open it again."
             raise ValueError(msg)
         ready = _ready_documents(index, opening, self.policy, self.pack, self.scorer, self.retriever)
-        with _CHANGE:
+        with self._change:
             more = {"opening": opening._replace(settings=index.settings)}
             for name, value in (ready._asdict() | more).items():
-                object.__setattr__(self, name, value)
+                setattr(self, name, value)
         return self
 
     def snapshot(self) -> Self:
@@ -498,7 +498,7 @@ class Lab:
 
         Its generator is checked for the confidence that the policy gates on (rule S2.10).
         """
-        with _CHANGE:
+        with self._change:
             system = copy.copy(self)
         generator = with_required_confidence(system.generator, system.policy, self._confident)
         return system if generator is system.generator else dataclasses.replace(system, generator=generator)
@@ -525,7 +525,7 @@ class Lab:
             msg = f"a reply must be about documents as they were, and {which} changed since; ask the question again."
             raise ValueError(msg)
 
-    def _opened(self) -> Opening:
+    def _opened(self) -> LabOpening:
         if self.opening is None:
             msg = "documents change where a lab was opened from a folder; open it with Lab.open."
             raise ValueError(msg)
@@ -549,7 +549,7 @@ class Lab:
 
 
 def _ready_documents(
-    index: Index, opening: Opening, policy: Policy, pack: Pack, scorer: SupportScorer, like: Retriever | None = None
+    index: Index, opening: LabOpening, policy: Policy, pack: Pack, scorer: SupportScorer, like: Retriever | None = None
 ) -> ReadyDocuments:
     """Models and indexes over the documents of an index.
 
@@ -564,9 +564,8 @@ def _ready_documents(
     # Embeddings of the corpus are kept beside it, so that only the first start encodes them.
     stored = EmbeddingCache(opening.place / EMBEDDINGS)
     ready = retriever(index.corpus, index.settings, stored, rewriter=opening.rewriter, pack=pack, like=like)
-    tables, base = ready.indexes.tables, opening.generator
     named = chunk_entities(ready.chunks, policy.pattern_lists.of_documents)
-    _read_passages(ready.chunks, base, scorer)
+    _read_passages(ready.chunks, opening.generator, scorer)
     clarifier = None
     if opening.clarifier is not None:
         how: dict[str, Any] = {"parser": opening.parser, "field_reader": opening.field_reader, "asks": opening.asks}
@@ -574,8 +573,7 @@ def _ready_documents(
     return ReadyDocuments(
         retriever=ready,
         fingerprint=index.fingerprint,
-        # A row of a table answers for itself; what is no row goes to the generator.
-        generator=base if tables is None else TableFirst.over(base, tables, ready.chunks),
+        generator=with_own_answers(opening.generator, ready.indexes),
         entities=named,
         reader=reader,
         clarifier=clarifier,
@@ -648,7 +646,7 @@ def build_index(
     corpus: Corpus,
     folder: str | Path,
     *,
-    arms: Sequence[str] = LIVE_ARMS,
+    arms: Sequence[str] | None = None,
     cache: EmbeddingCache | Literal["default"] | None = "default",
     policy: Policy | None = None,
     download: bool = False,
@@ -658,9 +656,10 @@ def build_index(
 
     Args:
       folder: made where it is not there; an index that is there gives way to the new one at once and as a whole.
-      arms: that may answer. cache: from which embeddings are copied where it has them. policy: whose pack the index is
-        for, and no other; any where it names none. download: whether models that are not on this machine may be
-        fetched from the hub; the index keeps the commit that it was made with.
+      arms: that may answer; all that may answer live and are installed where not given. cache: from which embeddings
+        are copied where it has them. policy: whose pack the index is for, and no other; any where it names none.
+        download: whether models that are not on this machine may be fetched from the hub; the index keeps the commit
+        that it was made with.
       settings: further fields of `RetrievalSettings`; `index` is `auto` where not given: exact up to 100,000 chunks,
         above that on disk, memory-mapped, in the kind that fits `index_mb`, and exact
         whatever their number where pictures are embedded. An index of `auto` keeps its budget: its kind is chosen again
@@ -670,13 +669,14 @@ def build_index(
 
     Raises:
       ValueError: no chunks, an unknown setting or arm.
+      MissingExtensionError: the room of an arm is not installed.
       InputError: the folder cannot be written.
     """
     if not corpus.chunks:
         msg = "an index needs at least one chunk, got none; check the folder of the documents."
         raise ValueError(msg)
     place = Path(folder)
-    named = check_settings({"arms": tuple(arms), "index": "auto", **settings})
+    named = check_settings({"arms": live_arms() if arms is None else tuple(arms), "index": "auto", **settings})
     wanted = named.pinned(download=download).sized(corpus)
     auto_mb = named.index_mb if named.index == "auto" else None
     behind = default_cache() if cache == "default" else cache

@@ -29,10 +29,6 @@ from raglab.documents import (
     source_meanings,
     stated_exact_names,
 )
-from raglab.extensions.graph_table.entity_graph import entity_graph
-from raglab.extensions.graph_table.tables import table_index
-from raglab.extensions.scale.large_index import INDEX_MB, STORED_KINDS, check_kind, large_indexes, sized_kind
-from raglab.extensions.scale.vector_shards import VectorShards
 from raglab.live.case_checks import check_cases, check_expected_sources
 from raglab.live.signal_families import DocumentReader, with_document_signals
 from raglab.misuse import takes
@@ -41,10 +37,21 @@ from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encod
 from raglab.packs import GENERIC, Pack
 from raglab.patterns import Patterns, pattern_hits
 from raglab.progress import progress
-from raglab.retrieval.arms import STAGES, DepthHits, Rewriter, Sizes, Strategy, depths, rm3
-from raglab.retrieval.dense import EmbeddingCache, default_cache, embed, embed_pictures
-from raglab.retrieval.indexes import Indexes, PictureVectors, Queries, Signatures, build_indexes, embed_queries
+from raglab.retrieval.arms import (
+    STAGES,
+    DepthHits,
+    Sizes,
+    Strategy,
+    arm_row,
+    arm_rows,
+    build_arm_indexes,
+    depths,
+)
+from raglab.retrieval.dense import EmbeddingCache, VectorRows, default_cache, embed, embed_pictures
+from raglab.retrieval.index_kinds import INDEX_MB, check_kind, index_builder, sized_kind
+from raglab.retrieval.indexes import Indexes, PictureVectors, Queries, Signatures, embed_queries
 from raglab.retrieval.reranking import CrossEncoderReranker
+from raglab.retrieval.rewriting import Rewriter, rm3
 from raglab.store.case_records import hash_cases
 from raglab.store.files import Where, input_error, make_folder, replacing
 from raglab.store.loaders import hash_corpus
@@ -100,10 +107,6 @@ class RetrievalSettings(NamedTuple):
         """Whether questions are rewritten."""
         return self.max_depth > 0 or any(ARMS[arm].rewrites for arm in self.arms)
 
-    def needs(self, what: str) -> bool:
-        """Whether an arm needs `graph`, `tables` or a `rewriter`."""
-        return any(ARMS[arm].needs == what for arm in self.arms)
-
     def pinned(self, *, download: bool) -> Self:
         """The same with models of the hub by their commit, so that what is loaded is what the fingerprint names.
 
@@ -127,6 +130,7 @@ class RetrievalSettings(NamedTuple):
 
         Raises:
           ValueError: no index fits the memory; or a kind on disk is named where there is no cache, or pictures.
+          MissingExtensionError: a kind on disk, and the room `scale` is not installed.
         """
 
         def dim() -> int:
@@ -138,6 +142,7 @@ class RetrievalSettings(NamedTuple):
             return count if seen else 0
 
         kind = sized_kind(self.index, len(corpus.chunks), dim, self.index_mb, n_pictures, cached=cached)
+        index_builder(kind)  # stops before anything is encoded where its room is not installed
         return self._replace(index=kind, index_mb=INDEX_MB)
 
     def parameters(self, rewriter: Rewriter | None) -> dict[str, Any]:
@@ -157,7 +162,7 @@ RM3 = "rm3"
 class Retriever:
     """A corpus made ready to be asked.
 
-    chunks: those of the corpus, then the rows of its tables where an arm finds them. strategies: by arm.
+    chunks: those of the corpus, then the rows of the arms' own indexes. strategies: by arm.
     """
 
     chunks: tuple[Chunk, ...] = field(repr=False)
@@ -185,6 +190,7 @@ def check_settings(given: Mapping[str, Any]) -> RetrievalSettings:
 
     Raises:
       ValueError: an unknown setting or arm, an arm named twice, or sizes that do not fit.
+      MissingExtensionError: the room of an arm is not installed.
     """
     unknown = sorted(set(given) - set(RetrievalSettings._fields))
     if unknown:
@@ -200,6 +206,7 @@ def check_settings(given: Mapping[str, Any]) -> RetrievalSettings:
         if arm not in ARMS:
             msg = f"arms must be of {', '.join(ARMS)}, got {arm!r}."
             raise ValueError(msg)
+        arm_row(arm)  # stops at an arm whose room is not installed
     if not (wanted.fetch_k >= 1 and 0 <= wanted.rerank_k <= wanted.fetch_k and wanted.rrf_k >= 1):
         came = f"{wanted.fetch_k}, {wanted.rerank_k}, {wanted.rrf_k}"
         msg = f"fetch_k >= rerank_k >= 0, fetch_k >= 1 and rrf_k >= 1 must hold, got {came}; lower rerank_k."
@@ -233,12 +240,11 @@ def retriever(
         settings, whose models are used again.
     """
     encoder = load_encoder(wanted.encoder, precision=wanted.precision) if like is None else like.encoder
-    # The rows of tables join the chunks before anything is indexed, so that positions mean the same everywhere.
-    tables = table_index(corpus.chunks, pack=pack) if wanted.needs("tables") else None
-    chunks = (*corpus.chunks, *(() if tables is None else tables.rows))
+    # Rows of the arms' own indexes join the chunks before anything is indexed: positions mean the same everywhere.
+    arm_indexes = build_arm_indexes(wanted.arms, corpus.chunks, pack)
+    chunks = (*corpus.chunks, *(row for index in arm_indexes.values() for row in index.rows))
     loose, strict = (_signatures(chunks, encoder, cache, strict=strict) for strict in (False, True))
-    indexed: Any = large_indexes if wanted.index in STORED_KINDS else build_indexes
-    indexes = indexed(
+    indexes = index_builder(wanted.index)(
         [chunk.text for chunk in chunks],
         encoder,
         cache,
@@ -246,8 +252,7 @@ def retriever(
         strict,
         kind=wanted.index,
         tokens=wanted.needs_tokens,
-        graph=entity_graph(corpus.chunks) if wanted.needs("graph") else None,
-        tables=tables,
+        arm_indexes=arm_indexes,
         pictures=_picture_vectors(corpus, encoder, cache),
     )
     # Only what an arm asks for is made: RM3 reads the whole corpus, a cross-encoder is a model of its own.
@@ -325,8 +330,8 @@ def warn_of_cut_chunks(ready: Retriever) -> None:
 
 
 def universe(corpus: Corpus, wanted: RetrievalSettings) -> tuple[Chunk, ...]:
-    """What can be found: the chunks, then the rows of their tables where an arm finds rows."""
-    return (*corpus.chunks, *table_index(corpus.chunks).rows) if wanted.needs("tables") else tuple(corpus.chunks)
+    """What can be found: the chunks, then the rows of the arms' own indexes."""
+    return (*corpus.chunks, *arm_rows(wanted.arms, corpus.chunks))
 
 
 def question_scopes(
@@ -469,7 +474,15 @@ def build_trace(
     Source: rules S0.6, S1.1 to S1.4, S2.9, S3.6.
     """
     plan, allowed = plan_building(
-        corpus, cases, policy, cache, batch_size, command, rewriter, settings=settings, download=download
+        corpus,
+        cases,
+        policy=policy,
+        cache=cache,
+        batch_size=batch_size,
+        command=command,
+        rewriter=rewriter,
+        download=download,
+        **settings,
     )
     return build_planned(plan, cases, allowed, None if out is None else Path(out))
 
@@ -477,16 +490,19 @@ def build_trace(
 def plan_building(
     corpus: Corpus,
     cases: Sequence[Case],
-    policy: policies.PolicyData | None,
-    cache: EmbeddingCache | Literal["default"] | None,
-    batch_size: int,
-    command: str | None,
-    rewriter: Rewriter | None,
     *,
-    settings: Mapping[str, Any],
-    download: bool,
+    policy: policies.PolicyData | None = None,
+    cache: EmbeddingCache | Literal["default"] | None = "default",
+    batch_size: int = 256,
+    command: str | None = None,
+    rewriter: Rewriter | None = None,
+    download: bool = False,
+    **settings: Any,  # noqa: ANN401 - fields of Settings
 ) -> tuple[Building, list[NDArray[np.int64] | None]]:
-    """What a trace is built with, checked, and the positions that each case may find."""
+    """What a trace is built with, checked, and the positions that each case may find.
+
+    Args: see `build_trace`.
+    """
     wanted = check_settings({"index": "auto", **settings})
     check_cases(corpus, cases, batch_size)
     # A document that is not there stops the build before anything is encoded.
@@ -708,7 +724,7 @@ def _keep(path: Path, write: Callable[[BinaryIO], None]) -> None:
 
 def _trace_of_hits(
     chunks: Sequence[Chunk],
-    vectors: NDArray[np.float32] | VectorShards,
+    vectors: VectorRows,
     cases: Sequence[Case],
     wanted: RetrievalSettings,
     whole: Batch,
@@ -734,7 +750,7 @@ def _trace_of_hits(
 
 
 def restrict_to_hits(
-    chunks: Sequence[Chunk], vectors: NDArray[np.float32] | VectorShards, hits: Hits
+    chunks: Sequence[Chunk], vectors: VectorRows, hits: Hits
 ) -> tuple[tuple[Chunk, ...], Hits, NDArray[np.float32]]:
     """Chunks that were hit, in their order; the hits with the chunks' new numbers; the chunks' embeddings, [C, dim]."""
     used = np.unique(hits.chunk[hits.chunk >= 0])

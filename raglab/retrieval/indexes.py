@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from errno import EINVAL, EOPNOTSUPP
@@ -19,12 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.characters import composed
-from raglab.extensions.graph_table.entity_graph import EntityGraph
-from raglab.extensions.graph_table.tables import TableIndex
-from raglab.extensions.scale.vector_shards import Remapped, VectorShards
 from raglab.models import Tokens
 from raglab.progress import progress
-from raglab.retrieval.dense import DenseIndex, EmbeddingCache, Kind, TextEncoder, dense_index, embed
+from raglab.retrieval.dense import (
+    DenseIndex,
+    EmbeddingCache,
+    Kind,
+    StoredRows,
+    TextEncoder,
+    VectorRows,
+    dense_index,
+    embed,
+)
+from raglab.values import Chunk, Generation
 
 Ids = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -297,29 +304,68 @@ class TokensByText(Protocol):
         """Embeddings of the tokens of a passage, [n_tokens, dim]."""
 
 
+class ArmHits(NamedTuple):
+    """What an arm's own index finds for a question.
+
+    chunk: positions of chunks, best first, [1, k]; -1 where there are fewer. rows: by position of a chunk, that of its
+    best row among `Indexes.texts` and the row's score in [0, 1]; None where the index has no rows. keeps_order: whether
+    the order of `chunk` is fused with that of the reranker, which sees the question's words alone.
+    """
+
+    chunk: Ids
+    rows: Mapping[int, tuple[int, float]] | None = None
+    keeps_order: bool = False
+
+
+class ArmIndex(Protocol):
+    """An arm's own index beside keywords and vectors; a room makes it, see `raglab.retrieval.arms.ArmRow`."""
+
+    @property
+    def rows(self) -> tuple[Chunk, ...]:
+        """Passages that it adds behind the chunks; they are embedded as those are, and found by this index alone."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether it answers questions itself, before a generator does."""
+
+    def search(self, query: str, k: int, scope: NDArray[np.integer] | None, bm25: Bm25Index) -> ArmHits:
+        """Return its k best hits.
+
+        Args:
+          query: as the user put it.
+          k: hits.
+          scope: positions of the chunks that it may find; None is all of them.
+          bm25: of the chunks.
+        """
+
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation | None:
+        """Answer from its rows among the passages; None where they do not answer the question."""
+
+
 @dataclass(frozen=True, slots=True)
 class Indexes:
     """All that retrieval needs of a corpus, built once.
 
-    texts: N chunks in corpus order, then the rows of its tables where the table arm needs them. vectors: their
-    embeddings, [N + rows, dim]. tokens: token embeddings by text, empty where nothing needs them. anchors: embeddings
-    of the first 800 characters, of a picture its own. dense, bm25: over the N chunks. signatures, strict_signatures:
-    loose and strict. graph, tables: None where no arm needs them. pictures: positions of the chunks that are embedded
-    as pictures. kinds: positions and index of the texts, and those of the pictures, where there are both.
+    texts: N chunks in corpus order, then the rows of the arms' own indexes. vectors: their embeddings, [N + rows, dim].
+    tokens: token embeddings by text, empty where nothing needs them. anchors: embeddings of the first 800 characters,
+    of a picture its own. dense, bm25: over the N chunks. signatures, strict_signatures: loose and strict. arm_indexes:
+    own indexes by arm. pictures: positions of the chunks that are embedded as pictures. kinds: positions and index of
+    the texts, and those of the pictures, where there are both. folder: where they stand on disk, memory-mapped; None
+    where they are in memory.
     """
 
     texts: tuple[str, ...] = field(repr=False)
-    vectors: Vectors | VectorShards = field(repr=False)
+    vectors: Vectors | StoredRows = field(repr=False)
     tokens: TokensByText = field(repr=False)
-    anchors: Vectors | Remapped = field(repr=False)
+    anchors: VectorRows = field(repr=False)
     dense: DenseIndex
     bm25: Bm25Index
     signatures: Signatures
     strict_signatures: Signatures
-    graph: EntityGraph | None = field(default=None, repr=False)
-    tables: TableIndex | None = field(default=None, repr=False)
+    arm_indexes: Mapping[str, ArmIndex] = field(default_factory=dict, repr=False)
     pictures: Ids = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
     kinds: tuple[tuple[Ids, DenseIndex], ...] = ()
+    folder: Path | None = field(default=None, repr=False)
 
     def nearest(self, vector: Vectors, k: int, scope: NDArray[np.integer] | None) -> Ids:
         """The k chunks nearest to a question, best first, [1, k]; -1 where there are fewer.
@@ -344,15 +390,15 @@ class Indexes:
 
     @property
     def n_chunks(self) -> int:
-        """Chunks of the corpus, N; what follows them among `texts` are rows of tables."""
+        """Chunks of the corpus, N; what follows them among `texts` are rows of the arms' own indexes."""
         return self.bm25.n
 
 
 class CorpusRows(NamedTuple):
     """Rows that a corpus is indexed by.
 
-    n_chunks: chunks; behind them stand the rows of tables. worded: positions of what is embedded as text. long: of
-    those texts that have more characters than an anchor.
+    n_chunks: chunks; behind them stand the rows of the arms' own indexes. worded: positions of what is embedded as
+    text. long: of those texts that have more characters than an anchor.
     """
 
     n_chunks: int
@@ -364,7 +410,7 @@ def rows_of_corpus(
     texts: Sequence[str],
     signatures: Signatures,
     strict_signatures: Signatures,
-    tables: TableIndex | None,
+    arm_indexes: Mapping[str, ArmIndex],
     pictures: PictureVectors | None = None,
 ) -> CorpusRows:
     """Rows of the texts that `build_indexes` takes.
@@ -378,7 +424,7 @@ def rows_of_corpus(
             raise ValueError(msg)
     shown = set() if pictures is None else set(pictures.at.tolist())
     worded = [i for i in range(len(texts)) if i not in shown]
-    n_chunks = len(texts) - (0 if tables is None else len(tables.rows))
+    n_chunks = len(texts) - sum(len(index.rows) for index in arm_indexes.values())
     return CorpusRows(n_chunks, worded, [i for i in worded if len(texts[i]) > ANCHOR])
 
 
@@ -391,29 +437,27 @@ def build_indexes(
     *,
     kind: Kind = "flat",
     tokens: bool = True,
-    graph: EntityGraph | None = None,
-    tables: TableIndex | None = None,
+    arm_indexes: Mapping[str, ArmIndex] | None = None,
     pictures: PictureVectors | None = None,
 ) -> Indexes:
     """Embed and index the chunks of a corpus.
 
     Args:
-      texts: N chunks in corpus order, and after them the rows of `tables`, where given.
+      texts: N chunks in corpus order, and after them the rows of `arm_indexes`, in their order.
       encoder: of the chunks; the queries must come from the same.
       cache: of embeddings; None keeps nothing.
       signatures: (domain, doc_type, product), rendered and embedded.
       strict_signatures: with vendor and version.
       kind: of the dense index.
       tokens: whether token embeddings are kept, as late interaction needs them.
-      graph: of entities and chunks.
-      tables: of the chunks.
+      arm_indexes: own indexes by arm.
       pictures: embeddings of chunks that are found by their pixels and not by their text.
 
     Raises:
       ValueError: there must be chunks, and one signature place for each text.
     """
-    # Rows of tables stand behind the chunks: embedded with them, found by their own index alone.
-    n_chunks, worded, long = rows_of_corpus(texts, signatures, strict_signatures, tables, pictures)
+    # Rows of an arm's index stand behind the chunks: embedded with them, found by that index alone.
+    n_chunks, worded, long = rows_of_corpus(texts, signatures, strict_signatures, arm_indexes or {}, pictures)
     bm25 = Bm25Index(texts[:n_chunks])
     read = [texts[i] for i in worded]
     whole = embed(encoder, read, cache, tokens=tokens)
@@ -429,7 +473,7 @@ def build_indexes(
     dense = dense_index(vectors[:n_chunks], kind)
     parts = (np.setdiff1d(np.arange(n_chunks), shown), shown)
     kinds = tuple((at, dense_index(vectors[at], kind)) for at in parts) if all(map(len, parts)) else ()
-    named = (signatures, strict_signatures, graph, tables)
+    named = (signatures, strict_signatures, arm_indexes or {})
     return Indexes(tuple(texts), vectors, by_text, anchors, dense, bm25, *named, shown, kinds)
 
 

@@ -14,8 +14,11 @@ from raglab.displays import canvas
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.widget import axis_message, module_text, style_text
+from raglab.lab.search_space import Goal
 from raglab.metrics import RATE_TABLE
 from raglab.store.files import write_bytes, write_text
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
 from raglab.text import NO_MATH, html_text
 
 EXPORT = "export default"  # of the ES module; in a page it is a name of the script that follows
@@ -51,6 +54,11 @@ def freeze(cockpit: CockpitState, path: Path) -> Path:
     write_text(frozen_html(cockpit), page)
     write_bytes(picture(cockpit), page.with_suffix(".png"))
     return page
+
+
+def study_page(trace: Trace, policy: Policy, baseline: Policy, goal: Goal, arm: str) -> str:
+    """The page of a tuned policy against the default one, for a study, its report and its run."""
+    return frozen_html(CockpitState(trace, policy, compare=baseline, goal=goal, arm=arm))
 
 
 def frozen_html(cockpit: CockpitState) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.decision.measurement import Measured
 from raglab.lab.search_space import SWITCHES, Goal, SearchRange, full_space, own_trial, polish
 from raglab.lab.trial_search import Problem, run_search, trial_policies
 from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import tally
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +27,7 @@ OnBatch = Callable[[NDArray[np.float32]], bool]
 class SearchJob(NamedTuple):
     """What is searched: the cases, the policy that it starts from and what it is compared with, the goal, the locks."""
 
-    trace: Trace
+    trace: Measured
     start: Policy
     baseline: Policy
     goal: Goal
@@ -35,8 +35,8 @@ class SearchJob(NamedTuple):
     locked: frozenset[str]
 
 
-def search(job: SearchJob, on_batch: OnBatch, *, trials: int, seed: int) -> Policy:
-    """The best policy that differs from the start in what is not locked.
+def tried_policies(job: SearchJob, on_batch: OnBatch, *, trials: int, seed: int) -> list[Policy]:
+    """The start, and the policies that a search tries, which differ from it in what is not locked.
 
     Args:
       on_batch: takes coverage and expected cost of each batch, [B, 2]; where it gives False the search ends with what
@@ -47,19 +47,23 @@ def search(job: SearchJob, on_batch: OnBatch, *, trials: int, seed: int) -> Poli
     """
     space = _free_space(job)
 
-    def told(rows: pd.DataFrame) -> bool:
+    def on_trials(rows: pd.DataFrame) -> bool:
         return on_batch(rows[["coverage", "expected_cost"]].to_numpy(np.float32))
 
     settings = {"arm": job.arm, "trials": trials, "sampler": "nsga2", "batch_size": BATCH, "seed": seed}
     first = [own_trial(job.start, space)]
     problem = Problem(job.trace, job.start, space, job.goal, first, settings)
-    found = run_search(problem, storage=None, study_name=None, on_trials=told)
-    policies = [job.start, *trial_policies(job.start, found.trials)]
+    search = run_search(problem, storage=None, study_name=None, on_trials=on_trials)
+    return [job.start, *trial_policies(job.start, search.trials)]
+
+
+def best_policy(job: SearchJob, policies: Sequence[Policy]) -> Policy:
+    """The best policy of an exact line search from the best of some policies."""
     cells = tally(job.trace, policies, job.arm).cells
     order = np.argsort(job.goal.score(cells), kind="stable")
     _, distinct = np.unique(cells[order], axis=0, return_index=True)
     best = [policies[place] for place in order[np.sort(distinct)[:BEST]]]
-    paths = [path for path in space if path in SWITCHES or job.start.value(path) is not None]
+    paths = [path for path in _free_space(job) if path in SWITCHES or job.start.value(path) is not None]
     policy, _ = polish(job.trace, best, paths, job.goal.score, job.baseline, job.arm)
     return policy
 

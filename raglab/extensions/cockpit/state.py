@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Mapping
-from functools import cache, cached_property
+from collections.abc import Callable, Mapping
+from functools import cache, cached_property, wraps
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.decision.measurement import Measured
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note, trace_status_only
-from raglab.decision.sharded_decisions import check_in_memory
+from raglab.decision.trace_view import check_in_memory
 from raglab.extensions.cockpit import views
-from raglab.extensions.cockpit.search import OnBatch, SearchJob, search
-from raglab.extensions.cockpit.views import Axis, Filter, Shown
+from raglab.extensions.cockpit.search import OnBatch, SearchJob, best_policy, tried_policies
+from raglab.extensions.cockpit.views import Axis, Filter, ShownPolicy
 from raglab.lab.certification import Certification, certify_policy
 from raglab.lab.search_space import Goal, always_answer, always_refuse, starting_policy
 from raglab.lab.slices import case_columns
@@ -61,11 +62,29 @@ class ReportLook(NamedTuple):
         )
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", bound="CockpitState")
+
+
+def guarded(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
+    """The method under the lock of its cockpit, so that all it reads and writes is of one moment."""
+
+    @wraps(method)
+    def held(cockpit: C, /, *args: P.args, **more: P.kwargs) -> R:
+        with cockpit.guard:
+            return method(cockpit, *args, **more)
+
+    return held
+
+
 class CockpitState:
     """A policy over a trace, moved by hand; `raglab.cockpit` shows it.
 
-    trace: the cases shown. goal: costs and targets as they stand. baseline: what is compared with. notes: what a reader
-    must know of the cases. looks: looks at the sealed split, oldest first. filter: which cases are listed.
+    Threads may share it: one lock guards its state, and a search runs beside it. trace: the cases shown. goal: costs
+    and targets as they stand. baseline: what is compared with. notes: what a reader must know of the cases. looks:
+    looks at the sealed split, oldest first. filter: which cases are listed. trials: coverage and expected cost of what
+    searches for this goal tried, [T, 2].
     """
 
     def __init__(
@@ -81,6 +100,7 @@ class CockpitState:
         self._whole = trace
         self.arm = trace.arms[0] if arm is None else trace.arms[trace.arm(arm)]
         self.trace, self.split, self.labelled, self.notes = _shown_cases(trace)
+        self._held = Measured(self.trace)
         start = policy if policy is not None else starting_policy(trace, arm)
         self.baseline = start if compare is None else compare
         self.goal = goal or Goal()
@@ -88,10 +108,11 @@ class CockpitState:
         self.filter = Filter()
         self._history, self._at = [start], 0
         self._locked: frozenset[str] = frozenset()
-        self.trials = np.zeros((0, 2), dtype=np.float32)  # coverage and expected cost of what a search tried
-        self._decided: OrderedDict[str, Shown] = OrderedDict()
+        self.trials = np.zeros((0, 2), dtype=np.float32)
+        self._decided: OrderedDict[str, ShownPolicy] = OrderedDict()
         self._axes: dict[tuple[str, str], Axis] = {}
-        self.guard = RLock()  # a search runs in a thread of its own
+        self._search: SearchJob | None = None  # whose points and policy are taken; None where no search runs
+        self.guard = RLock()
         self._before, begins = self._look_at(self.baseline), self._look_at(start)
         refused = refusal_text(begins.said)
         self.notes += (f"The policy that it begins with: {refused}",) if refused else ()
@@ -104,25 +125,29 @@ class CockpitState:
     # What it holds
 
     @property
+    @guarded
     def policy(self) -> Policy:
         """The policy as it stands."""
         return self._history[self._at]
 
     @property
-    def here(self) -> Shown:
+    @guarded
+    def here(self) -> ShownPolicy:
         """The policy decided on the cases."""
         return self._look_at(self.policy)
 
-    def _look_at(self, policy: Policy) -> Shown:
+    @guarded
+    def _look_at(self, policy: Policy) -> ShownPolicy:
         key = policy.policy_id
         if key not in self._decided:
-            self._decided[key] = views.shown(decide_policies(self.trace, [policy], self.arm)[0])
+            self._decided[key] = views.shown(decide_policies(self._held, [policy], self.arm)[0])
             while len(self._decided) > KEPT:
                 gone, _ = self._decided.popitem(last=False)
                 self._axes = {of: axis for of, axis in self._axes.items() if of[0] != gone}
         self._decided.move_to_end(key)
         return self._decided[key]
 
+    @guarded
     def diff(self) -> pd.DataFrame:
         """What differs from the baseline, a row a path: `path`, `baseline`, `here`."""
         import pandas as pd
@@ -141,6 +166,7 @@ class CockpitState:
             changed["(patterns or fitted curves)"] = one.policy_id, two.policy_id
         return changed
 
+    @guarded
     def code(self) -> str:
         """Python that makes this policy of the baseline."""
         return self._code(self._changes())
@@ -153,17 +179,19 @@ class CockpitState:
         pairs = "".join(f"    {path!r}, {value!r},\n" for path, value in changes)
         return f"policy = {begins}.replace(\n{pairs})"
 
+    @guarded
     def rates(self) -> pd.DataFrame:
         """`raglab.sweep` of the baseline and of the policy, two rows."""
-        return self._rates_on(self.trace)
+        return self._rates_on(self._held)
 
-    def _rates_on(self, trace: Trace) -> pd.DataFrame:
+    def _rates_on(self, trace: Trace | Measured) -> pd.DataFrame:
         both = [self.baseline, self.policy]
         table = rate_table(tally(trace, both, self.arm), both, costs=metrics.stated_costs(self.goal.matrix))
         return table.set_axis(["baseline", "here"])
 
     # Moves
 
+    @guarded
     def set(self, path: str, value: Any) -> Self:  # noqa: ANN401 - values of any field
         """Set a threshold or a switch to a value, exactly; of what can be undone it is one move.
 
@@ -180,10 +208,10 @@ class CockpitState:
         return self
 
     def _move(self, policy: Policy) -> None:
-        with self.guard:
-            self._history[self._at + 1 :] = [policy]
-            self._at += 1
+        self._history[self._at + 1 :] = [policy]
+        self._at += 1
 
+    @guarded
     def drop(self, path: str, step: int) -> Self:
         """Set a threshold to the middle of one of its exact steps, as the release of its slider does."""
         axis = self.axis(path)
@@ -191,22 +219,26 @@ class CockpitState:
         swept = next(one for one in views.swept_rows(self.here) if one.path == path)
         return self.set(path, int(value) if swept.whole else value)
 
+    @guarded
     def undo(self) -> Self:
         """Take the last move back; nothing where there is none."""
         self._at = max(0, self._at - 1)
         return self
 
+    @guarded
     def redo(self) -> Self:
         """Make the move again that was taken back; nothing where there is none."""
         self._at = min(len(self._history) - 1, self._at + 1)
         return self
 
+    @guarded
     def reset(self) -> Self:
         """Go back to the baseline; that can be undone."""
         if self.policy.policy_id != self.baseline.policy_id:
             self._move(self.baseline)
         return self
 
+    @guarded
     def lock(self, path: str, on: bool = True) -> Self:  # noqa: FBT001 - a switch
         """Keep a threshold, or all of a gate by its section, from moving by hand and from being searched.
 
@@ -217,8 +249,9 @@ class CockpitState:
         self._locked = self._locked | {path} if on else self._locked - {path}
         return self
 
+    @guarded
     def price(self, label: str, outcome: str, cost: float) -> Self:
-        """Change what an outcome of cases of a label costs.
+        """Change what an outcome of cases of a label costs; a search that runs ends, since its goal is no more.
 
         Raises:
           ValueError: an unknown label or outcome, or a cost that is negative or not finite.
@@ -226,11 +259,12 @@ class CockpitState:
         stated = metrics.stated_costs(self.goal.matrix)
         stated.setdefault(label, {})[outcome] = cost
         self.goal = dataclasses.replace(self.goal, costs=stated)
-        self.trials = self.trials[:0]  # their costs were others
+        self.trials, self._search = self.trials[:0], None  # their costs were others
         return self
 
     # What is asked of it
 
+    @guarded
     def axis(self, path: str) -> Axis:
         """Exact steps of a threshold, all else as the policy has it.
 
@@ -242,6 +276,7 @@ class CockpitState:
             self._axes[key] = views.axis_of(self.here, path)
         return self._axes[key]
 
+    @guarded
     def report(self) -> pd.DataFrame:
         """Judge baseline and policy on the sealed split `report`: `raglab.sweep`, two rows. The look is counted.
 
@@ -254,6 +289,7 @@ class CockpitState:
         self.looks.append(ReportLook(len(self.looks) + 1, self.policy.policy_id, len(sealed), here, before))
         return table
 
+    @guarded
     def certify(
         self, *, targets: Mapping[str, float] | None = None, delta: float = 0.1, again: bool = False
     ) -> Certification:
@@ -271,6 +307,7 @@ class CockpitState:
         stated = own if targets is None else targets
         return certify_policy(self._whole, self.policy, targets=stated, delta=delta, arm=self.arm, again=again)
 
+    @guarded
     def save(self, path: str | Path) -> Path:
         """Write the policy as YAML; `Policy.load` of it gives an equal one."""
         self.policy.save(path)
@@ -280,32 +317,70 @@ class CockpitState:
         """Search what is not locked for the least expected cost, and take what was found: one move.
 
         The search sees the very cases that are shown, so its rates flatter; `raglab.tune` chooses by cross-validation
-        and judges on others.
+        and judges on others. It is of the costs that it began with: it ends without a result where another thread
+        changes them, or begins another search.
 
         Args:
           trials: configurations tried before the exact line search. on_batch: takes coverage and expected cost of the
-            trials of a batch, [B, 2]; where it gives False the search ends with what it has.
+            trials of a batch, [B, 2], under the lock of the cockpit; where it gives False the search ends with what it
+            has.
 
         Raises:
           ValueError: everything is locked, no case has a label, or the policy decides by expected cost.
         """
+        self.run_search(self.begin_search(), trials=trials, seed=seed, on_batch=on_batch)
+        return self
+
+    @guarded
+    def begin_search(self) -> SearchJob:
+        """A search for the goal as it stands; one that runs ends.
+
+        Raises:
+          ValueError: no case has a label.
+        """
         if not self.labelled:
             msg = "a search must have labels to judge by, got none; label the cases."
             raise ValueError(msg)
-        job = SearchJob(self.trace, self.policy, self.baseline, self.goal, self.arm, self._locked)
-        found = search(job, self._keep_trials(on_batch), trials=trials, seed=seed)
-        if found.policy_id != self.policy.policy_id:
-            self._look_at(found)
-            self._move(found)
-        return self
+        self._search = SearchJob(self._held, self.policy, self.baseline, self.goal, self.arm, self._locked)
+        return self._search
 
-    def _keep_trials(self, on_batch: OnBatch | None) -> OnBatch:
-        def kept(points: NDArray[np.float32]) -> bool:
+    def run_search(
+        self, job: SearchJob, *, trials: int, seed: int = 0, on_batch: OnBatch | None = None
+    ) -> Policy | None:
+        """The policy that a search found, which is taken as one move; None where its goal was given up; see `tune`."""
+        try:
+            policies = tried_policies(job, self._keep_trials(job, on_batch), trials=trials, seed=seed)
+            if self._search is not job:
+                return None
+            best = best_policy(job, policies)
             with self.guard:
-                self.trials = np.concatenate([self.trials, points])
-            return on_batch is None or on_batch(points)
+                if self._search is not job:
+                    return None
+                if best.policy_id not in (job.start.policy_id, self.policy.policy_id):
+                    self._look_at(best)
+                    self._move(best)
+                return best
+        finally:
+            with self.guard:
+                if self._search is job:
+                    self._search = None
 
-        return kept
+    def _keep_trials(self, job: SearchJob, on_batch: OnBatch | None) -> OnBatch:
+        """Keep the points of a search for as long as its goal stands."""
+
+        def keep(points: NDArray[np.float32]) -> bool:
+            with self.guard:
+                if self._search is not job:
+                    return False
+                self.trials = np.concatenate([self.trials, points])
+                return on_batch is None or on_batch(points)
+
+        return keep
+
+    @property
+    def searching(self) -> bool:
+        """Whether a search runs."""
+        return self._search is not None
 
     @property
     def locked(self) -> frozenset[str]:
@@ -315,6 +390,7 @@ class CockpitState:
     # What is shown
 
     @cached_property
+    @guarded
     def setup(self) -> dict[str, Any]:
         """What a page needs that does not change: cases, names of rates, histograms under the baseline, slices."""
         before, counted = self._before, np.bincount(self._before.found.label, minlength=len(Status))
@@ -357,6 +433,7 @@ class CockpitState:
     def _texts(self) -> list[str]:
         return [f"{case.id} {case.query}".casefold() for case in self.trace.cases]
 
+    @guarded
     def page(self) -> dict[str, Any]:
         """What a page shows of the policy as it stands."""
         here, before, changed = self.here, self._before, self._changes()
@@ -393,7 +470,7 @@ class CockpitState:
         """Cells of the policies that anyone has for free, by name."""
         answers = always_answer(self.baseline)
         free = {"answer all": answers, "refuse all": always_refuse(answers)}
-        decided = decide_policies(self.trace, list(free.values()), self.arm)
+        decided = decide_policies(self._held, list(free.values()), self.arm)
         return {name: views.shown(decisions).counts for name, decisions in zip(free, decided, strict=True)}
 
     def _plane(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates, metrics
-from raglab.breakpoints import COST_THRESHOLDS, Steps, swept_paths, swept_threshold, threshold_values
+from raglab.breakpoints import COST_THRESHOLDS, StepCells, swept_paths, swept_threshold, threshold_values
 from raglab.decision import chain
 from raglab.decision.checks import Check
 from raglab.decision.decisions import ANSWERED, Decisions
@@ -43,7 +43,7 @@ RULE_SWITCHES = {
 }
 
 
-class Shown(NamedTuple):
+class ShownPolicy(NamedTuple):
     """A policy decided on the cases: its decisions, and the cell of every case, [Q]."""
 
     said: Decisions
@@ -75,11 +75,11 @@ class Shown(NamedTuple):
         return metrics.cell_costs()[self.cells] == 0.0
 
 
-def shown(said: Decisions) -> Shown:
+def shown(said: Decisions) -> ShownPolicy:
     """Decisions with the cell of every case."""
     stage, slot, depth = said.outcome
     every = chain.Outcome(stage[None], slot[None], depth[None])
-    return Shown(said, CELL_OF_CODE[outcome_codes(said.tables.evidence, every)[0]])
+    return ShownPolicy(said, CELL_OF_CODE[outcome_codes(said.tables.evidence, every)[0]])
 
 
 class Row(NamedTuple):
@@ -96,7 +96,7 @@ class Row(NamedTuple):
     thresholds: tuple[Threshold, ...] = ()
 
 
-def gate_rows(here: Shown) -> Iterator[Row]:
+def gate_rows(here: ShownPolicy) -> Iterator[Row]:
     """What may decide under a policy, in its order: gates, those on signals and of the user, rules, costs, no gate."""
     limits, policy = here.limits, here.policy
     order, by_cost = limits.order, policy.decision.rule == EXPECTED_COST
@@ -133,7 +133,7 @@ def _rule_rows() -> Iterator[Row]:
     yield Row(f"resolver.{ONE_OPTION}", "S3.5", "answer", "")
 
 
-def _user_rows(here: Shown, names: Sequence[str] | None) -> Iterator[Row]:
+def _user_rows(here: ShownPolicy, names: Sequence[str] | None) -> Iterator[Row]:
     """Gates on signals that the policy has or that the trace holds a column of, then those of the user."""
     known = here.found.known.names
     held = [name for name in known if name in here.policy.signals or name in here.said.trace.columns]
@@ -149,7 +149,7 @@ def _user_rows(here: Shown, names: Sequence[str] | None) -> Iterator[Row]:
             yield Row(f"{OWN}.{name}", "S2.18", own.firing, f"{OWN}.{name}.enabled", own.thresholds)
 
 
-def decided_counts(here: Shown) -> dict[str, list[int]]:
+def decided_counts(here: ShownPolicy) -> dict[str, list[int]]:
     """Cases by decision, in the order of `Status`, by the name of what decided them; those that decided any."""
     names, place = np.unique(here.said.decided_by.astype(str), return_inverse=True)
     counts = np.zeros((len(names), len(Status)), dtype=np.int64)
@@ -157,7 +157,9 @@ def decided_counts(here: Shown) -> dict[str, list[int]]:
     return dict(zip(names.tolist(), counts.tolist(), strict=True))
 
 
-def gate_views(here: Shown, before: Shown, locked: frozenset[str], axes: Mapping[str, Axis]) -> list[dict[str, Any]]:
+def gate_views(
+    here: ShownPolicy, before: ShownPolicy, locked: frozenset[str], axes: Mapping[str, Axis]
+) -> list[dict[str, Any]]:
     """Gates as the page lists them.
 
     Args:
@@ -183,7 +185,7 @@ def gate_views(here: Shown, before: Shown, locked: frozenset[str], axes: Mapping
     return views
 
 
-def _off_reason(here: Shown, row: Row) -> str | None:
+def _off_reason(here: ShownPolicy, row: Row) -> str | None:
     """Why a gate decides nothing whatever its thresholds are."""
     if row.name in here.found.off:
         return "the trace lacks what it measures"
@@ -193,7 +195,7 @@ def _off_reason(here: Shown, row: Row) -> str | None:
 
 
 def _threshold_view(
-    here: Shown, before: Shown, swept: Threshold, locked: frozenset[str], axes: Mapping[str, Axis]
+    here: ShownPolicy, before: ShownPolicy, swept: Threshold, locked: frozenset[str], axes: Mapping[str, Axis]
 ) -> dict[str, Any]:
     value, base = here.policy.value(swept.path), before.policy.value(swept.path)
     bounded = swept_threshold(here.found.known, here.limits, swept.path)
@@ -223,7 +225,7 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def met_values(here: Shown, swept: Threshold) -> NDArray[np.float64]:
+def met_values(here: ShownPolicy, swept: Threshold) -> NDArray[np.float64]:
     """What a threshold meets in every case under a policy, [Q]; NaN where there is nothing."""
     found, meets = here.found, swept.meets
     if swept.path.startswith("decision."):
@@ -246,7 +248,7 @@ def met_values(here: Shown, swept: Threshold) -> NDArray[np.float64]:
     return np.broadcast_to(np.asarray(values, dtype=np.float64), len(here.said))
 
 
-def value_range(here: Shown, swept: Threshold, marks: Sequence[float | None]) -> tuple[float, float]:
+def value_range(here: ShownPolicy, swept: Threshold, marks: Sequence[float | None]) -> tuple[float, float]:
     """Part of a threshold's axis that is shown: what the cases have, and the marks.
 
     Args:
@@ -264,7 +266,7 @@ def value_range(here: Shown, swept: Threshold, marks: Sequence[float | None]) ->
     return float(max(low - margin, swept.low)), float(min(high + margin, swept.high))
 
 
-def histogram(here: Shown, swept: Threshold, low: float, high: float) -> dict[str, Any] | None:
+def histogram(here: ShownPolicy, swept: Threshold, low: float, high: float) -> dict[str, Any] | None:
     """Cases by label over what a threshold meets, in equal bins; None where nothing is measured."""
     values, label = met_values(here, swept), here.found.label
     inside = np.isfinite(values) & (values >= low) & (values <= high)
@@ -293,7 +295,7 @@ class Axis(NamedTuple):
     at: int
 
 
-def axis_of(here: Shown, path: str) -> Axis:
+def axis_of(here: ShownPolicy, path: str) -> Axis:
     """Exact steps of a threshold under a policy.
 
     Raises:
@@ -304,7 +306,7 @@ def axis_of(here: Shown, path: str) -> Axis:
     if value is None:  # a bound that is not set may switch its gate off: the steps are those of a policy that sets it
         policy = policy.replace(path, int(swept.low) if swept.whole else _any_value(swept))
         swept = swept_threshold(here.found.known, policy_thresholds([policy]), path)
-    steps: Steps = step_cells(here.found, policy, path)
+    steps: StepCells = step_cells(here.found, policy, path)
     at = -1 if value is None else step_index(steps.low, steps.high, float(value), swept.side)
     inner = round_between(steps.low, steps.high, swept)
     return Axis(path, swept.side, steps.low, steps.high, inner, steps.cells, at)
@@ -335,7 +337,7 @@ def outcome_tables(cells: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.swapaxes(table, -1, -2)
 
 
-def rate_views(here: Shown, before: Shown, goal: Goal) -> list[dict[str, Any]]:
+def rate_views(here: ShownPolicy, before: ShownPolicy, goal: Goal) -> list[dict[str, Any]]:
     """Each rate: k of n, exact interval, difference to the baseline on the same cases, and what comes of its target."""
     columns, base = (_rates(one) for one in (here, before))
     apart = metrics.paired_rates(before.cells, here.cells)
@@ -363,7 +365,7 @@ def rate_views(here: Shown, before: Shown, goal: Goal) -> list[dict[str, Any]]:
     return views
 
 
-def _rates(one: Shown) -> dict[str, Any]:
+def _rates(one: ShownPolicy) -> dict[str, Any]:
     counts = one.counts[None]
     columns = metrics.rate_columns(metrics.rate_counts(counts), metrics.label_counts(counts))
     return {name: column[0].item() for name, column in columns.items()}
@@ -391,7 +393,7 @@ def target_verdict(name: str, k: int, n: int, interval: tuple[float, float], tar
     return "met", "met on these cases, not the whole interval"
 
 
-def cost_view(here: Shown, before: Shown, goal: Goal) -> dict[str, Any]:
+def cost_view(here: ShownPolicy, before: ShownPolicy, goal: Goal) -> dict[str, Any]:
     """Expected cost of a case with its interval, and the difference to the baseline on the same cases."""
     counts = here.counts
     low, high = metrics.cost_interval(counts, goal.matrix)
@@ -426,7 +428,7 @@ class Filter(NamedTuple):
     search: str = ""
 
 
-def case_kinds(here: Shown, before: Shown) -> NDArray[np.str_]:
+def case_kinds(here: ShownPolicy, before: ShownPolicy) -> NDArray[np.str_]:
     """Of each case whether it was gained, lost, changed otherwise or stayed the same, [Q]."""
     now, then = here.passes, before.passes
     changed = (here.said.status != before.said.status) | (now != then)
@@ -434,8 +436,8 @@ def case_kinds(here: Shown, before: Shown) -> NDArray[np.str_]:
 
 
 def case_views(
-    here: Shown,
-    before: Shown,
+    here: ShownPolicy,
+    before: ShownPolicy,
     wanted: Filter,
     texts: Sequence[str],
     columns: Mapping[str, Sequence[str]],
@@ -483,7 +485,7 @@ def case_views(
     return {**counts, "total": len(rows), "shown": len(views), "rows": views}
 
 
-def case_view(here: Shown, case_id: str, *, labelled: bool) -> dict[str, Any]:
+def case_view(here: ShownPolicy, case_id: str, *, labelled: bool) -> dict[str, Any]:
     """One case: what was asked, what each gate made of it, and its hits; `flip_views` takes longer and comes behind.
 
     Raises:
@@ -548,7 +550,7 @@ def hit_views(said: Decisions, row: int) -> list[dict[str, Any]]:
     return views
 
 
-def flip_views(here: Shown, case_id: str) -> list[dict[str, Any]]:
+def flip_views(here: ShownPolicy, case_id: str) -> list[dict[str, Any]]:
     """Smallest change of each threshold that flips the status of a case, nearest first."""
     rows = flips(here.said.trace, here.policy, case_id, here.said.tables.arm).head(8).to_dict("records")
     return [
@@ -563,7 +565,7 @@ def flip_views(here: Shown, case_id: str) -> list[dict[str, Any]]:
     ]
 
 
-def swept_rows(here: Shown) -> Iterator[Threshold]:
+def swept_rows(here: ShownPolicy) -> Iterator[Threshold]:
     """Thresholds that the page lists, in its order."""
     for row in gate_rows(here):
         yield from row.thresholds

@@ -13,11 +13,13 @@ import traitlets
 from numpy.typing import NDArray
 
 from raglab.extensions.cockpit import views
+from raglab.extensions.cockpit.search import SearchJob
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.views import Filter
 
 FILES = files("raglab.extensions.cockpit")
 TRIALS = 1_000  # of "tune what is not locked"
+ENDED = "The search ended, since costs changed: its trials were of the old ones."
 Message = Mapping[str, Any]
 
 
@@ -58,17 +60,20 @@ class CockpitWidget(anywidget.AnyWidget):
         self.cockpit = cockpit
         self._number, self._stop = 0, Event()
         self._searching: Thread | None = None
+        self._progress = {"done": 0, "total": TRIALS}  # of the search that runs
         super().__init__(setup=cockpit.setup, page=self._next_page())
         self.on_msg(lambda _, message, __: self.take(message))
 
     def _next_page(self, notice: Mapping[str, str] | None = None, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
         self._number += 1
-        state = {"tuning": None, "certificate": None, "notice": notice} | more
+        tuning = self._progress if self.cockpit.searching else None
+        state = {"tuning": tuning, "certificate": None, "notice": notice} | more
         return {"number": self._number, **self.cockpit.page(), **state}
 
     def refresh(self, notice: Mapping[str, str] | None = None, **more: Any) -> None:  # noqa: ANN401 - JSON
         """Show the policy as it stands."""
-        self.page = self._next_page(notice, **more)
+        with self.cockpit.guard:
+            self.page = self._next_page(notice, **more)
 
     def take(self, message: object) -> None:
         """Do what a page asks; an error is shown there."""
@@ -83,7 +88,7 @@ class CockpitWidget(anywidget.AnyWidget):
             self.refresh({"kind": "error", "text": str(error.args[0] if error.args else error)})
 
     def _moved(self, message: Message) -> None:
-        cockpit, what = self.cockpit, message["do"]
+        cockpit, what, notice = self.cockpit, message["do"], None
         if what == "set":
             cockpit.set(str(message["path"]), message["value"])
         elif what == "drop":
@@ -93,13 +98,15 @@ class CockpitWidget(anywidget.AnyWidget):
         elif what == "lock":
             cockpit.lock(str(message["path"]), bool(message["on"]))
         elif what == "cost":
+            searched = cockpit.searching
             cockpit.price(str(message["label"]), str(message["outcome"]), message["value"])
+            notice = {"kind": "info", "text": ENDED} if searched else None
             self._send_trials(0)
         elif what == "filter":
             cockpit.filter = _filter(message["filter"])
         else:
             {"undo": cockpit.undo, "redo": cockpit.redo, "reset": cockpit.reset}[what]()
-        self.refresh()
+        self.refresh(notice)
 
     def _opened(self, _: Message) -> None:
         """A page was opened, the first or another one: it takes the trials that there are."""
@@ -137,37 +144,37 @@ class CockpitWidget(anywidget.AnyWidget):
         self.refresh(certificate={"ok": ok, "text": made.certificate.reason})
 
     def _tune(self, _: Message) -> None:
-        if self._searching is not None and self._searching.is_alive():
+        if self.cockpit.searching:
             return
-        self._stop.clear()
-        self._searching = Thread(target=self._search, daemon=True)
+        job, self._stop, self._progress = self.cockpit.begin_search(), Event(), {"done": 0, "total": TRIALS}
+        self.refresh()
+        self._searching = Thread(target=self._search, args=(job, self._stop), daemon=True)
         self._searching.start()
 
     def _stopped(self, _: Message) -> None:
         self._stop.set()
 
-    def _search(self) -> None:
+    def _search(self, job: SearchJob, stop: Event) -> None:
         """Tune in a thread of its own, so that messages are answered meanwhile; the plane fills with the trials."""
         cockpit = self.cockpit
-        begins = len(cockpit.trials)
 
         def on_batch(points: NDArray[np.float32]) -> bool:
             self._send_trials(len(cockpit.trials) - len(points))
+            self._progress = {"done": self._progress["done"] + len(points), "total": TRIALS}
             # A page of the same number: it tells of progress, and what is under way there goes on.
-            self.page = {**self.page, "tuning": {"done": len(cockpit.trials) - begins, "total": TRIALS}}
-            return not self._stop.is_set()
+            self.page = {**self.page, "tuning": self._progress}
+            return not stop.is_set()
 
-        before = cockpit.policy.policy_id
         try:
-            self.refresh(tuning={"done": 0, "total": TRIALS})
-            cockpit.tune(trials=TRIALS, on_batch=on_batch)
-            found = (
-                "found no better one" if cockpit.policy.policy_id == before else "found this policy; undo takes it back"
-            )
-            told = f"The search {found}. It was chosen on the cases shown, so that its rates flatter."
-            self.refresh({"kind": "info", "text": told})
+            best = cockpit.run_search(job, trials=TRIALS, on_batch=on_batch)
         except ValueError as error:
             self.refresh({"kind": "error", "text": str(error)})
+            return
+        if best is not None:
+            same = best.policy_id == job.start.policy_id
+            result = "found no better one" if same else "found this policy; undo takes it back"
+            text = f"The search {result}. It was chosen on the cases shown, so that its rates flatter."
+            self.refresh({"kind": "info", "text": text})
 
 
 def _filter(asked: Message) -> Filter:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,94 +11,32 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from raglab.characters import composed
-from raglab.languages import LANGUAGES
+from raglab.retrieval.entity_names import (
+    LONGEST,
+    Lexicon,
+    beginning,
+    codes_in,
+    lexicon,
+    longest,
+    names_in,
+    plain_words,
+    spot_names,
+)
 from raglab.retrieval.rank_fusion import rank_by_score
-from raglab.text import STOP_WORDS, sentences
+from raglab.text import STOP_WORDS
 from raglab.values import Chunk
 
-STEM = 5  # letters of a word's beginning, in place of its stem, as the keyword index has them
-LONGEST = 6  # words of the longest name; longer runs of capitals are headlines
-SHORTEST_NUMBER = 4  # digits that make an identifier of digits alone; fewer are clauses, ages and counts
-_HEAD = 3  # letters that a name is looked up by first, since most words begin none
+Ids = NDArray[np.int64]
+Values = NDArray[np.float64]
+Allowed = Sequence[NDArray[np.integer] | None]
 
-PARTICLES = frozenset(LANGUAGES.words.particles)  # words that stand inside names, never at their ends
-JOINING = frozenset(LANGUAGES.words.joining)  # what they join may be two names as well as one
-TITLES = frozenset(LANGUAGES.words.titles)
-
-WORD = re.compile(r"[^\W_]+")
-_GROUPED = re.compile(r"(?<=\d)[.,\u00a0\u202f ](?=\d{3}(?!\d))")
-_LINK = re.compile(r" (?:& )?|-|['’]|\. ")
-_OPENS = re.compile(r"[.:;>|!?…»”\"—–(]\s|[*_“«\"(]")
-_CODE = re.compile(r"(?<![^\W_])(?:[^\W_]+(?:[-/][^\W_]+)+|[A-Z]{1,4}\d{1,9}\b)")
-_PARTS = re.compile(r"[-/]")
 _CELL = re.compile(r"^[^\S\n]*\|([^|\n]*)\|", re.MULTILINE)
-
-
-class Lexicon(NamedTuple):
-    """Known names. places: number of a name by its letters without blanks. heads: the first letters of those."""
-
-    places: Mapping[str, int]
-    heads: frozenset[str]
-
-
-class Spot(NamedTuple):
-    """A known name among the words of a text: place of its first word, how many it has, its number."""
-
-    at: int
-    length: int
-    number: int
-
-
-class _SentenceWord(NamedTuple):
-    """A word of a sentence: as written, folded, the text before it, whether a sentence or a cell begins with it."""
-
-    written: str
-    folded: str
-    gap: str
-    opens: bool
-
-    @property
-    def capital(self) -> bool:
-        return self.written[0].isupper()
-
-
-class _CaseCounts(NamedTuple):
-    """How often a word stands in small letters, and with a capital where no sentence begins."""
-
-    small: Counter[str]
-    capital: Counter[str]
-
-
-def plain_words(text: str) -> list[str]:
-    """Words in their plainest form: NFC, case folded, thousands ungrouped, without the English genitive.
-
-    Example:
-      >>> plain_words("Mrs Whitcombe's No. 7714-0263: £7,500")
-      ['mrs', 'whitcombe', 'no', '7714', '0263', '7500']
-    """
-    plain = _GROUPED.sub("", composed(text).casefold())
-    return [word for word in WORD.findall(plain) if word != "s"]
-
-
-def beginning(word: str) -> str:
-    """First letters of a longer word, in place of its stem.
-
-    Example:
-      >>> beginning("covered") == beginning("coverage"), beginning("van")
-      (True, 'van')
-    """
-    return word[:STEM]
-
-
-def codes_in(text: str) -> list[str]:
-    """Identifiers in order: numbers of policies and accounts, forms, files; amounts, dates and spans of years are none.
-
-    Example:
-      >>> codes_in("account 7714-0263 of APH-2207-4418, form PL/25, a 24-hour line in 2024/25")
-      ['7714-0263', 'APH-2207-4418', 'PL/25']
-    """
-    return [match.group() for match in _CODE.finditer(text) if _is_code(match.group())]
+STATED_TAGS = ("product", "vendor")  # tags whose values are names
+DAMPING = 0.5  # share of the walk that goes on: half, which keeps it near its seeds (Gutiérrez et al. 2024)
+STEPS = 10  # to the entities and back; what is left out is below DAMPING ** 20, a millionth
+COMMON = 0.5  # share of the chunks beyond which an entity does not say where to look
+WORD_SHARE = 0.5  # weight of a name whose words only occur in the question, against one that is named
+SEED_SHARE = 0.5  # share of the restart that goes to another search's hits, where they are given
 
 
 def labels_in(text: str) -> list[str]:
@@ -111,178 +48,6 @@ def labels_in(text: str) -> list[str]:
     """
     cells = (match.group(1).strip(" *_`") for match in _CELL.finditer(text))
     return [cell for cell in cells if any(char.isalpha() for char in cell) and not cell[0].isdigit()]
-
-
-def names_in(texts: Sequence[str]) -> list[list[str]]:
-    """Names of each text in order, folded: runs of capitalised words, with the particles between them.
-
-    A name of one word counts where the texts write it with a capital, inside of sentences, more often than not; a word
-    that begins a sentence and a longer name too where they never write it in small letters.
-
-    Example:
-      >>> names_in(["The trustee is Crédit des Alpes.", "Mr Perrin pays Alpes."])
-      [['crédit des alpes'], ['perrin', 'alpes']]
-    """
-    placed = [[_sentence_positions(sentence) for sentence in sentences(text)] for text in texts]
-    cased = _count_cases(word for text in placed for sentence in text for word in sentence)
-    return [[name for sentence in text for name in _candidate_names(sentence, cased)] for text in placed]
-
-
-def lexicon(names: Iterable[str]) -> Lexicon:
-    """Known names, numbered in their order; of two that differ in blanks alone, the later number holds."""
-    places = {name.replace(" ", ""): number for number, name in enumerate(names)}
-    return Lexicon(places, frozenset(key[:_HEAD] for key in places))
-
-
-def spot_names(words: Sequence[str], known: Lexicon) -> list[Spot]:
-    """Known names in folded words: at each word the longest first, and shorter ones inside it too.
-
-    Example:
-      >>> spot_names(["home", "plus", "excess"], lexicon(["homeplus", "excess"]))
-      [Spot(at=0, length=2, number=0), Spot(at=2, length=1, number=1)]
-    """
-    spots = []
-    for at, word in enumerate(words):
-        head = word[:_HEAD] if len(word) >= _HEAD else "".join(words[at : at + _HEAD])[:_HEAD]
-        if head not in known.heads and head[:-1] not in known.heads:
-            continue
-        for length in range(min(LONGEST, len(words) - at), 0, -1):
-            number = known.places.get("".join(words[at : at + length]))
-            if number is not None:
-                spots.append(Spot(at, length, number))
-    return spots
-
-
-def longest(spots: Sequence[Spot]) -> list[Spot]:
-    """Spots that no longer one covers, the earlier of two that overlap, in order.
-
-    Example:
-      >>> longest([Spot(0, 2, 7), Spot(0, 1, 8), Spot(1, 1, 9)])
-      [Spot(at=0, length=2, number=7)]
-    """
-    taken: set[int] = set()
-    kept = []
-    for spot in sorted(spots, key=lambda spot: (-spot.length, spot.at)):
-        covers = range(spot.at, spot.at + spot.length)
-        if taken.isdisjoint(covers):
-            taken.update(covers)
-            kept.append(spot)
-    return sorted(kept)
-
-
-def _is_code(text: str) -> bool:
-    digits = sum(char.isdigit() for char in text)
-    parts = _PARTS.split(text)
-    if all(part.isdigit() for part in parts):
-        return digits >= SHORTEST_NUMBER and not _is_calendar(parts)
-    return digits > 0 and any(char.isupper() for char in text) and any(_is_sign(part) for part in parts)
-
-
-def _is_sign(part: str) -> bool:
-    """Whether a part of an identifier is figures or capitals, as no part of a compound word is."""
-    return part.isdigit() or part.isupper()
-
-
-def _is_calendar(parts: Sequence[str]) -> bool:
-    """Whether figures read as a date or a span of years: 2024/25, 01/04/2025, 2025-04-01."""
-    years = [part for part in parts if len(part) == 4 and part[:2] in {"19", "20"}]
-    return bool(years) and all(len(part) <= 2 or part in years for part in parts)
-
-
-def _sentence_positions(sentence: str) -> list[_SentenceWord]:
-    text = composed(sentence)
-    words: list[_SentenceWord] = []
-    end = 0
-    for match in WORD.finditer(text):
-        written, gap = match.group(), text[end : match.start()]
-        opens = not words or (gap != " " and _OPENS.search(gap) is not None and not _is_abbreviated(words[-1], gap))
-        words.append(_SentenceWord(written, written.casefold(), gap, opens))
-        end = match.end()
-    return words
-
-
-def _is_abbreviated(before: _SentenceWord, gap: str) -> bool:
-    """Whether the stop after a word is that of an initial or a title."""
-    return gap == ". " and (len(before.written) == 1 or before.folded in TITLES)
-
-
-def _count_cases(words: Iterable[_SentenceWord]) -> _CaseCounts:
-    cased = _CaseCounts(Counter(), Counter())
-    for word in words:
-        if not word.capital:
-            cased.small[word.folded] += 1
-        elif not word.opens:
-            cased.capital[word.folded] += 1
-    return cased
-
-
-def _candidate_names(words: Sequence[_SentenceWord], cased: _CaseCounts) -> Iterator[str]:
-    for run in _capitalised_runs(words, cased):
-        sides = _sides(run)
-        for name in (_without_prelude(one) for one in ([run, *sides] if len(sides) > 1 else [run])):
-            if len(name) <= LONGEST and (len(name) > 1 or (name and _is_name(name[0], cased))):
-                yield " ".join(word.folded for word in name)
-
-
-def _sides(run: Sequence[_SentenceWord]) -> list[list[_SentenceWord]]:
-    """What an `and` joins: it may be two names as well as the words of one."""
-    sides: list[list[_SentenceWord]] = [[]]
-    for word in run:
-        if word.folded in JOINING:
-            sides.append([])
-        else:
-            sides[-1].append(word)
-    return sides
-
-
-def _without_prelude(run: Sequence[_SentenceWord]) -> Sequence[_SentenceWord]:
-    """A run without the articles, titles and initials that stand before a name."""
-    for at, word in enumerate(run):
-        if not (word.folded in TITLES or word.folded in STOP_WORDS or len(word.written) == 1):
-            return run[at:]
-    return []
-
-
-def _is_name(word: _SentenceWord, cased: _CaseCounts) -> bool:
-    """Whether one word is a name by itself: with a capital more often than not."""
-    return cased.capital[word.folded] > cased.small[word.folded]
-
-
-def _opens_name(word: _SentenceWord, cased: _CaseCounts) -> bool:
-    """Whether the first word of a sentence may belong to a name: one by itself, or never in small letters."""
-    return word.folded not in STOP_WORDS and (_is_name(word, cased) or not cased.small[word.folded])
-
-
-def _capitalised_runs(words: Sequence[_SentenceWord], cased: _CaseCounts) -> Iterator[list[_SentenceWord]]:
-    """Capitalised words that follow one another, with particles between but not at the end."""
-    run: list[_SentenceWord] = []
-    bridge: list[_SentenceWord] = []
-    for word in words:
-        if run and (word.opens or _LINK.fullmatch(word.gap) is None):
-            yield run
-            run, bridge = [], []
-        if word.capital and (not word.opens or _opens_name(word, cased)):
-            run += [*bridge, word]
-            bridge = []
-        elif run and word.folded in PARTICLES:
-            bridge.append(word)
-        elif run:
-            yield run
-            run, bridge = [], []
-    if run:
-        yield run
-
-
-Ids = NDArray[np.int64]
-Values = NDArray[np.float64]
-Allowed = Sequence[NDArray[np.integer] | None]
-
-STATED_TAGS = ("product", "vendor")  # tags whose values are names
-DAMPING = 0.5  # share of the walk that goes on: half, which keeps it near its seeds (Gutiérrez et al. 2024)
-STEPS = 10  # to the entities and back; what is left out is below DAMPING ** 20, a millionth
-COMMON = 0.5  # share of the chunks beyond which an entity does not say where to look
-WORD_SHARE = 0.5  # weight of a name whose words only occur in the question, against one that is named
-SEED_SHARE = 0.5  # share of the restart that goes to another search's hits, where they are given
 
 
 class Seed(NamedTuple):

@@ -430,7 +430,7 @@ HAVING count(*) > 0 AND max(low) < 'inf' AND count(DISTINCT note) = 1
 COUNT = "SELECT count(DISTINCT row_id) AS figure FROM chosen($rows, $places)"
 
 
-class Match(NamedTuple):
+class RowMatch(NamedTuple):
     """A row that shares something with a question.
 
     score: share of the question's weight that it carries, in [0, 1]. shares: that of each term. own: terms that its own
@@ -472,7 +472,7 @@ class Records:
     weights: Mapping[str, int] = field(repr=False)
     connection: duckdb.DuckDBPyConnection = field(repr=False, compare=False)
 
-    def matches(self, asked: TableQuestion, k: int, within: NDArray[np.integer] | None = None) -> list[Match]:
+    def matches(self, asked: TableQuestion, k: int, within: NDArray[np.integer] | None = None) -> list[RowMatch]:
         """Return the k rows that share most with a question, best first, ties by row.
 
         A row's score is the weight of the question's terms that it, its table or its document holds, each by where it
@@ -500,7 +500,7 @@ class Records:
         for row, total, terms, masses, owned in self.run(_SEARCH if within is None else _SEARCH_WITHIN, parameters):
             shares = {term: mass / most for term, mass in sorted(zip(terms, masses, strict=True))}
             own = frozenset(term for term, is_own in zip(terms, owned, strict=True) if is_own)
-            matches.append(Match(row, total / most, shares, own))
+            matches.append(RowMatch(row, total / most, shares, own))
         return matches
 
     def _stating(self, asked: TableQuestion) -> list[tuple[str, int]]:

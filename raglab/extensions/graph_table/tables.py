@@ -22,9 +22,9 @@ from raglab.extensions.graph_table.table_records import (
     WHOLE,
     Columns,
     MarkdownTable,
-    Match,
     Posting,
     Records,
+    RowMatch,
     TableCell,
     TableQuestion,
     distinct_terms,
@@ -57,7 +57,7 @@ class VisibleTables(NamedTuple):
     records: Records
     within: NDArray[np.integer] | None = None
 
-    def matches(self, asked: TableQuestion, k: int) -> list[Match]:
+    def matches(self, asked: TableQuestion, k: int) -> list[RowMatch]:
         """Return the k rows that share most with a question."""
         return self.records.matches(asked, k, self.within)
 
@@ -86,13 +86,13 @@ class CellPosition(NamedTuple):
     column: int
 
 
-def single_row(held: VisibleTables, asked: TableQuestion, matches: Sequence[Match]) -> Match | None:
+def single_row(held: VisibleTables, asked: TableQuestion, matches: Sequence[RowMatch]) -> RowMatch | None:
     """The one row that a question means, or None where none or several are as good."""
     level_best = best_matches(held, asked, matches)
     return level_best[0] if len(level_best) == 1 else None
 
 
-def best_matches(held: VisibleTables, asked: TableQuestion, matches: Sequence[Match]) -> list[Match]:
+def best_matches(held: VisibleTables, asked: TableQuestion, matches: Sequence[RowMatch]) -> list[RowMatch]:
     """Best rows, where their own cells share a word with the question; of those with one score the most fully named."""
     best = [match for match in matches if match.score == matches[0].score and match.own]
     told = [_name_share(held, match.row, asked) for match in best]
@@ -105,13 +105,13 @@ def _name_share(held: VisibleTables, row: int, asked: TableQuestion) -> float:
     return sum(term in asked.terms for term in named) / len(named) if named else 0.0
 
 
-def complementary_row(best: Match, matches: Sequence[Match]) -> Match | None:
+def complementary_row(best: RowMatch, matches: Sequence[RowMatch]) -> RowMatch | None:
     """Row that tells most of what the best one leaves out, of those whose own cells share a word with the question."""
     others = [match for match in matches if match.row != best.row and match.own and gain(best, match) > 0.0]
     return max(others, key=lambda match: (gain(best, match) + match.score, -match.row), default=None)
 
 
-def gain(best: Match, other: Match) -> float:
+def gain(best: RowMatch, other: RowMatch) -> float:
     """Share of the question that another row tells and the best one does not."""
     return sum(share for term, share in other.shares.items() if term not in best.shares)
 
@@ -212,7 +212,7 @@ class WholeTable(NamedTuple):
     score: float
 
 
-def table_match(held: VisibleTables, asked: TableQuestion, matches: Iterable[Match]) -> WholeTable | None:
+def table_match(held: VisibleTables, asked: TableQuestion, matches: Iterable[RowMatch]) -> WholeTable | None:
     """Return the table whose rows together carry most of a question; None where two carry as much."""
     shares: dict[range, dict[str, float]] = {}
     for match in matches:
@@ -232,7 +232,7 @@ def table_match(held: VisibleTables, asked: TableQuestion, matches: Iterable[Mat
     return WholeTable(rows, parts, named, _distinct_rows(own), min(1.0, totals[0][0]))
 
 
-def _rows_by_own_words(matches: Sequence[Match], rows: int) -> list[tuple[Match, frozenset[str]]]:
+def _rows_by_own_words(matches: Sequence[RowMatch], rows: int) -> list[tuple[RowMatch, frozenset[str]]]:
     """Rows of a table with the words that their own cells tell and not all its rows stand for, where there are any."""
     every = len(matches) == rows
     common = frozenset.intersection(*(frozenset(match.shares) for match in matches)) if every else frozenset()
@@ -240,7 +240,7 @@ def _rows_by_own_words(matches: Sequence[Match], rows: int) -> list[tuple[Match,
     return [(match, terms) for match, terms in own if terms]
 
 
-def _distinct_rows(own: Iterable[tuple[Match, frozenset[str]]]) -> list[int]:
+def _distinct_rows(own: Iterable[tuple[RowMatch, frozenset[str]]]) -> list[int]:
     """Rows, best first, that each tell a word which those before them do not; in the order of the table."""
     chosen: list[int] = []
     seen: set[str] = set()
@@ -251,7 +251,7 @@ def _distinct_rows(own: Iterable[tuple[Match, frozenset[str]]]) -> list[int]:
     return sorted(chosen)
 
 
-_Try = Callable[[VisibleTables, TableQuestion, Sequence[Match]], "TableAnswer | None"]
+_Try = Callable[[VisibleTables, TableQuestion, Sequence[RowMatch]], "TableAnswer | None"]
 
 CANDIDATES = 100  # rows that are looked at
 
@@ -285,13 +285,13 @@ def table_answer(held: VisibleTables, asked: TableQuestion) -> TableAnswer | Non
     return next((one for one in found if one is not None), None) if matches else None
 
 
-def _row_cells(held: VisibleTables, asked: TableQuestion, matches: Sequence[Match]) -> TableAnswer | None:
+def _row_cells(held: VisibleTables, asked: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
     """Cells of the one row that the question means."""
     best = single_row(held, asked, matches)
     return None if best is None else _lookup_cells(held, best, columns(held, best.row, asked))
 
 
-def _count_numbers(held: VisibleTables, asked: TableQuestion, matches: Sequence[Match]) -> TableAnswer | None:
+def _count_numbers(held: VisibleTables, asked: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
     """Numbers, but no sums of money, in the one row that the question means."""
     best = single_row(held, asked, matches)
     if best is None:
@@ -300,14 +300,14 @@ def _count_numbers(held: VisibleTables, asked: TableQuestion, matches: Sequence[
     return _lookup_cells(held, best, [place for place, one in stated.items() if one.exact and one.kind == "number"])
 
 
-def _lookup_cells(held: VisibleTables, best: Match, places: Sequence[int]) -> TableAnswer | None:
+def _lookup_cells(held: VisibleTables, best: RowMatch, places: Sequence[int]) -> TableAnswer | None:
     if not places:
         return None
     found, sql = _run_statement(held, table_records.VALUES, [CellPosition(best.row, place) for place in places])
     return TableAnswer("lookup", _cell_captions(held, found), sql, (best.row,), best.score)
 
 
-def _difference(held: VisibleTables, asked: TableQuestion, matches: Sequence[Match]) -> TableAnswer | None:
+def _difference(held: VisibleTables, asked: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
     """Two columns of the row that the question means, or one column of two rows."""
     level = best_matches(held, asked, matches)
     if not level or len(level) > 2:
@@ -331,7 +331,7 @@ def _difference(held: VisibleTables, asked: TableQuestion, matches: Sequence[Mat
     return None
 
 
-def _rank_rows(held: VisibleTables, asked: TableQuestion, matches: Sequence[Match]) -> TableAnswer | None:
+def _rank_rows(held: VisibleTables, asked: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
     """Rows of one table by the cells of one column: the highest, the lowest, or all beyond a bound."""
     table = table_match(held, asked, matches)
     chosen = column_cells(held, asked, table.named or table.parts) if table is not None else []
@@ -348,7 +348,7 @@ def _rank_rows(held: VisibleTables, asked: TableQuestion, matches: Sequence[Matc
     return TableAnswer("comparison", _cell_captions(held, found), sql, tuple(row for row, *_ in found), table.score)
 
 
-def _figure(held: VisibleTables, asked: TableQuestion, matches: Sequence[Match]) -> TableAnswer | None:
+def _figure(held: VisibleTables, asked: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
     """Sum or mean of the rows that the question names, or of a whole column, unless the table states its total."""
     table = table_match(held, asked, matches)
     if table is None:
@@ -367,7 +367,7 @@ def _figure(held: VisibleTables, asked: TableQuestion, matches: Sequence[Match])
     return TableAnswer("aggregate", text, sql, tuple(row for row, _ in chosen), table.score)
 
 
-def _count_rows(held: VisibleTables, asked: TableQuestion, matches: Sequence[Match]) -> TableAnswer | None:
+def _count_rows(held: VisibleTables, asked: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
     """Number of rows of a table that tell what the question names of single rows; all where it names nothing."""
     table = table_match(held, asked, matches)
     if table is None:
@@ -475,6 +475,11 @@ class TableIndex:
         return None if allowed is None else np.flatnonzero(np.isin(self.parents, allowed))
 
 
+def table_rows(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
+    """Rows of the tables in the texts of a corpus, one passage each, as `table_index` has them."""
+    return _row_chunks(chunks, markdown_tables(chunks))[0]
+
+
 def table_index(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> TableIndex:
     """Index the tables in the texts of a corpus; an empty index where there is none.
 
@@ -482,19 +487,26 @@ def table_index(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> TableIndex:
       chunks: of the corpus, in its order. pack: of its trade, with its words for newer figures.
     """
     tables = markdown_tables(chunks)
-    at = tuple((number, row) for number, table in enumerate(tables) for row in range(len(table.rows)))
+    rows, parents, at = _row_chunks(chunks, tables)
     if not at:
-        return TableIndex((), np.empty(0, np.int64), (), None)
-    parents = np.array([tables[number].chunk for number, _ in at], np.int64)
-    within = _row_numbers(parents)
-    rows = tuple(
-        chunks[parent]._replace(chunk_id=f"{chunks[parent].chunk_id}#row{place}", text=row_text(tables[number], row))
-        for parent, place, (number, row) in zip(parents.tolist(), within, at, strict=True)
-    )
+        return TableIndex((), parents, (), None)
     held = VisibleTables(
         tables, at, _row_ranges(tables, chunks), store_records(len(at), _database_columns(chunks, tables, at))
     )
     return TableIndex(rows, parents, tables, held, pack.later)
+
+
+def _row_chunks(
+    chunks: Sequence[Chunk], tables: Sequence[MarkdownTable]
+) -> tuple[tuple[Chunk, ...], Ids, tuple[tuple[int, int], ...]]:
+    """Rows as passages; the position of each row's chunk, [R]; table and place in it of each row."""
+    at = tuple((number, row) for number, table in enumerate(tables) for row in range(len(table.rows)))
+    parents = np.array([tables[number].chunk for number, _ in at], np.int64)
+    rows = tuple(
+        chunks[parent]._replace(chunk_id=f"{chunks[parent].chunk_id}#row{place}", text=row_text(tables[number], row))
+        for parent, place, (number, row) in zip(parents.tolist(), _row_numbers(parents), at, strict=True)
+    )
+    return rows, parents, at
 
 
 def _row_ranges(tables: Sequence[MarkdownTable], chunks: Sequence[Chunk]) -> tuple[range, ...]:

@@ -132,7 +132,7 @@ def _sentence_starts(text: str) -> NDArray[np.int64]:
     return np.unique(starts)
 
 
-class Match(NamedTuple):
+class SentenceMatch(NamedTuple):
     """What the question's content words find in a sentence.
 
     hit: position of the passage. at: words of the sentence. best: best cosine of each content word, [C]. held: whether
@@ -193,14 +193,14 @@ def _asked(question: WordVectors, passages: Sequence[WordVectors]) -> Asked:
     return Asked(at, question.keys[at], question.kinds[at], raw / max(raw.sum(), 1e-9), question.vectors[at])
 
 
-def _matches(asked: Asked, passage: WordVectors, hit: int) -> list[Match]:
+def _matches(asked: Asked, passage: WordVectors, hit: int) -> list[SentenceMatch]:
     """What every sentence of a passage holds of a question."""
     cosines = (asked.vectors @ passage.vectors.T).astype(np.float64)
     same = asked.keys[:, None] == passage.keys[None, :]
     found = []
     for number in np.unique(passage.sentence):
         at = np.flatnonzero(passage.sentence == number)
-        found.append(Match(hit, at, cosines[:, at].max(axis=1), same[:, at].any(axis=1)))
+        found.append(SentenceMatch(hit, at, cosines[:, at].max(axis=1), same[:, at].any(axis=1)))
     return found
 
 
@@ -211,7 +211,7 @@ def _quantile(values: NDArray[np.float64], weights: NDArray[np.float64], share: 
     return float(values[order][min(int(place), len(values) - 1)])
 
 
-def _coverage(question: WordVectors, asked: Asked, match: Match, passage: WordVectors) -> dict[str, float]:
+def _coverage(question: WordVectors, asked: Asked, match: SentenceMatch, passage: WordVectors) -> dict[str, float]:
     """How far the sentence holds the question's words, names and numbers, and what else is in it."""
     best, held, weights = match.best, match.held, asked.weights
     missing = best[~held]
@@ -241,7 +241,7 @@ def _mean_vector(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return mean / max(float(np.linalg.norm(mean)), 1e-9)
 
 
-def _new_words(asked: Asked, match: Match, passage: WordVectors) -> NDArray[np.bool_]:
+def _new_words(asked: Asked, match: SentenceMatch, passage: WordVectors) -> NDArray[np.bool_]:
     """Which words of the sentence are content that the question does not say, one a word of the sentence."""
     keys = passage.keys[match.at]
     return (keys != "") & ~np.isin(keys, asked.keys)
@@ -254,7 +254,7 @@ def _margins(scores: NDArray[np.float64], first: int, hits: NDArray[np.int64]) -
     return {name: float(scores[first] - found[name].max()) if len(found[name]) else 1.0 for name in found}
 
 
-def _focus(asked: Asked, match: Match) -> dict[str, float]:
+def _focus(asked: Asked, match: SentenceMatch) -> dict[str, float]:
     """The first content word, which mostly says what is asked for, apart from the rest, and the last one."""
     rest_weight = asked.weights[1:].sum()
     return {
@@ -268,7 +268,7 @@ def _focus(asked: Asked, match: Match) -> dict[str, float]:
     }
 
 
-def _substitution(asked: Asked, match: Match, passage: WordVectors) -> dict[str, float]:
+def _substitution(asked: Asked, match: SentenceMatch, passage: WordVectors) -> dict[str, float]:
     """How near the question's missing words are to new words of the sentence: another name in the place of a name."""
     new = _new_words(asked, match, passage)
     cosines = (asked.vectors @ passage.vectors[match.at].T).astype(np.float64)
@@ -288,7 +288,7 @@ def _substitution(asked: Asked, match: Match, passage: WordVectors) -> dict[str,
     return found | {"swap_most": float(best.max()), "swap_least": float(best.min()), "swap_mean": float(mean)}
 
 
-def _order(asked: Asked, match: Match, passage: WordVectors) -> dict[str, float]:
+def _order(asked: Asked, match: SentenceMatch, passage: WordVectors) -> dict[str, float]:
     """How much further apart neighbouring words stand in the sentence than in the question, log(1 + words)."""
     if len(asked.at) < 2:
         return {"shift_mean": 0.0, "shift_most": 0.0, "shift_held": float("nan")}

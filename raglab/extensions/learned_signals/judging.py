@@ -103,7 +103,7 @@ class Budget:
 
 
 @dataclass(slots=True)
-class Counts:
+class JudgeCounts:
     """What a scorer has asked and got.
 
     requests: sent, further attempts among them. scored: cases with a score. missing: cases asked without one, by
@@ -149,7 +149,7 @@ class ServerScorer:
     ) -> None:
         """Take what makes the request of a row, None for a row that has none, and the settings of requests."""
         self.name, self.needs, self.asked, self.budget = name, needs, asked, budget
-        self.counts = Counts()
+        self.counts = JudgeCounts()
         self._request, self._sleep, self._lock, self._failed, self._spent = request, sleep, Lock(), 0, False
 
     def __repr__(self) -> str:

@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from raglab import metrics
 from raglab.canonical import canonical_json, digest
 from raglab.decision.measurement import measured_tables
-from raglab.decision.sharded_decisions import check_in_memory
+from raglab.decision.trace_view import check_in_memory
 from raglab.expected_cost import CLASSES
 from raglab.extensions.learned_signals.evidence_features import (
     FEATURES,
@@ -417,7 +417,7 @@ def _store(cache: EmbeddingCache | Literal["default"] | None) -> EmbeddingCache 
     return default_cache() if cache == "default" else cache
 
 
-class CrossFit(NamedTuple):
+class FoldModels(NamedTuple):
     """Models of the same cases, and what they say of each that they did not see.
 
     model: of all cases. fold_models: without one fold each. fold: of every case, [Q]. held_out: probability of every
@@ -438,7 +438,7 @@ def cross_fit(
     *,
     folds: int = FOLDS,
     seed: int = 0,
-) -> CrossFit:
+) -> FoldModels:
     """Fit on all cases, and without each fold in turn; each time the recipe is chosen by cross-validation inside.
 
     Args:
@@ -462,7 +462,7 @@ def cross_fit(
         recipe = choose_recipe(x[seen], y[seen], FEATURES, GROUPS, recipes, inner)
         models.append(fit_score_model(x[seen], y[seen], FEATURES, GROUPS, recipe))
         held_out[~seen] = models[-1].probabilities(x[~seen], FEATURES)
-    return CrossFit(models[-1], tuple(models[:-1]), fold, held_out)
+    return FoldModels(models[-1], tuple(models[:-1]), fold, held_out)
 
 
 @takes(trace="trace", policy="policy")

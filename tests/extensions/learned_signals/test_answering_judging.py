@@ -124,7 +124,7 @@ def test_a_case_gets_its_score(server: JudgeServer) -> None:
     """One request with question, passages and rubric; what it took is counted as the server reports it."""
     made = judge(server, budget=Budget(price_prompt=1.0, price_completion=2.0))
     assert made.score("Who pays?", PASSAGES) == true_score("Who pays?")
-    assert made.counts == judging.Counts(1, 1, prompt_tokens=40, completion_tokens=10, cost=0.06)
+    assert made.counts == judging.JudgeCounts(1, 1, prompt_tokens=40, completion_tokens=10, cost=0.06)
     system, user = (message["content"] for message in server.bodies[0]["messages"])
     assert RUBRICS["sufficient"] in system
     assert all(text in user for text in PASSAGES)
@@ -139,7 +139,7 @@ def test_nothing_to_be_judged_is_not_asked(server: JudgeServer) -> None:
     assert math.isnan(made.score("Who pays?", []))
     assert math.isnan(made.score("Who pays?", PASSAGES, " "))
     assert server.asked == []
-    assert made.counts == judging.Counts()
+    assert made.counts == judging.JudgeCounts()
 
 
 def test_what_may_pass_is_tried_again_after_growing_pauses(server: JudgeServer) -> None:

@@ -35,16 +35,17 @@ from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus, load_cases, load_corpus
 from raglab.store.traces import Trace
 from raglab.values import Case, Corpus
-from test_live_trace_building import WordEncoder, encoder, stand_ins  # noqa: F401 - a fixture
+from test_live_trace_building import BATCH, CASES, CORPUS, SMALL, WordEncoder, encoder, made, stand_ins  # noqa: F401 - fixtures
 from tiny_models import save_encoder
 
-BROKER = Path(__file__).parents[1] / "datasets" / "broker"
+TESTS = Path(__file__).parents[2]
+BROKER = TESTS.parent / "datasets" / "broker"
 BUILD = """
 import signal, sys
 from distributed import Client, LocalCluster
 sys.path.insert(0, sys.argv[1])
 import raglab
-from test_live_shard_building import OPTIONS, inputs, read_words, workers_read_words
+from extensions.scale.test_live_shard_building import OPTIONS, inputs, read_words, workers_read_words
 if __name__ == "__main__":
     options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "local_directory": sys.argv[3]}
     read_words()
@@ -344,7 +345,7 @@ def test_a_lost_scheduler(alone_by_words: dict[str, bytes], tmp_path: Path) -> N
     pytest.importorskip("distributed", reason="raglab-toolkit[dask] is not installed")
     script, folder = tmp_path / "build.py", tmp_path / "t"
     script.write_text(BUILD, encoding="utf-8")
-    command = [sys.executable, str(script), str(Path(__file__).parent), str(folder), str(tmp_path / "dask")]
+    command = [sys.executable, str(script), str(TESTS), str(folder), str(tmp_path / "dask")]
     with (tmp_path / "log").open("wb") as log:
         building = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         try:
@@ -361,3 +362,75 @@ def test_a_lost_scheduler(alone_by_words: dict[str, bytes], tmp_path: Path) -> N
     after = (folder / "v1-00000.parquet").stat()
     assert (after.st_mtime_ns, after.st_ino) == (first.st_mtime_ns, first.st_ino)
     assert written(folder) == alone_by_words
+
+
+class TestShards:
+    """Traces that are built shard by shard."""
+
+    def test_the_shards_are_the_traces_of_their_cases(
+        self,
+        made: Callable[..., Trace],  # noqa: F811
+        tmp_path: Path,
+    ) -> None:
+        """By head: seven cases in shards of three; each file has the bytes of a trace of those cases alone."""
+        cache = EmbeddingCache(tmp_path / "other.sqlite")
+        sharded = build_shards(CORPUS, CASES, tmp_path / "t", shard=3, cache=cache, batch_size=2, **SMALL)
+        assert ([len(one) for one in sharded.shards()], sharded.version) == ([3, 3, 1], 1)
+        for number, start in enumerate((0, 3, 6)):
+            made(CASES[start : start + 3], out=tmp_path / "one.parquet")
+            whole = (tmp_path / "one.parquet").read_bytes()
+            assert (tmp_path / "t" / f"v1-0000{number}.parquet").read_bytes() == whole
+            (tmp_path / "one.parquet").unlink()
+        assert not list((tmp_path / "t").glob("*.parts"))
+
+    def test_a_killed_build_goes_on_at_its_shard(
+        self,
+        encoder: WordEncoder,  # noqa: F811
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Stopped within the second of three shards: the first is not asked again, and the bytes are the same."""
+        asked: list[str] = []
+
+        def counted(*given: Any) -> Any:
+            asked.extend(given[2])
+            if len(asked) == 5 and stopped:
+                stopped.clear()
+                raise KeyboardInterrupt
+            return BATCH(*given)
+
+        monkeypatch.setattr(trace_building, "_batch", counted)
+        options: dict[str, Any] = {"shard": 3, "batch_size": 1, "cache": None, **SMALL}
+        stopped: list[bool] = []
+        build_shards(CORPUS, CASES, tmp_path / "whole", **options)
+        expected = {path.name: path.read_bytes() for path in (tmp_path / "whole").glob("[vm]*")}
+        asked.clear()
+        stopped.append(True)
+        with pytest.raises(KeyboardInterrupt):
+            build_shards(CORPUS, CASES, tmp_path / "t", **options)
+        assert (tmp_path / "t" / "v1-00000.parquet").exists()
+        assert not (tmp_path / "t" / "manifest.json").exists()
+        assert len(build_shards(CORPUS, CASES, tmp_path / "t", **options)) == 7
+        found = {
+            path.name: path.read_bytes() for path in (tmp_path / "t").glob("[vm]*.[pj]*") if path.suffix != ".latency"
+        }
+        assert found == {name: held for name, held in expected.items() if not name.endswith(".latency")}
+        assert asked == [case.query for case in (*CASES[:5], *CASES[4:])]
+        n_seen = len(encoder.seen)
+        again = build_shards(CORPUS, CASES, tmp_path / "t", **options)  # opened: nothing is asked or encoded
+        assert (again.version, len(encoder.seen), len(asked)) == (1, n_seen, 8)
+
+    def test_other_cases_take_the_place_of_a_trace(
+        self,
+        encoder: WordEncoder,  # noqa: F811
+        tmp_path: Path,
+    ) -> None:
+        """The next version, of fewer shards; the files of the one before go."""
+        del encoder
+        options: dict[str, Any] = {"shard": 3, "cache": None, **SMALL}
+        build_shards(CORPUS, CASES, tmp_path, **options)
+        second = build_shards(CORPUS, CASES[:3], tmp_path, **options)
+        assert (second.version, len(second)) == (2, 3)
+        assert [path.name for path in tmp_path.glob("*.parquet")] == ["v2-00000.parquet"]
+        with pytest.raises(ValueError, match="shard must be at least 1, got 0"):
+            build_shards(CORPUS, CASES, tmp_path, **(options | {"shard": 0}))

@@ -6,10 +6,11 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from cockpit_browser import PATH, cockpit_of, figure, policy_id, slide, turned
 from experiments.browser import SECONDS, browser, chromium_path, jupyter_lab, only_this_machine, run_all, show_pane
 from raglab.store.policies import Policy
 
@@ -20,7 +21,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not chromium_path(), reason="no Chromium on this machine: apt-get install chromium"),
 ]
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 FIRST = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "tests")!r})
@@ -80,44 +81,6 @@ def page(opened: Browser, place: Path, tmp_path_factory: pytest.TempPathFactory)
         assert errors == []
         assert [one for one in asked if "raglab" in one] == []
         found.close()
-
-
-def cockpit_of(page: Page) -> Any:
-    """The cockpit's element."""
-    return page.locator(".raglab-cockpit").first
-
-
-def figure(page: Page, rate: str) -> str:
-    """Counts of a rate as they are shown."""
-    return str(cockpit_of(page).locator(f'.rate[data-rate="{rate}"] .figures').inner_text())
-
-
-def policy_id(page: Page) -> str:
-    """Id of the policy that is shown."""
-    return str(cockpit_of(page).locator("header code").first.inner_text())
-
-
-def turned(page: Page, was: str, *, back: bool = False) -> None:
-    """Wait until another policy is shown, or the same one again."""
-    told = "(was) => (document.querySelector('.raglab-cockpit header code').innerText === was.id) === was.back"
-    page.wait_for_function(told, arg={"id": was, "back": back})
-
-
-def slide(page: Page, path: str, share: float) -> None:
-    """Drag a slider's handle to a share of its width, in steps."""
-    slider = cockpit_of(page).locator(f'.threshold[data-path="{path}"] .slider')
-    slider.scroll_into_view_if_needed()
-    handle, box = slider.locator(".handle").bounding_box(), slider.bounding_box()
-    assert handle is not None
-    assert box is not None
-    y = handle["y"] + handle["height"] / 2
-    page.mouse.move(handle["x"] + handle["width"] / 2, y)
-    page.wait_for_timeout(300)  # the axis comes while the pointer rests
-    page.mouse.down()
-    page.mouse.move(box["x"] + share * box["width"], y, steps=12)
-
-
-PATH = "similarity.min_similarity"
 
 
 @pytest.fixture

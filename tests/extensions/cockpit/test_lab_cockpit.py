@@ -18,6 +18,7 @@ from decided import by_cost
 from labelled import free_policy, labelled
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.page import frozen_html
+from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.views import Filter
 from raglab.extensions.cockpit.widget import axis_message
 from raglab.lab.search_space import round_between
@@ -26,6 +27,7 @@ from raglab.policy import PolicyData
 from raglab.replay import SWEPT, case_cells
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
+from tfidf import hits
 from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
 
 SPLITS = {"tune": 60, "report": 40, "certify": 50}
@@ -61,6 +63,10 @@ def check_rates(cockpit: raglab.Cockpit) -> None:
     assert page["cost"]["value"] == row["expected_cost"]
     assert (page["cost"]["low"], page["cost"]["high"]) == (row["expected_cost_low"], row["expected_cost_high"])
     assert np.sum(page["table"]) == len(cockpit.trace)
+
+
+class Shards:
+    """A trace that is no trace in memory."""
 
 
 class TestNumbers:
@@ -310,6 +316,29 @@ class TestOddTraces:
         cockpit = raglab.cockpit(dataclasses.replace(trace, cases=tuple(some)), free_policy())
         assert len(cockpit.trace) == SPLITS["tune"] - 7
         assert "7 of 60" in cockpit.notes[0]
+
+    def test_cases_scored_by_status_alone_are_counted(self) -> None:
+        """A note of the cases that are shown (S6.3)."""
+        trace = made()
+        cases = tuple(case._replace(expect_sources=()) for case in trace.cases)
+        cockpit = raglab.cockpit(dataclasses.replace(trace, cases=cases), free_policy())
+        n_ok = sum(case.expect_status == "ok" for case in cockpit.trace.cases)
+        assert any(note.startswith(f"{n_ok} of 60 cases are scored by status alone") for note in cockpit.notes)
+
+    def test_a_gate_that_refuses_nearly_all_is_named(self) -> None:
+        """As a warning and as a note (S2.19)."""
+        trace = raglab.trace_from_frame(hits(), score="cosine")
+        text = "gate l2 refuses 56 of 60 cases labelled ok"
+        with pytest.warns(UserWarning, match=text):
+            cockpit = raglab.cockpit(trace, Policy.load())
+        assert text in cockpit.notes[-1]
+
+    def test_misuse_is_named(self) -> None:
+        """Arguments in the wrong order, and a trace of shards."""
+        with pytest.raises(TypeError, match=r"^cockpit takes trace, policy in this order, got .*; swap them\.$"):
+            raglab.cockpit(free_policy(), made())  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"^a cockpit must have a trace in memory, got a Shards; draw some cases"):
+            CockpitState(Shards(), free_policy())  # type: ignore[arg-type]
 
     def test_one_case(self) -> None:
         """The page is whole, and plain JSON."""

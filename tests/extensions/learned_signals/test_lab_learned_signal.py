@@ -238,3 +238,13 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
     path.write_text("[]", encoding="utf-8")
     with pytest.raises(InputError):
         LearnedSignal.load(path)
+
+
+def test_a_trace_of_shards_is_refused() -> None:
+    """Rule, what came, and what to do."""
+
+    class Shards:
+        """A trace that is no trace in memory."""
+
+    with pytest.raises(TypeError, match=r"^learn_signal must have a trace in memory, got a Shards; draw some cases"):
+        learn_signal.__wrapped__(Shards())  # type: ignore[attr-defined]

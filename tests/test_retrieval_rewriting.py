@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from raglab.retrieval.arms import Rewriter, Rm3, reflect, rm3
+from raglab.retrieval.rewriting import Rewriter, Rm3, reflect, rm3
 from raglab.store.loaders import load_corpus
 
 BROKER = Path(__file__).parent.parent / "datasets" / "broker"

@@ -20,7 +20,7 @@ from raglab.extensions.graph_table.tables import TableAnswer, TableIndex, table_
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 
-BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
+BROKER = Path(__file__).resolve().parents[3] / "datasets" / "broker"
 
 EXCESSES = """Acme Premier schedule 2024 > Excesses
 | Cause of loss | Excess | Waiting |

@@ -1,0 +1,99 @@
+"""Indexes of the arms `graph` and `table` (shore): what the core searches and asks, over entities and rows (S4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.extensions.graph_table.entity_graph import EntityGraph, entity_graph
+from raglab.extensions.graph_table.tables import TableIndex, table_index, table_rows
+from raglab.packs import Pack
+from raglab.retrieval.arms import ArmRow
+from raglab.retrieval.indexes import ArmHits, Bm25Index
+from raglab.values import Chunk, Generation
+
+
+@dataclass(frozen=True, slots=True)
+class GraphIndex:
+    """Chunks near the question's entities, by a walk that starts from the keywords' hits."""
+
+    graph: EntityGraph
+    rows: ClassVar[tuple[Chunk, ...]] = ()
+    answers: ClassVar[bool] = False
+
+    def search(self, query: str, k: int, scope: NDArray[np.integer] | None, bm25: Bm25Index) -> ArmHits:
+        """The k chunks that the walk meets most; its order keeps a say after reranking."""
+        seeds = bm25.search([query], k, [scope])
+        return ArmHits(self.graph.search([query], k, [scope], seeds=seeds)[1], keeps_order=True)
+
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation | None:  # noqa: ARG002
+        """None: a graph finds passages, and answers nothing."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class TableRowIndex:
+    """Rows of tables as the chunks that they stand in, each by its best row.
+
+    first: position of the first row among all passages. numbers: of the rows by their chunk id. parent_ids: chunk id of
+    each row's chunk.
+    """
+
+    tables: TableIndex
+    first: int
+    numbers: Mapping[str, int] = field(repr=False)
+    parent_ids: Sequence[str] = field(repr=False)
+    answers: ClassVar[bool] = True
+
+    @property
+    def rows(self) -> tuple[Chunk, ...]:
+        """Rows of the tables, one passage each."""
+        return self.tables.rows
+
+    def search(self, query: str, k: int, scope: NDArray[np.integer] | None, bm25: Bm25Index) -> ArmHits:  # noqa: ARG002
+        """The chunks of the k best rows."""
+        scores, ids = self.tables.search([query], k, [scope])
+        rows: dict[int, tuple[int, float]] = {}
+        for row, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True):
+            if row >= 0:
+                rows.setdefault(int(self.tables.parents[row]), (self.first + row, score))
+        chunk = np.full((1, k), -1, np.int64)
+        chunk[0, : len(rows)] = list(rows)
+        return ArmHits(chunk, rows)
+
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation | None:
+        """What the query over the typed records returns, cited by its rows.
+
+        It speaks only where rows were chosen, of their tables alone, and where all that the answer rests on is among
+        the passages, as a row or as the chunk it stands in: an answer never rests on what retrieval did not choose.
+        """
+        place = {passage.chunk_id: number for number, passage in enumerate(passages)}
+        chosen = [self.numbers[passage.chunk_id] for passage in passages if passage.chunk_id in self.numbers]
+        answer = self.tables.answer(question, np.unique(self.tables.parents[chosen])) if chosen else None
+        if answer is None:
+            return None
+        cited = [place.get(self.rows[row].chunk_id, place.get(self.parent_ids[row])) for row in answer.rows]
+        known = [number for number in cited if number is not None]
+        if not known or len(known) < len(cited):
+            return None
+        return Generation(answer.text, answer.score, tuple(dict.fromkeys(known)))
+
+
+def graph_index(chunks: Sequence[Chunk], first: int, pack: Pack) -> GraphIndex:  # noqa: ARG001
+    """Index of arm `graph` over the chunks of a corpus."""
+    return GraphIndex(entity_graph(chunks))
+
+
+def table_row_index(chunks: Sequence[Chunk], first: int, pack: Pack) -> TableRowIndex:
+    """Index of arm `table` over the chunks of a corpus."""
+    tables = table_index(chunks, pack=pack)
+    numbers = {row.chunk_id: number for number, row in enumerate(tables.rows)}
+    return TableRowIndex(tables, first, numbers, [chunks[parent].chunk_id for parent in tables.parents.tolist()])
+
+
+GRAPH = ArmRow(graph_index, lambda chunks: ())  # noqa: ARG005 - a graph adds no passages
+TABLE = ArmRow(table_row_index, table_rows)

@@ -1,0 +1,181 @@
+"""Extension points: what a room offers is found where it is installed, and named where it is not."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import raglab
+from raglab import extension_points
+from raglab.arms import ARMS, LIVE_ARMS
+from raglab.extension_points import MissingExtensionError, extension, extensions, installed, missing
+from raglab.lab.study import TuneResult
+from raglab.live.arm_choice import default_arm
+from raglab.live.trace_building import check_settings
+from raglab.packs import GENERIC
+from raglab.retrieval.arms import arm_row, arm_rows, build_arm_indexes, live_arms
+from raglab.store.policies import Policy
+
+ROOT = Path(raglab.__file__).parent
+STUB = ast.parse((ROOT / "__init__.pyi").read_text(encoding="utf-8"))
+# Public names by the room that they are in.
+NAMES = [
+    (str(node.module).split(".")[1], alias.name)
+    for node in ast.walk(STUB)
+    if isinstance(node, ast.ImportFrom) and str(node.module).startswith("extensions.")
+    for alias in node.names
+]
+ROOMS = sorted({room for room, _ in NAMES} | {arm.room for arm in ARMS.values() if arm.room})
+
+
+@pytest.fixture
+def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Replace the rooms by those that a test writes: name -> lines of its `__init__.py`."""
+
+    def write(**texts: str) -> None:
+        for room, text in texts.items():
+            (tmp_path / room).mkdir()
+            (tmp_path / room / "__init__.py").write_text(text, encoding="utf-8")
+        (tmp_path / "no_room.py").write_text("", encoding="utf-8")
+        monkeypatch.setattr(import_module(extension_points.ROOMS), "__path__", [str(tmp_path)])
+        for name in [name for name in sys.modules if name.startswith(f"{extension_points.ROOMS}.")]:
+            monkeypatch.delitem(sys.modules, name)
+        installed.cache_clear()
+
+    yield write
+    monkeypatch.undo()
+    installed.cache_clear()
+
+
+class TestRegistry:
+    """Rows of rooms."""
+
+    def test_rows_of_a_kind(self, rooms: Callable[..., None]) -> None:
+        """By name, in the order of rooms and points; a kind that begins alike is another kind."""
+        rooms(
+            b='POINTS = {"unit.y": "math:tau", "units.z": "math:e", "other": "math:inf"}',
+            a='POINTS = {"unit.x": "math:pi"}',
+        )
+        assert installed() == ("a", "b")
+        assert list(extensions("unit")) == ["x", "y"]
+        assert extensions("unit") == {"x": pytest.approx(3.14159), "y": pytest.approx(6.28318)}
+        assert extensions("none") == {}
+
+    def test_one_object(self, rooms: Callable[..., None]) -> None:
+        """It is imported when it is asked for, and not before."""
+        rooms(a='POINTS = {"late": "no_such_module:thing", "now": "math:pi"}')
+        assert extension("now", "a", "pi") == pytest.approx(3.14159)
+        with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+            extension("late", "a", "late")
+
+    def test_a_point_that_a_room_does_not_have(self, rooms: Callable[..., None]) -> None:
+        """Is a fault of the core, and no missing room."""
+        rooms(a="POINTS = {}")
+        with pytest.raises(KeyError, match="nothing"):
+            extension("nothing", "a", "nothing")
+
+    def test_a_room_that_is_not_there(self, rooms: Callable[..., None]) -> None:
+        """The message names what was asked for and the folder; it is an ImportError that names the module."""
+        rooms(a="POINTS = {}")
+        text = r"^arm x is in raglab/extensions/b, which is not installed: install raglab-toolkit as a whole$"
+        with pytest.raises(MissingExtensionError, match=text) as caught:
+            extension("arm.x", "b", "arm x")
+        assert isinstance(caught.value, ImportError)
+        assert caught.value.name == "raglab.extensions.b"
+        with pytest.raises(MissingExtensionError, match=r"^x is in raglab/extensions/c"):
+            missing("x", "c")
+
+
+class TestArms:
+    """Arms whose room is taken out."""
+
+    def test_arms_of_a_missing_room_are_named(self, rooms: Callable[..., None]) -> None:
+        """In settings of retrieval; all other arms go on."""
+        rooms()
+        for arm in ("graph", "table"):
+            with pytest.raises(MissingExtensionError, match=rf"^arm {arm} is in raglab/extensions/graph_table, which"):
+                check_settings({"arms": ("hybrid", arm)})
+        assert check_settings({"arms": ("hybrid", "iterative")}).arms == ("hybrid", "iterative")
+        assert live_arms() == ("hybrid", "iterative")
+        assert LIVE_ARMS == ("hybrid", "iterative", "graph", "table")
+        assert arm_row("hybrid") is None
+        assert arm_rows(live_arms(), ()) == ()
+        assert build_arm_indexes(live_arms(), (), GENERIC) == {}
+
+    @pytest.mark.parametrize("arm", ["graph", "table"])
+    def test_a_policy_or_a_system_that_names_one_is_told(self, rooms: Callable[..., None], arm: str) -> None:
+        """Before the index is blamed for lacking it."""
+        rooms()
+        named, hybrid = (Policy.from_mapping({"strategy": {"arm": name}}) for name in (arm, "hybrid"))
+        retriever = SimpleNamespace(strategies={"hybrid": None})
+        for system in (
+            SimpleNamespace(retriever=retriever, arm=None, policy=named),
+            SimpleNamespace(retriever=retriever, arm=arm, policy=hybrid),
+        ):
+            with pytest.raises(MissingExtensionError, match=rf"^arm {arm} is in raglab/extensions/graph_table, which"):
+                default_arm("What is it?", system)  # type: ignore[arg-type]
+
+
+def test_a_study_is_without_a_cockpit_where_its_room_is_missing(rooms: Callable[..., None]) -> None:
+    """Report and run have no page of it; asked for itself, it is named."""
+    rooms()
+    study = object.__new__(TuneResult)
+    assert study.cockpit_page() is None
+    with pytest.raises(MissingExtensionError, match=r"^TuneResult\.cockpit is in raglab/extensions/cockpit, which"):
+        study.cockpit()
+
+
+# A process in which one room is not there: what a user then sees of each of its names, and of the names beside it.
+GONE = """
+import sys
+import raglab, raglab.extensions
+from raglab.extension_points import MissingExtensionError, installed
+
+room, rooms, names = sys.argv[1], sys.argv[2], sys.argv[3].split()
+raglab.extensions.__path__ = [rooms]
+assert room not in installed()
+
+def check(call, name):
+    try:
+        call()
+    except MissingExtensionError as error:
+        assert str(error).startswith(f"raglab.{name} is in raglab/extensions/{room}, which is not installed"), error
+    else:
+        raise AssertionError(f"{name} was found")
+
+for name in names:
+    check(lambda: getattr(raglab, name), name)
+    check(lambda: exec(f"from raglab import {name}"), name)
+    assert name in raglab.__all__
+raglab.Policy, raglab.Case, raglab.gates
+"""
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_name_of_a_missing_room_says_where_it_belongs(room: str, tmp_path: Path) -> None:
+    """As an attribute and as an import; what is beside it loads."""
+    for other in installed():
+        if other != room:
+            (tmp_path / other).symlink_to(ROOT / "extensions" / other)
+    names = " ".join(name for of, name in NAMES if of == room)
+    command = [sys.executable, "-c", GONE, room, str(tmp_path), names]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT.parent)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("room", installed())
+def test_points_of_a_room_load(room: str) -> None:
+    """Every row that a room lists is there."""
+    for target in import_module(f"{extension_points.ROOMS}.{room}").POINTS.values():
+        module, _, name = target.partition(":")
+        assert module.startswith(f"{extension_points.ROOMS}.{room}."), "a room offers what is its own"
+        assert hasattr(import_module(module), name), target

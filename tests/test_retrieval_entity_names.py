@@ -1,0 +1,73 @@
+"""Names and identifiers in texts: worked examples."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from raglab.retrieval.entity_names import Spot, codes_in, lexicon, longest, names_in, plain_words, spot_names
+
+
+class TestMentions:
+    """Names and identifiers in a text."""
+
+    def test_names_are_runs_of_capitals_with_particles(self) -> None:
+        """English and French particles join a name, `&` too; a title and an article stand before it."""
+        text = "We told the Bank of the West, Mme Claire Vasseur, Pell & Marsh Ltd and the Crédit des Alpes of it."
+        assert names_in([text]) == [
+            ["bank of the west", "claire vasseur", "pell marsh ltd", "crédit des alpes"],  # all four in one is too long
+        ]
+
+    def test_an_initial_stands_inside_or_before_a_name(self) -> None:
+        """The stop of an initial or a title ends no sentence; an initial alone is no name."""
+        assert names_in(["We met Mrs E. Whitcombe and J. R. Hale."]) == [
+            ["whitcombe and j r hale", "whitcombe", "hale"]
+        ]
+
+    def test_and_joins_two_names_or_the_words_of_one(self) -> None:
+        """Both readings are kept."""
+        assert names_in(["We sail to Bristol and Lyon."]) == [["bristol and lyon", "bristol", "lyon"]]
+
+    def test_a_sentence_begins_with_a_capital_whatever_its_word(self) -> None:
+        """`Hail` is written small elsewhere, so it is no name at the beginning; `Meridian` is written so throughout."""
+        texts = ["Hail is insured. Meridian pays.", "If hail falls, Meridian pays."]
+        assert names_in(texts) == [["meridian"], ["meridian"]]
+
+    def test_a_headline_is_no_name(self) -> None:
+        """More than six words in capitals are a title."""
+        assert names_in(["The Terms Of All Our Policies With Their Schedules Here"]) == [[]]
+
+    def test_codes_have_figures_and_are_no_date_amount_or_count(self) -> None:
+        """Policy numbers, forms and accounts are; spans of years, dates, amounts and compounds are not."""
+        assert codes_in("APH-2207-4418, AFS/24/7715, FC2, 70-4418") == [
+            "APH-2207-4418",
+            "AFS/24/7715",
+            "FC2",
+            "70-4418",
+        ]
+        assert codes_in("2024/25, 2024-2025, 01/04/2025, 2025-04-01, £7,500, 24-hour, 2.5 t, 3-4, five-week") == []
+
+    def test_a_name_is_found_spelt_with_blanks_or_without(self) -> None:
+        """`fleet guard`, `FleetGuard` and a number typed without its hyphens are what was meant."""
+        known = lexicon(["fleetguard", "nm fg 4417", "pl"])
+        assert spot_names(plain_words("Fleet Guard"), known) == [Spot(0, 2, 0)]
+        assert spot_names(plain_words("fleetguard NMFG4417 pl"), known) == [Spot(0, 1, 0), Spot(1, 1, 1), Spot(2, 1, 2)]
+
+    def test_the_longest_name_covers_the_shorter(self) -> None:
+        """Of `acme premier home` and `home` the first is meant."""
+        words = plain_words("the Acme Premier Home excess")
+        assert longest(spot_names(words, lexicon(["home", "acme premier home"]))) == [Spot(1, 3, 1)]
+
+    def test_composed_and_decomposed_accents_are_one(self) -> None:
+        """NFC."""
+        assert plain_words("Cre\u0301dit") == plain_words("Crédit") == ["crédit"]
+
+    @pytest.mark.slow
+    def test_long_lines_take_linear_time(self) -> None:
+        """Ten thousand words of capitals or hyphens are read in seconds."""
+        start = time.perf_counter()
+        for text in ("A" * 10_000, "Aa " * 10_000, "a-" * 10_000, "1 000 " * 10_000, "Aa and " * 10_000):
+            names_in([text])
+            codes_in(text)
+        assert time.perf_counter() - start < 5.0
