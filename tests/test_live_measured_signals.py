@@ -34,7 +34,8 @@ from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.retrieval.arms import walk
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace, content_hash
+from raglab.store.trace_files import content_hash
+from raglab.store.traces import Trace
 from raglab.testing import sample_trace
 from raglab.values import Case, Latency, Status
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture

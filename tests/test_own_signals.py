@@ -29,7 +29,8 @@ from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.signals import declaration, own_signal
 from raglab.store.files import InputError
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace, TraceError, content_hash, trace_head, trace_table, write
+from raglab.store.trace_files import content_hash, trace_head, trace_table, write
+from raglab.store.traces import Trace, TraceError
 from raglab.values import Status, TraceData
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
 

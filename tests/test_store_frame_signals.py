@@ -26,7 +26,8 @@ from raglab.store.files import InputError
 from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import save_cases
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace, answers_from_rows
+from raglab.store.trace_files import answers_from_rows
+from raglab.store.traces import Trace
 from raglab.values import LONGEST_QUESTION, Case
 
 SCORE: dict[str, Any] = {"higher": "surer", "unit": "probability"}

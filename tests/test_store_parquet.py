@@ -17,7 +17,8 @@ from raglab import cli
 from raglab.store import parquet
 from raglab.store.files import InputError
 from raglab.store.parquet import OversizeError, ParquetLimits
-from raglab.store.traces import Trace, latency_path, load_latency, parquet_frame
+from raglab.store.trace_files import latency_path, load_latency, parquet_frame
+from raglab.store.traces import Trace
 from raglab.values import SCHEMA_VERSION
 
 pytestmark = pytest.mark.slow

@@ -23,7 +23,8 @@ from raglab.replay import decide
 from raglab.store.case_records import hash_cases
 from raglab.store.files import InputError
 from raglab.store.trace_commands import TRACE_FLAGS, TRACE_OPTIONS, rebuild_command
-from raglab.store.traces import Trace, TraceError, content_hash
+from raglab.store.trace_files import content_hash
+from raglab.store.traces import Trace, TraceError
 from raglab.values import FLOAT_FIELDS, Case
 from worlds import PATTERNS, Hit, ask, random_trace, trace_of
 

@@ -122,7 +122,7 @@ def _read_table(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     from raglab.store.parquet import OversizeError
-    from raglab.store.traces import parquet_frame
+    from raglab.store.trace_files import parquet_frame
 
     if not path.is_file():
         msg = f"{path} must be a CSV or Parquet file, got none there; check the path."

@@ -43,7 +43,8 @@ from raglab.store.cells import (
 )
 from raglab.store.files import Where, flat_name, input_error, shown_value
 from raglab.store.loaders import hash_corpus
-from raglab.store.traces import Trace, content_hash
+from raglab.store.trace_files import content_hash
+from raglab.store.traces import Trace
 from raglab.user_warnings import warn_user
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, TAG_KEYS, Case, Chunk, Corpus, Hits, document_path
 

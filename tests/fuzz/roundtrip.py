@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from raglab.replay import decide
-from raglab.store.traces import Trace, content_hash
+from raglab.store.trace_files import content_hash
+from raglab.store.traces import Trace
 from worlds import policy
 
 

@@ -17,7 +17,8 @@ import pytest
 from fuzz.mutation import hostile_value, mutated_bytes, mutated_value, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
 from raglab.replay import decide
-from raglab.store.traces import Trace, content_hash
+from raglab.store.trace_files import content_hash
+from raglab.store.traces import Trace
 from raglab.values import Latency
 from test_store_traces import world
 from worlds import policy

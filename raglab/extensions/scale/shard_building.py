@@ -52,8 +52,9 @@ from raglab.store.files import (
     write_text,
 )
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
+from raglab.store.trace_files import open_trace
 from raglab.store.trace_merging import check_alike, shared_facts
-from raglab.store.traces import Trace, open_trace
+from raglab.store.traces import Trace
 from raglab.values import Case, Corpus
 
 WORK = "build.parts"  # folder beside the shards

@@ -30,7 +30,8 @@ from raglab.retrieval.arms import walk
 from raglab.signals import NAMES
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace, content_hash
+from raglab.store.trace_files import content_hash
+from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Generation, Hits, TraceData
 from test_live_trace_building import CASES, CORPUS, SMALL, Calls, WordEncoder, _no_model, calls, encoder, made  # noqa: F401
 from trades import BROKER, INSURANCE
