@@ -40,8 +40,9 @@ from raglab.lab.report.page import SECTIONS
 from raglab.live.settings import BanditSettings
 from raglab.metrics import RATE_TABLE, RATES, Rate
 from raglab.store import loaders
-from raglab.store.files import InputError, JsonLine, required_text
+from raglab.store.files import InputError, JsonLine
 from raglab.store.loaders import FORMATS, Format
+from raglab.store.record_fields import required_text
 from raglab.values import Case, Chunk, Status
 
 Array = NDArray[np.float64]

@@ -14,7 +14,8 @@ from raglab.canonical import digest
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.policy import PolicyData
 from raglab.replay import each_part
-from raglab.store.files import input_error, locked_lines, logged_lines, required_text, shown_value
+from raglab.store.files import input_error, locked_lines, logged_lines, shown_value
+from raglab.store.record_fields import required_text
 from raglab.values import Case
 
 Queries = dict[str | None, list[str]]  # questions by split, None for cases without one

@@ -24,20 +24,8 @@ from raglab import metrics
 from raglab.canonical import canonical_json, digest
 from raglab.decision.answer_text import MIXED, SOURCES, TEXT
 from raglab.metrics.costs import LABEL_OF_CELL, LABELS, OUTCOME_OF_CELL, OUTCOMES
-from raglab.store.files import (
-    MAX_FILE_BYTES,
-    MAX_NAME,
-    Record,
-    Where,
-    input_error,
-    only_keys,
-    optional_text,
-    read_json,
-    required_records,
-    required_text,
-    shown_value,
-    write_text,
-)
+from raglab.store.files import MAX_FILE_BYTES, Where, input_error, read_json, shown_value, write_text
+from raglab.store.record_fields import MAX_NAME, Record, only_keys, optional_text, required_records, required_text
 
 if TYPE_CHECKING:
     import pandas as pd

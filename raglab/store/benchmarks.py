@@ -39,23 +39,9 @@ from typing import Any, NamedTuple
 from raglab.canonical import digest
 from raglab.characters import visible
 from raglab.store.case_labels import plain_question
-from raglab.store.files import (
-    JsonLine,
-    Record,
-    Where,
-    decode_utf8,
-    flat_name,
-    input_error,
-    json_lines,
-    optional_text,
-    optional_texts,
-    read_bytes,
-    read_json,
-    required_records,
-    required_text,
-    shown_value,
-)
+from raglab.store.files import JsonLine, Where, decode_utf8, input_error, json_lines, read_bytes, read_json, shown_value
 from raglab.store.folders import check_link
+from raglab.store.record_fields import Record, flat_name, optional_text, optional_texts, required_records, required_text
 from raglab.text import content_words
 from raglab.user_warnings import warn_user
 from raglab.values import SOURCE_GRADES, Case, Chunk

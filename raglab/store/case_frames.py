@@ -37,8 +37,9 @@ from raglab.store.cells import (
     read_columns,
 )
 from raglab.store.documents import csv_records
-from raglab.store.files import MAX_NAME, JsonLine, Where, flat_name, input_error, read_text, shown_value
+from raglab.store.files import JsonLine, Where, input_error, read_text, shown_value
 from raglab.store.folders import is_folder
+from raglab.store.record_fields import MAX_NAME, flat_name
 from raglab.user_warnings import warn_user
 from raglab.values import LONGEST_QUESTION, STATUS_NAMES, document_path
 

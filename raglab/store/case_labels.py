@@ -10,7 +10,8 @@ from typing import NamedTuple
 from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
 from raglab.decision.answer_text import ANSWERS, ANSWERS_REMEDY, ANSWERS_RULE, listed_answers
-from raglab.store.files import InputError, JsonLine, Where, check_size, input_error, note_place, shown_value
+from raglab.store.files import InputError, JsonLine, Where, input_error, shown_value
+from raglab.store.record_fields import check_size, note_place
 from raglab.user_warnings import warn_user
 from raglab.values import SOURCE_GRADES, Case
 

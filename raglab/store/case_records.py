@@ -7,18 +7,8 @@ from hashlib import sha256
 from typing import Any
 
 from raglab.store.case_frames import source_rule
-from raglab.store.files import (
-    JsonLine,
-    Record,
-    Where,
-    canonical_text,
-    input_error,
-    optional_integer,
-    optional_text,
-    optional_texts,
-    required_text,
-    shown_value,
-)
+from raglab.store.files import JsonLine, Where, canonical_text, input_error, shown_value
+from raglab.store.record_fields import Record, optional_integer, optional_text, optional_texts, required_text
 from raglab.values import LONGEST_QUESTION, STATUS_NAMES, Case
 
 _FIELDS = tuple(name for name in Case._fields if name != "extra")

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab.characters import is_unicode
-from raglab.store.files import MAX_INTEGER, InputError, Where, input_error, shown_value
+from raglab.store.files import InputError, Where, input_error, shown_value
+from raglab.store.record_fields import MAX_INTEGER
 from raglab.user_warnings import warn_user
 
 if TYPE_CHECKING:

@@ -41,8 +41,9 @@ from raglab.store.cells import (
     read_columns,
     whole_number,
 )
-from raglab.store.files import Where, flat_name, input_error, shown_value
+from raglab.store.files import Where, input_error, shown_value
 from raglab.store.loaders import hash_corpus
+from raglab.store.record_fields import flat_name
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
 from raglab.user_warnings import warn_user

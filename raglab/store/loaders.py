@@ -65,23 +65,13 @@ from raglab.store.files import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
     JsonLine,
-    Record,
     Where,
     canonical_text,
-    check_size,
     input_error,
     json_lines,
-    note_place,
-    only_keys,
-    optional_integer,
-    optional_tags,
-    optional_text,
-    optional_texts,
     read_bytes,
     read_json,
     read_text,
-    required_records,
-    required_text,
     shown_value,
     write_lines,
 )
@@ -89,6 +79,18 @@ from raglab.store.folders import check_link, files_below, is_folder
 from raglab.store.html import decode_html, html_document
 from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
 from raglab.store.pictures import SUFFIXES, caption_file, picture_chunk
+from raglab.store.record_fields import (
+    Record,
+    check_size,
+    note_place,
+    only_keys,
+    optional_integer,
+    optional_tags,
+    optional_text,
+    optional_texts,
+    required_records,
+    required_text,
+)
 from raglab.store.tag_files import TAGS_FILE, stated_tags, with_tags
 from raglab.user_warnings import warn_user
 from raglab.values import Case, Chunk, Corpus

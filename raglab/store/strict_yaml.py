@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from raglab.store.files import MAX_NAME, Where, input_error, shown_value
+from raglab.store.files import Where, input_error, shown_value
+from raglab.store.record_fields import MAX_NAME
 
 
 def load_yaml(text: str, file: str, what: str) -> Any:  # noqa: ANN401 - any YAML value

@@ -17,7 +17,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from raglab.store.files import Where, input_error, optional_texts, read_text, required_text, shown_value
+from raglab.store.files import Where, input_error, read_text, shown_value
+from raglab.store.record_fields import optional_texts, required_text
 from raglab.store.strict_yaml import load_yaml
 from raglab.values import Chunk
 
