@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from filelock import FileLock
@@ -16,6 +17,7 @@ from databases import Places, Server, server, why_not
 from fuzz import table
 
 if TYPE_CHECKING:
+    from raglab.audit.log import AuditLog
     from raglab.store.traces import Trace
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
@@ -117,6 +119,22 @@ def mlruns(tmp_path: Path, empty_runs: Path) -> Path:
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
     """Return places for logs on either database."""
     return Places(tmp_path, None if request.param == "sqlite" else request.getfixturevalue("postgresql"))
+
+
+@pytest.fixture
+def audit_logs(places: Places) -> Iterator[Callable[..., AuditLog]]:
+    """Logs on either database, whose clock stands still, closed at the end of the test."""
+    from raglab.audit.log import AuditLog
+
+    logs: list[AuditLog] = []
+
+    def make(name: str = "audit.sqlite", **more: Any) -> AuditLog:
+        logs.append(AuditLog(places(name), clock=lambda: datetime(2026, 3, 2, 9, 0, tzinfo=UTC), **more))
+        return logs[-1]
+
+    yield make
+    for log in logs:
+        log.close()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

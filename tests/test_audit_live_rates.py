@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from math import comb, isnan, prod
 from pathlib import Path
@@ -15,7 +15,6 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
-from databases import Places
 from raglab.audit.label_samples import LabelCounts, draw_sample, record_labels, write_sample
 from raglab.audit.live_rates import live_rates
 from raglab.audit.log import AuditLog
@@ -47,20 +46,6 @@ def ask(log: AuditLog, request: str, status: str, gate: str = "similarity", *, m
     check = Check(gate, "S2", value, 0.7, value - 0.7, status == "ok", f"{gate} {value}")
     reason = None if status == "ok" else check.text
     log.decided(request, {"status": status, "answer": "Acme", "refusal_reason": reason}, [check], now=now)
-
-
-@pytest.fixture
-def made(places: Places) -> Iterator[Callable[..., AuditLog]]:
-    """Logs on either database, closed at the end."""
-    logs: list[AuditLog] = []
-
-    def make(name: str = "audit.sqlite", **more: Any) -> AuditLog:
-        logs.append(AuditLog(places(name), clock=lambda: START, **more))
-        return logs[-1]
-
-    yield make
-    for log in logs:
-        log.close()
 
 
 def mixed(log: AuditLog) -> AuditLog:
@@ -126,9 +111,9 @@ def chance(hits: int, drawn: int, size: int, count: int) -> float:
 class TestSample:
     """`draw_sample`."""
 
-    def test_it_is_even_and_known(self, made: Callable[..., AuditLog]) -> None:
+    def test_it_is_even_and_known(self, audit_logs: Callable[..., AuditLog]) -> None:
         """As many of each stratum as there are, up to the same number; the probability beside each."""
-        log = mixed(made())
+        log = mixed(audit_logs())
         drawn = draw_sample(log, 14, seed=3)
         assert drawn["stratum"].value_counts().to_dict() == {
             "ambiguous by resolver": 4,
@@ -148,9 +133,9 @@ class TestSample:
         row = drawn.set_index("stratum").loc["refuse by support"].iloc[0]
         assert (row["decision"], row["reason"], row["answer"]) == ("refuse", "support 0.1", "Acme")
 
-    def test_same_seed_same_draw(self, made: Callable[..., AuditLog]) -> None:
+    def test_same_seed_same_draw(self, audit_logs: Callable[..., AuditLog]) -> None:
         """And one event of it; another seed draws others."""
-        log = mixed(made())
+        log = mixed(audit_logs())
         one, again, other = (draw_sample(log, 6, seed=seed) for seed in (1, 1, 2))
         assert one.equals(again)
         assert set(one["request_id"]) != set(other["request_id"])
@@ -158,32 +143,32 @@ class TestSample:
             assert len(list(entries.rows(SAMPLES))) == 2
         assert log.verify().intact
 
-    def test_a_window(self, made: Callable[..., AuditLog]) -> None:
+    def test_a_window(self, audit_logs: Callable[..., AuditLog]) -> None:
         """Only the latest requests, by number or by days."""
-        log = mixed(made())
+        log = mixed(audit_logs())
         assert set(draw_sample(log, 99, seed=0, last=4)["stratum"]) == {"ambiguous by resolver"}
         assert len(draw_sample(log, 99, seed=0, days=7 / 1440)) == 8
 
-    def test_what_the_log_does_not_keep(self, made: Callable[..., AuditLog]) -> None:
+    def test_what_the_log_does_not_keep(self, audit_logs: Callable[..., AuditLog]) -> None:
         """Is not in the file either."""
-        log = mixed(made(query="none"))
+        log = mixed(audit_logs(query="none"))
         assert draw_sample(log, 4, seed=0)["question"].eq("").all()
 
-    def test_nothing_to_draw(self, made: Callable[..., AuditLog]) -> None:
+    def test_nothing_to_draw(self, audit_logs: Callable[..., AuditLog]) -> None:
         """Is refused, and so is a draw of none."""
         with pytest.raises(ValueError, match="requests with a decision, got none"):
-            draw_sample(made(), 4, seed=0)
+            draw_sample(audit_logs(), 4, seed=0)
         with pytest.raises(ValueError, match="n must be at least 1, got 0"):
-            draw_sample(made(), 0, seed=0)
+            draw_sample(audit_logs(), 0, seed=0)
 
 
 class TestLabels:
     """`record_labels`."""
 
     @pytest.mark.parametrize("name", ["labels.csv", "labels.jsonl"])
-    def test_they_come_back_once(self, made: Callable[..., AuditLog], tmp_path: Path, name: str) -> None:
+    def test_they_come_back_once(self, audit_logs: Callable[..., AuditLog], tmp_path: Path, name: str) -> None:
         """A second reading adds nothing; another label counts from now on; empty ones are none. All is chained."""
-        log = mixed(made())
+        log = mixed(audit_logs())
         sample = draw_sample(log, 8, seed=0)
         path = labelled(sample, tmp_path / name, lambda row: "" if row.Index == 0 else "ok")
         assert record_labels(log, path) == LabelCounts(7, 0, 0)
@@ -208,10 +193,10 @@ class TestLabels:
         ],
     )
     def test_what_is_refused(
-        self, made: Callable[..., AuditLog], tmp_path: Path, edit: Callable[[str], str], told: str
+        self, audit_logs: Callable[..., AuditLog], tmp_path: Path, edit: Callable[[str], str], told: str
     ) -> None:
         """File, line, column, rule, remedy; and none of the labels is kept."""
-        log, path = mixed(made()), tmp_path / "labels.csv"
+        log, path = mixed(audit_logs()), tmp_path / "labels.csv"
         sample = draw_sample(log, 4, seed=0, last=4)
         labelled(sample, path, lambda _: "ok")
         name = str(sample["sample"][0])
@@ -222,9 +207,9 @@ class TestLabels:
         with log.log.reading() as entries:
             assert list(entries.rows(LABELS)) == []
 
-    def test_a_spreadsheets_apostrophe(self, made: Callable[..., AuditLog], tmp_path: Path) -> None:
+    def test_a_spreadsheets_apostrophe(self, audit_logs: Callable[..., AuditLog], tmp_path: Path) -> None:
         """An id that would be a formula comes back as it was."""
-        log = made()
+        log = audit_logs()
         ask(log, "=1+1", "ok")
         path = labelled(draw_sample(log, 1, seed=0), tmp_path / "labels.csv", lambda _: "ok")
         assert "'=1+1" in path.read_text()
@@ -239,9 +224,9 @@ def rate(table: pd.DataFrame, name: str, source: str) -> pd.Series[Any]:
 class TestRates:
     """`live_rates`."""
 
-    def test_a_census(self, made: Callable[..., AuditLog], tmp_path: Path) -> None:
+    def test_a_census(self, audit_logs: Callable[..., AuditLog], tmp_path: Path) -> None:
         """All 24 drawn: of 12 answers, 8 refusals and 4 questions, half of each refusal's gate should be answered."""
-        log = mixed(made())
+        log = mixed(audit_logs())
         answer = {"ok": "ok", "refuse by similarity": "ok", "refuse by support": "refuse"}
         sample = draw_sample(log, 24, seed=0)
         record_labels(log, labelled(sample, tmp_path / "a.csv", lambda row: answer.get(row.stratum, "refuse")))
@@ -251,9 +236,9 @@ class TestRates:
         assert (asked["estimate"], asked["low"], asked["high"]) == (4 / 24, 4 / 24, 4 / 24)
         assert (refused["known"], refused["covered"], refused["requests"]) == (24, 24, 24)
 
-    def test_nothing_is_known(self, made: Callable[..., AuditLog]) -> None:
+    def test_nothing_is_known(self, audit_logs: Callable[..., AuditLog]) -> None:
         """NaN, and an empty log has no row; a window that is none is refused."""
-        log = made()
+        log = audit_logs()
         assert len(live_rates(log)) == 0
         ask(log, "r1", "refuse")
         assert live_rates(log)[["estimate", "low", "high"]].isna().all(axis=None)
@@ -262,9 +247,9 @@ class TestRates:
                 with pytest.raises(ValueError, match="must be"):
                     live_rates(log, **more)
 
-    def test_requests_after_the_draw(self, made: Callable[..., AuditLog], tmp_path: Path) -> None:
+    def test_requests_after_the_draw(self, audit_logs: Callable[..., AuditLog], tmp_path: Path) -> None:
         """Are not covered by it, nor those before the window; a later draw speaks for both once it has a label."""
-        log = mixed(made())
+        log = mixed(audit_logs())
         record_labels(log, labelled(draw_sample(log, 24, seed=0), tmp_path / "a.csv", lambda _: "ok"))
         for number in range(4):
             ask(log, f"s{number}", "refuse", minute=60 + number)
@@ -277,9 +262,9 @@ class TestRates:
         row = rate(live_rates(log, last=8), "false_refusal_rate", "labels")
         assert (row["known"], row["covered"], row["low"], row["high"]) == (1, 8, 1 / 5, 1.0)
 
-    def test_nought_of_nought_is_missing(self, made: Callable[..., AuditLog], tmp_path: Path) -> None:
+    def test_nought_of_nought_is_missing(self, audit_logs: Callable[..., AuditLog], tmp_path: Path) -> None:
         """Nothing was refused and no label says that a request should be answered: no share, and no interval of 0."""
-        log = made()
+        log = audit_logs()
         for number in range(10):
             ask(log, f"r{number}", "ok", minute=number)
         record_labels(log, labelled(draw_sample(log, 4, seed=0), tmp_path / "a.csv", lambda _: "refuse"))
@@ -287,9 +272,9 @@ class TestRates:
         assert row[["estimate", "low", "high"]].isna().all()
         assert (row["known"], row["covered"], row["unknown"]) == (4, 10, 6)
 
-    def test_a_course_over_time(self, made: Callable[..., AuditLog]) -> None:
+    def test_a_course_over_time(self, audit_logs: Callable[..., AuditLog]) -> None:
         """A window at each number of requests, by number or by days; the newest is what stands alone."""
-        log = mixed(made())
+        log = mixed(audit_logs())
         course = live_rates(log, last=10, every=10)
         assert course["requests"].tolist() == [4] * 5 + [10] * 10
         assert course["until"].is_monotonic_increasing
@@ -359,9 +344,9 @@ def test_metrics_text() -> None:
     assert 'raglab_live_rate_errors{rate="over_ask_rate",source="labels"} 2.0' in text
 
 
-def test_the_display(made: Callable[..., AuditLog], tmp_path: Path) -> None:
+def test_the_display(audit_logs: Callable[..., AuditLog], tmp_path: Path) -> None:
     """A panel a rate, a line a source, the newest window in words; what is no table of rates is refused."""
-    log = mixed(made())
+    log = mixed(audit_logs())
     record_labels(log, labelled(draw_sample(log, 12, seed=0), tmp_path / "a.csv", lambda _: "ok"))
     table = live_rates(log, last=10, every=5)
     display = LiveRatesDisplay.from_rates(table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from hashlib import sha256
 from pathlib import Path
@@ -50,23 +50,9 @@ HASH = sha256(b"open Sesame?").hexdigest()
 
 
 @pytest.fixture
-def made(places: Places) -> Iterator[Callable[..., AuditLog]]:
-    """Logs on either database, closed at the end of the test."""
-    logs: list[AuditLog] = []
-
-    def make(name: str = "audit.sqlite", **more: Any) -> AuditLog:
-        logs.append(AuditLog(places(name), clock=lambda: START, **more))
-        return logs[-1]
-
-    yield make
-    for log in logs:
-        log.close()
-
-
-@pytest.fixture
-def log(made: Callable[..., AuditLog]) -> AuditLog:
+def log(audit_logs: Callable[..., AuditLog]) -> AuditLog:
     """Return a log under the published settings."""
-    return made()
+    return audit_logs()
 
 
 def opened(log: AuditLog, request: str, question: str = "who is the insurer?", **more: Any) -> None:
@@ -125,12 +111,12 @@ class TestRequests:
             said(log)
         assert {table.name: events(log, table.name) for table in EVENTS} == before
 
-    def test_policy_and_settings_are_kept_once(self, made: Callable[..., AuditLog]) -> None:
+    def test_policy_and_settings_are_kept_once(self, audit_logs: Callable[..., AuditLog]) -> None:
         """A hundred requests under one policy and one learner keep one body of each; another learner adds its own."""
-        log = made()
+        log = audit_logs()
         for number in range(100):
             opened(log, f"r{number}")
-        opened(made(learner=Learner(rule="posterior")), "p")
+        opened(audit_logs(learner=Learner(rule="posterior")), "p")
         other = POLICY.replace("similarity.min_similarity", 0.5)
         opened(log, "q", policy=other)
         assert [row["policy_id"] for row in events(log, POLICIES)] == [POLICY.policy_id, other.policy_id]
@@ -196,19 +182,21 @@ class TestSessions:
     @pytest.mark.parametrize(
         ("rule", "name"), [(SilenceRule(hours=0.0), "hours"), (SilenceRule(24.0, 1.5), "near_same")]
     )
-    def test_a_rule_of_silence_that_confirms_nothing(self, made: Callable[..., AuditLog], rule: Any, name: str) -> None:
+    def test_a_rule_of_silence_that_confirms_nothing(
+        self, audit_logs: Callable[..., AuditLog], rule: Any, name: str
+    ) -> None:
         """It is refused with its name."""
         with pytest.raises(ValueError, match=rf"silence\.{name} must be"):
-            made(silence=rule)
+            audit_logs(silence=rule)
 
     @pytest.mark.parametrize("query", ["hash", "none"])
-    def test_rephrasing_without_text(self, made: Callable[..., AuditLog], query: str) -> None:
+    def test_rephrasing_without_text(self, audit_logs: Callable[..., AuditLog], query: str) -> None:
         """What the log does not keep, its process remembers; another process knows the same question by its hash."""
-        log = made(query=query)
+        log = audit_logs(query=query)
         opened(log, "r1")
         opened(log, "r2", "who is the insurer here?")
         assert events(log, REQUESTS)[1]["rephrases"] == "r1"
-        other = made(query=query)
+        other = audit_logs(query=query)
         opened(other, "r3", "who is the insurer here?")
         assert events(log, REQUESTS)[2]["rephrases"] == ("r2" if query == "hash" else "")
 
@@ -220,9 +208,11 @@ class TestWords:
 
     @SQLITE
     @pytest.mark.parametrize(("query", "files"), [("text", ["audit.sqlite"]), ("hash", []), ("none", [])])
-    def test_what_is_kept(self, made: Callable[..., AuditLog], tmp_path: Path, query: str, files: list[str]) -> None:
+    def test_what_is_kept(
+        self, audit_logs: Callable[..., AuditLog], tmp_path: Path, query: str, files: list[str]
+    ) -> None:
         """Only `text` puts the question and the values read from it into the file; confidences always stay."""
-        log = made(query=query)
+        log = audit_logs(query=query)
         opened(log, "r1", "open Sesame?", parsed=self.PARSED)
         (row,) = events(log, REQUESTS)
         log.close()
@@ -259,13 +249,13 @@ class TestWords:
     @pytest.mark.parametrize(("query", "kept"), [("text", True), ("hash", False), ("none", False)])
     def test_a_check_quotes_the_question(
         self,
-        made: Callable[..., AuditLog],
+        audit_logs: Callable[..., AuditLog],
         tmp_path: Path,
         query: str,
         kept: bool,  # noqa: FBT001 - by table
     ) -> None:
         """What must be covered are words of the question: they are kept where its text is, and the numbers always."""
-        log = made(query=query)
+        log = audit_logs(query=query)
         opened(log, "r1", "open Sesame?")
         check = Check("coverage", "S2.5", 1.0, 0.0, -1.0, False, "missing document coverage for: Sesame")
         log.decided("r1", {"status": "refuse", "answer": "no", "refusal_reason": f"{check.text}."}, [check])
@@ -278,10 +268,10 @@ class TestWords:
     @SQLITE
     @pytest.mark.parametrize("query", ["hash", "none"])
     def test_replies_are_forgotten_where_questions_are_not_kept(
-        self, made: Callable[..., AuditLog], tmp_path: Path, query: str
+        self, audit_logs: Callable[..., AuditLog], tmp_path: Path, query: str
     ) -> None:
         """A request that has a reply or an answer alone counts, and its words leave the files."""
-        log = made(query=query)
+        log = audit_logs(query=query)
         opened(log, "r1", "open?", now=START)
         log.replied("r1", "page Sesame", now=START)
         log.decided("r1", {**OK, "answer": "Sesame"}, now=START)
@@ -292,11 +282,11 @@ class TestWords:
 
     @SQLITE
     def test_a_reader_keeps_words_in_the_files(
-        self, made: Callable[..., AuditLog], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, audit_logs: Callable[..., AuditLog], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """That is told, and to forget again once it has ended is the remedy, though nothing is left to blank."""
         monkeypatch.setattr("raglab.store.database.BUSY_S", 0.05)
-        log, other = made(), made()
+        log, other = audit_logs(), audit_logs()
         opened(log, "r1", "open Sesame?", now=START)
         with other.log.reading() as entries:
             assert entries.one(REQUESTS) is not None
@@ -306,20 +296,20 @@ class TestWords:
         assert log.forget(before=START + timedelta(days=1)) == 0
         assert lies(tmp_path, "Sesame") == []
 
-    def test_forgetting_by_days(self, made: Callable[..., AuditLog]) -> None:
+    def test_forgetting_by_days(self, audit_logs: Callable[..., AuditLog]) -> None:
         """Without a moment the setting tells it; without either it is refused."""
-        log = made(keep_days=2)
+        log = audit_logs(keep_days=2)
         opened(log, "old", now=START - timedelta(days=3))
         opened(log, "new", now=START - timedelta(days=1))
         assert log.forget() == 1
         with pytest.raises(ValueError, match="forget needs a moment, got none and keep_days 0"):
-            made("b.sqlite").forget()
+            audit_logs("b.sqlite").forget()
 
     @pytest.mark.parametrize(("more", "told"), [({"query": "all"}, "query must be"), ({"keep_days": -1}, "keep_days")])
-    def test_settings_that_are_none(self, made: Callable[..., AuditLog], more: dict[str, Any], told: str) -> None:
+    def test_settings_that_are_none(self, audit_logs: Callable[..., AuditLog], more: dict[str, Any], told: str) -> None:
         """Are refused at once."""
         with pytest.raises(ValueError, match=told):
-            made(**more)
+            audit_logs(**more)
 
     def test_no_secret_is_shown(self) -> None:
         """Neither the log's repr nor its errors have what a URL hides."""
@@ -342,10 +332,10 @@ class TestFiles:
         assert str(frame["at"].dtype) == "datetime64[us, UTC]"
 
     @SQLITE
-    def test_a_log_that_is_not_there(self, made: Callable[..., AuditLog], tmp_path: Path) -> None:
+    def test_a_log_that_is_not_there(self, audit_logs: Callable[..., AuditLog], tmp_path: Path) -> None:
         """Is not made where only reading is wanted."""
         with pytest.raises(ValueError, match="a log must be there"):
-            made(create=False).pack()
+            audit_logs(create=False).pack()
         assert list(tmp_path.iterdir()) == []
 
     def test_another_version(self, log: AuditLog, places: Places) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from databases import Places
 from raglab.audit.label_samples import draw_sample
 from raglab.audit.live_rates import live_rates
 from raglab.audit.log import AuditLog
@@ -40,26 +39,12 @@ def ask(log: AuditLog, request: str, status: str, gate: str = "similarity", *, m
     log.decided(request, {"status": status, "answer": "Acme", "refusal_reason": reason}, [check], now=now)
 
 
-@pytest.fixture
-def made(places: Places) -> Iterator[Callable[..., AuditLog]]:
-    """Logs on either database, closed at the end."""
-    logs: list[AuditLog] = []
-
-    def make(name: str = "audit.sqlite", **more: Any) -> AuditLog:
-        logs.append(AuditLog(places(name), clock=lambda: START, **more))
-        return logs[-1]
-
-    yield make
-    for log in logs:
-        log.close()
-
-
 class TestRates:
     """`live_rates`."""
 
-    def test_feedback(self, made: Callable[..., AuditLog]) -> None:
+    def test_feedback(self, audit_logs: Callable[..., AuditLog]) -> None:
         """A refusal rephrased into an answer, a question whose proposal was taken, another that was corrected."""
-        log = made()
+        log = audit_logs()
         ask(log, "a", "refuse", session="ann", question="who is the insurer?")
         ask(log, "b", "ok", session="ann", question="who is the insurer here?", minute=1)
         ask(log, "c", "ambiguous", minute=2)
@@ -76,9 +61,9 @@ class TestRates:
         assert (asked["estimate"], asked["known"], asked["unknown"]) == (1 / 2, 2, 3)
         assert 0.0 < refused["low"] < 1 / 2 < refused["high"] < 1.0
 
-    def test_silence_is_no_feedback(self, made: Callable[..., AuditLog]) -> None:
+    def test_silence_is_no_feedback(self, audit_logs: Callable[..., AuditLog]) -> None:
         """Answers that nobody commented on are unknown: no rate counts them, each says how many they are."""
-        log = made()
+        log = audit_logs()
         for number in range(20):
             ask(log, f"s{number:02d}", "ok", minute=number)
         table = live_rates(log).query("source == 'feedback'")
@@ -95,9 +80,9 @@ class TestRates:
         assert 0.0 < row["low"] < 1 / 2 < row["high"] < 1.0
 
 
-def test_what_was_put_to_the_user_is_sampled(made: Callable[..., AuditLog]) -> None:
+def test_what_was_put_to_the_user_is_sampled(audit_logs: Callable[..., AuditLog]) -> None:
     """The question to the user stands where an answer would, in a stratum of its own."""
-    log = made()
+    log = audit_logs()
     for number in range(3):
         ask(log, f"q{number}", "ambiguous", minute=number)
     drawn = draw_sample(log, 3, seed=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -49,23 +49,9 @@ REFUSED = {"status": "refuse", "answer": "Not in the documents.", "refusal_reaso
 
 
 @pytest.fixture
-def made(places: Places) -> Iterator[Callable[..., AuditLog]]:
-    """Logs on either database, closed at the end of the test."""
-    logs: list[AuditLog] = []
-
-    def make(name: str = "audit.sqlite", **more: Any) -> AuditLog:
-        logs.append(AuditLog(places(name), clock=lambda: START, **more))
-        return logs[-1]
-
-    yield make
-    for log in logs:
-        log.close()
-
-
-@pytest.fixture
-def log(made: Callable[..., AuditLog]) -> AuditLog:
+def log(audit_logs: Callable[..., AuditLog]) -> AuditLog:
     """Return a log under the published settings."""
-    return made()
+    return audit_logs()
 
 
 def filled(log: AuditLog, request: str, said: dict[str, Any] = OK, **more: Any) -> ClarificationDefault:
@@ -374,9 +360,9 @@ class TestSilence:
         opened(log, "r2", **more)
         assert log.settle(now=START + timedelta(hours=2)) == votes
 
-    def test_when_silence_confirms_is_a_setting(self, made: Callable[..., AuditLog]) -> None:
+    def test_when_silence_confirms_is_a_setting(self, audit_logs: Callable[..., AuditLog]) -> None:
         """An hour is enough where the log says so; where all words must be the same, no other question rephrases."""
-        log = made(silence=SilenceRule(hours=1.0, near_same=1.0))
+        log = audit_logs(silence=SilenceRule(hours=1.0, near_same=1.0))
         filled(log, "r1")
         opened(log, "r2", "who is the insurer here?")
         assert events(log, REQUESTS)[1]["rephrases"] == ""
