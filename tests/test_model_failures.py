@@ -20,9 +20,9 @@ from llama_server import GONE, SILENCE, LlamaServer, cut_off, llama_server
 from raglab.answering.model_server import json_object
 from raglab.answering.required_confidence import confidence_switch
 from raglab.answering.server import OpenAIGenerator
-from raglab.audit.explanation import days
 from raglab.audit.label_samples import draw_sample
 from raglab.audit.live_rates import live_rates
+from raglab.audit.log_summary import days
 from raglab.cli import app
 from raglab.live.ask import ask
 from raglab.live.response import MissingAnswersWarning, OwnAnswers, record_answers

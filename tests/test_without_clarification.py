@@ -9,8 +9,9 @@ import pytest
 
 from generators import Fixed
 from raglab import extension_points
-from raglab.audit.explanation import defaults, explain_request
+from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog
+from raglab.audit.log_summary import defaults
 from raglab.decision.signal_values import STORED
 from raglab.extension_points import MissingExtensionError
 from raglab.live.ask import ask, reply

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,9 +23,8 @@ from raglab.audit.log import check_from_json, json_value
 from raglab.audit.log_learners import recorded_learner
 from raglab.audit.request_events import RequestEvents
 from raglab.canonical import digest
-from raglab.decision.checks import ASK_RULES, ERROR_GATE, SIGNAL_RULES, WARN_RULES, Check
+from raglab.decision.checks import ASK_RULES, SIGNAL_RULES, WARN_RULES, Check
 from raglab.decision.decisions import COST_RULES
-from raglab.default_learner import gate
 from raglab.languages import TEXTS, sentence
 from raglab.policy import PolicyData
 from raglab.resolver import INVALID_SELECTION, RULES
@@ -38,7 +36,6 @@ from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,
     CLARIFICATIONS,
-    CURRENT,
     DECISIONS,
     EVIDENCE,
     LEARNERS,
@@ -588,74 +585,3 @@ def _decision_lines(one: ReplayedDecision) -> list[tuple[str, str]]:
         else derived.status + (f" by {derived.gate}" if derived.gate else "")
     )
     return [*told, ("decided anew", anew)]
-
-
-COUNTS = (
-    *("requests", "ok", "refuse", "ambiguous", "errors"),
-    *("asked", "filled_in", "confirmed", "rejected", "silent", "rephrased"),
-)
-_SIGNAL_COUNTS = {"explicit_yes": "confirmed", "explicit_no": "rejected"}
-
-
-def days(log: AuditLog) -> pd.DataFrame:
-    """Counts by day (UTC) of the request, one row a day with requests.
-
-    ok, refuse, ambiguous: by the last decision. errors: requests whose model failed, in none of the three (rule S0.1).
-    asked: clarifications. filled_in: defaults applied silently. confirmed, rejected: by word. silent, rephrased: how
-    the silent ones were settled.
-
-    Source: rule S6.4.
-    """
-    import pandas as pd
-
-    with log.log.reading() as entries, as_written():
-        day = {row["request_id"]: row["at"][:10] for row in entries.rows(REQUESTS)}
-        # A later decision of a request takes the place of an earlier one.
-        outcomes = {
-            row["request_id"]: "errors" if _is_failed(row) else row["status"] for row in entries.rows(DECISIONS)
-        }
-        events = list(outcomes.items())
-        events += [(row["request_id"], "asked") for row in entries.rows(CLARIFICATIONS)]
-        events += [(row["request_id"], "filled_in") for row in entries.rows(APPLICATIONS)]
-        events += [
-            (row["request_id"], _SIGNAL_COUNTS[row["signal"]])
-            for row in entries.rows(CHANGES)
-            if row["signal"] in _SIGNAL_COUNTS
-        ]
-        events += [(row["request_id"], row["outcome"]) for row in entries.rows(SETTLEMENTS)]
-        counts = Counter((at, "requests") for at in day.values())
-        counts.update((day[request_id], name) for request_id, name in events)
-    rows = [(at, *(counts[at, name] for name in COUNTS)) for at in sorted(set(day.values()))]
-    return pd.DataFrame(rows, columns=["day", *COUNTS])
-
-
-def _is_failed(row: Mapping[str, Any]) -> bool:
-    """Whether the row of a decision says that the model failed (rule S0.1)."""
-    return any(check["gate"] == ERROR_GATE for check in row["checks"])
-
-
-def defaults(log: AuditLog) -> pd.DataFrame:
-    """The default table, each row with its gate under the log's learner settings."""
-    import pandas as pd
-
-    limits = {"ask_below": log.learner.ask_below, "apply_above": log.learner.apply_above}
-    with log.log.reading() as entries:
-        begun = entries.one(CURRENT) is not None
-    return pd.DataFrame(
-        [
-            {
-                "target_field": row.target_field,
-                "doctype": row.doctype,
-                "sub_conditions": ", ".join(f"{name}={value}" for name, value in sorted(row.sub_conditions.items())),
-                "votes": ", ".join(f"{value} {votes:g}" for value, votes in row.candidate_votes.items()),
-                "confidence": row.confidence,
-                "sample_size": row.sample_size,
-                "gate": gate(row, **limits),
-                "requests": row.requests,
-                "version": row.version,
-                "last_refreshed": row.last_refreshed.isoformat(timespec="seconds"),
-                "row_id": row.row_id,
-            }
-            for row in (log.rows() if begun else ())
-        ]
-    )

@@ -72,12 +72,16 @@ def _body(policy: PolicyData) -> dict[str, Any]:
     return {name: value for name, value in policy.model_dump(mode="json").items() if name != "pack"}
 
 
+def row_gate(row: ClarificationDefault, learner: Learner) -> str:
+    """Verdict of a row's gate under the settings of a learner."""
+    return gate(row, ask_below=learner.ask_below, apply_above=learner.apply_above)
+
+
 def row_columns(
     row: ClarificationDefault, kind: str, conditions: Mapping[str, str], learner: Learner
 ) -> dict[str, Any]:
     """Columns of a row of the default table as it is now."""
-    verdict = gate(row, ask_below=learner.ask_below, apply_above=learner.apply_above)
-    state = {"row_id": row.row_id, "version": row.version, "confidence": row.confidence, "gate": verdict}
+    state = {"row_id": row.row_id, "version": row.version, "confidence": row.confidence, "gate": row_gate(row, learner)}
     return state | {"votes": dict(row.candidate_votes), "kind": kind, "conditions": dict(conditions)}
 
 
@@ -246,11 +250,6 @@ def forgotten_findings(log: Entries) -> Iterator[Finding]:
     for table in _WITH_TEXTS:
         for seq in log.blanked(table, until):
             yield Finding(table, seq, "its texts were taken out, and no event of forgetting covers it")
-
-
-def decision_columns(row: Mapping[str, Any], query: Redaction) -> dict[str, Any]:
-    """Columns of a decision without what quotes the question, where its text is not kept."""
-    return {**row, **({} if query == "text" else without_quotations(row, OF_QUESTION))}
 
 
 AUDIT_REBUILDS = (
@@ -463,10 +462,14 @@ class AuditLog:
         Args:
           gate: verdict of the row's gate; None asks it. value, conditions: such as silence can confirm.
         """
+        verdict = row_gate(row, self.learner) if gate is None else gate
+        use = DefaultUse(row, value, verdict, kind, conditions)
         with self.log.writing() as log:
-            row_then = row_columns(row, kind, conditions, self.learner) | ({} if gate is None else {"gate": gate})
-            about = {"at": self._at(now), "value": value} | row_then
-            default_table().fill_in(log, request_row(log, request_id), about)
+            self._fill_in(log, request_row(log, request_id), use, now)
+
+    def _fill_in(self, log: Entries, request: Mapping[str, Any], use: DefaultUse, now: datetime | None) -> None:
+        columns = row_columns(use.row, use.kind, use.conditions, self.learner) | {"gate": use.gate}
+        default_table().fill_in(log, request, {"at": self._at(now), "value": use.value} | columns)
 
     def replied(self, request_id: str, reply: str, *, now: datetime | None = None) -> None:
         """Log what the user said, to a clarification or of an answer."""
@@ -521,10 +524,10 @@ class AuditLog:
         with self.log.writing() as log:
             asked = request_row(log, request_id)
             if applied is not None:
-                row_then = row_columns(applied.row, applied.kind, applied.conditions, self.learner)
-                about = {"at": self._at(now), "value": applied.value, **row_then, "gate": applied.gate}
-                default_table().fill_in(log, asked, about)
-            row = decision_columns(decision_row(asked, response, checks, ms), self.query)
+                self._fill_in(log, asked, applied, now)
+            row = decision_row(asked, response, checks, ms)
+            if self.query != "text":
+                row |= without_quotations(row, OF_QUESTION)
             log.add(DECISIONS, {"at": self._at(now), **row})
 
     def evidence(self, request_id: str, evidence: Mapping[str, Any], *, now: datetime | None = None) -> None:

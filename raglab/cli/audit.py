@@ -69,7 +69,7 @@ def audit(
     `sample` draws requests to be labelled, `label` reads the labels back. Exit code 5 where --verify finds that a log
     was damaged or altered, does not contain a head, or has no chain yet.
     """
-    from raglab.audit.explanation import days, defaults
+    from raglab.audit.log_summary import days, defaults
 
     if ctx.invoked_subcommand is not None:
         return

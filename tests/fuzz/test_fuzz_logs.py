@@ -17,8 +17,9 @@ from fuzz.mutation import WORDS, hostile_value, mutated_bytes, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
 from fuzz.shop import QUESTIONS, asked_index, settled, words_for_models
 from labelled import free_policy
-from raglab.audit.explanation import days, defaults, explain_request
+from raglab.audit.explanation import explain_request
 from raglab.audit.log import AUDIT_REBUILDS
+from raglab.audit.log_summary import days, defaults
 from raglab.default_learner import ClarificationRequest
 from raglab.live.ask import ask
 from raglab.live.online_bandit import BANDIT_REBUILDS

@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from raglab.audit.default_table import ReplayedDefault
+from raglab.audit.log import row_gate
 from raglab.audit.request_events import RequestEvents
-from raglab.default_learner import ClarificationDefault, Learner, asks, gate
+from raglab.default_learner import ClarificationDefault, Learner, asks
 from raglab.extensions.clarification.default_rows import (
     change_of,
     empty_row,
@@ -133,7 +134,7 @@ def _replay_default(
     events: RequestEvents, row: Mapping[str, Any], then: ClarificationDefault, stated: Learner, used: str
 ) -> ReplayedDefault:
     learner = stated if stated.ask_below <= stated.apply_above else Learner()  # edited: among the differences already
-    verdict = gate(then, ask_below=learner.ask_below, apply_above=learner.apply_above)
+    verdict = row_gate(then, learner)
     requests = then.requests if _is_counted(events, row) else then.requests + 1
     before = then.model_copy(update={"requests": requests - 1})
     return ReplayedDefault(
