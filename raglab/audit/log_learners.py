@@ -31,11 +31,6 @@ def learner_of(log: Entries, named: str, known: dict[str, Learner]) -> Learner:
     return known[named]
 
 
-def learner_digest(log: Entries, named: str) -> str:
-    """Digest of the settings that a log keeps under a name, whatever version wrote them; it is the name."""
-    return digest(canonical_json(_learner_body(log, named)), 16)
-
-
 def _learner_body(log: Entries, named: str) -> Mapping[str, Any]:
     row = log.one(LEARNERS, digest=named)
     if row is None:
@@ -48,8 +43,9 @@ def _learner_body(log: Entries, named: str) -> Mapping[str, Any]:
 def recorded_learner(log: Entries, named: str) -> tuple[Learner, list[str]]:
     """Settings of a learner as a log keeps them, and what is wrong with them; the published ones where unreadable."""
     try:
-        found = learner_of(log, named, {})
+        body = _learner_body(log, named)
+        learner = stored_learner(body)
     except (ValueError, TypeError) as error:
         return Learner(), [f"learner {named} cannot be read: {error}"]
-    stated = learner_digest(log, named)
-    return found, [] if stated == named else [f"learner {named} is recorded, its settings have the digest {stated}"]
+    stated = digest(canonical_json(body), 16)  # of what the log keeps, whatever version wrote it
+    return learner, [] if stated == named else [f"learner {named} is recorded, its settings have the digest {stated}"]

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from raglab.live.online_bandit import Online
     from raglab.off_policy import Overlap
 
 OPEN = 4
@@ -265,12 +264,12 @@ def _measured(log: str, last: int) -> tuple[Callable[[], pd.DataFrame] | None, C
       InputError: it holds neither.
     """
     from raglab.audit.live_rates import live_rates
-    from raglab.live.settings import open_audit
+    from raglab.live.settings import open_audit, open_online
     from raglab.store.files import InputError
 
     arms, refused = None, None
     try:
-        arms = _online(log).arms_frame
+        arms = open_online(log).arms_frame
     except InputError as error:
         refused = error
     try:
@@ -290,18 +289,13 @@ def feedback(
     as_json: AsJson = False,
 ) -> None:
     """Thumb up or down for an answer, now or later; of several the last counts."""
-    online = _online(log)
+    from raglab.live.settings import open_online
+
+    online = open_online(log)
     online.thumbs(request, up)
     if not online.setup.weights.thumbs:
         say("kept in the log; RAGLAB_BANDIT_W_THUMBS is 0, so it changes no reward", err=True)
     show({"request": request, "thumb": "up" if up else "down"}, as_json=as_json)
-
-
-def _online(log: str) -> Online:
-    """Bandit over a log that is there, under the settings of the environment."""
-    from raglab.live.settings import open_online
-
-    return open_online(log)
 
 
 def _until_interrupted() -> None:
