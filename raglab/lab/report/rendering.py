@@ -15,14 +15,14 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined
 
 from raglab.characters import visible
-from raglab.lab.report.blocks import Frame, Section
+from raglab.lab.report.blocks import Frame, ReportSection
 from raglab.lab.report.first_screen import FirstScreen
 from raglab.rules import NUMBER, rule_sentences
 
 UNBROKEN = "\u00a0"
 
 
-def render_page(title: str, first: FirstScreen, sections: Sequence[Section]) -> str:
+def render_page(title: str, first: FirstScreen, sections: Sequence[ReportSection]) -> str:
     """HTML of the page: the first screen, the contents, the sections, and the first sentence of every rule cited."""
     here = files("raglab.lab.report")
     script = here.joinpath("tables.js").read_text(encoding="utf-8").strip()
