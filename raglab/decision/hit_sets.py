@@ -59,12 +59,14 @@ def hit_keys(chunks: Sequence[Chunk], chunk: NDArray[np.integer[Any]], *, strict
     def by_hit(values: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.where(hit >= 0, np.append(values, -1)[hit], -1)
 
+    # Keys are numbers, so that hits compare as arrays and not text by text.
     names = [document_name(one, identity) for one in chunks]
     pages, page_of = _sorted_numbers([(name, one.page_shown) for name, one in zip(names, chunks, strict=True)])
     # An answer names its sources by path and scoring counts them so, whatever the resolver takes for one document.
     sources, source_of = pages, page_of
     if identity != PATH:
         sources, source_of = _sorted_numbers([(one.document, one.page_shown) for one in chunks])
+    # Vendor and version part groups only where strict; the core leaves them out in any case (rule S3.1).
     signatures = [resolver.signature(one.tags, name, strict=False) for name, one in zip(names, chunks, strict=True)]
     core = by_hit(_value_numbers(signatures))
     tagged = np.array([not resolver.is_fallback(one) for one in signatures] + [False])[hit]

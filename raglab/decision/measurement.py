@@ -193,6 +193,7 @@ def _chosen_hits(batch: CaseBatch, entities: Entities, contests: Contests, struc
     size, l2 = (structure.max_options, k), batch.hits.l2
     of_all = row_options(groups, everyone, in_number, batch.keys, l2, size)
     of_tied = row_options(groups, rule.candidates, rule.order, batch.keys, l2, size, of_all)
+    # The sets of all slots in one table, so that a policy only looks its slot up.
     by_count = first_k_by_count(batch.order, batch.keys.hit, k)
     places = pad_sets([by_count, *by_winner, option_places(of_all), option_places(of_tied)])
     return ChosenHits(places, of_all, of_tied, batch.keys.pages, batch.keys.sources, batch.keys.source_of)

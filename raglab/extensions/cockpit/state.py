@@ -394,10 +394,12 @@ class CockpitState:
     def setup(self) -> dict[str, Any]:
         """What a page needs that does not change: cases, names of rates, histograms under the baseline, slices."""
         before, counted = self._before, np.bincount(self._before.found.label, minlength=len(Status))
+        # Under the baseline, so that moving one threshold leaves every histogram in place.
         histograms = {}
         for swept in views.swept_rows(self.here):
             marks = (self.policy.value(swept.path), self.baseline.value(swept.path))
             histograms[swept.path] = views.histogram(before, swept, *views.value_range(before, swept, marks))
+        # Names come from the tables, so that a new rate or gate appears on the page without a line here.
         table = metrics.RATE_TABLE.items()
         return {
             "frozen": False,
@@ -437,7 +439,9 @@ class CockpitState:
     def page(self) -> dict[str, Any]:
         """What a page shows of the policy as it stands."""
         here, before, changed = self.here, self._before, self._changes()
+        # Axes that another policy made would show changes where this one has none.
         axes = {path: axis for (of, path), axis in self._axes.items() if of == self.policy.policy_id}
+        # Without labels nothing is right or wrong: what would judge stays empty.
         judged: dict[str, Any] = {"rates": None, "cost": None, "plane": None}
         if self.labelled:
             judged = {
