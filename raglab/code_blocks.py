@@ -58,7 +58,7 @@ def split_code(lines: Sequence[str]) -> list[str | CodeBlock]:
         first = prefix and _FENCE.match(line, prefix.end())
         late = None if first else _LATE.search(line)
         fence = first or late
-        # To search again for each late fence that nothing closes would take quadratic time on hostile text.
+        # Searching again for a close that is known to be missing would take quadratic time on hostile text.
         if fence is None or (late and unclosed and len(late[0]) >= unclosed):
             parts.append(line)
             start += 1

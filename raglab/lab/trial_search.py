@@ -413,10 +413,12 @@ def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> S
     shown = str(storage)
     where, remedy = Where(shown), "take a damaged one away, or choose another storage"
     try:
+        # A database serves several machines; a folder needs no server.
         if "://" in shown:
             place: Any = _database(shown)
         else:
             file = make_folder(Path(storage)) / STUDY_FILE
+            # A process that was killed can leave half a line, at which every later reader would stop.
             _drop_broken_line(file)
             place = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
         study = _new_study(place, name)
@@ -424,6 +426,7 @@ def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> S
     except Exception as error:  # each database has errors of its own
         rule = "a storage must be a folder, or the URL of a database, that Optuna can open"
         raise input_error(where, rule, remedy, shown_value(f"{type(error).__name__}: {error}")) from error
+    # Trials of other objectives or settings do not compare with those of this search.
     if [one.name.lower() for one in study.directions] != list(OBJECTIVES.values()):
         rule = f"study {name!r} must have the objectives {', '.join(f'{way} {one}' for one, way in OBJECTIVES.items())}"
         came = ", ".join(one.name.lower() for one in study.directions)

@@ -27,6 +27,7 @@ def render_page(title: str, first: FirstScreen, sections: Sequence[ReportSection
     here = files("raglab.lab.report")
     script = here.joinpath("tables.js").read_text(encoding="utf-8").strip()
     frames = [block.html for section in sections for block in section.blocks if isinstance(block, Frame)]
+    # Scripts are allowed by their hash: text of a corpus on the page can never run.
     runs = sorted({script_hash(one) for one in (script, *(one for page in frames for one in inline_scripts(page)))})
     rules = rule_sentences()
     cited: set[str] = set()
