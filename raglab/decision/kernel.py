@@ -330,6 +330,7 @@ def _resolve_case(case: Any, policies: Any, size: int, number: Any, tile: Any) -
         stage = of_signature if signature else stage
         stage = of_gap if near else stage
         stage = of_entities if speaks & winner else stage
+        # An overview asks before entities decide, unless an entity lifts it (rule S3.3).
         over = policies.overview[i] & overview & (not (policies.overview_entities_lift[i] & lifted))
         tile.stage[i] = over_stage if over else stage
         tile.tied[i] = 1 if speaks & (not over) else 0

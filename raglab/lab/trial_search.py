@@ -372,6 +372,7 @@ def judge_trials(problem: Problem, values: Sequence[Mapping[str, Any]], places: 
         row |= {"violation": float(np.maximum(over, 0.0).sum())}
         row |= {MISSING: float(over[-1] + MAX_MISSING)} if counted.by_text else {}
         stated = {POLICY_ID: policy.policy_id}
+        # Counts go along: whoever reads the stored study again has exact intervals of its rates.
         whole = {"counts": {name: pair for name, *pair in zip(metrics.RATES, k.tolist(), of.tolist(), strict=True)}}
         trial = optuna.trial.create_trial(
             values=[row[name] for name in OBJECTIVES],
