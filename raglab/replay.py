@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,12 +62,10 @@ from raglab.decision.sharded_decisions import (
     ShardedDecisions,
     decision_columns,
     joined_columns,
-    reference_cases,
-    reference_trace,
-    shard_with,
     trace_basis,
 )
 from raglab.decision.signal_values import check_signals, check_stored
+from raglab.decision.trace_view import TracePart, TraceView, part_with, trace_parts
 from raglab.gates import Threshold
 from raglab.metrics import CELLS
 from raglab.misuse import takes
@@ -89,50 +87,42 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Shards(Protocol):
-    """A trace in parts, such as `raglab.ShardedTrace`; where it has `parts`, references that can be sent, by those."""
+def each_part(
+    function: Callable[..., Result],
+    trace: TraceView,
+    *shared: Any,  # noqa: ANN401 - whatever the function takes
+    what: str,
+) -> Iterator[Result]:
+    """Results of a function of each part of a trace and what all share, in the order of the parts.
 
-    def shards(self) -> Iterator[TraceData]:
-        """Traces of the parts, one at a time."""
-
-
-Replayed = TraceData | Measured | Shards  # what is replayed: a trace in memory, with what was measured of it, or shards
-
-
-def _references(trace: Shards) -> Iterable[Any]:
-    """What stands for the shards of a trace: references of a few bytes where it has them, else the shards.
-
-    Raises:
-      ValueError: it is no trace.
+    Args:
+      function: of a module, and pure, so that any worker may call it; its first argument is a `TracePart`. What it
+        returns is counts or a column a case, never hits. what: is done, see `raglab.parallel.run_each`.
     """
-    parts: Iterable[Any] | None = getattr(trace, "parts", None)
-    if parts is None and not hasattr(trace, "shards"):
-        msg = f"trace must be in memory or of shards, got {type(trace).__name__}; load one by raglab.Trace.open."
-        raise ValueError(msg)
-    return trace.shards() if parts is None else parts
+    parts = trace_parts(trace)
+    if len(parts) == 1:  # it is worth no worker, and mostly in memory
+        return iter((function(parts[0], *shared),))
+    return run_each(function, parts, *shared, what=what)
 
 
 def each_shard(
     function: Callable[..., Result],
-    trace: Replayed,
+    trace: TraceView,
     *shared: Any,  # noqa: ANN401 - whatever the function takes
     what: str,
 ) -> Iterator[Result]:
-    """Results of a function of each shard and what all share, in the shards' order; of a trace in memory, of that.
-
-    Args:
-      function: of a module, and pure, so that any worker may call it; its first argument is a trace in memory. What it
-        returns is counts or a column a case, never hits. trace: a measured one reaches the function as it is. what: is
-        done, see `raglab.parallel.run_each`.
-    """
-    if isinstance(trace, TraceData | Measured):
-        return iter((function(trace, *shared),))
-    return run_each(call_loaded, _references(trace), function, *shared, what=what)
+    """`each_part` for a function that takes a trace in memory: each part is loaded for it and let go."""
+    return each_part(call_loaded, trace, function, *shared, what=what)
 
 
-def call_loaded(shard: Any, function: Callable[..., Result], *shared: Any) -> Result:  # noqa: ANN401 - as in `each_shard`
-    """Result of a function of one shard, which is loaded for it and let go."""
-    return function(reference_trace(shard), *shared)
+def call_loaded(part: TracePart, function: Callable[..., Result], *shared: Any) -> Result:  # noqa: ANN401 - as in `each_part`
+    """Result of a function of one part, which is loaded for it and let go; a measured one reaches it as it is."""
+    return function(loaded_part(part), *shared)
+
+
+def loaded_part(part: TracePart) -> TraceData | Measured:
+    """A part in memory, with what was measured of it."""
+    return part if isinstance(part, Measured) else part.loaded()
 
 
 def join_columns(parts: Iterable[Any]) -> Any:  # noqa: ANN401 - arrays, or named tuples of them
@@ -143,11 +133,9 @@ def join_columns(parts: Iterable[Any]) -> Any:  # noqa: ANN401 - arrays, or name
     return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)
 
 
-def cases_by_shard(trace: Replayed) -> Iterator[Sequence[Case]]:
-    """Cases of each shard, in order; of a reference the cases alone are read, without hits."""
-    whole: Any = plain_trace(trace)
-    for shard in [whole] if isinstance(whole, TraceData) else _references(whole):
-        yield reference_cases(shard)
+def cases_by_shard(trace: TraceView) -> Iterator[Sequence[Case]]:
+    """Cases of each part of a trace, in order; of a reference the cases alone are read, without hits."""
+    return (part.cases for part in trace_parts(trace))
 
 
 @overload
@@ -155,11 +143,11 @@ def decide(trace: TraceData | Measured, policy: PolicyData, arm: str | None = No
 
 
 @overload
-def decide(trace: Shards, policy: PolicyData, arm: str | None = None) -> ShardedDecisions: ...
+def decide(trace: TraceView, policy: PolicyData, arm: str | None = None) -> Decisions | ShardedDecisions: ...
 
 
 @takes(trace="measured", policy="policy")
-def decide(trace: Replayed, policy: PolicyData, arm: str | None = None) -> Decisions | ShardedDecisions:
+def decide(trace: TraceView, policy: PolicyData, arm: str | None = None) -> Decisions | ShardedDecisions:
     """Decision of one policy for every case of a trace.
 
     Args:
@@ -185,27 +173,25 @@ def decide_policies(
 
 @overload
 def decide_policies(
-    trace: Shards, policies: Sequence[PolicyData], arm: str | None = None
-) -> list[ShardedDecisions]: ...
+    trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None
+) -> list[Decisions] | list[ShardedDecisions]: ...
 
 
 def decide_policies(
-    trace: Replayed, policies: Sequence[PolicyData], arm: str | None = None
+    trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None
 ) -> list[Decisions] | list[ShardedDecisions]:
     """Decisions of some policies, see `decide`, which alone warns; each shard is loaded once for all of them."""
     if isinstance(trace, TraceData | Measured):
         held = Measured.of(trace)
         return [decide_on_tables(measured_tables(held, policy, arm), held, policy) for policy in policies]
     by_policy = zip(*each_shard(shard_columns, trace, list(policies), arm, what="decide"), strict=True)
-    references = partial(_references, trace)
     return [
         ShardedDecisions(
             trace,
             policy,
+            partial(decide_shard, policy=policy, arm=arm),
             joined_columns(parts),
             tuple(len(part.ids) for part in parts),
-            references,
-            partial(decide_shard, policy=policy, arm=arm),
         )
         for policy, parts in zip(policies, by_policy, strict=True)
     ]
@@ -216,9 +202,9 @@ def shard_columns(trace: TraceData | Measured, policies: Sequence[PolicyData], a
     return list(map(decision_columns, decide_policies(trace, policies, arm)))
 
 
-def decide_shard(shard: Any, policy: PolicyData, arm: str | None) -> Decisions:  # noqa: ANN401 - a trace or a reference to one
-    """Decisions on one shard."""
-    return decide_policies(reference_trace(shard), [policy], arm)[0]
+def decide_shard(part: TracePart, policy: PolicyData, arm: str | None) -> Decisions:
+    """Decisions on one part of a trace."""
+    return decide_policies(part.loaded(), [policy], arm)[0]
 
 
 def decide_on_tables(
@@ -277,15 +263,6 @@ def group_by_structure(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
     yield from groups.values()
 
 
-def shard_tally(shard: Any, policies: Sequence[PolicyData], arm: str | None, engine: str) -> Tally:  # noqa: ANN401 - a trace or a reference to one
-    """Counted decisions of many policies over one shard; pure, so that any worker may count it."""
-    found = shard.evidence_for(policies, arm) if hasattr(shard, "evidence_for") else None
-    if found is None:
-        return tally(reference_trace(shard), policies, arm, engine=engine)
-    labels = np.bincount(found.label, minlength=len(Status))
-    return _tally_evidence(policies, engine, labels, lambda _: found)
-
-
 def _sum_tallies(tallies: Iterable[Tally], n_policies: int) -> Tally:
     cells = np.zeros((n_policies, metrics.N_CELLS), dtype=np.int64)
     stages = np.zeros((n_policies, len(STAGES)), dtype=np.int64)
@@ -301,23 +278,35 @@ def _sum_tallies(tallies: Iterable[Tally], n_policies: int) -> Tally:
     return Tally(cells, stages, labels, "; ".join(engines), missing, by_text)
 
 
-def tally(trace: Replayed, policies: Sequence[PolicyData], arm: str | None = None, *, engine: str = "auto") -> Tally:
+def tally(trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None, *, engine: str = "auto") -> Tally:
     """Count the decisions of many policies.
 
     Args:
       trace: in memory, or of shards, whose counts are added: the same to the bit (rule S1.5).
       engine: `numpy`, `numba` (the compiled twin, equal cell by cell), or `auto`: numba where it is installed.
     """
-    if not isinstance(trace, TraceData | Measured):
-        counted = run_each(shard_tally, _references(trace), list(policies), arm, engine, what="replay")
-        return _sum_tallies(counted, len(policies))
-    held = Measured.of(trace)
+    return _sum_tallies(each_part(part_tally, trace, list(policies), arm, engine, what="replay"), len(policies))
+
+
+def part_tally(part: TracePart, policies: Sequence[PolicyData], arm: str | None, engine: str) -> Tally:
+    """Counted decisions of many policies over one part of a trace; pure, so that any worker may count it."""
+    stored = part.evidence_for(policies, arm)
+    if stored is not None:
+        labels = np.bincount(stored.label, minlength=len(Status))
+        return _tally_evidence(policies, engine, labels, lambda _: stored)
+    held = Measured.of(loaded_part(part))
 
     def measured(group: Sequence[PolicyData]) -> Evidence:
         check_stored(held.trace, group)  # policies of one structure may gate different signals
         return measured_tables(held, group[0], arm).evidence
 
     return _tally_evidence(policies, engine, _labels(held.trace), measured)
+
+
+def part_evidence(part: TracePart, policy: PolicyData, arm: str | None) -> Evidence:
+    """Evidence of one part of a trace under a policy: what was measured before, else what is measured now."""
+    stored: Evidence | None = part.evidence_for([policy], arm)
+    return measured_tables(loaded_part(part), policy, arm).evidence if stored is None else stored
 
 
 def _tally_evidence(
@@ -424,7 +413,7 @@ def _replay_kernel() -> Any:  # noqa: ANN401 - a module
 
 @takes(trace="measured", policies="policies")
 def sweep(
-    trace: Replayed,
+    trace: TraceView,
     policies: Sequence[PolicyData],
     arm: str | None = None,
     *,
@@ -448,7 +437,7 @@ def sweep(
       does, how many cases are scored by status alone (rule S6.3).
     """
     seen = tally(trace, policies, arm, engine=engine)
-    return with_headline(rate_table(seen, policies, level=level, costs=costs), trace_status_only(plain_trace(trace)))
+    return with_headline(rate_table(seen, policies, level=level, costs=costs), trace_status_only(trace))
 
 
 def rate_table(
@@ -480,7 +469,7 @@ def _rate_columns(cells: NDArray[np.int64], level: float | None, costs: metrics.
 
 @takes(trace="measured", policy="policy")
 def steps(
-    trace: Replayed,
+    trace: TraceView,
     policy: PolicyData,
     path: str | None = None,
     arm: str | None = None,
@@ -521,20 +510,15 @@ def steps(
     # Rates of all thresholds at once: counts recur from one to the next.
     table = pd.DataFrame({"path": names, "low": low, "high": high, **_rate_columns(cells, level, costs)})
     table = table if path is None else table.drop(columns="path")
-    whole = plain_trace(trace)
-    table.attrs["basis"] = str(trace_basis(whole))
-    return with_headline(table, trace_status_only(whole))
+    table.attrs["basis"] = str(trace_basis(trace))
+    return with_headline(table, trace_status_only(trace))
 
 
 def _step_curves(
-    trace: Replayed, policy: PolicyData, path: str | None, arm: str | None, resolution: int | None
+    trace: TraceView, policy: PolicyData, path: str | None, arm: str | None, resolution: int | None
 ) -> dict[str, StepCells]:
     """Step functions of one threshold or of each, by path."""
-    moves = (
-        [shard_moves(trace, policy, path, arm)]
-        if isinstance(trace, TraceData | Measured)
-        else run_each(shard_moves, _references(trace), policy, path, arm, what="steps")
-    )
+    moves = each_shard(shard_moves, trace, policy, path, arm, what="steps")
     swept: dict[str, Threshold] = {}
     parts: dict[str, list[Moves]] = {}
     for of_shard in moves:
@@ -545,17 +529,13 @@ def _step_curves(
 
 
 def shard_moves(
-    shard: Any,  # noqa: ANN401 - a trace or a reference to one
-    policy: PolicyData,
-    path: str | None,
-    arm: str | None,
+    trace: TraceData, policy: PolicyData, path: str | None, arm: str | None
 ) -> dict[str, tuple[Threshold, Moves]]:
-    """Threshold, and where the cases of one shard go as it rises, by path; pure, so that any worker may find it.
+    """Threshold, and where the cases of one trace go as it rises, by path; pure, so that any worker may find it.
 
     Args:
       path: None is every threshold that acts.
     """
-    trace = shard if isinstance(shard, Measured) else reference_trace(shard)
     if path is None:
         found = measured_tables(trace, policy, arm).evidence
         return moves_of_paths(found, policy, acting_paths(found, policy))
@@ -571,7 +551,7 @@ def _path_tables(trace: TraceData | Measured, policy: PolicyData, path: str, arm
 
 
 @takes(trace="measured", policy="policy")
-def flips(trace: Replayed, policy: PolicyData, case_id: str, arm: str | None = None) -> pd.DataFrame:
+def flips(trace: TraceView, policy: PolicyData, case_id: str, arm: str | None = None) -> pd.DataFrame:
     """For each threshold, the smallest change that would flip the status of one case, nearest first.
 
     Args:
@@ -582,10 +562,8 @@ def flips(trace: Replayed, policy: PolicyData, case_id: str, arm: str | None = N
     """
     import pandas as pd
 
-    whole: Any = plain_trace(trace)
-    if not isinstance(whole, TraceData):
-        whole = reference_trace(shard_with(_references(whole), case_id))
-    alone = _single_case(whole, case_row([case.id for case in whole.cases], case_id))
+    part = part_with(trace, case_id).loaded()
+    alone = _single_case(part, case_row([case.id for case in part.cases], case_id))
     (decisions,) = decide_policies(alone, [policy], arm)
     found = decisions.tables.evidence
     limits = policy_thresholds([policy])

@@ -8,12 +8,13 @@ measurement is NaN, a missing index is -1, and neither ever passes a gate.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from functools import wraps
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ Bools = NDArray[np.bool_] | bool
 
 SCHEMA_VERSION = 3
 LONGEST_QUESTION = 20_000  # characters of a question, at every door
+NONE = "none"  # label or split of a case that has none
+CaseCounts = dict[str, dict[str, int]]  # cases by split and label
 TAG_KEYS = ("domain", "doc_type", "product", "vendor", "version")
 
 
@@ -581,6 +584,38 @@ class TraceData:
         """Hash over corpus, cases, models, parameters and the columns that were added."""
         return str(self.meta["fingerprint"])
 
+    @property
+    def parts(self) -> tuple[Self, ...]:
+        """The trace itself: a trace in memory is a `raglab.decision.trace_view.TraceView` of one part."""
+        return (self,)
+
+    @property
+    def n_depths(self) -> int:
+        """Depths that were measured, D."""
+        return int(self.hits.chunk.shape[2])
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers are recorded."""
+        return self.answers is not None
+
+    def counted(self) -> CaseCounts:
+        """Cases by split and label."""
+        return count_cases(self.cases)
+
+    def loaded(self) -> Self:
+        """The trace itself, which is in memory."""
+        return self
+
+    def measured_once(self, policy: object, arm: str | None) -> AbstractContextManager[Self]:
+        """The trace itself: what is in memory is measured where it is replayed."""
+        del policy, arm
+        return nullcontext(self)
+
+    def evidence_for(self, policies: object, arm: str | None) -> None:
+        """None: no evidence of a trace in memory is stored."""
+        del policies, arm
+
     def arm(self, name: str) -> int:
         """Position of an arm on axis A."""
         if name not in self.arms:
@@ -625,6 +660,15 @@ class TraceData:
         meta = [(str(name), str(value)) for name, value in self.meta.items() if name != "fingerprint"]
         folds = (Fold("cases", rows, len(self), ("case", "query", "label", "split")), Fold("made with", meta))
         return display(type(self).__name__, facts, folds)
+
+
+def count_cases(cases: Iterable[Case]) -> CaseCounts:
+    """Cases by split and label, both sorted."""
+    pairs = Counter((case.split or NONE, case.expect_status or NONE) for case in cases)
+    counts: CaseCounts = {}
+    for (split, label), n in sorted(pairs.items()):
+        counts.setdefault(split, {})[label] = n
+    return counts
 
 
 def counted(counts: Mapping[str, int]) -> str:

@@ -6,7 +6,8 @@ Which sets of hits a decision may rest on, and what was measured of each, is in 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,11 +51,14 @@ from raglab.decision.signal_values import (
     with_columns,
 )
 from raglab.decision.slot_labels import SlotLabels, slot_labels
+from raglab.decision.trace_view import TraceView
 from raglab.expected_cost import CLASSES, class_probabilities
 from raglab.patterns import pattern_hits
 from raglab.policy import DEFAULT_IDENTITY, PolicyData, Structure, check_pack
 from raglab.signals import degenerate_scores
 from raglab.values import (
+    Case,
+    CaseCounts,
     PatternHits,
     TraceData,
     label_codes,
@@ -412,6 +416,65 @@ class Measured:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.trace!r})"
 
+    # As a `TraceView` it is its trace: a view of one part, itself.
+
+    @property
+    def parts(self) -> tuple[Measured]:
+        """The measured trace itself."""
+        return (self,)
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """Cases of the trace."""
+        return self.trace.cases
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Arms of the trace."""
+        return self.trace.arms
+
+    @property
+    def n_depths(self) -> int:
+        """Depths of the trace."""
+        return self.trace.n_depths
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Signals of the trace."""
+        return self.trace.signals
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """Meta of the trace."""
+        return self.trace.meta
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the trace."""
+        return self.trace.fingerprint
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether the trace holds recorded answers."""
+        return self.trace.has_answers
+
+    def counted(self) -> CaseCounts:
+        """Cases by split and label."""
+        return self.trace.counted()
+
+    def loaded(self) -> TraceData:
+        """The trace."""
+        return self.trace
+
+    def evidence_for(self, policies: object, arm: str | None) -> None:
+        """None: what was measured is known by `measured_tables`."""
+        del policies, arm
+
+    def measured_once(self, policy: object, arm: str | None) -> AbstractContextManager[Self]:
+        """The measured trace itself."""
+        del policy, arm
+        return nullcontext(self)
+
     def once(self, kind: str, key: Any, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - any measured value
         """Measure once for a key; the oldest of its kind goes when there are too many."""
         known = self._values.setdefault(kind, {})
@@ -420,6 +483,11 @@ class Measured:
                 known.pop(next(iter(known)))
             known[key] = make()
         return known[key]
+
+
+def held_trace(trace: TraceView) -> TraceView:
+    """A trace in memory as `Measured`, to be asked many questions; any other view as it is."""
+    return Measured(trace) if isinstance(trace, TraceData) else trace
 
 
 def plain_trace(trace: Any) -> Any:  # noqa: ANN401 - a trace, measured or not, in memory or of shards

@@ -17,12 +17,10 @@ from raglab import metrics
 from raglab.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise, TestMethod
-from raglab.decision.measurement import Measured, gates_off, measured_tables, plain_trace
+from raglab.decision.measurement import gates_off, held_trace
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
-from raglab.decision.sharded_decisions import reference_trace
-from raglab.extensions.scale.measured_shards import measured_shards
-from raglab.extensions.scale.sharded_traces import ShardedTrace
+from raglab.decision.trace_view import TracePart, TraceView
 from raglab.gates import GATES
 from raglab.html_display import Fold, display
 from raglab.lab.certification_notes import (
@@ -46,17 +44,16 @@ from raglab.lab.looks import hash_queries, known_certificate, split_queries, tak
 from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
-from raglab.parallel import run_each
 from raglab.policy_sections import EXPECTED_COST
-from raglab.replay import decide_policies
+from raglab.replay import decide_policies, each_part, part_evidence
 from raglab.signal_gates import SIGNALS, signal_path
 from raglab.store.case_labels import check_split_names
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
+from raglab.store.traces import StudyTrace
 from raglab.text import percent
 from raglab.thresholds import policy_thresholds
 from raglab.user_warnings import warn_user
-from raglab.values import SCHEMA_VERSION, TraceData
+from raglab.values import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,12 +64,7 @@ UNSTATED = object()
 DECISION = "decision."  # paths of what an expected cost is compared by
 
 
-def grid(
-    trace: TraceData | Measured | ShardedTrace[Any],
-    policy: Policy,
-    arm: str | None = None,
-    paths: Sequence[str] | None = None,
-) -> list[Policy]:
+def grid(trace: TraceView, policy: Policy, arm: str | None = None, paths: Sequence[str] | None = None) -> list[Policy]:
     """Policies with thresholds on a grid of observed values: one declared family, at which no label is looked.
 
     Their gates are switched on; the lowest value of each passes everything, so that a gate may be out of use. Of one
@@ -87,7 +79,7 @@ def grid(
 
     Source: rules S6.4, S6.9.
     """
-    used = list(dict.fromkeys(declared_family(policy, gates_off(plain_trace(trace))) if paths is None else paths))
+    used = list(dict.fromkeys(declared_family(policy, gates_off(trace)) if paths is None else paths))
     _check_paths(used, policy)
     # Levels so many that the grid of all thresholds together stays below `MOST` candidates.
     size = max(2, int(MOST ** (1.0 / max(1, len(used)))))
@@ -112,26 +104,18 @@ def grid(
 
 
 def _observed_values(
-    trace: TraceData | Measured | ShardedTrace[Any], policy: Policy, arm: str | None, paths: Sequence[str]
+    trace: TraceView, policy: Policy, arm: str | None, paths: Sequence[str]
 ) -> list[NDArray[np.float64]]:
     """Values at which some case may change, by path, ascending and each once; the same however the cases are cut."""
-    if isinstance(trace, TraceData | Measured):
-        return observed_values(trace, policy, arm, paths)
-    parts = list(run_each(observed_values, trace.parts, policy, arm, paths, what="thresholds"))
+    parts = list(each_part(observed_values, trace, policy, arm, paths, what="thresholds"))
     return [np.unique(np.concatenate(of_path)) for of_path in zip(*parts, strict=True)]
 
 
 def observed_values(
-    shard: Any,  # noqa: ANN401 - a trace or a reference to one
-    policy: Policy,
-    arm: str | None,
-    paths: Sequence[str],
+    part: TracePart, policy: Policy, arm: str | None, paths: Sequence[str]
 ) -> list[NDArray[np.float64]]:
-    """Values of one shard's cases, by path, ascending and each once; pure, so that any worker may find them."""
-    found = shard.evidence_for([policy], arm) if hasattr(shard, "evidence_for") else None
-    if found is None:
-        trace = shard if isinstance(shard, Measured) else reference_trace(shard)
-        found = measured_tables(trace, policy, arm).evidence
+    """Values of one part's cases, by path, ascending and each once; pure, so that any worker may find them."""
+    found = part_evidence(part, policy, arm)
     limits = policy_thresholds([policy])
     every = (breakpoints(found, limits, path) for path in paths)
     # Which zero is met first must not decide its sign.
@@ -252,7 +236,7 @@ def need_line(name: str, need: DataNeed) -> str:
 
 @takes(trace="trace", policy="policy")
 def certify_policy(
-    trace: Trace | ShardedTrace[Trace],
+    trace: StudyTrace,
     policy: Policy,
     *,
     targets: Mapping[str, float] | None = None,
@@ -304,7 +288,7 @@ def certify_policy(
 
 @takes(trace="trace", candidates="policy or policies")
 def certify_best(
-    trace: Trace | ShardedTrace[Trace],
+    trace: StudyTrace,
     candidates: Policy | Sequence[Policy] | Mapping[str, Policy],
     targets: Mapping[str, float] | None = None,
     *,
@@ -350,7 +334,7 @@ def certify_best(
     cases = _certify_splits(trace)
     # The cases that an order is learned on are replayed several times, in memory measured once.
     learned_on = cases.held_out if cases.pilot is None else cases.pilot
-    replayed = Measured(learned_on) if isinstance(learned_on, TraceData) else learned_on
+    replayed = held_trace(learned_on)
     if isinstance(candidates, Policy):
         listed, start = [], limit_depth(candidates, trace)
         notes = _warned_refusal(replayed, start, arm)
@@ -408,7 +392,7 @@ def _listed(candidates: Sequence[Policy] | Mapping[str, Policy], paths: Sequence
     return listed
 
 
-def _depth_note(trace: Trace | ShardedTrace[Trace], offered: Sequence[Policy]) -> tuple[str, ...]:
+def _depth_note(trace: StudyTrace, offered: Sequence[Policy]) -> tuple[str, ...]:
     """That policies refine further live than the trace measured, so that not all that they do was tested."""
     deeper = sum(limit_depth(one, trace).policy_id != one.policy_id for one in offered)
     if not deeper:
@@ -424,7 +408,7 @@ def _certification(
     order: TestOrder,
     terms: Terms,
     notes: Sequence[str],
-    replayed: Measured | ShardedTrace[Trace] | None = None,
+    replayed: TraceView | None = None,
 ) -> Certification:
     """Test candidates in their order on the cases to certify on, which are looked at here for the first time.
 
@@ -494,17 +478,15 @@ def _certification(
     )
 
 
-def _pilot_trace(
-    pilot: Measured | ShardedTrace[Trace], start: Policy, arm: str | None
-) -> AbstractContextManager[Measured | ShardedTrace[Trace]]:
+def _pilot_trace(pilot: TraceView, start: Policy, arm: str | None) -> AbstractContextManager[TraceView]:
     """The pilot for a grid and its order: measured on disk where it stands in shards, so that two passes read it."""
-    if not isinstance(pilot, ShardedTrace) or start.structure.decision is not None:
+    if start.structure.decision is not None:
         return nullcontext(pilot)
-    return measured_shards(pilot, start, arm)
+    return pilot.measured_once(start, arm)
 
 
 def _check_facts(
-    trace: TraceData | ShardedTrace[Any], key: str, arm: str, targets: Container[str], costs: metrics.Costs | None
+    trace: TraceView, key: str, arm: str, targets: Container[str], costs: metrics.Costs | None
 ) -> dict[str, Any]:
     """What a check on new cases needs beside the promises: how their hits must be retrieved, and this look's key."""
     retrieval = dict(trace.meta.get("parameters", {}))
@@ -575,9 +557,7 @@ class TestOrder(NamedTuple):
         return None if self.pilot is None else self.pilot.subset(self.places)
 
 
-def _order(
-    pilot: Measured | ShardedTrace[Any], cases: CertifyCases, offered: Sequence[Policy], terms: Terms
-) -> TestOrder:
+def _order(pilot: TraceView, cases: CertifyCases, offered: Sequence[Policy], terms: Terms) -> TestOrder:
     """Order of the candidates, learned on the pilot (rule S6.10)."""
     # Without cases of its own to learn an order on, any order would come from the cases it is tested on.
     if cases.pilot is None:
@@ -667,14 +647,14 @@ class CertifyCases(NamedTuple):
     overlapping: hashes of every union of splits that holds the cases to certify on.
     """
 
-    pilot: Trace | ShardedTrace[Trace] | None
-    held_out: Trace | ShardedTrace[Trace]
+    pilot: StudyTrace | None
+    held_out: StudyTrace
     held_out_hash: str
     trace_hash: str
     overlapping: tuple[str, ...] = ()
 
 
-def _certify_splits(trace: Trace | ShardedTrace[Trace]) -> CertifyCases:
+def _certify_splits(trace: StudyTrace) -> CertifyCases:
     by_split = split_queries(trace)
     check_split_names(by_split)
     pilot, held_out = SPLITS
@@ -693,12 +673,11 @@ def _certify_splits(trace: Trace | ShardedTrace[Trace]) -> CertifyCases:
     return CertifyCases(None, trace, of_all, of_all)
 
 
-def _warned_refusal(
-    trace: TraceData | Measured | ShardedTrace[Any], policy: Policy, arm: str | None
-) -> tuple[str, ...]:
-    """That gates of the policy given refuse nearly all answerable cases of a trace in memory; warns too (S2.19)."""
-    in_memory = isinstance(trace, TraceData | Measured)
-    text = refusal_text(decide_policies(trace, [policy], arm)[0]) if in_memory else ""
+def _warned_refusal(trace: TraceView, policy: Policy, arm: str | None) -> tuple[str, ...]:
+    """That gates of the policy given refuse nearly all answerable cases of a trace of one part; warns too (S2.19)."""
+    if len(trace.parts) > 1:  # it would take one more pass over their files
+        return ()
+    text = refusal_text(decide_policies(trace, [policy], arm)[0])
     if not text:
         return ()
     refused = f"The policy to be certified: {text}"

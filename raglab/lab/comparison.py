@@ -13,6 +13,7 @@ from raglab import metrics
 from raglab.decision.answer_text import SOURCES, MissingAnswers
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence
+from raglab.decision.trace_view import TraceView
 from raglab.html_display import Cell, Fold, display
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.candidates import DEFAULTS, FREE, count_cells
@@ -20,9 +21,9 @@ from raglab.lab.competition import BY_HAND, TUNED
 from raglab.lab.paired_gain import IN_SAMPLE, Advantage, Verdict, paired_advantage
 from raglab.misuse import takes
 from raglab.policy import PolicyData
-from raglab.replay import Replayed, Shards, decide_policies, each_shard, join_columns, shard_codes
+from raglab.replay import decide_policies, each_shard, join_columns, shard_codes
 from raglab.store.policies import Policy
-from raglab.values import TraceData, counted
+from raglab.values import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,7 +98,7 @@ class Comparison(NamedTuple):
 
 @takes(trace="measured", a="policy", b="policy")
 def compare(
-    trace: Replayed, a: Policy, b: Policy, *, arm: str | None = None, costs: metrics.Costs | None = None
+    trace: TraceView, a: Policy, b: Policy, *, arm: str | None = None, costs: metrics.Costs | None = None
 ) -> Comparison:
     """What changes from policy `a` to policy `b` on labelled cases: rates and expected cost paired, and the cases.
 
@@ -199,7 +200,7 @@ def reference_roles(study: StudyOutcome) -> dict[str, str]:
 
 
 def contests(
-    trace: Replayed,
+    trace: TraceView,
     policies: Mapping[str, Policy],
     roles: Mapping[str, str],
     arm: str | None = None,
@@ -247,14 +248,12 @@ def _contest(
     return PolicyContest(name, role, gain, *alone, verdict, note)
 
 
-def policy_case_cells(trace: TraceData | Shards, policy: Policy, arm: str | None = None) -> NDArray[np.int8]:
+def policy_case_cells(trace: TraceView, policy: Policy, arm: str | None = None) -> NDArray[np.int8]:
     """Cell (decision, label, expected sources found) of every case under a policy, [Q]."""
     return policies_case_cells(trace, [policy], arm)[0]
 
 
-def policies_case_cells(
-    trace: TraceData | Shards, policies: Sequence[PolicyData], arm: str | None = None
-) -> NDArray[np.int8]:
+def policies_case_cells(trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int8]:
     """Cell of every case under each policy, 6 · status + 2 · label + expected sources found, [P, Q], in one pass.
 
     Where the sources say nothing of a decision (a refusal), they are not told apart, see `metrics.DISTINCT_CELL`.
@@ -265,14 +264,14 @@ def policies_case_cells(
     return CELL_OF_CODE[policies_case_codes(trace, policies, arm)]
 
 
-def policies_case_codes(trace: Replayed, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int16]:
+def policies_case_codes(trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int16]:
     """Code of every case under each policy, see `outcome_codes`, [P, Q], in one pass."""
     codes: NDArray[np.int16] = join_columns(each_shard(shard_codes, trace, list(policies), arm, what="compare"))
     return codes
 
 
 def standings(
-    trace: TraceData | Shards,
+    trace: TraceView,
     policies: Mapping[str, Policy],
     arm: str | None = None,
     costs: metrics.Costs | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,16 +15,14 @@ from raglab.breakpoints import SWEPT, StepCells, breakpoints, swept_paths, swept
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.measurement import CAN_BE_OFF, Evidence, Measured, gates_off, measured_tables, plain_trace
 from raglab.decision.refusals import REFUSES_ALL
-from raglab.decision.sharded_decisions import check_in_memory
-from raglab.extensions.scale.sharded_traces import ShardedTrace
+from raglab.decision.trace_view import TraceView, check_in_memory
 from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
 from raglab.misuse import takes
-from raglab.replay import policy_cells, step_cells, tally
+from raglab.replay import each_shard, policy_cells, step_cells, tally
 from raglab.signals import COSINE, NAMES, declared_signal
 from raglab.store.frames import UNSTATED
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
 
@@ -137,9 +135,9 @@ def _apart(policy: Policy, swept: Threshold) -> Threshold:
     return swept._replace(unit=swept.unit._replace(**{side: (low + high) / 2.0}))
 
 
-def limit_depth(policy: Policy, trace: TraceData | ShardedTrace[Trace]) -> Policy:
+def limit_depth(policy: Policy, trace: TraceView) -> Policy:
     """Policy that refines no further than a trace measured: what is tuned or promised on it must not do more live."""
-    deepest = int(trace.hits.chunk.shape[2] if isinstance(trace, TraceData) else trace.shared["depths"]) - 1
+    deepest = trace.n_depths - 1
     if policy.refine.max_depth <= deepest:
         return policy
     return policy.replace("refine.max_depth", deepest, "certificate", policy.certificate)
@@ -170,7 +168,7 @@ def always_answer(policy: Policy) -> Policy:
 
 
 @takes(trace="trace")
-def starting_policy(trace: TraceData | ShardedTrace[Trace], arm: str | None = None) -> Policy:
+def starting_policy(trace: TraceView, arm: str | None = None) -> Policy:
     """Policy that a trace is best looked at with first: the published one, where its thresholds fit the scores.
 
     Where the scale of the scores is not stated (`trace_from_frame` without `score`), or only scores of the user are
@@ -188,13 +186,14 @@ def starting_policy(trace: TraceData | ShardedTrace[Trace], arm: str | None = No
     if trace.meta.get("parameters", {}).get("score") == UNSTATED:
         return always_answer(published).replace("signals.top1_cosine.min", COSINE.low)
     if not gates_off(trace).issuperset(CAN_BE_OFF):
-        return published if any(map(_has_confidence, _parts(trace))) else published.replace("confidence.enabled", False)
+        has_scores = any(each_shard(has_confidence, trace, what="load"))
+        return published if has_scores else published.replace("confidence.enabled", False)
     declared = trace.meta.get("signals", {})
     changes: list[Any] = []
     for name in sorted(set(trace.signals).difference(NAMES)):
         signal = declared_signal(name, declared.get(name))
         surer = signal.direction == "surer"
-        values = np.concatenate([part.signal(name, arm).to_numpy() for part in _parts(trace)])
+        values = np.concatenate(list(each_shard(first_values, trace, name, arm, what="load")))
         values = values[np.isfinite(values)]
         if len(values):
             changes += [f"signals.{name}.{'min' if surer else 'max'}", float(values.min() if surer else values.max())]
@@ -213,13 +212,14 @@ def starting_note(policy: Policy) -> str:
     return ""
 
 
-def _has_confidence(trace: TraceData) -> bool:
-    """Whether some hit has a score that the retrieval confidence is made of (rule S2.8)."""
+def first_values(trace: TraceData, name: str, arm: str | None) -> NDArray[np.float64]:
+    """Values of a stored signal at the first search, [Q]; pure, so that any worker may read them."""
+    return trace.columns[name][:, 0 if arm is None else trace.arm(arm), 0]
+
+
+def has_confidence(trace: TraceData) -> bool:
+    """Whether some hit has a score that the retrieval confidence is made of (rule S2.8); pure, as `first_values`."""
     return any(bool(np.isfinite(scores).any()) for scores in (trace.hits.s_rerank, trace.hits.s_hybrid))
-
-
-def _parts(trace: TraceData | ShardedTrace[Trace]) -> Iterable[Any]:
-    return [trace] if isinstance(trace, TraceData) else trace.shards()
 
 
 @takes(policy="policy")

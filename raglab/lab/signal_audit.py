@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from raglab import metrics
 from raglab.decision.measurement import measured_tables
+from raglab.decision.trace_view import TraceView
 from raglab.expected_cost import CLASSES, ActionCosts, action_costs, expected_costs, least_cost
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.decision_fitting import (
@@ -34,7 +35,7 @@ from raglab.metrics.costs import OUTCOME_OF_CELL, Costs, cost_matrix
 from raglab.metrics.intervals import check_level, mean_interval
 from raglab.misuse import takes
 from raglab.progress import progress
-from raglab.replay import Shards, each_shard
+from raglab.replay import each_shard
 from raglab.signals import DOUBLE, Signal, SignalSet
 from raglab.store.policies import Policy
 from raglab.values import Latency, Status, TraceData
@@ -127,7 +128,7 @@ class SignalAudit:
 
 @takes(trace="trace", policy="policy")
 def audit_signals(
-    trace: TraceData | Shards,
+    trace: TraceView,
     policy: Policy | None = None,
     *,
     arm: str | None = None,
@@ -208,7 +209,7 @@ def audit_signals(
     )
 
 
-def labelled_signals(trace: TraceData | Shards, policy: Policy, arm: str | None = None) -> LabelledSignals:
+def labelled_signals(trace: TraceView, policy: Policy, arm: str | None = None) -> LabelledSignals:
     """Signals of every case at depth 0 beside its labels, in the order of the cases' ids."""
     return _join_shards(list(each_shard(shard_signals, trace, policy, arm, what="measure"))).sorted_cases()
 

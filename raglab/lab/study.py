@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES, Basis, MissingAnswers
-from raglab.decision.measurement import Measured, measured_tables, plain_trace
+from raglab.decision.measurement import Measured, held_trace, measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
 from raglab.decision.sharded_decisions import trace_basis
+from raglab.decision.trace_view import TraceView
 from raglab.extension_points import extensions, missing
-from raglab.extensions.scale.study_workers import check_storage, finish_shared_study
 from raglab.html_display import Cell, Fold, display, short
 from raglab.lab.candidates import (
     ANSWER,
@@ -53,15 +53,16 @@ from raglab.lab.search_space import (
     starting_policy,
 )
 from raglab.lab.selection import Selection, policy_plateaus, select_candidate
-from raglab.lab.study_cases import Splits, StudyTrace, candidate_cases, label_notes, measured_once, study_splits
+from raglab.lab.study_cases import Splits, candidate_cases, label_notes, study_splits
 from raglab.lab.study_notes import answer_notes, beside_notes, refusal_notes, selection_note, target_notes
+from raglab.lab.study_storage import check_storage, finish_shared_study
 from raglab.lab.trial_search import Problem, Search, check_search, pareto_front, run_search, trial_policies
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
 from raglab.policy import told_value
 from raglab.replay import decide_policies, each_shard, join_columns, rate_table, shard_codes, tally
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
+from raglab.store.traces import StudyTrace, Trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -376,7 +377,7 @@ def tune(
     cases = _measured_cases(of, folds, repeats)
     hashes = union_hashes(split_queries(trace)) if named else {}
     entry = competition(cases, rule, named, hashes.values())  # before the search: what cannot compete is said at once
-    with measured_once(of.measured(of.splits.tuned_on), of.problem.start, arm) as replayed:
+    with of.measured(of.splits.tuned_on).measured_once(of.problem.start, arm) as replayed:
         problem = of.problem._replace(trace=replayed)
         finish_shared_study(problem, storage, study_name)
         search = run_search(problem, storage=storage, study_name=study_name, on_trials=on_trials)
@@ -401,9 +402,9 @@ class StudyProblem(NamedTuple):
     defaults: Policy
     by_hand: Policy
 
-    def measured(self, trace: StudyTrace) -> StudyTrace | Measured:
-        """A trace as it is, or measured where candidates are made of it as well."""
-        return self.held if trace is self.held.trace else trace
+    def measured(self, trace: TraceView) -> TraceView:
+        """A trace to be asked many questions; the one that candidates are made of with what was measured of it."""
+        return self.held if trace is self.held.trace else held_trace(trace)
 
 
 def search_problem(
@@ -599,11 +600,11 @@ class JudgedPolicies(NamedTuple):
         return dict(zip(policies, self.tally(policies).missing_answers, strict=True))
 
 
-def judge_policies(trace: StudyTrace | Measured, policies: Sequence[Policy], arm: str | None) -> JudgedPolicies:
+def judge_policies(trace: TraceView, policies: Sequence[Policy], arm: str | None) -> JudgedPolicies:
     """Decisions of policies on cases, in one pass over a trace in memory or of shards."""
     every = {one.policy_id: one for one in policies}
     codes = join_columns(each_shard(shard_codes, trace, list(every.values()), arm, what="judge"))
-    return JudgedPolicies(dict(zip(every, codes, strict=True)), trace_basis(plain_trace(trace)))
+    return JudgedPolicies(dict(zip(every, codes, strict=True)), trace_basis(trace))
 
 
 def _judged_rates(

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
-from raglab.extensions.scale.large_index import drop_older
+from raglab.extension_points import extensions
 from raglab.live.trace_building import RetrievalSettings, check_settings, index_fingerprint
 from raglab.retrieval.rewriting import Rewriter
 from raglab.store.files import InputError, Where, input_error, locked, read_json, shown_value, write_text
@@ -206,7 +206,8 @@ def write_index(
             if _CORPORA.fullmatch(other.name) and other != file:
                 with suppress(OSError):
                     other.unlink()
-        drop_older(place, large, earlier=not removes)
+        for drop_older in extensions("drop_older").values():
+            drop_older(place, large, earlier=not removes)
     return fingerprint
 
 

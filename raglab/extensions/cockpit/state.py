@@ -21,7 +21,7 @@ from raglab import metrics
 from raglab.decision.measurement import Measured
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note, trace_status_only
-from raglab.decision.sharded_decisions import check_in_memory
+from raglab.decision.trace_view import check_in_memory
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.search import OnBatch, SearchJob, best_policy, tried_policies
 from raglab.extensions.cockpit.views import Axis, Filter, ShownPolicy

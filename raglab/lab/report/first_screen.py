@@ -24,7 +24,6 @@ from raglab.lab.report.blocks import verdict_sentence
 from raglab.lab.report.promise_sections import promise_line
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import verdicts
-from raglab.lab.study_cases import case_counts
 from raglab.values import Status
 
 VERDICT_MARKS: Mapping[str, Mark] = {"better": "good", "worse": "bad"}
@@ -74,7 +73,7 @@ def first_screen(
         selected = Fact("What was selected", f"{_identity(judged, judged.subject)}; chosen on these very cases.", note)
         facts = [selected, _estimate(study, costs), _cases(judged, study), promised, *_refusals(judged)]
         return FirstScreen([*facts, _advice_in_sample(judged)], None)
-    known = study is not None or set(case_counts(judged.trace)) == {judged.split}
+    known = study is not None or set(judged.trace.counted()) == {judged.split}
     found = _contests(judged, study, costs)
     misses = any(one.says != "met" for one in met if one.is_target)
     facts = [
@@ -181,7 +180,7 @@ def _cases(judged: ReportData, study: StudyOutcome | None) -> Fact:
 
     A warning where the thresholds were or may have been tuned on them; without a study that is not known.
     """
-    by_split = case_counts(judged.trace)
+    by_split = judged.trace.counted()
     labels = sum((Counter(by_label) for by_label in by_split.values()), Counter[str]())
     counts = ", ".join(f"{labels[status.name]} {status.name}" for status in Status)
     alone = status_only_note(judged.said[judged.subject].status_only)

@@ -14,8 +14,8 @@ from raglab.calibration import Judgement
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.decisions import Decisions, chain_place
-from raglab.decision.measurement import Measured
 from raglab.decision.sharded_decisions import ShardedDecisions
+from raglab.decision.trace_view import TraceView
 from raglab.displays import canvas, figures
 from raglab.displays.boundary import GROUPS, DecisionBoundaryDisplay, zone_counts
 from raglab.displays.canvas import png
@@ -34,7 +34,6 @@ from raglab.displays.tables import (
     share_cell,
 )
 from raglab.expected_cost import CLASSES
-from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.html_display import Cell
 from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
 from raglab.lab.comparison import StudyOutcome
@@ -76,7 +75,7 @@ from raglab.metrics import LABELS, OUTCOMES
 from raglab.policy_sections import EXPECTED_COST
 from raglab.store.policies import Policy
 from raglab.text import percent
-from raglab.values import Status, TraceData
+from raglab.values import Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,8 +89,8 @@ class ReportData(NamedTuple):
     targets: that the user stated. in_sample: policies that were fitted or chosen on the cases of the page.
     """
 
-    trace: TraceData | ShardedTrace[Any]
-    replayed: Measured | ShardedTrace[Any]
+    trace: TraceView
+    replayed: TraceView
     arm: str
     split: str
     policies: Mapping[str, Policy]
@@ -375,7 +374,7 @@ def flips_section(judged: ReportData) -> list[Block]:
     return flip_blocks(first, second, judged.said[first], judged.said[second])
 
 
-def ranking_section(trace: TraceData | ShardedTrace[Any]) -> list[Block]:
+def ranking_section(trace: TraceView) -> list[Block]:
     """Ranking measures of every arm."""
     frame, measures = ranking(trace), ndcg_measures(trace)
     columns: dict[str, Any] = {name: frame[name] for name in ("arm", "order", "n")}

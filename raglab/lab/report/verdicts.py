@@ -14,6 +14,7 @@ from raglab.certify import MAX_OVER_ASK
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import chain_place
 from raglab.decision.measurement import Measured, measured_tables
+from raglab.decision.trace_view import TraceView
 from raglab.lab.search_space import always_answer
 from raglab.metrics import RATE_TABLE
 from raglab.policy_sections import EXPECTED_COST
@@ -54,7 +55,7 @@ class AnswerSignals(NamedTuple):
     known: SignalSet = BUILT_IN_SET
 
 
-def answer_signals(trace: replay.Replayed, policy: Policy, arm: str | None = None) -> AnswerSignals:
+def answer_signals(trace: TraceView, policy: Policy, arm: str | None = None) -> AnswerSignals:
     """Signals of every case, and whether the hits that the policy without any gate chooses hold the expected sources.
 
     Args:
@@ -463,7 +464,7 @@ class ThresholdCurve(NamedTuple):
 
 
 def swept(
-    trace: replay.Replayed, policies: Mapping[str, Policy], bases: Sequence[str], arm: str | None = None
+    trace: TraceView, policies: Mapping[str, Policy], bases: Sequence[str], arm: str | None = None
 ) -> tuple[list[ThresholdCurve], list[str]]:
     """Step functions of every threshold on the first base under which it matters, and the paths that never matter.
 
@@ -489,9 +490,7 @@ def swept(
 MOST_STEPS = 2_000  # of a threshold in a figure
 
 
-def _steps_by_path(
-    trace: replay.Replayed, policy: Policy, paths: Sequence[str], arm: str | None
-) -> dict[str, pd.DataFrame]:
+def _steps_by_path(trace: TraceView, policy: Policy, paths: Sequence[str], arm: str | None) -> dict[str, pd.DataFrame]:
     """Steps of those of some thresholds that matter under a policy, by path; all that it sets in one pass of shards."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the page says of its cases what a warning of `steps` would
@@ -500,9 +499,7 @@ def _steps_by_path(
     return {path: frame for path, frame in kept.items() if len(frame) > 1}
 
 
-def _all_steps(
-    trace: replay.Replayed, policy: Policy, paths: Sequence[str], arm: str | None
-) -> dict[str, pd.DataFrame]:
+def _all_steps(trace: TraceView, policy: Policy, paths: Sequence[str], arm: str | None) -> dict[str, pd.DataFrame]:
     """Steps of some thresholds by path, and of others that the policy sets."""
     found = {}
     alone = [path for path in paths if policy.value(path) is None or len(paths) == 1]
