@@ -14,7 +14,7 @@ from inspect import Parameter, signature
 from numbers import Number
 from typing import Any, Literal, ParamSpec, TypeVar
 
-from raglab.decision.measurement import Measured
+from raglab.decision.measured_trace import Measured
 from raglab.policy import PolicyData
 from raglab.values import Case, Chunk, Corpus, TraceData
 

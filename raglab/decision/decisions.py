@@ -34,7 +34,8 @@ from raglab.decision.checks import (
     threshold_text,
     user_checks,
 )
-from raglab.decision.measurement import Measured, Tables
+from raglab.decision.measured_trace import Measured
+from raglab.decision.measurement import Tables
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
 from raglab.decision.scoring import trace_status_only
 from raglab.languages import retold, sentence

@@ -17,8 +17,9 @@ from raglab import metrics
 from raglab.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise, TestMethod
-from raglab.decision.measurement import gates_off, held_trace
-from raglab.decision.refusals import refusal_text
+from raglab.decision.measured_trace import held_trace
+from raglab.decision.measurement import gates_off
+from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.gates import GATES

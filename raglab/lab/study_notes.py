@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import MAX_MISSING, Basis, MissingAnswers
-from raglab.decision.refusals import refusal_text
+from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.sharded_decisions import trace_basis
 from raglab.lab.answer_basis import missing_notes
 from raglab.lab.candidates import COST, FIXED, LEAST_OF_LABEL, THRESHOLD, Cases

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.measurement import Measured
-from raglab.decision.refusals import refusal_text
+from raglab.decision.measured_trace import Measured
+from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import status_only_note, trace_status_only
 from raglab.decision.trace_view import check_in_memory
 from raglab.extensions.cockpit import views

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from raglab import metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import missing_text
-from raglab.decision.refusals import refusal_text
+from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import status_only_note
 from raglab.displays.tables import ReportTable, column_table, cut_text, estimate_cell, number_cell
 from raglab.html_display import Cell, Mark
