@@ -71,6 +71,7 @@ def answers(lab: Lab) -> list[dict[str, Any]]:
 class TestLaw:
     """An index that grew is the one that is built anew."""
 
+    @pytest.mark.full
     @pytest.mark.parametrize("seed", range(2))
     def test_grown_is_built(self, tmp_path: Path, encoder: WordEncoder, seed: int) -> None:  # noqa: F811
         """Six bundled documents in any order and steps, others come and go: the same folder's index to the bit.
@@ -258,6 +259,7 @@ class TestReaders:
         assert {one.source for one in index.corpus.chunks} == {MOTOR, TRAVEL, HOME, FAQ}
         assert len(list(place.glob("corpus-*.jsonl"))) == 1
 
+    @pytest.mark.full
     def test_a_kill_at_any_step_leaves_one_of_both(self, place: Path) -> None:
         """The process is killed at its first, second, … touch of a file: the old index, or the new one; never less."""
         old, seen = read_index(place), []

@@ -350,6 +350,7 @@ print(made.fingerprint)
 """
 
 
+@pytest.mark.full
 def test_killed_in_the_middle_and_started_again(tmp_path: Path) -> None:
     """No row that was finished is asked twice: of six, the killed run finishes three and is at the fourth."""
     log, place = tmp_path / "log", {**os.environ, "PYTHONPATH": str(ROOT), "RAGLAB_CACHE": str(tmp_path)}

@@ -612,6 +612,7 @@ class TestBundledEncoder:
             build_trace(CORPUS, CASES, out=tmp_path / f"{size}.parquet", cache=None, batch_size=size, **SMALL)
         assert len({path.read_bytes() for path in tmp_path.glob("*.parquet")}) == 1
 
+    @pytest.mark.full
     def test_killed_and_started_again(
         self, bundled: Any, monkeypatch: pytest.MonkeyPatch, calls: Calls, tmp_path: Path
     ) -> None:
@@ -648,7 +649,7 @@ build_trace(corpus, cases[::80], out=sys.argv[3], arms=("hybrid", "dense"))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_same_bytes_with_one_thread_and_with_two(tmp_path: Path) -> None:
     """Two processes, one on one thread and one on two, each with a cache of its own, write the same trace."""
     broker = Path(__file__).parents[1] / "datasets" / "broker"

@@ -504,6 +504,7 @@ class TestResume:
         make(folder, "hnsw-sq8")
         assert {path.name for path in folder.glob(".*")} == {".mine.tmp", f".{'a' * 16}.tmp", f".{'b' * 16}.tmp"}
 
+    @pytest.mark.full
     def test_a_killed_build_goes_on(self, tmp_path: Path) -> None:
         """A process that is killed in the middle of the keywords leaves no index and no lock; the next one ends it."""
         code = (

@@ -47,6 +47,7 @@ def test_threads_count_as_one_process(sharded: ShardedTrace[Trace]) -> None:
             assert written(sharded) == expected
 
 
+@pytest.mark.full
 def test_one_shard_is_held_at_a_time(sharded: ShardedTrace[Trace], monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a shard is loaded the one before it is gone, and nothing stays when the counts are there."""
     alive: list[weakref.ref[Trace]] = []
@@ -68,7 +69,7 @@ def test_one_shard_is_held_at_a_time(sharded: ShardedTrace[Trace], monkeypatch: 
     assert not any(one() is not None for one in alive)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_processes_count_as_one(sharded: ShardedTrace[Trace]) -> None:
     """Sweep and steps of 1, 2 and 4 processes of joblib are those of no workers."""
     expected = written(sharded)
@@ -77,7 +78,7 @@ def test_processes_count_as_one(sharded: ShardedTrace[Trace]) -> None:
             assert written(sharded) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_cluster_counts_as_one_process(sharded: ShardedTrace[Trace], tmp_path: Path) -> None:
     """Two processes of a local cluster of Dask: the same bytes, one killed in between included."""
     distributed = pytest.importorskip("distributed", reason="raglab-toolkit[dask] is not installed")

@@ -282,7 +282,7 @@ class TestVersions:
         save_shards([world(4)], tmp_path, shard=4)
         assert sorted(path.name for path in tmp_path.glob("v[1-9]-0*.parquet")) == ["v4-00000.parquet"]
 
-    @pytest.mark.slow
+    @pytest.mark.full
     def test_a_killed_write_leaves_the_version_before(self, tmp_path: Path) -> None:
         """SIGKILL between two shards: the old manifest and its shards stand, and the write goes through again."""
         first = save_shards([world()], tmp_path / "t", shard=3)
