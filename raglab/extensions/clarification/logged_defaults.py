@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from raglab.audit.default_table import Application, DefaultTable, Key, Pending, ReplayedUses, RowKey
+from raglab.audit.default_table import DefaultTable, Key, ReplayedUses, RowKey
 from raglab.audit.log import json_value
 from raglab.audit.request_events import RequestEvents
-from raglab.audit.sessions import SilenceRule
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner
 from raglab.extensions.clarification.default_rows import (
     DefaultRows,
@@ -32,9 +31,11 @@ from raglab.store.log_tables import CLARIFICATIONS, request_row
 class LoggedDefaults:
     """The default table; see `raglab.audit.default_table.DefaultTable`."""
 
-    def rows(self, log: Entries, **where: Any) -> DefaultRows:  # noqa: ANN401 - values of columns
-        """Latest versions of the rows that have these values, in a fixed order."""
-        return current_rows(log, **where)
+    rows = staticmethod(current_rows)
+    fill_in = staticmethod(record_application)
+    settle = staticmethod(settle)
+    pending = staticmethod(pending_of)
+    application = staticmethod(application_of)
 
     def rebuild(self, log: Entries) -> DefaultRows:
         """Rows from their changes alone."""
@@ -66,10 +67,6 @@ class LoggedDefaults:
         }
         log.add(CLARIFICATIONS, {**row, **asked})
 
-    def fill_in(self, log: Entries, request: Mapping[str, Any], row: Mapping[str, Any]) -> None:
-        """Log a default applied silently; see `silence.record_application`."""
-        record_application(log, request, row)
-
     def learn(
         self,
         log: Entries,
@@ -82,18 +79,6 @@ class LoggedDefaults:
     ) -> tuple[ClarificationDefault, ...]:
         """New versions by a signal; see `default_rows.record_signal`."""
         return record_signal(log, request_id, RowKey(*key), SignalEvent(*signal), conditions, learner, at)
-
-    def settle(self, log: Entries, at: datetime, session: str | None, learner: Learner, rule: SilenceRule) -> int:
-        """Settle what silence confirms; how many defaults it did."""
-        return settle(log, at, session, learner, rule)
-
-    def pending(self, log: Entries, request_id: str) -> Pending | None:
-        """Clarification of a request that no reply followed."""
-        return pending_of(log, request_id)
-
-    def application(self, log: Entries, request_id: str) -> Application | None:
-        """Default that was last applied silently to a request."""
-        return application_of(log, request_id)
 
     def replay(self, events: RequestEvents, learner: Learner) -> ReplayedUses:
         """What a request did with the table, rebuilt from the changes before it."""

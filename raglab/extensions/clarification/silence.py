@@ -52,16 +52,16 @@ def record_application(log: Entries, request: Mapping[str, Any], row: Mapping[st
 
 def settle(
     log: Entries,
-    now: datetime,
+    at: datetime,
     session: str | None,
     learner: Learner,
     rule: SilenceRule = SilenceRule(),  # noqa: B008
 ) -> int:
     """Settle what can be, and learn what silence confirmed; how many defaults it did."""
-    found = settle_silence(log, now, session, rule)
+    found = settle_silence(log, at, session, rule)
     for one in found:
         record_signal(
-            log, one.request_id, one.key, SignalEvent(one.value, "implicit_ok", None), one.conditions, learner, now
+            log, one.request_id, one.key, SignalEvent(one.value, "implicit_ok", None), one.conditions, learner, at
         )
     return len(found)
 
