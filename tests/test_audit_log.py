@@ -20,7 +20,7 @@ import raglab
 from databases import Places
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog, check_from_json, check_to_json
-from raglab.audit.log_learners import learner_digest, learner_of
+from raglab.audit.log_learners import learner_of, recorded_learner
 from raglab.audit.sessions import SilenceRule
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.decision.checks import Check
@@ -166,7 +166,7 @@ class TestLearners:
         with log.log.reading() as entries:
             expected = Learner("posterior", prior_yes=1.0, prior_no=1.0, on_word=False)
             assert learner_of(entries, named, {}) == expected
-            assert learner_digest(entries, named) == named
+            assert recorded_learner(entries, named) == (expected, [])
             with pytest.raises(ValueError, match=r"learner settings must be among .*, got tomorrow; read"):
                 learner_of(entries, "0" * 16, {})
 
