@@ -175,8 +175,8 @@ def write_index(
     if pack is not None:
         head["pack"] = pack
     if base is not None:
-        before = None if base.settings.index == wanted.index else base.settings.index
-        change = Change(corpus_hash=base.corpus_hash, documents=sorted(documents), index=before)
+        kind: Any = base.settings.index if base.settings.index != wanted.index else None  # never `auto`
+        change = Change(corpus_hash=base.corpus_hash, documents=sorted(documents), index=kind)
         head["changes"] = [one.model_dump(exclude_none=True) for one in _remembered([*base.changes, change])]
     with locked(place / LOCK):
         if base is not None and _head(place) != base:

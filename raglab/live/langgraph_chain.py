@@ -19,7 +19,6 @@ from raglab.live.pipeline import case_trace, complete_response
 from raglab.live.requests import check_request, language_of
 from raglab.live.response import Response, ResponseRecord
 from raglab.live.system import Lab, normalise_question
-from raglab.live.trace_building import question_scopes
 from raglab.misuse import takes
 from raglab.replay import decide
 from raglab.retrieval.arms import DepthHits, walk
@@ -114,14 +113,14 @@ class _Nodes:
         given = [Chunk(**row | {"entities": tuple(row["entities"])}) for row in state["passages"]]
         left = (lambda _, __: given) if selected is None else self._left  # the critic's, or those of the option
         said = replace(said, language=language_of(text, self.lab.pack))
-        fields, _ = complete_response(said, text, selected, self._reading(left), ResponseRecord({}, False, False))
+        fields, _ = complete_response(said, text, selected, self._reading(left), ResponseRecord())
         fields |= {"arm": state["arm"], "arm_reason": state["arm_reason"], "policy_id": self.lab.policy.policy_id}
         identity = {"request_id": state.get("request_id") or uuid4().hex}
-        return {"response": dict(Response(fields | identity, ResponseRecord({}, False, False)))}
+        return {"response": dict(Response(fields | identity, ResponseRecord()))}
 
     def _walk(self, state: Mapping[str, Any], arm: str) -> Iterator[DepthHits]:
         ready = self.lab.retriever
-        scope = question_scopes(ready.chunks[: ready.indexes.n_chunks], [state.get("documents") or ()])[0]
+        scope = ready.scope(state.get("documents") or ())
         return walk(ready.strategies[arm], ready.question(normalise_question(state["question"])), scope)
 
     def _found(self, state: Mapping[str, Any]) -> list[DepthHits]:

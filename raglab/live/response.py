@@ -69,9 +69,9 @@ class ResponseRecord(NamedTuple):
     default that the response names in `default_applied`, None where there is none.
     """
 
-    ms: Mapping[str, float]
-    answer_cache_hit: bool
-    strategy_cache_hit: bool
+    ms: Mapping[str, float] = {}
+    answer_cache_hit: bool = False
+    strategy_cache_hit: bool = False
     queries: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
     measures: Mapping[str, float | None] = {}
