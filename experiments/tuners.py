@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import raglab
 from raglab import metrics
 from raglab.decision.chain import values_at_slot
-from raglab.decision.measurement import measured_tables
+from raglab.decision.measurement import Measured, measured_tables
 from raglab.lab.search_space import always_answer, limit_depth, published_policy
 from raglab.replay import decide, shard_cells
 from raglab.signals import BUILT_IN_SET, SignalSet
@@ -190,10 +190,11 @@ def selected(
     drawn = tuning_trace(trace, draw)
     start = limit_depth(policy, drawn).replace("decision.rule", "chain")
     defaults = limit_depth(published_policy(start), drawn)
-    evidence = measured_tables(drawn, start).evidence
+    held = Measured(drawn)
+    evidence = measured_tables(held, start).evidence
     goal, seed = raglab.Goal(), draw.number
     cases = made.Cases(
-        drawn,
+        held,
         None,
         start,
         defaults,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ from raglab.own_gates import REGISTERED, OwnGate, critical_values, crossing, las
 from raglab.policy import PolicyData
 from raglab.resolver import RULES, Contest, ties_on_entities
 from raglab.signal_gates import OWN
-from raglab.signals import BUILT_IN_SET, COST, NAMES, RATIO, SignalSet, is_name, own_signal
+from raglab.signals import BUILT_IN, BUILT_IN_SET, COST, NAMES, RATIO, SignalSet, is_name, own_signal
 from raglab.thresholds import Thresholds, policy_thresholds
 from raglab.values import Status
 
@@ -36,13 +35,18 @@ COST_THRESHOLDS = (
 )
 
 
-@cache
 def swept_paths(known: SignalSet = BUILT_IN_SET, own: tuple[OwnGate, ...] = ()) -> Mapping[str, Threshold]:
     """Thresholds that can be swept, by path: of gates that decide, in their order, of the resolver's rules, of costs.
 
     Args:
       known: signals that there are, as `Evidence.known` has those of a trace. own: gates of the user.
     """
+    if known.rows == BUILT_IN and not own:  # as of nearly every trace
+        return SWEPT
+    return _swept(known, own)
+
+
+def _swept(known: SignalSet, own: tuple[OwnGate, ...]) -> Mapping[str, Threshold]:
     rules = (one for rule in RULES for one in rule.thresholds)
     of_user = (one for gate in own if gate.firing != "warn" for one in gate.thresholds)
     return {one.path: one for one in (*gates.swept_thresholds(known.rows), *of_user, *rules, *COST_THRESHOLDS)}
@@ -53,7 +57,7 @@ def user_gates(limits: Thresholds) -> tuple[OwnGate, ...]:
     return tuple(own_gate(name) for name in limits.own)
 
 
-SWEPT = swept_paths()  # those of the built-in signals
+SWEPT = _swept(BUILT_IN_SET, ())  # those of the built-in signals
 
 
 def threshold_at(path: str) -> Threshold | None:
@@ -309,7 +313,7 @@ def _distinct_breakpoints(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return found[: int(np.max(np.sum(~np.isnan(found), axis=0), initial=0))]
 
 
-class Steps(NamedTuple):
+class StepCells(NamedTuple):
     """Cells of a step function of one threshold: step i holds from low[i] to high[i]; cells [N, 18]."""
 
     low: NDArray[np.float64]
@@ -317,7 +321,7 @@ class Steps(NamedTuple):
     cells: NDArray[np.int64]
 
 
-NOTHING = Steps(np.empty(0), np.empty(0), np.empty((0, metrics.N_CELLS), dtype=np.int64))
+NOTHING = StepCells(np.empty(0), np.empty(0), np.empty((0, metrics.N_CELLS), dtype=np.int64))
 
 
 class Moves(NamedTuple):
@@ -333,7 +337,7 @@ class Moves(NamedTuple):
     after: NDArray[np.int8]
 
 
-def sum_moves(parts: Sequence[Moves], swept: Threshold, resolution: int | None = None) -> Steps:
+def sum_moves(parts: Sequence[Moves], swept: Threshold, resolution: int | None = None) -> StepCells:
     """Step function over all cases of some parts; the same to the bit however the cases are parted.
 
     Args:
@@ -355,7 +359,7 @@ def sum_moves(parts: Sequence[Moves], swept: Threshold, resolution: int | None =
     np.cumsum(total, axis=1, out=total)
     edges = np.concatenate([[swept.low], at, [swept.high]])
     ends = np.append(starts[1:], len(edges) - 1)
-    return Steps(edges[:-1][starts], edges[ends], np.ascontiguousarray(total[:, starts].T))
+    return StepCells(edges[:-1][starts], edges[ends], np.ascontiguousarray(total[:, starts].T))
 
 
 def _snapped(values: NDArray[np.float64], swept: Threshold, resolution: int) -> NDArray[np.float64]:

@@ -78,7 +78,6 @@ def published_order() -> Order:
     return _place([(gate, None) for gate in gates.GATES], published=True)
 
 
-@cache
 def policy_order(stated: tuple[str, ...], user: tuple[str, ...]) -> Order:
     """Order of a policy: the gates that it names, in their order; a gate left out is off.
 

@@ -12,7 +12,7 @@ the measurements (`[P, 1]` against `[Q]`); `on` false switches a gate off, its m
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, reduce
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -62,31 +62,42 @@ def explain(margins: Margins) -> Verdict:
     return Verdict(*parts) if tightest.ndim else Verdict(*(np.asarray(part).item() for part in parts))
 
 
-class ConfidenceThresholds(NamedTuple):
-    """tau_default, tau_explicit: least confidence, 0 to 100, without and with documents named by the user."""
-
-    tau_default: Floats
-    tau_explicit: Floats
-    on: Bools = True
+def thresholds_form(name: str, *keys: str) -> Any:  # noqa: ANN401 - a type that is made here
+    """Type of a gate's thresholds: its keys, see their rows in `GATES`, and `on`, which is true where not given."""
+    return namedtuple(f"{name}Thresholds", (*keys, "on"), defaults=(True,))  # noqa: PYI024 - by the row
 
 
-class ConfidenceMargins(NamedTuple):
-    """Headroom of rule S2.8, confidence points."""
-
-    confidence: Floats
-
-
-class FusedThresholds(NamedTuple):
-    """min_fused: least probability of being right, in [0, 1]."""
-
-    min_fused: Floats
-    on: Bools = True
+def margins_form(name: str, *stages: str) -> Any:  # noqa: ANN401 - a type that is made here
+    """Type of a gate's headroom: a margin a stage, in the unit of what it compares."""
+    return namedtuple(f"{name}Margins", stages)  # noqa: PYI024 - by the row
 
 
-class FusedMargins(NamedTuple):
-    """Headroom of rule S2.14, probability."""
-
-    fused: Floats
+StageMargins: TypeAlias = Any  # headroom by stage, in the form of a gate: a named tuple
+Limits: TypeAlias = Any  # thresholds of a gate, in its form: scalars, or arrays that broadcast against measurements
+SwitchThresholds = thresholds_form("Switch")  # of a gate that compares with no number of the policy
+L2Thresholds = thresholds_form("L2", "max_l2", "soft_max_l2")  # soft NaN where it is not set
+DensityThresholds = thresholds_form("Density", "min_keep")
+GapThresholds = thresholds_form("Gap", "min_gap")
+SimilarityThresholds = thresholds_form("Similarity", "min_similarity")
+FusedThresholds = thresholds_form("Fused", "min_fused")
+SufficiencyThresholds = thresholds_form("Sufficiency", "min_keyword_share")
+ConfidenceThresholds = thresholds_form("Confidence", "tau_default", "tau_explicit")  # without, with documents named
+GenerationThresholds = thresholds_form("Generation", "min_generation_confidence")
+SupportThresholds = thresholds_form("Support", "min_support")
+DomainMargins = margins_form("Domain", "query", "deny", "allow")
+L2Margins = margins_form("L2", "l2")  # the better of the hard and the soft one
+DensityMargins = margins_form("Density", "density")
+GapMargins = margins_form("Gap", "gap")
+CoverageMargins = margins_form("Coverage", "coverage")
+SimilarityMargins = margins_form("Similarity", "similarity")
+FusedMargins = margins_form("Fused", "fused")
+SufficiencyMargins = margins_form("Sufficiency", "sufficiency")
+ConfidenceMargins = margins_form("Confidence", "confidence")
+GenerationMargins = margins_form("Generation", "generation")
+SupportMargins = margins_form("Support", "support")
+HygieneMargins = margins_form("Hygiene", "hygiene")
+RefineMargins = margins_form("Refine", "depth", "change")  # below 0 the loop ends
+IntentMargins = margins_form("Intent", "graph", "table", "complexity")
 
 
 class RefineThresholds(NamedTuple):
@@ -100,39 +111,6 @@ class RefineThresholds(NamedTuple):
     on_refusal: Bools = True
 
 
-class RefineMargins(NamedTuple):
-    """Headroom of rule S2.9: refinements left, and change of the confidence above epsilon; below 0 the loop ends."""
-
-    depth: Floats
-    change: Floats
-
-
-class GenerationThresholds(NamedTuple):
-    """min_generation_confidence: refuse below it, in [0, 1]."""
-
-    min_generation_confidence: Floats
-    on: Bools = True
-
-
-class GenerationMargins(NamedTuple):
-    """Headroom of rule S2.10, in [0, 1]."""
-
-    generation: Floats
-
-
-class SupportThresholds(NamedTuple):
-    """min_support: refuse where a claim has less, in [0, 1]."""
-
-    min_support: Floats
-    on: Bools = True
-
-
-class SupportMargins(NamedTuple):
-    """Headroom of rule S2.11, in [0, 1]."""
-
-    support: Floats
-
-
 class IntentThresholds(NamedTuple):
     """min_graph, min_table: score at which an arm is available. min_complexity: at which a question is complex."""
 
@@ -141,15 +119,7 @@ class IntentThresholds(NamedTuple):
     min_complexity: Floats
 
 
-class IntentMargins(NamedTuple):
-    """Headroom of rule S4.1, scores in [0, 1]; >= 0 where the arm is available, or the question complex."""
-
-    graph: Floats
-    table: Floats
-    complexity: Floats
-
-
-def confidence_margins(confidence: Floats, explicit: Bools, thresholds: ConfidenceThresholds) -> ConfidenceMargins:
+def confidence_margins(confidence: Floats, explicit: Bools, thresholds: Limits) -> StageMargins:
     """Headroom of the retrieval confidence above tau.
 
     Args:
@@ -165,7 +135,7 @@ def confidence_margins(confidence: Floats, explicit: Bools, thresholds: Confiden
     return ConfidenceMargins(confidence=headroom(confidence, tau, thresholds.on))
 
 
-def fused_margins(probability: Floats, thresholds: FusedThresholds) -> FusedMargins:
+def fused_margins(probability: Floats, thresholds: Limits) -> StageMargins:
     """Headroom of the fused probability of being right.
 
     Source: rule S2.14.
@@ -173,7 +143,7 @@ def fused_margins(probability: Floats, thresholds: FusedThresholds) -> FusedMarg
     return FusedMargins(fused=headroom(probability, thresholds.min_fused, thresholds.on))
 
 
-def refine_margins(step: Ints, change: Floats, thresholds: RefineThresholds) -> RefineMargins:
+def refine_margins(step: Ints, change: Floats, thresholds: RefineThresholds) -> StageMargins:
     """Headroom of another refinement, which would be the `step`-th.
 
     Args:
@@ -188,7 +158,7 @@ def refine_margins(step: Ints, change: Floats, thresholds: RefineThresholds) -> 
     return RefineMargins(depth=headroom(thresholds.max_depth, step), change=headroom(change, thresholds.epsilon))
 
 
-def generation_margins(confidence: Floats, thresholds: GenerationThresholds) -> GenerationMargins:
+def generation_margins(confidence: Floats, thresholds: Limits) -> StageMargins:
     """Headroom of the generator's confidence.
 
     Args:
@@ -199,7 +169,7 @@ def generation_margins(confidence: Floats, thresholds: GenerationThresholds) -> 
     return GenerationMargins(generation=headroom(confidence, thresholds.min_generation_confidence, thresholds.on))
 
 
-def support_margins(support: Floats, thresholds: SupportThresholds) -> SupportMargins:
+def support_margins(support: Floats, thresholds: Limits) -> StageMargins:
     """Headroom of the least supported claim of an answer.
 
     Args:
@@ -210,7 +180,7 @@ def support_margins(support: Floats, thresholds: SupportThresholds) -> SupportMa
     return SupportMargins(support=headroom(support, thresholds.min_support, thresholds.on))
 
 
-def intent_margins(graph: Floats, table: Floats, complexity: Floats, thresholds: IntentThresholds) -> IntentMargins:
+def intent_margins(graph: Floats, table: Floats, complexity: Floats, thresholds: IntentThresholds) -> StageMargins:
     """Headroom of a question's intents, [...].
 
     Source: rule S4.1.
@@ -222,101 +192,9 @@ def intent_margins(graph: Floats, table: Floats, complexity: Floats, thresholds:
     )
 
 
-class SwitchThresholds(NamedTuple):
-    """Of a gate that compares with no number of the policy: whether it is on."""
-
-    on: Bools = True
-
-
-class DomainMargins(NamedTuple):
-    """Headroom of rule S2.1, counts."""
-
-    query: Floats
-    deny: Floats
-    allow: Floats
-
-
-class L2Thresholds(NamedTuple):
-    """max_l2, soft_max_l2: squared L2 distance, upper bounds; soft NaN where it is not set."""
-
-    max_l2: Floats
-    soft_max_l2: Floats
-    on: Bools = True
-
-
-class L2Margins(NamedTuple):
-    """Headroom of rule S2.2, squared L2: the better of the hard and the soft one."""
-
-    l2: Floats
-
-
-class HygieneMargins(NamedTuple):
-    """Headroom of rule S2.13: 0, or -1 where an answer is not fit to leave."""
-
-    hygiene: Floats
-
-
-class DensityThresholds(NamedTuple):
-    """min_keep: least count of relevant hits."""
-
-    min_keep: Ints
-    on: Bools = True
-
-
-class DensityMargins(NamedTuple):
-    """Headroom of rule S2.3, count of hits."""
-
-    density: Floats
-
-
-class GapThresholds(NamedTuple):
-    """min_gap: least distance between the first two relevant hits, squared L2."""
-
-    min_gap: Floats
-    on: Bools = True
-
-
-class GapMargins(NamedTuple):
-    """Headroom of rule S2.4, squared L2; +inf where there is no second hit or the two agree."""
-
-    gap: Floats
-
-
-class CoverageMargins(NamedTuple):
-    """Headroom of rule S2.5: minus the number of named entities that the chosen hits lack."""
-
-    coverage: Floats
-
-
-class SimilarityThresholds(NamedTuple):
-    """min_similarity: refuse below this top-1 cosine, in [-1, 1]."""
-
-    min_similarity: Floats
-    on: Bools = True
-
-
-class SimilarityMargins(NamedTuple):
-    """Headroom of rule S2.6, cosine."""
-
-    similarity: Floats
-
-
-class SufficiencyThresholds(NamedTuple):
-    """min_keyword_share: warn below this share of the query's content words, in [0, 1]."""
-
-    min_keyword_share: Floats
-    on: Bools = True
-
-
-class SufficiencyMargins(NamedTuple):
-    """Headroom of rule S2.7, share of words."""
-
-    sufficiency: Floats
-
-
 def domain_margins(
     n_words: Ints, n_denied: Ints, n_allowed: Ints, needs_allowed: Bools, on: Bools = True
-) -> DomainMargins:
+) -> StageMargins:
     """Headroom of the query's text: words in it, no deny pattern, an allow pattern where there are any.
 
     Args:
@@ -337,7 +215,7 @@ def domain_margins(
     )
 
 
-def l2_margins(best: Floats, thresholds: L2Thresholds) -> L2Margins:
+def l2_margins(best: Floats, thresholds: Limits) -> StageMargins:
     """Headroom of the nearest hit below the hard or, failing that, the soft bound.
 
     Args:
@@ -355,7 +233,7 @@ def l2_margins(best: Floats, thresholds: L2Thresholds) -> L2Margins:
     return L2Margins(l2=margin if np.asarray(thresholds.on).all() else np.where(thresholds.on, margin, np.inf))
 
 
-def l2_cut(best: Floats, thresholds: L2Thresholds) -> Floats:
+def l2_cut(best: Floats, thresholds: Limits) -> Floats:
     """Bound below which a hit is relevant: hard where the best hit meets it, else soft, else -inf; +inf when off.
 
     Source: rules S2.2, S2.3.
@@ -390,7 +268,7 @@ def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[np.int16]:
     return count
 
 
-def density_margins(n_relevant: Ints, thresholds: DensityThresholds) -> DensityMargins:
+def density_margins(n_relevant: Ints, thresholds: Limits) -> StageMargins:
     """Headroom of the number of relevant hits.
 
     Source: rule S2.3.
@@ -398,7 +276,7 @@ def density_margins(n_relevant: Ints, thresholds: DensityThresholds) -> DensityM
     return DensityMargins(density=headroom(n_relevant, thresholds.min_keep, thresholds.on))
 
 
-def gap_margins(gap: Floats, n_relevant: Ints, agree: Bools, thresholds: GapThresholds) -> GapMargins:
+def gap_margins(gap: Floats, n_relevant: Ints, agree: Bools, thresholds: Limits) -> StageMargins:
     """Headroom of the distance between the first two relevant hits; a negative one hands over to the resolver.
 
     Args:
@@ -411,7 +289,7 @@ def gap_margins(gap: Floats, n_relevant: Ints, agree: Bools, thresholds: GapThre
     return GapMargins(gap=np.where(np.less(n_relevant, 2) | agree, np.inf, margin))
 
 
-def coverage_margins(n_missing: Ints, on: Bools = True) -> CoverageMargins:
+def coverage_margins(n_missing: Ints, on: Bools = True) -> StageMargins:
     """Headroom of entities: 0 when every entity that must be covered is, else minus how many are missing.
 
     Source: rule S2.5.
@@ -419,7 +297,7 @@ def coverage_margins(n_missing: Ints, on: Bools = True) -> CoverageMargins:
     return CoverageMargins(coverage=headroom(0.0, np.asarray(n_missing, dtype=np.float64), on))
 
 
-def similarity_margins(top1: Floats, thresholds: SimilarityThresholds) -> SimilarityMargins:
+def similarity_margins(top1: Floats, thresholds: Limits) -> StageMargins:
     """Headroom of the best hit's cosine above the threshold.
 
     Args:
@@ -434,7 +312,7 @@ def similarity_margins(top1: Floats, thresholds: SimilarityThresholds) -> Simila
     return SimilarityMargins(similarity=headroom(top1, thresholds.min_similarity, thresholds.on))
 
 
-def sufficiency_margins(share: Floats, thresholds: SufficiencyThresholds) -> SufficiencyMargins:
+def sufficiency_margins(share: Floats, thresholds: Limits) -> StageMargins:
     """Headroom of the share of the query's content words found in the chosen hits; below it a warning, no refusal.
 
     Source: ADR-004, gate 2 (rule S2.7).
@@ -442,7 +320,7 @@ def sufficiency_margins(share: Floats, thresholds: SufficiencyThresholds) -> Suf
     return SufficiencyMargins(sufficiency=headroom(share, thresholds.min_keyword_share, thresholds.on))
 
 
-def hygiene_margins(unfit: Bools) -> HygieneMargins:
+def hygiene_margins(unfit: Bools) -> StageMargins:
     """Headroom of an answer that is fit to leave: 0, or -1 where it is not.
 
     Source: rule S2.13.
@@ -551,12 +429,16 @@ class Gate(NamedTuple):
         return self.margins is None
 
 
-@cache
 def signal_gate(known: Signal) -> Gate:
     """Gate on one signal, named by its section `signals.<name>`; what it does on fire is the policy's.
 
     Source: rule S2.15.
     """
+    gate = BUILT_IN_GATES.get(known.name)
+    return _signal_gate(known) if gate is None else gate
+
+
+def _signal_gate(known: Signal) -> Gate:
     name = known.name
     path, unit = signal_path(name), known.unit._replace(whole=False)
     return Gate(
@@ -576,6 +458,7 @@ def signal_gate(known: Signal) -> Gate:
     )
 
 
+BUILT_IN_GATES = {signal.name: _signal_gate(signal) for signal in BUILT_IN}  # on the built-in signals, by their names
 GATES: tuple[Gate, ...] = (
     Gate(
         "domain",
@@ -719,13 +602,11 @@ GATES: tuple[Gate, ...] = (
 )
 
 
-@cache
 def judging_gates(judges: GateInputs) -> tuple[Gate, ...]:
     """Gates that judge a query, its hits, the chosen ones or an answer, in their order."""
     return tuple(gate for gate in GATES if gate.judges == judges)
 
 
-@cache
 def gate_by_name(name: str) -> Gate:
     """A gate by its name.
 
@@ -768,12 +649,10 @@ def threshold_met(gate: Gate, read: Read) -> Threshold:
 
 
 @cache
-def _layout(name: str) -> tuple[Any, tuple[str, ...], str]:
-    """Form of a gate's thresholds, their paths in a policy, and that of its switch."""
-    gate = gate_by_name(name)
-    keys = (*(one.key for one in gate.thresholds), "on")
-    form = namedtuple(f"{name.title()}Thresholds", keys) if gate.form is None else gate.form  # noqa: PYI024 - by the row
-    return form, tuple(one.path for one in gate.thresholds), f"{name}.enabled"
+def _forms() -> Mapping[str, Any]:
+    """Type of each gate's thresholds, by its name."""
+    keys = {gate.name: [threshold.key for threshold in gate.thresholds] for gate in GATES}
+    return {gate.name: gate.form or thresholds_form(gate.name.title(), *keys[gate.name]) for gate in GATES}
 
 
 def gate_thresholds(gate: Gate, of: Callable[[str], Any]) -> Any:  # noqa: ANN401 - a named tuple
@@ -782,11 +661,10 @@ def gate_thresholds(gate: Gate, of: Callable[[str], Any]) -> Any:  # noqa: ANN40
     Args:
       of: values of a path in the policies, [...]; NaN for null.
     """
-    form, paths, switch = _layout(gate.name)
-    values, on = [of(path) for path in paths], of(switch)
+    values, on = [of(threshold.path) for threshold in gate.thresholds], of(f"{gate.name}.enabled")
     if gate.thresholds and gate.thresholds[0].nullable:
         on = on & ~np.isnan(values[0])  # a new array: that of `of` is its caller's
-    return form(*values, on)
+    return _forms()[gate.name](*values, on)
 
 
 def swept_thresholds(signals: Iterable[Signal] = BUILT_IN) -> Iterator[Threshold]:

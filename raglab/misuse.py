@@ -12,13 +12,14 @@ from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, signature
 from numbers import Number
-from typing import Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
+from raglab.decision.measurement import Measured
 from raglab.policy import PolicyData
 from raglab.values import Case, Chunk, Corpus, TraceData
 
 Kind = Literal[
-    "policy or policies",
+    "policy or policies", "measured",
     "trace", "traces", "policy", "policies", "corpus", "cases", "frame", "path", "table", "text", "numbers", "signals",
     "decisions", "log", "log or path", "lab", "lab or path", "world", "response",
     "baseline",
@@ -162,6 +163,10 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
     Signature, docstring and types stay those of the function. A call costs about a microsecond more.
 
+    Args:
+      kinds: `measured` is a trace that may be a `Measured`; of one that is given for a `trace`, the function gets the
+        plain trace.
+
     Raises:
       TypeError: by the marked function: an argument of another kind, arguments that are swapped, a keyword that it does
         not have, or more arguments by position than it takes.
@@ -176,11 +181,13 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
         parameters = signature(function).parameters
+        wanted: dict[str, Kind] = {name: "trace" if kind == "measured" else kind for name, kind in kinds.items()}
+        call = _on_plain_traces(function) if "trace" in kinds.values() else function
         by_position = [name for name, one in parameters.items() if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
         is_open = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
         places = [
             (name, by_position.index(name) if name in by_position else -1, kind, parameters[name].default is None)
-            for name, kind in kinds.items()
+            for name, kind in wanted.items()
         ]
         known = parameters.keys()
 
@@ -198,20 +205,41 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
                     continue
                 if not _fits(kind_of(value), kind):
                     values = {**dict(zip(by_position, args, strict=False)), **kwargs}
-                    raise TypeError(_kind_message(function.__name__, name, values, kinds))
-            return function(*args, **kwargs)
+                    raise TypeError(_kind_message(function.__name__, name, values, wanted))
+            return call(*args, **kwargs)
 
         return checked
 
     return mark
 
 
+def _on_plain_traces(function: Callable[P, R]) -> Callable[P, R]:
+    """The function on the trace of a `Measured`, wherever one is given."""
+
+    def plain(value: Any) -> Any:  # noqa: ANN401 - of any argument
+        return value.trace if isinstance(value, Measured) else value
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        named: Any = {name: plain(value) for name, value in kwargs.items()}
+        values: Any = map(plain, args)
+        return function(*values, **named)
+
+    return call
+
+
 _ABSENT = Parameter.empty
 # Types that are right at a glance; sequences and mappings are looked into, since cases and policies are such.
-_RIGHT: Mapping[str, type] = {"trace": TraceData, "policy": PolicyData, "corpus": Corpus, "path": str, "text": str}
+_RIGHT: Mapping[str, Any] = {
+    "trace": (TraceData, Measured),
+    "policy": PolicyData,
+    "corpus": Corpus,
+    "path": str,
+    "text": str,
+}
 _TYPES = ((TraceData, "trace"), (PolicyData, "policy"), (Corpus, "corpus"), (Case, "case"), (Chunk, "chunk"))
 _NAMED = {  # by name, since their packages lie above
     "ShardedTrace": "trace",
+    "Measured": "trace",
     "DataFrame": "frame",
     "Decisions": "decisions",
     "ShardedDecisions": "decisions",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterable, Mapping
+from copy import deepcopy
 from functools import cache, cached_property, partial
 from importlib.resources import files
 from typing import Annotated, Any, NamedTuple, Self
@@ -239,7 +240,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             rows = {name: getattr(self, name) for name in type(self).model_fields} | whole | touched | certificate
             return _validate_section(lambda: type(self).model_validate(rows), "replace")
         sections = {
-            name: _validate_section(partial(_section_validator(name), rows), "replace", name)
+            name: _validate_section(partial(_section_validators()[name], rows), "replace", name)
             for name, rows in touched.items()
         }
         return self.model_copy(update=sections | certificate)
@@ -252,10 +253,10 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         return self.replace("decision.rule", "chain", *off)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy with an id of its own."""
-        copied = super().model_copy(update=update, deep=deep)
-        copied.__dict__.pop("policy_id", None)  # what was worked out for this one
-        return copied
+        """Copy with an id of its own: made of the fields alone, without what was worked out for this policy."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        fields = (deepcopy(fields) if deep else fields) | dict(update or {})
+        return type(self).model_construct(set(self.model_fields_set) | fields.keys() & (update or {}).keys(), **fields)
 
     def diff(self, other: PolicyData | None = None) -> dict[str, tuple[Any, Any]]:
         """What differs from another policy: path -> (value here, value there); nothing where the ids are the same.
@@ -458,11 +459,11 @@ def _set_nested(rows: dict[str, Any], key: str, value: Any) -> None:  # noqa: AN
 
 
 @cache
-def _section_validator(name: str) -> Callable[[Any], Any]:
-    """What validates a section of a policy."""
-    kinds: dict[str, Any] = {"signals": SignalSections, OWN: GateSections}
-    kind: Any = kinds[name] if name in kinds else PolicyData.model_fields[name].annotation
-    return TypeAdapter(kind).validate_python
+def _section_validators() -> Mapping[str, Callable[[Any], Any]]:
+    """What validates each section of a policy, by its name."""
+    kinds: dict[str, Any] = {name: field.annotation for name, field in PolicyData.model_fields.items()}
+    kinds |= {"signals": SignalSections, OWN: GateSections}
+    return {name: TypeAdapter(kind).validate_python for name, kind in kinds.items()}
 
 
 def _leaves(

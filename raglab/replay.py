@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,24 @@ from raglab.breakpoints import (
     NOTHING,
     SWEPT,
     Moves,
-    Steps,
+    StepCells,
     acting_paths,
-    live_breakpoints,
     sum_moves,
     swept_paths,
     swept_threshold,
     user_gates,
 )
+from raglab.case_codes import (
+    BLOCK,
+    case_cells,
+    case_rows,
+    evidence_with_model,
+    policy_cells,
+    policy_slice,
+    spans,
+    vectorised_codes,
+)
+from raglab.decision.case_verdicts import case_row
 from raglab.decision.chain import (
     STAGES,
     STATUS_OF,
@@ -36,12 +46,11 @@ from raglab.decision.chain import (
     narrow_evidence,
 )
 from raglab.decision.decisions import DECIDED_BY, Decisions
-from raglab.decision.measurement import Evidence, Tables, measured_tables
+from raglab.decision.measurement import Evidence, Measured, Tables, measured_tables, plain_trace
 from raglab.decision.outcome_codes import (
     CELL_OF_CODE,
     N_CODES,
     Tally,
-    codes_wide,
     count_codes,
     outcome_codes,
 )
@@ -52,73 +61,68 @@ from raglab.decision.sharded_decisions import (
     CaseColumns,
     ShardedDecisions,
     decision_columns,
-    reference_cases,
-    reference_trace,
-    shard_with,
+    joined_columns,
     trace_basis,
 )
 from raglab.decision.signal_values import check_signals, check_stored
-from raglab.expected_cost import class_probabilities
-from raglab.gate_order import Order
+from raglab.decision.trace_view import TracePart, TraceView, part_with, trace_parts
 from raglab.gates import Threshold
 from raglab.metrics import CELLS
 from raglab.misuse import takes
 from raglab.parallel import Result, run_each
 from raglab.policy import PolicyData
 from raglab.progress import progress
-from raglab.signal_gates import OwnLimits
-from raglab.thresholds import Thresholds, policy_thresholds, stacked
+from raglab.step_functions import (
+    all_step_cells,
+    closest_flip,
+    moves_of_paths,
+    path_moves,
+    piece_codes,
+    step_cells,
+)
+from raglab.thresholds import Thresholds, policy_thresholds
 from raglab.values import Case, Status, TraceData, check_labelled, label_codes, map_fields, read_only
 
 if TYPE_CHECKING:
     import pandas as pd
 
-CASES = 4_096  # cases of a part, whose measurements stay in the cache of one core while all policies pass
-BLOCK = 65_536  # decisions of a part that are made at once
-MANY_PIECES = 0.05  # share of the cases, those with most pieces, that are decided apart
-ROWS_AT_ONCE = 1 << 19  # decisions made at once where parts of the cases would cost more than they save
 
+def each_part(
+    function: Callable[..., Result],
+    trace: TraceView,
+    *shared: Any,  # noqa: ANN401 - whatever the function takes
+    what: str,
+) -> Iterator[Result]:
+    """Results of a function of each part of a trace and what all share, in the order of the parts.
 
-class Shards(Protocol):
-    """A trace in parts, such as `raglab.ShardedTrace`; where it has `parts`, references that can be sent, by those."""
-
-    def shards(self) -> Iterator[TraceData]:
-        """Traces of the parts, one at a time."""
-
-
-def _references(trace: Shards) -> Iterable[Any]:
-    """What stands for the shards of a trace: references of a few bytes where it has them, else the shards.
-
-    Raises:
-      ValueError: it is no trace.
+    Args:
+      function: of a module, and pure, so that any worker may call it; its first argument is a `TracePart`. What it
+        returns is counts or a column a case, never hits. what: is done, see `raglab.parallel.run_each`.
     """
-    parts: Iterable[Any] | None = getattr(trace, "parts", None)
-    if parts is None and not hasattr(trace, "shards"):
-        msg = f"trace must be in memory or of shards, got {type(trace).__name__}; load one by raglab.Trace.open."
-        raise ValueError(msg)
-    return trace.shards() if parts is None else parts
+    parts = trace_parts(trace)
+    if len(parts) == 1:  # it is worth no worker, and mostly in memory
+        return iter((function(parts[0], *shared),))
+    return run_each(function, parts, *shared, what=what)
 
 
 def each_shard(
     function: Callable[..., Result],
-    trace: TraceData | Shards,
+    trace: TraceView,
     *shared: Any,  # noqa: ANN401 - whatever the function takes
     what: str,
 ) -> Iterator[Result]:
-    """Results of a function of each shard and what all share, in the shards' order; of a trace in memory, of that.
-
-    Args:
-      function: of a module, and pure, so that any worker may call it; its first argument is a trace in memory. What it
-        returns is counts or a column a case, never hits. what: is done, see `raglab.parallel.run_each`.
-    """
-    if isinstance(trace, TraceData):
-        return iter((function(trace, *shared),))
-    return run_each(call_loaded, _references(trace), function, *shared, what=what)
+    """`each_part` for a function that takes a trace in memory: each part is loaded for it and let go."""
+    return each_part(call_loaded, trace, function, *shared, what=what)
 
 
-def call_loaded(shard: Any, function: Callable[..., Result], *shared: Any) -> Result:  # noqa: ANN401 - as in `each_shard`
-    """Result of a function of one shard, which is loaded for it and let go."""
-    return function(reference_trace(shard), *shared)
+def call_loaded(part: TracePart, function: Callable[..., Result], *shared: Any) -> Result:  # noqa: ANN401 - as in `each_part`
+    """Result of a function of one part, which is loaded for it and let go; a measured one reaches it as it is."""
+    return function(loaded_part(part), *shared)
+
+
+def loaded_part(part: TracePart) -> TraceData | Measured:
+    """A part in memory, with what was measured of it."""
+    return part if isinstance(part, Measured) else part.loaded()
 
 
 def join_columns(parts: Iterable[Any]) -> Any:  # noqa: ANN401 - arrays, or named tuples of them
@@ -129,145 +133,26 @@ def join_columns(parts: Iterable[Any]) -> Any:  # noqa: ANN401 - arrays, or name
     return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)
 
 
-def cases_by_shard(trace: TraceData | Shards) -> Iterator[Sequence[Case]]:
-    """Cases of each shard, in order; of a reference the cases alone are read, without hits."""
-    for shard in [trace] if isinstance(trace, TraceData) else _references(trace):
-        yield reference_cases(shard)
-
-
-def vectorised_codes(found: Evidence, limits: Thresholds, n_policies: int) -> NDArray[np.int64]:
-    """Cases by code of `outcome_codes`, [P, codes], of many policies."""
-    width = codes_wide(found)
-    seen = np.zeros((n_policies, width), dtype=np.int64)
-    check_own_gates(found, limits)
-    found, limits = narrow_evidence(found, limits)
-    for cases in progress(list(_spans(len(found.label), CASES)), "replay", "part"):
-        part = case_rows(found, cases)
-        n_cases = len(part.label)
-        for rows in progress(list(_spans(n_policies, max(1, BLOCK // n_cases))), "replay", "part"):
-            some = _policy_slice(limits, rows)
-            codes = outcome_codes(part, decide_cases(part, some, (rows.stop - rows.start, n_cases)))
-            seen[rows] += [np.bincount(of_policy, minlength=width) for of_policy in codes]
-    return seen
-
-
-def _spans(n: int, size: int) -> Iterator[slice]:
-    """Equal parts of n, none over a size."""
-    n_parts = -(-n // size)
-    for part in range(n_parts):
-        yield slice(part * n // n_parts, (part + 1) * n // n_parts)
-
-
-def case_rows(found: Any, rows: Any) -> Any:  # noqa: ANN401 - evidence or a part of it, a slice or positions
-    """Measurements of some cases."""
-
-    def part(field: Any) -> Any:  # noqa: ANN401 - an array, a tuple of arrays, or a number
-        if isinstance(field, tuple):
-            return case_rows(field, rows)
-        return np.ascontiguousarray(field[..., rows]) if isinstance(field, np.ndarray) else field
-
-    return type(found)(*map(part, found))
-
-
-def _policy_slice(limits: Any, rows: slice) -> Any:  # noqa: ANN401 - thresholds, a part of them, or an array
-    if limits is None or isinstance(limits, Order):
-        return limits
-    if isinstance(limits, OwnLimits):
-        return limits.rows(rows)
-    if isinstance(limits, dict):
-        return {name: _policy_slice(field, rows) for name, field in limits.items()}
-    return type(limits)(*map(partial(_policy_slice, rows=rows), limits)) if isinstance(limits, tuple) else limits[rows]
-
-
-Pieces = tuple[NDArray[np.float64], NDArray[np.int16]]  # breakpoints [B, Q] and codes [B + 1, Q] between them
-
-
-def piece_codes(found: Evidence, limits: Thresholds, paths: Sequence[str]) -> dict[str, Pieces]:
-    """Breakpoints [B, Q] of each case and its codes on the pieces between them, [B + 1, Q], of some thresholds.
-
-    Piece i of a ceiling is [b(i-1), b(i)), of a floor (b(i-1), b(i)]; the first begins at the low end of the
-    range, the last ends at its high end.
-    """
-    check_own_gates(found, limits)
-    swept = {path: swept_threshold(found.known, limits, path) for path in paths}
-    points = {path: live_breakpoints(found, limits, path) for path in paths}
-    # A case that changes once is one thing at the low end and another at the high one, so that the ends of many
-    # thresholds are as many policies, which are decided together.
-    ends = _end_codes(found, limits, [swept[path] for path in paths if len(points[path]) < 2])
-    return {
-        path: (points[path], ends[path] if path in ends else _between_codes(found, limits, swept[path], points[path]))
-        for path in paths
-    }
-
-
-def _end_codes(found: Evidence, limits: Thresholds, swept: Sequence[Threshold]) -> dict[str, NDArray[np.int16]]:
-    """Codes at the low and the high end of the range of each threshold, [2, Q], by path."""
-    size = len(found.label)
-    codes: dict[str, NDArray[np.int16]] = {}
-    for some in _spans(len(swept), max(1, ROWS_AT_ONCE // max(1, 2 * size))):
-        moved = [limits.with_value(one.path, np.array([[one.low], [one.high]])) for one in swept[some]]
-        shape = (2 * len(moved), size)
-        both = outcome_codes(found, decide_cases(found, stacked(moved, 2), shape))
-        codes |= {one.path: both[2 * place : 2 * place + 2] for place, one in enumerate(swept[some])}
-    return codes
-
-
-def _between_codes(
-    found: Evidence, limits: Thresholds, swept: Threshold, values: NDArray[np.float64]
-) -> NDArray[np.int16]:
-    """Codes on the pieces between several breakpoints of each case, [B + 1, Q]."""
-    # Most cases have far fewer pieces than the one that has most: the few that have many are decided apart.
-    n_points = np.count_nonzero(~np.isnan(values), axis=0)
-    enough = int(np.searchsorted(np.bincount(n_points).cumsum(), (1.0 - MANY_PIECES) * len(n_points)))
-    if enough == len(values):
-        return _piecewise_codes(found, limits, swept, values)
-    few = _piecewise_codes(found, limits, swept, values[:enough])
-    codes = np.concatenate([few, np.broadcast_to(few[-1], (len(values) - enough, len(n_points)))])
-    many = np.flatnonzero(n_points > enough)
-    codes[:, many] = _piecewise_codes(case_rows(found, many), limits, swept, values[:, many])
-    return codes
-
-
-def _piecewise_codes(
-    found: Evidence, limits: Thresholds, swept: Threshold, values: NDArray[np.float64]
-) -> NDArray[np.int16]:
-    """Codes at one value within each piece, [B + 1, Q]: at its closed end, where it has one."""
-    low, high = np.full((1, values.shape[1]), swept.low), np.full((1, values.shape[1]), swept.high)
-    if swept.side == "ceiling":
-        below = np.nextafter(values[:1], -np.inf) if len(values) else low
-        first = np.where(np.isnan(below), low, np.maximum(below, swept.low))
-        trial = np.concatenate([first, np.where(np.isnan(values), high, values)])
-    else:
-        trial = np.concatenate([np.where(np.isnan(values), high, values), high])
-    return outcome_codes(found, decide_cases(found, limits.with_value(swept.path, trial), trial.shape))
-
-
-def case_moves(values: NDArray[np.float64], codes: NDArray[np.int16]) -> Moves:
-    """Where cases go, from the code of each on each of its pieces.
-
-    Args:
-      values: [B, Q] breakpoints. codes: [B + 1, Q].
-    """
-    cell = CELL_OF_CODE.take(codes)
-    moved = (cell[1:] != cell[:-1]) & ~np.isnan(values)
-    first = np.bincount(cell[0], minlength=metrics.N_CELLS)
-    return Moves(first, values[moved], cell[:-1][moved], cell[1:][moved])
+def cases_by_shard(trace: TraceView) -> Iterator[Sequence[Case]]:
+    """Cases of each part of a trace, in order; of a reference the cases alone are read, without hits."""
+    return (part.cases for part in trace_parts(trace))
 
 
 @overload
-def decide(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Decisions: ...
+def decide(trace: TraceData | Measured, policy: PolicyData, arm: str | None = None) -> Decisions: ...
 
 
 @overload
-def decide(trace: Shards, policy: PolicyData, arm: str | None = None) -> ShardedDecisions: ...
+def decide(trace: TraceView, policy: PolicyData, arm: str | None = None) -> Decisions | ShardedDecisions: ...
 
 
-@takes(trace="trace", policy="policy")
-def decide(trace: TraceData | Shards, policy: PolicyData, arm: str | None = None) -> Decisions | ShardedDecisions:
+@takes(trace="measured", policy="policy")
+def decide(trace: TraceView, policy: PolicyData, arm: str | None = None) -> Decisions | ShardedDecisions:
     """Decision of one policy for every case of a trace.
 
     Args:
-      trace: in memory, or of shards: what is held of each case then is a few numbers, see `ShardedDecisions`.
+      trace: in memory, which is measured each time unless it is given as `Measured`; or of shards: what is held of each
+        case then is a few numbers, see `ShardedDecisions`.
       arm: which of the trace's arms; the first where not given.
 
     Warns:
@@ -281,48 +166,60 @@ def decide(trace: TraceData | Shards, policy: PolicyData, arm: str | None = None
 
 
 @overload
-def decide_policies(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = None) -> list[Decisions]: ...
+def decide_policies(
+    trace: TraceData | Measured, policies: Sequence[PolicyData], arm: str | None = None
+) -> list[Decisions]: ...
 
 
 @overload
 def decide_policies(
-    trace: Shards, policies: Sequence[PolicyData], arm: str | None = None
-) -> list[ShardedDecisions]: ...
+    trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None
+) -> list[Decisions] | list[ShardedDecisions]: ...
 
 
 def decide_policies(
-    trace: TraceData | Shards, policies: Sequence[PolicyData], arm: str | None = None
+    trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None
 ) -> list[Decisions] | list[ShardedDecisions]:
     """Decisions of some policies, see `decide`, which alone warns; each shard is loaded once for all of them."""
-    if isinstance(trace, TraceData):
-        return [decide_on_tables(measured_tables(trace, policy, arm), trace, policy) for policy in policies]
+    if isinstance(trace, TraceData | Measured):
+        held = Measured.of(trace)
+        return [decide_on_tables(measured_tables(held, policy, arm), held, policy) for policy in policies]
     by_policy = zip(*each_shard(shard_columns, trace, list(policies), arm, what="decide"), strict=True)
-    references = partial(_references, trace)
     return [
-        ShardedDecisions(trace, policy, columns, references, partial(decide_shard, policy=policy, arm=arm))
-        for policy, columns in zip(policies, by_policy, strict=True)
+        ShardedDecisions(
+            trace,
+            policy,
+            partial(decide_shard, policy=policy, arm=arm),
+            joined_columns(parts),
+            tuple(len(part.ids) for part in parts),
+        )
+        for policy, parts in zip(policies, by_policy, strict=True)
     ]
 
 
-def shard_columns(trace: TraceData, policies: Sequence[PolicyData], arm: str | None) -> list[CaseColumns]:
+def shard_columns(trace: TraceData | Measured, policies: Sequence[PolicyData], arm: str | None) -> list[CaseColumns]:
     """What policies say of the cases of one trace in memory; pure, so that any worker may decide a shard."""
     return list(map(decision_columns, decide_policies(trace, policies, arm)))
 
 
-def decide_shard(shard: Any, policy: PolicyData, arm: str | None) -> Decisions:  # noqa: ANN401 - a trace or a reference to one
-    """Decisions on one shard."""
-    return decide_policies(reference_trace(shard), [policy], arm)[0]
+def decide_shard(part: TracePart, policy: PolicyData, arm: str | None) -> Decisions:
+    """Decisions on one part of a trace."""
+    return decide_policies(part.loaded(), [policy], arm)[0]
 
 
 def decide_on_tables(
-    measured: Tables, trace: TraceData, policy: PolicyData, limits: Thresholds | None = None
+    measured: Tables, trace: TraceData | Measured, policy: PolicyData, limits: Thresholds | None = None
 ) -> Decisions:
     """Decision of a policy on tables that are measured already; limits: its thresholds, where they are at hand."""
     return refine_on_tables(measured, trace, policy, policy_thresholds([policy]) if limits is None else limits)[0]
 
 
 def refine_on_tables(
-    measured: Tables, trace: TraceData, policy: PolicyData, limits: Thresholds, passes: list[Pass] | None = None
+    measured: Tables,
+    trace: TraceData | Measured,
+    policy: PolicyData,
+    limits: Thresholds,
+    passes: list[Pass] | None = None,
 ) -> tuple[Decisions, NDArray[np.bool_]]:
     """Decision of a policy on measured tables, and which cases are tried once more after the last depth, [Q].
 
@@ -333,7 +230,8 @@ def refine_on_tables(
     limits = limits.without(measured.evidence.off)
     outcome, going = decide_and_refine(measured.evidence, limits, (1, len(trace)), passes)
     of_policy = read_only(Outcome(*(field[0] for field in outcome)))
-    return Decisions(trace, policy, measured, limits, of_policy), going[0]
+    held = trace if isinstance(trace, Measured) else None
+    return Decisions(plain_trace(trace), policy, measured, limits, of_policy, held=held), going[0]
 
 
 def resolver_structure(policy: PolicyData) -> tuple[bool, bool, int, str]:
@@ -365,15 +263,6 @@ def group_by_structure(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
     yield from groups.values()
 
 
-def shard_tally(shard: Any, policies: Sequence[PolicyData], arm: str | None, engine: str) -> Tally:  # noqa: ANN401 - a trace or a reference to one
-    """Counted decisions of many policies over one shard; pure, so that any worker may count it."""
-    found = shard.evidence_for(policies, arm) if hasattr(shard, "evidence_for") else None
-    if found is None:
-        return tally(reference_trace(shard), policies, arm, engine=engine)
-    labels = np.bincount(found.label, minlength=len(Status))
-    return _tally_evidence(policies, engine, labels, lambda _: found)
-
-
 def _sum_tallies(tallies: Iterable[Tally], n_policies: int) -> Tally:
     cells = np.zeros((n_policies, metrics.N_CELLS), dtype=np.int64)
     stages = np.zeros((n_policies, len(STAGES)), dtype=np.int64)
@@ -389,24 +278,35 @@ def _sum_tallies(tallies: Iterable[Tally], n_policies: int) -> Tally:
     return Tally(cells, stages, labels, "; ".join(engines), missing, by_text)
 
 
-def tally(
-    trace: TraceData | Shards, policies: Sequence[PolicyData], arm: str | None = None, *, engine: str = "auto"
-) -> Tally:
+def tally(trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None, *, engine: str = "auto") -> Tally:
     """Count the decisions of many policies.
 
     Args:
       trace: in memory, or of shards, whose counts are added: the same to the bit (rule S1.5).
       engine: `numpy`, `numba` (the compiled twin, equal cell by cell), or `auto`: numba where it is installed.
     """
-    if not isinstance(trace, TraceData):
-        counted = run_each(shard_tally, _references(trace), list(policies), arm, engine, what="replay")
-        return _sum_tallies(counted, len(policies))
+    return _sum_tallies(each_part(part_tally, trace, list(policies), arm, engine, what="replay"), len(policies))
+
+
+def part_tally(part: TracePart, policies: Sequence[PolicyData], arm: str | None, engine: str) -> Tally:
+    """Counted decisions of many policies over one part of a trace; pure, so that any worker may count it."""
+    stored = part.evidence_for(policies, arm)
+    if stored is not None:
+        labels = np.bincount(stored.label, minlength=len(Status))
+        return _tally_evidence(policies, engine, labels, lambda _: stored)
+    held = Measured.of(loaded_part(part))
 
     def measured(group: Sequence[PolicyData]) -> Evidence:
-        check_stored(trace, group)  # policies of one structure may gate different signals
-        return measured_tables(trace, group[0], arm).evidence
+        check_stored(held.trace, group)  # policies of one structure may gate different signals
+        return measured_tables(held, group[0], arm).evidence
 
-    return _tally_evidence(policies, engine, _labels(trace), measured)
+    return _tally_evidence(policies, engine, _labels(held.trace), measured)
+
+
+def part_evidence(part: TracePart, policy: PolicyData, arm: str | None) -> Evidence:
+    """Evidence of one part of a trace under a policy: what was measured before, else what is measured now."""
+    stored: Evidence | None = part.evidence_for([policy], arm)
+    return measured_tables(loaded_part(part), policy, arm).evidence if stored is None else stored
 
 
 def _tally_evidence(
@@ -459,41 +359,30 @@ def not_compiled(found: Evidence, limits: Thresholds) -> str:
     return ""
 
 
-def policy_cells(found: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.int64]:
-    """Cells of policies of one structure, [P, 18], over cases that are measured already."""
-    return count_codes(vectorised_codes(found, policy_thresholds(policies), len(policies))).cells
-
-
-def case_cells(found: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.int8]:
-    """Cell of every case under policies of one structure, [P, Q], over cases that are measured already."""
-    cells = np.empty((len(policies), len(found.label)), dtype=np.int8)
-    limits = policy_thresholds(policies)
-    check_own_gates(found, limits)
-    for rows in progress(list(_spans(len(policies), max(1, BLOCK // max(1, len(found.label))))), "replay", "part"):
-        shape = (rows.stop - rows.start, len(found.label))
-        cells[rows] = CELL_OF_CODE[outcome_codes(found, decide_cases(found, _policy_slice(limits, rows), shape))]
-    return cells
-
-
-def shard_codes(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int16]:
+def shard_codes(
+    trace: TraceData | Measured, policies: Sequence[PolicyData], arm: str | None = None
+) -> NDArray[np.int16]:
     """Code of `outcome_codes` of every policy and case, [P, Q], of a trace in memory.
 
     Pure, so that any worker may decide a shard.
     """
+    held = Measured.of(trace)
     codes = np.empty((len(policies), len(trace)), dtype=np.int16)
     for places in _replay_groups(policies):
-        check_stored(trace, [policies[place] for place in places])
-        found = measured_tables(trace, policies[places[0]], arm).evidence
+        check_stored(held.trace, [policies[place] for place in places])
+        found = measured_tables(held, policies[places[0]], arm).evidence
         limits = policy_thresholds([policies[place] for place in places])
         check_own_gates(found, limits)
         seen, limits = narrow_evidence(found, limits)
-        for rows in progress(list(_spans(len(places), max(1, BLOCK // max(1, len(trace))))), "replay", "part"):
+        for rows in progress(list(spans(len(places), max(1, BLOCK // max(1, len(trace))))), "replay", "part"):
             shape = (rows.stop - rows.start, len(trace))
-            codes[places[rows]] = outcome_codes(seen, decide_cases(seen, _policy_slice(limits, rows), shape))
+            codes[places[rows]] = outcome_codes(seen, decide_cases(seen, policy_slice(limits, rows), shape))
     return codes
 
 
-def shard_cells(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int8]:
+def shard_cells(
+    trace: TraceData | Measured, policies: Sequence[PolicyData], arm: str | None = None
+) -> NDArray[np.int8]:
     """Cell of every policy and case of a trace in memory, [P, Q]; pure, so that any worker may decide a shard.
 
     Where the sources say nothing of a decision (a refusal), they are not told apart, see `metrics.DISTINCT_CELL`.
@@ -522,9 +411,9 @@ def _replay_kernel() -> Any:  # noqa: ANN401 - a module
     return kernel
 
 
-@takes(trace="trace", policies="policies")
+@takes(trace="measured", policies="policies")
 def sweep(
-    trace: TraceData | Shards,
+    trace: TraceView,
     policies: Sequence[PolicyData],
     arm: str | None = None,
     *,
@@ -578,9 +467,9 @@ def _rate_columns(cells: NDArray[np.int64], level: float | None, costs: metrics.
     return columns
 
 
-@takes(trace="trace", policy="policy")
+@takes(trace="measured", policy="policy")
 def steps(
-    trace: TraceData | Shards,
+    trace: TraceView,
     policy: PolicyData,
     path: str | None = None,
     arm: str | None = None,
@@ -626,14 +515,10 @@ def steps(
 
 
 def _step_curves(
-    trace: TraceData | Shards, policy: PolicyData, path: str | None, arm: str | None, resolution: int | None
-) -> dict[str, Steps]:
+    trace: TraceView, policy: PolicyData, path: str | None, arm: str | None, resolution: int | None
+) -> dict[str, StepCells]:
     """Step functions of one threshold or of each, by path."""
-    moves = (
-        [shard_moves(trace, policy, path, arm)]
-        if isinstance(trace, TraceData)
-        else run_each(shard_moves, _references(trace), policy, path, arm, what="steps")
-    )
+    moves = each_shard(shard_moves, trace, policy, path, arm, what="steps")
     swept: dict[str, Threshold] = {}
     parts: dict[str, list[Moves]] = {}
     for of_shard in moves:
@@ -644,91 +529,45 @@ def _step_curves(
 
 
 def shard_moves(
-    shard: Any,  # noqa: ANN401 - a trace or a reference to one
-    policy: PolicyData,
-    path: str | None,
-    arm: str | None,
+    trace: TraceData, policy: PolicyData, path: str | None, arm: str | None
 ) -> dict[str, tuple[Threshold, Moves]]:
-    """Threshold, and where the cases of one shard go as it rises, by path; pure, so that any worker may find it.
+    """Threshold, and where the cases of one trace go as it rises, by path; pure, so that any worker may find it.
 
     Args:
       path: None is every threshold that acts.
     """
-    trace = reference_trace(shard)
     if path is None:
         found = measured_tables(trace, policy, arm).evidence
-        return _moves_of_paths(found, policy, acting_paths(found, policy))
-    return _moves_of_paths(_path_tables(trace, policy, path, arm).evidence, policy, [path])
+        return moves_of_paths(found, policy, acting_paths(found, policy))
+    return moves_of_paths(_path_tables(trace, policy, path, arm).evidence, policy, [path])
 
 
-def evidence_with_model(found: Evidence, policy: PolicyData) -> Evidence:
-    """Measured cases with the probabilities of the policy's model, whatever hits that was fitted on."""
-    model = policy.structure.decision
-    if model is None:
-        return found
-    return found._replace(
-        probability=class_probabilities(found.signals, model, found.known.names),
-        asked_right=np.full(len(found.label_code), model.asked_right),
-    )
-
-
-def step_cells(found: Evidence, policy: PolicyData, path: str) -> Steps:
-    """Cells behind `steps` of one threshold, of cases that are measured already."""
-    return _steps_of_paths(found, policy, [path])[path]
-
-
-def path_moves(evidence: Evidence, policy: PolicyData, path: str) -> tuple[Threshold, Moves]:
-    """A threshold and the values at which cases change their cell, of cases that are measured already."""
-    return _moves_of_paths(evidence, policy, [path])[path]
-
-
-def all_step_cells(found: Evidence, policy: PolicyData) -> dict[str, Steps]:
-    """Cells behind `steps` of all thresholds, by path in their order, of cases that are measured already.
-
-    Left out are thresholds that the policy does not set and those that decide nothing, such as of a gate that is off.
-    """
-    return _steps_of_paths(found, policy, acting_paths(found, policy))
-
-
-def _steps_of_paths(found: Evidence, policy: PolicyData, paths: Sequence[str]) -> dict[str, Steps]:
-    moves = _moves_of_paths(found, policy, paths)
-    return {path: sum_moves([moved], swept) for path, (swept, moved) in moves.items()}
-
-
-def _moves_of_paths(found: Evidence, policy: PolicyData, paths: Sequence[str]) -> dict[str, tuple[Threshold, Moves]]:
-    limits = policy_thresholds([policy])
-    pieces = piece_codes(found, limits, paths)
-    return {path: (swept_threshold(found.known, limits, path), case_moves(*pieces.pop(path))) for path in paths}
-
-
-def _path_tables(trace: TraceData, policy: PolicyData, path: str, arm: str | None) -> Tables:
+def _path_tables(trace: TraceData | Measured, policy: PolicyData, path: str, arm: str | None) -> Tables:
     """Measured tables of a policy, which must hold the signal that a path names."""
     section, _, rest = path.partition(".")
     if section == "signals" and "." in rest:
-        check_signals(trace, [rest.partition(".")[0]])
+        check_signals(plain_trace(trace), [rest.partition(".")[0]])
     return measured_tables(trace, policy, arm)
 
 
-@takes(trace="trace", policy="policy")
-def flips(trace: TraceData | Shards, policy: PolicyData, case_id: str, arm: str | None = None) -> pd.DataFrame:
+@takes(trace="measured", policy="policy")
+def flips(trace: TraceView, policy: PolicyData, case_id: str, arm: str | None = None) -> pd.DataFrame:
     """For each threshold, the smallest change that would flip the status of one case, nearest first.
 
     Args:
-      trace: in memory, or of shards, of which that of the case is loaded.
+      trace: in memory, of which the case alone is measured; or of shards, of which that of the case is loaded.
 
     Returns: a row a threshold that can flip it: `path`, `current`, `flips_at` (set the threshold to it and the
       status is another), `change`, `share` (|change| over the threshold's range), `status`, `becomes`.
     """
     import pandas as pd
 
-    if not isinstance(trace, TraceData):
-        trace = reference_trace(shard_with(_references(trace), case_id))
-    said = decide_policies(trace, [policy], arm)[0]
-    row = said.row_of(case_id)
-    one = _single_case(trace, row)
-    found = measured_tables(one, policy, arm).evidence
+    part = part_with(trace, case_id).loaded()
+    alone = _single_case(part, case_row([case.id for case in part.cases], case_id))
+    (decisions,) = decide_policies(alone, [policy], arm)
+    found = decisions.tables.evidence
     limits = policy_thresholds([policy])
-    current = Status(int(said.status[row]))
+    current = Status(int(decisions.status[0]))
     rows = []
     for path, (points, codes) in piece_codes(found, limits, acting_paths(found, policy)).items():
         value, swept = policy.value(path), swept_paths(found.known, user_gates(limits))[path]
@@ -736,38 +575,13 @@ def flips(trace: TraceData | Shards, policy: PolicyData, case_id: str, arm: str 
         if path.startswith("decision."):  # a cost has no greatest value: its change counts beside itself
             width = max(float(value), 1.0)
         moved = swept_threshold(found.known, limits, path)
-        tried = _closest_flip(
-            float(value), points[:, 0], STATUS_OF[codes[:, 0] % N_CODES // CELLS], int(current), moved
-        )
+        tried = closest_flip(float(value), points[:, 0], STATUS_OF[codes[:, 0] % N_CODES // CELLS], int(current), moved)
         if tried is not None:
             at, becomes = tried
             change = at - float(value)
             rows.append((path, float(value), at, change, abs(change) / width, current.name, Status(becomes).name))
     columns = ["path", "current", "flips_at", "change", "share", "status", "becomes"]
     return pd.DataFrame(rows, columns=columns).sort_values("share", kind="stable", ignore_index=True)
-
-
-def _closest_flip(
-    value: float, points: NDArray[np.float64], status: NDArray[np.int8], current: int, swept: Threshold
-) -> tuple[float, int] | None:
-    """Nearest value of a threshold at which the status is another, and that status."""
-    points = points[~np.isnan(points)]
-    inward = np.inf if swept.side == "floor" else -np.inf
-    best: tuple[float, int] | None = None
-    for piece in range(len(points) + 1):
-        if status[piece] == current:
-            continue
-        first = points[piece - 1] if piece else swept.low
-        last = points[piece] if piece < len(points) else swept.high
-        just_above = first + 1.0 if swept.whole else np.nextafter(first, inward)
-        low = just_above if swept.side == "floor" and piece else first
-        high = np.nextafter(last, inward) if swept.side == "ceiling" and piece < len(points) else last
-        if low > high:
-            continue
-        at = float(min(max(value, low), high))
-        if best is None or abs(at - value) < abs(best[0] - value):
-            best = at, int(status[piece])
-    return best
 
 
 def _single_case(trace: TraceData, row: int) -> TraceData:
@@ -788,4 +602,26 @@ def _single_case(trace: TraceData, row: int) -> TraceData:
     return keep_used_chunks(one)
 
 
-__all__ = ["SWEPT", "Bernoulli", "Run", "Table", "Tally", "decide", "flips", "log", "run", "steps", "sweep", "tally"]
+__all__ = [
+    "SWEPT",
+    "Bernoulli",
+    "Run",
+    "Table",
+    "Tally",
+    "all_step_cells",
+    "case_cells",
+    "case_rows",
+    "decide",
+    "evidence_with_model",
+    "flips",
+    "log",
+    "path_moves",
+    "piece_codes",
+    "policy_cells",
+    "run",
+    "step_cells",
+    "steps",
+    "sweep",
+    "tally",
+    "vectorised_codes",
+]

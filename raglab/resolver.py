@@ -8,7 +8,6 @@ threshold is replayed over it (rule S3.6). Hits stand in ascending L2 order on a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -246,9 +245,8 @@ def signature(tags: Mapping[str, Any], document: str, *, strict: bool) -> Signat
     return _signature(keys, tuple(str(tags.get(key) or "") for key in keys), document)
 
 
-@lru_cache(maxsize=1 << 16)
 def _signature(keys: tuple[str, ...], values: tuple[str, ...], document: str) -> Signature:
-    """Signature of some values; kept, since a corpus has few, and every hit of every question asks for one."""
+    """Signature of the values of some keys."""
     found = tuple((key, value.strip().lower()) for key, value in zip(keys, values, strict=True))
     if any(value for _, value in found):
         return found

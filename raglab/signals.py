@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -130,11 +131,11 @@ class SignalSet:
     """
 
     rows: tuple[Signal, ...]
-    names: tuple[str, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Name the rows once."""
-        object.__setattr__(self, "names", tuple(one.name for one in self.rows))
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the rows."""
+        return tuple(row.name for row in self.rows)
 
     def place(self, name: str) -> int:
         """Row of a signal.

@@ -127,12 +127,15 @@ def content_words(text: str, language: Language = LANGUAGES, *, most: int | None
       >>> content_words("What is the price of the tandem, the price?")
       ('price', 'tandem')
     """
-    return tuple(dict.fromkeys(w for w in split_words(text) if w not in _stop_words(language)))[:most]
+    stop = _stop_words(language)
+    return tuple(dict.fromkeys(word for word in split_words(text) if word not in stop))[:most]
 
 
-@lru_cache(maxsize=16)
 def _stop_words(language: Language) -> frozenset[str]:
-    return frozenset(language.words.stop)
+    return _STOP if language is LANGUAGES else frozenset(language.words.stop)
+
+
+_STOP = frozenset(LANGUAGES.words.stop)
 
 
 Kind = Literal["heading", "prose", "head", "row", "code"]

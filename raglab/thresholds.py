@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -90,14 +89,13 @@ def stacked(limits: Sequence[Any], n: int) -> Any:  # noqa: ANN401 - thresholds,
 
 
 UNSET, ON = np.full((1, 1), np.nan), np.full((1, 1), fill_value=True)  # of one policy
-_getter = cache(attrgetter)  # of a path in a policy
 
 
 def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
     """Thresholds of many policies, each field [P, 1]."""
 
     def of(path: str, unset: float = np.nan) -> Any:  # noqa: ANN401 - an array of bools or floats
-        values = list(map(_getter(path), policies))
+        values = list(map(attrgetter(path), policies))
         kind = np.bool_ if isinstance(values[0], bool) else np.float64
         return np.array([unset if value is None else value for value in values], dtype=kind)[:, None]
 

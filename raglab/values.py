@@ -8,12 +8,13 @@ measurement is NaN, a missing index is -1, and neither ever passes a gate.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
-from functools import lru_cache, wraps
+from functools import wraps
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ Bools = NDArray[np.bool_] | bool
 
 SCHEMA_VERSION = 3
 LONGEST_QUESTION = 20_000  # characters of a question, at every door
+NONE = "none"  # label or split of a case that has none
+CaseCounts = dict[str, dict[str, int]]  # cases by split and label
 TAG_KEYS = ("domain", "doc_type", "product", "vendor", "version")
 
 
@@ -109,6 +112,31 @@ def holds_read_only(kind: type[Kind]) -> type[Kind]:
     return kind
 
 
+def converted(**converters: Callable[[Any], Any]) -> Callable[[type[Kind]], type[Kind]]:
+    """Dataclass whose fields are converted before a value is made of them, so that a frozen one need not be changed.
+
+    Args:
+      converters: of some fields, by name; a default is taken as it is.
+    """
+
+    def decorate(kind: Any) -> Any:  # noqa: ANN401 - the method of a dataclass cannot be written in its body
+        init, names = kind.__init__, [one.name for one in fields(kind)]
+
+        def convert(name: str, value: Any) -> Any:  # noqa: ANN401 - of any field
+            return converters[name](value) if name in converters else value
+
+        @wraps(init)
+        def call(self: Any, *values: Any, **named: Any) -> None:  # noqa: ANN401 - of any field
+            by_place = map(convert, names, values[: len(names)])
+            rest = values[len(names) :]  # too many, which `init` refuses
+            init(self, *by_place, *rest, **{name: convert(name, value) for name, value in named.items()})
+
+        kind.__init__ = call
+        return kind
+
+    return decorate
+
+
 def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
     """Named tuple whose fields are checked when a value is made: by a call, by `_make` or by `_replace`.
 
@@ -147,9 +175,8 @@ def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
     return decorate
 
 
-@lru_cache(maxsize=1 << 16)
 def _file_name(source: str) -> str:
-    """The last part of a path; kept, since many chunks are of one document and each is asked again and again."""
+    """The last part of a path."""
     last = source.replace("\\", "/").rstrip("/").rpartition("/")[2]
     return last if last != "." else PurePosixPath(source).name
 
@@ -514,6 +541,11 @@ class Latency(NamedTuple):
     ms: NDArray[np.float64]
 
 
+def _read_only_columns(columns: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+    return {name: read_only(column) for name, column in columns.items()}
+
+
+@converted(vectors=read_only, columns=_read_only_columns)
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, repr=False)
 class TraceData:
     """Everything retrieval measured for a set of cases, stored once and replayed ever after.
@@ -538,11 +570,6 @@ class TraceData:
     vectors: NDArray[np.float32] | None = None
     columns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Hold the arrays that are no named tuple's read-only as well."""
-        object.__setattr__(self, "vectors", read_only(self.vectors))
-        object.__setattr__(self, "columns", {name: read_only(column) for name, column in self.columns.items()})
-
     def __len__(self) -> int:
         """Count the cases, Q."""
         return len(self.cases)
@@ -556,6 +583,38 @@ class TraceData:
     def fingerprint(self) -> str:
         """Hash over corpus, cases, models, parameters and the columns that were added."""
         return str(self.meta["fingerprint"])
+
+    @property
+    def parts(self) -> tuple[Self, ...]:
+        """The trace itself: a trace in memory is a `raglab.decision.trace_view.TraceView` of one part."""
+        return (self,)
+
+    @property
+    def n_depths(self) -> int:
+        """Depths that were measured, D."""
+        return int(self.hits.chunk.shape[2])
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers are recorded."""
+        return self.answers is not None
+
+    def counted(self) -> CaseCounts:
+        """Cases by split and label."""
+        return count_cases(self.cases)
+
+    def loaded(self) -> Self:
+        """The trace itself, which is in memory."""
+        return self
+
+    def measured_once(self, policy: object, arm: str | None) -> AbstractContextManager[Self]:
+        """The trace itself: what is in memory is measured where it is replayed."""
+        del policy, arm
+        return nullcontext(self)
+
+    def evidence_for(self, policies: object, arm: str | None) -> None:
+        """None: no evidence of a trace in memory is stored."""
+        del policies, arm
 
     def arm(self, name: str) -> int:
         """Position of an arm on axis A."""
@@ -599,6 +658,15 @@ class TraceData:
         meta = [(str(name), str(value)) for name, value in self.meta.items() if name != "fingerprint"]
         folds = (Fold("cases", rows, len(self), ("case", "query", "label", "split")), Fold("made with", meta))
         return display(type(self).__name__, facts, folds)
+
+
+def count_cases(cases: Iterable[Case]) -> CaseCounts:
+    """Cases by split and label, both sorted."""
+    pairs = Counter((case.split or NONE, case.expect_status or NONE) for case in cases)
+    counts: CaseCounts = {}
+    for (split, label), n in sorted(pairs.items()):
+        counts.setdefault(split, {})[label] = n
+    return counts
 
 
 def counted(counts: Mapping[str, int]) -> str:

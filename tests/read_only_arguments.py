@@ -33,6 +33,8 @@ ALGEBRA = (
     "signals",
     "thresholds",
     "breakpoints",
+    "case_codes",
+    "step_functions",
     "replay",
     "decision",
     "metrics",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from labelled import free_policy
-from raglab.decision.measurement import measured_tables
+from raglab.decision.measurement import Measured, measured_tables
 from raglab.lab.candidates import Cases, question_numbers
 from raglab.lab.decision_fitting import decision_cases
 from raglab.lab.search_space import Goal, full_space, published_policy
@@ -49,16 +49,17 @@ def measured_cases(
 ) -> Cases:
     """Cases of a trace as candidates are made of them."""
     begin = free_policy() if start is None else start
-    evidence = measured_tables(trace, begin).evidence
+    held = Measured(trace)
+    evidence = measured_tables(held, begin).evidence
     return Cases(
-        trace=trace,
+        held=held,
         arm=None,
         start=begin,
         defaults=published_policy(begin),
         goal=goal or Goal(),
         evidence=evidence,
         decided=decision_cases(evidence),
-        space=full_space(trace, begin),
+        space=full_space(held, begin),
         questions=question_numbers(trace.cases),
         seed=seed,
         repeats=repeats,

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generators import Drawn, Fixed, Weighed
+from parts import in_parts
 from raglab.decision.answer_text import (
     MAX_MISSING,
     AnswerCheck,
@@ -37,7 +38,6 @@ from raglab.replay import decide, steps, sweep
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Generation, Hits
-from test_lab_over_shards import in_shards
 from worlds import Hit, ask, policy, random_trace, trace_of
 
 GOLD, WRONG = "The excess is £250.", "Glass is covered."
@@ -411,7 +411,7 @@ class TestLaws:
         bare = drawn(seed)
         some = replace(bare, cases=(*gold(bare, GOLD).cases[:5], *bare.cases[5:]))
         whole = without(record_answers(some, chosen, Drawn(), Weighed()), [seed % 5])
-        parts: Any = in_shards(whole, size)
+        parts: Any = in_parts(whole, size)
         one, two = decide(whole, chosen), decide(parts, chosen)
         assert two.answer_checks.tolist() == one.answer_checks.tolist()
         assert two.basis_text() == one.basis_text()

@@ -621,7 +621,7 @@ def test_marks_nested_deeper_than_the_bound_are_refused() -> None:
     assert clean(nested)[:2] == ("", f"the answer nests marks deeper than {MAX_PASSES} levels")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     "unit",
     [

@@ -297,6 +297,7 @@ class TestRates:
         pd.testing.assert_frame_equal(newest, live_rates(log, last=10))
         assert live_rates(log, last=None, days=9 / 1440)["requests"].unique().tolist() == [10]
 
+    @pytest.mark.full
     @pytest.mark.parametrize("wrong", [0.0, 0.3, 1.0])
     def test_coverage_of_the_whole_way(self, tmp_path: Path, wrong: float) -> None:
         """Forty labelled draws, in windows that cut through them: the truth is within often enough."""

@@ -264,7 +264,7 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("bandit", SETTINGS, ids=lambda bandit: f"{bandit.policy}-{bandit.ties}")
 @pytest.mark.parametrize("rounds", [0, 7, 40])
 def test_choices_are_as_frequent_as_stated(bandit: Bandit, rounds: int) -> None:

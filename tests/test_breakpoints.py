@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from decided import random_costs, random_model, with_columns
 from generators import Drawn, Weighed
-from raglab import replay
-from raglab.breakpoints import acting_paths, breakpoints, live_breakpoints, swept_threshold
+from raglab import step_functions
+from raglab.breakpoints import StepCells, acting_paths, breakpoints, live_breakpoints, swept_threshold
 from raglab.decision.measurement import measured_tables
 from raglab.live.response import record_answers
 from raglab.own_gates import REGISTERED, last_passing, register_gate
 from raglab.policy import PolicyData
-from raglab.replay import Steps, all_step_cells, decide, flips, step_cells, steps, tally
+from raglab.replay import all_step_cells, decide, flips, step_cells, steps, tally
 from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
@@ -67,7 +67,7 @@ def _tried(trace: TraceData, chosen: PolicyData, path: str) -> list[float]:
     return [float(one) for one in every if swept.low <= one <= swept.high]
 
 
-def _row_at(curve: Steps, values: list[float], side: str) -> NDArray[np.intp]:
+def _row_at(curve: StepCells, values: list[float], side: str) -> NDArray[np.intp]:
     if side == "ceiling":
         return np.minimum(np.searchsorted(curve.low, values, side="right") - 1, len(curve.low) - 1)
     return np.searchsorted(curve.high, values, side="left")
@@ -145,7 +145,8 @@ def test_all_steps_are_what_each_value_counts(seed: int) -> None:
     """Of gates, rules, bounds of signals and own gates, on coarse grids with ties, of one depth and of two."""
     trace = random_trace(seed, n_cases=6, depths=1 + seed % 2)
     (chosen,) = with_signals(random_policies(seed, 1), seed)
-    with mock.patch.object(replay, "MANY_PIECES", (0.0, 0.3, 0.6, 1.0)[seed % 4]):  # none, some or all decided apart
+    share = (0.0, 0.3, 0.6, 1.0)[seed % 4]  # none, some or all decided apart
+    with mock.patch.object(step_functions, "MANY_PIECES", share):
         _check_steps(trace, chosen.replace("gates", OWN) if seed % 3 else chosen)
 
 

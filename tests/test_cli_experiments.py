@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from arms import two_arms
 from labelled import free_policy, labelled
 from raglab.cli import app
-from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.lab import certification_texts, study_cases
 from raglab.lab.bandit_study import FIXED, ORACLE, ROUTER, UNIFORM
 
@@ -173,19 +172,6 @@ def certified(*arguments: str) -> str:
     ended = CliRunner().invoke(app, ["certify", *arguments])
     assert ended.exit_code == 3, ended.output
     return ended.stdout
-
-
-def test_a_certificate_of_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its looks stand beside the folder, as if it had been given by its name."""
-    save_shards([labelled(0, {"tune": 40, "certify": 60})], tmp_path / "shards", shard=30)
-    free_policy().save(tmp_path / "p.yaml")
-    monkeypatch.chdir(tmp_path / "shards")
-    told = certified(".", "-p", "../p.yaml", "-t", "hallucination_rate=0.001")
-    assert "on split tune, for as many cases as split certify holds (chance" in told
-    assert len((tmp_path / "looks.jsonl").read_text(encoding="utf-8").splitlines()) == 1
-    monkeypatch.chdir(tmp_path)
-    assert certified("shards", "-p", "p.yaml", "-t", "hallucination_rate=0.001") == told
-    assert len((tmp_path / "looks.jsonl").read_text(encoding="utf-8").splitlines()) == 1
 
 
 def test_the_chance_of_a_certificate_is_that_of_all_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.decision.intent import FLAGS, RULES, intent
-from raglab.decision.measurement import bit_masks, positions
+from raglab.decision.item_masks import bit_masks, positions
 from raglab.patterns import Patterns, entities_in, entities_of, matches, pattern_hits, patterns_hash
 from raglab.signals import degenerate_scores, retrieval_confidence
 from raglab.store.loaders import load_cases

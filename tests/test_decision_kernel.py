@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab import replay
+from raglab import case_codes
 from raglab.decision.chain import ON_ANSWER, STAGES, STATUS_OF, decide_cases, narrow_evidence
 from raglab.decision.measurement import measured_tables
 from raglab.parallel import workers
@@ -264,8 +264,8 @@ def test_a_sweep_in_parts_counts_the_whole(block: int, monkeypatch: pytest.Monke
     rng = np.random.default_rng(3)
     trace, policies = random_trace(rng, 5, COARSE), random_policies(rng, COARSE, "rank")
     whole = tally(trace, policies, engine="numba")
-    monkeypatch.setattr(replay, "CASES", block)
-    monkeypatch.setattr(replay, "BLOCK", 3 * block)
+    monkeypatch.setattr(case_codes, "CASES", block)
+    monkeypatch.setattr(case_codes, "BLOCK", 3 * block)
     for first, second in zip(tally(trace, policies, engine="numpy")[:3], whole[:3], strict=True):
         np.testing.assert_array_equal(first, second)
 

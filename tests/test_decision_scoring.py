@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import raglab
 from labelled import free_policy, labelled
+from parts import in_parts
 from raglab.cli import app
 from raglab.decision.scoring import status_only, status_only_count, status_only_sentence
 from raglab.lab.certification_texts import certificate_lines
@@ -64,23 +65,22 @@ def test_what_is_scored_by_status_alone() -> None:
     assert status_only([]).tolist() == []
 
 
-def test_decisions_in_memory_and_over_shards(tmp_path: Path) -> None:
+def test_decisions_in_memory_and_over_parts() -> None:
     """Their repr and their display say it, and are silent where every case labelled ok states sources."""
     trace = alone({"tune": 40, "report": 20})
-    raglab.save_shards([trace.split("tune"), trace.split("report")], tmp_path / "shards")
-    sharded = Trace.open(tmp_path / "shards")
-    assert status_only_count(trace) == status_only_count(sharded) > 0
-    for decisions in (raglab.decide(trace, POLICY), raglab.decide(sharded, POLICY)):
+    parts: Any = in_parts(trace, 40)
+    assert status_only_count(trace) == status_only_count(parts) > 0
+    for decisions in (raglab.decide(trace, POLICY), raglab.decide(parts, POLICY)):
         assert sentence(trace) in repr(decisions)
         assert sentence(trace) in decisions._repr_html_()
     assert "status alone" not in repr(raglab.decide(labelled(0, {"tune": 40}), POLICY))
 
 
-def test_tables_of_rates(tmp_path: Path) -> None:
-    """`sweep` and `steps` warn at their caller, and hold it in `attrs`; over shards alike."""
+def test_tables_of_rates() -> None:
+    """`sweep` and `steps` warn at their caller, and hold it in `attrs`; over parts alike."""
     trace, whole = alone({"": 60}), labelled(0, {"": 60})
-    raglab.save_shards([trace], tmp_path / "shards")
-    for given in (trace, Trace.open(tmp_path / "shards")):
+    parts: Any = in_parts(trace, 40)
+    for given in (trace, parts):
         for call in (
             lambda given=given: raglab.sweep(given, [POLICY]),
             lambda given=given: raglab.steps(given, POLICY, "similarity.min_similarity"),
@@ -142,17 +142,15 @@ def test_a_certificate_and_its_check() -> None:
     assert not any("status alone" in text for text in (repr(whole), whole.certificate.reason, *whole.notes))
 
 
-def test_the_count_is_of_all_shards() -> None:
-    """Anything that gives shards is counted, whether or not its cases can be read alone."""
+def test_the_count_is_of_all_parts() -> None:
+    """Anything that has parts is counted."""
 
-    class Shards:
-        """Two shards, in memory."""
+    class Parts:
+        """Two parts, in memory."""
 
-        def shards(self) -> Any:
-            """One after the other."""
-            return iter([alone({"": 40}), alone({"": 20})])
+        parts = (alone({"": 40}), alone({"": 20}))
 
-    assert status_only_count(Shards()) == sum(status_only_count(shard) for shard in Shards().shards())
+    assert status_only_count(Parts()) == sum(map(status_only_count, Parts.parts))
     assert np.issubdtype(status_only(alone({"": 4}).cases).dtype, np.bool_)
 
 

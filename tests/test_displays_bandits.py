@@ -137,7 +137,7 @@ def test_nothing_drawn_leaves_its_figure(name: str) -> None:
             assert not any(own.overlaps(one.get_window_extent(renderer)) for one in axes.texts)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_sees_figure_and_table_once(name: str) -> None:
     """The HTML holds one image and one table, escaped, without a bare nan; the figure is the same bytes again."""

@@ -230,7 +230,7 @@ def boxes(display: DecisionBoundaryDisplay) -> tuple[list[tuple[str, Any]], Any]
     return [(one.get_text(), one.get_window_extent(renderer)) for one in texts if one.get_text()], display.figure_.bbox
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("taus", TAUS)
 def test_no_text_covers_another(taus: tuple[float, float]) -> None:
     """Whatever the thresholds, all text lies inside the figure and apart from all other text."""

@@ -75,6 +75,7 @@ def curve(on: Axes, label: str) -> Any:
     return handles[labels.index(label)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", list(drawn_figures()))
 def test_axes_have_labels_with_units(name: str) -> None:
     """An axis that is shown at the edge of its figure has a label with a unit in brackets."""
@@ -86,6 +87,7 @@ def test_axes_have_labels_with_units(name: str) -> None:
     assert any(on.get_ylabel() for on in shown)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", list(drawn_figures()))
 def test_figures_are_the_same_bytes(name: str) -> None:
     """Drawn twice, a figure is the same PNG, without the name of the program that made it."""
@@ -95,6 +97,7 @@ def test_figures_are_the_same_bytes(name: str) -> None:
     assert b"Software" not in data
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", list(drawn_figures()))
 def test_legends_and_labels_do_not_overlap(name: str) -> None:
     """Within a figure no legend covers axes, and no text of an axis leaves the canvas."""

@@ -318,17 +318,6 @@ class TestFolder:
             ]
             assert not right_sources(decisions)[4]
 
-    def test_a_trace_of_shards_decides_alike(self, folder: Path, encoder: WordEncoder) -> None:  # noqa: F811
-        """Built shard by shard, each knows which labels are paths: same verdicts, ranking and lines."""
-        del encoder
-        corpus, cases = load_corpus(folder), load_cases(folder)
-        whole = raglab.build_trace(corpus, cases, cache=None, **SMALL)
-        shards = raglab.build_shards(corpus, cases, folder / "shards", shard=2, cache=None, **SMALL)
-        one, other = decide(whole, FIRST_HIT), decide(shards, FIRST_HIT)
-        pd.testing.assert_frame_equal(one.frame(), other.frame())
-        assert one.cells.tolist() == other.cells.tolist()
-        pd.testing.assert_frame_equal(raglab.ranking(whole), raglab.ranking(shards))
-
     @pytest.mark.parametrize("field", ["expect_sources", "expect_sources_any", "selected_sources"])
     def test_an_ambiguous_name_stops_before_anything_is_encoded(
         self,

@@ -20,6 +20,8 @@ from raglab.live import trace_building
 from raglab.models import Encoding
 from raglab.values import Case, Corpus
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(raglab.__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
 DIM = 32

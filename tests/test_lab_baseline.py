@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelled import free_policy, labelled
-from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.lab.baseline import BaselineComparison, baseline_of, compare_baselines, compare_with_baseline
 from raglab.lab.comparison import compare
 from raglab.lab.search_space import always_answer
@@ -214,11 +212,6 @@ class TestOnTraces:
         found = compare_with_baseline(trace.subset(np.arange(len(trace))[::-1]), POLICY, stored, rates=list(RATES))
         assert (found.frame()["loss"].dropna() == 0.0).all()
         assert (found.lost, found.cases, sum(found.unpaired.values())) == ((), 250, 0)
-
-    def test_shards_give_the_same_bytes(self, trace: Trace, tmp_path: Path) -> None:
-        """As the trace in memory."""
-        save_shards([trace], tmp_path / "s", shard=60)
-        assert baseline_of(Trace.open(tmp_path / "s"), POLICY).text() == baseline_of(trace, POLICY).text()
 
     def test_a_part_of_the_cases_is_paired(self, trace: Trace) -> None:
         """A split against the whole."""

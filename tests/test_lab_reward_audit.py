@@ -267,7 +267,7 @@ def test_settings_out_of_range_are_refused(level: float, n_boot: int) -> None:
         audited(level=level, n_boot=n_boot)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_intervals_hold_what_they_say() -> None:
     """Of 150 worlds whose truth is known, the 95 % interval of the concordance holds it in 88 to 99 %."""
     held = []
@@ -281,7 +281,7 @@ def test_intervals_hold_what_they_say() -> None:
     assert 0.88 <= np.mean(held) <= 0.99
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_bundled_questions_end_to_end() -> None:
     """Every arm of the questions of split report: the router is a baseline, the notes have the tables' numbers."""
     policy = always_answer(Policy.load(BROKER / "policy.yaml"))

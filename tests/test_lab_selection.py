@@ -218,7 +218,7 @@ def test_the_expected_cost_decision_is_selected_where_classes_are_separable() ->
     assert judged["always-answer"] != IN_SAMPLE
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_on_noise_a_free_policy_is_kept() -> None:
     """Signals that know nothing: the incumbent stays, and the first note says what so few cases cannot tell."""
     for seed in range(3):

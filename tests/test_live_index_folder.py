@@ -178,6 +178,7 @@ class TestSwap:
         assert read_index(place).corpus == OTHER
         assert (place / "corpus.jsonl").read_text(encoding="utf-8") == "mine"
 
+    @pytest.mark.full
     def test_a_kill_at_any_step_leaves_one_of_both(self, place: Path) -> None:
         """The process is killed at its first, second, … touch of a file: the old index is whole or the new one is."""
         old, seen = read_index(place), []

@@ -18,7 +18,7 @@ from hostile import remount, small_disk
 from raglab.cli import app
 from raglab.live import index_folder, index_growth
 from raglab.live.ask import ask
-from raglab.live.index_folder import Change, read_index
+from raglab.live.index_folder import DocumentsChange, read_index
 from raglab.live.index_growth import add_documents, remove_documents
 from raglab.live.system import Lab, build_index
 from raglab.retrieval.arms import walk
@@ -71,6 +71,7 @@ def answers(lab: Lab) -> list[dict[str, Any]]:
 class TestLaw:
     """An index that grew is the one that is built anew."""
 
+    @pytest.mark.full
     @pytest.mark.parametrize("seed", range(2))
     def test_grown_is_built(self, tmp_path: Path, encoder: WordEncoder, seed: int) -> None:  # noqa: F811
         """Six bundled documents in any order and steps, others come and go: the same folder's index to the bit.
@@ -258,6 +259,7 @@ class TestReaders:
         assert {one.source for one in index.corpus.chunks} == {MOTOR, TRAVEL, HOME, FAQ}
         assert len(list(place.glob("corpus-*.jsonl"))) == 1
 
+    @pytest.mark.full
     def test_a_kill_at_any_step_leaves_one_of_both(self, place: Path) -> None:
         """The process is killed at its first, second, … touch of a file: the old index, or the new one; never less."""
         old, seen = read_index(place), []
@@ -337,7 +339,7 @@ class TestRefusals:
         monkeypatch.setattr(index_folder, "_MOST_CHANGES", 2)
         made = [add_documents(place, [document(f"{name}.md", "x y")], cache=None).fingerprint for name in "abc"]
         assert list(read_index(place).earlier) == made[1::-1]
-        long = [Change(corpus_hash="0" * 64, documents=["x" * 30_000])] * 3
+        long = [DocumentsChange(corpus_hash="0" * 64, documents=["x" * 30_000])] * 3
         assert len(index_folder._remembered(long)) == 1
         assert index_folder._remembered([]) == []
 

@@ -237,19 +237,6 @@ class TestAdded:
         alone = add_signals(sample_trace(), counted()[0])
         assert np.isnan(retrieval_ms(alone, decide(alone, policy), "hybrid")).all()
 
-    def test_a_trace_of_shards_is_measured_shard_by_shard(self, tmp_path: Path) -> None:
-        """Refused as a whole, with the call that does it; that gives the columns of the trace in one piece."""
-        whole = sample_trace()
-        made = raglab.save_shards([whole], tmp_path / "t", shard=4)
-        both: Any = made
-        with pytest.raises(
-            TypeError, match=r"add_signals must have a trace in memory, got a ShardedTrace; .*save_shar"
-        ):
-            add_signals(both, counted()[0])
-        written = raglab.save_shards((add_signals(shard, counted()[0]) for shard in made.shards()), tmp_path / "u")
-        values = np.concatenate([shard.columns["share_of_words"] for shard in written.shards()])
-        assert np.array_equal(values, add_signals(whole, counted()[0]).columns["share_of_words"], equal_nan=True)
-
     def test_batches(self) -> None:
         """No call has more rows than the function takes, and none is empty."""
         function, seen = counted(batch=2)
@@ -362,6 +349,7 @@ print(made.fingerprint)
 """
 
 
+@pytest.mark.full
 def test_killed_in_the_middle_and_started_again(tmp_path: Path) -> None:
     """No row that was finished is asked twice: of six, the killed run finishes three and is at the fourth."""
     log, place = tmp_path / "log", {**os.environ, "PYTHONPATH": str(ROOT), "RAGLAB_CACHE": str(tmp_path)}

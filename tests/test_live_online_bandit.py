@@ -784,7 +784,7 @@ def gapless(at: Online) -> list[tuple[str, str]]:
     return order
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_killed_in_the_middle(places: Places, opened: Callable[..., Online]) -> None:
     """SIGKILL at fifty moments, a dozen on a server: what was told done is in the log once, the log rebuilds the state.
 
@@ -813,7 +813,7 @@ def test_killed_in_the_middle(places: Places, opened: Callable[..., Online]) -> 
     document(at)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_eight_processes_at_once(places: Places, opened: Callable[..., Online]) -> None:
     """Eight writers of 25 questions each, of 8 on a server: as many choices and rewards, none lost, and one state."""
     each = 25 if places.server is None else 8

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab.extensions.scale.shard_building import build_shards
 from raglab.lab.slices import base_lists
 from raglab.live import trace_building
 from raglab.live.trace_building import build_trace
@@ -528,7 +527,7 @@ class TestAgain:
     ) -> None:
         """Where the file of this fingerprint is there, no model is loaded and no index made."""
         first = made(out=tmp_path / "t.parquet")
-        for name in ("load_encoder", "load_cross_encoder", "build_indexes", "retriever"):
+        for name in ("load_encoder", "load_cross_encoder", "retriever"):
             monkeypatch.setattr(trace_building, name, _no_model)
         assert same(made(out=tmp_path / "t.parquet"), first)
 
@@ -613,6 +612,7 @@ class TestBundledEncoder:
             build_trace(CORPUS, CASES, out=tmp_path / f"{size}.parquet", cache=None, batch_size=size, **SMALL)
         assert len({path.read_bytes() for path in tmp_path.glob("*.parquet")}) == 1
 
+    @pytest.mark.full
     def test_killed_and_started_again(
         self, bundled: Any, monkeypatch: pytest.MonkeyPatch, calls: Calls, tmp_path: Path
     ) -> None:
@@ -638,7 +638,6 @@ class TestBundledEncoder:
 
 BUILD = """
 import sys
-from raglab.extensions.scale.shard_building import build_shards
 from raglab.live.trace_building import build_trace
 from raglab.store.loaders import load_cases, load_corpus
 
@@ -650,7 +649,7 @@ build_trace(corpus, cases[::80], out=sys.argv[3], arms=("hybrid", "dense"))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_same_bytes_with_one_thread_and_with_two(tmp_path: Path) -> None:
     """Two processes, one on one thread and one on two, each with a cache of its own, write the same trace."""
     broker = Path(__file__).parents[1] / "datasets" / "broker"
@@ -663,64 +662,3 @@ def test_the_same_bytes_with_one_thread_and_with_two(tmp_path: Path) -> None:
         subprocess.run(command, check=True, env=environment, timeout=300)
         written.append(out.read_bytes())
     assert written[0] == written[1]
-
-
-class TestShards:
-    """Traces that are built shard by shard."""
-
-    def test_the_shards_are_the_traces_of_their_cases(self, made: Callable[..., Trace], tmp_path: Path) -> None:
-        """By head: seven cases in shards of three; each file has the bytes of a trace of those cases alone."""
-        cache = EmbeddingCache(tmp_path / "other.sqlite")
-        sharded = build_shards(CORPUS, CASES, tmp_path / "t", shard=3, cache=cache, batch_size=2, **SMALL)
-        assert ([len(one) for one in sharded.shards()], sharded.version) == ([3, 3, 1], 1)
-        for number, start in enumerate((0, 3, 6)):
-            made(CASES[start : start + 3], out=tmp_path / "one.parquet")
-            whole = (tmp_path / "one.parquet").read_bytes()
-            assert (tmp_path / "t" / f"v1-0000{number}.parquet").read_bytes() == whole
-            (tmp_path / "one.parquet").unlink()
-        assert not list((tmp_path / "t").glob("*.parts"))
-
-    def test_a_killed_build_goes_on_at_its_shard(
-        self, encoder: WordEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Stopped within the second of three shards: the first is not asked again, and the bytes are the same."""
-        asked: list[str] = []
-
-        def counted(*given: Any) -> Any:
-            asked.extend(given[2])
-            if len(asked) == 5 and stopped:
-                stopped.clear()
-                raise KeyboardInterrupt
-            return BATCH(*given)
-
-        monkeypatch.setattr(trace_building, "_batch", counted)
-        options: dict[str, Any] = {"shard": 3, "batch_size": 1, "cache": None, **SMALL}
-        stopped: list[bool] = []
-        build_shards(CORPUS, CASES, tmp_path / "whole", **options)
-        expected = {path.name: path.read_bytes() for path in (tmp_path / "whole").glob("[vm]*")}
-        asked.clear()
-        stopped.append(True)
-        with pytest.raises(KeyboardInterrupt):
-            build_shards(CORPUS, CASES, tmp_path / "t", **options)
-        assert (tmp_path / "t" / "v1-00000.parquet").exists()
-        assert not (tmp_path / "t" / "manifest.json").exists()
-        assert len(build_shards(CORPUS, CASES, tmp_path / "t", **options)) == 7
-        found = {
-            path.name: path.read_bytes() for path in (tmp_path / "t").glob("[vm]*.[pj]*") if path.suffix != ".latency"
-        }
-        assert found == {name: held for name, held in expected.items() if not name.endswith(".latency")}
-        assert asked == [case.query for case in (*CASES[:5], *CASES[4:])]
-        n_seen = len(encoder.seen)
-        again = build_shards(CORPUS, CASES, tmp_path / "t", **options)  # opened: nothing is asked or encoded
-        assert (again.version, len(encoder.seen), len(asked)) == (1, n_seen, 8)
-
-    def test_other_cases_take_the_place_of_a_trace(self, encoder: WordEncoder, tmp_path: Path) -> None:
-        """The next version, of fewer shards; the files of the one before go."""
-        del encoder
-        options: dict[str, Any] = {"shard": 3, "cache": None, **SMALL}
-        build_shards(CORPUS, CASES, tmp_path, **options)
-        made = build_shards(CORPUS, CASES[:3], tmp_path, **options)
-        assert (made.version, len(made)) == (2, 3)
-        assert [path.name for path in tmp_path.glob("*.parquet")] == ["v2-00000.parquet"]
-        with pytest.raises(ValueError, match="shard must be at least 1, got 0"):
-            build_shards(CORPUS, CASES, tmp_path, **(options | {"shard": 0}))

@@ -18,7 +18,6 @@ from raglab.metrics import (
     denominators,
     hit_rate,
     label_counts,
-    mcnemar,
     ndcg,
     paired_rates,
     rate_columns,
@@ -128,12 +127,6 @@ def test_the_ends_are_where_the_tails_are_half_of_the_rest(n: int, data: st.Data
         assert 1.0 - at_most(k - 1, low) == pytest.approx((1.0 - level) / 2.0, rel=1e-8)
     if k < n:
         assert at_most(k, high) == pytest.approx((1.0 - level) / 2.0, rel=1e-8)
-
-
-def test_mcnemar_is_a_fair_coin_over_the_disagreements() -> None:
-    """5 to 0: 2 / 32. 2 to 1: certain. None at all: certain. 9 to 1: 22 / 1024."""
-    assert [mcnemar(0, 5), mcnemar(5, 0), mcnemar(2, 1), mcnemar(0, 0)] == [0.0625, 0.0625, 1.0, 1.0]
-    assert mcnemar(9, 1) == pytest.approx(22 / 1024)
 
 
 def test_hit_rate_counts_queries() -> None:

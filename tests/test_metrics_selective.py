@@ -292,7 +292,7 @@ def _bounds(places: NDArray[np.int64], ends: Any, step: int, *, lower: bool) -> 
     return out
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["grid", "continuous", "flat"])
 def test_a_simultaneous_band_holds_everywhere_at_once_and_pointwise_ones_do_not(kind: str) -> None:
     """In 300 samples: the risk of the answered at all steps together, 95 % promised; on the grid also of new cases."""

@@ -47,7 +47,6 @@ def trace() -> raglab.Trace:
 
 SWAPPED: list[tuple[str, Callable[[Any], object], str]] = [
     ("build_trace", lambda _: raglab.build_trace(CASES, CORPUS), "corpus, cases"),  # type: ignore[arg-type]
-    ("build_shards", lambda _: raglab.build_shards(CASES, CORPUS, "out"), "corpus, cases, out"),  # type: ignore[arg-type]
     ("decide", lambda trace: raglab.decide(POLICY, trace), "trace, policy"),  # type: ignore[call-overload]
     ("sweep", lambda trace: raglab.sweep([POLICY], trace), "trace, policies"),  # type: ignore[arg-type]
     ("steps", lambda trace: raglab.steps(POLICY, trace), "trace, policy"),  # type: ignore[arg-type]
@@ -184,9 +183,6 @@ NOT_WHAT_IS_MEANT: list[tuple[str, Callable[[Any, Any], object], str]] = [
     ),
     ("live_rates", lambda lab, _: lab.live_rates("a.db"), r"open it first: raglab\.AuditLog\('a\.db'\)"),
     ("slices", lambda lab, trace: lab.slices(trace), r"got a trace; decide first: raglab\.decide\(trace, policy\)"),
-    ("save_shards", lambda lab, trace: lab.save_shards(trace, "out"), "got a trace; put it in a list"),
-    ("save_shards", lambda lab, trace: lab.save_shards([trace], trace), "folder must be a path, got a trace"),
-    ("save_shards", lambda lab, trace: lab.save_shards([trace], POLICY), "folder must be a path, got a policy"),
     ("tune_clarification", lambda lab, trace: lab.tune_clarification(trace, trace), "got a trace; .*load_world"),
     ("explain", lambda lab, _: lab.explain("r1", LAB), r"got a Lab; give its log, lab\.audit, or .* lab=lab"),
     ("explain", lambda lab, _: lab.explain(LAB), "request_id must be a text, got a Lab"),

@@ -138,7 +138,7 @@ def marker(tmp_path: Path) -> Iterator[Path]:
     assert not (tmp_path / "marker").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.usefixtures("encoder")
 def test_an_index(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its caches and logs: the question is answered as ever, or refused in one line."""

@@ -15,6 +15,7 @@ import pytest
 
 import raglab
 from decided import by_cost
+from parts import in_parts
 from raglab import breakpoints, certify, expected_cost, fusion, gates, metrics, replay, resolver, signals
 from raglab.bandit import learner, learners, scores, simulation
 from raglab.bandit.environments import Bernoulli
@@ -69,7 +70,6 @@ class TestArrays:
         whole.save(tmp_path / "trace.parquet")
         frame = pd.DataFrame({"query": ["x", "x", "y"], "hit_id": ["s", "t", "s"], "score": [0.9, 0.5, 0.7]})
         frame = frame.assign(label="ok", text=["storm", "theft", "storm"])
-        raglab.save_shards([whole], tmp_path / "shards", shard=2)
         return {
             "built": whole,
             "loaded": Trace.load(tmp_path / "trace.parquet"),
@@ -77,7 +77,6 @@ class TestArrays:
             "merged": whole.subset([0]).merge(whole.subset([1])),
             "frame": raglab.trace_from_frame(frame),
             "pickled": replace(pickle.loads(pickle.dumps(whole))),
-            "shard": next(iter(Trace.open(tmp_path / "shards").shards())),
         }
 
     def test_of_traces(self, traces: dict[str, TraceData]) -> None:
@@ -95,11 +94,11 @@ class TestArrays:
             assert_closed(tables.chosen)
         assert_closed(measured_tables(sample_trace(), PolicyData.from_mapping()).evidence)
 
-    def test_of_decisions(self, tmp_path: Path) -> None:
-        """In memory and over shards."""
+    def test_of_decisions(self) -> None:
+        """In memory and over parts."""
         trace = sample_trace()
-        raglab.save_shards([trace], tmp_path / "shards", shard=2)
-        for decided in (decide(trace, policy()), decide(Trace.open(tmp_path / "shards"), policy())):
+        parts: Any = in_parts(trace, 2)
+        for decided in (decide(trace, policy()), decide(parts, policy())):
             named = ("status", "passes", "decided_by", "label_code", "correct", "contract_codes")
             assert_closed({name: getattr(decided, name) for name in named} | {"confidence": decided.confidence()})
         assert_closed(decide(trace, policy()).outcome)

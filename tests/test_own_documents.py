@@ -106,7 +106,7 @@ class TestScoring:
         assert all(name == "answered" or name.startswith("resolver.") for name in answered)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 class TestStudy:
     """Tune, report, certificate: each states what it rests on."""
 

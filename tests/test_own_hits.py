@@ -15,7 +15,6 @@ import raglab
 from decided import by_cost
 from raglab.cli import app
 from raglab.decision.refusals import LEAST_OK
-from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.store.policies import Policy
 from tfidf import hits
 from worlds import Hit, ask, policy, trace_of
@@ -154,13 +153,6 @@ class TestWarning:
         _silent(raglab.decide, trace_of(*[(ask(expect_status="refuse"), [[Hit(1.5)]])] * 12), policy())
         sourced = trace_of(*[(ask(expect_sources=("a.md",)), [[Hit(1.5)]])] * 12)
         _silent(raglab.sweep, sourced, [policy()])
-
-    def test_of_shards_it_is_the_same(self, frame: pd.DataFrame, tmp_path: Path) -> None:
-        """The range is that of all shards."""
-        trace = raglab.trace_from_frame(frame, score="cosine")
-        shards = save_shards([trace], tmp_path / "shards", shard=20)
-        with pytest.warns(UserWarning, match=r"gate l2 refuses 56 of 60 .* of these is 1.0509 to 1.6737;"):
-            raglab.decide(shards, PUBLISHED)
 
 
 class TestSources:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,9 +13,11 @@ from hypothesis import strategies as st
 import plain
 from raglab.decision import chain
 from raglab.decision.decisions import GATE_OF, Decisions
-from raglab.decision.measurement import measured_tables, policy_pattern_hits
+from raglab.decision.measurement import KEPT, Measured, measured_tables, policy_pattern_hits
+from raglab.lab.comparison import compare
+from raglab.misuse import takes
 from raglab.patterns import pattern_hits
-from raglab.replay import decide, sweep, tally
+from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.values import Case, Status, TraceData
 from worlds import NAN, PATTERNS, Hit, ask, policy, random_policies, random_trace, trace_of
 
@@ -406,16 +407,43 @@ def test_arms_are_decided_apart() -> None:
         decide(trace, chosen, "graph")
 
 
-@pytest.mark.slow
-def test_measured_tables_are_kept_and_let_go() -> None:
-    """One structure is measured once; with the trace its tables go."""
+def test_a_measured_trace_measures_each_structure_once() -> None:
+    """A plain trace remembers nothing; of a measured one the last structures are kept."""
     trace = random_trace(1)
-    assert measured_tables(trace, policy()) is measured_tables(trace, policy(l2={"max_l2": 0.5}))
-    assert measured_tables(trace, policy()) is not measured_tables(trace, policy(chosen={"final_k": 1}))
-    watched = weakref.ref(trace)
-    del trace
-    gc.collect()
-    assert watched() is None
+    assert measured_tables(trace, policy()) is not measured_tables(trace, policy())
+    held = Measured(trace)
+    tables = measured_tables(held, policy())
+    assert measured_tables(held, policy(l2={"max_l2": 0.5})) is tables
+    for size in range(2, 2 + KEPT):
+        assert measured_tables(held, policy(chosen={"final_k": size + 1})) is not tables
+    assert measured_tables(held, policy()) is not tables
+
+
+def test_verbs_take_a_measured_trace() -> None:
+    """They say the same of it as of the trace, and hand out the trace itself."""
+    trace, (first, second) = random_trace(2), random_policies(2, 2)
+    held, case = Measured(trace), trace.cases[0].id
+    assert decide(held, first).trace is trace
+    for verb in (
+        lambda of: decide(of, first).frame(),
+        lambda of: sweep(of, [first, second]),
+        lambda of: steps(of, first),
+        lambda of: flips(of, first, case),
+        lambda of: compare(of, first, second).table,
+    ):
+        pd.testing.assert_frame_equal(verb(held), verb(trace))
+
+
+def test_a_verb_that_measures_once_gets_the_plain_trace() -> None:
+    """Whether it is given by position or by name."""
+
+    @takes(trace="trace")
+    def plain(trace: Any) -> Any:
+        return trace
+
+    trace = random_trace(2)
+    assert plain(Measured(trace)) is trace
+    assert plain(trace=Measured(trace)) is trace
 
 
 # the whole chain against plain Python

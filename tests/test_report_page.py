@@ -451,6 +451,7 @@ def test_rules_lead_to_their_first_sentence(page: str) -> None:
     assert "S9.9" not in rule_sentences()
 
 
+@pytest.mark.full
 def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path: Path) -> None:
     """Byte for byte in a sandboxed frame; its scripts, and no others, are named in the page's policy."""
     frozen = '<p title="&amp;">\u202e"</p><script type="application/json">{}</script><script>go(1 < 2)</script>'
@@ -500,7 +501,7 @@ def test_a_constant_signal_comes_last_among_areas() -> None:
     assert table.head[-1] == "AURC minus that of backwards"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_same_input_same_bytes(tmp_path: Path) -> None:
     """Written twice, page and figures are equal byte for byte."""
     for folder in ("one", "two"):
@@ -536,7 +537,7 @@ def test_incumbent_alone(tmp_path: Path) -> None:
     Tags(page)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("label", ["ok", "refuse", "ambiguous"])
 def test_empty_label_classes(tmp_path: Path, label: str) -> None:
     """A set with one label only still has a whole page."""
@@ -739,6 +740,7 @@ def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost: Decided) -> N
         assert [cells[4].text, cells[5].text] == [str((one & ~two).sum()), str((two & ~one).sum())]
 
 
+@pytest.mark.full
 def test_targets_are_those_that_the_user_set(decided_by_cost: Decided, tmp_path: Path) -> None:
     """Nobody sets 10 % and 1 %, yet they made every result "not met": without targets no page names one."""
     trace, these, study = decided_by_cost

@@ -325,6 +325,7 @@ def whole(places: Places, rows: int) -> None:
     assert (said.rows, said.findings) == (rows, ())
 
 
+@pytest.mark.full
 class TestProcesses:
     """Several processes, and what becomes of one that is killed."""
 
@@ -379,6 +380,7 @@ class TestProcesses:
         other.close()
 
 
+@pytest.mark.full
 class TestServer:
     """PostgreSQL alone."""
 

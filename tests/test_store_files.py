@@ -339,6 +339,7 @@ def _processes(target: Callable[..., None], arguments: Sequence[tuple[Any, ...]]
         assert one.exitcode == 0
 
 
+@pytest.mark.full
 def test_no_look_is_lost_among_eight_writers(tmp_path: Path) -> None:
     """Eight processes note ten each: eighty are there (58 when each wrote the file anew)."""
     path = tmp_path / "looks.jsonl"

@@ -122,7 +122,7 @@ def test_any_page_is_read_or_refused(page: str) -> None:
     assert text == text.strip("\n")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     "unit",
     [

@@ -656,6 +656,7 @@ class TestRows:
 NOBODYS = {("open_applications", "rephrased"), ("audit_numbers", "digest")}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["audit", "bandit"])
 def test_a_hundred_cells_are_altered(audit: Log, bandit: Log, kind: str) -> None:
     """Whichever cell of whichever table: a verification names it, or the log is refused as a whole."""

@@ -111,6 +111,7 @@ def test_a_table_that_comes_before_itself_ends() -> None:
 SLOW = with_content(stream(deflated(b"q 1 0 0 1 0 0 cm " * 500_000 + TEXT), PACKED))  # 20 kB
 
 
+@pytest.mark.full
 def test_a_slow_pdf_is_ended_at_its_seconds() -> None:
     """20 kB that take many seconds of computing are given one; the message says so and how to give more."""
     before = time.monotonic()
@@ -138,6 +139,7 @@ def test_each_limit_is_named(limits: PdfLimits, rule: str) -> None:
     assert len(pdf_pages(raw, "a.pdf", PdfLimits(pages=3, objects=7, characters=3))) == 3
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems may not bound a process's memory")
 def test_memory_is_bounded() -> None:
     """70 MB of content do not fit where only 128 MiB may be taken."""

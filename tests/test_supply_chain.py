@@ -55,7 +55,7 @@ def test_every_licence_is_listed() -> None:
         assert bool(mark == "**copyleft**") == bool(re.search("GPL|MPL|Mozilla", licence)), pin
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_service_decides_in_a_bare_environment(tmp_path: Path) -> None:
     """With the distributions of requirements-service.txt and nothing else a policy loads and decides."""
     for pin in pins("requirements-service.txt"):

@@ -191,7 +191,7 @@ def _without_list_numbers(text: str) -> list[str]:
     return [c for line in text.splitlines() for c in re.sub(r"^\s*\d{1,2}[.)]\s+", "", line) if c.isalnum()]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("unit", ["A. ", "**a", '"', ". [", "| ", "(a) ", "- a\n", "\n\n", "Mr. "])
 def test_time_is_linear_in_the_text(unit: str) -> None:
     """Fifty thousand of anything are cut within two seconds."""

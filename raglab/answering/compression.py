@@ -167,7 +167,7 @@ class Compression(NamedTuple):
     tokens: int
 
 
-class _Line(NamedTuple):
+class _PackedLine(NamedTuple):
     """A sentence, list item or table row: its passage, its place there, how much of the question it carries, if any."""
 
     passage: int
@@ -233,7 +233,7 @@ def compress(
     # A kept passage without a line costs its whole text from the start; the others cost what is taken of them.
     spent = [count(one.text) if place in keep and not one.pieces else 0 for place, one in enumerate(cuts)]
 
-    def take(line: _Line, limit: float) -> None:
+    def take(line: _PackedLine, limit: float) -> None:
         """Keep a line with what it would mislead without, if the passage as it then stands fits."""
         more = kept[line.passage] | {line.at} | cuts[line.passage].needs[line.at]
         cost = count(join_pieces(cuts[line.passage], more))
@@ -273,7 +273,9 @@ def _complete_passage(whole: PassagePieces, own: set[int]) -> set[int]:
     return set(range(len(whole.pieces))) if own and own >= set(whole.lines) else own
 
 
-def _kept_lines(question: str, cuts: Sequence[PassagePieces], meaning: Meaning | None, pack: Pack) -> Iterator[_Line]:
+def _kept_lines(
+    question: str, cuts: Sequence[PassagePieces], meaning: Meaning | None, pack: Pack
+) -> Iterator[_PackedLine]:
     """Lines that can be kept for their own sake; one that leads on to others only where there is nothing else."""
     asked = parse_question(question, pack)
     read = [
@@ -288,9 +290,9 @@ def _kept_lines(question: str, cuts: Sequence[PassagePieces], meaning: Meaning |
     near = _meanings(question, [one.line.text for one in found], meaning)
     for one, value in zip(found, near, strict=True):
         carries = bool(one.near) or one.kind > OPEN or value > 0.0
-        yield _Line(*places[one.place], round(one.support + MEANING * value, DIGITS), carries)
+        yield _PackedLine(*places[one.place], round(one.support + MEANING * value, DIGITS), carries)
     for passage in sorted(set(range(len(cuts))) - {one.passage for one in found}):
-        yield from (_Line(passage, at, 0.0, carries=False) for at in cuts[passage].lines)
+        yield from (_PackedLine(passage, at, 0.0, carries=False) for at in cuts[passage].lines)
 
 
 def _meanings(question: str, texts: Sequence[str], meaning: Meaning | None) -> list[float]:

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from raglab._numba import bit_draws, compile_kernel
-from raglab.bandit.environments import Accounts, Arms, Feed
-from raglab.bandit.fast_loops import exploration_arms, logs
+from raglab.bandit.environments import Accounts, Arms, Array, Feed
 from raglab.bandit.learner import LEARNERS, Bandit
 from raglab.bandit.scores import noise
 
@@ -350,6 +349,25 @@ def ucb1(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
 def greedy(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
     """Arms [T, R] of epsilon_greedy."""
     return _bounded_arms(met, bandit, rng, bounds=False)
+
+
+def logs(rounds: int) -> Array:
+    """Ln of the rewards before each round, [T]; 0 before the first two."""
+    return np.log(np.maximum(np.arange(rounds, dtype=np.float64), 1.0))
+
+
+def exploration_arms(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms | None:
+    """Arms [T, R] that a learner with an epsilon chooses uniformly, -1 where it does not; none for other learners."""
+    if not LEARNERS[bandit.policy].uniform:
+        return None
+    chance = rng.random((met.rounds, met.size))
+    open_ = np.ones((1, met.n_arms), np.bool_) if met.mask is None else met.mask
+    rows = met.case if met.case is not None else np.arange(met.rounds)[:, None] if len(open_) > 1 else 0
+    rows = rows if len(open_) > 1 else 0
+    n_open = open_.sum(axis=-1)[rows]
+    place = np.minimum(chance / max(bandit.epsilon, 1e-300) * n_open, n_open - 1).astype(np.int64)
+    in_order = np.argsort(~open_, axis=-1, kind="stable").astype(np.int8)  # available arms first
+    return np.where(chance < bandit.epsilon, in_order[rows, place], np.int8(-1))
 
 
 def _bounded_arms(met: Feed, bandit: Bandit, rng: np.random.Generator, *, bounds: bool) -> Arms:

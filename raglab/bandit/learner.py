@@ -95,7 +95,6 @@ class LearnerEntry:
     draw: (state, bandit, rng, context) to one draw of each arm, [..., A], and
     largest: (state, bandit, mask, context) to the probability that each available arm's draw is the largest, [..., A].
       Of an index it follows by itself.
-    loop: (feed, bandit, rng) to the two steps of its NumPy fast path; None: it is simulated by `choose` and `update`.
     compiled: name of its loop in `raglab.bandit.kernel`, a name because numba is optional and slow to load; None where
       there is none. pays: choices of a simulation from which the compiled loop makes up for its loading.
     belief: (state, bandit) to what a display draws of each arm; None: no density of one variable. quantity: what that
@@ -112,7 +111,6 @@ class LearnerEntry:
     index: Callable[..., NDArray[np.float64]] | None = None
     draw: Callable[..., NDArray[np.float64]] | None = None
     largest: Callable[..., NDArray[np.float64]] | None = None
-    loop: Callable[..., Any] | None = None
     compiled: str | None = None
     pays: float = np.inf
     belief: Callable[..., Any] | None = None
@@ -653,122 +651,43 @@ def fold(state: State, steps: Steps, bandit: Bandit) -> State:
     arm, age = check_arm(steps.arm, state.n.shape[-1]), check_age(steps.age)
     check_reward(steps.new[kind != CHOSEN])
     check_reward(steps.old[kind == REVISED])
-    running = _Running(state, bandit)
-    columns = (kind.tolist(), arm.tolist(), steps.old.tolist(), steps.new.tolist(), age.tolist(), told)
-    for what, place, old, new, late, x in zip(*columns, strict=True):
+    if bandit.discount == 1.0 and not bandit.window:
+        return _added(state, kind, arm, steps.old, steps.new, told, bandit)
+    for what, place, old, new, late, x in zip(kind, arm, steps.old, steps.new, age, told, strict=True):
         if what == CHOSEN:
-            running.choose(place)
+            state = record_pull(state, place, bandit)
         elif what == REWARDED:
-            running.update(place, new, late, x)
+            state = update(state, place, new, bandit, context=x, age=late)
         else:
-            running.revise(place, old, new, late, x)
-    return running.state()
+            state = revise(state, place, old, new, bandit, context=x, age=late)
+    return state
 
 
-class _Running:
-    """State of one learner while it is told step after step: plain numbers, since NumPy's for one cost a hundred."""
+def _added(state: State, kind: Ints, arm: Ints, old: Array, new: Array, context: Array, bandit: Bandit) -> State:
+    """State of one learner that forgets nothing after many steps: sums in their order, so that their bits are the same.
 
-    def __init__(self, state: State, bandit: Bandit) -> None:
-        self._bandit, self._successes = bandit, LEARNERS[bandit.policy].successes
-        self._linear = bool(state.moment.shape[-1])
-        self._weights: dict[int, float] = {0: 1.0}  # by age
-        self.t = int(state.t)
-        self.pulls, self.n, self.total, self.square = (
-            field.tolist() for field in (state.pulls, state.n, state.total, state.square)
-        )
-        self.gram, self.moment, self.recent_context = (
-            field.copy() for field in (state.gram, state.moment, state.recent_context)
-        )
-        self.recent_arm, self.recent_reward = state.recent_arm.tolist(), state.recent_reward.tolist()
-
-    def state(self) -> State:
-        """As it is now."""
-        return State(
-            t=np.array(self.t, np.int64),
-            pulls=np.array(self.pulls, np.int64),
-            n=np.array(self.n),
-            total=np.array(self.total),
-            square=np.array(self.square),
-            gram=self.gram,
-            moment=self.moment,
-            recent_arm=np.array(self.recent_arm, np.int64),
-            recent_reward=np.array(self.recent_reward, np.float64),
-            recent_context=self.recent_context,
-        )
-
-    def choose(self, arm: int) -> None:
-        """As `record_pull`."""
-        self.pulls[arm] += 1
-        discount = self._bandit.discount
-        if discount < 1.0:
-            self.n, self.total, self.square = (
-                [value * discount for value in values] for values in (self.n, self.total, self.square)
-            )
-            self.gram *= discount
-            self.moment *= discount
-        if self._bandit.window:
-            self._without_oldest()
-        self.t += 1
-
-    def update(self, arm: int, reward: float, age: int, context: Array) -> None:
-        """As `record_rewards`."""
-        if self._out_of_window(age):
-            return
-        if self._bandit.window:
-            place = (self.t - 1 - age) % self._bandit.window
-            if self.recent_arm[place] >= 0:
-                refuse("a round has one reward", "a second one", "correct the first with revise")
-            self.recent_arm[place], self.recent_reward[place], self.recent_context[place] = arm, reward, context
-        self._add(arm, self._weight(age), self._outcome(reward), context)
-
-    def revise(self, arm: int, old: float, new: float, age: int, context: Array) -> None:
-        """As the function `revise`."""
-        if self._out_of_window(age):
-            return
-        if self._bandit.window:
-            place = (self.t - 1 - age) % self._bandit.window
-            if self.recent_arm[place] != arm or self.recent_reward[place] != old:
-                refuse("old must be the reward that was counted", old, "give arm, reward and age of that round")
-            self.recent_reward[place] = new
-        weight, was, becomes = self._weight(age), self._outcome(old), self._outcome(new)
-        if self.n[arm] < LEAST_COUNT * weight:
-            refuse("old must be a reward that was counted", "an arm without one", "update with the first, then revise")
-        self.total[arm] += weight * (becomes - was)
-        self.square[arm] += weight * (becomes * becomes - was * was)
-        if self._linear:
-            self.moment[arm] += weight * (becomes - was) * context
-
-    def _out_of_window(self, age: int) -> bool:
-        if self._bandit.window and age >= self.t:
-            refuse(_WITHIN_ROUNDS, age, _OF_ROUNDS)
-        return 0 < self._bandit.window <= age
-
-    def _without_oldest(self) -> None:
-        place = self.t % self._bandit.window
-        arm = self.recent_arm[place]
-        if arm < 0:
-            return
-        self._add(arm, -1.0, self._outcome(self.recent_reward[place]), self.recent_context[place])
-        if self.n[arm] == 0.0:
-            self.total[arm] = self.square[arm] = self.gram[arm] = self.moment[arm] = 0.0
-        self.recent_arm[place], self.recent_reward[place], self.recent_context[place] = -1, 0.0, 0.0
-
-    def _add(self, arm: int, weight: float, seen: float, context: Array) -> None:
-        self.n[arm] += weight
-        self.total[arm] += weight * seen
-        self.square[arm] += weight * (seen * seen)
-        if self._linear:
-            self.gram[arm] += weight * (context[:, None] * context)
-            self.moment[arm] += weight * seen * context
-
-    def _outcome(self, reward: float) -> float:
-        return float(reward > self._bandit.threshold) if self._successes else reward
-
-    def _weight(self, age: int) -> float:
-        """Of a late reward: NumPy's power, whose last bit need not be Python's."""
-        if age not in self._weights:
-            self._weights[age] = float((self._bandit.discount ** np.array([age]))[0])
-        return self._weights[age]
+    Raises:
+      ValueError: a reward is revised that was not counted.
+    """
+    mine, chosen, rewarded, revised = flat(state), kind == CHOSEN, kind == REWARDED, kind == REVISED
+    rewards = np.cumsum((arm[:, None] == np.arange(mine.n.shape[1])) & rewarded[:, None], axis=0)  # so far, [N, A]
+    counted = mine.n[0] + rewards
+    if (counted[revised, arm[revised]] < LEAST_COUNT).any():
+        refuse("old must be a reward that was counted", "an arm without one", "update with the first, then revise")
+    # What a step adds: a reward, or what a revised one is more than it was.
+    seen = reward_outcome(np.asarray(new, np.float64), bandit)
+    before = np.where(revised, reward_outcome(np.asarray(old, np.float64), bandit), 0.0)
+    steps = ~chosen
+    at = (np.zeros(int(steps.sum()), np.int64), arm[steps])
+    np.add.at(mine.pulls[0], arm[chosen], 1)
+    np.add.at(mine.n[0], arm[rewarded], 1.0)
+    np.add.at(mine.total, at, (seen - before)[steps])
+    np.add.at(mine.square, at, (seen * seen - before * before)[steps])
+    if mine.moment.shape[-1]:
+        x = context[rewarded]
+        np.add.at(mine.gram[0], arm[rewarded], x[:, :, None] * x[:, None, :])
+        np.add.at(mine.moment, at, (seen - before)[steps, None] * context[steps])
+    return restore_batch(mine._replace(t=mine.t + int(chosen.sum())), state.t.shape)
 
 
 def guarded(mask: ArrayLike, p95_ms: ArrayLike, budget_ms: float) -> NDArray[np.bool_]:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.bandit import fast_loops
 from raglab.bandit.learner import LEARNERS, Bandit, LearnerEntry, State, refuse
 from raglab.bandit.propensity import greedy_choice, largest_beta, largest_normal, largest_t
 from raglab.bandit.scores import (
@@ -120,21 +119,18 @@ BUILT_IN = {
     "epsilon_greedy": LearnerEntry(
         settings=("epsilon",),
         index=greedy,
-        loop=fast_loops.greedy_loop,
         compiled="greedy",
-        pays=8e6,
+        pays=7e5,
     ),
     "ucb1": LearnerEntry(
         settings=("exploration",),
         index=ucb1,
-        loop=fast_loops.ucb1_loop,
         compiled="ucb1",
-        pays=8e6,
+        pays=1e6,
     ),
     "kl_ucb": LearnerEntry(
         settings=("exploration",),
         index=kl_ucb,
-        loop=fast_loops.kl_ucb_loop,
     ),
     "thompson_beta": LearnerEntry(
         settings=("exploration", "prior_mean", "prior_strength", "threshold"),
@@ -143,9 +139,8 @@ BUILT_IN = {
         successes=True,
         draw=thompson_beta,
         largest=beta_largest,
-        loop=fast_loops.beta_loop,
         compiled="beta",
-        pays=3e6,
+        pays=9e5,
         belief=beta_belief,
         quantity="success rate (share of rewards above {threshold:g}, 0 to 1)",
     ),
@@ -154,9 +149,8 @@ BUILT_IN = {
         positive=("prior_strength", "prior_variance"),
         draw=thompson_nig,
         largest=student_largest,
-        loop=fast_loops.student_loop,
         compiled="student",
-        pays=2e6,
+        pays=1e6,
         belief=student_belief,
         quantity="mean reward (0 to 1)",
     ),
@@ -165,9 +159,8 @@ BUILT_IN = {
         positive=("prior_strength",),
         linear=True,
         index=lin_ucb,
-        loop=fast_loops.lin_ucb_loop,
         compiled="lin_ucb",
-        pays=1e6,
+        pays=2e5,
     ),
     "lin_thompson": LearnerEntry(
         settings=("exploration", "prior_strength", "prior_variance"),
@@ -175,9 +168,8 @@ BUILT_IN = {
         linear=True,
         draw=lin_thompson,
         largest=normal_largest,
-        loop=fast_loops.lin_thompson_loop,
         compiled="lin_thompson",
-        pays=1e6,
+        pays=2e5,
     ),
 }
 LEARNERS.update(BUILT_IN)

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab._numba import check_engine, kernel_of
-from raglab.bandit import fast_loops
 from raglab.bandit.environments import (
     POLICY,
     Accounts,
@@ -82,7 +81,7 @@ def _played(title: str, regret: Array, pulls: NDArray[np.int64]) -> str:
 
 
 def stepwise_arms(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
-    """Arms [T, R] of any learner, by `choose` and `update`."""
+    """Arms [T, R] of any learner, by `choose` and `update`: the reference of the compiled loops."""
     n_features = met.features.shape[1] if bandit.linear else 0
     state = init(met.n_arms, bandit=bandit, n_features=n_features, batch=(met.size,))
     arms = np.empty((met.rounds, met.size), np.int8)
@@ -147,6 +146,14 @@ def check_simulation(bandit: Bandit, world: Bernoulli | Table, rounds: int, repl
     init(world.n_arms, bandit=bandit, n_features=n_features)
 
 
+def is_plain(bandit: Bandit, met: Feed) -> bool:
+    """Whether a compiled loop says what the learner would: nothing forgotten, delayed, missing or floored."""
+    settings = bandit.discount == 1.0 and bandit.window == 0 and bandit.floor == 0.0 and bandit.ties == "lowest"
+    there = met.case is None or not np.isnan(met.reward if met.mask is None else met.reward[met.mask]).any()
+    never_late = isinstance(met.delay, int) and met.delay == 0 and met.lost is None
+    return settings and bandit.history is None and never_late and bool(there)
+
+
 def play_block(
     bandit: Bandit,
     world: Bernoulli | Table,
@@ -167,7 +174,7 @@ def play_block(
     """
     met = feed(world, rounds, size, seed, number, delay=delay, missing=missing)
     rng = stream(seed, number, POLICY)
-    plain = fast_loops.is_loop_exact(bandit, met)
+    plain = is_plain(bandit, met)
     if engine == "numba" and not plain:
         came = "a learner that forgets or has a floor, or rewards that are late or missing"
         refuse("engine numba plays plain learners whose rewards are there at once", came, "use engine='auto'")
@@ -175,8 +182,7 @@ def play_block(
     if twin is not None:
         done: Accounts = twin.accounts(met, twin.played(met, bandit, rng))
         return done
-    fast = plain and LEARNERS[bandit.policy].loop is not None
-    return play_accounts(met, fast_loops.loop_arms(met, bandit, rng) if fast else stepwise_arms(met, bandit, rng))
+    return play_accounts(met, stepwise_arms(met, bandit, rng))
 
 
 def simulate(

@@ -333,11 +333,10 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Select the decision of least expected cost on split tune, judge it on split report."""
-    from raglab.extensions.scale.study_workers import check_shareable, check_storage, work_on_study
+    from raglab.extension_points import extension
     from raglab.lab.candidates import RECIPES
-    from raglab.lab.study import search_problem
     from raglab.lab.study import tune as tuned
-    from raglab.lab.study_cases import measured_once
+    from raglab.lab.study_storage import check_shareable
 
     keep_inputs(out / TUNED, path, policy)
     goal = parse_goal(cost, target)  # before anything is read that takes time
@@ -352,10 +351,18 @@ def tune(
     candidates = [one if one in RECIPES else load_policy(Path(one)) for one in candidate or ()]
     of = open_trace(path)
     if worker:
-        shared = search_problem(of, policy=start, goal=goal, arm=arm, trials=trials, sampler=sampler, seed=seed).problem
-        check_storage(shared, kept, study_name, None)  # before shards are measured
-        with measured_once(shared.trace, shared.start, arm) as replayed:
-            did = work_on_study(shared._replace(trace=replayed), storage=kept, study_name=study_name)
+        share_study = extension("share_study", "scale", "raglab tune --worker")
+        did = share_study(
+            of,
+            policy=start,
+            goal=goal,
+            arm=arm,
+            trials=trials,
+            sampler=sampler,
+            seed=seed,
+            storage=kept,
+            study_name=study_name,
+        )
         show(did._asdict(), as_json=as_json)
         idle = "--out, --mlruns and --track are of that command"
         say(f"no result is written here: the same command without --worker makes it; {idle}.", err=True)

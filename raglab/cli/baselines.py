@@ -14,12 +14,11 @@ from raglab.store.files import make_folder
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.extensions.scale.sharded_traces import ShardedTrace
     from raglab.lab.baseline import BaselineComparison
     from raglab.metrics import Costs
     from raglab.store.baselines import Baseline
     from raglab.store.policies import Policy
-    from raglab.store.traces import Trace
+    from raglab.store.traces import StudyTrace
 
 SIDES = ("before", "after")
 SHOWN = 20  # changed cases that are printed
@@ -86,7 +85,7 @@ def stated_retrieval(policy: Policy, baseline: Baseline | None) -> Mapping[str, 
 
 def run_baseline(
     policy: Policy,
-    trace: Trace | ShardedTrace[Trace],
+    trace: StudyTrace,
     baseline: Baseline | None,
     options: BaselineOptions,
     *,

@@ -20,12 +20,11 @@ from raglab.store.files import Where, csv_text, input_error, map_texts, write_by
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.extensions.scale.sharded_traces import ShardedTrace
-    from raglab.lab.comparison import Contest
+    from raglab.lab.comparison import PolicyContest
     from raglab.lab.search_space import Goal
     from raglab.lab.study import TuneResult
     from raglab.store.policies import Policy
-    from raglab.store.traces import Trace
+    from raglab.store.traces import StudyTrace, Trace
 
 TracePath = Annotated[Path, typer.Argument(help="Trace, a Parquet file made by `raglab trace`.")]
 TraceOrFolder = Annotated[Path, typer.Argument(help="Trace, a Parquet file or a folder of shards.")]
@@ -194,13 +193,11 @@ def load_trace(path: Path, split: str | None = None) -> Trace:
     return trace if split is None else trace.split(split)
 
 
-def open_trace(path: Path, split: str | None = None) -> Trace | ShardedTrace[Trace]:
+def open_trace(path: Path, split: str | None = None) -> StudyTrace:
     """Trace of a file, or of a folder of shards, which are loaded one at a time; or one of its splits."""
-    from raglab.store.traces import Trace
+    from raglab.store.traces import load_view
 
-    if not path.is_dir():
-        return load_trace(path, split)
-    trace = Trace.open(path)
+    trace = load_view(path)
     return trace if split is None else trace.split(split)
 
 
@@ -211,7 +208,7 @@ def load_policy(path: Path | None) -> Policy:
     return Policy.load(path)
 
 
-def policy_for(path: Path | None, trace: Trace | ShardedTrace[Trace], arm: str | None = None) -> Policy:
+def policy_for(path: Path | None, trace: StudyTrace, arm: str | None = None) -> Policy:
     """Policy of a file, or that which the scores of a trace begin with; says where that is not the published one."""
     from raglab.lab.search_space import starting_note, starting_policy
 
@@ -223,7 +220,7 @@ def policy_for(path: Path | None, trace: Trace | ShardedTrace[Trace], arm: str |
     return chosen
 
 
-def say_headline(trace: Trace | ShardedTrace[Trace]) -> None:
+def say_headline(trace: StudyTrace) -> None:
     """Say on stderr how many cases are scored by status alone, where some are (rule S6.3)."""
     from raglab.decision.scoring import status_only_note, trace_status_only
 
@@ -348,7 +345,7 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, track: bo
         )
 
 
-def _say_study(result: TuneResult, found: Sequence[Contest]) -> None:
+def _say_study(result: TuneResult, found: Sequence[PolicyContest]) -> None:
     """Print a study for people."""
     from raglab.lab.comparison import contest_sentence, standings, standings_text, worse_sentence
 
@@ -376,7 +373,7 @@ def _say_study(result: TuneResult, found: Sequence[Contest]) -> None:
         say(f"note: {note}")
 
 
-def _say_study_json(result: TuneResult, found: Sequence[Contest], files: Mapping[str, str]) -> None:
+def _say_study_json(result: TuneResult, found: Sequence[PolicyContest], files: Mapping[str, str]) -> None:
     """Print a study for programs."""
     from raglab.lab.comparison import contest_record
 

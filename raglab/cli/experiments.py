@@ -47,11 +47,10 @@ from raglab.store.files import make_folder, read_json
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.extensions.scale.sharded_traces import ShardedTrace
     from raglab.lab.bandit_study import LearnerComparison
     from raglab.reward import RewardWeights
     from raglab.store.policies import Policy
-    from raglab.store.traces import Trace
+    from raglab.store.traces import StudyTrace
 
 BUDGET_MS = 8000.0
 MOST_COLUMNS = ("right", "reward", "regret", "difference")
@@ -343,13 +342,13 @@ def _check_certify_options(policies: Sequence[Path], targets: Mapping[str, float
         raise ValueError(msg)
 
 
-def _say_why(trace: Trace | ShardedTrace[Trace], policy: Policy, alpha: float, delta: float, arm: str | None) -> None:
+def _say_why(trace: StudyTrace, policy: Policy, alpha: float, delta: float, arm: str | None) -> None:
     """Print what each signal could carry, on cases that the certificate does not need; of very many on a sample."""
     from raglab.lab.certification_texts import diagnosis
     from raglab.lab.gate_fitting import case_signals
-    from raglab.lab.study_cases import candidate_cases, case_counts
+    from raglab.lab.study_cases import candidate_cases
 
-    counts = case_counts(trace)
+    counts = trace.counted()
     pilot, split = "tune" in counts, "certify" in counts
     cases = trace.split("tune") if pilot else trace
     seen = case_signals(candidate_cases(cases, 0), policy, arm)
@@ -385,9 +384,9 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Re-test a policy's certificate on new cases, or compare the policy with a stored baseline."""
-    from raglab.extensions.scale.sharded_traces import MANIFEST
     from raglab.lab.certificate_checks import check_policy, retrieve_trace
     from raglab.store.baselines import Baseline
+    from raglab.store.traces import MANIFEST
 
     options = BaselineOptions(baseline, save_baseline, rate or (), min_effect, parse_costs(cost), again)
     by_baseline, certified = options.given, load_policy(policy)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -226,7 +225,6 @@ def first_refusal(
     return first if limits.order.published else _stage_of_rank(limits.order).take(first)
 
 
-@cache
 def _stage_of_rank(order: Order) -> NDArray[np.int8]:
     """Stage by the rank of an order, and `NONE` by itself; of the published one the two are the same."""
     table = np.full(NONE + 1, NONE, dtype=np.int8)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -35,7 +34,7 @@ from raglab.decision.checks import (
     threshold_text,
     user_checks,
 )
-from raglab.decision.measurement import Tables
+from raglab.decision.measurement import Measured, Tables
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
 from raglab.decision.scoring import trace_status_only
 from raglab.languages import retold, sentence
@@ -237,23 +236,18 @@ def chain_place(name: str) -> int:
     return places.index(name if name in places else SIGNALS)
 
 
-_COLUMNS: WeakKeyDictionary[TraceData, dict[str, Any]] = WeakKeyDictionary()
-
-
-def _case_columns(trace: TraceData) -> Mapping[str, Any]:
-    """Columns of a frame that are the trace's, whatever the policy; worked out once, since texts are the slow part."""
+def _case_columns(trace: TraceData) -> dict[str, Any]:
+    """Columns of a frame that are the trace's, whatever the policy."""
     import pandas as pd
 
-    if trace not in _COLUMNS:
-        cases = trace.cases
-        texts = {
-            "case_id": [case.id for case in cases],
-            "query": [case.query for case in cases],
-            "expect_status": [case.expect_status for case in cases],
-            "split": [case.split for case in cases],
-        }
-        _COLUMNS[trace] = {name: pd.Series(column).array for name, column in texts.items()}
-    return _COLUMNS[trace]
+    cases = trace.cases
+    texts = {
+        "case_id": [case.id for case in cases],
+        "query": [case.query for case in cases],
+        "expect_status": [case.expect_status for case in cases],
+        "split": [case.split for case in cases],
+    }
+    return {name: pd.Series(column).array for name, column in texts.items()}
 
 
 def _empty_lists(n: int) -> list[Any]:
@@ -274,7 +268,8 @@ class OptionShown(NamedTuple):
 class Decisions(CaseVerdicts):
     """What one policy says of every case of a trace; see `frame`, `explain` and `options`.
 
-    language: of the sentences; a question asked live is answered in its own.
+    language: of the sentences; a question asked live is answered in its own. held: the trace as it was given, where it
+    was given as measured.
     """
 
     trace: TraceData
@@ -283,6 +278,7 @@ class Decisions(CaseVerdicts):
     limits: Thresholds
     outcome: chain.Outcome
     language: str = "en"
+    held: Measured | None = None
 
     def __len__(self) -> int:
         """Count the cases."""
@@ -654,7 +650,9 @@ class Decisions(CaseVerdicts):
             return pd.Series(names).array.take(codes.astype(np.intp))  # ten times as fast as texts one by one
 
         found, stage = self.tables.evidence, self.outcome.stage
-        cases = dict(_case_columns(self.trace))
+        # Texts are the slow part, and the same under every policy.
+        held = Measured(self.trace) if self.held is None else self.held
+        cases = dict(held.once("frame", "cases", lambda: _case_columns(self.trace)))
         split = cases.pop("split")
         rows = range(len(self))
         columns: dict[str, Any] = {

@@ -1,15 +1,13 @@
 """Measurement (algebra): a trace measured once into evidence, and again for other patterns (S0.6, S2.4, S3.6).
 
-A slot numbers the sets of hits that a decision may rest on: 0 … K for "the first n hits are relevant",
-then one for each way the resolver can pick. Whatever is asked of the chosen hits (are the entities
-covered, is the expected source among them) is answered once per slot and looked up ever after.
+Which sets of hits a decision may rest on, and what was measured of each, is in `raglab.decision.evidence`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +15,17 @@ from numpy.typing import NDArray
 from raglab import fusion, resolver
 from raglab.canonical import canonical_json, digest
 from raglab.decision.answer_text import right_answers, text_cases
+from raglab.decision.evidence import (
+    OPTION_SLOTS,
+    WINNERS,
+    CaseBatch,
+    ChosenHits,
+    Contests,
+    Entities,
+    Evidence,
+    Tables,
+)
 from raglab.decision.hit_sets import (
-    Keys,
     agree,
     first_k_by_count,
     hit_keys,
@@ -26,7 +33,7 @@ from raglab.decision.hit_sets import (
     pad_sets,
     row_options,
 )
-from raglab.decision.item_masks import bit_masks, full_masks, item_masks, item_planes, positions
+from raglab.decision.item_masks import full_masks, item_masks, positions
 from raglab.decision.recorded_answers import slot_answer_scores, slot_answer_verdicts, slot_answers, without_answers
 from raglab.decision.signal_values import (
     FirstHits,
@@ -43,387 +50,53 @@ from raglab.decision.signal_values import (
     trace_signals,
     with_columns,
 )
-from raglab.documents import check_clear, chunk_sources, known_documents, source_meanings
+from raglab.decision.slot_labels import SlotLabels, slot_labels
+from raglab.decision.trace_view import TraceView
 from raglab.expected_cost import CLASSES, class_probabilities
 from raglab.patterns import pattern_hits
 from raglab.policy import DEFAULT_IDENTITY, PolicyData, Structure, check_pack
-from raglab.signals import SignalSet, degenerate_scores
-from raglab.text import BITS, content_words, word_set
+from raglab.signals import degenerate_scores
 from raglab.values import (
     Case,
-    Hits,
+    CaseCounts,
     PatternHits,
     TraceData,
-    check_labelled,
-    holds_read_only,
     label_codes,
     map_fields,
 )
 
-AT_ONCE = 1 << 16  # hits of sets looked up at once
-
-
-def _expected_sources(case: Case) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*case.expect_sources, *case.expect_sources_any)))
-
-
-def _bits(
-    wanted: Sequence[Collection[str]], rows: NDArray[np.intp] | slice, specs: Sequence[Sequence[str]]
-) -> NDArray[np.uint64]:
-    """Bits of the wanted sources of some rows among their own in a plane."""
-    numbers = range(len(wanted))[rows] if isinstance(rows, slice) else rows
-    sets = (frozenset(wanted[number]) for number in numbers)
-    pairs = zip(sets, specs, strict=True)
-    return np.array([sum(1 << bit for bit, one in enumerate(spec) if one in own) for own, spec in pairs], np.uint64)
-
-
-class SlotLabels(NamedTuple):
-    """What the hits of every slot carry, [B, S] each, or [D, S, Q] by `by_slot`.
-
-    missing: entities to be covered that are not. right: whether the expected sources are there. share: of the
-    question's content words, in [0, 1]; 1 where it has none.
-    """
-
-    missing: NDArray[np.unsignedinteger[Any]]
-    right: NDArray[np.bool_]
-    share: NDArray[np.float64]
-
-
-def slot_labels(
-    chosen: ChosenHits, batch: CaseBatch, entities: Entities, trace: TraceData, min_hits: int
-) -> SlotLabels:
-    """Entities missing, expected sources found and keyword share of every slot.
-
-    Args:
-      min_hits: of a slot, that must hold an entity.
-    """
-    planes = zip(entities.must_cover, entities.carried, strict=True)
-    lacking = [np.bitwise_count(must[:, None] & ~_unions(mask, chosen.places, min_hits)) for must, mask in planes]
-    most = BITS * len(lacking)  # as narrow as the number can be: the compiled kernel reads this table most
-    return SlotLabels(
-        missing=np.add.reduce(lacking, dtype=np.min_scalar_type(most)) if len(lacking) > 1 else lacking[0],
-        right=_right(chosen, batch, trace),
-        share=_keyword_share(chosen.places, batch, trace),
-    )
-
-
-def _right(chosen: ChosenHits, batch: CaseBatch, trace: TraceData) -> NDArray[np.bool_]:
-    """Whether a slot's hits hold what the case expects: all of some sources, one of others, and enough of them."""
-    cases, places = batch.cases, chosen.places
-    right = np.ones(places.shape[:2], dtype=bool)
-    specs = [_expected_sources(case) for case in cases]
-    if not any(specs) and not any(case.min_sources or case.expect_option is not None for case in cases):
-        return right  # as of a question asked live
-    sought = {source for spec in specs for source in spec}
-    meanings = source_meanings(sought, known_documents(trace)) if sought else {}
-    check_clear(trace.cases, meanings)
-    named = chunk_sources(trace.chunks, meanings)
-    # Either step costs a pass over all sets of hits; a trace whose cases expect nothing of the kind goes without.
-    if sought:
-        _expect_sources(right, places, batch, specs, positions(named))
-    least = np.array([case.min_sources for case in cases])
-    if least.any():
-        right &= _distinct_counts(batch.keys.source, places) >= least[:, None]
-    _expect_option(right, (chosen.options_all, chosen.options_tied), batch, named)
-    return right
-
-
-def _expect_sources(
-    right: NDArray[np.bool_],
-    places: NDArray[np.int64],
-    batch: CaseBatch,
-    specs: Sequence[Sequence[str]],
-    found: Mapping[str, NDArray[np.intp]],
-) -> None:
-    """Where a slot lacks one of the sources that must be there, or all of those of which one will do, it is not right.
-
-    Args:
-      specs: sources of each case. found: source -> positions of its chunks.
-    """
-    one_will_do = np.array([bool(case.expect_sources_any) for case in batch.cases])
-    some = np.zeros_like(right)
-    every, any_of = ([getattr(case, name) for case in batch.cases] for name in ("expect_sources", "expect_sources_any"))
-    for rows, spec in item_planes(specs):
-        sources = _unions(bit_masks(spec, found, batch.keys.hit[rows]), places[rows])
-        wanted = _bits(every, rows, spec)[:, None]
-        right[rows] &= (sources & wanted) == wanted
-        some[rows] |= (sources & _bits(any_of, rows, spec)[:, None]) != 0
-    right &= ~one_will_do[:, None] | some
-
-
-def _keyword_share(places: NDArray[np.int64], batch: CaseBatch, trace: TraceData) -> NDArray[np.float64]:
-    """Share of the question's content words that stand in a slot's hits, [B, S]; 1 where it has none (rule S2.7)."""
-    words = [content_words(case.query, most=None) for case in batch.cases]
-    vocabulary = {word for row in words for word in row}  # only words that are asked for become bits
-    texts = [sorted(word_set(chunk.text) & vocabulary) for chunk in trace.chunks]
-    found = positions(texts)
-    n_found = np.zeros(places.shape[:2], dtype=np.int64)
-    for rows, spec in item_planes(words):
-        n_found[rows] += np.bitwise_count(_unions(bit_masks(spec, found, batch.keys.hit[rows]), places[rows]))
-    n_words = np.array([len(row) for row in words], dtype=np.float64)
-    with np.errstate(invalid="ignore"):
-        share = n_found / n_words[:, None]
-    share[n_words == 0] = 1.0
-    return share
-
-
-def _cache_blocks(places: NDArray[np.int64]) -> list[slice]:
-    """Parts of the batch whose sets of hits fit the cache of one core."""
-    step = max(1, AT_ONCE // max(1, places.shape[1] * places.shape[2]))
-    return [slice(start, start + step) for start in range(0, len(places), step)]
-
-
-def _values_at(values: NDArray[Any], places: NDArray[np.int64], nothing: Any) -> NDArray[Any]:  # noqa: ANN401 - a number
-    """Values [b, K] at places [b, S, k]; `nothing` where there is none."""
-    taken = values[np.arange(len(values))[:, None, None], np.maximum(places, 0)]
-    return np.where(places >= 0, taken, nothing)
-
-
-def _unions(mask: NDArray[np.uint64], places: NDArray[np.int64], least: int = 1) -> NDArray[np.uint64]:
-    """Bits that at least so many of every slot's hits have, [B, S]: their union where it is one."""
-    out = np.zeros(places.shape[:2], dtype=np.uint64)
-    for rows in _cache_blocks(places):
-        bits = _values_at(mask[rows], places[rows], np.uint64(0))
-        if least == 1:
-            out[rows] = np.bitwise_or.reduce(bits, axis=2)
-            continue
-        # held[n]: bits of at least n of the hits so far.
-        held = [np.full_like(out[rows], ~np.uint64(0)), *(np.zeros_like(out[rows]) for _ in range(least))]
-        for hit in np.moveaxis(bits, 2, 0):
-            for count in range(least, 0, -1):
-                held[count] |= held[count - 1] & hit
-        out[rows] = held[least]
-    return out
-
-
-def _distinct_counts(key: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many different keys every slot's hits have, [B, S]."""
-    out = np.zeros(places.shape[:2], dtype=np.int64)
-    for rows in _cache_blocks(places):
-        ordered = np.sort(_values_at(key[rows], places[rows], -1), axis=2)
-        out[rows] = (np.diff(ordered, axis=2, prepend=-1) != 0).sum(axis=2)
-    return out
-
-
-def _expect_option(
-    right: NDArray[np.bool_],
-    options: Sequence[list[tuple[resolver.Option, ...]]],
-    batch: CaseBatch,
-    named: Sequence[Sequence[str]],
-) -> None:
-    """Where a case says which option is the right one, that option must exist and hold the expected sources."""
-    for row, case in enumerate(batch.cases):
-        if case.expect_option is None:
-            continue
-        for slot, of_slot in zip(OPTION_SLOTS, options, strict=True):
-            shown = of_slot[row]
-            places = shown[case.expect_option - 1].places if 0 < case.expect_option <= len(shown) else ()
-            there = {name for place in places for name in named[batch.keys.hit[row, place]]}
-            right[row, slot] &= bool(places) and there.issuperset(case.expect_sources)
-
-
-WINNERS = (
-    "first_of_all",
-    "signature_of_all",
-    "anchor_of_all",
-    "entities",
-    "first_of_tied",
-    "signature_of_tied",
-    "anchor_of_tied",
-    "options_of_all",
-    "options_of_tied",
-)
-
-
-OPTION_SLOTS = (-2, -1)  # slots of the options among all groups, and among the tied ones: the last of `WINNERS`
-
-
-@holds_read_only
-class Evidence(NamedTuple):
-    """Measurements that gates and resolver meet, by group; none of them hangs on a threshold (rule S3.6).
-
-    Q cases, D depths, K hits, k = `final_k` first hits, S slots. A float is NaN where there is nothing to measure.
-    Flat, because chain and compiled kernel read every field by its name, and parts of it are cut out field by field.
-
-    Question, [Q]:
-      words: white-space separated words. denied, allowed: deny and allow patterns that match. needs_allowed: one bool,
-      whether the policy has allow patterns. overview: a generic pattern matches and no facet pattern. names_entity:
-      the resolver sees an entity in it. explicit: the user named documents. label_code: the expected `Status`,
-      `UNLABELLED` where a case has none.
-
-    Hits in the order of `l2`:
-      l2 [D, K, Q]: squared L2 distances, ascending. n_hits [D, Q]: hits at all. best_l2 [D, Q]: squared L2 of the
-      first. top1 [D, Q]: cosine of the first. gap [D, Q]: squared L2 between the first two. agree [D, Q]: the first two
-      are of one document and near pages, or of one signature with a tag.
-
-    Scores of the first k hits in the arm's order, in [0, 1]:
-      degenerate [D, Q]: the reranker says nothing. top_rerank, top_hybrid [k, D, Q]; where it says nothing, the latter
-      is what stands in for it. signals [signals, D, Q]: units as known: names, units and directions of the signals, in
-      their order. fused [D, Q]: probability of being right, NaN where the structure has no model.
-      probability [4, D, Q]: of the classes of the decision by expected cost, NaN where there is no model.
-      asked_right [Q]: chance that the options of a case to be asked hold what it expects, of that model.
-
-    Resolver, [D, Q]:
-      n_groups: groups of hits with one signature. has_winner: rule `entities` decides. skips_entities: no group carries
-      an entity of the question. full_entities: the best group carries all of them. all, tied: contest among all groups,
-      and among those tied on entities, every field [D, Q]. n_options_all, n_options_tied: options of either contest.
-
-    Slots, [D, S, Q]: a number of relevant hits, then each of `WINNERS`:
-      missing: entities to be covered that the slot's hits lack. right: they hold the expected sources and, where text
-      is judged, the recorded answer is the expected one. share: of the question's content words, in [0, 1].
-
-    Recorded answers, [D, S, Q], with S = 0 where the trace holds none:
-      answered: one bool, whether it holds any. generation, support: confidence and least support of the slot's answer,
-      in [0, 1]. unfit: hygiene leaves nothing of it. by_text, [Q]: the case is judged by text (`text_cases`).
-      unrecorded: it is, and the slot has no recorded answer. sources_right: the hits hold the expected sources.
-
-    Structure:
-      off: gates that are off whatever a policy says, since nobody measured what they compare (`gates_off`).
-      rank_order: whether the chosen hits go by the arm's final order, else by l2. final_k: hits of an answer.
-    """
-
-    words: NDArray[np.int64]
-    denied: NDArray[np.int64]
-    allowed: NDArray[np.int64]
-    needs_allowed: bool
-    overview: NDArray[np.bool_]
-    names_entity: NDArray[np.bool_]
-    explicit: NDArray[np.bool_]
-    label_code: NDArray[np.int8]
-
-    l2: NDArray[np.float64]
-    n_hits: NDArray[np.int64]
-    best_l2: NDArray[np.float64]
-    top1: NDArray[np.float64]
-    gap: NDArray[np.float64]
-    agree: NDArray[np.bool_]
-
-    degenerate: NDArray[np.bool_]
-    top_rerank: NDArray[np.float64]
-    top_hybrid: NDArray[np.float64]
-    signals: NDArray[np.float64]
-    known: SignalSet
-    fused: NDArray[np.float64]
-    probability: NDArray[np.float64]
-    asked_right: NDArray[np.float64]
-
-    n_groups: NDArray[np.int64]
-    has_winner: NDArray[np.bool_]
-    skips_entities: NDArray[np.bool_]
-    full_entities: NDArray[np.bool_]
-    all: resolver.Contest
-    tied: resolver.Contest
-    n_options_all: NDArray[np.int64]
-    n_options_tied: NDArray[np.int64]
-
-    missing: NDArray[np.unsignedinteger[Any]]
-    right: NDArray[np.bool_]
-    share: NDArray[np.float64]
-
-    answered: bool
-    generation: NDArray[np.float64]
-    support: NDArray[np.float64]
-    unfit: NDArray[np.bool_]
-    by_text: NDArray[np.bool_]
-    unrecorded: NDArray[np.bool_]
-    sources_right: NDArray[np.bool_]
-
-    off: frozenset[str]
-    rank_order: bool
-    final_k: int
-
-    @property
-    def label(self) -> NDArray[np.int8]:
-        """The expected `Status` of every case, [Q]: whoever counts by it is told where a case has none.
-
-        Raises:
-          ValueError: some case has no label.
-        """
-        return check_labelled(self.label_code)
-
-    @property
-    def n_slots_relevant(self) -> int:
-        """Slots that stand for a number of relevant hits, K + 1."""
-        return self.l2.shape[1] + 1
-
-
-@holds_read_only
-class ChosenHits(NamedTuple):
-    """Places of the chosen hits by slot, [D·Q, S, k], -1 where there are fewer; options; sources by number.
-
-    pages: document and page by the numbers of options' sources. sources: path and page; source_of: number of each
-    chunk's, [C].
-    """
-
-    places: NDArray[np.int64]
-    options_all: list[tuple[resolver.Option, ...]]
-    options_tied: list[tuple[resolver.Option, ...]]
-    pages: list[tuple[str, str]]
-    sources: list[tuple[str, str]]
-    source_of: NDArray[np.int64]
-
-
-class Tables(NamedTuple):
-    """Evidence of one arm under one structure, the chosen hits behind it, and what the patterns hit."""
-
-    arm: str
-    evidence: Evidence
-    chosen: ChosenHits
-    pattern_hits: PatternHits
-
-
-class CaseBatch(NamedTuple):
-    """Hits of one arm as B = D·Q rows: row d·Q + q is case q at depth d.
-
-    shape: (D, Q). cases: of the rows. hits: fields [B, K]. keys: of the hits. by_arm: places of the hits in the arm's
-    final order, [B, K]; order: in the order that the structure chooses by.
-    """
-
-    shape: tuple[int, int]
-    cases: list[Case]
-    hits: Hits
-    keys: Keys
-    by_arm: NDArray[np.int64]
-    order: NDArray[np.int64]
-
-    def by_case(self, column: NDArray[Any]) -> NDArray[Any]:
-        """Values of the rows [..., B] as [..., D, Q]."""
-        return column.reshape(*column.shape[:-1], *self.shape)
-
-
-class Entities(NamedTuple):
-    """Entities of the questions, a bit each in W planes: in the question [W, B], and carried by its hits [W, B, K].
-
-    must_cover: those that the chosen hits must carry (rule S2.5). seen, seen_carried: what the resolver sees of them,
-    nothing where the structure switches its extractor off.
-    """
-
-    carried: NDArray[np.uint64]
-    must_cover: NDArray[np.uint64]
-    seen: NDArray[np.uint64]
-    seen_carried: NDArray[np.uint64]
-
-
-class Contests(NamedTuple):
-    """What the resolver's rules would say of every row.
-
-    entities: rule `entities`. all, tied: the contest among all groups, and among those tied on entities.
-    """
-
-    groups: resolver.Groups
-    entities: resolver.EntityRule
-    all: resolver.Contest
-    tied: resolver.Contest
+__all__ = [
+    "CAN_BE_OFF",
+    "KEPT",
+    "OPTION_SLOTS",
+    "WINNERS",
+    "ChosenHits",
+    "Evidence",
+    "Measured",
+    "Tables",
+    "add_answers",
+    "add_probabilities",
+    "check_model",
+    "gates_off",
+    "measure_tables",
+    "measured_tables",
+    "plain_trace",
+    "policy_pattern_hits",
+    "structure_hash",
+]
 
 
 def measure_tables(
-    trace: TraceData, arm: str, hits_of: PatternHits, structure: Structure, *, needs_allowed: bool
+    measured: TraceData | Measured, arm: str, hits_of: PatternHits, structure: Structure, *, needs_allowed: bool
 ) -> Tables:
     """Measure what one arm's hits offer under a structure; free of thresholds (rule S3.6).
 
     Args:
-      hits_of: what the structure's patterns hit. needs_allowed: whether the policy has allow patterns.
+      measured: the trace. hits_of: what the structure's patterns hit. needs_allowed: whether the policy has allow
+        patterns.
     """
+    held = Measured.of(measured)
+    trace = held.trace
     batch = _case_batch(trace, arm, structure)
     entities = _entity_requirements(hits_of, batch, structure)
     contests = _contests(batch, entities, structure)
@@ -450,7 +123,7 @@ def measure_tables(
         rank_order=structure.order == "rank",
         final_k=structure.final_k,
     )
-    return add_answers(Tables(arm, evidence, chosen, hits_of), trace, structure)
+    return add_answers(Tables(arm, evidence, chosen, hits_of), held, structure)
 
 
 def _case_batch(trace: TraceData, arm: str, structure: Structure) -> CaseBatch:
@@ -677,8 +350,14 @@ def by_slot(table: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
     return np.ascontiguousarray(table.reshape(depths, n_cases, table.shape[1]).transpose(0, 2, 1))
 
 
-def add_answers(measured: Tables, trace: TraceData, structure: Structure) -> Tables:
-    """Tables with the recorded answers of every slot, and what they make right; unchanged where there are none."""
+def add_answers(measured: Tables, of: TraceData | Measured, structure: Structure) -> Tables:
+    """Tables with the recorded answers of every slot, and what they make right; unchanged where there are none.
+
+    Args:
+      of: the trace that was measured, with its answers.
+    """
+    held = Measured.of(of)
+    trace = held.trace
     answers, evidence, chosen = trace.answers, measured.evidence, measured.chosen
     if answers is None:
         return measured
@@ -686,7 +365,7 @@ def add_answers(measured: Tables, trace: TraceData, structure: Structure) -> Tab
     chunk = np.moveaxis(trace.hits.chunk[:, at], 1, 0).reshape(depths * n_cases, -1)
     number = slot_answers(answers, at, chosen.places, chunk, n_cases)
     by_text = text_cases(trace)
-    texts_right = _cached_on_trace(trace, "texts", "right", lambda: right_answers(answers, trace.cases, by_text))
+    texts_right = held.once("texts", "right", lambda: right_answers(answers, trace.cases, by_text))
     sources_right = evidence.sources_right if evidence.answered else evidence.right
     asked = np.zeros(number.shape, dtype=bool)
     for slot, options in zip(OPTION_SLOTS, (chosen.options_all, chosen.options_tied), strict=True):
@@ -705,53 +384,149 @@ def _needs_coverage(hits_of: PatternHits, n_entities: NDArray[np.int64], depths:
     return (compares & (n_entities >= 2)) | (generic & (n_entities >= 1))
 
 
-KEPT = 8  # measured tables kept for each trace, and as many measured patterns
+KEPT = 8  # measured tables that a `Measured` keeps, and as many of each other kind
 
 
-_measured: WeakKeyDictionary[TraceData, dict[str, dict[Any, Any]]] = WeakKeyDictionary()
+class Measured:
+    """A trace and what was measured of it so far; whoever asks many questions of one trace holds it.
+
+    A replay of a plain trace measures it each time, which of 10,000 cases takes about a second; of a `Measured` it
+    does so once for all policies of the same structure. It is the only value of the algebra that grows.
+
+    Args:
+      trace: in memory.
+
+    Example: `held = Measured(trace)`, then `sweep(held, policies)`, `steps(held, policy)`, `decide(held, policy)`.
+    """
+
+    def __init__(self, trace: TraceData) -> None:
+        self.trace = trace
+        self._values: dict[str, dict[Any, Any]] = {}
+
+    @classmethod
+    def of(cls, trace: TraceData | Measured) -> Measured:
+        """A measured trace as it is; of a plain one a new one."""
+        return trace if isinstance(trace, Measured) else cls(trace)
+
+    def __len__(self) -> int:
+        """Count the cases, Q."""
+        return len(self.trace)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.trace!r})"
+
+    # As a `TraceView` it is its trace: a view of one part, itself.
+
+    @property
+    def parts(self) -> tuple[Measured]:
+        """The measured trace itself."""
+        return (self,)
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """Cases of the trace."""
+        return self.trace.cases
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Arms of the trace."""
+        return self.trace.arms
+
+    @property
+    def n_depths(self) -> int:
+        """Depths of the trace."""
+        return self.trace.n_depths
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Signals of the trace."""
+        return self.trace.signals
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """Meta of the trace."""
+        return self.trace.meta
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the trace."""
+        return self.trace.fingerprint
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether the trace holds recorded answers."""
+        return self.trace.has_answers
+
+    def counted(self) -> CaseCounts:
+        """Cases by split and label."""
+        return self.trace.counted()
+
+    def loaded(self) -> TraceData:
+        """The trace."""
+        return self.trace
+
+    def evidence_for(self, policies: object, arm: str | None) -> None:
+        """None: what was measured is known by `measured_tables`."""
+        del policies, arm
+
+    def measured_once(self, policy: object, arm: str | None) -> AbstractContextManager[Self]:
+        """The measured trace itself."""
+        del policy, arm
+        return nullcontext(self)
+
+    def once(self, kind: str, key: Any, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - any measured value
+        """Measure once for a key; the oldest of its kind goes when there are too many."""
+        known = self._values.setdefault(kind, {})
+        if key not in known:
+            while len(known) >= KEPT:
+                known.pop(next(iter(known)))
+            known[key] = make()
+        return known[key]
 
 
-def _cached_on_trace(trace: TraceData, kind: str, key: Any, make: Any) -> Any:  # noqa: ANN401 - any measured value
-    """Measure once for a trace and key; the oldest of its kind goes when there are too many."""
-    known = _measured.setdefault(trace, {}).setdefault(kind, {})
-    if key not in known:
-        while len(known) >= KEPT:
-            known.pop(next(iter(known)))
-        known[key] = make()
-    return known[key]
+def held_trace(trace: TraceView) -> TraceView:
+    """A trace in memory as `Measured`, to be asked many questions; any other view as it is."""
+    return Measured(trace) if isinstance(trace, TraceData) else trace
 
 
-def policy_pattern_hits(trace: TraceData, policy: PolicyData) -> PatternHits:
+def plain_trace(trace: Any) -> Any:  # noqa: ANN401 - a trace, measured or not, in memory or of shards
+    """The trace without what was measured of it."""
+    return trace.trace if isinstance(trace, Measured) else trace
+
+
+def policy_pattern_hits(trace: TraceData | Measured, policy: PolicyData) -> PatternHits:
     """What the policy's patterns hit: as stored with the trace, measured again where they differ (rule S0.6)."""
-    key = policy.patterns.digest
-    if trace.pattern_hits is not None and trace.pattern_hits.patterns_hash == key:
-        return trace.pattern_hits
-    found: PatternHits = _cached_on_trace(
-        trace, "patterns", key, lambda: pattern_hits(trace.cases, trace.chunks, policy.pattern_lists)
-    )
-    return found
+    held, key = Measured.of(trace), policy.patterns.digest
+    stored = held.trace.pattern_hits
+    if stored is not None and stored.patterns_hash == key:
+        return stored
+    cases, chunks = held.trace.cases, held.trace.chunks
+    hits: PatternHits = held.once("patterns", key, lambda: pattern_hits(cases, chunks, policy.pattern_lists))
+    return hits
 
 
-def measured_tables(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Tables:
-    """Evidence that the policy's thresholds meet, measured once for all policies of the same structure.
+def measured_tables(trace: TraceData | Measured, policy: PolicyData, arm: str | None = None) -> Tables:
+    """Evidence that the policy's thresholds meet; of a `Measured` once for all policies of the same structure.
 
     Raises:
       ValueError: the trace was built with another pack than the policy's, or lacks a signal that the policy uses.
     """
-    check_stored(trace, [policy])
-    check_pack(trace.meta.get("pack"), policy.pack_hash, "a trace", "put that pack back, or build the trace again")
-    name = trace.arms[0] if arm is None else arm
+    held = Measured.of(trace)
+    whole = held.trace
+    check_stored(whole, [policy])
+    check_pack(whole.meta.get("pack"), policy.pack_hash, "a trace", "put that pack back, or build the trace again")
+    name = whole.arms[0] if arm is None else arm
     structure, needs_allowed = policy.structure, bool(policy.patterns.allow)
     plain = structure._replace(decision=None)
-    found: Tables = _cached_on_trace(
-        trace,
-        "tables",
-        (name, plain),
-        lambda: measure_tables(trace, name, policy_pattern_hits(trace, policy), plain, needs_allowed=needs_allowed),
-    )
+
+    def measure() -> Tables:
+        hits_of = policy_pattern_hits(held, policy)
+        return measure_tables(held, name, hits_of, plain, needs_allowed=needs_allowed)
+
+    tables: Tables = held.once("tables", (name, plain), measure)
     if structure.decision is None:
-        return found
-    decided: Tables = _cached_on_trace(trace, "decided", (name, structure), lambda: add_probabilities(found, structure))
+        return tables
+    decided: Tables = held.once("decided", (name, structure), lambda: add_probabilities(tables, structure))
     return decided
 
 

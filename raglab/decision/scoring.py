@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab.decision.answer_text import has_gold_answer, text_cases
+from raglab.decision.trace_view import TracePart, TraceView, trace_parts
 from raglab.user_warnings import warn_user
-from raglab.values import Case, TraceData
+from raglab.values import Case
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,26 +29,21 @@ def _states_no_sources(case: Case) -> bool:
     return case.expect_status == "ok" and not (case.expect_sources or case.expect_sources_any or case.min_sources)
 
 
-def trace_status_only(trace: Any) -> NDArray[np.bool_]:  # noqa: ANN401 - a trace in memory or of shards
+def trace_status_only(trace: TraceView) -> NDArray[np.bool_]:
     """Which cases of a trace are scored by status alone, [Q]: `status_only`, and no recorded answer is judged by text.
 
-    Of shards the hits are loaded only where some case may be judged by text.
+    The hits of a part on disk are loaded only where some case may be judged by text.
     """
-    if isinstance(trace, TraceData):
-        return status_only(trace.cases) & ~text_cases(trace)
-    parts = getattr(trace, "parts", None)
-    return np.concatenate([_part_status_only(part) for part in (trace.shards() if parts is None else parts)])
+    return np.concatenate([_part_status_only(part) for part in trace_parts(trace)])
 
 
-def _part_status_only(part: Any) -> NDArray[np.bool_]:  # noqa: ANN401 - a trace or a reference to one
-    if isinstance(part, TraceData):
-        return trace_status_only(part)
-    cases: Sequence[Case] = part.cases() if hasattr(part, "cases") else part.load().cases
+def _part_status_only(part: TracePart) -> NDArray[np.bool_]:
+    cases = part.cases
     alone = status_only(cases)
-    return trace_status_only(part.load()) if (alone & has_gold_answer(cases)).any() else alone
+    return alone & ~text_cases(part.loaded()) if (alone & has_gold_answer(cases)).any() else alone
 
 
-def status_only_count(trace: Any) -> int:  # noqa: ANN401 - a trace in memory or of shards
+def status_only_count(trace: TraceView) -> int:
     """Number of cases of a trace that are scored by status alone.
 
     Source: rules S6.1, S6.3.

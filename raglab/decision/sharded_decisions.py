@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import InitVar, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,10 @@ from raglab.decision.answer_text import Basis, has_gold_answer, text_cases
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.checks import Checks
 from raglab.decision.decisions import Decisions, OptionShown
+from raglab.decision.trace_view import TracePart, TraceView, trace_parts
 from raglab.parallel import run_each
 from raglab.policy import PolicyData
-from raglab.values import Case, Status, TraceData, label_codes, read_only
+from raglab.values import Case, label_codes, read_only
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +42,11 @@ class CaseColumns(NamedTuple):
     answer_checks: NDArray[np.int8]
 
 
+def joined_columns(parts: Sequence[CaseColumns]) -> CaseColumns:
+    """Columns of all shards as one."""
+    return read_only(CaseColumns(*(np.concatenate(fields) for fields in zip(*parts, strict=True))))
+
+
 def decision_columns(said: Decisions) -> CaseColumns:
     """Columns of the decisions on one trace in memory."""
     depth = said.outcome.depth.astype(np.int8)
@@ -49,87 +55,32 @@ def decision_columns(said: Decisions) -> CaseColumns:
     return CaseColumns(ids, said.status, said.decided_by, depth, said.confidence(), *verdicts)
 
 
-def reference_trace(reference: Any) -> TraceData:  # noqa: ANN401 - a trace or a reference to one
-    """Trace of a shard, loaded where it is not in memory."""
-    trace: TraceData = reference if isinstance(reference, TraceData) else reference.load()
-    return trace
+def trace_basis(trace: TraceView) -> Basis:
+    """Basis on which the cases of a trace are judged; hits of a part are loaded only where it has a gold answer."""
+    return Basis.joined(map(_part_basis, trace_parts(trace)))
 
 
-def reference_cases(reference: Any) -> Sequence[Case]:  # noqa: ANN401 - a trace or a reference to one
-    """Cases of a shard, read without its hits where that can be."""
-    if not isinstance(reference, TraceData) and hasattr(reference, "cases"):
-        read: Sequence[Case] = reference.cases()
-        return read
-    return reference_trace(reference).cases
-
-
-def trace_basis(trace: Any) -> Basis:  # noqa: ANN401 - a trace in memory or of shards
-    """Basis on which the cases of a trace are judged; of shards the hits are loaded only where some gold answer is."""
-    if isinstance(trace, TraceData):
-        return Basis.of(text_cases(trace), label_codes(trace.cases))
-    parts = getattr(trace, "parts", None)
-    return Basis.joined(_part_basis(part) for part in (trace.shards() if parts is None else parts))
-
-
-def _part_basis(part: Any) -> Basis:  # noqa: ANN401 - a trace or a reference to one
-    cases = reference_cases(part)
-    if not has_gold_answer(cases).any():
-        return Basis(0, int((label_codes(cases) == Status.ok).sum()))
-    return trace_basis(reference_trace(part))
-
-
-def check_in_memory(trace: object, what: str) -> None:
-    """Refuse a trace of shards where all hits are needed at once.
-
-    Raises:
-      TypeError: it is none in memory.
-    """
-    if not isinstance(trace, TraceData):
-        came = f"a {type(trace).__name__}"
-        remedy = "draw some cases (raglab.lab.study_cases.draw_cases), or merge shards (first, *rest = trace.shards(); "
-        msg = f"{what} must have a trace in memory, got {came}; {remedy}first.merge(*rest))."
-        raise TypeError(msg)
-
-
-def shard_with(references: Iterable[Any], case_id: str) -> Any:  # noqa: ANN401 - a trace or a reference to one
-    """The shard that holds a case; of those before it the cases alone are read, where they can be.
-
-    Raises:
-      KeyError: none holds it.
-    """
-    n_cases = 0
-    for reference in references:
-        cases = reference_cases(reference)
-        if any(case.id == case_id for case in cases):
-            return reference
-        n_cases += len(cases)
-    msg = f"case must be one of the trace's {n_cases} cases, got {case_id!r}; see its ids."
-    raise KeyError(msg)
+def _part_basis(part: TracePart) -> Basis:
+    cases = part.cases
+    label_code = label_codes(cases)
+    by_text = has_gold_answer(cases)
+    return Basis.of(text_cases(part.loaded()) if by_text.any() else by_text, label_code)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ShardedDecisions(CaseVerdicts):
     """What one policy says of every case of a trace of shards; whatever needs hits decides the shard that holds them.
 
-    parts: columns of each shard, in order, which are held as one. references: gives what stands for the shards.
-    decided: decisions on a shard, by its reference. columns: of all cases. sizes: cases of each shard.
+    decided: decisions on a part of the trace. columns: of all cases. sizes: cases of each part.
 
     Example: `raglab.decide(raglab.Trace.open("out/shards"), policy).explain("q17")` loads one shard.
     """
 
-    trace: Any
+    trace: TraceView
     policy: PolicyData
-    parts: InitVar[Sequence[CaseColumns]]
-    references: Callable[[], Iterable[Any]]
-    decided: Callable[[Any], Decisions]
-    columns: CaseColumns = field(init=False)
-    sizes: tuple[int, ...] = field(init=False)
-
-    def __post_init__(self, parts: Sequence[CaseColumns]) -> None:
-        """Join the columns; those of the shards are let go."""
-        columns = read_only(CaseColumns(*(np.concatenate(fields) for fields in zip(*parts, strict=True))))
-        object.__setattr__(self, "columns", columns)
-        object.__setattr__(self, "sizes", tuple(len(part.ids) for part in parts))
+    decided: Callable[[TracePart], Decisions]
+    columns: CaseColumns
+    sizes: tuple[int, ...]
 
     def __len__(self) -> int:
         """Count the cases."""
@@ -142,8 +93,7 @@ class ShardedDecisions(CaseVerdicts):
     @property
     def origin(self) -> list[tuple[str, str]]:
         """What was decided, as facts of a display."""
-        meta = getattr(self.trace, "meta", {})
-        return [("trace", str(meta.get("fingerprint", "none"))), ("shards", f"{len(self.sizes):,}")]
+        return [("trace", str(self.trace.meta.get("fingerprint", "none"))), ("shards", f"{len(self.sizes):,}")]
 
     @property
     def status(self) -> NDArray[np.int8]:
@@ -186,27 +136,27 @@ class ShardedDecisions(CaseVerdicts):
 
     def cases_at(self, rows: NDArray[np.intp]) -> list[Case]:
         """Cases at ascending positions; of each shard that holds some the cases are read, without its hits."""
-        return [case for reference, here in self._shard_rows(rows) for case in _cases_of(reference, here)]
+        return [case for part, here in self._part_rows(rows) for case in _cases_at(part.cases, here)]
 
     def reasons(self, rows: Sequence[int]) -> dict[int, str]:
         """Why some cases came out as they did, by position, see `Decisions.reason`; their shards are loaded."""
         at = np.unique(np.asarray(rows, dtype=np.intp))
         function = partial(shard_reasons, decided=self.decided)
-        told = run_each(function, list(self._shard_rows(at)), what="explain")
+        told = run_each(function, list(self._part_rows(at)), what="explain")
         return dict(zip(at.tolist(), (text for texts in told for text in texts), strict=True))
 
-    def _shard_rows(self, rows: NDArray[np.intp]) -> Iterator[tuple[Any, list[int]]]:
-        """Shards that hold some of ascending positions, and the positions in each."""
+    def _part_rows(self, rows: NDArray[np.intp]) -> Iterator[tuple[TracePart, list[int]]]:
+        """Parts that hold some of ascending positions, and the positions in each."""
         start = 0
-        for size, reference in zip(self.sizes, self.references(), strict=True):
+        for size, part in zip(self.sizes, self.trace.parts, strict=True):
             here = rows[(rows >= start) & (rows < start + size)] - start
             if len(here):
-                yield reference, here.tolist()
+                yield part, here.tolist()
             start += size
 
     def shards(self) -> Iterator[Decisions]:
         """Decisions on each shard, one at a time."""
-        return map(self.decided, self.references())
+        return map(self.decided, self.trace.parts)
 
     def shard_of(self, case_id: str) -> Decisions:
         """Decisions on the shard that holds a case, which alone is loaded.
@@ -215,7 +165,7 @@ class ShardedDecisions(CaseVerdicts):
           KeyError: the trace holds no such case.
         """
         number = int(np.searchsorted(np.cumsum(self.sizes), self.row_of(case_id), side="right"))
-        return next(self.decided(one) for place, one in enumerate(self.references()) if place == number)
+        return self.decided(self.trace.parts[number])
 
     def explain(self, case_id: str) -> Checks:
         """Every gate and rule of one case in the order of the chain, see `Decisions.explain`; one shard is loaded."""
@@ -232,24 +182,23 @@ class ShardedDecisions(CaseVerdicts):
         and `confidence()`, or the frames of `shards()` one by one.
         """
         function = partial(shard_frame, decided=self.decided, reasons=reasons)
-        return join_frames(list(run_each(function, self.references(), what="frame")))
+        return join_frames(list(run_each(function, self.trace.parts, what="frame")))
 
 
-def _cases_of(reference: Any, rows: Sequence[int]) -> list[Case]:  # noqa: ANN401 - a trace or a reference to one
-    cases = reference_cases(reference)
+def _cases_at(cases: Sequence[Case], rows: Sequence[int]) -> list[Case]:
     return [cases[row] for row in rows]
 
 
-def shard_reasons(held: tuple[Any, Sequence[int]], decided: Callable[[Any], Decisions]) -> list[str]:
-    """Why some cases of one shard came out as they did; pure, so that any worker may tell."""
-    reference, rows = held
-    said = decided(reference)
-    return [said.reason(row) for row in rows]
+def shard_reasons(held: tuple[TracePart, Sequence[int]], decided: Callable[[TracePart], Decisions]) -> list[str]:
+    """Why some cases of one part came out as they did; pure, so that any worker may tell."""
+    part, rows = held
+    decisions = decided(part)
+    return [decisions.reason(row) for row in rows]
 
 
-def shard_frame(reference: Any, decided: Callable[[Any], Decisions], *, reasons: bool) -> pd.DataFrame:  # noqa: ANN401 - a trace or a reference to one
-    """Table of the decisions on one shard; pure, so that any worker may make it."""
-    return decided(reference).frame(reasons=reasons)
+def shard_frame(part: TracePart, decided: Callable[[TracePart], Decisions], *, reasons: bool) -> pd.DataFrame:
+    """Table of the decisions on one part; pure, so that any worker may make it."""
+    return decided(part).frame(reasons=reasons)
 
 
 def join_frames(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

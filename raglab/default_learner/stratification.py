@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +39,6 @@ from raglab.default_learner.confidence import (
 
 Array = NDArray[np.float64]
 MOST = 700.0  # log of the largest e-value that is told; a float ends at 709
-SMALLEST_TABLE = 256
 
 
 class Split(NamedTuple):
@@ -124,10 +122,7 @@ def evidence(wrong: ArrayLike, of: ArrayLike) -> Array:
     """
     k, n = np.asarray(wrong, np.int64), np.asarray(of, np.int64)
     all_k, all_n = k.sum(axis=-1, keepdims=True), n.sum(axis=-1, keepdims=True)
-    size = SMALLEST_TABLE
-    while size <= int(all_n.max(initial=0)):
-        size *= 2
-    gamma, gammas, powers = _tables(size)
+    gamma, gammas, powers = _tables(int(all_n.max(initial=0)) + 1)
     two = _averaged(k, n, gamma, gammas) + _averaged(all_k - k, all_n - n, gamma, gammas)
     one = powers[all_k] + powers[all_n - all_k] - powers[all_n]
     return np.exp(np.minimum(two - one, MOST))
@@ -138,7 +133,6 @@ def _averaged(wrong: NDArray[np.int64], of: NDArray[np.int64], gamma: Array, gam
     return np.asarray(gamma[wrong] + gamma[of - wrong] - gammas[of])
 
 
-@lru_cache(maxsize=16)
 def _tables(size: int) -> tuple[Array, Array, Array]:
     """Logs of what a likelihood of so many outcomes is made of, [size] each: Gamma functions, and k to the power k."""
     from scipy.special import gammaln, xlogy

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from raglab import gates, metrics, replay
 from raglab.decision import chain
+from raglab.decision.trace_view import TraceView
 from raglab.displays import canvas
 from raglab.displays.display import Display, Shown
 from raglab.displays.tables import interval, rate_cells
 from raglab.metrics import Interval
 from raglab.policy_sections import EXPECTED_COST
-from raglab.replay import Shards, each_shard
+from raglab.replay import each_shard
 from raglab.store.policies import Policy
 from raglab.text import percent
 from raglab.thresholds import policy_thresholds
@@ -77,9 +78,7 @@ class ZoneCounts(NamedTuple):
     right: NDArray[np.int64]
 
 
-def decision_boundary(
-    trace: TraceData | Shards, policy: Policy, arm: str | None = None, depth: int | None = None
-) -> Boundary:
+def decision_boundary(trace: TraceView, policy: Policy, arm: str | None = None, depth: int | None = None) -> Boundary:
     """Confidence of every case beside its label, as the policy's confidence gate meets it.
 
     Evidence is chosen where the hits that the policy without any gate chooses at that depth hold the expected sources.
@@ -196,7 +195,7 @@ class DecisionBoundaryDisplay(Display):
     @classmethod
     def from_trace(
         cls,
-        trace: TraceData | Shards,
+        trace: TraceView,
         policy: Policy,
         arm: str | None = None,
         depth: int | None = None,

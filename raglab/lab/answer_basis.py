@@ -14,10 +14,10 @@ from raglab.decision.answer_text import (
     missing_text,
 )
 from raglab.decision.sharded_decisions import trace_basis
+from raglab.decision.trace_view import TraceView
 from raglab.lab.search_space import always_answer
-from raglab.replay import Shards, tally
+from raglab.replay import tally
 from raglab.store.policies import Policy
-from raglab.values import TraceData
 
 
 def not_compared(missing: Mapping[str, MissingAnswers]) -> dict[str, MissingAnswers]:
@@ -36,14 +36,14 @@ def check_compared(missing: Mapping[str, MissingAnswers]) -> None:
         raise ValueError(msg)
 
 
-def missing_if_answered(trace: TraceData | Shards, policy: Policy, arm: str | None) -> MissingAnswers:
+def missing_if_answered(trace: TraceView, policy: Policy, arm: str | None) -> MissingAnswers:
     """Recorded answers that a trace lacks for the hits that a policy answers from if nothing refuses."""
     if not trace_basis(trace).text:
         return MissingAnswers(0, 0)
     return tally(trace, [always_answer(policy)], arm).missing_answers[0]
 
 
-def check_recorded(trace: TraceData | Shards, policy: Policy, arm: str | None, what: str) -> None:
+def check_recorded(trace: TraceView, policy: Policy, arm: str | None, what: str) -> None:
     """Refuse a fit on cases of which too many lack the recorded answer that says whether they are right.
 
     Args:

@@ -14,11 +14,10 @@ from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.learner import LEARNERS, Bandit, check_bandit
 from raglab.bandit.simulation import Run, run
 from raglab.canonical import digest
-from raglab.extensions.scale.sharded_traces import NONE, ShardedTrace
+from raglab.decision.trace_view import TraceView
 from raglab.lab import reward_audit as audit
 from raglab.lab.reward_audit import ArmTables
 from raglab.lab.search_space import DIGITS, SearchRange, round_value
-from raglab.lab.study_cases import case_counts
 from raglab.lab.trial_search import TrialOutcome, maximise
 from raglab.metrics.intervals import mean_interval, percentile_interval
 from raglab.misuse import takes
@@ -26,7 +25,7 @@ from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights
 from raglab.store.case_labels import check_split_names
-from raglab.values import TraceData
+from raglab.values import NONE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -345,7 +344,7 @@ class BanditStudy:
 
 @takes(trace="trace", policy="policy")
 def tune_bandit(
-    trace: TraceData | ShardedTrace[Any],
+    trace: TraceView,
     policy: PolicyData,
     *,
     bandit: str | Bandit = "thompson_beta",
@@ -429,11 +428,9 @@ def tune_bandit(
     )
 
 
-def _split_tables(
-    trace: TraceData | ShardedTrace[Any], policy: PolicyData, budget_ms: float
-) -> tuple[ArmTables, ArmTables, list[str]]:
+def _split_tables(trace: TraceView, policy: PolicyData, budget_ms: float) -> tuple[ArmTables, ArmTables, list[str]]:
     """Split that is tuned on and split that is judged on."""
-    splits = case_counts(trace).keys()
+    splits = trace.counted().keys()
     check_split_names(splits - {NONE})
     if {"tune", "report"} <= splits:
         of_splits: Any = trace

@@ -18,7 +18,7 @@ from raglab import metrics
 from raglab.decision.answer_text import Basis, gold_answers, text_cases
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence, trace_status_only
-from raglab.extensions.scale.sharded_traces import ShardedTrace
+from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_basis import check_compared
 from raglab.metrics.costs import LABELS, OUTCOME_OF_CELL, OUTCOMES, SAME
 from raglab.misuse import takes
@@ -52,7 +52,7 @@ class _CaseColumns(NamedTuple):
 
 @takes(trace="trace", policy="policy")
 def baseline_of(
-    trace: TraceData | ShardedTrace[Any], policy: Policy, *, costs: metrics.Costs | None = None, arm: str | None = None
+    trace: TraceView, policy: Policy, *, costs: metrics.Costs | None = None, arm: str | None = None
 ) -> Baseline:
     """Outcome and cost of each labelled case under a policy, to be stored and compared with later.
 
@@ -166,7 +166,7 @@ class BaselineComparison:
 
 @takes(trace="trace", policy="policy", baseline="baseline")
 def compare_with_baseline(
-    trace: TraceData | ShardedTrace[Any],
+    trace: TraceView,
     policy: Policy,
     baseline: Baseline,
     *,

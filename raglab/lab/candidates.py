@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from raglab import metrics
-from raglab.breakpoints import Steps, sum_moves
-from raglab.decision.measurement import Evidence, measured_tables
+from raglab.breakpoints import StepCells, sum_moves
+from raglab.decision.measurement import Evidence, Measured, measured_tables
 from raglab.lab.decision_fitting import (
     LEAST,
     DecisionCases,
@@ -61,7 +61,7 @@ ANSWER_OR_REFUSE = frozenset({Status.ok, Status.refuse})
 class Cases(NamedTuple):
     """Measured cases of one split and arm, and what recipes start from.
 
-    trace: the cases.
+    held: the trace of the cases, measured.
     arm: of the trace; None for the first.
     start: policy that recipes begin with.
     defaults: the default policy (thresholds of the source documents).
@@ -75,7 +75,7 @@ class Cases(NamedTuple):
     repeats: deals of the cases into folds.
     """
 
-    trace: TraceData
+    held: Measured
     arm: str | None
     start: Policy
     defaults: Policy
@@ -89,6 +89,11 @@ class Cases(NamedTuple):
     repeats: int = REPEATS
 
     @property
+    def trace(self) -> TraceData:
+        """Trace of the cases."""
+        return self.held.trace
+
+    @property
     def label(self) -> NDArray[np.int8]:
         """Label of every case, [Q]."""
         return self.evidence.label
@@ -100,7 +105,7 @@ class Cases(NamedTuple):
 
     def cells(self, policy: Policy) -> NDArray[np.int8]:
         """Cell of every case under a policy, [Q]."""
-        return case_cells(measured_tables(self.trace, policy, self.arm).evidence, [policy])[0]
+        return case_cells(measured_tables(self.held, policy, self.arm).evidence, [policy])[0]
 
     @property
     def groups(self) -> NDArray[np.int64]:
@@ -194,7 +199,7 @@ def held_out_folds(cases: Cases, what: str) -> Iterator[tuple[int, NDArray[np.in
 # One threshold on one signal ------------------------------------------------------------------------------------------
 
 
-class Bound(NamedTuple):
+class GateBound(NamedTuple):
     """Gate of one signal: which end it bounds, and what it does beyond."""
 
     signal: str
@@ -207,7 +212,7 @@ class Bound(NamedTuple):
         return f"{self.signal} {'at least' if self.end == 'min' else 'at most'}{', else ask' * (self.on_fire == 'ask')}"
 
 
-def signal_bounds(evidence: Evidence, *, can_ask: bool) -> Iterator[Bound]:
+def signal_bounds(evidence: Evidence, *, can_ask: bool) -> Iterator[GateBound]:
     """One bound on each signal that differs between cases and says which way it points.
 
     Args:
@@ -218,9 +223,9 @@ def signal_bounds(evidence: Evidence, *, can_ask: bool) -> Iterator[Bound]:
         values = evidence.signals[row, 0]
         if signal.direction == "either" or not signal.alone or not tells_apart(values):
             continue
-        yield Bound(signal.name, "min" if signal.direction == "surer" else "max", "refuse")
+        yield GateBound(signal.name, "min" if signal.direction == "surer" else "max", "refuse")
         if signal.direction == "ask" and can_ask:
-            yield Bound(signal.name, "max", "ask")
+            yield GateBound(signal.name, "max", "ask")
 
 
 class BoundCells(NamedTuple):
@@ -232,7 +237,7 @@ class BoundCells(NamedTuple):
     fired: cell where the gate fires, [Q].
     """
 
-    bound: Bound
+    bound: GateBound
     surer: NDArray[np.float64]
     answered: NDArray[np.int8]
     fired: NDArray[np.int8]
@@ -269,7 +274,7 @@ class BoundCells(NamedTuple):
         return bounded_policy(cases.start, self.bound, _round_between(value, values))
 
 
-def bound_cells(bound: Bound, cases: Cases) -> BoundCells:
+def bound_cells(bound: GateBound, cases: Cases) -> BoundCells:
     """Values of a bound's signal, and what each case comes to on either side."""
     evidence = cases.evidence
     values = evidence.signals[evidence.known.place(bound.signal), 0]
@@ -283,7 +288,7 @@ def bound_cells(bound: Bound, cases: Cases) -> BoundCells:
     )
 
 
-def bounded_policy(start: Policy, bound: Bound, value: float) -> Policy:
+def bounded_policy(start: Policy, bound: GateBound, value: float) -> Policy:
     """Policy with one threshold on a signal and everything else off."""
     return always_answer(start).replace("signals", {bound.signal: {bound.end: value, "on_fire": bound.on_fire}})
 
@@ -388,7 +393,7 @@ def rare_labels(cases: Cases) -> dict[str, int]:
     return {status.name: counts[status] for status in Status if 0 < counts[status] < LEAST_OF_LABEL}
 
 
-class CrossFit(NamedTuple):
+class CostCrossFit(NamedTuple):
     """Models of the decision by expected cost that never saw the cases they decide; no cost matters to them.
 
     evidence: of all cases in each repeat, with the probabilities of the models of the other folds, [R].
@@ -412,7 +417,7 @@ def can_fit(cases: Cases) -> bool:
     return all(any(tells_apart(values[rows]) for values in signals) for rows in rest)
 
 
-def cross_fit(cases: Cases) -> CrossFit:
+def cross_fit(cases: Cases) -> CostCrossFit:
     """Fit the model of each fold and of all cases, once for all cost matrices.
 
     Args:
@@ -437,10 +442,10 @@ def cross_fit(cases: Cases) -> CrossFit:
         for of_repeat, asked in zip(probability, right, strict=True)
     )
     # The policy remembers its cases, on which it may not be certified (rule S6.4).
-    return CrossFit(evidence, fitted(np.arange(len(cases.label)), queries_hash(cases.trace.cases)))
+    return CostCrossFit(evidence, fitted(np.arange(len(cases.label)), queries_hash(cases.trace.cases)))
 
 
-def cost_candidate(cases: Cases, fit: CrossFit) -> Candidate:
+def cost_candidate(cases: Cases, fit: CostCrossFit) -> Candidate:
     """Decision by expected cost: under the goal's costs, and with targets as a family over its cost ratio.
 
     The first value is what is chosen; of a family further ratios follow, which the nested estimate chooses among.
@@ -459,13 +464,13 @@ def cost_candidate(cases: Cases, fit: CrossFit) -> Candidate:
     return Candidate(COST, cells, policies, EVERY_ACTION)
 
 
-def ratio_steps(fit: CrossFit, policy: Policy) -> Steps:
+def ratio_steps(fit: CostCrossFit, policy: Policy) -> StepCells:
     """Cases by cell between the exact breakpoints of the cost ratio, summed over the repeats."""
     moves = [path_moves(evidence, policy, "decision.ratio") for evidence in fit.evidence]
     return sum_moves([moved for _, moved in moves], moves[0][0])
 
 
-def step_ratio(steps: Steps, place: int) -> float:
+def step_ratio(steps: StepCells, place: int) -> float:
     """A ratio of a step: 1 where it holds 1, else its middle, a short number."""
     low, high = float(steps.low[place]), float(steps.high[place])
     if low < 1.0 <= high:
@@ -473,7 +478,7 @@ def step_ratio(steps: Steps, place: int) -> float:
     return _round_between((low + high) / 2.0, np.array([low, high]))
 
 
-def nearest_ratio(steps: Steps, goal: Goal, repeats: int) -> float:
+def nearest_ratio(steps: StepCells, goal: Goal, repeats: int) -> float:
     """The cheapest ratio whose one-standard-error upper estimate meets every target; else the nearest to them.
 
     Args:

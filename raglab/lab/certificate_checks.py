@@ -11,18 +11,17 @@ from raglab import metrics
 from raglab.decision.answer_text import SOURCES
 from raglab.decision.scoring import status_only_note, trace_status_only
 from raglab.decision.sharded_decisions import trace_basis
-from raglab.extensions.scale.sharded_traces import ShardedTrace
+from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_basis import check_basis, check_compared, missing_notes
 from raglab.lab.certified_losses import COST, asking_note, count_rates, lower_bound
 from raglab.lab.looks import hash_queries, split_queries
 from raglab.live.trace_building import build_trace
 from raglab.metrics import OBJECTIVES
 from raglab.misuse import takes
-from raglab.replay import Shards
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import SCHEMA_VERSION, TraceData
+from raglab.values import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,7 +116,7 @@ class Retest(NamedTuple):
 
 
 @takes(policy="policy", trace="trace")
-def check_policy(policy: Policy, trace: TraceData | ShardedTrace[Any], *, again: bool = False) -> Retest:
+def check_policy(policy: Policy, trace: TraceView, *, again: bool = False) -> Retest:
     """Re-test every promise of a policy's certificate, at the certificate's own delta.
 
     Args:
@@ -149,7 +148,7 @@ def check_policy(policy: Policy, trace: TraceData | ShardedTrace[Any], *, again:
 
 def retest(
     policy: Policy,
-    trace: TraceData | Shards,
+    trace: TraceView,
     targets: Mapping[str, float],
     *,
     delta: float = 0.1,
@@ -216,7 +215,7 @@ def retrieve_trace(
     return build_trace(documents, asked, policy=policy, arms=arms, encoder=encoder, reranker=reranker, **settings)
 
 
-def _check_notes(certificate: Mapping[str, Any], trace: TraceData | ShardedTrace[Any], basis: str) -> tuple[str, ...]:
+def _check_notes(certificate: Mapping[str, Any], trace: TraceView, basis: str) -> tuple[str, ...]:
     own, here = dict(certificate.get("retrieval", {})), dict(trace.meta.get("parameters", {}))
     differ = [name for name in own if name != "arms" and own[name] != here.get(name)]
     told = "; ".join(f"{name} {here.get(name)} instead of {own[name]}" for name in differ)

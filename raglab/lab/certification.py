@@ -17,16 +17,14 @@ from raglab import metrics
 from raglab.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise, TestMethod
-from raglab.decision.measurement import gates_off, measured_tables
+from raglab.decision.measurement import gates_off, held_trace
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
-from raglab.decision.sharded_decisions import reference_trace
-from raglab.extensions.scale.measured_shards import measured_shards
-from raglab.extensions.scale.sharded_traces import ShardedTrace
+from raglab.decision.trace_view import TracePart, TraceView
 from raglab.gates import GATES
 from raglab.html_display import Fold, display
 from raglab.lab.certification_notes import (
-    Judged,
+    JudgedCases,
     certificate_notes,
     certificate_reason,
     look_sentence,
@@ -46,17 +44,16 @@ from raglab.lab.looks import hash_queries, known_certificate, split_queries, tak
 from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
-from raglab.parallel import run_each
 from raglab.policy_sections import EXPECTED_COST
-from raglab.replay import decide_policies
+from raglab.replay import decide_policies, each_part, part_evidence
 from raglab.signal_gates import SIGNALS, signal_path
 from raglab.store.case_labels import check_split_names
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
+from raglab.store.traces import StudyTrace
 from raglab.text import percent
 from raglab.thresholds import policy_thresholds
 from raglab.user_warnings import warn_user
-from raglab.values import SCHEMA_VERSION, TraceData
+from raglab.values import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,9 +64,7 @@ UNSTATED = object()
 DECISION = "decision."  # paths of what an expected cost is compared by
 
 
-def grid(
-    trace: TraceData | ShardedTrace[Any], policy: Policy, arm: str | None = None, paths: Sequence[str] | None = None
-) -> list[Policy]:
+def grid(trace: TraceView, policy: Policy, arm: str | None = None, paths: Sequence[str] | None = None) -> list[Policy]:
     """Policies with thresholds on a grid of observed values: one declared family, at which no label is looked.
 
     Their gates are switched on; the lowest value of each passes everything, so that a gate may be out of use. Of one
@@ -109,25 +104,18 @@ def grid(
 
 
 def _observed_values(
-    trace: TraceData | ShardedTrace[Any], policy: Policy, arm: str | None, paths: Sequence[str]
+    trace: TraceView, policy: Policy, arm: str | None, paths: Sequence[str]
 ) -> list[NDArray[np.float64]]:
     """Values at which some case may change, by path, ascending and each once; the same however the cases are cut."""
-    if isinstance(trace, TraceData):
-        return observed_values(trace, policy, arm, paths)
-    parts = list(run_each(observed_values, trace.parts, policy, arm, paths, what="thresholds"))
+    parts = list(each_part(observed_values, trace, policy, arm, paths, what="thresholds"))
     return [np.unique(np.concatenate(of_path)) for of_path in zip(*parts, strict=True)]
 
 
 def observed_values(
-    shard: Any,  # noqa: ANN401 - a trace or a reference to one
-    policy: Policy,
-    arm: str | None,
-    paths: Sequence[str],
+    part: TracePart, policy: Policy, arm: str | None, paths: Sequence[str]
 ) -> list[NDArray[np.float64]]:
-    """Values of one shard's cases, by path, ascending and each once; pure, so that any worker may find them."""
-    found = shard.evidence_for([policy], arm) if hasattr(shard, "evidence_for") else None
-    if found is None:
-        found = measured_tables(reference_trace(shard), policy, arm).evidence
+    """Values of one part's cases, by path, ascending and each once; pure, so that any worker may find them."""
+    found = part_evidence(part, policy, arm)
     limits = policy_thresholds([policy])
     every = (breakpoints(found, limits, path) for path in paths)
     # Which zero is met first must not decide its sign.
@@ -248,7 +236,7 @@ def need_line(name: str, need: DataNeed) -> str:
 
 @takes(trace="trace", policy="policy")
 def certify_policy(
-    trace: Trace | ShardedTrace[Trace],
+    trace: StudyTrace,
     policy: Policy,
     *,
     targets: Mapping[str, float] | None = None,
@@ -293,13 +281,14 @@ def certify_policy(
         raise ValueError(msg)
     cases = _certify_splits(trace)
     offered = _distinct_candidates([policy], cases)
-    notes = (*_depth_note(trace, offered), *_warned_refusal(cases, policy, arm))
-    return _certification(cases, offered, Order("single", np.arange(1), None), terms, notes)
+    learned_on = cases.held_out if cases.pilot is None else cases.pilot
+    notes = (*_depth_note(trace, offered), *_warned_refusal(learned_on, policy, arm))
+    return _certification(cases, offered, TestOrder("single", np.arange(1), None), terms, notes)
 
 
 @takes(trace="trace", candidates="policy or policies")
 def certify_best(
-    trace: Trace | ShardedTrace[Trace],
+    trace: StudyTrace,
     candidates: Policy | Sequence[Policy] | Mapping[str, Policy],
     targets: Mapping[str, float] | None = None,
     *,
@@ -343,18 +332,22 @@ def certify_best(
     """
     terms = _terms(targets, costs, delta, arm, again=again, looks=looks)
     cases = _certify_splits(trace)
+    # The cases that an order is learned on are replayed several times, in memory measured once.
+    learned_on = cases.held_out if cases.pilot is None else cases.pilot
+    replayed = held_trace(learned_on)
     if isinstance(candidates, Policy):
         listed, start = [], limit_depth(candidates, trace)
-        notes = _warned_refusal(cases, start, arm)
+        notes = _warned_refusal(replayed, start, arm)
     else:
         listed = _distinct_candidates(_listed(candidates, paths), cases)
         start, notes = listed[0], _depth_note(trace, listed)
-    with _pilot_trace(cases.pilot, start, arm, listed) as pilot:
-        family = [] if listed else grid(cases.held_out if pilot is None else pilot, start, arm, paths)
+    passes_once = bool(listed) or cases.pilot is None
+    with nullcontext(replayed) if passes_once else _pilot_trace(replayed, start, arm) as pilot:
+        family = [] if listed else grid(pilot, start, arm, paths)
         offered = listed or _distinct_candidates(family, cases)
         # Which candidates are tested, and in which order, is settled before the cases to certify on are looked at.
         order = _order(pilot, cases, offered, terms)
-    return _certification(cases, offered, order, terms, notes)
+    return _certification(cases, offered, order, terms, notes, replayed if cases.pilot is None else None)
 
 
 class Terms(NamedTuple):
@@ -399,7 +392,7 @@ def _listed(candidates: Sequence[Policy] | Mapping[str, Policy], paths: Sequence
     return listed
 
 
-def _depth_note(trace: Trace | ShardedTrace[Trace], offered: Sequence[Policy]) -> tuple[str, ...]:
+def _depth_note(trace: StudyTrace, offered: Sequence[Policy]) -> tuple[str, ...]:
     """That policies refine further live than the trace measured, so that not all that they do was tested."""
     deeper = sum(limit_depth(one, trace).policy_id != one.policy_id for one in offered)
     if not deeper:
@@ -410,13 +403,22 @@ def _depth_note(trace: Trace | ShardedTrace[Trace], offered: Sequence[Policy]) -
 
 
 def _certification(
-    cases: CertifyCases, offered: Sequence[Policy], order: Order, terms: Terms, notes: Sequence[str]
+    cases: CertifyCases,
+    offered: Sequence[Policy],
+    order: TestOrder,
+    terms: Terms,
+    notes: Sequence[str],
+    replayed: TraceView | None = None,
 ) -> Certification:
-    """Test candidates in their order on the cases to certify on, which are looked at here for the first time."""
+    """Test candidates in their order on the cases to certify on, which are looked at here for the first time.
+
+    Args:
+      replayed: those cases measured, where they are.
+    """
     targets, delta, names = terms.targets, terms.delta, list(terms.targets)
     held_out, arm_name = cases.held_out, terms.arm or cases.held_out.arms[0]
     tried = [offered[place] for place in order.places]
-    held = count_split(held_out, tried, offered[0], names, terms.arm, terms.costs)
+    held = count_split(held_out if replayed is None else replayed, tried, offered[0], names, terms.arm, terms.costs)
     counts = held.losses
     # Another look at the same cases is refused here, before it says anything.
     key = certification_key(tried, counts, targets, delta, arm_name, terms.costs if COST in targets else None)
@@ -425,7 +427,7 @@ def _certification(
     tested = _sequence_test(counts, order, targets, delta)
     near = _nearest(order, targets, delta)
     alone = trace_status_only(held_out)
-    judged = Judged(counts.basis, alone, look_sentence(look, recorded=terms.looks is not None, again=terms.again))
+    judged = JudgedCases(counts.basis, alone, look_sentence(look, recorded=terms.looks is not None, again=terms.again))
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
         certified=tuple(one.policy_id for one, ok in zip(tried, tested.passed, strict=True) if ok),
@@ -472,17 +474,15 @@ def _certification(
     )
 
 
-def _pilot_trace(
-    pilot: Trace | ShardedTrace[Trace] | None, start: Policy, arm: str | None, listed: Sequence[Policy]
-) -> AbstractContextManager[Trace | ShardedTrace[Trace] | None]:
+def _pilot_trace(pilot: TraceView, start: Policy, arm: str | None) -> AbstractContextManager[TraceView]:
     """The pilot for a grid and its order: measured on disk where it stands in shards, so that two passes read it."""
-    if not isinstance(pilot, ShardedTrace) or listed or start.structure.decision is not None:
+    if start.structure.decision is not None:
         return nullcontext(pilot)
-    return measured_shards(pilot, start, arm)
+    return pilot.measured_once(start, arm)
 
 
 def _check_facts(
-    trace: TraceData | ShardedTrace[Any], key: str, arm: str, targets: Container[str], costs: metrics.Costs | None
+    trace: TraceView, key: str, arm: str, targets: Container[str], costs: metrics.Costs | None
 ) -> dict[str, Any]:
     """What a check on new cases needs beside the promises: how their hits must be retrieved, and this look's key."""
     retrieval = dict(trace.meta.get("parameters", {}))
@@ -496,7 +496,7 @@ def _data_needs(promises: Sequence[Promise], delta: float) -> dict[str, DataNeed
     return {one.name: tests.data_need(one.alpha, one.n, int(one.k), delta) for one in rates}
 
 
-def _nearest(order: Order, targets: Mapping[str, float], delta: float) -> Nearest:
+def _nearest(order: TestOrder, targets: Mapping[str, float], delta: float) -> Nearest:
     """Target to hint at, by what the candidates did on the pilot."""
     if order.pilot is None:
         return Nearest(float("nan"), float("nan"))
@@ -529,7 +529,7 @@ def _distinct_candidates(candidates: Iterable[Policy], cases: CertifyCases) -> l
     return offered
 
 
-class Order(NamedTuple):
+class TestOrder(NamedTuple):
     """How candidates are tested.
 
     method: `single`, one alone; `fixed_sequence`, one after the other until one fails; `holm`, all at once. places: of
@@ -553,18 +553,16 @@ class Order(NamedTuple):
         return None if self.pilot is None else self.pilot.subset(self.places)
 
 
-def _order(
-    pilot: TraceData | ShardedTrace[Any] | None, cases: CertifyCases, offered: Sequence[Policy], terms: Terms
-) -> Order:
+def _order(pilot: TraceView, cases: CertifyCases, offered: Sequence[Policy], terms: Terms) -> TestOrder:
     """Order of the candidates, learned on the pilot (rule S6.10)."""
     # Without cases of its own to learn an order on, any order would come from the cases it is tested on.
-    if pilot is None or cases.pilot is None:
-        return Order("holm", np.arange(len(offered)), None)
+    if cases.pilot is None:
+        return TestOrder("holm", np.arange(len(offered)), None)
     seen = pilot_counts(pilot, offered, list(terms.targets), terms.costs, terms.arm)
     size, alphas = len(cases.held_out) / len(pilot), np.array(list(terms.targets.values()))
     places = pilot_order(seen.losses, alphas, terms.delta, size)
     hashed = trace_hash(cases.pilot)
-    return Order("fixed_sequence", places, seen.losses, len(pilot), hashed, size, seen.free_rate, seen.notes)
+    return TestOrder("fixed_sequence", places, seen.losses, len(pilot), hashed, size, seen.free_rate, seen.notes)
 
 
 class SequenceResult(NamedTuple):
@@ -588,7 +586,7 @@ class SequenceResult(NamedTuple):
         return self.chosen >= 0
 
 
-def _sequence_test(counts: RateCounts, order: Order, targets: Mapping[str, float], delta: float) -> SequenceResult:
+def _sequence_test(counts: RateCounts, order: TestOrder, targets: Mapping[str, float], delta: float) -> SequenceResult:
     """Tests of all targets together for every candidate, with error delta over all of them."""
     in_sequence = order.method != "holm"
     p = counts.p(np.array(list(targets.values())))
@@ -645,14 +643,14 @@ class CertifyCases(NamedTuple):
     overlapping: hashes of every union of splits that holds the cases to certify on.
     """
 
-    pilot: Trace | ShardedTrace[Trace] | None
-    held_out: Trace | ShardedTrace[Trace]
+    pilot: StudyTrace | None
+    held_out: StudyTrace
     held_out_hash: str
     trace_hash: str
     overlapping: tuple[str, ...] = ()
 
 
-def _certify_splits(trace: Trace | ShardedTrace[Trace]) -> CertifyCases:
+def _certify_splits(trace: StudyTrace) -> CertifyCases:
     by_split = split_queries(trace)
     check_split_names(by_split)
     pilot, held_out = SPLITS
@@ -671,10 +669,11 @@ def _certify_splits(trace: Trace | ShardedTrace[Trace]) -> CertifyCases:
     return CertifyCases(None, trace, of_all, of_all)
 
 
-def _warned_refusal(cases: CertifyCases, policy: Policy, arm: str | None) -> tuple[str, ...]:
-    """That gates of the policy given refuse nearly all answerable cases of a trace in memory; warns too (S2.19)."""
-    trace = cases.held_out if cases.pilot is None else cases.pilot
-    text = refusal_text(decide_policies(trace, [policy], arm)[0]) if isinstance(trace, TraceData) else ""
+def _warned_refusal(trace: TraceView, policy: Policy, arm: str | None) -> tuple[str, ...]:
+    """That gates of the policy given refuse nearly all answerable cases of a trace of one part; warns too (S2.19)."""
+    if len(trace.parts) > 1:  # it would take one more pass over their files
+        return ()
+    text = refusal_text(decide_policies(trace, [policy], arm)[0])
     if not text:
         return ()
     refused = f"The policy to be certified: {text}"
@@ -694,7 +693,7 @@ def _candidate_table(
     tried: Sequence[Policy],
     counts: RateCounts,
     tested: SequenceResult,
-    order: Order,
+    order: TestOrder,
     names: Sequence[str],
     delta: float,
 ) -> pd.DataFrame:

@@ -24,7 +24,7 @@ FAILS: Mapping[TestMethod, str] = {
 }
 
 
-class Judged(NamedTuple):
+class JudgedCases(NamedTuple):
     """What a reason says of the cases certified on.
 
     basis: on which they are judged. alone: which are scored by status alone, [Q]. look: sentence of their looks.
@@ -48,7 +48,7 @@ def look_sentence(look: Look, *, recorded: bool, again: bool) -> str:
 
 
 def certificate_reason(
-    promises: Sequence[Promise], binding: str, delta: float, method: TestMethod, judged: Judged, *, certified: bool
+    promises: Sequence[Promise], binding: str, delta: float, method: TestMethod, judged: JudgedCases, *, certified: bool
 ) -> str:
     """What is promised or not, at which look, on which basis, and how many cases are scored by status alone."""
     sentence = status_only_sentence(int(judged.alone.sum()), len(judged.alone))

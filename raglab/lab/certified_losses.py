@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +12,17 @@ from raglab import certify, metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import Basis, MissingAnswers
 from raglab.decision.outcome_codes import Tally
-from raglab.extensions.scale.sharded_traces import ShardedTrace
+from raglab.decision.trace_view import TraceView
 from raglab.lab.decision_fitting import held_out_cells
 from raglab.lab.looks import trace_hash
 from raglab.lab.search_space import always_answer
 from raglab.metrics import binomial_p, clopper_pearson, upper_bound
 from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST
-from raglab.replay import Shards, tally
+from raglab.replay import tally
 from raglab.store.policies import Policy
 from raglab.text import percent
-from raglab.values import Status, TraceData
+from raglab.values import Status
 
 COST, RISK = "expected_cost", "hallucination_rate"
 OF_POLICY = ("k", "n", "cost", "coverage", "over_ask", "missing")  # fields of `RateCounts` with a row a policy
@@ -103,7 +103,7 @@ class RateCounts(NamedTuple):
 
 
 def count_rates(
-    trace: TraceData | Shards,
+    trace: TraceView,
     policies: Sequence[PolicyData],
     names: Sequence[str],
     arm: str | None = None,
@@ -131,7 +131,7 @@ class SplitCounts(NamedTuple):
 
 
 def count_split(
-    trace: TraceData | Shards,
+    trace: TraceView,
     candidates: Sequence[Policy],
     start: Policy,
     names: Sequence[str],
@@ -200,7 +200,7 @@ class PilotCounts(NamedTuple):
 
 
 def pilot_counts(
-    pilot: TraceData | ShardedTrace[Any],
+    pilot: TraceView,
     offered: Sequence[Policy],
     names: Sequence[str],
     costs: metrics.Costs | None = None,

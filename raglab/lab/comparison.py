@@ -13,6 +13,7 @@ from raglab import metrics
 from raglab.decision.answer_text import SOURCES, MissingAnswers
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence
+from raglab.decision.trace_view import TraceView
 from raglab.html_display import Cell, Fold, display
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.candidates import DEFAULTS, FREE, count_cells
@@ -20,9 +21,9 @@ from raglab.lab.competition import BY_HAND, TUNED
 from raglab.lab.paired_gain import IN_SAMPLE, Advantage, Verdict, paired_advantage
 from raglab.misuse import takes
 from raglab.policy import PolicyData
-from raglab.replay import Shards, decide_policies, each_shard, join_columns, shard_codes
+from raglab.replay import decide_policies, each_shard, join_columns, shard_codes
 from raglab.store.policies import Policy
-from raglab.values import TraceData, counted
+from raglab.values import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,9 +96,9 @@ class Comparison(NamedTuple):
         return display("Two policies on the same cases", facts, folds)
 
 
-@takes(trace="trace", a="policy", b="policy")
+@takes(trace="measured", a="policy", b="policy")
 def compare(
-    trace: TraceData | Shards, a: Policy, b: Policy, *, arm: str | None = None, costs: metrics.Costs | None = None
+    trace: TraceView, a: Policy, b: Policy, *, arm: str | None = None, costs: metrics.Costs | None = None
 ) -> Comparison:
     """What changes from policy `a` to policy `b` on labelled cases: rates and expected cost paired, and the cases.
 
@@ -159,7 +160,7 @@ class StudyOutcome(NamedTuple):
     in_sample: tuple[str, ...] = ()
 
 
-class Contest(NamedTuple):
+class PolicyContest(NamedTuple):
     """The tuned policy against another one, on the same cases.
 
     other: name of that policy. role: what it stands for. gain: expected cost that tuned saves over it. only_tuned,
@@ -199,12 +200,12 @@ def reference_roles(study: StudyOutcome) -> dict[str, str]:
 
 
 def contests(
-    trace: TraceData | Shards,
+    trace: TraceView,
     policies: Mapping[str, Policy],
     roles: Mapping[str, str],
     arm: str | None = None,
     costs: metrics.Costs | None = None,
-) -> list[Contest]:
+) -> list[PolicyContest]:
     """Tuned policy against each of the references that is there, on the same cases.
 
     Whoever calls it sees to it that none of the policies was fitted or selected on these cases (rule S6.11).
@@ -235,7 +236,7 @@ def _contest(
     costs: metrics.Costs | None,
     *,
     same: bool,
-) -> Contest:
+) -> PolicyContest:
     right, price = metrics.cell_costs() == 0.0, metrics.cell_costs(costs)
     gain = paired_advantage(tuned, other, costs, name)
     alone = (int((right[tuned] & ~right[other]).sum()), int((right[other] & ~right[tuned]).sum()))
@@ -244,17 +245,15 @@ def _contest(
     guard = metrics.interval_guard(costs)
     gains = price[other] - price[tuned]
     note = metrics.paired_size_note(gains, price=most, guard=guard) if verdict == "open" else ""
-    return Contest(name, role, gain, *alone, verdict, note)
+    return PolicyContest(name, role, gain, *alone, verdict, note)
 
 
-def policy_case_cells(trace: TraceData | Shards, policy: Policy, arm: str | None = None) -> NDArray[np.int8]:
+def policy_case_cells(trace: TraceView, policy: Policy, arm: str | None = None) -> NDArray[np.int8]:
     """Cell (decision, label, expected sources found) of every case under a policy, [Q]."""
     return policies_case_cells(trace, [policy], arm)[0]
 
 
-def policies_case_cells(
-    trace: TraceData | Shards, policies: Sequence[PolicyData], arm: str | None = None
-) -> NDArray[np.int8]:
+def policies_case_cells(trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int8]:
     """Cell of every case under each policy, 6 · status + 2 · label + expected sources found, [P, Q], in one pass.
 
     Where the sources say nothing of a decision (a refusal), they are not told apart, see `metrics.DISTINCT_CELL`.
@@ -265,16 +264,14 @@ def policies_case_cells(
     return CELL_OF_CODE[policies_case_codes(trace, policies, arm)]
 
 
-def policies_case_codes(
-    trace: TraceData | Shards, policies: Sequence[PolicyData], arm: str | None = None
-) -> NDArray[np.int16]:
+def policies_case_codes(trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int16]:
     """Code of every case under each policy, see `outcome_codes`, [P, Q], in one pass."""
     codes: NDArray[np.int16] = join_columns(each_shard(shard_codes, trace, list(policies), arm, what="compare"))
     return codes
 
 
 def standings(
-    trace: TraceData | Shards,
+    trace: TraceView,
     policies: Mapping[str, Policy],
     arm: str | None = None,
     costs: metrics.Costs | None = None,
@@ -337,7 +334,7 @@ def standings_text(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def contest_sentence(contest: Contest) -> str:
+def contest_sentence(contest: PolicyContest) -> str:
     """One contest in a line: who wins, by how much cost, and by how many cases."""
     lead = f"tuned against {contest.other} ({contest.role}): {contest.says}"
     if contest.verdict == "same":
@@ -348,7 +345,7 @@ def contest_sentence(contest: Contest) -> str:
     )
 
 
-def worse_sentence(found: Sequence[Contest], n_cases: int) -> str:
+def worse_sentence(found: Sequence[PolicyContest], n_cases: int) -> str:
     """What tuned is worse than, said plainly; '' where there is nothing."""
     worse = [one.other for one in found if one.verdict == "worse" and one.role != BESIDE]
     if not worse:
@@ -356,7 +353,7 @@ def worse_sentence(found: Sequence[Contest], n_cases: int) -> str:
     return f"On the {n_cases} judged cases tuned is worse than {' and than '.join(worse)}: do not use it."
 
 
-def contest_record(contest: Contest) -> dict[str, Any]:
+def contest_record(contest: PolicyContest) -> dict[str, Any]:
     """One contest as JSON has it."""
     gain = contest.gain
     return {

@@ -68,7 +68,7 @@ def check_competition(rule: str, candidates: CandidateNames, folds: int, repeats
     return dict(pairs)
 
 
-class Entry(NamedTuple):
+class CompetitionEntry(NamedTuple):
     """Who competes in a selection.
 
     rule: by which the study was asked for.
@@ -84,7 +84,9 @@ class Entry(NamedTuple):
     notes: tuple[str, ...]
 
 
-def competition(cases: Cases, rule: str, named: Mapping[str, Policy | None], fitted_on: Collection[str] = ()) -> Entry:
+def competition(
+    cases: Cases, rule: str, named: Mapping[str, Policy | None], fitted_on: Collection[str] = ()
+) -> CompetitionEntry:
     """Who competes on these cases.
 
     Args:
@@ -131,10 +133,12 @@ def competition(cases: Cases, rule: str, named: Mapping[str, Policy | None], fit
         if policy is not given[name]:
             depth = policy.refine.max_depth
             notes.append(f"Candidate {name} refines deeper than the trace measured: it is judged at depth {depth}.")
-    return Entry(rule, tuple(dict.fromkeys((*FIXED, own, *named))), policies, tuple(notes))
+    return CompetitionEntry(rule, tuple(dict.fromkeys((*FIXED, own, *named))), policies, tuple(notes))
 
 
-def made_candidates(cases: Cases, entry: Entry, refit_chain: Callable[[], Policy], pool: int) -> list[Candidate]:
+def made_candidates(
+    cases: Cases, entry: CompetitionEntry, refit_chain: Callable[[], Policy], pool: int
+) -> list[Candidate]:
     """Candidates that compete, and the best threshold, the best chain and the expected cost beside them.
 
     Args:

@@ -14,9 +14,8 @@ from threadpoolctl import ThreadpoolController
 from raglab import metrics
 from raglab.decision.chain import ASKED_SLOT, answer_slots
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
-from raglab.decision.sharded_decisions import reference_trace
+from raglab.decision.trace_view import TracePart, TraceView
 from raglab.expected_cost import CLASSES, LIMIT
-from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.looks import trace_hash
 from raglab.misuse import takes
@@ -432,7 +431,7 @@ def policy_with_costs(policy: Policy, costs: metrics.Costs | None) -> Policy:
 
 
 def held_out_cells(
-    trace: TraceData | ShardedTrace[Any], policies: Sequence[Policy], arm: str | None = None, *, seed: int = 0
+    trace: TraceView, policies: Sequence[Policy], arm: str | None = None, *, seed: int = 0
 ) -> NDArray[np.int64]:
     """Cases by cell, [P, 18], of policies with one model, decided by models of the same signals that never saw them.
 
@@ -458,8 +457,7 @@ def held_out_cells(
         model = fit_model(cases.rows(fold != held), names=tuple(first.parts), seed=seed)
         without.append(policies[0].replace("decision.model", model_section(model, first.structure)))
     folds = np.split(fold, np.cumsum([len(part.classes) for part in parts])[:-1])
-    shards: Sequence[Any] = [trace] if isinstance(trace, TraceData) else trace.parts
-    pairs = list(zip(shards, folds, strict=True))
+    pairs = list(zip(trace.parts, folds, strict=True))
     counted = run_each(fold_cells, pairs, without, list(policies), arm, what="replay")
     return np.sum(list(counted), axis=0, dtype=np.int64)
 
@@ -470,26 +468,26 @@ def fitted_cases(trace: TraceData, policy: Policy, arm: str | None) -> DecisionC
 
 
 def fold_cells(
-    pair: tuple[Any, NDArray[np.int64]], without: Sequence[Policy], policies: Sequence[Policy], arm: str | None
+    pair: tuple[TracePart, NDArray[np.int64]], without: Sequence[Policy], policies: Sequence[Policy], arm: str | None
 ) -> NDArray[np.int64]:
-    """Cases of one shard by cell, [P, 18], each decided by the model that never saw its fold.
+    """Cases of one part by cell, [P, 18], each decided by the model that never saw its fold.
 
     Args:
-      pair: the shard or a reference to it, and the fold of each of its cases. without: a policy a fold, with its model.
+      pair: the part and the fold of each of its cases. without: a policy a fold, with its model.
     """
-    shard, fold = pair
-    evidence = measured_tables(reference_trace(shard), policies[0], arm).evidence
+    part, fold = pair
+    evidence = measured_tables(part.loaded(), policies[0], arm).evidence
     cells = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
     for held in np.unique(fold).tolist():
-        part = case_rows(evidence, fold == held)
-        seen = case_cells(evidence_with_model(part, without[held]), policies)
+        without_fold = case_rows(evidence, fold == held)
+        seen = case_cells(evidence_with_model(without_fold, without[held]), policies)
         cells += [np.bincount(row, minlength=metrics.N_CELLS) for row in seen]
     return cells
 
 
 @takes(trace="trace", policy="policy")
 def fit_decision(
-    trace: TraceData | ShardedTrace[Any],
+    trace: TraceView,
     policy: Policy | None = None,
     *,
     signals: Sequence[str] | None = None,

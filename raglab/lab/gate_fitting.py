@@ -16,6 +16,7 @@ from raglab.decision.answer_text import MIN_RECALL, gold_answers, is_right_answe
 from raglab.decision.measurement import measured_tables
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.signal_values import arm_order, first_by_rank
+from raglab.decision.trace_view import TraceView
 from raglab.fusion import Model, Part
 from raglab.gates import GATES, Threshold
 from raglab.html_display import Fold, display
@@ -26,7 +27,7 @@ from raglab.lab.search_space import always_answer, published_policy
 from raglab.metrics import Difference
 from raglab.misuse import takes
 from raglab.progress import progress
-from raglab.replay import Shards, cases_by_shard, decide, each_shard, join_columns
+from raglab.replay import cases_by_shard, decide, each_shard, join_columns
 from raglab.robustness import quantile_map
 from raglab.signals import NAMES, SIGNALS, SignalSet
 from raglab.store.loaders import hash_cases
@@ -63,7 +64,7 @@ class FittedGate(NamedTuple):
     model: Model
     p: NDArray[np.float64]
     quality: pd.DataFrame
-    fitted_on: TraceData | Shards
+    fitted_on: TraceView
 
     def __repr__(self) -> str:
         return f"FittedGate({self.policy.policy_id}: {self.model!r} on {len(self.p):,} cases)"
@@ -88,7 +89,7 @@ class FittedGate(NamedTuple):
         return display("Fused gate", facts, folds)
 
 
-def case_signals(trace: TraceData | Shards, policy: Policy, arm: str | None = None) -> Signals:
+def case_signals(trace: TraceView, policy: Policy, arm: str | None = None) -> Signals:
     """Signals of every case at depth 0, and whether what is chosen without any gate carries the expected sources.
 
     The signals are those of retrieval and the trace's own of which more speaks for an answer.
@@ -114,7 +115,7 @@ def shard_case_signals(trace: TraceData, policy: Policy, arm: str | None = None)
 
 @takes(trace="trace", policy="policy")
 def fuse(
-    trace: TraceData | Shards,
+    trace: TraceView,
     policy: Policy | None = None,
     *,
     arm: str | None = None,
@@ -179,7 +180,7 @@ def fuse(
 
 @takes(trace="trace", policy="policy")
 def compare_gates(
-    trace: TraceData | Shards,
+    trace: TraceView,
     policy: Policy,
     *,
     arm: str | None = None,
@@ -330,7 +331,7 @@ class CalibratedAnswers(NamedTuple):
 
 @takes(trace="trace", policy="policy")
 def answer_outcomes(
-    trace: TraceData | Shards, policy: Policy, arm: str | None = None, *, min_recall: float = MIN_RECALL
+    trace: TraceView, policy: Policy, arm: str | None = None, *, min_recall: float = MIN_RECALL
 ) -> pd.DataFrame:
     """What the generator says to each case if nothing refuses, and whether it is right.
 
@@ -379,7 +380,7 @@ def shard_outcomes(trace: TraceData, policy: Policy, arm: str | None, min_recall
 
 @takes(trace="trace", policy="policy")
 def calibrate_answers(
-    trace: TraceData | Shards, policy: Policy, arm: str | None = None, *, min_recall: float = MIN_RECALL
+    trace: TraceView, policy: Policy, arm: str | None = None, *, min_recall: float = MIN_RECALL
 ) -> CalibratedAnswers:
     """Policy whose `generation.calibration` turns the generator's confidence into the probability of being right.
 
@@ -409,7 +410,7 @@ def shard_confidences(trace: TraceData) -> tuple[str, int, int]:
     return answers.generator, int(with_text.sum()), int((with_text & np.isfinite(answers.confidence)).sum())
 
 
-def _check_confidences(trace: TraceData | Shards) -> None:
+def _check_confidences(trace: TraceView) -> None:
     """Refuse a calibration on answers of which none carries a confidence."""
     parts = list(each_shard(shard_confidences, trace, what="confidences"))
     name, n_answers, n_finite = parts[0][0], sum(part[1] for part in parts), sum(part[2] for part in parts)
@@ -442,7 +443,7 @@ def shard_cosines(trace: TraceData, policy: Policy, arm: str | None) -> Cosines:
 
 
 @takes(trace="trace", policy="policy")
-def calibrate_cosine(trace: TraceData | Shards, policy: Policy, arm: str | None = None) -> Policy:
+def calibrate_cosine(trace: TraceView, policy: Policy, arm: str | None = None) -> Policy:
     """Policy whose confidence falls back to the cosine, calibrated on a trace, where the reranker breaks (rule S2.8).
 
     The map from the best cosine of the first hits to the probability of being right, if answered, is Platt's, read off
@@ -502,16 +503,14 @@ def _passes_above(swept: Threshold) -> float:
     return 1.0 if swept.side == "floor" else -1.0
 
 
-def _all_scores(trace: TraceData | Shards, policy: Policy, arm: str | None) -> Scores:
+def _all_scores(trace: TraceView, policy: Policy, arm: str | None) -> Scores:
     parts = list(each_shard(shard_scores, trace, policy, arm, what="measure"))
     by_path = {path: np.concatenate([part.by_path[path] for part in parts]) for path in parts[0].by_path}
     return Scores(by_path, parts[0].known)
 
 
 @takes(policy="policy", source="trace", target="trace")
-def transfer(
-    policy: Policy, source: TraceData | Shards, target: TraceData | Shards, *, arm: str | None = None
-) -> Transfer:
+def transfer(policy: Policy, source: TraceView, target: TraceView, *, arm: str | None = None) -> Transfer:
     """Policy whose thresholds pass the same share of questions on the target as on the source.
 
     The calibrated cosine of rule S2.8 is not moved: fit it on the target with `calibrate_cosine`. Any certificate is

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from raglab.canonical import digest
-from raglab.extensions.scale.sharded_traces import Shard, ShardedTrace
-from raglab.parallel import run_each
+from raglab.decision.trace_view import TracePart, TraceView
 from raglab.policy import PolicyData
+from raglab.replay import each_part
 from raglab.store.files import input_error, locked_lines, logged_lines, required_text, shown_value
-from raglab.values import Case, TraceData
+from raglab.values import Case
 
 Queries = dict[str | None, list[str]]  # questions by split, None for cases without one
 
@@ -30,27 +30,21 @@ def hash_queries(queries: Iterable[str]) -> str:
     return digest("\n".join(sorted(queries)), 16)
 
 
-def split_queries(trace: TraceData | ShardedTrace[Any]) -> Queries:
+def split_queries(trace: TraceView) -> Queries:
     """Questions of a trace by split, held whole: about 150 bytes a case; of shards the cases are read, no hits."""
-    if isinstance(trace, TraceData):
-        return _by_split(trace.cases)
     found: Queries = {}
-    for part in run_each(shard_queries, trace.parts, what="read"):
+    for part in each_part(part_queries, trace, what="read"):
         for split, queries in part.items():
             found.setdefault(split, []).extend(queries)
     return found
 
 
-def shard_queries(part: Shard) -> Queries:
-    """Questions of one shard by split; pure, so that any worker may read it."""
-    return _by_split(part.cases())
-
-
-def _by_split(cases: Iterable[Case]) -> Queries:
-    found: Queries = {}
-    for case in cases:
-        found.setdefault(case.split, []).append(case.query)
-    return found
+def part_queries(part: TracePart) -> Queries:
+    """Questions of one part of a trace by split; pure, so that any worker may read it."""
+    by_split: Queries = {}
+    for case in part.cases:
+        by_split.setdefault(case.split, []).append(case.query)
+    return by_split
 
 
 def union_hashes(by_split: Mapping[str | None, list[str]]) -> dict[frozenset[str | None], str]:
@@ -60,8 +54,8 @@ def union_hashes(by_split: Mapping[str | None, list[str]]) -> dict[frozenset[str
     return {union: hash_queries(chain.from_iterable(by_split[name] for name in union)) for union in unions}
 
 
-def trace_hash(trace: TraceData | ShardedTrace[Any]) -> str:
-    """`queries_hash` of all cases of a trace, in memory or of shards."""
+def trace_hash(trace: TraceView) -> str:
+    """`queries_hash` of all cases of a trace."""
     return hash_queries(chain.from_iterable(split_queries(trace).values()))
 
 

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from raglab.bandit.environments import Table
 from raglab.decision.sharded_decisions import join_frames
+from raglab.decision.trace_view import TraceView
 from raglab.live.arm_choice import components, router, table
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import percentile_interval
 from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.progress import progress
-from raglab.replay import Shards, each_shard
+from raglab.replay import each_shard
 from raglab.reward import (
     BUDGET_MS,
     COMPONENTS,
@@ -319,7 +320,7 @@ class ArmTables(NamedTuple):
 
 
 def arm_tables(
-    trace: TraceData | Shards, policy: PolicyData, weights: RewardWeights = PUBLISHED, *, budget_ms: float = BUDGET_MS
+    trace: TraceView, policy: PolicyData, weights: RewardWeights = PUBLISHED, *, budget_ms: float = BUDGET_MS
 ) -> ArmTables:
     """Tables of all cases of a trace, held whole; of shards one is in memory at a time.
 
@@ -350,7 +351,7 @@ def shard_arm_tables(trace: TraceData, policy: PolicyData, weights: RewardWeight
 
 @takes(trace="trace", policy="policy")
 def audit_rewards(
-    trace: TraceData | Shards,
+    trace: TraceView,
     policy: PolicyData,
     weights: RewardWeights = PUBLISHED,
     *,

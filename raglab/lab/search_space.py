@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,20 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.breakpoints import SWEPT, Steps, breakpoints, swept_paths, swept_threshold, threshold_at, user_gates
+from raglab.breakpoints import SWEPT, StepCells, breakpoints, swept_paths, swept_threshold, threshold_at, user_gates
 from raglab.certify import MAX_OVER_ASK
-from raglab.decision.measurement import CAN_BE_OFF, Evidence, gates_off, measured_tables
+from raglab.decision.measurement import CAN_BE_OFF, Evidence, Measured, gates_off, measured_tables, plain_trace
 from raglab.decision.refusals import REFUSES_ALL
-from raglab.decision.sharded_decisions import check_in_memory
-from raglab.extensions.scale.sharded_traces import ShardedTrace
+from raglab.decision.trace_view import TraceView, check_in_memory
 from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
 from raglab.misuse import takes
-from raglab.replay import policy_cells, step_cells, tally
+from raglab.replay import each_shard, policy_cells, step_cells, tally
 from raglab.signals import COSINE, NAMES, declared_signal
 from raglab.store.frames import UNSTATED
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
 
@@ -67,8 +65,8 @@ class SearchRange(NamedTuple):
         return float(rng.uniform(self.low, self.high))
 
 
-@takes(trace="trace", policy="policy")
-def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict[str, SearchRange]:
+@takes(trace="measured", policy="policy")
+def full_space(trace: TraceData | Measured, policy: Policy, arm: str | None = None) -> dict[str, SearchRange]:
     """Every threshold over the values observed in a trace, and every switch.
 
     A threshold that no case can meet in the trace is left out, and a bound of a signal that the policy does not set.
@@ -76,7 +74,7 @@ def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict
     Raises:
       TypeError: a trace of shards.
     """
-    check_in_memory(trace, "full_space")
+    check_in_memory(plain_trace(trace), "full_space")
     found, limits = measured_tables(trace, policy, arm).evidence, policy_thresholds([policy])
     space: dict[str, SearchRange] = {}
     for path in swept_paths(found.known, user_gates(limits)):
@@ -137,9 +135,9 @@ def _apart(policy: Policy, swept: Threshold) -> Threshold:
     return swept._replace(unit=swept.unit._replace(**{side: (low + high) / 2.0}))
 
 
-def limit_depth(policy: Policy, trace: TraceData | ShardedTrace[Trace]) -> Policy:
+def limit_depth(policy: Policy, trace: TraceView) -> Policy:
     """Policy that refines no further than a trace measured: what is tuned or promised on it must not do more live."""
-    deepest = int(trace.hits.chunk.shape[2] if isinstance(trace, TraceData) else trace.shared["depths"]) - 1
+    deepest = trace.n_depths - 1
     if policy.refine.max_depth <= deepest:
         return policy
     return policy.replace("refine.max_depth", deepest, "certificate", policy.certificate)
@@ -170,7 +168,7 @@ def always_answer(policy: Policy) -> Policy:
 
 
 @takes(trace="trace")
-def starting_policy(trace: TraceData | ShardedTrace[Trace], arm: str | None = None) -> Policy:
+def starting_policy(trace: TraceView, arm: str | None = None) -> Policy:
     """Policy that a trace is best looked at with first: the published one, where its thresholds fit the scores.
 
     Where the scale of the scores is not stated (`trace_from_frame` without `score`), or only scores of the user are
@@ -188,13 +186,14 @@ def starting_policy(trace: TraceData | ShardedTrace[Trace], arm: str | None = No
     if trace.meta.get("parameters", {}).get("score") == UNSTATED:
         return always_answer(published).replace("signals.top1_cosine.min", COSINE.low)
     if not gates_off(trace).issuperset(CAN_BE_OFF):
-        return published if any(map(_has_confidence, _parts(trace))) else published.replace("confidence.enabled", False)
+        has_scores = any(each_shard(has_confidence, trace, what="load"))
+        return published if has_scores else published.replace("confidence.enabled", False)
     declared = trace.meta.get("signals", {})
     changes: list[Any] = []
     for name in sorted(set(trace.signals).difference(NAMES)):
         signal = declared_signal(name, declared.get(name))
         surer = signal.direction == "surer"
-        values = np.concatenate([part.signal(name, arm).to_numpy() for part in _parts(trace)])
+        values = np.concatenate(list(each_shard(first_values, trace, name, arm, what="load")))
         values = values[np.isfinite(values)]
         if len(values):
             changes += [f"signals.{name}.{'min' if surer else 'max'}", float(values.min() if surer else values.max())]
@@ -213,13 +212,14 @@ def starting_note(policy: Policy) -> str:
     return ""
 
 
-def _has_confidence(trace: TraceData) -> bool:
-    """Whether some hit has a score that the retrieval confidence is made of (rule S2.8)."""
+def first_values(trace: TraceData, name: str, arm: str | None) -> NDArray[np.float64]:
+    """Values of a stored signal at the first search, [Q]; pure, so that any worker may read them."""
+    return trace.columns[name][:, 0 if arm is None else trace.arm(arm), 0]
+
+
+def has_confidence(trace: TraceData) -> bool:
+    """Whether some hit has a score that the retrieval confidence is made of (rule S2.8); pure, as `first_values`."""
     return any(bool(np.isfinite(scores).any()) for scores in (trace.hits.s_rerank, trace.hits.s_hybrid))
-
-
-def _parts(trace: TraceData | ShardedTrace[Trace]) -> Iterable[Any]:
-    return [trace] if isinstance(trace, TraceData) else trace.shards()
 
 
 @takes(policy="policy")
@@ -247,7 +247,7 @@ def step_thresholds(policy: Policy, direction: int) -> Policy:
 MANUAL_STEPS = 40
 
 
-def manual_loop(trace: TraceData, policy: Policy, arm: str | None = None) -> Policy:
+def manual_loop(trace: TraceData | Measured, policy: Policy, arm: str | None = None) -> Policy:
     """Policy that the source's loop ends with, one step of all thresholds at a time.
 
     Looser while more than 10 % are falsely refused, else tighter while more than 1 % of the answers are hallucinated; a
@@ -258,10 +258,10 @@ def manual_loop(trace: TraceData, policy: Policy, arm: str | None = None) -> Pol
 
     Source: rules S6.2, S6.4.
     """
-    check_in_memory(trace, "manual_loop")
-    path = [policy]
+    check_in_memory(plain_trace(trace), "manual_loop")
+    held, path = Measured.of(trace), [policy]
     for _ in range(MANUAL_STEPS):
-        counted = tally(trace, [path[-1]], arm, engine="numpy")
+        counted = tally(held, [path[-1]], arm, engine="numpy")
         rate = dict(zip(metrics.RATES, metrics.rates(counted.counts[0], counted.labels), strict=True))
         unmet = {name for name, limit in TARGETS.items() if not rate[name] <= limit}  # 0 of 0 is NaN and meets none
         if not unmet & {"false_refusal_rate", "hallucination_rate"}:
@@ -399,7 +399,7 @@ class Plateau(NamedTuple):
 
 
 def polish(
-    trace: TraceData,
+    trace: TraceData | Measured,
     starts: Sequence[Policy],
     paths: Sequence[str],
     score: Score,
@@ -481,7 +481,7 @@ def plateau(found: Evidence, policy: Policy, path: str, score: Score, published:
     return Plateau(path, _inside(path, *_observed_plateau(steps, low, high)), low, high)
 
 
-def _observed_plateau(found: Steps, low: float, high: float) -> tuple[float, float]:
+def _observed_plateau(found: StepCells, low: float, high: float) -> tuple[float, float]:
     """Plateau cut to just beyond the values at which any case changes: the rest of the range was never seen."""
     if len(found.low) == 1:
         return low, high

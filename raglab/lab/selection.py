@@ -32,7 +32,7 @@ SAME = 1e-9  # costs and savings nearer than this are rounding
 STATUS_OF_CELL = np.arange(metrics.N_CELLS) // metrics.CELLS  # decision of each cell
 
 
-class Option(NamedTuple):
+class CandidateOption(NamedTuple):
     """One value of a candidate, as the rule compares it.
 
     candidate: place of the candidate.
@@ -53,7 +53,7 @@ class Options(NamedTuple):
     worst: largest cost over labels and the actions of the candidate, [O].
     """
 
-    options: tuple[Option, ...]
+    options: tuple[CandidateOption, ...]
     fixed: NDArray[np.bool_]
     loss: NDArray[np.float64]
     cells: NDArray[np.float64] | None
@@ -80,7 +80,9 @@ def options_of(candidates: Sequence[Candidate], goal: Goal) -> Options:
       goal: costs, and targets where there are any.
     """
     price = metrics.cell_costs(goal.matrix)
-    pairs = [Option(place, value) for place, one in enumerate(candidates) for value in range(len(one.policies))]
+    pairs = [
+        CandidateOption(place, value) for place, one in enumerate(candidates) for value in range(len(one.policies))
+    ]
     cells = [candidates[place].cells[value] for place, value in pairs]
     shares = None
     if goal.targets:
@@ -133,7 +135,7 @@ def paired_saving(gain: NDArray[np.float64], pseudo: float, weights: NDArray[np.
     return Saving(mean, float(np.sqrt(squares / max(n - 1.0, 1.0) / n)))
 
 
-class Choice(NamedTuple):
+class OptionChoice(NamedTuple):
     """What the rule chooses.
 
     chosen: place of the option that is selected.
@@ -148,7 +150,7 @@ class Choice(NamedTuple):
 
 def choose(
     options: Options, goal: Goal, allowed: NDArray[np.bool_], weights: NDArray[np.float64] | None = None
-) -> Choice:
+) -> OptionChoice:
     """Selection among options, over cases that count as often as their weights say.
 
     Where the goal has targets, what misses them by less in sum comes first, each rate taken one standard error worse;
@@ -184,7 +186,7 @@ def choose(
         nearer = missed[place] < missed[incumbent]
         if (nearer or saving.replaces) and (missed[place], -saving.mean) < best:
             chosen, best = place, (missed[place], -saving.mean)
-    return Choice(chosen, incumbent, shown)
+    return OptionChoice(chosen, incumbent, shown)
 
 
 def nested_estimate(
@@ -253,7 +255,7 @@ def select_candidate(candidates: Sequence[Candidate], competing: Sequence[str], 
     names = tuple(one.name for one in candidates)
     competes = np.array([name in competing for name in names])
     every = options_of(candidates, goal)
-    lacks = tally(cases.trace, [one.policies[0] for one in candidates], cases.arm)
+    lacks = tally(cases.held, [one.policies[0] for one in candidates], cases.arm)
     compared = np.array([one.is_compared for one in lacks.missing_answers])  # always-refuse is
     of_option = np.array([place for place, _ in every.options])
     allowed = (competes & compared)[of_option]

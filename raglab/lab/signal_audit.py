@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from raglab import metrics
 from raglab.decision.measurement import measured_tables
+from raglab.decision.trace_view import TraceView
 from raglab.expected_cost import CLASSES, ActionCosts, action_costs, expected_costs, least_cost
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.decision_fitting import (
@@ -34,7 +35,7 @@ from raglab.metrics.costs import OUTCOME_OF_CELL, Costs, cost_matrix
 from raglab.metrics.intervals import check_level, mean_interval
 from raglab.misuse import takes
 from raglab.progress import progress
-from raglab.replay import Shards, each_shard
+from raglab.replay import each_shard
 from raglab.signals import DOUBLE, Signal, SignalSet
 from raglab.store.policies import Policy
 from raglab.values import Latency, Status, TraceData
@@ -127,7 +128,7 @@ class SignalAudit:
 
 @takes(trace="trace", policy="policy")
 def audit_signals(
-    trace: TraceData | Shards,
+    trace: TraceView,
     policy: Policy | None = None,
     *,
     arm: str | None = None,
@@ -205,7 +206,7 @@ def audit_signals(
     )
 
 
-def labelled_signals(trace: TraceData | Shards, policy: Policy, arm: str | None = None) -> LabelledSignals:
+def labelled_signals(trace: TraceView, policy: Policy, arm: str | None = None) -> LabelledSignals:
     """Signals of every case at depth 0 beside its labels, in the order of the cases' ids."""
     return _join_shards(list(each_shard(shard_signals, trace, policy, arm, what="measure"))).sorted_cases()
 
@@ -278,7 +279,7 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return ranks - ranks.mean() if len(ranks) else ranks
 
 
-class Fold(NamedTuple):
+class AuditFold(NamedTuple):
     """Cases to fit on and cases to judge, [Q] of positions, and the penalty that all signals chose on the former."""
 
     fitted: NDArray[np.int64]
@@ -286,7 +287,7 @@ class Fold(NamedTuple):
     strength: float
 
 
-def audit_folds(seen: LabelledSignals, names: Sequence[str], folds: int, repeats: int, seed: int) -> list[Fold]:
+def audit_folds(seen: LabelledSignals, names: Sequence[str], folds: int, repeats: int, seed: int) -> list[AuditFold]:
     """Stratified folds, all repeats one after the other; the penalty is chosen once a fold, by the model of all."""
     found = []
     for repeat in progress(range(repeats), "fold", "repeat"):
@@ -296,12 +297,12 @@ def audit_folds(seen: LabelledSignals, names: Sequence[str], folds: int, repeats
             cases = seen.cases.rows(rest)
             varying = _varying(cases, names)
             strength = fit_model(cases, names=varying, seed=seed).strength if varying else STRENGTHS[0]
-            found.append(Fold(rest, held, strength))
+            found.append(AuditFold(rest, held, strength))
     return found
 
 
 def crossed_costs(
-    seen: LabelledSignals, names: Sequence[str], matrix: NDArray[np.float64], folds: Sequence[Fold], seed: int = 0
+    seen: LabelledSignals, names: Sequence[str], matrix: NDArray[np.float64], folds: Sequence[AuditFold], seed: int = 0
 ) -> NDArray[np.float64]:
     """Cost of each case under decisions by models that did not see it, the mean over the repeats, [Q].
 
@@ -355,7 +356,7 @@ def _costed(
     seen: LabelledSignals,
     doubles: Mapping[str, frozenset[str]],
     matrix: NDArray[np.float64],
-    folds: Sequence[Fold],
+    folds: Sequence[AuditFold],
     seed: int,
     level: float,
 ) -> _Costed:

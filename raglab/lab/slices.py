@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -15,9 +14,10 @@ from raglab.decision.decisions import Decisions
 from raglab.decision.recorded_answers import LINE_TAGS, line_chunks, line_sources, text_value
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.decision.signal_values import arm_order
+from raglab.decision.trace_view import TraceView
 from raglab.documents import Meaning, check_clear, chunk_documents, chunk_sources, known_documents, source_meanings
 from raglab.misuse import takes
-from raglab.replay import Shards, cases_by_shard, each_shard
+from raglab.replay import cases_by_shard, each_shard
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.values import SOURCE_GRADES, Case, Chunk, TraceData, source_grades
 
@@ -224,7 +224,7 @@ GRADED, BINARY, UNGRADED = f"nDCG@{NDCG_AT} (graded)", f"nDCG@{NDCG_AT} (binary)
 Gains = Literal["graded", "binary"]
 
 
-def ndcg_measures(trace: TraceData | Shards) -> tuple[str, ...]:
+def ndcg_measures(trace: TraceView) -> tuple[str, ...]:
     """Names of nDCG@10 of a trace's cases, the one to judge by first.
 
     Where no case grades its sources there is one, `nDCG@10`; else `nDCG@10 (graded)`, whose gains are the grades, and
@@ -276,14 +276,10 @@ class RankedCases(NamedTuple):
         return found
 
 
-def ranked_cases(trace: TraceData, orders: Sequence[str], *, alone: bool) -> RankedCases:
-    """Where the expected sources stand in some orders of one trace in memory; pure, so that any worker may look.
-
-    Args:
-      alone: whether it is no shard: an order that no case was reranked from then is left out.
-    """
+def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
+    """Where the expected sources stand in some orders of one trace in memory; pure, so that any worker may look."""
     judged, width, found = _judged(trace), min(trace.hits.chunk.shape[3], max(DEPTHS_OF_LIST)), []
-    for name, order, places, acts in _orders(trace, orders, alone=alone):
+    for name, order, places, acts in _orders(trace, orders):
         chunk = np.take_along_axis(trace.hits.chunk[:, trace.arm(name), 0], places[:, :width], axis=1)
         grades = _grades_of(chunk[judged.rows], judged)
         row, place = np.nonzero(grades)
@@ -294,10 +290,9 @@ def ranked_cases(trace: TraceData, orders: Sequence[str], *, alone: bool) -> Ran
     return RankedCases(len(trace), rows, judged.number, ideal, graded, width, trace.arms, tuple(found))
 
 
-def _all_ranked(trace: TraceData | Shards, orders: Sequence[str]) -> RankedCases:
+def _all_ranked(trace: TraceView, orders: Sequence[str]) -> RankedCases:
     """Ranked cases of all shards, in order."""
-    ranked = partial(ranked_cases, alone=isinstance(trace, TraceData))
-    return _join_ranked(list(each_shard(ranked, trace, tuple(orders), what="rank")))
+    return _join_ranked(list(each_shard(ranked_cases, trace, tuple(orders), what="rank")))
 
 
 def _join_ranked(parts: Sequence[RankedCases]) -> RankedCases:
@@ -338,7 +333,7 @@ class _Judged(NamedTuple):
 
 
 @takes(trace="trace")
-def ranking(trace: TraceData | Shards) -> pd.DataFrame:
+def ranking(trace: TraceView) -> pd.DataFrame:
     """hit@1, hit@5, hit@20 and nDCG@10 of every arm, over the cases that expect a source, before any refinement.
 
     Relevant is the first hit of each expected source, which is any of `expect_sources` or
@@ -373,7 +368,7 @@ def ranking(trace: TraceData | Shards) -> pd.DataFrame:
     return table
 
 
-def ndcg_by_case(trace: TraceData | Shards, gains: Gains = "graded") -> NDArray[np.float64]:
+def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> NDArray[np.float64]:
     """nDCG@10 of every case under every arm in its final order, [Q, A]; NaN where a case expects no source.
 
     Args:
@@ -443,7 +438,7 @@ class FusionWeights(NamedTuple):
 
 
 @takes(trace="trace", weights="numbers")
-def fusion_weights(trace: TraceData | Shards, weights: Sequence[float] = DENSE_WEIGHTS) -> FusionWeights:
+def fusion_weights(trace: TraceView, weights: Sequence[float] = DENSE_WEIGHTS) -> FusionWeights:
     """Search the weight of the dense list in the fusion, where that of the keywords counts 1, by nDCG@10.
 
     The lists that the trace stores are fused again, so that nothing is retrieved: exact for the fused order and for
@@ -523,9 +518,7 @@ def base_lists(trace: TraceData, rows: Sequence[int] | NDArray[np.int64]) -> lis
     return lists
 
 
-def _orders(
-    trace: TraceData, orders: Sequence[str], *, alone: bool
-) -> Iterator[tuple[str, str, NDArray[np.int64], bool]]:
+def _orders(trace: TraceData, orders: Sequence[str]) -> Iterator[tuple[str, str, NDArray[np.int64], bool]]:
     """Arm, order, places of its hits in that order, [Q, K], and whether anything was reranked.
 
     Ties go by position in the corpus (rule S0.4).
@@ -534,7 +527,7 @@ def _orders(
         chunk = trace.hits.chunk[:, at, 0]
         hit, reranked = chunk.astype(np.int64), bool((trace.hits.n_reranked[:, at, 0] > 0).any())
         yield name, FINAL, arm_order(trace.hits.rank[:, at, 0], hit), reranked
-        if FUSED in orders and (reranked or not alone):  # another shard may hold cases that were reranked
+        if FUSED in orders:  # where nothing was reranked here, another part may hold cases that were
             fused = np.where(
                 (chunk >= 0) & ~np.isnan(trace.hits.s_hybrid[:, at, 0]), -trace.hits.s_hybrid[:, at, 0], np.inf
             )

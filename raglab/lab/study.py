@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES, Basis, MissingAnswers
-from raglab.decision.measurement import measured_tables
+from raglab.decision.measurement import Measured, held_trace, measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
 from raglab.decision.sharded_decisions import trace_basis
+from raglab.decision.trace_view import TraceView
 from raglab.extension_points import extensions, missing
-from raglab.extensions.scale.study_workers import check_storage, finish_shared_study
 from raglab.html_display import Cell, Fold, display, short
 from raglab.lab.candidates import (
     ANSWER,
@@ -34,7 +34,7 @@ from raglab.lab.candidates import (
     question_numbers,
 )
 from raglab.lab.comparison import StudyOutcome
-from raglab.lab.competition import CandidateNames, Entry, check_competition, competition, made_candidates
+from raglab.lab.competition import CandidateNames, CompetitionEntry, check_competition, competition, made_candidates
 from raglab.lab.decision_fitting import decision_cases
 from raglab.lab.looks import split_queries, union_hashes
 from raglab.lab.paired_gain import IN_SAMPLE, Advantage, paired_advantage
@@ -53,15 +53,16 @@ from raglab.lab.search_space import (
     starting_policy,
 )
 from raglab.lab.selection import Selection, policy_plateaus, select_candidate
-from raglab.lab.study_cases import Splits, StudyTrace, candidate_cases, label_notes, measured_once, study_splits
+from raglab.lab.study_cases import Splits, candidate_cases, label_notes, study_splits
 from raglab.lab.study_notes import answer_notes, beside_notes, refusal_notes, selection_note, target_notes
+from raglab.lab.study_storage import check_storage, finish_shared_study
 from raglab.lab.trial_search import Problem, Search, check_search, pareto_front, run_search, trial_policies
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
 from raglab.policy import told_value
 from raglab.replay import decide_policies, each_shard, join_columns, rate_table, shard_codes, tally
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
+from raglab.store.traces import StudyTrace, Trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -373,7 +374,7 @@ def tune(
     cases = _measured_cases(of, folds, repeats)
     hashes = union_hashes(split_queries(trace)) if named else {}
     entry = competition(cases, rule, named, hashes.values())  # before the search: what cannot compete is said at once
-    with measured_once(of.splits.tuned_on, of.problem.start, arm) as replayed:
+    with of.measured(of.splits.tuned_on).measured_once(of.problem.start, arm) as replayed:
         problem = of.problem._replace(trace=replayed)
         finish_shared_study(problem, storage, study_name)
         search = run_search(problem, storage=storage, study_name=study_name, on_trials=on_trials)
@@ -386,15 +387,21 @@ class StudyProblem(NamedTuple):
     """What a study searches: the cases, the search over them, and the policies that its result is held against.
 
     splits: the cases.
+    held: those that candidates are made of, measured.
     problem: the search.
     defaults: the default policy.
     by_hand: policy of the source's loop (rule S6.4).
     """
 
     splits: Splits
+    held: Measured
     problem: Problem
     defaults: Policy
     by_hand: Policy
+
+    def measured(self, trace: TraceView) -> TraceView:
+        """A trace to be asked many questions; the one that candidates are made of with what was measured of it."""
+        return self.held if trace is self.held.trace else held_trace(trace)
 
 
 def search_problem(
@@ -418,9 +425,10 @@ def search_problem(
         "decision.rule", "chain"
     )
     wanted, splits = goal or Goal(), study_splits(trace, seed)
-    ranges = full_space(splits.made_of, start, arm) if space is None else search_ranges(space)
+    held = Measured(splits.made_of)
+    ranges = full_space(held, start, arm) if space is None else search_ranges(space)
     defaults = limit_depth(published_policy(start), trace)
-    by_hand = manual_loop(splits.made_of, defaults, arm)
+    by_hand = manual_loop(held, defaults, arm)
     # Whatever changes a draw or a judgement goes in: a stored study is known by these settings.
     settings = {
         "arm": arm,
@@ -441,10 +449,10 @@ def search_problem(
     begins = {one.policy_id: one for one in (start, defaults, by_hand, always_answer(start))}
     first = [own_trial(one, ranges) for one in begins.values()]
     problem = Problem(splits.tuned_on, start, ranges, wanted, first, settings)
-    return StudyProblem(splits, problem, defaults, by_hand)
+    return StudyProblem(splits, held, problem, defaults, by_hand)
 
 
-def _judged_result(of: StudyProblem, cases: Cases, entry: Entry, search: Search) -> TuneResult:
+def _judged_result(of: StudyProblem, cases: Cases, entry: CompetitionEntry, search: Search) -> TuneResult:
     """The selected policy, made of all cases, on the cases that nothing was made of or chosen on."""
     problem, splits = of.problem, of.splits
     arm, trials, goal = problem.settings["arm"], int(problem.settings["trials"]), problem.goal
@@ -455,7 +463,7 @@ def _judged_result(of: StudyProblem, cases: Cases, entry: Entry, search: Search)
     chosen = select_candidate(made_candidates(cases, entry, refit, min(POOL, trials)), entry.competing, cases)
     tuned = chosen.policies[chosen.selected]
     policies = _named_policies(chosen, of)
-    judged = judge_policies(judged_on, list(policies.values()), arm)
+    judged = judge_policies(of.measured(judged_on), list(policies.values()), arm)
     advantage = None
     if unseen and chosen.selected != chosen.incumbent:
         cells = [judged.cells(policy) for policy in (tuned, chosen.policies[chosen.incumbent])]
@@ -510,14 +518,14 @@ def _judged_result(of: StudyProblem, cases: Cases, entry: Entry, search: Search)
 
 def _measured_cases(of: StudyProblem, folds: int, repeats: int) -> Cases:
     """Cases that candidates are made of, measured once."""
-    problem, trace = of.problem, of.splits.made_of
+    problem, trace = of.problem, of.held.trace
     arm, start, seed = problem.settings["arm"], problem.start, int(problem.settings["seed"])
     if len(trace) < 2:
         msg = f"a study needs at least 2 cases to tune on, got {len(trace)}; label more."
         raise ValueError(msg)
-    evidence = measured_tables(trace, start, arm).evidence
+    evidence = measured_tables(of.held, start, arm).evidence
     return Cases(
-        trace=trace,
+        held=of.held,
         arm=arm,
         start=start,
         defaults=of.defaults,
@@ -549,12 +557,12 @@ def _chain_of_trials(cases: Cases, table: pd.DataFrame) -> Policy:
     # Trials are judged on all cases tuned on; the cases may be a sample, and without ambiguous ones nothing asks.
     first = table.sort_values(["violation", "expected_cost", "number"], kind="stable").head(RESCORED)
     tried = trial_policies(cases.start, first, None if cases.can_ask else {"gap.enabled": False})
-    counted = tally(cases.trace, tried, cases.arm)
+    counted = tally(cases.held, tried, cases.arm)
     cells, compared = counted.cells, np.array([one.is_compared for one in counted.missing_answers])
     order = np.argsort(np.where(compared, cases.goal.score(cells), np.inf), kind="stable")
     _, distinct = np.unique(cells[order], axis=0, return_index=True)
     best = [tried[place] for place in order[np.sort(distinct)[:BEST]]]
-    policy, _ = polish(cases.trace, best, chain_paths(cases), cases.goal.score, cases.defaults, cases.arm)
+    policy, _ = polish(cases.held, best, chain_paths(cases), cases.goal.score, cases.defaults, cases.arm)
     return policy
 
 
@@ -586,7 +594,7 @@ class JudgedPolicies(NamedTuple):
         return dict(zip(policies, self.tally(policies).missing_answers, strict=True))
 
 
-def judge_policies(trace: StudyTrace, policies: Sequence[Policy], arm: str | None) -> JudgedPolicies:
+def judge_policies(trace: TraceView, policies: Sequence[Policy], arm: str | None) -> JudgedPolicies:
     """Decisions of policies on cases, in one pass over a trace in memory or of shards."""
     every = {one.policy_id: one for one in policies}
     codes = join_columns(each_shard(shard_codes, trace, list(every.values()), arm, what="judge"))

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.recorded_answers import keep_used_chunks
-from raglab.extensions.scale.measured_shards import measured_shards
-from raglab.extensions.scale.sharded_traces import NONE, ShardedTrace, count_cases
+from raglab.decision.trace_view import TracePart, TraceView
 from raglab.lab.report.verdicts import DELTA
-from raglab.parallel import run_each
+from raglab.replay import each_part, join_columns
 from raglab.store.case_labels import check_split_names
-from raglab.store.policies import Policy
-from raglab.store.traces import Trace
+from raglab.store.traces import StudyTrace, Trace
 from raglab.text import percent
-from raglab.values import UNLABELLED, Status, TraceData, check_labelled, label_codes
+from raglab.values import NONE, UNLABELLED, Status, check_labelled, label_codes
 
 MOST_REFITTED = 20_000  # cases that candidates are made of: a fold's fit and line search of 20,000 take three minutes
 LEAST_LABELLED = 30  # cases of a label below which a split says little of it, and a sample draws no fewer
-
-StudyTrace = Trace | ShardedTrace[Trace]
 
 
 class Splits(NamedTuple):
@@ -51,7 +45,7 @@ def study_splits(trace: StudyTrace, seed: int) -> Splits:
       ValueError: a case without a label among those that are tuned or judged on, a split of another name, or no case
         but those of split certify.
     """
-    counts, size = case_counts(trace), _size_note(trace)
+    counts, size = trace.counted(), _size_note(trace)
     check_split_names(counts.keys() - {NONE})
     if {"tune", "report"} <= counts.keys():
         tuned_on, judged_on, notes = trace.split("tune"), trace.split("report"), []
@@ -92,18 +86,13 @@ def candidate_cases(trace: StudyTrace, seed: int) -> Trace:
     return draw_cases(trace, MOST_REFITTED, seed)
 
 
-def case_counts(trace: TraceData | ShardedTrace[Any]) -> dict[str, dict[str, int]]:
-    """Cases by split and label."""
-    return count_cases(trace.cases) if isinstance(trace, TraceData) else trace.counted()
-
-
-def counts_by_label(trace: StudyTrace) -> NDArray[np.int64]:
+def counts_by_label(trace: TraceView) -> NDArray[np.int64]:
     """Cases by label, [3].
 
     Raises:
       ValueError: a case without a label.
     """
-    by_split = case_counts(trace).values()
+    by_split = trace.counted().values()
     without = sum(labels.get(NONE, 0) for labels in by_split)
     check_labelled(np.repeat(np.array([UNLABELLED, Status.ok], dtype=np.int8), [without, len(trace) - without]))
     return np.array([sum(labels.get(status.name, 0) for labels in by_split) for status in Status])
@@ -118,15 +107,8 @@ def draw_cases(trace: StudyTrace, most: int, seed: int) -> Trace:
     Raises:
       ValueError: a case without a label.
     """
-    n = counts_by_label(trace)
-    if isinstance(trace, Trace) and n.sum() <= most:
-        return trace
-    rows = np.arange(len(trace)) if n.sum() <= most else _stratified_rows(_labels(trace), most, seed)
-    if isinstance(trace, Trace):
-        return trace.subset(rows)
-    first, *rest = map(keep_used_chunks, trace.subset(rows).shards())
-    merged: Trace = first.merge(*rest)
-    return merged
+    few = counts_by_label(trace).sum() <= most
+    return (trace if few else trace.subset(_stratified_rows(_labels(trace), most, seed))).loaded()
 
 
 def _stratified_rows(label: NDArray[np.int8], most: int, seed: int) -> NDArray[np.int64]:
@@ -153,26 +135,17 @@ def _stratum_sizes(n: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     return sizes
 
 
-def _labels(trace: StudyTrace) -> NDArray[np.int8]:
+def _labels(trace: TraceView) -> NDArray[np.int8]:
     """Label of every case, [Q]."""
-    if isinstance(trace, Trace):
-        return check_labelled(label_codes(trace.cases))
-    return check_labelled(np.concatenate(list(run_each(shard_labels, trace.parts, what="labels"))))
+    return check_labelled(join_columns(each_part(part_labels, trace, what="labels")))
 
 
-def shard_labels(part: Any) -> NDArray[np.int8]:  # noqa: ANN401 - a reference to a shard
-    """Label of every case of a shard, [Q]; reads its cases alone."""
-    return label_codes(part.cases())
+def part_labels(part: TracePart) -> NDArray[np.int8]:
+    """Label of every case of one part of a trace, [Q]; reads its cases alone."""
+    return label_codes(part.cases)
 
 
-def measured_once(
-    trace: TraceData | ShardedTrace[Trace], policy: Policy, arm: str | None
-) -> AbstractContextManager[Any]:
-    """The trace for many replays under one structure: its shards measured on disk, or as it is in memory."""
-    return nullcontext(trace) if isinstance(trace, TraceData) else measured_shards(trace, policy, arm)
-
-
-def label_notes(trace: StudyTrace) -> list[str]:
+def label_notes(trace: TraceView) -> list[str]:
     """Labels of which the cases that were tuned on hold few (rule S6.8); a sample of them holds no fewer."""
     n = counts_by_label(trace)
     counts = {status.name: int(n[status]) for status in Status}
@@ -189,9 +162,9 @@ def label_notes(trace: StudyTrace) -> list[str]:
     return notes
 
 
-def _size_note(trace: StudyTrace) -> str:
+def _size_note(trace: TraceView) -> str:
     """What a set of this size can certify at all, in plain words (rule S6.5)."""
-    counts = case_counts(trace)
+    counts = trace.counted()
     held_out = counts.get("certify")
     where = "cases" if held_out is None else "certify split"
     n = sum(labels.get("ok", 0) for labels in (counts.values() if held_out is None else [held_out]))

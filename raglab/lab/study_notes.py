@@ -147,7 +147,7 @@ def refusal_notes(cases: Cases, start: Policy, tuned: Policy) -> list[str]:
     named = {start.policy_id: (start, "starts from"), tuned.policy_id: (tuned, "ends with")}
     notes = []
     for policy, role in named.values():
-        text = refusal_text(decide_policies(cases.trace, [policy], cases.arm)[0])
+        text = refusal_text(decide_policies(cases.held, [policy], cases.arm)[0])
         if text:
             notes.append(f"The policy that the study {role}: {text}")
             warn_user(notes[-1])

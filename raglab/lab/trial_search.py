@@ -19,14 +19,12 @@ import optuna
 from raglab import metrics
 from raglab.canonical import canonical_json, digest
 from raglab.decision.answer_text import MAX_MISSING
-from raglab.extensions.scale.sharded_traces import ShardedTrace
+from raglab.decision.trace_view import TraceView
 from raglab.lab.search_space import Goal, SearchRange, own_trial, set_values
 from raglab.progress import progress
 from raglab.replay import tally
 from raglab.store.files import InputError, Where, input_error, make_folder, shown_value, write_bytes
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
-from raglab.values import TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +59,7 @@ class Problem(NamedTuple):
     another.
     """
 
-    trace: TraceData | ShardedTrace[Trace]
+    trace: TraceView
     start: Policy
     space: Mapping[str, SearchRange]
     goal: Goal
@@ -76,7 +74,8 @@ class Problem(NamedTuple):
     @property
     def name(self) -> str:
         """Name of the study where it is given none: corpus, and digest of all that tells it from another."""
-        return f"{self.trace.meta.get('corpus', 'study')}-{digest(canonical_json(settings_texts(self.settings)), 8)}"
+        corpus = self.trace.meta.get("corpus", "study")
+        return f"{corpus}-{digest(canonical_json(settings_texts(self.settings)), 8)}"
 
 
 class Search(NamedTuple):
@@ -94,7 +93,7 @@ class Search(NamedTuple):
 
 
 class StoredStudy(NamedTuple):
-    """A study of a storage, with what processes need that share it (`raglab.extensions.scale.study_workers`).
+    """A study of a storage, with what processes need that share it.
 
     study: Optuna's. storage: where it is kept. id: of the study there.
     """

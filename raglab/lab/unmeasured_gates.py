@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from raglab import gates
-from raglab.extensions.scale.sharded_traces import ShardedTrace
+from raglab.decision.trace_view import TraceView
 from raglab.policy import PolicyData
-from raglab.values import TraceData
 
 
-def unmeasured_note(trace: TraceData | ShardedTrace[Any], policy: PolicyData) -> tuple[str, ...]:
+def unmeasured_note(trace: TraceView, policy: PolicyData) -> tuple[str, ...]:
     """What `ask` may refuse under a policy and the replay of a trace does not: one sentence, or none.
 
     Generation and support count where the policy has them on. Hygiene always does, but for a trace of hits from
     elsewhere (`trace_from_frame`), which no system of raglab answers.
     """
-    recorded = trace.answers is not None if isinstance(trace, TraceData) else bool(trace.meta.get("generator"))
     own = "score" not in trace.meta.get("parameters", {})
     order, by_cost = policy.decision.order, policy.decision.rule == "expected_cost"
     names = [
@@ -24,7 +20,7 @@ def unmeasured_note(trace: TraceData | ShardedTrace[Any], policy: PolicyData) ->
         for gate in gates.judging_gates("answer")
         if (own if not gate.scalar else not by_cost and _is_on(policy, gate.name, order))
     ]
-    if recorded or not names:
+    if trace.has_answers or not names:
         return ()
     listed = " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
     verb = "was" if len(names) == 1 else "were"

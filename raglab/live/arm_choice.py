@@ -14,7 +14,7 @@ from raglab.arms import ARMS
 from raglab.bandit.environments import Table
 from raglab.decision.decisions import Decisions
 from raglab.decision.intent import Intent, intent
-from raglab.decision.measurement import policy_pattern_hits
+from raglab.decision.measurement import Measured, policy_pattern_hits
 from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.live.online_bandit import LATER, ArmChoice, Features
 from raglab.live.requests import Request
@@ -110,9 +110,9 @@ def components(trace: TraceData, policy: PolicyData, *, budget_ms: float = BUDGE
         msg = f"budget_ms must be above 0, got {budget_ms:g}; the source's is 8000."
         raise ValueError(msg)
     # Each arm is decided as if it alone answered: full information, from which any learner can be replayed.
-    parts = []
+    parts, held = [], Measured(trace)
     for arm in trace.arms:
-        (decisions,) = decide_policies(trace, [policy], arm)
+        (decisions,) = decide_policies(held, [policy], arm)
         ms = retrieval_ms(trace, decisions, arm)
         margin, diversity, consistency = measures(trace, decisions, arm).T
         parts.append(

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
-from raglab.extensions.scale.large_index import drop_older
+from raglab.extension_points import extensions
 from raglab.live.trace_building import RetrievalSettings, check_settings, index_fingerprint
 from raglab.retrieval.rewriting import Rewriter
 from raglab.store.files import InputError, Where, input_error, locked, read_json, shown_value, write_text
@@ -34,7 +34,7 @@ _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
 _Kind = Literal["flat", "hnsw", "ivf", "hnsw-sq8", "ivfpq"]
 
 
-class Change(BaseModel):
+class DocumentsChange(BaseModel):
     """A change of the documents: hash of the corpus before it, and documents that are something else since.
 
     index: kind of the index before it, where it had another after it; None where that is the same.
@@ -66,7 +66,7 @@ class IndexHead(BaseModel):
     settings: RetrievalSettings
     auto_mb: float | None = Field(default=None, gt=0.0)
     pack: str | None = None
-    changes: list[Change] = []
+    changes: list[DocumentsChange] = []
     digest: str
 
 
@@ -176,7 +176,7 @@ def write_index(
         head["pack"] = pack
     if base is not None:
         kind: Any = base.settings.index if base.settings.index != wanted.index else None  # never `auto`
-        change = Change(corpus_hash=base.corpus_hash, documents=sorted(documents), index=kind)
+        change = DocumentsChange(corpus_hash=base.corpus_hash, documents=sorted(documents), index=kind)
         head["changes"] = [one.model_dump(exclude_none=True) for one in _remembered([*base.changes, change])]
     with locked(place / LOCK):
         if base is not None and _head(place) != base:
@@ -189,11 +189,12 @@ def write_index(
             if _CORPORA.fullmatch(other.name) and other != file:
                 with suppress(OSError):
                     other.unlink()
-        drop_older(place, large, earlier=not removes)
+        for drop_older in extensions("drop_older").values():
+            drop_older(place, large, earlier=not removes)
     return fingerprint
 
 
-def _remembered(changes: Sequence[Change]) -> Sequence[Change]:
+def _remembered(changes: Sequence[DocumentsChange]) -> Sequence[DocumentsChange]:
     """The last changes, as many as index.json is to hold."""
     lengths = accumulate(sum(map(len, one.documents)) for one in reversed(changes))
     kept = sum(length <= _MOST_CHARACTERS for length in lengths)

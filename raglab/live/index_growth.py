@@ -17,8 +17,6 @@ from typing import Literal, NamedTuple
 
 from raglab import resolver
 from raglab.documents import chunk_documents
-from raglab.extensions.scale.large_index import STORED_KINDS
-from raglab.extensions.scale.vector_shards import VectorShards
 from raglab.live.index_folder import EMBEDDINGS, Index, OvertakenError, read_index, write_index
 from raglab.live.trace_building import (
     RetrievalSettings,
@@ -28,6 +26,7 @@ from raglab.live.trace_building import (
     warn_of_pictures,
 )
 from raglab.retrieval.dense import LEAST_CODED, EmbeddingCache, default_cache, drop_pictures, drop_texts
+from raglab.retrieval.index_kinds import STORED_KINDS
 from raglab.retrieval.indexes import ANCHOR
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.loaders import Documents, load_documents
@@ -117,8 +116,7 @@ def embed_corpus(corpus: Corpus, place: Path, wanted: RetrievalSettings, behind:
     ready = retriever(corpus, wanted, EmbeddingCache(place / EMBEDDINGS, behind))
     warn_of_cut_chunks(ready)
     warn_of_pictures(ready, wanted)
-    vectors = ready.indexes.vectors
-    return vectors.folder if isinstance(vectors, VectorShards) else None
+    return ready.indexes.folder
 
 
 def _change_index(

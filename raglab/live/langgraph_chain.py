@@ -55,7 +55,7 @@ class GraphState(GraphInput, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _PassageReader:
     """A generator that reads other texts of the same passages: `left` of them, place by place."""
 
     otherwise: Generator
@@ -140,7 +140,7 @@ class _Nodes:
         return decide(case_trace(case, state["arm"], found, self.lab, before), self.lab.policy)
 
     def _reading(self, left: Callable[[str, Sequence[Chunk]], Sequence[Chunk]]) -> Lab:
-        return replace(self.lab, generator=_Reading(self.lab.generator, left))
+        return replace(self.lab, generator=_PassageReader(self.lab.generator, left))
 
     def _left(self, question: str, passages: Sequence[Chunk]) -> Sequence[Chunk]:
         return self.compressed(question, passages).passages
@@ -194,13 +194,13 @@ def build_graph(
         msg = 'build_graph needs langgraph, which is not installed; pip install "raglab-toolkit[langgraph]".'
         raise ImportError(msg) from error
 
-    class Shown(GraphState, total=False):
+    class ShownState(GraphState, total=False):
         """State with what no checkpoint holds: the hits of every depth (`DepthHits`), what the policy says of them."""
 
         found: Annotated[Any, UntrackedValue]
         decision: Annotated[Any, UntrackedValue]
 
-    class Running(Shown, total=False):
+    class Running(ShownState, total=False):
         """State with the walk over further depths."""
 
         further: Annotated[Any, UntrackedValue]
@@ -213,7 +213,7 @@ def build_graph(
     compress("", (), budget=budget)  # a budget that is none stops here
     system = (lab if isinstance(lab, Lab) else Lab.open(lab)).snapshot()
     nodes = _Nodes(system, compressed)
-    graph = StateGraph(Running, input_schema=GraphInput, output_schema=Shown)
+    graph = StateGraph(Running, input_schema=GraphInput, output_schema=ShownState)
     for name in NODES:
         graph.add_node(name, getattr(nodes, name))
     for before, after in (

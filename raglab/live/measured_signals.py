@@ -54,7 +54,7 @@ class SignalRows(NamedTuple):
     places: dict[str, list[Place]]
 
 
-class Measured(NamedTuple):
+class MeasuredRow(NamedTuple):
     """Value of a row, and its share of the milliseconds that its batch took."""
 
     value: float
@@ -305,10 +305,10 @@ def _check_rows(function: SignalFunction, rows: SignalRows) -> None:
         raise ValueError(msg)
 
 
-def _fill(function: SignalFunction, rows: SignalRows, whose: Sequence[str], store: Blobs) -> dict[str, Measured]:
+def _fill(function: SignalFunction, rows: SignalRows, whose: Sequence[str], store: Blobs) -> dict[str, MeasuredRow]:
     """Values of all rows by key: from the store, else measured batch by batch and kept there."""
     stored = store.get(list(rows.cells))
-    known = {key: Measured(*_PACKED.unpack(raw)) for key, raw in stored.items() if len(raw) == _PACKED.size}
+    known = {key: MeasuredRow(*_PACKED.unpack(raw)) for key, raw in stored.items() if len(raw) == _PACKED.size}
     names = dict(zip(rows.cells, whose, strict=True))
     left = [key for key in rows.cells if key not in known]
     batches = [left[start : start + function.batch] for start in range(0, len(left), function.batch)]
@@ -316,7 +316,7 @@ def _fill(function: SignalFunction, rows: SignalRows, whose: Sequence[str], stor
         begin = perf_counter()
         found = measure(function, [rows.cells[key] for key in keys], [names[key] for key in keys])
         ms = 1e3 * (perf_counter() - begin) / len(keys)
-        fresh = {key: Measured(float(value), ms) for key, value in zip(keys, found, strict=True)}
+        fresh = {key: MeasuredRow(float(value), ms) for key, value in zip(keys, found, strict=True)}
         # What is missing is asked for again the next time: a server may have been down, or a budget spent.
         store.put({key: _PACKED.pack(*one) for key, one in fresh.items() if not isnan(one.value)})
         known |= fresh
@@ -332,7 +332,7 @@ def _column(shape: tuple[int, ...], places: Mapping[str, list[Place]], of: Mappi
     return column
 
 
-def _with_column(trace: Trace, function: SignalFunction, rows: SignalRows, known: Mapping[str, Measured]) -> Trace:
+def _with_column(trace: Trace, function: SignalFunction, rows: SignalRows, known: Mapping[str, MeasuredRow]) -> Trace:
     """Trace with the column of a function, and its milliseconds as a stage of the latency."""
     shape = trace.hits.chunk.shape[:3]
     column = _column(shape, rows.places, {key: one.value for key, one in known.items()})

@@ -22,7 +22,7 @@ from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
 from raglab.decision.checks import Check
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, answer_positions, slot_sets
-from raglab.decision.sharded_decisions import check_in_memory
+from raglab.decision.trace_view import check_in_memory
 from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.progress import progress

@@ -8,7 +8,7 @@ No code travels in a policy or a trace: they name a signal, and the machine must
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
 from raglab.signals import LONGEST_TEXT, Signal, Stage, check_name, own_signal
+from raglab.values import converted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +31,11 @@ COLUMNS = (*QUERY_COLUMNS, *HIT_COLUMNS, *ANSWER_COLUMNS)
 Rows = Callable[["pd.DataFrame"], "Sequence[float]"]
 
 
+def _needed_columns(needs: str | Iterable[str]) -> tuple[str, ...]:
+    return (needs,) if isinstance(needs, str) else tuple(needs)
+
+
+@converted(needs=_needed_columns)
 @dataclass(frozen=True, slots=True, eq=False)
 class SignalFunction:
     """A signal with the function that measures it.
@@ -58,7 +64,6 @@ class SignalFunction:
     def __post_init__(self) -> None:
         """Stop where a field is none of its kind."""
         declared = self.declared
-        object.__setattr__(self, "needs", (self.needs,) if isinstance(self.needs, str) else tuple(self.needs))
         unknown = [name for name in self.needs if name not in COLUMNS]
         if unknown or not self.needs:
             came = repr(unknown[0]) if unknown else "none"

@@ -240,7 +240,7 @@ def check_on_error(on_error: str) -> OnError:
     return "refuse" if on_error == "refuse" else "raise"
 
 
-class Opening(NamedTuple):
+class LabOpening(NamedTuple):
     """What a system was opened with that outlives a change of its documents.
 
     generator: of what no row of a table answers. clarifier: makes what asks and learns from documents and their index,
@@ -254,9 +254,9 @@ class Opening(NamedTuple):
     clarifier: Callable[..., Clarifier] | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Lab:
-    """What answers a question: see `ask`.
+    """What answers a question: see `ask`. It changes where its documents do, by `add`, `remove` and `refresh` alone.
 
     policy: every threshold and pattern. retriever: index and arms. fingerprint: of corpus, models and parameters.
     pack: what the trade calls things, as the policy names it. reader: of the documents, for signals of the parser.
@@ -285,7 +285,7 @@ class Lab:
     clarifier: Clarifier | None = field(default=None, repr=False)
     signals: LiveSignals = field(default=LiveSignals(), repr=False)
     earlier: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False)
-    opening: Opening | None = field(default=None, repr=False)
+    opening: LabOpening | None = field(default=None, repr=False)
     on_error: OnError = "raise"
     _confident: dict[str, bool] = field(default_factory=dict, repr=False)  # see `RequiredConfidence`
     _told: set[str] = field(default_factory=set, repr=False)
@@ -371,7 +371,7 @@ class Lab:
         kept = _caches_of(place) if cache else None
         judge = scorer or WordSupport()
         base = Extractive(pack=pack) if generator is None else generator
-        opening = Opening(place, index.settings, rewriter, base, clarifier)
+        opening = LabOpening(place, index.settings, rewriter, base, clarifier)
         ready = _documents_fields(index, opening, chosen, pack, judge)
         # The bandit needs an arm that answers live, and can be switched off from outside the policy.
         stated = arm or ("bandit" if bandit.enabled else None)
@@ -476,7 +476,7 @@ class Lab:
         ready["opening"] = opening._replace(settings=index.settings)
         with self._change:
             for name, value in ready.items():
-                object.__setattr__(self, name, value)
+                setattr(self, name, value)
         return self
 
     def snapshot(self) -> Self:
@@ -511,7 +511,7 @@ class Lab:
             msg = f"a reply must be about documents as they were, and {which} changed since; ask the question again."
             raise ValueError(msg)
 
-    def _opened(self) -> Opening:
+    def _opened(self) -> LabOpening:
         if self.opening is None:
             msg = "documents change where a lab was opened from a folder; open it with Lab.open."
             raise ValueError(msg)
@@ -535,7 +535,7 @@ class Lab:
 
 
 def _documents_fields(
-    index: Index, opening: Opening, policy: Policy, pack: Pack, scorer: SupportScorer, like: Retriever | None = None
+    index: Index, opening: LabOpening, policy: Policy, pack: Pack, scorer: SupportScorer, like: Retriever | None = None
 ) -> dict[str, Any]:
     """Fields of a `Lab` that hang on its documents.
 

@@ -29,8 +29,6 @@ from raglab.documents import (
     source_meanings,
     stated_exact_names,
 )
-from raglab.extensions.scale.large_index import INDEX_MB, STORED_KINDS, check_kind, large_indexes, sized_kind
-from raglab.extensions.scale.vector_shards import VectorShards
 from raglab.live.case_checks import check_cases, check_expected_sources
 from raglab.live.signal_families import DocumentReader, with_document_signals
 from raglab.misuse import takes
@@ -48,8 +46,9 @@ from raglab.retrieval.arms import (
     build_arm_indexes,
     depths,
 )
-from raglab.retrieval.dense import EmbeddingCache, default_cache, embed, embed_pictures
-from raglab.retrieval.indexes import Indexes, PictureVectors, Queries, Signatures, build_indexes, embed_queries
+from raglab.retrieval.dense import EmbeddingCache, VectorRows, default_cache, embed, embed_pictures
+from raglab.retrieval.index_kinds import INDEX_MB, check_kind, index_builder, sized_kind
+from raglab.retrieval.indexes import Indexes, PictureVectors, Queries, Signatures, embed_queries
 from raglab.retrieval.reranking import CrossEncoderReranker
 from raglab.retrieval.rewriting import Rewriter, rm3
 from raglab.store.files import Where, input_error, make_folder, replacing
@@ -129,6 +128,7 @@ class RetrievalSettings(NamedTuple):
 
         Raises:
           ValueError: no index fits the memory; or a kind on disk is named where there is no cache, or pictures.
+          MissingExtensionError: a kind on disk, and the room `scale` is not installed.
         """
 
         def dim() -> int:
@@ -140,6 +140,7 @@ class RetrievalSettings(NamedTuple):
             return count if seen else 0
 
         kind = sized_kind(self.index, len(corpus.chunks), dim, self.index_mb, n_pictures, cached=cached)
+        index_builder(kind)  # stops before anything is encoded where its room is not installed
         return self._replace(index=kind, index_mb=INDEX_MB)
 
     def parameters(self, rewriter: Rewriter | None) -> dict[str, Any]:
@@ -249,8 +250,7 @@ def retriever(
     arm_indexes = build_arm_indexes(wanted.arms, corpus.chunks, pack)
     chunks = (*corpus.chunks, *(row for index in arm_indexes.values() for row in index.rows))
     loose, strict = (_signatures(chunks, encoder, cache, strict=strict) for strict in (False, True))
-    indexed: Any = large_indexes if wanted.index in STORED_KINDS else build_indexes
-    indexes = indexed(
+    indexes = index_builder(wanted.index)(
         [chunk.text for chunk in chunks],
         encoder,
         cache,
@@ -494,7 +494,15 @@ def build_trace(
     Source: rules S0.6, S1.1 to S1.4, S2.9, S3.6.
     """
     plan, allowed = plan_building(
-        corpus, cases, policy, cache, batch_size, command, rewriter, settings=settings, download=download
+        corpus,
+        cases,
+        policy=policy,
+        cache=cache,
+        batch_size=batch_size,
+        command=command,
+        rewriter=rewriter,
+        download=download,
+        **settings,
     )
     return build_planned(plan, cases, allowed, None if out is None else Path(out))
 
@@ -502,16 +510,19 @@ def build_trace(
 def plan_building(
     corpus: Corpus,
     cases: Sequence[Case],
-    policy: policies.PolicyData | None,
-    cache: EmbeddingCache | Literal["default"] | None,
-    batch_size: int,
-    command: str | None,
-    rewriter: Rewriter | None,
     *,
-    settings: Mapping[str, Any],
-    download: bool,
+    policy: policies.PolicyData | None = None,
+    cache: EmbeddingCache | Literal["default"] | None = "default",
+    batch_size: int = 256,
+    command: str | None = None,
+    rewriter: Rewriter | None = None,
+    download: bool = False,
+    **settings: Any,  # noqa: ANN401 - fields of Settings
 ) -> tuple[Building, list[NDArray[np.int64] | None]]:
-    """What a trace is built with, checked, and the positions that each case may find."""
+    """What a trace is built with, checked, and the positions that each case may find.
+
+    Args: see `build_trace`.
+    """
     wanted = check_settings({"index": "auto", **settings})
     check_cases(corpus, cases, batch_size)
     # A document that is not there stops the build before anything is encoded.
@@ -707,7 +718,7 @@ def _part_digest(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str:
 
 def _trace_of_hits(
     chunks: Sequence[Chunk],
-    vectors: NDArray[np.float32] | VectorShards,
+    vectors: VectorRows,
     cases: Sequence[Case],
     wanted: RetrievalSettings,
     whole: Batch,
@@ -733,7 +744,7 @@ def _trace_of_hits(
 
 
 def restrict_to_hits(
-    chunks: Sequence[Chunk], vectors: NDArray[np.float32] | VectorShards, hits: Hits
+    chunks: Sequence[Chunk], vectors: VectorRows, hits: Hits
 ) -> tuple[tuple[Chunk, ...], Hits, NDArray[np.float32]]:
     """Chunks that were hit, in their order; the hits with the chunks' new numbers; the chunks' embeddings, [C, dim]."""
     used = np.unique(hits.chunk[hits.chunk >= 0])

@@ -51,7 +51,6 @@ from raglab.metrics.intervals import (
     binomial_p,
     check_delta,
     clopper_pearson,
-    mcnemar,
     upper_bound,
 )
 from raglab.metrics.paired_power import (
@@ -120,7 +119,6 @@ __all__ = [
     "hit_rate",
     "interval_guard",
     "label_counts",
-    "mcnemar",
     "ndcg",
     "outcome_intervals",
     "outcome_table",

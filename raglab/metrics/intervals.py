@@ -1,4 +1,4 @@
-"""Intervals and paired tests (algebra): Clopper-Pearson, draws from strata, McNemar, bounds of a rate.
+"""Intervals (algebra): Clopper-Pearson, draws from strata, bounds of a rate.
 
 Those of rates hold for finite samples; no normal approximation is made.
 """
@@ -6,7 +6,6 @@ Those of rates hold for finite samples; no normal approximation is made.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -140,7 +139,6 @@ def finite_interval(stratum: Stratum, level: float = 0.95) -> tuple[int, int]:
     return least, size - _fewest_hits(drawn - hits - unknown, drawn, size, tail)
 
 
-@lru_cache(maxsize=1 << 16)
 def _fewest_hits(hits: int, drawn: int, size: int, tail: float) -> int:
     """Least count in the population under which at least so many hits are drawn with a probability above the tail."""
     low, high = hits, size - (drawn - hits)  # the truth is in here for certain
@@ -304,21 +302,3 @@ def check_delta(delta: float) -> float:
         msg = f"delta must be in (0, 0.5), got {delta}; 0.1 gives a bound at 90 % confidence."
         raise ValueError(msg)
     return delta
-
-
-def mcnemar(only_first: int, only_second: int) -> float:
-    """Two-sided exact p-value that two paired decisions are right equally often.
-
-    Args:
-      only_first, only_second: cases that only one of them has right.
-
-    Source: McNemar 1947, exact binomial form.
-
-    Example:
-      >>> mcnemar(0, 5)
-      0.0625
-    """
-    from scipy.special import bdtr
-
-    n = only_first + only_second
-    return 1.0 if n == 0 else float(min(1.0, 2.0 * bdtr(min(only_first, only_second), n, 0.5)))

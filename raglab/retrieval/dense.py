@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from raglab.blobs import Blobs, cache_folder
 from raglab.canonical import digest
-from raglab.extensions.scale.vector_shards import Remapped, VectorShards
 from raglab.models import Encoding, Tokens
 from raglab.progress import progress
 
@@ -32,6 +31,27 @@ SLACK = 16
 TIE = 1e-5
 
 
+class VectorRows(Protocol):
+    """Rows of vectors, [N, dim], that an array holds or a file: gathered by position or cut by a slice."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """[N, dim]."""
+
+    def __len__(self) -> int:
+        """Count the rows."""
+
+    def __getitem__(self, at: NDArray[np.integer] | slice, /) -> Vectors:
+        """Rows by position, float32 [*at.shape, dim]; or those of a slice."""
+
+
+class StoredRows(VectorRows, Protocol):
+    """Rows of vectors on disk, which are read a block at a time."""
+
+    def blocks(self, n: int | None = None) -> Iterator[Vectors]:
+        """The first n rows, some thousands at a time; all where not given."""
+
+
 @dataclass(frozen=True, slots=True)
 class DenseIndex:
     """An index over unit vectors.
@@ -41,7 +61,7 @@ class DenseIndex:
     most: candidates a query that ties may take; None is all.
     """
 
-    vectors: Vectors | VectorShards = field(repr=False)
+    vectors: Vectors | StoredRows = field(repr=False)
     index: faiss.Index = field(repr=False)
     widen: int = 1
     most: int | None = None
@@ -230,7 +250,7 @@ def _cells(n: int) -> int:
     return max(1, round(CELLS_BY_ROOT * n**0.5))
 
 
-def train_index(vectors: VectorShards, n: int, kind: StoredKind) -> faiss.Index:
+def train_index(vectors: StoredRows, n: int, kind: StoredKind) -> faiss.Index:
     """Index of a kind that is stored, over the first n vectors; built on one thread, the same bytes each time.
 
     Raises:
@@ -278,7 +298,7 @@ def write_faiss(index: faiss.Index, path: Path) -> None:
             raise OSError(msg) from error
 
 
-def stored_index(path: Path, vectors: VectorShards, n: int, kind: StoredKind) -> DenseIndex:
+def stored_index(path: Path, vectors: StoredRows, n: int, kind: StoredKind) -> DenseIndex:
     """Index of a file, memory-mapped: codes, lists and links stay on disk, shared by all processes that map it.
 
     Raises:
@@ -347,14 +367,13 @@ def _doubled(start: int, most: int) -> list[int]:
     return widths
 
 
-def _exact(queries: Vectors, vectors: VectorShards | Vectors, n: int, k: int) -> tuple[Values, Ids]:
+def _exact(queries: Vectors, vectors: Vectors | StoredRows, n: int, k: int) -> tuple[Values, Ids]:
     """The k nearest of the first n, (l2, ids), each [Q, k], by (l2, id); a block of vectors at a time."""
     width = min(n, k + SLACK)
     best = np.empty((len(queries), 0), np.float32)
     ids = np.empty((len(queries), 0), np.int64)
-    blocks = vectors.blocks(n) if isinstance(vectors, VectorShards) else iter([vectors[:n]])
     start = 0
-    for block in blocks:
+    for block in iter([vectors[:n]]) if isinstance(vectors, np.ndarray) else vectors.blocks(n):
         l2, at = faiss.knn(queries, block, min(width, len(block)))
         best, ids = np.concatenate([best, l2], axis=1), np.concatenate([ids, at + start], axis=1)
         order = np.argsort(best, axis=1, kind="stable")[:, :width]
@@ -363,7 +382,7 @@ def _exact(queries: Vectors, vectors: VectorShards | Vectors, n: int, k: int) ->
     return _sort_by_distance(distances(queries, vectors, ids)[0], ids, k)
 
 
-def distances(queries: Vectors, vectors: Vectors | VectorShards, ids: NDArray[np.integer]) -> tuple[Values, Values]:
+def distances(queries: Vectors, vectors: VectorRows, ids: NDArray[np.integer]) -> tuple[Values, Values]:
     """Squared L2 distance and cosine of each query and its hits, (l2, cosine), each [Q, k]; NaN where the id is -1.
 
     Summed in float64 and rounded to float32, so that a value is the same whatever is measured beside it.
@@ -388,7 +407,7 @@ def distances(queries: Vectors, vectors: Vectors | VectorShards, ids: NDArray[np
     return _round_distances(l2, ids), _round_distances(cosine.clip(-1.0, 1.0), ids)
 
 
-def cosines(queries: Vectors, vectors: Vectors | VectorShards | Remapped, ids: NDArray[np.integer]) -> Values:
+def cosines(queries: Vectors, vectors: VectorRows, ids: NDArray[np.integer]) -> Values:
     """Cosine of each query and the unit vectors it is paired with, [Q, k]; NaN where the id is -1."""
     cosine = np.empty(ids.shape)
     for at in _blocks(len(ids), min(BLOCK, PAIRS // max(1, ids.shape[1]))):
@@ -401,7 +420,7 @@ def _blocks(n: int, size: int) -> Iterator[slice]:
     return (slice(start, start + max(1, size)) for start in range(0, n, max(1, size)))
 
 
-def _gather_vectors(vectors: Vectors | VectorShards | Remapped, ids: NDArray[np.integer]) -> Values:
+def _gather_vectors(vectors: VectorRows, ids: NDArray[np.integer]) -> Values:
     """Vectors of hits, float64 [Q, k, dim]; zeros where the id is -1."""
     if not len(vectors):
         return np.zeros((*ids.shape, vectors.shape[1]))

@@ -19,10 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.characters import composed
-from raglab.extensions.scale.vector_shards import Remapped, VectorShards
 from raglab.models import Tokens
 from raglab.progress import progress
-from raglab.retrieval.dense import DenseIndex, EmbeddingCache, Kind, TextEncoder, dense_index, embed
+from raglab.retrieval.dense import (
+    DenseIndex,
+    EmbeddingCache,
+    Kind,
+    StoredRows,
+    TextEncoder,
+    VectorRows,
+    dense_index,
+    embed,
+)
 from raglab.values import Chunk, Generation
 
 Ids = NDArray[np.int64]
@@ -342,13 +350,14 @@ class Indexes:
     tokens: token embeddings by text, empty where nothing needs them. anchors: embeddings of the first 800 characters,
     of a picture its own. dense, bm25: over the N chunks. signatures, strict_signatures: loose and strict. arm_indexes:
     own indexes by arm. pictures: positions of the chunks that are embedded as pictures. kinds: positions and index of
-    the texts, and those of the pictures, where there are both.
+    the texts, and those of the pictures, where there are both. folder: where they stand on disk, memory-mapped; None
+    where they are in memory.
     """
 
     texts: tuple[str, ...] = field(repr=False)
-    vectors: Vectors | VectorShards = field(repr=False)
+    vectors: Vectors | StoredRows = field(repr=False)
     tokens: TokensByText = field(repr=False)
-    anchors: Vectors | Remapped = field(repr=False)
+    anchors: VectorRows = field(repr=False)
     dense: DenseIndex
     bm25: Bm25Index
     signatures: Signatures
@@ -356,6 +365,7 @@ class Indexes:
     arm_indexes: Mapping[str, ArmIndex] = field(default_factory=dict, repr=False)
     pictures: Ids = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
     kinds: tuple[tuple[Ids, DenseIndex], ...] = ()
+    folder: Path | None = field(default=None, repr=False)
 
     def nearest(self, vector: Vectors, k: int, scope: NDArray[np.integer] | None) -> Ids:
         """The k chunks nearest to a question, best first, [1, k]; -1 where there are fewer.

@@ -96,7 +96,7 @@ def html_document(text: str, file: str) -> HtmlDocument:
       >>> html_document("<title>Hail</title><h1>Cover</h1><p>Glass is <b>covered</b>.<ul><li>Cars", "a.html").text
       '# Cover\n\nGlass is covered.\n\n- Cars'
     """
-    page = _Page()
+    page = _HtmlPage()
     title = language = ""
     inside = False  # of the title
     for part in _parts(text, file):
@@ -221,7 +221,7 @@ class _Table:
         return ["\n".join([*top, *lines[start : start + MAX_ROWS]]) for start in starts]
 
 
-class _Page:
+class _HtmlPage:
     """The blocks of a page as they are read."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from raglab import values
 from raglab.canonical import canonical_json, digest
 from raglab.decision.recorded_answers import select_answers
-from raglab.extensions.scale.sharded_traces import ShardedTrace, open_shards
+from raglab.decision.trace_view import TraceView
+from raglab.extension_points import extension
 from raglab.signals import declaration, own_signal
 from raglab.store.files import Where, canonical_text, input_error, make_folder, replacing, shown_value
 from raglab.store.loaders import case_record, hash_cases, parse_case
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+MANIFEST = "manifest.json"  # in a folder of shards
 SIGNAL = "signal_"  # before the name of a signal's column
 Rows = list[list[dict[str, Any]]]
 Queries = tuple[tuple[tuple[str, ...], ...], ...]
@@ -513,9 +515,13 @@ class Trace(values.TraceData):
         return cls(**{field.name: getattr(trace, field.name) for field in dataclasses.fields(trace)})
 
     @classmethod
-    def open(cls, path: str | Path) -> ShardedTrace[Self]:
-        """Trace of a folder of shards, or of one file, loaded a shard at a time; see `raglab.save_shards`."""
-        return open_shards(Path(path), cls)
+    def open(cls, path: str | Path) -> Any:  # noqa: ANN401 - a `raglab.ShardedTrace` of this class
+        """Trace of a folder of shards, or of one file, loaded a shard at a time; see `raglab.save_shards`.
+
+        Raises:
+          MissingExtensionError: the room `scale` is not installed.
+        """
+        return extension("open_shards", "scale", "a trace of shards (Trace.open)")(Path(path), cls)
 
     @staticmethod
     def cases_of(path: str | Path) -> tuple[Case, ...]:
@@ -600,9 +606,9 @@ class Trace(values.TraceData):
         Example: `trace.with_signal("judge", frame["score"], higher="surer", unit="probability")`
         """
         one = own_signal(name, higher=higher, unit=unit, stage=stage, missing=missing, source=source, version=version)
-        if isinstance(values, str | Path):
-            values = frame_series(_signal_frame(Path(values)), name, Path(values))
-        column = signal_column(one, values, self.hits.chunk.shape[:3], [case.id for case in self.cases])
+        column = signal_column(
+            one, signal_values(values, name), self.hits.chunk.shape[:3], [case.id for case in self.cases]
+        )
         known = self.columns.get(name) if self.meta.get("signals", {}).get(name) == declaration(one) else None
         if known is not None and np.array_equal(known, column, equal_nan=True):
             return self  # so that a cell of a notebook that is run again makes no other trace
@@ -697,15 +703,43 @@ class Trace(values.TraceData):
         return self.subset(rows)
 
 
-def _signal_frame(path: Path) -> pd.DataFrame:
-    """Table of a signal's values, Parquet or CSV."""
+class StudyTrace(TraceView, Protocol):
+    """A view that is cut by its cases, as studies and certificates do: `Trace` or `raglab.ShardedTrace`."""
+
+    def subset(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Self:
+        """Trace of some cases only, by position."""
+
+    def split(self, name: str) -> Self:
+        """Cases of one split."""
+
+    def loaded(self) -> Trace:
+        """The whole trace in memory."""
+
+
+def load_view(path: str | Path) -> StudyTrace:
+    """Trace of a file in memory, or view of a folder of shards.
+
+    Raises:
+      TraceError: no whole trace of this schema.
+      MissingExtensionError: a folder, and the room `scale` is not installed.
+    """
+    opened: StudyTrace = Trace.open(path) if Path(path).is_dir() else Trace.load(path)
+    return opened
+
+
+def signal_values(values: Any, name: str) -> Any:  # noqa: ANN401 - array, Series or path
+    """Values of a signal of the user; those of a file, Parquet or CSV, as a Series by case id."""
     import pandas as pd
 
+    if not isinstance(values, str | Path):
+        return values
+    path = Path(values)
     try:
-        return parquet_frame(path) if path.suffix == ".parquet" else pd.read_csv(path, dtype={"case_id": str})
+        frame = parquet_frame(path) if path.suffix == ".parquet" else pd.read_csv(path, dtype={"case_id": str})
     except _damage() as error:
         rule, came = "values of a signal must be a whole Parquet or CSV file", f"{type(error).__name__}: {error}"
         raise input_error(Where(str(path)), rule, "write it again", came) from error
+    return frame_series(frame, name, path)
 
 
 def _partial_meta(meta: Mapping[str, Any], cases: Sequence[Case]) -> dict[str, Any]:
@@ -804,4 +838,4 @@ def _trace_error(path: Path, rule: str, came: str, meta: Mapping[str, Any]) -> T
     return TraceError(str(input_error(Where(str(path)), rule, remedy, came)))
 
 
-__all__ = ["Trace", "TraceError"]
+__all__ = ["StudyTrace", "Trace", "TraceError", "load_view"]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.decision.measurement import Measured
 from raglab.lab.search_space import SWITCHES, Goal, SearchRange, full_space, own_trial, polish
 from raglab.lab.trial_search import Problem, run_search, trial_policies
 from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import tally
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +27,7 @@ OnBatch = Callable[[NDArray[np.float32]], bool]
 class SearchJob(NamedTuple):
     """What is searched: the cases, the policy that it starts from and what it is compared with, the goal, the locks."""
 
-    trace: Trace
+    trace: Measured
     start: Policy
     baseline: Policy
     goal: Goal

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.decision.measurement import Measured
 from raglab.decision.refusals import refusal_text
 from raglab.decision.scoring import status_only_note, trace_status_only
-from raglab.decision.sharded_decisions import check_in_memory
+from raglab.decision.trace_view import check_in_memory
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.search import OnBatch, SearchJob, best_policy, tried_policies
 from raglab.extensions.cockpit.views import Axis, Filter, ShownPolicy
@@ -99,6 +100,7 @@ class CockpitState:
         self._whole = trace
         self.arm = trace.arms[0] if arm is None else trace.arms[trace.arm(arm)]
         self.trace, self.split, self.labelled, self.notes = _shown_cases(trace)
+        self._held = Measured(self.trace)
         start = policy if policy is not None else starting_policy(trace, arm)
         self.baseline = start if compare is None else compare
         self.goal = goal or Goal()
@@ -138,7 +140,7 @@ class CockpitState:
     def _look_at(self, policy: Policy) -> ShownPolicy:
         key = policy.policy_id
         if key not in self._decided:
-            self._decided[key] = views.shown(decide_policies(self.trace, [policy], self.arm)[0])
+            self._decided[key] = views.shown(decide_policies(self._held, [policy], self.arm)[0])
             while len(self._decided) > KEPT:
                 gone, _ = self._decided.popitem(last=False)
                 self._axes = {of: axis for of, axis in self._axes.items() if of[0] != gone}
@@ -180,9 +182,9 @@ class CockpitState:
     @guarded
     def rates(self) -> pd.DataFrame:
         """`raglab.sweep` of the baseline and of the policy, two rows."""
-        return self._rates_on(self.trace)
+        return self._rates_on(self._held)
 
-    def _rates_on(self, trace: Trace) -> pd.DataFrame:
+    def _rates_on(self, trace: Trace | Measured) -> pd.DataFrame:
         both = [self.baseline, self.policy]
         table = rate_table(tally(trace, both, self.arm), both, costs=metrics.stated_costs(self.goal.matrix))
         return table.set_axis(["baseline", "here"])
@@ -339,7 +341,7 @@ class CockpitState:
         if not self.labelled:
             msg = "a search must have labels to judge by, got none; label the cases."
             raise ValueError(msg)
-        self._search = SearchJob(self.trace, self.policy, self.baseline, self.goal, self.arm, self._locked)
+        self._search = SearchJob(self._held, self.policy, self.baseline, self.goal, self.arm, self._locked)
         return self._search
 
     def run_search(
@@ -468,7 +470,7 @@ class CockpitState:
         """Cells of the policies that anyone has for free, by name."""
         answers = always_answer(self.baseline)
         free = {"answer all": answers, "refuse all": always_refuse(answers)}
-        decided = decide_policies(self.trace, list(free.values()), self.arm)
+        decided = decide_policies(self._held, list(free.values()), self.arm)
         return {name: views.shown(decisions).counts for name, decisions in zip(free, decided, strict=True)}
 
     def _plane(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates, metrics
-from raglab.breakpoints import COST_THRESHOLDS, Steps, swept_paths, swept_threshold, threshold_values
+from raglab.breakpoints import COST_THRESHOLDS, StepCells, swept_paths, swept_threshold, threshold_values
 from raglab.decision import chain
 from raglab.decision.checks import Check
 from raglab.decision.decisions import ANSWERED, Decisions
@@ -306,7 +306,7 @@ def axis_of(here: ShownPolicy, path: str) -> Axis:
     if value is None:  # a bound that is not set may switch its gate off: the steps are those of a policy that sets it
         policy = policy.replace(path, int(swept.low) if swept.whole else _any_value(swept))
         swept = swept_threshold(here.found.known, policy_thresholds([policy]), path)
-    steps: Steps = step_cells(here.found, policy, path)
+    steps: StepCells = step_cells(here.found, policy, path)
     at = -1 if value is None else step_index(steps.low, steps.high, float(value), swept.side)
     inner = round_between(steps.low, steps.high, swept)
     return Axis(path, swept.side, steps.low, steps.high, inner, steps.cells, at)

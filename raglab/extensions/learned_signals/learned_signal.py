@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from raglab import metrics
 from raglab.canonical import canonical_json, digest
 from raglab.decision.measurement import measured_tables
-from raglab.decision.sharded_decisions import check_in_memory
+from raglab.decision.trace_view import check_in_memory
 from raglab.expected_cost import CLASSES
 from raglab.extensions.learned_signals.evidence_features import (
     FEATURES,

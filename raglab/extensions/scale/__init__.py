@@ -1,3 +1,12 @@
 """Scale: traces in shards, indexes on disk, several workers of one study."""
 
-POINTS: dict[str, str] = {}
+_ROOM = "raglab.extensions.scale"
+
+POINTS: dict[str, str] = {
+    "drop_older.large": f"{_ROOM}.large_index:drop_older",
+    "index.hnsw-sq8": f"{_ROOM}.large_index:large_indexes",
+    "index.ivfpq": f"{_ROOM}.large_index:large_indexes",
+    "open_shards": f"{_ROOM}.sharded_traces:open_shards",
+    "share_study": f"{_ROOM}.study_workers:share_study",
+    "work_on_study": f"{_ROOM}.study_workers:work_on_study",
+}

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,19 +30,18 @@ from raglab.progress import progress
 from raglab.retrieval.dense import (
     DenseIndex,
     EmbeddingCache,
-    Kind,
     StoredKind,
     StoredSearch,
     TextEncoder,
     embed,
     index_parameters,
     stored_index,
-    stored_kind,
     train_index,
     tuned_search,
     with_search,
     write_faiss,
 )
+from raglab.retrieval.index_kinds import storage_error
 from raglab.retrieval.indexes import (
     ANCHOR,
     BM25_FILES,
@@ -67,9 +66,6 @@ from raglab.store.files import (
     write_text,
 )
 
-FLAT_UP_TO = 100_000  # chunks of which an exact index answers in about 16 ms
-INDEX_MB = 1_000  # megabytes that a stored index may take where nobody says
-STORED_KINDS = get_args(StoredKind)
 ROWS_OF_SHARD = 65_536
 MANIFEST, DONE, FAISS, LOCK = "manifest.json", "shards.json", "dense.faiss", "lock"
 ASKED, WORDS_ASKED, SEED = 200, 12, 0  # questions that the recall is measured on: first words of seeded passages
@@ -78,65 +74,6 @@ LEFTOVER = re.compile(r"\.[0-9a-f]{16}\.tmp")  # what a kill leaves of a file, o
 _NAME = re.compile(r"large-[0-9a-f]{16}")
 _VERSION = 2
 _MAX_BYTES = 2**24
-
-
-def check_kind(kind: str, memory_mb: float) -> None:
-    """Stop at a kind of index or a budget that is none.
-
-    Raises:
-      ValueError: an unknown kind, or a budget that is no number above 0.
-    """
-    known = ("auto", *get_args(Kind), *STORED_KINDS)
-    if kind not in known:
-        msg = f"index must be one of {', '.join(known)}, got {kind!r}; auto is exact up to {FLAT_UP_TO:,} chunks."
-        raise ValueError(msg)
-    if not 0.0 < memory_mb < float("inf"):
-        msg = f"index_mb must be above 0, got {memory_mb}; it is megabytes, {INDEX_MB} where not given."
-        raise ValueError(msg)
-
-
-def storage_error(kind: str, n_pictures: int) -> ValueError:
-    """Error of an index on disk where there can be none: for its pictures, else for want of a cache."""
-    if n_pictures:
-        msg = f"an index of kind {kind} holds texts alone, got {n_pictures} pictures; take index='flat' or 'auto'."
-        return ValueError(msg)
-    rule = f"an index of kind {kind} is kept beside the cache of embeddings"
-    msg = f"{rule}, got none; give a cache, or take index='auto', which is exact without one."
-    return ValueError(msg)
-
-
-def sized_kind(
-    kind: str,
-    n: int,
-    dim: Callable[[], int],
-    memory_mb: float,
-    n_pictures: Callable[[], int] = lambda: 0,
-    *,
-    cached: bool = True,
-) -> Any:  # noqa: ANN401 - a literal
-    """Kind of index that n chunks get: what is named; of `auto` the exact one up to 100,000, then what fits the memory.
-
-    Args:
-      dim: dimensions of the encoder, asked for past that number. memory_mb: see `raglab.retrieval.dense.stored_kind`.
-      n_pictures: chunks that are embedded as pictures, asked for where the index would be on disk. cached: whether
-        embeddings are kept in a cache. An index on disk holds texts alone and stands beside a cache: else `auto` is
-        exact.
-
-    Raises:
-      ValueError: no index fits the memory, or a kind on disk is named where there can be none.
-
-    Example:
-      >>> sized_kind("auto", 100_000, lambda: 384, 1_000), sized_kind("auto", 1_000_000, lambda: 384, 1_000)
-      ('flat', 'hnsw-sq8')
-      >>> sized_kind("auto", 1_000_000, lambda: 384, 500)
-      'ivfpq'
-    """
-    if kind in STORED_KINDS and ((count := n_pictures()) or not cached):
-        raise storage_error(kind, count)
-    if kind != "auto":
-        return kind
-    exact = n <= FLAT_UP_TO or not cached or n_pictures()
-    return "flat" if exact else stored_kind(n, dim(), memory_mb)
 
 
 class _File(BaseModel):
@@ -279,6 +216,7 @@ def large_indexes(
         signatures=signatures,
         strict_signatures=strict_signatures,
         arm_indexes=arm_indexes or {},
+        folder=folder,
     )
 
 

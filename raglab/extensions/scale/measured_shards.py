@@ -9,20 +9,18 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab.decision.measurement import Evidence, measured_tables
-from raglab.extensions.scale.sharded_traces import Change, Counts, Shard, ShardedTrace
+from raglab.decision.trace_view import TracePart
 from raglab.parallel import run_each
 from raglab.policy import PolicyData, Structure
 from raglab.replay import group_by_structure
 from raglab.store.files import replacing
-from raglab.values import Case
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -31,7 +29,7 @@ class ShardEvidence(NamedTuple):
     """Evidence of a shard under one structure, which stands in a file.
 
     file: of the arrays. rest: evidence without its arrays. arm: as it was asked for. gated: signals of their own that
-    policies may gate. changes: how many the shard had when it was measured; they only ever become more.
+    policies may gate.
     """
 
     file: str
@@ -39,58 +37,25 @@ class ShardEvidence(NamedTuple):
     structure: Structure
     arm: str | None
     gated: frozenset[str]
-    changes: int
 
-
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class MeasuredShard:
-    """Reference to a shard whose evidence stands in a file: the fields of `Shard`, and that evidence."""
-
-    path: str
-    sha256: str
-    kind: Any
-    size: int
-    counts: Counts | None
-    changes: tuple[Change, ...]
-    evidence: ShardEvidence
-
-    @property
-    def shard(self) -> Shard:
-        """The same without its evidence."""
-        return Shard(self.path, self.sha256, self.kind, self.size, self.counts, self.changes)
-
-    def counted(self) -> Self:
-        """The same with its counts; see `Shard.counted`."""
-        return replace(self, counts=self.shard.counted().counts)
-
-    def cases(self) -> list[Case]:
-        """Cases of the shard, without its hits."""
-        return self.shard.cases()
-
-    def load(self) -> Any:  # noqa: ANN401 - a trace
-        """Trace of the shard; see `Shard.load`."""
-        return self.shard.load()
-
-    def evidence_for(self, policies: Sequence[PolicyData], arm: str | None) -> Evidence | None:
+    def matching(self, policies: Sequence[PolicyData], arm: str | None) -> Evidence | None:
         """Evidence that the policies meet; None where it is not what was measured, or its file is not there."""
-        own = self.evidence
-        if len(self.changes) != own.changes:  # other cases, or another signal
+        if arm != self.arm or any(not self.gated.issuperset(one.signals) for one in policies):
             return None
-        if arm != own.arm or any(not own.gated.issuperset(one.signals) for one in policies):
-            return None
-        if any(policies[places[0]].structure != own.structure for places in group_by_structure(policies)):
+        if any(policies[places[0]].structure != self.structure for places in group_by_structure(policies)):
             return None
         with suppress(FileNotFoundError):  # on a machine that shares the shards, but not this folder
-            return joined_evidence(own.rest, read_arrays(Path(own.file)))
+            return joined_evidence(self.rest, read_arrays(Path(self.file)))
         return None
 
 
 @contextmanager
-def measured_shards(trace: ShardedTrace[Any], policy: PolicyData, arm: str | None) -> Iterator[ShardedTrace[Any]]:
-    """The same trace, whose evidence under the structure of a policy stands on disk while the block lasts.
+def measured_parts(
+    parts: Sequence[TracePart], policy: PolicyData, arm: str | None
+) -> Iterator[tuple[ShardEvidence, ...]]:
+    """Evidence of parts of a trace under the structure of a policy, which stands on disk while the block lasts.
 
-    It takes about 1.3 kB a case of 50 hits in the folder of temporary files (TMPDIR). Policies of another structure are
-    measured anew.
+    It takes about 1.3 kB a case of 50 hits in the folder of temporary files (TMPDIR).
 
     Raises:
       ValueError: as `measured_tables`, or a policy that decides by a model, whose probabilities are not kept.
@@ -100,22 +65,16 @@ def measured_shards(trace: ShardedTrace[Any], policy: PolicyData, arm: str | Non
         msg = f"{rule}, got {policy.decision.rule}; replay them as they are."
         raise ValueError(msg)
     with tempfile.TemporaryDirectory(prefix="raglab-") as folder:
-        files = [str(Path(folder) / f"{number:05d}.npz") for number in range(len(trace.parts))]
-        pairs = list(zip(trace.parts, files, strict=True))
-        rests = run_each(measure_shard, pairs, policy, arm, what="measure")
-        gated = frozenset(policy.signals)
-        parts = []
-        for (part, file), rest in zip(pairs, rests, strict=True):
-            evidence = ShardEvidence(file, rest, policy.structure, arm, gated, len(part.changes))
-            own = (part.path, part.sha256, part.kind, part.size, part.counts, part.changes)
-            parts.append(MeasuredShard(*own, evidence))
-        yield replace(trace, parts=tuple(parts))  # type: ignore[arg-type] # stands for a reference wherever it is replayed
+        files = [str(Path(folder) / f"{number:05d}.npz") for number in range(len(parts))]
+        rests = run_each(measure_shard, list(zip(parts, files, strict=True)), policy, arm, what="measure")
+        known = (policy.structure, arm, frozenset(policy.signals))
+        yield tuple(ShardEvidence(file, rest, *known) for file, rest in zip(files, rests, strict=True))
 
 
-def measure_shard(pair: tuple[Shard, str], policy: PolicyData, arm: str | None) -> Evidence:
+def measure_shard(pair: tuple[TracePart, str], policy: PolicyData, arm: str | None) -> Evidence:
     """Write the arrays of a shard's evidence into a file; what is left of it."""
     shard, file = pair
-    found = measured_tables(shard.load(), policy, arm).evidence
+    found = measured_tables(shard.loaded(), policy, arm).evidence
     arrays = evidence_arrays(found)
     with replacing(Path(file)) as partial, partial.open("xb") as out:
         np.savez(out, allow_pickle=False, **arrays)

@@ -19,7 +19,6 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import policy as policies
 from raglab.documents import EXACT_NAMES
 from raglab.extensions.scale.sharded_traces import (
     CASES_OF_SHARD,
@@ -39,8 +38,8 @@ from raglab.live.signal_families import DocumentReader
 from raglab.live.trace_building import UNREADABLE, Building, build_planned, plan_building, question_scopes
 from raglab.misuse import takes
 from raglab.parallel import current_workers, run_each
+from raglab.policy import PolicyData
 from raglab.retrieval.dense import EmbeddingCache
-from raglab.retrieval.rewriting import Rewriter
 from raglab.store.files import (
     MAX_LINE_BYTES,
     Where,
@@ -70,13 +69,9 @@ def build_shards(
     out: str | Path,
     *,
     shard: int = CASES_OF_SHARD,
-    policy: policies.PolicyData | None = None,
+    policy: PolicyData | None = None,
     cache: EmbeddingCache | Literal["default"] | None = "default",
-    batch_size: int = 256,
-    command: str | None = None,
-    rewriter: Rewriter | None = None,
-    download: bool = False,
-    **settings: Any,  # noqa: ANN401 - fields of Settings
+    **building: Any,  # noqa: ANN401 - all else that `build_trace` takes
 ) -> ShardedTrace[Trace]:
     """Retrieve once for every case, as `build_trace` does, into a folder of shards, one of which is in memory.
 
@@ -90,9 +85,11 @@ def build_shards(
 
     Args:
       out: folder of the shards; a trace that stands there is replaced once all of them are written.
-      shard: cases of a shard, the last one of fewer. All else as in `build_trace`.
+      shard: cases of a shard, the last one of fewer.
       cache: of embeddings, which the workers of a cluster must reach under the same path; without one, and instead of
         the user's own for a cluster, they are handed over in `out`, until the trace stands.
+      policy, building: as in `build_trace`, of which these are `batch_size`, `command`, `rewriter`, `download` and
+        fields of `RetrievalSettings`.
 
     Raises:
       ValueError: as in `build_trace`, or shard below 1.
@@ -101,9 +98,7 @@ def build_shards(
     Source: rules S1.5, S2.9.
     """
     check_shard(shard)
-    plan, allowed = plan_building(
-        corpus, cases, policy, cache, batch_size, command, rewriter, settings=settings, download=download
-    )
+    plan, allowed = plan_building(corpus, cases, policy=policy, cache=cache, **building)
     folder = make_folder(Path(out))
     spans = [slice(start, start + shard) for start in range(0, len(cases), shard)]
     parts = [cases[span] for span in spans]

@@ -13,49 +13,35 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, NoReturn, Protocol, Self, TypeVar, overload
+from typing import Any, Generic, NamedTuple, NoReturn, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab.canonical import canonical_json, digest
+from raglab.decision.measurement import Evidence
 from raglab.decision.recorded_answers import keep_used_chunks
+from raglab.extensions.scale.measured_shards import ShardEvidence, measured_parts
 from raglab.html_display import Fold, display, short
 from raglab.misuse import takes
+from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.signals import declaration, own_signal
 from raglab.store.files import InputError, Where, input_error, locked, make_folder, read_json, shown_value, write_text
 from raglab.store.signal_columns import signal_column
 from raglab.store.trace_merging import TraceError, check_alike, joined_fingerprint, shared_facts, twice
-from raglab.values import Case, case_positions, counted
+from raglab.store.traces import MANIFEST, signal_values
+from raglab.values import NONE, Case, CaseCounts, case_positions, count_cases, counted
 
-MANIFEST = "manifest.json"
 MANIFEST_SCHEMA = 1
 MAX_MANIFEST_BYTES = 2**28
 LOCK = ".lock"
-NONE = "none"  # label or split of a case that has none
 CASES_OF_SHARD = 10_000
-Counts = dict[str, dict[str, int]]  # cases by split and label
-
-
-class StoredTrace(Protocol):
-    """What a shard is loaded as: `raglab.Trace`."""
-
-    cases: tuple[Case, ...]
-
-    @classmethod
-    def load(cls, path: str | Path) -> Any:  # noqa: ANN401 - a trace
-        """Trace of a file."""
-
-    @staticmethod
-    def cases_of(path: str | Path) -> tuple[Case, ...]:
-        """Cases of a file."""
-
-
-Stored = TypeVar("Stored", bound=Any)
+Stored = TypeVar("Stored", bound=Any)  # a class of traces
 
 
 class KeptRows(NamedTuple):
@@ -111,17 +97,19 @@ Change = KeptRows | KeptSplit | AddedSignal
 class Shard:
     """Reference to a shard: where it stands, the SHA-256 of its file, and what is changed once it is loaded.
 
-    size: cases that are left. counts: of those by split and label, None where nobody has counted them.
+    kind: class of traces that it is loaded as. size: cases that are left. counts: of those by split and label, None
+    where nobody has counted them. evidence: that was measured after so many changes, of which there only are more.
     """
 
     path: str
     sha256: str
     kind: Any
     size: int
-    counts: Counts | None = None
+    counts: CaseCounts | None = None
     changes: tuple[Change, ...] = ()
+    evidence: tuple[int, ShardEvidence] | None = None
 
-    def load(self) -> Any:  # noqa: ANN401 - a trace
+    def loaded(self) -> Any:  # noqa: ANN401 - a trace
         """Trace of the shard, with its changes.
 
         Raises:
@@ -135,8 +123,9 @@ class Shard:
             self._refuse("hold as many cases as its manifest counts", f"{len(trace)} for {self.size}")
         return trace
 
+    @property
     def cases(self) -> list[Case]:
-        """Cases of the shard, without its hits."""
+        """Cases of the shard, read from its file without its hits."""
         self._check()
         cases = list(self.kind.cases_of(self.path))
         for change in self.changes:
@@ -145,7 +134,13 @@ class Shard:
 
     def counted(self) -> Self:
         """The same with its counts, which cost a reading of its cases where they are not known."""
-        return self if self.counts is not None else replace(self, counts=count_cases(self.cases()))
+        return self if self.counts is not None else replace(self, counts=count_cases(self.cases))
+
+    def evidence_for(self, policies: Sequence[PolicyData], arm: str | None) -> Evidence | None:
+        """Evidence that was measured on disk; None where the policies or the shard's changes are others."""
+        if self.evidence is None or self.evidence[0] != len(self.changes):
+            return None
+        return self.evidence[1].matching(policies, arm)
 
     def _check(self) -> None:
         """Stop where the file is not the one that is meant; what is no file, such as a pipe, is never opened."""
@@ -211,17 +206,8 @@ class ShardedCases(Sequence[Case]):
 
     def _cases_of(self, number: int) -> list[Case]:
         if self._read[0] != number:
-            self._read = (number, self._parts[number].cases())
+            self._read = (number, self._parts[number].cases)
         return self._read[1]
-
-
-def count_cases(cases: Iterable[Case]) -> Counts:
-    """Cases by split and label, both sorted."""
-    found = Counter((case.split or NONE, case.expect_status or NONE) for case in cases)
-    counts: Counts = {}
-    for (split, label), n in sorted(found.items()):
-        counts.setdefault(split, {})[label] = n
-    return counts
 
 
 def file_hash(path: Path) -> str:
@@ -241,7 +227,7 @@ class ShardRow(NamedTuple):
     cases: int
     sha256: str
     fingerprint: str | None
-    counts: Counts
+    counts: CaseCounts
 
 
 class Manifest(NamedTuple):
@@ -308,13 +294,12 @@ def _manifest_error(path: Path, rule: str, came: str) -> TraceError:
     return TraceError(str(input_error(Where(str(path)), rule, remedy, came)))
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class ShardedTrace(Generic[Stored]):
-    """A trace in parts that are loaded one at a time: `raglab.sweep` and `raglab.steps` take it as they take a trace.
+    """A trace in parts that are loaded one at a time: a `StudyTrace`, which replays and studies take as a trace.
 
     parts: references to its shards. shared: arms, depths, models and parameters, alike in all. place: folder or file;
-    None where cases or signals were changed since. version: of the folder. kind: what a shard is loaded as. cases: of
-    all shards in their order, read shard by shard where they are asked for.
+    None where cases or signals were changed since. version: of the folder. kind: what a shard is loaded as.
     """
 
     parts: tuple[Shard, ...]
@@ -323,10 +308,15 @@ class ShardedTrace(Generic[Stored]):
     kind: Any = field(repr=False)
     place: Path | None = None
     version: int = 1
-    cases: Sequence[Case] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "cases", ShardedCases(self.parts))
+    @cached_property
+    def cases(self) -> Sequence[Case]:
+        """Cases of all shards in their order, read shard by shard where they are asked for."""
+        return ShardedCases(self.parts)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Fields alone: what was read of the cases is sent to no other process."""
+        return {name: value for name, value in vars(self).items() if name != "cases"}
 
     def __len__(self) -> int:
         """Count the cases, Q."""
@@ -339,12 +329,22 @@ class ShardedTrace(Generic[Stored]):
           TraceError: a shard is not there, damaged or another one; names it.
         """
         for part in progress(self.parts, "load", "shard"):
-            yield part.load()
+            yield part.loaded()
 
     @property
     def arms(self) -> tuple[str, ...]:
         """Names of the retrieval strategies, [A]."""
         return tuple(self.shared["arms"])
+
+    @property
+    def n_depths(self) -> int:
+        """Depths that were measured, D."""
+        return int(self.shared["depths"])
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers are recorded."""
+        return bool(self.meta.get("generator"))
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -358,13 +358,32 @@ class ShardedTrace(Generic[Stored]):
         of_all = {key.removesuffix(_META): value for key, value in self.shared.items() if key.endswith(_META)}
         return of_all | {"fingerprint": self.fingerprint}
 
-    def counted(self) -> Counts:
+    def counted(self) -> CaseCounts:
         """Cases by split and label; read from the shards' cases where a subset was taken."""
         total: Counter[tuple[str, str]] = Counter()
         for part in self.parts:
             for split, labels in (part.counted().counts or {}).items():
                 total.update({(split, label): n for label, n in labels.items()})
         return {split: {b: n for (a, b), n in sorted(total.items()) if a == split} for split, _ in sorted(total)}
+
+    def loaded(self) -> Stored:
+        """The whole trace in memory, each shard with the chunks that its cases need."""
+        first, *rest = map(keep_used_chunks, self.shards())
+        merged: Stored = first.merge(*rest)
+        return merged
+
+    @contextmanager
+    def measured_once(self, policy: PolicyData, arm: str | None) -> Iterator[Self]:
+        """The same trace, whose evidence under the structure of a policy stands on disk while the block lasts.
+
+        Policies of another structure are measured where they are replayed.
+
+        Raises:
+          ValueError: as `measured_parts`.
+        """
+        with measured_parts(self.parts, policy, arm) as stored:
+            pairs = zip(self.parts, stored, strict=True)
+            yield replace(self, parts=tuple(replace(part, evidence=(len(part.changes), one)) for part, one in pairs))
 
     def subset(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Self:
         """Trace of some cases only, by position among those of all shards, in their order.
@@ -412,23 +431,12 @@ class ShardedTrace(Generic[Stored]):
             raise ValueError(msg)
         return self._changed(parts, ["split", name])
 
-    def with_signal(
-        self,
-        name: str,
-        values: Any,  # noqa: ANN401 - array, Series or path
-        *,
-        higher: str,
-        unit: str,
-        stage: str = "hits",
-        missing: str = "fires",
-        source: str = "",
-        version: str = "",
-    ) -> Self:
+    def with_signal(self, name: str, values: Any, **declared: str) -> Self:  # noqa: ANN401 - array, Series or path
         """Trace with a signal of your own, held whole and given to each shard when it is loaded.
 
         Args:
           values: [Q], [Q, A] or [Q, A, D] in the order of the shards' cases; a Series by case id, or the path of a
-            file, for which the cases of all shards are read once. All else as in `Trace.with_signal`.
+            file, for which the cases of all shards are read once. declared, and all else: as in `Trace.with_signal`.
 
         Raises:
           ValueError: a name or declaration that is none.
@@ -436,34 +444,20 @@ class ShardedTrace(Generic[Stored]):
 
         Source: rule S2.15.
         """
-        one = own_signal(name, higher=higher, unit=unit, stage=stage, missing=missing, source=source, version=version)
-        shape = (len(self), len(self.arms), int(self.shared["depths"]))
-        declared = {"higher": higher, "unit": unit, "stage": stage, "missing": missing}
-        declared |= {"source": source, "version": version}
-        if isinstance(values, str | Path):
-            values = self._values_of(values, name, shape, declared)
-        if hasattr(values, "index") and hasattr(values, "to_numpy"):
-            ids: Sequence[str] = [case.id for case in self.cases]
-        else:
-            ids = _Positions(len(self))
-        column = signal_column(one, values, shape, ids)
+        one = own_signal(name, **declared)
+        values = signal_values(values, name)
+        by_case = hasattr(values, "index") and hasattr(values, "to_numpy")
+        ids: Sequence[str] = [case.id for case in self.cases] if by_case else _Positions(len(self))
+        column = signal_column(one, values, (len(self), len(self.arms), self.n_depths), ids)
         told = hashlib.sha256(np.where(np.isnan(column), np.nan, column).tobytes()).hexdigest()
         starts = np.cumsum([0, *(part.size for part in self.parts)]).tolist()
+        stated = declaration(one)
+        given = {**stated, "unit": declared["unit"]}
         parts = [
-            replace(part, changes=(*part.changes, AddedSignal(name, column[start : start + part.size], declared)))
+            replace(part, changes=(*part.changes, AddedSignal(name, column[start : start + part.size], given)))
             for part, start in zip(self.parts, starts[:-1], strict=True)
         ]
-        return self._changed(parts, ["signal", name, declaration(one), told])
-
-    def _values_of(
-        self, path: str | Path, name: str, shape: tuple[int, int, int], declared: Mapping[str, Any]
-    ) -> NDArray[np.float64]:
-        """Values of a file, [Q, A, D], as a trace in memory of these cases reads them; it needs no hits for that."""
-        first = self.parts[0].load()
-        none = first.hits._replace(chunk=np.empty((*shape, 0), dtype=np.int32))
-        bare = replace(first, cases=tuple(self.cases), hits=none, columns={})
-        column: NDArray[np.float64] = bare.with_signal(name, path, **declared).columns[name]
-        return column
+        return self._changed(parts, ["signal", name, stated, told])
 
     def merge(self, *others: ShardedTrace[Stored]) -> Self:
         """Trace of the shards of this one, then of the others, which were built apart.
@@ -577,7 +571,7 @@ def _ids_of(traces: Iterable[ShardedTrace[Any]]) -> set[str]:
     ids: set[str] = set()
     for trace in traces:
         for part in trace.parts:
-            _add_ids(ids, (case.id for case in part.cases()))
+            _add_ids(ids, (case.id for case in part.cases))
     return ids
 
 
@@ -731,7 +725,7 @@ def _pieces(trace: Any, shard: int | None) -> Iterator[Any]:  # noqa: ANN401 - a
     """Parts of a trace of at most so many cases, each with the chunks that its cases need."""
     if isinstance(trace, ShardedTrace):
         for part in trace.parts:
-            yield from _pieces(part.load(), shard)
+            yield from _pieces(part.loaded(), shard)
     elif shard is None or len(trace) <= shard:
         yield trace
     else:

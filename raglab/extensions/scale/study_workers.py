@@ -21,11 +21,12 @@ from threading import Event, Thread
 from typing import Any, NamedTuple
 
 from raglab.canonical import digest
+from raglab.lab.study import search_problem
+from raglab.lab.study_storage import check_shareable, check_storage, stored_study
 from raglab.lab.trial_search import (
     ABOUT,
     SIGN,
     WORKER,
-    OnTrials,
     Problem,
     StorageError,
     StoredStudy,
@@ -34,21 +35,19 @@ from raglab.lab.trial_search import (
     is_claim,
     is_unaltered,
     judge_trials,
-    open_study,
     proposals_by_place,
     quiet_optuna,
     settings_texts,
 )
 from raglab.progress import progress
-from raglab.store.files import InputError, Where, input_error
+from raglab.store.files import Where, input_error
+from raglab.store.traces import StudyTrace
 
 SIGN_S = 2.0  # seconds between two signs of life
 GRACE_S = 30.0  # seconds of silence after which a worker's claims are given up
 WAIT_S = 0.5  # seconds before the study is looked at again, where all places are claimed
 RETRIES = 16  # times in a row that a storage may fail before a worker ends: between them it waits two minutes
-OPENS = 5  # times that a storage is opened: two that make its tables at once disturb each other
 _WAITED = 10.0  # seconds at most between two tries of a storage that fails
-_NOT_SHARED = ("sqlite",)  # databases of which Optuna locks no row, so that two may end one trial
 
 
 class WorkerReport(NamedTuple):
@@ -65,6 +64,25 @@ class WorkerReport(NamedTuple):
     judged: int
     taken_over: int
     lost: int
+
+
+def share_study(
+    trace: StudyTrace,
+    *,
+    storage: str | Path,
+    study_name: str | None = None,
+    **search: Any,  # noqa: ANN401 - arguments of a search
+) -> WorkerReport:
+    """Work on the study that `raglab.tune` makes of the same arguments, as one of several processes.
+
+    Args:
+      trace: as for `raglab.tune`. storage, study_name: see `work_on_study`. search: see `search_problem`.
+    """
+    of = search_problem(trace, **search)
+    problem = of.problem
+    check_storage(problem, storage, study_name, None)  # before shards are measured
+    with of.measured(problem.trace).measured_once(problem.start, problem.settings["arm"]) as replayed:
+        return work_on_study(problem._replace(trace=replayed), storage=storage, study_name=study_name)
 
 
 def work_on_study(
@@ -96,7 +114,7 @@ def work_on_study(
         raise ValueError(msg)
     check_shareable(storage)
     with quiet_optuna():
-        worker = StudyWorker(_storage_study(storage, study_name or problem.name, problem), problem, grace_s)
+        worker = StudyWorker(stored_study(storage, study_name or problem.name, problem), problem, grace_s)
         try:
             with worker.alive(sign_s):
                 for _ in progress(_rounds(worker.round), "study", "trial", size=int, total=worker.trials):
@@ -106,72 +124,6 @@ def work_on_study(
             came = type(error.__cause__ or error).__name__
             raise input_error(Where(str(storage)), rule, remedy, f"{came}, time and again") from error
     return worker.report()
-
-
-def check_storage(
-    problem: Problem, storage: str | Path | None, study_name: str | None, on_trials: OnTrials | None
-) -> None:
-    """Refuse a storage that a search cannot go on in, before anything is measured for it.
-
-    Args: see `raglab.tune`.
-
-    Raises:
-      InputError: a storage that cannot be opened, or a study of another search.
-      ValueError: trials or a batch below 1, an unknown sampler, or `on_trials` where workers have been at the study.
-    """
-    check_search(problem.settings)
-    if storage is None:
-        return
-    name = study_name or problem.name
-    with quiet_optuna():
-        shared = _storage_study(storage, name, problem).is_shared
-    if shared and on_trials is not None:
-        # Its places are stored whole before any of them is told, so that nothing is left to be ended.
-        rule = "on_trials must be left out of a study that workers share, whose places are finished in any case"
-        msg = f"{rule}, got one for study {name!r}; leave it out, or choose another study_name."
-        raise ValueError(msg)
-
-
-def finish_shared_study(problem: Problem, storage: str | Path | None, study_name: str | None) -> None:
-    """Where workers have been at the study that a search goes on with, finish its places as one of them.
-
-    Args: see `work_on_study`; a study that none was at is left as it is.
-    """
-    if storage is None or not _is_shareable(storage):
-        return
-    with quiet_optuna():
-        shared = _storage_study(storage, study_name or problem.name, problem).is_shared
-    if shared:
-        work_on_study(problem, storage=storage, study_name=study_name)
-
-
-def _is_shareable(storage: str | Path) -> bool:
-    scheme, given, _ = str(storage).partition("://")
-    return bool(given) and scheme.partition("+")[0].lower() not in _NOT_SHARED
-
-
-def check_shareable(storage: str | Path) -> None:
-    """Refuse a storage that several processes cannot share without storing a place twice.
-
-    Raises:
-      InputError: a folder, or a file of SQLite.
-    """
-    if not _is_shareable(storage):
-        rule = "the storage of workers must be a database server, which locks a trial while it is ended"
-        remedy = "state a URL such as postgresql://user@host/name, or leave the workers out: one process is enough here"
-        raise input_error(Where(str(storage)), rule, remedy, "SQLite" if "://" in str(storage) else "a folder")
-
-
-def _storage_study(storage: str | Path, name: str, problem: Problem) -> StoredStudy:
-    """The study, tried again where others make its tables, or the study, at the same moment."""
-    for number in range(1, OPENS):
-        try:
-            return open_study(storage, name, problem.settings)
-        except InputError as error:
-            if error.__cause__ is None or not _is_shareable(storage):  # of a rule, or where nobody else is
-                raise
-        time.sleep(secrets.SystemRandom().uniform(0.1, 0.4) * number)
-    return open_study(storage, name, problem.settings)
 
 
 def _rounds(step: Callable[[], int | None]) -> Iterator[int]:

@@ -23,7 +23,7 @@ class VectorShards:
     by less than 0.002; every distance that is measured over shards is exact of the rounded rows.
     """
 
-    __slots__ = ("_maps", "_size", "folder", "shape")
+    __slots__ = ("_maps", "_size", "shape")
 
     def __init__(self, paths: Sequence[Path], size: int, dim: int) -> None:
         """Map the files.
@@ -36,7 +36,7 @@ class VectorShards:
           OSError: a file that is not there.
         """
         self._maps = [_mapped(path, dim) for path in paths]
-        self._size, self.folder = size, paths[0].parent
+        self._size = size
         for path, rows in zip(paths[:-1], self._maps[:-1], strict=True):
             if len(rows) != size:
                 msg = f"a shard but the last must have {size} rows, got {len(rows)} in {visible(str(path))}; make it"

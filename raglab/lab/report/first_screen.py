@@ -18,13 +18,12 @@ from raglab.displays.tables import ReportTable, column_table, cut_text, estimate
 from raglab.html_display import Cell, Mark
 from raglab.lab.answer_basis import not_compared
 from raglab.lab.candidates import FIXED, FREE
-from raglab.lab.comparison import BESIDE, Contest, StudyOutcome, contests, reference_roles
+from raglab.lab.comparison import BESIDE, PolicyContest, StudyOutcome, contests, reference_roles
 from raglab.lab.competition import TUNED
 from raglab.lab.report.blocks import verdict_sentence
 from raglab.lab.report.promise_sections import promise_line
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import verdicts
-from raglab.lab.study_cases import case_counts
 from raglab.values import Status
 
 VERDICT_MARKS: Mapping[str, Mark] = {"better": "good", "worse": "bad"}
@@ -74,7 +73,7 @@ def first_screen(
         selected = Fact("What was selected", f"{_identity(judged, judged.subject)}; chosen on these very cases.", note)
         facts = [selected, _estimate(study, costs), _cases(judged, study), promised, *_refusals(judged)]
         return FirstScreen([*facts, _advice_in_sample(judged)], None)
-    known = study is not None or set(case_counts(judged.trace)) == {judged.split}
+    known = study is not None or set(judged.trace.counted()) == {judged.split}
     found = _contests(judged, study, costs)
     misses = any(one.says != "met" for one in met if one.is_target)
     facts = [
@@ -94,7 +93,7 @@ def _refusals(judged: ReportData) -> list[Fact]:
     return [Fact(f"What {cut_text(name)} refuses", text, mark="bad") for name, text in texts.items() if text]
 
 
-def _contests(judged: ReportData, study: StudyOutcome | None, costs: metrics.Costs | None) -> list[Contest]:
+def _contests(judged: ReportData, study: StudyOutcome | None, costs: metrics.Costs | None) -> list[PolicyContest]:
     """The subject against the incumbent, what else needs no tuning, and the other candidates.
 
     Without a study both free policies and the policy that it is compared with stand for them.
@@ -103,7 +102,7 @@ def _contests(judged: ReportData, study: StudyOutcome | None, costs: metrics.Cos
     roles = {**roles, judged.names[0]: roles.get(judged.names[0], "compared with")}
     others = {name: judged.policies[name] for name in roles if name in judged.policies and name != judged.subject}
     subject = {TUNED: judged.policies[judged.subject]}
-    return contests(judged.trace, others | subject, {name: roles[name] for name in others}, judged.arm, costs)
+    return contests(judged.replayed, others | subject, {name: roles[name] for name in others}, judged.arm, costs)
 
 
 def _identity(judged: ReportData, name: str) -> str:
@@ -113,12 +112,12 @@ def _identity(judged: ReportData, name: str) -> str:
     return f"{' = '.join(cut_text(one) for one in (name, *same))}, policy {policy_id}"
 
 
-def _unshown(found: Sequence[Contest]) -> list[Contest]:
+def _unshown(found: Sequence[PolicyContest]) -> list[PolicyContest]:
     """Contests with what needs no tuning that show no difference, the incumbent's first."""
     return [one for one in found if one.other in FIXED and one.verdict == "open"]
 
 
-def _winner(judged: ReportData, found: Sequence[Contest], note: str, *, known: bool) -> Fact:
+def _winner(judged: ReportData, found: Sequence[PolicyContest], note: str, *, known: bool) -> Fact:
     """What the subject is shown to be: better than all that needs no tuning, worse than something, or neither.
 
     Args:
@@ -150,7 +149,7 @@ def _uncompared(judged: ReportData) -> list[str]:
     return [name for name in FIXED if name in not_compared(judged.missing)]
 
 
-def _untuned(found: Sequence[Contest]) -> str:
+def _untuned(found: Sequence[PolicyContest]) -> str:
     """Name of the policy without tuning that the subject is; '' where it is none."""
     return next((cut_text(one.other) for one in found if one.verdict == "same" and one.other in FIXED), "")
 
@@ -181,7 +180,7 @@ def _cases(judged: ReportData, study: StudyOutcome | None) -> Fact:
 
     A warning where the thresholds were or may have been tuned on them; without a study that is not known.
     """
-    by_split = case_counts(judged.trace)
+    by_split = judged.trace.counted()
     labels = sum((Counter(by_label) for by_label in by_split.values()), Counter[str]())
     counts = ", ".join(f"{labels[status.name]} {status.name}" for status in Status)
     alone = status_only_note(judged.said[judged.subject].status_only)
@@ -209,7 +208,7 @@ def _advice_in_sample(judged: ReportData) -> Fact:
 
 
 def _advice(
-    judged: ReportData, found: Sequence[Contest], promised: Fact, note: str, *, misses: bool, known: bool
+    judged: ReportData, found: Sequence[PolicyContest], promised: Fact, note: str, *, misses: bool, known: bool
 ) -> Fact:
     """Whether to use the subject: it must beat what needs no tuning, lose to nothing, and keep what it promises."""
     head, subject = "What to do next", cut_text(judged.subject)
@@ -224,7 +223,7 @@ def _advice(
     return Fact(head, f"Use {subject}{then}", code=code, mark="good")
 
 
-def _reason_against(judged: ReportData, found: Sequence[Contest], promised: Fact) -> str:
+def _reason_against(judged: ReportData, found: Sequence[PolicyContest], promised: Fact) -> str:
     """Why the subject is not to be used; '' where nothing speaks against it."""
     subject = cut_text(judged.subject)
     if not judged.is_compared:
@@ -234,7 +233,7 @@ def _reason_against(judged: ReportData, found: Sequence[Contest], promised: Fact
     return f"Do not use {subject} before it is certified again." if promised.mark == "bad" else ""
 
 
-def _reason_to_wait(judged: ReportData, found: Sequence[Contest], note: str, *, known: bool) -> str:
+def _reason_to_wait(judged: ReportData, found: Sequence[PolicyContest], note: str, *, known: bool) -> str:
     """Why the subject is not shown to be better; '' where it is, on cases that nothing was tuned on."""
     subject = cut_text(judged.subject)
     if same := _untuned(found):
@@ -256,7 +255,7 @@ def _reason_to_wait(judged: ReportData, found: Sequence[Contest], note: str, *, 
     return ""
 
 
-def _contest_table(judged: ReportData, found: Sequence[Contest], costs: metrics.Costs | None) -> ReportTable:
+def _contest_table(judged: ReportData, found: Sequence[PolicyContest], costs: metrics.Costs | None) -> ReportTable:
     """A row a policy that the subject was held against: what it saves, case by case."""
     subject = cut_text(judged.subject)
     words = {

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from raglab import metrics, replay, robustness
 from raglab.certify import MAX_OVER_ASK
+from raglab.decision.measurement import held_trace
+from raglab.decision.trace_view import TraceView
 from raglab.displays.tables import ReportTable, column_table, cut_text, interval, number_cell, percent_cells, share_cell
-from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.html_display import Cell
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.paired_gain import IN_SAMPLE
@@ -30,7 +31,7 @@ from raglab.misuse import takes
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
 from raglab.text import percent
-from raglab.values import Status, TraceData
+from raglab.values import Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -209,7 +210,7 @@ def _sections(material: Material) -> list[Section]:
 @takes(path="path", trace="trace", policies="policies")
 def write_report(
     path: str | Path,
-    trace: TraceData | ShardedTrace[Any],
+    trace: TraceView,
     policies: Mapping[str, Policy],
     *,
     arm: str | None = None,
@@ -280,7 +281,7 @@ def write_report(
 
 
 def _report_data(
-    trace: TraceData | ShardedTrace[Any],
+    trace: TraceView,
     policies: Mapping[str, Policy],
     arm: str | None,
     tuned: str,
@@ -298,16 +299,18 @@ def _report_data(
     names = (incumbent, tuned) if tuned in policies and tuned != incumbent else (incumbent,)
     name = trace.arms[0] if arm is None else arm
     every = list(policies.values())
-    table = replay.rate_table(replay.tally(trace, every, name), every, costs=costs).set_axis(list(policies), axis=0)
-    decided = replay.decide_policies(trace, [policies[one] for one in names], name)
+    replayed = held_trace(trace)
+    table = replay.rate_table(replay.tally(replayed, every, name), every, costs=costs).set_axis(list(policies), axis=0)
+    decided = replay.decide_policies(replayed, [policies[one] for one in names], name)
     return ReportData(
         trace=trace,
+        replayed=replayed,
         arm=name,
         split=split,
         policies=policies,
         names=names,
         said=dict(zip(names, decided, strict=True)),
-        seen=answer_signals(trace, policies[names[-1]], name),
+        seen=answer_signals(replayed, policies[names[-1]], name),
         table=table,
         targets={},
     )

@@ -30,7 +30,6 @@ from raglab.lab.looks import trace_hash
 from raglab.lab.report.blocks import Block, Text
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import DELTA, USUAL_TARGETS, AnswerSignals, best_bound, certifiable
-from raglab.lab.study_cases import case_counts
 from raglab.metrics import OBJECTIVES
 from raglab.text import decimals, percent
 from raglab.values import Status
@@ -115,7 +114,7 @@ def certificate_blocks(judged: ReportData) -> list[Block]:
 
 def _retest_blocks(judged: ReportData, made: Mapping[str, Any]) -> tuple[Retest | None, list[Text]]:
     """Re-test on the cases of this page, and what to say of it; none where the certificate saw these cases."""
-    used = case_counts(judged.trace).keys() & set(SPLITS)
+    used = judged.trace.counted().keys() & set(SPLITS)
     if used or trace_hash(judged.trace) == made["cases_hash"]:
         return None, [
             Text("No re-test: a certificate is re-tested on cases it was not made with, such as split report.")

@@ -15,6 +15,7 @@ from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.decisions import Decisions, chain_place
 from raglab.decision.sharded_decisions import ShardedDecisions
+from raglab.decision.trace_view import TraceView
 from raglab.displays import canvas, figures
 from raglab.displays.boundary import GROUPS, DecisionBoundaryDisplay, zone_counts
 from raglab.displays.canvas import png
@@ -33,7 +34,6 @@ from raglab.displays.tables import (
     share_cell,
 )
 from raglab.expected_cost import CLASSES
-from raglab.extensions.scale.sharded_traces import ShardedTrace
 from raglab.html_display import Cell
 from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
 from raglab.lab.comparison import StudyOutcome
@@ -75,7 +75,7 @@ from raglab.metrics import LABELS, OUTCOMES
 from raglab.policy_sections import EXPECTED_COST
 from raglab.store.policies import Policy
 from raglab.text import percent
-from raglab.values import Status, TraceData
+from raglab.values import Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,12 +84,13 @@ if TYPE_CHECKING:
 class ReportData(NamedTuple):
     """What every part reads.
 
-    trace: in memory or of shards. names: the incumbent, then the tuned policy where there is one; said: decisions of
-    these. table: of `replay.sweep`, the policies' names as index. targets: that the user stated. in_sample: policies
-    that were fitted or chosen on the cases of the page.
+    trace: in memory or of shards. replayed: the same, measured where it is in memory. names: the incumbent, then the
+    tuned policy where there is one; said: decisions of these. table: of `replay.sweep`, the policies' names as index.
+    targets: that the user stated. in_sample: policies that were fitted or chosen on the cases of the page.
     """
 
-    trace: TraceData | ShardedTrace[Any]
+    trace: TraceView
+    replayed: TraceView
     arm: str
     split: str
     policies: Mapping[str, Policy]
@@ -222,7 +223,7 @@ def _usual_risks(seen: AnswerSignals) -> ReportTable:
 
 def sweeps(judged: ReportData) -> list[Block]:
     """Small multiples: every threshold over its range."""
-    shown, idle = swept(judged.trace, judged.policies, judged.names[::-1], judged.arm)
+    shown, idle = swept(judged.replayed, judged.policies, judged.names[::-1], judged.arm)
     known = judged.seen.known
     panels = [
         figures.Panel(
@@ -371,7 +372,7 @@ def flips_section(judged: ReportData) -> list[Block]:
     return flip_blocks(first, second, judged.said[first], judged.said[second])
 
 
-def ranking_section(trace: TraceData | ShardedTrace[Any]) -> list[Block]:
+def ranking_section(trace: TraceView) -> list[Block]:
     """Ranking measures of every arm."""
     frame, measures = ranking(trace), ndcg_measures(trace)
     columns: dict[str, Any] = {name: frame[name] for name in ("arm", "order", "n")}

@@ -13,11 +13,12 @@ from raglab import metrics, replay
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import chain_place
-from raglab.decision.measurement import measured_tables
+from raglab.decision.measurement import Measured, measured_tables
+from raglab.decision.trace_view import TraceView
 from raglab.lab.search_space import always_answer
 from raglab.metrics import RATE_TABLE
 from raglab.policy_sections import EXPECTED_COST
-from raglab.replay import Shards, each_shard
+from raglab.replay import each_shard
 from raglab.signals import BUILT_IN_SET, SignalSet
 from raglab.store.policies import Policy
 from raglab.text import decimals
@@ -54,7 +55,7 @@ class AnswerSignals(NamedTuple):
     known: SignalSet = BUILT_IN_SET
 
 
-def answer_signals(trace: TraceData | Shards, policy: Policy, arm: str | None = None) -> AnswerSignals:
+def answer_signals(trace: TraceView, policy: Policy, arm: str | None = None) -> AnswerSignals:
     """Signals of every case, and whether the hits that the policy without any gate chooses hold the expected sources.
 
     Args:
@@ -68,9 +69,10 @@ def answer_signals(trace: TraceData | Shards, policy: Policy, arm: str | None = 
     return AnswerSignals(score, right, label, any(part.explicit for part in parts), parts[0].known)
 
 
-def shard_answer_signals(trace: TraceData, policy: Policy, arm: str | None = None) -> AnswerSignals:
+def shard_answer_signals(trace: TraceData | Measured, policy: Policy, arm: str | None = None) -> AnswerSignals:
     """`answer_signals` of one trace in memory; pure, so that any worker may measure a shard."""
-    said = replay.decide(trace, always_answer(policy), arm)
+    held = Measured.of(trace)
+    said = replay.decide(held, always_answer(policy), arm)
     found = said.tables.evidence
     can = said.status == Status.ok
     signals = {
@@ -82,7 +84,7 @@ def shard_answer_signals(trace: TraceData, policy: Policy, arm: str | None = Non
     if policy.fused_model is not None:
         signals["fused gate"] = found.fused[0]
     if policy.decision.rule == EXPECTED_COST:
-        signals[P_RIGHT] = measured_tables(trace, policy, arm).evidence.probability[0, 0]
+        signals[P_RIGHT] = measured_tables(held, policy, arm).evidence.probability[0, 0]
     return AnswerSignals(
         {name: np.where(can, value, np.nan) for name, value in signals.items()},
         said.right & can,
@@ -462,7 +464,7 @@ class ThresholdCurve(NamedTuple):
 
 
 def swept(
-    trace: TraceData | Shards, policies: Mapping[str, Policy], bases: Sequence[str], arm: str | None = None
+    trace: TraceView, policies: Mapping[str, Policy], bases: Sequence[str], arm: str | None = None
 ) -> tuple[list[ThresholdCurve], list[str]]:
     """Step functions of every threshold on the first base under which it matters, and the paths that never matter.
 
@@ -488,9 +490,7 @@ def swept(
 MOST_STEPS = 2_000  # of a threshold in a figure
 
 
-def _steps_by_path(
-    trace: TraceData | Shards, policy: Policy, paths: Sequence[str], arm: str | None
-) -> dict[str, pd.DataFrame]:
+def _steps_by_path(trace: TraceView, policy: Policy, paths: Sequence[str], arm: str | None) -> dict[str, pd.DataFrame]:
     """Steps of those of some thresholds that matter under a policy, by path; all that it sets in one pass of shards."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the page says of its cases what a warning of `steps` would
@@ -499,9 +499,7 @@ def _steps_by_path(
     return {path: frame for path, frame in kept.items() if len(frame) > 1}
 
 
-def _all_steps(
-    trace: TraceData | Shards, policy: Policy, paths: Sequence[str], arm: str | None
-) -> dict[str, pd.DataFrame]:
+def _all_steps(trace: TraceView, policy: Policy, paths: Sequence[str], arm: str | None) -> dict[str, pd.DataFrame]:
     """Steps of some thresholds by path, and of others that the policy sets."""
     found = {}
     alone = [path for path in paths if policy.value(path) is None or len(paths) == 1]

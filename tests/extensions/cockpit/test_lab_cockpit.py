@@ -116,6 +116,7 @@ class TestNumbers:
         assert counts == {"answered": [2, 0, 0], "l2": [0, 1, 0], "resolver.options": [0, 0, 1]}
         assert np.sum(page["table"], axis=0).tolist() == [2, 1, 1]
 
+    @pytest.mark.full
     @given(st.integers(0, 400))
     @settings(max_examples=25, deadline=None)
     def test_counts_beside_gates_are_the_matrix(self, seed: int) -> None:

@@ -215,7 +215,7 @@ class TestWalk:
         found = graph.search(["Which limits has the borrower of loan 88-41720?"], 10)[1][0]
         assert chunks[found[0]].shown == "vauban-habitation-conditions-particulieres-2024.md#1"
 
-    @pytest.mark.slow
+    @pytest.mark.full
     def test_the_same_in_every_process(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
         """Bytes equal, whatever the hash seed; a pickled graph is the same graph."""
         query = "Which insurer covers both Brightwater and Tom Aldridge?"

@@ -246,7 +246,7 @@ def hits_csv(folder: Path, questions: Sequence[str]) -> None:
     frame.assign(text=[f"Passage {row[2]}." for row in rows], label="ok").to_csv(folder / "hits.csv", index=False)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice(server: JudgeServer, tmp_path: Path) -> None:
     """370 cases; killed while the request of the 186th case is under way, which alone is asked again.
 

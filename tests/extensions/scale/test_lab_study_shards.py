@@ -15,20 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
+from parts import same
 from raglab.extensions.scale import measured_shards as measured_shards_module
-from raglab.extensions.scale import study_workers
-from raglab.extensions.scale.measured_shards import measured_shards
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
-from raglab.lab import study_cases
+from raglab.lab import study_cases, study_storage
 from raglab.lab.study import TuneResult, search_problem, tune
-from raglab.lab.study_cases import LEAST_LABELLED, case_counts, counts_by_label, draw_cases, label_notes, study_splits
+from raglab.lab.study_cases import LEAST_LABELLED, counts_by_label, draw_cases, label_notes, study_splits
 from raglab.lab.trial_search import open_study
 from raglab.replay import sweep, tally
 from raglab.store.loaders import hash_cases
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from test_lab_study import _world
-from test_replay_shards import same
 from test_store_traces import stored
 from worlds import random_policies, random_trace
 
@@ -109,7 +107,7 @@ class TestDrawnCases:
 
     def test_counts_are_those_of_the_whole(self, sharded: ShardedTrace[Trace]) -> None:
         """By split and label, whichever way the trace is held; a case without a label is refused."""
-        assert case_counts(sharded) == case_counts(world())
+        assert sharded.counted() == world().counted()
         assert counts_by_label(sharded).tolist() == counts_by_label(world()).tolist() == [30, 15, 15]
         assert label_notes(sharded) == label_notes(world())
         one, two = study_splits(sharded, 0), study_splits(world(), 0)
@@ -135,7 +133,7 @@ class TestMeasuredShards:
         shards = save_shards([trace], tmp_path_factory.mktemp("t"), shard=2)
         base, *others = random_policies(seed, 3)
         policies = [base.replace("l2.max_l2", value) for value in (0.4, 0.8, 1.2)]
-        with measured_shards(shards, policies[0], None) as measured:
+        with shards.measured_once(policies[0], None) as measured:
             assert measured.parts[0].evidence_for(policies, None) is not None
             same(sweep(measured, policies), sweep(trace, policies))
             same(sweep(measured, [*policies, *others]), sweep(trace, [*policies, *others]))
@@ -145,8 +143,8 @@ class TestMeasuredShards:
     def test_a_file_that_is_not_there_costs_a_measurement(self, sharded: ShardedTrace[Trace]) -> None:
         """As on a machine that shares the shards alone; the folder is gone when the block ends."""
         policy = Policy.load()
-        with measured_shards(sharded, policy, None) as measured:
-            place = Path(measured.parts[0].evidence.file)
+        with sharded.measured_once(policy, None) as measured:
+            place = Path(measured.parts[0].evidence[1].file)
             place.unlink()
             assert tally(measured, [policy]).cells.tolist() == tally(world(), [policy]).cells.tolist()
         assert not place.parent.exists()
@@ -154,7 +152,7 @@ class TestMeasuredShards:
     def test_it_is_a_trace_of_shards_as_any(self, sharded: ShardedTrace[Trace]) -> None:
         """Shown, counted, cut by split and by position, with a signal more: what was changed is measured anew."""
         policy, own = Policy.load(), np.linspace(0.0, 1.0, 60)
-        with measured_shards(sharded, policy, None) as measured:
+        with sharded.measured_once(policy, None) as measured:
             assert repr(measured) == repr(sharded)
             assert measured._repr_html_() == sharded._repr_html_()
             assert (measured.counted(), measured.signals) == (sharded.counted(), ())
@@ -243,7 +241,7 @@ class TestTune:
     ) -> None:
         """No trials, an unknown sampler, a storage that is none, and a function that would end a shared study."""
         monkeypatch.setattr(measured_shards_module, "measure_shard", lambda *_: pytest.fail("measured"))
-        monkeypatch.setattr(study_workers, "OPENS", 1)
+        monkeypatch.setattr(study_storage, "OPENS", 1)
         asked = search_problem(sharded, trials=10).problem
         open_study(tmp_path, "shared", asked.settings).sign("a worker", None)
         ended: dict[str, Any] = {"study_name": "shared", "trials": 10, "on_trials": lambda _: False}

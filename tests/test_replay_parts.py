@@ -1,12 +1,9 @@
-"""Replay over the shards of a trace: counts and steps are those of the trace in one piece, to the bit."""
+"""Replay over the parts of a trace: counts and steps are those of the trace in one piece, to the bit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,18 +13,15 @@ from hypothesis import strategies as st
 
 from decided import random_costs, random_model, with_columns
 from generators import Drawn, Weighed
+from parts import Parts, cut, same
 from raglab.breakpoints import SWEPT, Moves, sum_moves
-from raglab.decision.recorded_answers import keep_used_chunks
-from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.gates import Threshold
 from raglab.live.response import record_answers
 from raglab.metrics import RATES
 from raglab.parallel import workers
 from raglab.policy import PolicyData
 from raglab.replay import decide, decide_policies, flips, steps, sweep, tally
-from raglab.store.trace_merging import TraceError
 from raglab.store.traces import Trace
-from raglab.values import TraceData
 from test_store_traces import stored
 from worlds import random_policies, random_trace, with_signals
 
@@ -37,38 +31,11 @@ REPLAYED = settings(deadline=None, derandomize=True, max_examples=12)
 PATHS = ("l2.max_l2", "density.min_keep", "gap.min_gap", "resolver.min_group_gap", "signals.gap.max", "l2.soft_max_l2")
 
 
-class Parts(NamedTuple):
-    """Traces that stand for the shards of one."""
-
-    traces: tuple[TraceData, ...]
-
-    def shards(self) -> Iterator[TraceData]:
-        """Each of them, fresh, so that nothing that was measured before is used."""
-        for one in self.traces:
-            yield keep_used_chunks(one)
-
-
-def cut(trace: Trace, cuts: list[int]) -> Parts:
-    """Trace in parts at some positions."""
-    edges = [0, *sorted(set(cuts)), len(trace)]
-    spans = pairwise(edges)
-    return Parts(tuple(trace.subset(list(range(*span))) for span in spans if span[0] < span[1]))
-
-
-def same(one: pd.DataFrame, two: pd.DataFrame) -> None:
-    """Check that two tables are the same to the bit."""
-    assert list(one.columns) == list(two.columns)
-    assert len(one) == len(two)
-    for name in one:
-        assert one[name].to_numpy().tobytes() == two[name].to_numpy().tobytes() or list(one[name]) == list(two[name])
-    assert one.attrs == two.attrs
-
-
 def test_a_trace_in_three_parts_counts_as_whole() -> None:
     """By head: eight cases in parts of 1, 4 and 3; a row a policy, each with all eight."""
     trace, policies = stored(random_trace(3, n_cases=8)), random_policies(3, 5)
     parts = cut(trace, [1, 5])
-    assert [len(part) for part in parts.shards()] == [1, 4, 3]
+    assert [len(part) for part in parts.parts] == [1, 4, 3]
     assert tally(parts, policies).cells.sum(axis=1).tolist() == [8] * 5
     same(sweep(parts, policies), sweep(trace, policies))
     same(steps(parts, policies[0]), steps(trace, policies[0]))
@@ -271,23 +238,6 @@ class TestDecisions:
                 option.sources for option in one.options(case.id)
             ]
             same(flips(parts, policies[0], case.id), flips(trace, policies[0], case.id))
-
-
-def test_decisions_on_a_folder_read_one_shard_for_one_case(tmp_path: Path) -> None:
-    """By head: six cases in files of two; the fourth is explained though the first and the last file are gone."""
-    trace, policy = stored(random_trace(2, n_cases=6)), random_policies(2, 1)[0]
-    there = save_shards([trace], tmp_path / "shards", shard=2)
-    said, whole = decide(there, policy), decide(trace, policy)
-    assert repr(said).startswith("ShardedDecisions(6 cases in 3 shards: ")
-    same(said.frame(), whole.frame())
-    same(flips(there, policy, "q3"), flips(trace, policy, "q3"))
-    other = decide(there, random_policies(5, 1)[0])
-    same(said.changed(other), whole.changed(decide(trace, random_policies(5, 1)[0])))
-    for number in (0, 2):
-        Path(there.parts[number].path).unlink()
-    assert repr(said.explain("q3")) == repr(whole.explain("q3"))
-    with pytest.raises(TraceError):
-        said.explain("q0")
 
 
 def test_a_decision_by_cost_and_recorded_answers_over_shards() -> None:

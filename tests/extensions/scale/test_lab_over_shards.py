@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import raglab
 from arms import two_arms
 from generators import Weighed
 from labelled import free_policy, labelled
+from parts import Parts, in_parts, same
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.displays.boundary import decision_boundary
+from raglab.extension_points import installed
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
 from raglab.lab.bandit_study import tune_bandit
 from raglab.lab.comparison import compare, contests, policies_case_cells, policy_case_cells, standings
@@ -45,17 +48,11 @@ from raglab.store.traces import Trace
 from raglab.values import Chunk, Latency
 from test_lab_gate_fitting import Sure
 from test_lab_signal_audit import N, world
-from test_replay_shards import Parts, cut, same
 from test_store_traces import stored
 from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
 from worlds import policy as small_policy
 
 SIZES = (1, 2, 3)  # cases of a shard
-
-
-def in_shards(trace: Trace, size: int) -> Parts:
-    """Trace in shards of so many cases."""
-    return cut(trace, list(range(0, len(trace), size)))
 
 
 def policies_of(seed: int) -> list[Policy]:
@@ -100,14 +97,14 @@ def without_hits(trace: Trace) -> Trace:
 def test_each_shard_in_order_and_a_trace_in_memory_itself() -> None:
     """By head: seven cases in shards of three are 3, 3 and 1; a trace in memory is one."""
     trace = stored(random_trace(0, n_cases=7))
-    assert list(each_shard(len, in_shards(trace, 3), what="count")) == [3, 3, 1]
+    assert list(each_shard(len, in_parts(trace, 3), what="count")) == [3, 3, 1]
     assert list(each_shard(len, trace, what="count")) == [7]
 
 
 def test_decisions_over_shards_hold_a_column_once() -> None:
     """Beside the ids some thirty bytes a case, and nothing of the shards that they came from."""
     trace = stored(random_trace(0, n_cases=7))
-    said = decide(in_shards(trace, 3), policies_of(0)[0])
+    said = decide(in_parts(trace, 3), policies_of(0)[0])
     held = [field for value in vars(said).values() if isinstance(value, tuple) for field in value]
     arrays = [field for field in held if isinstance(field, np.ndarray)]
     assert said.sizes == (3, 3, 1)
@@ -123,7 +120,7 @@ class TestPolicies:
     def test_cells_of_every_case(self, seed: int, size: int) -> None:
         """Of many policies at once, and of each alone; two threads too."""
         trace, policies = stored(random_trace(seed, n_cases=7, depths=1 + seed % 2)), policies_of(seed)
-        parts, whole = in_shards(trace, size), policies_case_cells(trace, policies)
+        parts, whole = in_parts(trace, size), policies_case_cells(trace, policies)
         assert np.array_equal(policies_case_cells(parts, policies), whole)
         with workers("threads", 2):
             assert np.array_equal(policies_case_cells(parts, policies), whole)
@@ -135,7 +132,7 @@ class TestPolicies:
     def test_comparisons(self, seed: int, size: int) -> None:
         """Paired tests, contests and standings."""
         trace, (one, two, *_) = stored(random_trace(seed, n_cases=7)), policies_of(seed)
-        parts, named = in_shards(trace, size), {"tuned": one, "defaults": two, "free": one}
+        parts, named = in_parts(trace, size), {"tuned": one, "defaults": two, "free": one}
         told = [compare(here, one, two) for here in (trace, parts)]
         same(told[1].table, told[0].table)
         same(told[1].changed, told[0].changed)
@@ -153,17 +150,17 @@ class TestRanking:
         """Every arm and order, graded or not, and each case."""
         trace = stored(random_trace(seed, n_cases=7, arms=2, width=9))
         for whole in (trace, graded(trace), without_hits(trace)):
-            parts = in_shards(whole, size)
+            parts = in_parts(whole, size)
             same(ranking(parts), ranking(whole))
             assert ndcg_measures(parts) == ndcg_measures(whole)
             for gains in ("graded", "binary"):
                 assert ndcg_by_case(parts, gains).tobytes() == ndcg_by_case(whole, gains).tobytes()
-        assert ndcg_measures(in_shards(graded(trace), size)) == (GRADED, BINARY)
+        assert ndcg_measures(in_parts(graded(trace), size)) == (GRADED, BINARY)
 
     def test_slices(self, seed: int, size: int) -> None:
         """Columns of the cases, lines of their documents and values of one's own."""
         trace, policy = graded(stored(random_trace(seed, n_cases=7))), policies_of(seed)[0]
-        parts, by = in_shards(trace, size), {"half": [row % 2 for row in range(7)]}
+        parts, by = in_parts(trace, size), {"half": [row % 2 for row in range(7)]}
         for rate in ("pass_rate", "false_refusal_rate"):
             told = [slices(decide(here, policy), rate=rate, by=by, least=1) for here in (trace, parts)]
             same(told[1], told[0])
@@ -211,11 +208,11 @@ def test_weights_of_a_fusion(seed: int, size: int) -> None:
     drawn = replace(stored(random_trace(seed, n_cases=7, arms=2, width=9)), arms=("bm25", "dense"))
     cases = [case._replace(split="tune" if row < 4 else "report") for row, case in enumerate(drawn.cases)]
     for whole in (drawn, graded(drawn), replace(graded(drawn), cases=tuple(cases))):
-        one, two = (fusion_weights(here, (0.5, 1.0, 2.0)) for here in (whole, in_shards(whole, size)))
+        one, two = (fusion_weights(here, (0.5, 1.0, 2.0)) for here in (whole, in_parts(whole, size)))
         assert two.dense_weight == one.dense_weight
         same(two.table, one.table)
     with pytest.raises(ValueError, match="trace must hold the arms bm25 and dense"):
-        fusion_weights(in_shards(stored(random_trace(seed, n_cases=7)), size))
+        fusion_weights(in_parts(stored(random_trace(seed, n_cases=7)), size))
 
 
 def test_a_shard_of_fewer_hits_ranks_as_the_whole() -> None:
@@ -245,7 +242,7 @@ class TestSignals:
         ms = Latency(("embed", "dense", "rerank"), rng.random((N, 1, 1, 3)))
         whole = replace(trace, cases=cases, latency=ms)
         whole = whole.with_signal("own", rng.random(N), higher="surer", unit="probability")
-        parts = Split(in_shards(whole, size).traces)
+        parts = Split(in_parts(whole, size).traces)
         one, two = (audit_signals(here, Policy.load(), repeats=1, folds=3) for here in (whole, parts))
         same(two.frame, one.frame)
         same(two.correlations, one.correlations)
@@ -256,7 +253,7 @@ class TestSignals:
         """Nothing measured anywhere; labels of three kinds."""
         trace = stored(random_trace(1, n_cases=30))
         for whole in (trace, without_hits(trace)):
-            one, two = (audit_signals(here, repeats=0) for here in (whole, in_shards(whole, size)))
+            one, two = (audit_signals(here, repeats=0) for here in (whole, in_parts(whole, size)))
             same(two.frame, one.frame)
             assert two.notes == one.notes
 
@@ -276,7 +273,7 @@ def test_policies_of_several_orders_of_their_gates() -> None:
     policies = [base, base.replace("decision.order", ("similarity", "gap", "l2")), base]
     alone = np.stack([policies_case_cells(trace, [policy])[0] for policy in policies])
     assert np.array_equal(policies_case_cells(trace, policies), alone)
-    assert np.array_equal(policies_case_cells(in_shards(trace, 2), policies), alone)
+    assert np.array_equal(policies_case_cells(in_parts(trace, 2), policies), alone)
 
 
 @pytest.mark.slow
@@ -328,7 +325,7 @@ class TestAnswerSignals:
     def test_columns(self, seed: int, size: int) -> None:
         """Signals, labels, and what is right if answered."""
         trace, policy = stored(random_trace(seed, n_cases=7)), policies_of(seed)[0]
-        one, two = (answer_signals(here, policy) for here in (trace, in_shards(trace, size)))
+        one, two = (answer_signals(here, policy) for here in (trace, in_parts(trace, size)))
         assert (list(two.score), two.explicit, two.known) == (list(one.score), one.explicit, one.known)
         assert all(two.score[name].tobytes() == one.score[name].tobytes() for name in one.score)
         assert (two.right.tobytes(), two.label.tobytes()) == (one.right.tobytes(), one.label.tobytes())
@@ -338,16 +335,16 @@ class TestAnswerSignals:
         trace = stored(random_trace(seed, n_cases=7, depths=2))
         policy = policies_of(seed)[0].replace("confidence.enabled", True)
         for depth in (None, 0):
-            one, two = (decision_boundary(here, policy, depth=depth) for here in (trace, in_shards(trace, size)))
+            one, two = (decision_boundary(here, policy, depth=depth) for here in (trace, in_parts(trace, size)))
             for name, there in one._asdict().items():
                 assert np.asarray(getattr(two, name)).tobytes() == np.asarray(there).tobytes()
         with pytest.raises(ValueError, match="depth must be one that the trace holds, 0 to 1, got 2"):
-            decision_boundary(in_shards(trace, size), policy, depth=2)
+            decision_boundary(in_parts(trace, size), policy, depth=2)
 
     def test_displays_and_reasons(self, seed: int, size: int) -> None:
         """A notebook's display is that of one piece but for what it was decided on; so is every reason."""
         trace, policy = stored(random_trace(seed, n_cases=7)), policies_of(seed)[0]
-        one, two = (decide(here, policy) for here in (trace, in_shards(trace, size)))
+        one, two = (decide(here, policy) for here in (trace, in_parts(trace, size)))
         assert two.reasons(range(7)) == {row: one.reason(row) for row in range(7)}
         first, second = (said._repr_html_().partition(">decided<") for said in (one, two))
         assert first[1:] == second[1:]
@@ -388,7 +385,7 @@ class TestFittedGates:
         hits = [[Hit(0.25)] if number else [] for number in range(10)]
         drawn = trace_of(*((ask(f"excess number {n}", answer="£250 excess"), [row]) for n, row in enumerate(hits)))
         whole = record_answers(drawn, chosen, Sure(), Weighed())
-        parts = in_shards(whole, 1)
+        parts = in_parts(whole, 1)
         assert len(answer_outcomes(parts.traces[0], chosen)) == 0
         same(answer_outcomes(parts, chosen), answer_outcomes(whole, chosen))
         one, two = (calibrate_answers(here, chosen) for here in (whole, parts))
@@ -402,13 +399,13 @@ class TestFittedGates:
         source, target = (labelled(seed, {"": 60}, missing=0.05) for seed in (6, 7))
         cases = tuple(case._replace(query=other.query) for case, other in zip(target.cases, source.cases, strict=True))
         target = replace(target, cases=cases)
-        assert calibrate_cosine(in_shards(source, size), base) == calibrate_cosine(source, base)
-        one, two = transfer(base, source, target), transfer(base, in_shards(source, size), in_shards(target, size))
+        assert calibrate_cosine(in_parts(source, size), base) == calibrate_cosine(source, base)
+        one, two = transfer(base, source, target), transfer(base, in_parts(source, size), in_parts(target, size))
         assert two.policy == one.policy
         same(two.table, one.table)
         assert len(one.table)
         with pytest.raises(ValueError, match="must hold the same questions"):
-            transfer(base, in_shards(source, size), target.subset(range(59)))
+            transfer(base, in_parts(source, size), target.subset(range(59)))
 
 
 class TestArms:
@@ -456,6 +453,10 @@ def test_what_needs_all_hits_at_once_says_so(tmp_path: Path) -> None:
         "manual_loop": lambda: manual_loop(parts, chosen),
         "record_answers": lambda: record_answers(parts, chosen, None, None),  # type: ignore[arg-type] # never asked
     }
+    if "learned_signals" in installed():
+        doors["learn_signal"] = lambda: raglab.learn_signal(parts)
+    if "cockpit" in installed():
+        doors["a cockpit"] = lambda: raglab.cockpit(parts, chosen)
     for door, call in doors.items():
         told = rf"^{door} must have a trace in memory, got a ShardedTrace; draw some cases .* or merge shards"
         with pytest.raises(TypeError, match=told):

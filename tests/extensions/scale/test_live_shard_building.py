@@ -35,16 +35,17 @@ from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus, load_cases, load_corpus
 from raglab.store.traces import Trace
 from raglab.values import Case, Corpus
-from test_live_trace_building import WordEncoder, encoder, stand_ins  # noqa: F401 - a fixture
+from test_live_trace_building import BATCH, CASES, CORPUS, SMALL, WordEncoder, encoder, made, stand_ins  # noqa: F401 - fixtures
 from tiny_models import save_encoder
 
-BROKER = Path(__file__).parents[1] / "datasets" / "broker"
+TESTS = Path(__file__).parents[2]
+BROKER = TESTS.parent / "datasets" / "broker"
 BUILD = """
 import signal, sys
 from distributed import Client, LocalCluster
 sys.path.insert(0, sys.argv[1])
 import raglab
-from test_live_shard_building import OPTIONS, inputs, read_words, workers_read_words
+from extensions.scale.test_live_shard_building import OPTIONS, inputs, read_words, workers_read_words
 if __name__ == "__main__":
     options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "local_directory": sys.argv[3]}
     read_words()
@@ -239,6 +240,7 @@ def test_shards_of_other_cases_leave_the_embeddings_to_this_process(
     assert encoder.seen == []
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("encoder")
 def test_a_worker_lets_go_of_what_it_built_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One plan for all shards, and its corpus, models and indexes are gone soon after the build."""
@@ -295,7 +297,7 @@ def test_a_shard_is_waited_for_a_day() -> None:
     assert WAIT_S == 24 * 3600
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_mapped_index_gives_the_bytes_of_one_process(tmp_path: Path) -> None:
     """Two processes of this machine search one index on disk, which was made once."""
     corpus, cases = inputs()
@@ -312,7 +314,7 @@ def test_a_mapped_index_gives_the_bytes_of_one_process(tmp_path: Path) -> None:
     assert len(found[0]) == 6
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["threads", "joblib"])
 def test_workers_of_this_machine_build_the_same(kind: str, alone: dict[str, bytes], tmp_path: Path) -> None:
     """Two of either kind; nothing is left of what they read."""
@@ -322,7 +324,7 @@ def test_workers_of_this_machine_build_the_same(kind: str, alone: dict[str, byte
     assert not (tmp_path / "t" / WORK).exists()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_killed_worker_of_a_cluster(alone_by_words: dict[str, bytes], tmp_path: Path) -> None:
     """One of two processes is killed with a shard in hand: it is built again, to the same bytes."""
     distributed = pytest.importorskip("distributed", reason="raglab-toolkit[dask] is not installed")
@@ -338,13 +340,13 @@ def test_a_killed_worker_of_a_cluster(alone_by_words: dict[str, bytes], tmp_path
     assert written(tmp_path / "t") == alone_by_words
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_lost_scheduler(alone_by_words: dict[str, bytes], tmp_path: Path) -> None:
     """Cluster and client are killed with the last shard in hand; the next build leaves the first as it is."""
     pytest.importorskip("distributed", reason="raglab-toolkit[dask] is not installed")
     script, folder = tmp_path / "build.py", tmp_path / "t"
     script.write_text(BUILD, encoding="utf-8")
-    command = [sys.executable, str(script), str(Path(__file__).parent), str(folder), str(tmp_path / "dask")]
+    command = [sys.executable, str(script), str(TESTS), str(folder), str(tmp_path / "dask")]
     with (tmp_path / "log").open("wb") as log:
         building = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         try:
@@ -361,3 +363,75 @@ def test_a_lost_scheduler(alone_by_words: dict[str, bytes], tmp_path: Path) -> N
     after = (folder / "v1-00000.parquet").stat()
     assert (after.st_mtime_ns, after.st_ino) == (first.st_mtime_ns, first.st_ino)
     assert written(folder) == alone_by_words
+
+
+class TestShards:
+    """Traces that are built shard by shard."""
+
+    def test_the_shards_are_the_traces_of_their_cases(
+        self,
+        made: Callable[..., Trace],  # noqa: F811
+        tmp_path: Path,
+    ) -> None:
+        """By head: seven cases in shards of three; each file has the bytes of a trace of those cases alone."""
+        cache = EmbeddingCache(tmp_path / "other.sqlite")
+        sharded = build_shards(CORPUS, CASES, tmp_path / "t", shard=3, cache=cache, batch_size=2, **SMALL)
+        assert ([len(one) for one in sharded.shards()], sharded.version) == ([3, 3, 1], 1)
+        for number, start in enumerate((0, 3, 6)):
+            made(CASES[start : start + 3], out=tmp_path / "one.parquet")
+            whole = (tmp_path / "one.parquet").read_bytes()
+            assert (tmp_path / "t" / f"v1-0000{number}.parquet").read_bytes() == whole
+            (tmp_path / "one.parquet").unlink()
+        assert not list((tmp_path / "t").glob("*.parts"))
+
+    def test_a_killed_build_goes_on_at_its_shard(
+        self,
+        encoder: WordEncoder,  # noqa: F811
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Stopped within the second of three shards: the first is not asked again, and the bytes are the same."""
+        asked: list[str] = []
+
+        def counted(*given: Any) -> Any:
+            asked.extend(given[2])
+            if len(asked) == 5 and stopped:
+                stopped.clear()
+                raise KeyboardInterrupt
+            return BATCH(*given)
+
+        monkeypatch.setattr(trace_building, "_batch", counted)
+        options: dict[str, Any] = {"shard": 3, "batch_size": 1, "cache": None, **SMALL}
+        stopped: list[bool] = []
+        build_shards(CORPUS, CASES, tmp_path / "whole", **options)
+        expected = {path.name: path.read_bytes() for path in (tmp_path / "whole").glob("[vm]*")}
+        asked.clear()
+        stopped.append(True)
+        with pytest.raises(KeyboardInterrupt):
+            build_shards(CORPUS, CASES, tmp_path / "t", **options)
+        assert (tmp_path / "t" / "v1-00000.parquet").exists()
+        assert not (tmp_path / "t" / "manifest.json").exists()
+        assert len(build_shards(CORPUS, CASES, tmp_path / "t", **options)) == 7
+        found = {
+            path.name: path.read_bytes() for path in (tmp_path / "t").glob("[vm]*.[pj]*") if path.suffix != ".latency"
+        }
+        assert found == {name: held for name, held in expected.items() if not name.endswith(".latency")}
+        assert asked == [case.query for case in (*CASES[:5], *CASES[4:])]
+        n_seen = len(encoder.seen)
+        again = build_shards(CORPUS, CASES, tmp_path / "t", **options)  # opened: nothing is asked or encoded
+        assert (again.version, len(encoder.seen), len(asked)) == (1, n_seen, 8)
+
+    def test_other_cases_take_the_place_of_a_trace(
+        self,
+        encoder: WordEncoder,  # noqa: F811
+        tmp_path: Path,
+    ) -> None:
+        """The next version, of fewer shards; the files of the one before go."""
+        del encoder
+        options: dict[str, Any] = {"shard": 3, "cache": None, **SMALL}
+        build_shards(CORPUS, CASES, tmp_path, **options)
+        second = build_shards(CORPUS, CASES[:3], tmp_path, **options)
+        assert (second.version, len(second)) == (2, 3)
+        assert [path.name for path in tmp_path.glob("*.parquet")] == ["v2-00000.parquet"]
+        with pytest.raises(ValueError, match="shard must be at least 1, got 0"):
+            build_shards(CORPUS, CASES, tmp_path, **(options | {"shard": 0}))

@@ -24,9 +24,10 @@ from typer.testing import CliRunner
 from databases import Server
 from raglab.cli import app
 from raglab.extensions.scale import study_workers
-from raglab.extensions.scale.study_workers import StudyWorker, check_storage, finish_shared_study, work_on_study
+from raglab.extensions.scale.study_workers import StudyWorker, work_on_study
 from raglab.lab import trial_search
 from raglab.lab.search_space import Goal, own_trial
+from raglab.lab.study_storage import check_storage, finish_shared_study
 from raglab.lab.trial_search import (
     ABOUT,
     PLACE,
@@ -480,7 +481,7 @@ def claims_of_one(study: optuna.Study) -> bool:
     return bool(found) and finished(study).total() > PLACES // 10
 
 
-@pytest.mark.slow
+@pytest.mark.full
 class TestPostgreSQL:
     """Processes on a server."""
 

@@ -1,4 +1,4 @@
-"""Simulated regret is the exact one; the fast loops are the general path, and the compiled ones the fast."""
+"""Simulated regret is the exact one, and the compiled loops are `choose` and `update` (raglab.bandit.kernel)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from scipy.stats import chi2
 
 from exact_regret import expected_regret, thompson, ucb1
-from raglab.bandit import LEARNERS, POLICIES, Bandit, Bernoulli, Table, environments, fast_loops, simulate
+from raglab.bandit import LEARNERS, POLICIES, Bandit, Bernoulli, Table, environments, simulate
 from raglab.bandit.environments import Feed, check_world, feed, stream
-from raglab.bandit.simulation import run, stepwise_arms
+from raglab.bandit.simulation import is_plain, run, stepwise_arms
 
 MEANS = (0.5, 0.6)
 AT = (10, 20, 30)
@@ -53,7 +53,7 @@ CASES = [
     pytest.param(name, policy, id=f"{policy}, {name}")
     for name in WORLDS
     for policy in POLICIES
-    if not LEARNERS[policy].linear or name.startswith("table")
+    if LEARNERS[policy].compiled and (not LEARNERS[policy].linear or name.startswith("table"))
 ]
 
 
@@ -116,28 +116,17 @@ def test_simulated_regret_is_the_exact_one(policy: str, exact: tuple[float, ...]
 
 @pytest.mark.parametrize(("name", "policy"), CASES)
 @pytest.mark.parametrize("settings", SETTINGS, ids=["published", "other"])
-def test_fast_loops_are_the_general_path(name: str, policy: str, settings: Bandit) -> None:
-    """Every arm of every round and replication; also those of exact ties and of masked arms."""
-    bandit, block = settings._replace(policy=policy), met(name)
-    assert fast_loops.is_loop_exact(bandit, block)
-    fast = fast_loops.loop_arms(block, bandit, stream(3, 0, environments.POLICY))
-    plain = stepwise_arms(block, bandit, stream(3, 0, environments.POLICY))
-    np.testing.assert_array_equal(fast, plain)
-    assert len(np.unique(fast)) > 1 or policy == "kl_ucb"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "policy"), [case for case in CASES if LEARNERS[case.values[1]].compiled])
-@pytest.mark.parametrize("settings", SETTINGS, ids=["published", "other"])
-def test_compiled_loops_are_the_fast_ones(name: str, policy: str, settings: Bandit) -> None:
+def test_compiled_loops_are_choose_and_update(name: str, policy: str, settings: Bandit) -> None:
     """Arms, regret, value and pulls have the same bits; so do exact ties and masked arms."""
     kernel = pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
     bandit, block = settings._replace(policy=policy), met(name, 31)
-    fast = fast_loops.loop_arms(block, bandit, stream(3, 0, environments.POLICY))
+    assert is_plain(bandit, block)
+    plain = stepwise_arms(block, bandit, stream(3, 0, environments.POLICY))
     compiled = kernel.played(block, bandit, stream(3, 0, environments.POLICY))
-    np.testing.assert_array_equal(fast, compiled)
-    for one, other in zip(environments.play_accounts(block, fast), kernel.accounts(block, compiled), strict=True):
+    np.testing.assert_array_equal(plain, compiled)
+    for one, other in zip(environments.play_accounts(block, plain), kernel.accounts(block, compiled), strict=True):
         np.testing.assert_array_equal(one, other)
+    assert len(np.unique(plain)) > 1
 
 
 @pytest.mark.slow

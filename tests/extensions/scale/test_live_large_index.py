@@ -38,7 +38,6 @@ from raglab.extensions.scale.large_index import (
     manifest_digest,
     open_large,
     sampled_questions,
-    sized_kind,
 )
 from raglab.extensions.scale.shard_building import build_shards
 from raglab.extensions.scale.vector_shards import Remapped, VectorShards
@@ -48,7 +47,7 @@ from raglab.live.index_folder import read_index
 from raglab.live.index_growth import add_documents, remove_documents
 from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import RetrievalSettings, build_trace, check_settings
-from raglab.retrieval import dense, indexes
+from raglab.retrieval import dense, index_kinds, indexes
 from raglab.retrieval.dense import (
     SENTENCE,
     TOKENS,
@@ -65,6 +64,7 @@ from raglab.retrieval.dense import (
     with_search,
     write_faiss,
 )
+from raglab.retrieval.index_kinds import sized_kind
 from raglab.retrieval.indexes import Bm25Index, Signatures
 from raglab.store.files import InputError, locked, make_folder
 from raglab.store.policies import Policy
@@ -159,7 +159,7 @@ class TestSize:
         monkeypatch.setattr(trace_building, "find_model", lambda name: SimpleNamespace(folder=name))
         monkeypatch.setattr(trace_building, "reads_pictures", lambda folder: folder == "clip")
         monkeypatch.setattr(trace_building, "load_encoder", lambda name: SimpleNamespace(dim=DIM, name=name))
-        monkeypatch.setattr(large_index, "FLAT_UP_TO", 3)
+        monkeypatch.setattr(index_kinds, "FLAT_UP_TO", 3)
         for named, encoder_name, kind in (
             ("auto", "clip", "flat"),
             ("auto", "words", "hnsw-sq8"),
@@ -504,10 +504,11 @@ class TestResume:
         make(folder, "hnsw-sq8")
         assert {path.name for path in folder.glob(".*")} == {".mine.tmp", f".{'a' * 16}.tmp", f".{'b' * 16}.tmp"}
 
+    @pytest.mark.full
     def test_a_killed_build_goes_on(self, tmp_path: Path) -> None:
         """A process that is killed in the middle of the keywords leaves no index and no lock; the next one ends it."""
         code = (
-            "import os, sys, pathlib; from raglab.live import large_index as made; "
+            "import os, sys, pathlib; from raglab.extensions.scale import large_index as made; "
             "made.write_bm25 = lambda texts, target: target('x').__enter__().write_bytes(b'half') "
             "and os.kill(os.getpid(), 9); "
             "from test_live_large_index import make; make(pathlib.Path(sys.argv[1]), 'hnsw-sq8')"
@@ -692,7 +693,7 @@ class TestEndToEnd:
                 if not answers:
                     lab = Lab.open(place, policy=policy, generator=Fixed(), audit=False, cache=False)
                     answers.append(ask(question, lab=lab, request_id="r"))
-                folders.append(lab.retriever.indexes.vectors.folder)
+                folders.append(lab.retriever.indexes.folder)
                 there = {path.name: _chunks_of(path) for path in place.glob("large-*")}
                 assert there.pop(held) == 0
                 assert sorted(there.values()) == [one for one in (count - 1, count) if one >= 9]
@@ -741,7 +742,7 @@ class TestEndToEnd:
     ) -> None:
         """An index of auto that grew past the size is stored, and exact again below it; an open system goes along."""
         del encoder
-        monkeypatch.setattr(large_index, "FLAT_UP_TO", 10)
+        monkeypatch.setattr(index_kinds, "FLAT_UP_TO", 10)
         place, question = tmp_path / "i", "What is the motor excess?"
         old, new = (CORPUS._replace(chunks=part) for part in (CORPUS.chunks[:9], CORPUS.chunks[9:]))
         first = build_index(old, place, cache=None, **SMALL)
@@ -770,7 +771,7 @@ class TestEndToEnd:
     ) -> None:
         """As in an index of an earlier version, which states nothing of how it was chosen."""
         del encoder
-        monkeypatch.setattr(large_index, "FLAT_UP_TO", 10)
+        monkeypatch.setattr(index_kinds, "FLAT_UP_TO", 10)
         place = tmp_path / "i"
         old, new = (CORPUS._replace(chunks=part) for part in (CORPUS.chunks[:9], CORPUS.chunks[9:]))
         build_index(old, place, cache=None, **{**SMALL, "index": "flat"})
@@ -808,7 +809,7 @@ class TestEndToEnd:
     ) -> None:
         """The index names the kind; a budget that nothing fits stops before anything is written."""
         del encoder
-        monkeypatch.setattr(large_index, "FLAT_UP_TO", 3)
+        monkeypatch.setattr(index_kinds, "FLAT_UP_TO", 3)
         build_index(CORPUS, tmp_path / "i", cache=None, **SMALL)
         assert read_index(tmp_path / "i").settings.index == "hnsw-sq8"
         with pytest.raises(ValueError, match="index_mb must be at least"):
@@ -822,7 +823,7 @@ class TestEndToEnd:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """Of any number of chunks, in one file and in shards; a named kind is refused before anything is encoded."""
-        monkeypatch.setattr(large_index, "FLAT_UP_TO", 3)
+        monkeypatch.setattr(index_kinds, "FLAT_UP_TO", 3)
         cases = [Case("c", "motor", "ok")]
         small = {name: value for name, value in SMALL.items() if name != "index"}
         assert build_trace(CORPUS, cases, cache=None, **small).meta["parameters"]["index"] == "flat"

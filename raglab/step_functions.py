@@ -1,0 +1,160 @@
+"""Step functions (algebra): breakpoints of each case, its decision between them, and the nearest that flips it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import metrics
+from raglab.breakpoints import (
+    Moves,
+    StepCells,
+    acting_paths,
+    live_breakpoints,
+    sum_moves,
+    swept_threshold,
+)
+from raglab.case_codes import case_rows, spans
+from raglab.decision.chain import (
+    check_own_gates,
+    decide_cases,
+)
+from raglab.decision.measurement import Evidence
+from raglab.decision.outcome_codes import (
+    CELL_OF_CODE,
+    outcome_codes,
+)
+from raglab.gates import Threshold
+from raglab.policy import PolicyData
+from raglab.thresholds import Thresholds, policy_thresholds, stacked
+
+MANY_PIECES = 0.05  # share of the cases, those with most pieces, that are decided apart
+ROWS_AT_ONCE = 1 << 19  # decisions made at once where parts of the cases would cost more than they save
+Pieces = tuple[NDArray[np.float64], NDArray[np.int16]]  # breakpoints [B, Q] and codes [B + 1, Q] between them
+
+
+def piece_codes(found: Evidence, limits: Thresholds, paths: Sequence[str]) -> dict[str, Pieces]:
+    """Breakpoints [B, Q] of each case and its codes on the pieces between them, [B + 1, Q], of some thresholds.
+
+    Piece i of a ceiling is [b(i-1), b(i)), of a floor (b(i-1), b(i)]; the first begins at the low end of the
+    range, the last ends at its high end.
+    """
+    check_own_gates(found, limits)
+    swept = {path: swept_threshold(found.known, limits, path) for path in paths}
+    points = {path: live_breakpoints(found, limits, path) for path in paths}
+    # A case that changes once is one thing at the low end and another at the high one, so that the ends of many
+    # thresholds are as many policies, which are decided together.
+    ends = _end_codes(found, limits, [swept[path] for path in paths if len(points[path]) < 2])
+    return {
+        path: (points[path], ends[path] if path in ends else _between_codes(found, limits, swept[path], points[path]))
+        for path in paths
+    }
+
+
+def _end_codes(found: Evidence, limits: Thresholds, swept: Sequence[Threshold]) -> dict[str, NDArray[np.int16]]:
+    """Codes at the low and the high end of the range of each threshold, [2, Q], by path."""
+    size = len(found.label)
+    codes: dict[str, NDArray[np.int16]] = {}
+    for some in spans(len(swept), max(1, ROWS_AT_ONCE // max(1, 2 * size))):
+        moved = [limits.with_value(one.path, np.array([[one.low], [one.high]])) for one in swept[some]]
+        shape = (2 * len(moved), size)
+        both = outcome_codes(found, decide_cases(found, stacked(moved, 2), shape))
+        codes |= {one.path: both[2 * place : 2 * place + 2] for place, one in enumerate(swept[some])}
+    return codes
+
+
+def _between_codes(
+    found: Evidence, limits: Thresholds, swept: Threshold, values: NDArray[np.float64]
+) -> NDArray[np.int16]:
+    """Codes on the pieces between several breakpoints of each case, [B + 1, Q]."""
+    # Most cases have far fewer pieces than the one that has most: the few that have many are decided apart.
+    n_points = np.count_nonzero(~np.isnan(values), axis=0)
+    enough = int(np.searchsorted(np.bincount(n_points).cumsum(), (1.0 - MANY_PIECES) * len(n_points)))
+    if enough == len(values):
+        return _piecewise_codes(found, limits, swept, values)
+    few = _piecewise_codes(found, limits, swept, values[:enough])
+    codes = np.concatenate([few, np.broadcast_to(few[-1], (len(values) - enough, len(n_points)))])
+    many = np.flatnonzero(n_points > enough)
+    codes[:, many] = _piecewise_codes(case_rows(found, many), limits, swept, values[:, many])
+    return codes
+
+
+def _piecewise_codes(
+    found: Evidence, limits: Thresholds, swept: Threshold, values: NDArray[np.float64]
+) -> NDArray[np.int16]:
+    """Codes at one value within each piece, [B + 1, Q]: at its closed end, where it has one."""
+    low, high = np.full((1, values.shape[1]), swept.low), np.full((1, values.shape[1]), swept.high)
+    if swept.side == "ceiling":
+        below = np.nextafter(values[:1], -np.inf) if len(values) else low
+        first = np.where(np.isnan(below), low, np.maximum(below, swept.low))
+        trial = np.concatenate([first, np.where(np.isnan(values), high, values)])
+    else:
+        trial = np.concatenate([np.where(np.isnan(values), high, values), high])
+    return outcome_codes(found, decide_cases(found, limits.with_value(swept.path, trial), trial.shape))
+
+
+def case_moves(values: NDArray[np.float64], codes: NDArray[np.int16]) -> Moves:
+    """Where cases go, from the code of each on each of its pieces.
+
+    Args:
+      values: [B, Q] breakpoints. codes: [B + 1, Q].
+    """
+    cell = CELL_OF_CODE.take(codes)
+    moved = (cell[1:] != cell[:-1]) & ~np.isnan(values)
+    first = np.bincount(cell[0], minlength=metrics.N_CELLS)
+    return Moves(first, values[moved], cell[:-1][moved], cell[1:][moved])
+
+
+def step_cells(found: Evidence, policy: PolicyData, path: str) -> StepCells:
+    """Cells behind `steps` of one threshold, of cases that are measured already."""
+    return _steps_of_paths(found, policy, [path])[path]
+
+
+def path_moves(evidence: Evidence, policy: PolicyData, path: str) -> tuple[Threshold, Moves]:
+    """A threshold and the values at which cases change their cell, of cases that are measured already."""
+    return moves_of_paths(evidence, policy, [path])[path]
+
+
+def all_step_cells(found: Evidence, policy: PolicyData) -> dict[str, StepCells]:
+    """Cells behind `steps` of all thresholds, by path in their order, of cases that are measured already.
+
+    Left out are thresholds that the policy does not set and those that decide nothing, such as of a gate that is off.
+    """
+    return _steps_of_paths(found, policy, acting_paths(found, policy))
+
+
+def _steps_of_paths(found: Evidence, policy: PolicyData, paths: Sequence[str]) -> dict[str, StepCells]:
+    moves = moves_of_paths(found, policy, paths)
+    return {path: sum_moves([moved], swept) for path, (swept, moved) in moves.items()}
+
+
+def moves_of_paths(found: Evidence, policy: PolicyData, paths: Sequence[str]) -> dict[str, tuple[Threshold, Moves]]:
+    """Some thresholds, and the values at which cases change their cell, by path."""
+    limits = policy_thresholds([policy])
+    pieces = piece_codes(found, limits, paths)
+    return {path: (swept_threshold(found.known, limits, path), case_moves(*pieces.pop(path))) for path in paths}
+
+
+def closest_flip(
+    value: float, points: NDArray[np.float64], status: NDArray[np.int8], current: int, swept: Threshold
+) -> tuple[float, int] | None:
+    """Nearest value of a threshold at which the status is another, and that status."""
+    points = points[~np.isnan(points)]
+    inward = np.inf if swept.side == "floor" else -np.inf
+    best: tuple[float, int] | None = None
+    for piece in range(len(points) + 1):
+        if status[piece] == current:
+            continue
+        first = points[piece - 1] if piece else swept.low
+        last = points[piece] if piece < len(points) else swept.high
+        just_above = first + 1.0 if swept.whole else np.nextafter(first, inward)
+        low = just_above if swept.side == "floor" and piece else first
+        high = np.nextafter(last, inward) if swept.side == "ceiling" and piece < len(points) else last
+        if low > high:
+            continue
+        at = float(min(max(value, low), high))
+        if best is None or abs(at - value) < abs(best[0] - value):
+            best = at, int(status[piece])
+    return best

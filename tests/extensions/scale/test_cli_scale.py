@@ -1,0 +1,48 @@
+"""Commands over what the room `scale` makes: indexes on disk and folders of shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from labelled import free_policy, labelled
+from raglab.cli import app
+from raglab.extensions.scale.sharded_traces import save_shards
+from raglab.retrieval import index_kinds
+from raglab.store.traces import Trace
+from test_cli import world  # noqa: F401 - a fixture
+from test_cli_experiments import certified
+
+
+def test_an_index_on_disk_of_a_trace(
+    world: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is made where its kind is named, or `auto` chooses it by its budget."""
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
+
+    def traced(*options: str) -> tuple[int, str]:
+        out = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet")
+        done = CliRunner().invoke(app, ["trace", str(world), "--out", out, "--quiet", *options])
+        return done.exit_code, done.output if done.exit_code else Trace.load(out).meta["parameters"]["index"]
+
+    assert traced("--index", "hnsw-sq8") == (0, "hnsw-sq8")
+    monkeypatch.setattr(index_kinds, "FLAT_UP_TO", 2)
+    assert traced("--index-mb", "5") == (0, "hnsw-sq8")
+    assert "index_mb must be at least" in traced("--index-mb", "0.0001")[1]
+
+
+def test_a_certificate_of_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its looks stand beside the folder, as if it had been given by its name."""
+    save_shards([labelled(0, {"tune": 40, "certify": 60})], tmp_path / "shards", shard=30)
+    free_policy().save(tmp_path / "p.yaml")
+    monkeypatch.chdir(tmp_path / "shards")
+    told = certified(".", "-p", "../p.yaml", "-t", "hallucination_rate=0.001")
+    assert "on split tune, for as many cases as split certify holds (chance" in told
+    assert len((tmp_path / "looks.jsonl").read_text(encoding="utf-8").splitlines()) == 1
+    monkeypatch.chdir(tmp_path)
+    assert certified("shards", "-p", "p.yaml", "-t", "hallucination_rate=0.001") == told
+    assert len((tmp_path / "looks.jsonl").read_text(encoding="utf-8").splitlines()) == 1

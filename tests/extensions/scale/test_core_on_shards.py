@@ -1,0 +1,122 @@
+"""What the core makes of a trace in memory it makes of its shards: the same, to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import raglab
+from labelled import free_policy, labelled
+from parts import same
+from raglab.decision.scoring import status_only_count
+from raglab.extensions.scale.sharded_traces import save_shards
+from raglab.lab.baseline import baseline_of
+from raglab.live.measured_signals import add_signals
+from raglab.replay import decide, flips
+from raglab.store.loaders import load_cases, load_corpus
+from raglab.store.policies import Policy
+from raglab.store.trace_merging import TraceError
+from raglab.store.traces import Trace
+from raglab.testing import sample_trace
+from test_decision_scoring import alone, noted, sentence
+from test_documents import FIRST_HIT, folder  # noqa: F401 - a fixture
+from test_live_measured_signals import counted
+from test_live_trace_building import SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+from test_misuse import CASES, CORPUS, POLICY
+from test_nothing_in_place import assert_closed
+from test_own_hits import hits
+from test_store_traces import stored
+from worlds import random_policies, random_trace
+
+
+def test_decisions_on_a_folder_read_one_shard_for_one_case(tmp_path: Path) -> None:
+    """By head: six cases in files of two; the fourth is explained though the first and the last file are gone."""
+    trace, policy = stored(random_trace(2, n_cases=6)), random_policies(2, 1)[0]
+    there = save_shards([trace], tmp_path / "shards", shard=2)
+    decisions, whole = decide(there, policy), decide(trace, policy)
+    assert repr(decisions).startswith("ShardedDecisions(6 cases in 3 shards: ")
+    same(decisions.frame(), whole.frame())
+    same(flips(there, policy, "q3"), flips(trace, policy, "q3"))
+    changed = decide(there, random_policies(5, 1)[0])
+    same(decisions.changed(changed), whole.changed(decide(trace, random_policies(5, 1)[0])))
+    for number in (0, 2):
+        Path(there.parts[number].path).unlink()
+    assert repr(decisions.explain("q3")) == repr(whole.explain("q3"))
+    with pytest.raises(TraceError):
+        decisions.explain("q0")
+
+
+def test_a_baseline_has_the_same_bytes(tmp_path: Path) -> None:
+    """As that of the trace in memory."""
+    trace, policy = labelled(3, {"tune": 150, "report": 100}), free_policy()
+    save_shards([trace], tmp_path / "s", shard=60)
+    assert baseline_of(Trace.open(tmp_path / "s"), policy).text() == baseline_of(trace, policy).text()
+
+
+def test_a_warning_of_refusals_is_of_all_shards(tmp_path: Path) -> None:
+    """The range is that of all shards."""
+    shards = save_shards([raglab.trace_from_frame(hits(), score="cosine")], tmp_path / "shards", shard=20)
+    with pytest.warns(UserWarning, match=r"gate l2 refuses 56 of 60 .* of these is 1.0509 to 1.6737;"):
+        raglab.decide(shards, Policy.load())
+
+
+def test_cases_scored_by_status_alone_are_counted_over_shards(tmp_path: Path) -> None:
+    """And are told of decisions, sweep and steps as of the trace in memory."""
+    trace = alone({"tune": 40, "report": 20})
+    shards = save_shards([trace.split("tune"), trace.split("report")], tmp_path / "shards")
+    assert status_only_count(shards) == status_only_count(trace) > 0
+    assert sentence(trace) in repr(raglab.decide(shards, POLICY))
+    assert noted(lambda: raglab.sweep(shards, [POLICY]))[1] == noted(lambda: raglab.sweep(trace, [POLICY]))[1]
+
+
+def test_signals_are_measured_shard_by_shard(tmp_path: Path) -> None:
+    """Refused as a whole, with the call that does it; that gives the columns of the trace in one piece."""
+    whole = sample_trace()
+    made = save_shards([whole], tmp_path / "t", shard=4)
+    both: Any = made
+    with pytest.raises(TypeError, match=r"add_signals must have a trace in memory, got a ShardedTrace; .*save_shar"):
+        add_signals(both, counted()[0])
+    written = save_shards((add_signals(shard, counted()[0]) for shard in made.shards()), tmp_path / "u")
+    values = np.concatenate([shard.columns["share_of_words"] for shard in written.shards()])
+    assert np.array_equal(values, add_signals(whole, counted()[0]).columns["share_of_words"], equal_nan=True)
+
+
+def test_documents_with_paths_as_sources_decide_alike(folder: Path, encoder: WordEncoder) -> None:  # noqa: F811
+    """Built shard by shard, each knows which labels are paths: same verdicts, ranking and lines."""
+    del encoder
+    corpus, cases = load_corpus(folder), load_cases(folder)
+    whole = raglab.build_trace(corpus, cases, cache=None, **SMALL)
+    shards = raglab.build_shards(corpus, cases, folder / "shards", shard=2, cache=None, **SMALL)
+    one, two = decide(whole, FIRST_HIT), decide(shards, FIRST_HIT)
+    pd.testing.assert_frame_equal(one.frame(), two.frame())
+    assert one.cells.tolist() == two.cells.tolist()
+    pd.testing.assert_frame_equal(raglab.ranking(whole), raglab.ranking(shards))
+
+
+def test_arrays_of_a_shard_are_read_only(tmp_path: Path) -> None:
+    """Those of its trace, and of what was decided."""
+    shards = save_shards([sample_trace()], tmp_path / "shards", shard=2)
+    assert_closed(next(iter(shards.shards())))
+    decisions = decide(shards, random_policies(0, 1)[0])
+    named = ("status", "passes", "decided_by", "label_code", "correct", "contract_codes")
+    assert_closed({name: getattr(decisions, name) for name in named} | {"confidence": decisions.confidence()})
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: raglab.build_shards(CASES, CORPUS, "out"), "build_shards takes corpus, cases, out in this order"),
+        (lambda: raglab.save_shards(sample_trace(), "out"), "save_shards.* got a trace; put it in a list"),
+        (lambda: raglab.save_shards([], sample_trace()), "save_shards.* folder must be a path, got a trace"),
+        (lambda: raglab.save_shards([], POLICY), "save_shards.* folder must be a path, got a policy"),
+    ],
+)
+def test_swapped_arguments_are_named(call: Callable[[], object], told: str) -> None:
+    """Whichever comes first: rule, value, remedy."""
+    with pytest.raises(TypeError, match=told):
+        call()

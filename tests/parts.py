@@ -1,0 +1,47 @@
+"""A trace in memory that is cut into parts, as a trace of shards is: what a replay reads of either."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from raglab.decision.recorded_answers import keep_used_chunks
+from raglab.store.traces import Trace
+from raglab.values import TraceData
+
+
+class Parts(NamedTuple):
+    """Traces that stand for the parts of one."""
+
+    traces: tuple[TraceData, ...]
+    meta: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def parts(self) -> list[TraceData]:
+        """Each of them, fresh, so that nothing that was measured before is used."""
+        return list(map(keep_used_chunks, self.traces))
+
+
+def cut(trace: Trace, cuts: list[int]) -> Parts:
+    """Trace in parts at some positions."""
+    edges = [0, *sorted(set(cuts)), len(trace)]
+    spans = pairwise(edges)
+    return Parts(tuple(trace.subset(list(range(*span))) for span in spans if span[0] < span[1]))
+
+
+def in_parts(trace: Trace, size: int) -> Parts:
+    """Trace in parts of so many cases."""
+    return cut(trace, list(range(0, len(trace), size)))
+
+
+def same(one: pd.DataFrame, two: pd.DataFrame) -> None:
+    """Check that two tables are the same to the bit."""
+    assert list(one.columns) == list(two.columns)
+    assert len(one) == len(two)
+    for name in one:
+        assert one[name].to_numpy().tobytes() == two[name].to_numpy().tobytes() or list(one[name]) == list(two[name])
+    assert one.attrs == two.attrs
