@@ -89,7 +89,8 @@ class _Nodes:
     def compressor(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Gates on the hits so far say which are chosen; of those, what is left within the budget."""
         said = self._decided(state, self._found(state))
-        passages = _chosen_chunks(said) if said.status[0] == Status.ok else []
+        chosen = said.in_slot(0) if said.status[0] == Status.ok else ()
+        passages = [said.trace.chunks[number] for number in chosen]
         left = self.compressed(normalise_question(state["question"]), passages)
         return {"decision": said, "passages": [one._asdict() for one in left.passages], "tokens": left.tokens}
 
@@ -113,7 +114,8 @@ class _Nodes:
         given = [Chunk(**row | {"entities": tuple(row["entities"])}) for row in state["passages"]]
         left = (lambda _, __: given) if selected is None else self._left  # the critic's, or those of the option
         said = replace(said, language=language_of(text, self.lab.pack))
-        fields, _ = complete_response(said, text, selected, self._reading(left), ResponseRecord())
+        reading = replace(self.lab, generator=_PassageReader(self.lab.generator, left))
+        fields, _ = complete_response(said, text, selected, reading, ResponseRecord())
         fields |= {"arm": state["arm"], "arm_reason": state["arm_reason"], "policy_id": self.lab.policy.policy_id}
         identity = {"request_id": state.get("request_id") or uuid4().hex}
         return {"response": dict(Response(fields | identity, ResponseRecord()))}
@@ -139,19 +141,12 @@ class _Nodes:
         before = None if earlier is None else earlier.trace
         return decide(case_trace(case, state["arm"], found, self.lab, before), self.lab.policy)
 
-    def _reading(self, left: Callable[[str, Sequence[Chunk]], Sequence[Chunk]]) -> Lab:
-        return replace(self.lab, generator=_PassageReader(self.lab.generator, left))
-
     def _left(self, question: str, passages: Sequence[Chunk]) -> Sequence[Chunk]:
         return self.compressed(question, passages).passages
 
 
 def _search_update(found: list[DepthHits]) -> dict[str, Any]:
     return {"found": found, "depth": len(found) - 1, "queries": [one.query for one in found]}
-
-
-def _chosen_chunks(said: Decisions) -> list[Chunk]:
-    return [said.trace.chunks[number] for number in said.in_slot(0)]
 
 
 @takes(lab="lab or path")
