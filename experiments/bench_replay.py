@@ -27,7 +27,7 @@ SINGLE_CASES, SINGLE_POLICIES = 60, 20
 
 def measured(trace: Trace) -> Any:  # noqa: ANN401 - a trace, or what a tree makes of it
     """The trace with its measurements, where a tree keeps them in a value of their own."""
-    make = getattr(module("measurement"), "Measured", None)
+    make = getattr(raglab, "Measured", None)
     return trace if make is None else make(trace)
 
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 import raglab
 from raglab import metrics
 from raglab.decision.chain import values_at_slot
-from raglab.decision.measurement import Measured, measured_tables
+from raglab.decision.measured_trace import Measured
+from raglab.decision.measurement import measured_tables
 from raglab.lab.search_space import always_answer, limit_depth, published_policy
 from raglab.replay import decide, shard_cells
 from raglab.signals import BUILT_IN_SET, SignalSet

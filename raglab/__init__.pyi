@@ -18,7 +18,7 @@ from . import values as values
 from .answering.compression import compress as compress
 from .audit.live_rates import live_rates as live_rates
 from .audit.log import AuditLog as AuditLog
-from .decision.measurement import Measured as Measured
+from .decision.measured_trace import Measured as Measured
 from .default_learner import ClarificationDefault as ClarificationDefault
 from .default_learner import ClarificationRequest as ClarificationRequest
 from .displays.bandits import ArmShareDisplay as ArmShareDisplay

@@ -426,12 +426,14 @@ def certify(
         msg = f"start must be a score at which a fixed sequence begins, got {came}; leave it out."
         raise ValueError(msg)
     score, loss = _certify_cases(scores, correct)
+    # A mean of grades has no exact binomial test: Hoeffding and Bentkus bound it instead.
     graded = bool(((loss > 0.0) & (loss < 1.0)).any())
     levels, n, total = (_graded_levels if graded else _loss_levels)(score, loss)
     p_value: Any = hoeffding_bentkus if graded else binomial_p
     p = np.asarray(p_value(total, n, alpha))
     needed = cases_needed(alpha, delta)
     least = int(np.searchsorted(n, needed))  # levels above it can not pass, whatever the labels
+    # The start rests on numbers of answered cases alone: one chosen by labels would void the confidence.
     if method == "holm":
         first = least
     elif start is not None:
@@ -440,9 +442,11 @@ def certify(
         first = min(int(np.searchsorted(n, START * needed)), max(least, len(n) - 1))
     rejected = _tests(method)(p[first:], delta)
     passed = first + np.flatnonzero(rejected)
+    # A fixed sequence ends at its first failure, which is tested too.
     tested = len(rejected) if method == "holm" else min(len(rejected), len(passed) + 1)
     seen: dict[str, Any] = {"delta": delta, "method": method, "tested": tested}
     seen |= {"candidates": len(levels), "cases": len(score)}
+    # Without a certificate the reason names what is short: cases, or the bound of the nearest level.
     if not len(passed):
         if first == len(n):
             needs = f"a risk of {alpha:g} needs {needed} answered cases without an error at delta {delta:g}"

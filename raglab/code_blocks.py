@@ -53,10 +53,12 @@ def split_code(lines: Sequence[str]) -> list[str | CodeBlock]:
     start = 0
     while start < len(lines):
         line = lines[start]
+        # A late fence counts only where it is closed, for prose may hold such marks too.
         prefix = _PREFIX.match(line)
         first = prefix and _FENCE.match(line, prefix.end())
         late = None if first else _LATE.search(line)
         fence = first or late
+        # Searching again for a close that is known to be missing would take quadratic time on hostile text.
         if fence is None or (late and unclosed and len(late[0]) >= unclosed):
             parts.append(line)
             start += 1
@@ -70,6 +72,7 @@ def split_code(lines: Sequence[str]) -> list[str | CodeBlock]:
         before = line[: fence.start()]
         parts += [before.rstrip()] if late else []
         language = _LANGUAGE.match(line, fence.end())
+        # Quote marks and indentation of the fence repeat in every line, and are no part of the code.
         marks = ("" if late else before).replace("\t", "    ")
         code = tuple(_without_marks(inner, marks) for inner in lines[start + 1 : end])
         parts.append(CodeBlock(language[1] if language else "", code, tuple(lines[start : end + 1])))

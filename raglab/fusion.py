@@ -139,14 +139,17 @@ def fit_fusion(signals: NDArray[np.float64], right: NDArray[np.bool_], names: Se
             f"a fused gate must see right and wrong cases, got {int(right.sum())} right of {len(right)}; add the other."
         )
         raise ValueError(msg)
+    # Floats add up differently in another order: cases are sorted by value, so that their order does not matter.
     order = np.lexsort((right, *signals[::-1]))
     y = right[order].astype(np.float64)
     named, columns = [], []
     for name, unsorted in zip(names, signals, strict=True):
         values = unsorted[order]
+        # A signal with one value ranks nothing, and has no spread to be standardised by.
         if len(np.unique(values[~np.isnan(values)])) < 2:
             continue
         x, z = rank_knots(values)
+        # A missing value ranks below all others: missing never speaks for an answer.
         column = np.interp(np.where(np.isnan(values), -np.inf, values), x, z)
         named.append((name, x, (z - column.mean()) / column.std()))
         columns.append((column - column.mean()) / column.std())
@@ -161,6 +164,7 @@ def fit_fusion(signals: NDArray[np.float64], right: NDArray[np.bool_], names: Se
         value = float((np.logaddexp(0.0, eta) - y * eta).sum() + 0.5 * RIDGE * (theta[1:] ** 2).sum())
         return value, np.concatenate([[residual.sum()], design.T @ residual + RIDGE * theta[1:]])
 
+    # Bounds at 0 keep the model monotone, and the problem convex, so that the start does not matter.
     bounds: Any = [(None, None), *[(0.0, None)] * len(named)]
     options: Any = {"maxiter": 2_000, "ftol": 1e-13, "gtol": 1e-9}
     at: Any = np.zeros(1 + len(named))

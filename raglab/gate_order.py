@@ -134,6 +134,7 @@ def check_order(stated: Sequence[str]) -> None:
     seen: set[str] = set()
     stage = 0  # 0 the query's, 1 the hits', 2 the answer's
     for name in stated:
+        # Gates on signals and of the user are in no table here: only the form of their names can be checked.
         section, _, own = name.partition(".")
         if name not in table and not (section in {SIGNALS, OWN} and is_name(own)):
             known = f"{', '.join(table)}, signals.<name> or gates.<name>"
@@ -143,6 +144,7 @@ def check_order(stated: Sequence[str]) -> None:
             msg = f"an order must name each gate once, got {name!r} twice; take one away."
             raise ValueError(msg)
         seen.add(name)
+        # What judges a query needs no hits, and what judges an answer needs all that comes before.
         judges = table[name].judges if name in table else "chosen"
         here = {"query": 0, "answer": 2}.get(judges, 1)
         if here < stage:
@@ -150,6 +152,7 @@ def check_order(stated: Sequence[str]) -> None:
             msg = f"{rule}, got {name!r} behind others; move it."
             raise ValueError(msg)
         stage = here
+    # The resolver chooses hits behind the gap gate; before it there are no chosen hits to judge.
     named = [name for name in stated if (name in table and table[name].judges in {"hits", "chosen"}) or "." in name]
     ahead = named[: named.index(GAP)] if GAP in named else []
     for name in ahead:

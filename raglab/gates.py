@@ -276,6 +276,29 @@ def density_margins(n_relevant: Ints, thresholds: Limits) -> StageMargins:
     return DensityMargins(density=headroom(n_relevant, thresholds.min_keep, thresholds.on))
 
 
+def hits_agree(
+    document: NDArray[np.integer],
+    page: NDArray[np.float64],
+    core: NDArray[np.integer],
+    tagged: NDArray[np.bool_],
+    near_pages: int,
+) -> NDArray[np.bool_]:
+    """Whether the first two hits agree: one document and pages at most so far apart, or one signature with a tag.
+
+    Args:
+      document: number of the document of each of the two, [..., 2]; -1 where there is no hit.
+      page: of each of the two, [..., 2]; NaN where it is not known.
+      core: number of the signature without the document of each of the two, [..., 2].
+      tagged: whether the first has a tag, [...].
+      near_pages: pages that count as near, at least 0.
+
+    Source: rule S2.4.
+    """
+    both = (document >= 0).all(axis=-1)
+    near = (document[..., 0] == document[..., 1]) & (np.abs(page[..., 0] - page[..., 1]) <= near_pages)
+    return both & (near | ((core[..., 0] == core[..., 1]) & tagged))
+
+
 def gap_margins(gap: Floats, n_relevant: Ints, agree: Bools, thresholds: Limits) -> StageMargins:
     """Headroom of the distance between the first two relevant hits; a negative one hands over to the resolver.
 

@@ -14,7 +14,7 @@ from inspect import Parameter, signature
 from numbers import Number
 from typing import Any, Literal, ParamSpec, TypeVar
 
-from raglab.decision.measurement import Measured
+from raglab.decision.measured_trace import Measured
 from raglab.policy import PolicyData
 from raglab.values import Case, Chunk, Corpus, TraceData
 
@@ -180,6 +180,7 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
+        # What can be known of the function is worked out once: `checked` runs at every call.
         parameters = signature(function).parameters
         wanted: dict[str, Kind] = {name: "trace" if kind == "measured" else kind for name, kind in kinds.items()}
         call = _on_plain_traces(function) if "trace" in kinds.values() else function
@@ -193,6 +194,7 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            # The words of Python name no remedy, so the usual mistakes are caught before the call.
             if len(args) > len(by_position):
                 raise TypeError(_position_message(function.__name__, by_position, parameters, len(args)))
             if kwargs and not kwargs.keys() <= known:
@@ -200,6 +202,7 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 if not is_open or unknown in OTHER_NAMES or unknown in WORKERS:
                     raise TypeError(_keyword_message(function.__name__, unknown, [*known], is_open=is_open))
             for name, place, kind, may_be_none in places:
+                # A value of the right class passes by one look at it, since nearly every value is right.
                 value = args[place] if 0 <= place < len(args) else kwargs.get(name, _ABSENT)
                 if value is _ABSENT or isinstance(value, _RIGHT.get(kind, ())) or (value is None and may_be_none):
                     continue

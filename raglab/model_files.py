@@ -275,6 +275,7 @@ def _fetched(repository: str, revision: str | None) -> Path:
     from huggingface_hub import HfApi, snapshot_download
 
     name = repository if revision is None else f"{repository}@{revision}"
+    # A commit never changes, so one that is there needs no network.
     if revision is not None and _COMMIT.fullmatch(revision):
         try:
             return _cached(repository, revision)

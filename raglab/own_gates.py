@@ -100,6 +100,7 @@ def register_gate(
     """
 
     def register(function: Margin) -> Margin:
+        # The name becomes a section of policy files and a value of columns, so it must be plain.
         own = name if name is not None else getattr(function, "__name__", "")
         if not is_name(own):
             rule = "a gate's name must be a small letter, then up to 39 small letters, digits or underscores"
@@ -108,6 +109,7 @@ def register_gate(
         if on_fire not in get_args(Firing):
             msg = f"on_fire of gate {own} must be one of {', '.join(get_args(Firing))}, got {str(on_fire)[:80]!r}."
             raise ValueError(msg)
+        # A misspelt name would read as missing in every case, and missing never passes: it is refused here.
         known = (*OF_QUESTION, *OF_HITS, *OF_CHOSEN)
         for one in reads:
             if one not in known and not (one.startswith("signals.") and is_name(one.removeprefix("signals."))):
@@ -122,6 +124,7 @@ def register_gate(
             raise TypeError(msg)
         firing: Any = on_fire
         rows = tuple(_threshold(own, key, stated) for key, stated in thresholds.items())
+        # Last, so that a gate that is refused leaves nothing behind.
         REGISTERED[own] = OwnGate(own, rows, tuple(reads), firing, function, str(version)[:LONGEST_TEXT])
         return function
 

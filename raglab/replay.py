@@ -46,7 +46,8 @@ from raglab.decision.chain import (
     narrow_evidence,
 )
 from raglab.decision.decisions import DECIDED_BY, Decisions
-from raglab.decision.measurement import Evidence, Measured, Tables, measured_tables, plain_trace
+from raglab.decision.measured_trace import Measured, plain_trace
+from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.outcome_codes import (
     CELL_OF_CODE,
     N_CODES,
@@ -55,7 +56,7 @@ from raglab.decision.outcome_codes import (
     outcome_codes,
 )
 from raglab.decision.recorded_answers import keep_used_chunks, select_answers
-from raglab.decision.refusals import warn_of_refusals
+from raglab.decision.refusal_warnings import warn_of_refusals
 from raglab.decision.scoring import trace_status_only, with_headline
 from raglab.decision.sharded_decisions import (
     CaseColumns,

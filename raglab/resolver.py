@@ -495,6 +495,7 @@ def resolve(
     group, options_ = winners[pool, number, query], offered[pool, np.broadcast_to(query, number.shape)]
     status = np.array([status for _, status in OUTCOMES], dtype=np.int8)[number]
     asks = status == Status.ambiguous
+    # Asking back without an option to offer asks nothing, so it refuses.
     status = np.where(asks & (options_ < 0).all(axis=-1), np.int8(Status.refuse), status)
     options_ = np.where((status == Status.ambiguous)[..., None], options_, -1)
     rule = np.array([name for name, _ in OUTCOMES])[number]

@@ -260,6 +260,7 @@ def own_signal(
 
     Source: rule S2.15.
     """
+    # Refused where it is declared, since a policy or trace with it would fail far from the cause.
     for what, value, allowed in (
         ("higher", higher, get_args(Higher)),
         ("stage", stage, get_args(Stage)),
@@ -268,6 +269,7 @@ def own_signal(
         if value not in allowed:
             msg = f"{what} of signal {check_name(name)} must be one of {', '.join(allowed)}, got {str(value)[:80]!r}."
             raise ValueError(msg)
+    # Both appear in tables and messages, which have room for one short line.
     for what, text in (("source", source), ("version", version)):
         if not isinstance(text, str) or len(text) > LONGEST_TEXT or not text.isprintable():
             rule = (

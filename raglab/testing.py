@@ -171,12 +171,15 @@ def sample_trace() -> Trace:
     named = [("hours.md",) if text == "books" else () for text in QUESTIONS]
     pairs = enumerate(zip(QUESTIONS, named, strict=True))
     cases = tuple(Case(f"sample-{n}", text, "ok", selected_sources=sources) for n, (text, sources) in pairs)
+    # Many hits, few, one and none: a policy must bear each.
     n_hits = np.array([5, 3, 2, 1, 0, 4])
     shape = (len(cases), 1, 1, len(chunks))
     place = np.broadcast_to(np.arange(len(chunks)), shape)
     there = place < n_hits[:, None, None, None]
+    # Each question begins at another passage, so that cases differ by their hits.
     number = (place + np.arange(len(cases))[:, None, None, None]) % len(chunks)
     cosine = np.where(there, 0.9 - 0.125 * place, np.nan)
+    # Two hits are reranked: below the depth of a reranker there is no score.
     score = np.where(there & (place < 2), 0.75 - 0.25 * place, np.nan)
     hits = Hits(
         chunk=np.where(there, number, -1).astype(np.int32),

@@ -220,6 +220,7 @@ def pieces(text: str) -> list[Piece]:
         block.clear()
 
     for line in lines:
+        # Code and tables are no prose: each ends the paragraph before it.
         if isinstance(line, CodeBlock):
             close()
             heads = ()

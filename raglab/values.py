@@ -631,6 +631,7 @@ class TraceData:
 
     def _repr_html_(self) -> str:
         """Display for a notebook: what was retrieved, by what, and the first cases."""
+        # Cases without label or split are counted as such, since their lack decides what a study can do.
         labels = Counter(case.expect_status or "none" for case in self.cases)
         splits = Counter(case.split or "none" for case in self.cases)
         depths = self.hits.chunk.shape[2]
@@ -646,6 +647,7 @@ class TraceData:
             ("answers", "none recorded" if self.answers is None else repr(self.answers)),
             ("own signals", ", ".join(self.signals) or "none"),
         ]
+        # A generator: of millions of cases only those that are shown become rows.
         rows = (
             (
                 case.id,

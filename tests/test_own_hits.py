@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import raglab
 from decided import by_cost
 from raglab.cli import app
-from raglab.decision.refusals import LEAST_OK
+from raglab.decision.refusal_warnings import LEAST_OK
 from raglab.store.policies import Policy
 from tfidf import hits
 from worlds import Hit, ask, policy, trace_of

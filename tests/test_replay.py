@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import plain
 from raglab.decision import chain
 from raglab.decision.decisions import GATE_OF, Decisions
-from raglab.decision.measurement import KEPT, Measured, measured_tables, policy_pattern_hits
+from raglab.decision.measured_trace import KEPT, Measured
+from raglab.decision.measurement import measured_tables, policy_pattern_hits
 from raglab.lab.comparison import compare
 from raglab.misuse import takes
 from raglab.patterns import pattern_hits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from raglab.bandit.environments import Bernoulli, Table
+from raglab.bandit.latency_guard import guarded
 from raglab.bandit.learner import (
     LEARNERS,
     Bandit,
@@ -13,7 +14,6 @@ from raglab.bandit.learner import (
     Steps,
     choose,
     fold,
-    guarded,
     init,
     revise,
     update,

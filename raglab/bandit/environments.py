@@ -62,6 +62,7 @@ class Table(NamedTuple):
           >>> Table.from_frame(frame, costs={"bm25": 0.0, "hybrid": 0.25}).value.tolist()
           [[1.0, 0.75], [0.0, nan]]
         """
+        # What is not named as a feature counts as an arm, so a stray column is refused and never played.
         heads = _frame_heads(frame, features)
         arms = tuple(head for head in heads if head not in features)
         reward = _frame_numbers(
@@ -73,14 +74,17 @@ class Table(NamedTuple):
             "normalise it (rule S4.4), or name a column that is no arm in features or drop it",
         )
         context = _frame_numbers(frame, features, heads, "a feature", (-np.inf, np.inf), "fill or drop it")
+        # A missing reward marks an arm as not available; a round without any arm leaves nothing to choose.
         mask = ~np.isnan(reward)
         if not mask.any(axis=1).all():
             row = _frame_place(frame, int(np.flatnonzero(~mask.any(axis=1))[0]))
             _refuse_frame("a round must have a reward of some arm", f"none in {row}", "drop the row")
+        # A context without a number has no linear score, and nothing may stand in for it.
         if np.isnan(context).any():
             at, number = (int(place[0]) for place in np.nonzero(np.isnan(context)))
             came = f"none in {_frame_place(frame, at)}, column {features[number]}"
             _refuse_frame("a feature must not be missing", came, "fill or drop it")
+        # Costs can push a value out of [0, 1], where Beta learners need it: the learner sees it moved and scaled.
         value, seen = reward, reward
         if costs is not None:
             price = _costs_of_arms(costs, arms)

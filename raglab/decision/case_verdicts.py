@@ -97,9 +97,11 @@ class CaseVerdicts(Protocol):
 
     def _repr_html_(self) -> str:
         """Display for a notebook: what decided, label by decision, and the first cases whose contract is not met."""
+        # Most frequent first: the gate that decides most is the one to look at.
         deciders, counts = np.unique(self.decided_by.astype(str), return_counts=True)
         decided = [(str(deciders[place]), f"{counts[place]:,}") for place in np.argsort(-counts, kind="stable")]
         labels = self.label_code
+        # Cases without a label have a row of their own, since they can be neither right nor wrong.
         table = [
             (
                 status.name if code >= 0 else "none",
@@ -108,6 +110,7 @@ class CaseVerdicts(Protocol):
             for code, status in ((UNLABELLED, Status.ok), *((one.value, one) for one in Status))
             if (labels == code).any()
         ]
+        # Only cases that are shown are looked up: a trace of millions would make no page.
         failed = np.flatnonzero(self.correct == False)  # noqa: E712 - None where a case has no label
         shown = failed[:MOST_ROWS]
         rows = [

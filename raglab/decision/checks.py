@@ -203,6 +203,7 @@ def resolver_checks(said: Judged, row: int) -> Iterator[Check]:
     found, limits = said.tables.evidence, said.limits
     depth, shape = int(said.outcome.depth[row]), (1, len(said))
     groups = int(found.n_groups[depth, row])
+    # The functions of the chain decide here too, so that an explanation cannot contradict a decision.
     evidence = chain.rule_evidence(found, depth)
     overview = bool(np.broadcast_to(resolver.is_overview(evidence, limits.switches), shape)[0, row])
     tied = bool(np.broadcast_to(resolver.entities_rule_applies(evidence, limits.switches), shape)[0, row])
@@ -212,12 +213,14 @@ def resolver_checks(said: Judged, row: int) -> Iterator[Check]:
     yield _rule_check("single_group", groups == 1, counted)
     yield _rule_check("overview", overview, said.say("an overview question" if overview else "no overview question"))
     yield _rule_check("entities", winner, said.say("entities of the query: {told}", told=said.say(told)))
+    # Where groups tie on entities, only the tied ones compete by the rules that follow (rule S3.3).
     seen = resolver.Contest(*[field[depth, row] for field in (found.tied if tied else found.all)])
     rules, margins = limits.rules, resolver.rule_margins(seen, limits.rules)
     least = scalar_value(rules.min_group_gap)
     what, gap = said.say("gap of the first two groups"), float(seen.group_gap)
     text = _against_threshold(what, gap, "min_group_gap", least, said.language)
     yield format_check("resolver", "S3.3 group_gap", seen.group_gap, least, margins.group_gap, text)
+    # A similarity decides only where both hold, its height and its lead, so one check states both.
     for what, best, lead, least_best, least_lead in (
         ("signature", seen.best_signature, seen.gap_signature, rules.min_sig_sim, rules.min_sig_sim_gap),
         ("anchor", seen.best_anchor, seen.gap_anchor, rules.min_anchor_sim, rules.min_anchor_sim_gap),

@@ -34,7 +34,8 @@ from raglab.decision.checks import (
     threshold_text,
     user_checks,
 )
-from raglab.decision.measurement import Measured, Tables
+from raglab.decision.measured_trace import Measured
+from raglab.decision.measurement import Tables
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
 from raglab.decision.scoring import trace_status_only
 from raglab.languages import retold, sentence
@@ -86,6 +87,7 @@ def decision_reason(said: Decisions, row: int, rows: Sequence[Check] | None = No
     """
     stage, depth = said.stage(row), int(said.outcome.depth[row])
     groups = int(said.tables.evidence.n_groups[depth, row])
+    # No number decides these stages, so each has a fixed sentence.
     plain = {
         "empty_query": "empty query",
         "deny": "out of domain: a deny pattern matches",
@@ -98,16 +100,19 @@ def decision_reason(said: Decisions, row: int, rows: Sequence[Check] | None = No
     }
     if stage in plain:
         return said.say(plain[stage], groups=groups)
+    # Nothing fired: the sentence claims only gates that are on and that the trace can judge.
     off = stage in said.tables.evidence.off
     if off or (stage == chain.GAP.name and not scalar_value(said.limits.gates[stage].on)):
         return said.say("every gate that the trace can judge passes" if off else "every gate that is on passes")
     rows = checks(said, row) if rows is None else rows
+    # No rule picked a group: every comparison that fell short is part of the reason.
     if stage == "options":
         thresholded = ("S3.3 group_gap", "S3.3 signature_similarity", "S3.3 anchor_similarity")
         told = "; ".join(check.text for check in rows if check.rule in thresholded)
         return said.say("no rule picks one of the groups: {told}", told=told)
     if GATE_OF[stage] == EXPECTED_COST or stage in {SIGNALS, SIGNALS_ASK}:
         return next(check.text for check in rows if check.gate == EXPECTED_COST or decides_by_signal(check))
+    # A stage can have several checks; the one that fails is the reason.
     named = [check for check in rows if stage in {check.gate, check.rule.removeprefix("S3.3 ")}]
     text = next((check.text for check in named if not check.passes), named[-1].text)
     if stage != "confidence" or not depth:
@@ -127,15 +132,18 @@ def _by_cost(said: Decisions, row: int, hard: Iterable[Check]) -> Iterator[Check
       hard: checks of what fires before costs are compared.
     """
     found, limits = said.tables.evidence, said.limits
+    # Without a hit there is nothing to answer from, so no cost is compared.
     hits = int(found.n_hits[0, row])
     yield format_check("l2", "S2.2", hits, 1, float(hits - 1), hits_text(hits, said.language))
     if not hits:
         return
+    # What fires first ends the decision before costs are compared (rule S2.17).
     yield from hard
     if said.stage(row) in {SIGNALS, SIGNALS_ASK}:
         return
     costs = [float(np.broadcast_to(cost, (1, len(said)))[0, row]) for cost in chain.action_costs_of(found, limits)]
     answer, refused, asked = costs
+    # Asking back with one option asks nothing: its cost then does not compete.
     options = int(found.n_options_all[0, row])
     can_ask = options >= LEAST_OPTIONS
     status = Status(int(expected_cost.least_cost(answer, refused, asked, can_ask)))
@@ -151,6 +159,7 @@ def _by_cost(said: Decisions, row: int, hard: Iterable[Check]) -> Iterator[Check
     text = said.say(
         "{action} costs {cost}, the least ({rest}{why})", action=said.say(action), cost=cost, rest=rest, why=why
     )
+    # Equal costs refuse or ask, which a margin of 0 would show as passed.
     answers = status == Status.ok
     headroom = margin if answers or margin < 0.0 else TIE
     rule = COST_RULES["ask" if status == Status.ambiguous else "refuse"]
@@ -672,6 +681,7 @@ class Decisions(CaseVerdicts):
         if reasons:
             columns["reason"] = [self.reason(row) for row in rows]
             columns["warnings"] = [self.warnings(row) for row in rows]
+        # A signal is that of the depth that decided: another depth has other hits.
         at = (self.outcome.depth, np.arange(len(self)))
         own = [name for name in found.known.names if name not in NAMES]
         columns |= {f"{SIGNALS}.{name}": found.signals[found.known.place(name)][at] for name in own}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import resolver
+from raglab import gates, resolver
 from raglab.values import Chunk
 
 
@@ -59,12 +59,14 @@ def hit_keys(chunks: Sequence[Chunk], chunk: NDArray[np.integer[Any]], *, strict
     def by_hit(values: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.where(hit >= 0, np.append(values, -1)[hit], -1)
 
+    # Keys are numbers, so that hits compare as arrays and not text by text.
     names = [document_name(one, identity) for one in chunks]
     pages, page_of = _sorted_numbers([(name, one.page_shown) for name, one in zip(names, chunks, strict=True)])
     # An answer names its sources by path and scoring counts them so, whatever the resolver takes for one document.
     sources, source_of = pages, page_of
     if identity != PATH:
         sources, source_of = _sorted_numbers([(one.document, one.page_shown) for one in chunks])
+    # Vendor and version part groups only where strict; the core leaves them out in any case (rule S3.1).
     signatures = [resolver.signature(one.tags, name, strict=False) for name, one in zip(names, chunks, strict=True)]
     core = by_hit(_value_numbers(signatures))
     tagged = np.array([not resolver.is_fallback(one) for one in signatures] + [False])[hit]
@@ -127,21 +129,18 @@ def first_k_by_count(order: NDArray[np.int64], hit: NDArray[np.int64], k: int) -
 
 
 def agree(keys: Keys, chunks: Sequence[Chunk], near_pages: int) -> NDArray[np.bool_]:
-    """Whether the first two hits agree: one document and pages at most so far apart, or one signature with a tag, [B].
+    """Whether the first two hits agree by `raglab.gates.hits_agree`, [B]; False where there are fewer than two.
 
     One document is one path, whatever the resolver's identity: so the conformance cases have it.
 
     Source: rule S2.4.
     """
-    hit, core = keys.hit, keys.core
+    hit = keys.hit[:, :2]
     if hit.shape[1] < 2:
         return np.zeros(len(hit), dtype=bool)
     page = np.array([np.nan if chunk.page is None else float(chunk.page) for chunk in chunks] + [np.nan])
-    first, second = hit[:, 0], hit[:, 1]
-    both = (first >= 0) & (second >= 0)
-    source = np.append(_value_numbers([chunk.document for chunk in chunks]), -1)
-    near = (source[first] == source[second]) & (np.abs(page[first] - page[second]) <= near_pages)
-    return both & (near | ((core[:, 0] == core[:, 1]) & keys.tagged[:, 0]))
+    document = np.append(_value_numbers([chunk.document for chunk in chunks]), -1)
+    return gates.hits_agree(document[hit], page[hit], keys.core[:, :2], keys.tagged[:, 0], near_pages)
 
 
 def row_options(

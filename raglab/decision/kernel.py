@@ -293,6 +293,7 @@ def _refuse_early(case: Any, policies: Any, size: int, l2: Any, number: Any, til
 @compile_kernel()
 def _resolve_case(case: Any, policies: Any, size: int, number: Any, tile: Any) -> None:
     """Write the stage of the resolver, and whether rule `entities` speaks."""
+    # What the case alone decides is settled before the loop over policies, which then has no branch.
     one_of_all, one_of_tied = case.n_options[0] == 1, case.n_options[1] == 1
     last_all = number.single_option if one_of_all else number.options
     last_tied = number.single_option if one_of_tied else number.options
@@ -329,6 +330,7 @@ def _resolve_case(case: Any, policies: Any, size: int, number: Any, tile: Any) -
         stage = of_signature if signature else stage
         stage = of_gap if near else stage
         stage = of_entities if speaks & winner else stage
+        # An overview asks before entities decide, unless an entity lifts it (rule S3.3).
         over = policies.overview[i] & overview & (not (policies.overview_entities_lift[i] & lifted))
         tile.stage[i] = over_stage if over else stage
         tile.tied[i] = 1 if speaks & (not over) else 0
@@ -494,12 +496,15 @@ def _numpy_records(columns: dict[str, Any], n: int) -> NDArray[np.void]:
 def _policies(limits: Thresholds, n: int) -> PolicyColumns:
     """Columns of the thresholds of n policies."""
 
+    # A threshold that all policies share comes as one number; the loops need a contiguous one for each policy.
     def column(values: Any) -> Any:
         return np.ascontiguousarray(np.broadcast_to(values, (n, 1))[:, 0])
 
+    # A gate that is off writes no stage, so the loops need no switch beside it.
     def stage_of(name: str) -> NDArray[np.int64]:
         return np.where(column(limits.gates[name].on), STAGE[name], NONE)
 
+    # With the sign of a ceiling turned, one loop serves floors and ceilings.
     scalars, of_gates = _scalars(), limits.gates
     most = max(len(gate.thresholds) for gate in scalars)
     bound = np.zeros((len(scalars), most, n))
@@ -607,12 +612,15 @@ def _inputs(found: Evidence, limits: Thresholds) -> tuple[NDArray[np.void], HitC
         "full_entities",
     )
     columns: dict[str, Any] = {name: getattr(found, name) for name in of_question}
+    # Depth 0 alone: this kernel is for traces without refinement.
     columns |= {name: getattr(found, name)[0] for name in of_hits}
+    # All groups and the tied ones: which of them a rule compares depends on the policy.
     for name in ("group_gap", "best_signature", "gap_signature", "best_anchor", "gap_anchor"):
         columns[name] = np.stack([getattr(found.all, name)[0], getattr(found.tied, name)[0]], axis=1)
     columns["n_options"] = np.stack([found.n_options_all[0], found.n_options_tied[0]], axis=1)
     columns["needs_allowed"] = np.full(n, found.needs_allowed)
     columns["most_slots"] = np.full(n, found.l2.shape[1] if found.rank_order else found.final_k)
+    # Copies, since hits that no blend can make the best are moved to the back in place.
     rerank, hybrid = (np.array(scores[:, 0].T, order="C", copy=True) for scores in (found.top_rerank, found.top_hybrid))
     columns["unblended"] = retrieval_confidence(rerank.T, hybrid.T, found.degenerate[0], 1.0)
     columns["n_front"] = _partition_hits(rerank, hybrid)

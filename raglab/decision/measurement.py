@@ -5,9 +5,8 @@ Which sets of hits a decision may rest on, and what was measured of each, is in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from raglab import fusion, resolver
 from raglab.canonical import canonical_json, digest
 from raglab.decision.answer_text import right_answers, text_cases
+from raglab.decision.coverage import entity_requirements
 from raglab.decision.evidence import (
     OPTION_SLOTS,
     WINNERS,
@@ -33,7 +33,7 @@ from raglab.decision.hit_sets import (
     pad_sets,
     row_options,
 )
-from raglab.decision.item_masks import full_masks, item_masks, positions
+from raglab.decision.measured_trace import Measured
 from raglab.decision.recorded_answers import slot_answer_scores, slot_answer_verdicts, slot_answers, without_answers
 from raglab.decision.signal_values import (
     FirstHits,
@@ -51,14 +51,11 @@ from raglab.decision.signal_values import (
     with_columns,
 )
 from raglab.decision.slot_labels import SlotLabels, slot_labels
-from raglab.decision.trace_view import TraceView
 from raglab.expected_cost import CLASSES, class_probabilities
 from raglab.patterns import pattern_hits
 from raglab.policy import DEFAULT_IDENTITY, PolicyData, Structure, check_pack
 from raglab.signals import degenerate_scores
 from raglab.values import (
-    Case,
-    CaseCounts,
     PatternHits,
     TraceData,
     label_codes,
@@ -67,12 +64,10 @@ from raglab.values import (
 
 __all__ = [
     "CAN_BE_OFF",
-    "KEPT",
     "OPTION_SLOTS",
     "WINNERS",
     "ChosenHits",
     "Evidence",
-    "Measured",
     "Tables",
     "add_answers",
     "add_probabilities",
@@ -80,7 +75,6 @@ __all__ = [
     "gates_off",
     "measure_tables",
     "measured_tables",
-    "plain_trace",
     "policy_pattern_hits",
     "structure_hash",
 ]
@@ -98,7 +92,7 @@ def measure_tables(
     held = Measured.of(measured)
     trace = held.trace
     batch = _case_batch(trace, arm, structure)
-    entities = _entity_requirements(hits_of, batch, structure)
+    entities = entity_requirements(hits_of, batch, structure)
     contests = _contests(batch, entities, structure)
     # Every set of hits that some threshold could choose is laid out first, so that what is asked of the chosen hits is
     # measured once a set and only looked up by thousands of policies.
@@ -140,19 +134,6 @@ def _case_batch(trace: TraceData, arm: str, structure: Structure) -> CaseBatch:
     return CaseBatch(
         shape=(depths, n_cases), cases=list(trace.cases) * depths, hits=hits, keys=keys, by_arm=by_arm, order=order
     )
-
-
-def _entity_requirements(hits_of: PatternHits, batch: CaseBatch, structure: Structure) -> Entities:
-    depths, _ = batch.shape
-    named = list(hits_of.query_entities) * depths
-    carried = item_masks(named, positions(hits_of.chunk_entities), batch.keys.hit)
-    n_entities = np.array([len(names) for names in named], dtype=np.int64)
-    wanted = full_masks(n_entities, len(carried))
-    must_cover = np.where(_needs_coverage(hits_of, n_entities, depths), wanted, 0)
-    # Coverage is asked of every question; the extractor of the resolver is a switch of its own.
-    if structure.entity_extractor:
-        return Entities(carried, must_cover, wanted, carried)
-    return Entities(carried, must_cover, np.zeros_like(wanted), np.zeros_like(carried))
 
 
 def _contests(batch: CaseBatch, entities: Entities, structure: Structure) -> Contests:
@@ -197,6 +178,7 @@ def _chosen_hits(batch: CaseBatch, entities: Entities, contests: Contests, struc
     size, l2 = (structure.max_options, k), batch.hits.l2
     of_all = row_options(groups, everyone, in_number, batch.keys, l2, size)
     of_tied = row_options(groups, rule.candidates, rule.order, batch.keys, l2, size, of_all)
+    # The sets of all slots in one table, so that a policy only looks its slot up.
     by_count = first_k_by_count(batch.order, batch.keys.hit, k)
     places = pad_sets([by_count, *by_winner, option_places(of_all), option_places(of_tied)])
     return ChosenHits(places, of_all, of_tied, batch.keys.pages, batch.keys.sources, batch.keys.source_of)
@@ -377,121 +359,6 @@ def add_answers(measured: Tables, of: TraceData | Measured, structure: Structure
     rows = answer_signals(fields["generation"], fields["support"], evidence.l2.shape[1])
     fields |= {"by_text": by_text, "sources_right": sources_right, "signals": with_columns(evidence.signals, rows)}
     return add_probabilities(measured._replace(evidence=evidence._replace(answered=True, **fields)), structure)
-
-
-def _needs_coverage(hits_of: PatternHits, n_entities: NDArray[np.int64], depths: int) -> NDArray[np.bool_]:
-    compares, generic = (np.tile(hits_of.counts[:, column] > 0, depths) for column in (4, 5))
-    return (compares & (n_entities >= 2)) | (generic & (n_entities >= 1))
-
-
-KEPT = 8  # measured tables that a `Measured` keeps, and as many of each other kind
-
-
-class Measured:
-    """A trace and what was measured of it so far; whoever asks many questions of one trace holds it.
-
-    A replay of a plain trace measures it each time, which of 10,000 cases takes about a second; of a `Measured` it
-    does so once for all policies of the same structure. It is the only value of the algebra that grows.
-
-    Args:
-      trace: in memory.
-
-    Example: `held = Measured(trace)`, then `sweep(held, policies)`, `steps(held, policy)`, `decide(held, policy)`.
-    """
-
-    def __init__(self, trace: TraceData) -> None:
-        self.trace = trace
-        self._values: dict[str, dict[Any, Any]] = {}
-
-    @classmethod
-    def of(cls, trace: TraceData | Measured) -> Measured:
-        """A measured trace as it is; of a plain one a new one."""
-        return trace if isinstance(trace, Measured) else cls(trace)
-
-    def __len__(self) -> int:
-        """Count the cases, Q."""
-        return len(self.trace)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.trace!r})"
-
-    # As a `TraceView` it is its trace: a view of one part, itself.
-
-    @property
-    def parts(self) -> tuple[Measured]:
-        """The measured trace itself."""
-        return (self,)
-
-    @property
-    def cases(self) -> tuple[Case, ...]:
-        """Cases of the trace."""
-        return self.trace.cases
-
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """Arms of the trace."""
-        return self.trace.arms
-
-    @property
-    def n_depths(self) -> int:
-        """Depths of the trace."""
-        return self.trace.n_depths
-
-    @property
-    def signals(self) -> tuple[str, ...]:
-        """Signals of the trace."""
-        return self.trace.signals
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """Meta of the trace."""
-        return self.trace.meta
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of the trace."""
-        return self.trace.fingerprint
-
-    @property
-    def has_answers(self) -> bool:
-        """Whether the trace holds recorded answers."""
-        return self.trace.has_answers
-
-    def counted(self) -> CaseCounts:
-        """Cases by split and label."""
-        return self.trace.counted()
-
-    def loaded(self) -> TraceData:
-        """The trace."""
-        return self.trace
-
-    def evidence_for(self, policies: object, arm: str | None) -> None:
-        """None: what was measured is known by `measured_tables`."""
-        del policies, arm
-
-    def measured_once(self, policy: object, arm: str | None) -> AbstractContextManager[Self]:
-        """The measured trace itself."""
-        del policy, arm
-        return nullcontext(self)
-
-    def once(self, kind: str, key: Any, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - any measured value
-        """Measure once for a key; the oldest of its kind goes when there are too many."""
-        known = self._values.setdefault(kind, {})
-        if key not in known:
-            while len(known) >= KEPT:
-                known.pop(next(iter(known)))
-            known[key] = make()
-        return known[key]
-
-
-def held_trace(trace: TraceView) -> TraceView:
-    """A trace in memory as `Measured`, to be asked many questions; any other view as it is."""
-    return Measured(trace) if isinstance(trace, TraceData) else trace
-
-
-def plain_trace(trace: Any) -> Any:  # noqa: ANN401 - a trace, measured or not, in memory or of shards
-    """The trace without what was measured of it."""
-    return trace.trace if isinstance(trace, Measured) else trace
 
 
 def policy_pattern_hits(trace: TraceData | Measured, policy: PolicyData) -> PatternHits:

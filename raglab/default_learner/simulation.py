@@ -579,6 +579,7 @@ def _play_block(made: World, met: Crowd, policy: Policy, question_cost: float, e
         empty = (value != wanted) & met.detect[t]
         wants = np.full(users, policy == ALWAYS) if policy in (ALWAYS, NEVER) else rows.asks(row) | ~learned | empty
         rows.met[row] += 1
+        # A default that comes back empty is a sign for a split, without a vote (rule S5.4).
         failed = np.flatnonzero(empty & learned)
         if len(failed):
             ballot = (value[failed], np.full(len(failed), SIGNAL_FAILURE), np.full(len(failed), NONE))
@@ -588,6 +589,7 @@ def _play_block(made: World, met: Crowd, policy: Policy, question_cost: float, e
         liking[empty, value[empty]] = -np.inf  # what came back empty is not proposed
         choice[empty, value[empty]] = False
         value = liking.argmax(axis=1)
+        # A priced policy asks only where the answer is expected to save more than the question costs (rule S5.5).
         ask = wants & (rows.gain(row, choice, error_cost) > question_cost) if isinstance(policy, Priced) else wants
         right, none = value == wanted, empty & (policy == NEVER)
         wrong = ~ask & ~right & ~none

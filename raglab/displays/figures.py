@@ -121,6 +121,7 @@ def threshold(
     """
     on = canvas.axes(ax, 7.6, 4.2)
     steps = panel.steps
+    # The outer steps have no end, so the range comes from the changes and from the values of the policies.
     low, high = canvas.visible_range(steps["low"].to_numpy()[1:], list(panel.marks.values()))
     edges = np.append(steps["low"].to_numpy(), steps["high"].to_numpy()[-1])
     for name, colour in canvas.RATE_INKS.items():
@@ -128,12 +129,14 @@ def threshold(
         on.stairs(steps[name].to_numpy(), edges, baseline=None, **look)
         if name in targets:
             target_line(on, targets[name], target_label(name, targets[name]), color=colour)
+    # Styles go by place among all policies, so that panels which share a legend agree.
     order = list(dict.fromkeys((*names, *panel.marks)))
     for name, value in panel.marks.items():
         place = order.index(name)
         on.axvline(value, **canvas.VALUES[place % len(canvas.VALUES)], label=canvas.literal_text(name))
         if not low <= value <= high:
             _beyond(on, f"{canvas.literal_text(name)} {value:g}", place, right=value > high)
+    # A logarithmic axis has no place for 0, so it begins below the first change above it.
     if panel.log:
         inner = edges[1:-1][edges[1:-1] > 0]
         on.set_xscale("log")

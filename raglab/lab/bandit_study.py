@@ -233,8 +233,10 @@ def _comparison_rows(
     """Right decisions, regret and difference of each policy, with their intervals."""
     names = list(each)
     place = names.index(against)
+    # All policies and the oracle in one stack: each resample is the same for all, which pairs the differences.
     sums = [*(one.value for one in each.values()), best.value, best.n]
     n_replications, n_cases = best.n.shape
+    # Replications are resampled as well as cases: the draws of a learner are chance too.
     rng = np.random.default_rng([seed, 1])
     share = np.full(n_replications, 1.0 / n_replications)
     draws = []
@@ -249,6 +251,7 @@ def _comparison_rows(
         "regret": (rounds * (point[-1] - point[:-1]), rounds * (drawn[:, [-1]] - drawn[:, :-1])),
         "difference": (point[:-1] - point[place], drawn[:, :-1] - drawn[:, [place]]),
     }
+    # Cases that all agree resample to an interval of no width; the exact binomial gives the width they leave open.
     chance = audit.unseen(n_cases, level) / n_cases
     rows: list[dict[str, Any]] = [{"policy": name} for name in names]
     for measure, (value, resampled) in measures.items():
@@ -399,16 +402,20 @@ def tune_bandit(
         over = UNKNOWN if np.isnan(ms) else ms - most_ms  # missing never passes
         return TrialOutcome(right, {"mean_ms": over}, {"ms": ms, "threshold": learner.threshold})
 
+    # The published setting is a trial too, so that what is found earns no less on these cases.
     first = [_published_values(base, tune, space)]
     study, seen = maximise(judged, space, trials=trials, sampler=sampler, seed=seed, first=first)
+    # The best of many short simulations is partly lucky: finalists meet other chance, and more of it.
     weights, learner = _best_finalist(seen, space, base, tune, seed, sizes)
     names = {TUNED: (learner, judge.rewards(weights)), PUBLISHED_WEIGHTS: (base, judge.rewards(PUBLISHED))}
+    # The best fixed arm is chosen on the cases tuned on, as the bandit is: neither has seen those it is judged on.
     plans = baselines(judge.world, judge.router, fixed=best_fixed_arm(tune.world))
     shown = compare_learners(
         judge.world, names, plans, rounds=rounds, replications=AGAIN * replications, seed=seed + 1,
         reference=TUNED, level=level, n_boot=n_boot, engine=engine,
     )  # fmt: skip
     notes += _comparison_notes(shown.table, seen, most_ms)
+    # No trial can judge the weight of a component that never varies.
     if not tune.measured["cache_hit"].any():
         notes.append("No answer came from a cache here, so w4 decides nothing; set it by hand.")
     settings = {

@@ -73,7 +73,9 @@ def baseline_of(
     if not len(trace):
         msg = "a baseline must have at least one case, got none; check the split."
         raise ValueError(msg)
+    # Shard by shard, and of each only its columns: hits of a large trace never have to fit in memory.
     columns: _CaseColumns = join_columns(each_shard(shard_columns, trace, policy, arm, what="decide"))
+    # A baseline that lacks many recorded answers would show losses that are gaps (rule S6.3).
     missing = codes_missing(columns.codes)[0]
     check_compared({policy.policy_id: missing})
     cells = CELL_OF_CODE[columns.codes[0]]
@@ -85,6 +87,7 @@ def baseline_of(
         (OUTCOMES[OUTCOME_OF_CELL[cell]] for cell in cells),
         strict=True,
     )
+    # Retrieval and corpus go along: where they differ later, the difference is not of the policy alone.
     return Baseline(
         policy_id=policy.policy_id,
         arm=arm or trace.arms[0],
@@ -218,12 +221,15 @@ def compare_baselines(
     """
     _check_settings(rates, min_effect)
     _check_comparable(before, after)
+    # An id with another question or label is another case.
     pairs, unpaired = _paired(before, after)
     shared = min(len(before.cases), len(after.cases))
+    # A small rest that still pairs is no sample of the cases (rule S6.12).
     if len(pairs) < LEAST_PAIRED * shared:
         rule = f"at least {LEAST_PAIRED:.0%} of the cases must be paired with the baseline by id, question and label"
         msg = f"{rule}, got {len(pairs)} of {shared}; save the baseline again (--save-baseline)."
         raise ValueError(msg)
+    # Every rate and cost follows from the outcome cells, so no trace is needed here.
     cells = np.array([(first.cell, second.cell) for first, second in pairs], dtype=np.int64).T
     prices = metrics.cell_costs(before.costs)[cells]
     table = _measures(cells, before.costs, rates, min_effect)

@@ -17,7 +17,8 @@ from threadpoolctl import threadpool_limits
 
 from raglab import metrics
 from raglab.breakpoints import StepCells, sum_moves
-from raglab.decision.measurement import Evidence, Measured, measured_tables
+from raglab.decision.measured_trace import Measured
+from raglab.decision.measurement import Evidence, measured_tables
 from raglab.lab.decision_fitting import (
     LEAST,
     DecisionCases,

@@ -17,8 +17,9 @@ from raglab import metrics
 from raglab.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise, TestMethod
-from raglab.decision.measurement import gates_off, held_trace
-from raglab.decision.refusals import refusal_text
+from raglab.decision.measured_trace import held_trace
+from raglab.decision.measurement import gates_off
+from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.gates import GATES
@@ -417,6 +418,7 @@ def _certification(
     """
     targets, delta, names = terms.targets, terms.delta, list(terms.targets)
     held_out, arm_name = cases.held_out, terms.arm or cases.held_out.arms[0]
+    # In the order that the pilot fixed: these cases must not choose what is tested first.
     tried = [offered[place] for place in order.places]
     held = count_split(held_out if replayed is None else replayed, tried, offered[0], names, terms.arm, terms.costs)
     counts = held.losses
@@ -425,7 +427,9 @@ def _certification(
     known = known_certificate(offered, cases.held_out_hash)
     look = take_look(terms.looks, known, cases.held_out_hash, key, delta, again=terms.again)
     tested = _sequence_test(counts, order, targets, delta)
+    # Of the pilot alone, since a hint from these cases would be a second test.
     near = _nearest(order, targets, delta)
+    # A case scored by status alone counts any answer as correct, so the certificate says how many are (rule S6.3).
     alone = trace_status_only(held_out)
     judged = JudgedCases(counts.basis, alone, look_sentence(look, recorded=terms.looks is not None, again=terms.again))
     certificate = Certificate(
@@ -452,6 +456,7 @@ def _certification(
         pilot_hash=order.pilot_hash,
         looks_recorded=terms.looks is not None,
     )
+    # The policy carries what a check needs to repeat the test on the same terms (rule S6.10).
     facts = certificate.rows | _check_facts(held_out, key, arm_name, targets, terms.costs)
     return Certification(
         certificate=certificate,

@@ -85,10 +85,12 @@ def certificate_notes(
       targets: that were tested. unsplit: whether all cases of the trace were certified on.
     """
     out = []
+    # First what makes a certificate worth less than it looks: targets kept by asking, or without any gate.
     if made.rests_on_asking:
         out.append(asking_note(made.over_ask, made.free))
     if "always-answer" in made.free:
         out.append("Always answering keeps every target too: no threshold was needed for this.")
+    # Then how often these cases were used, for each use spends some of the confidence.
     if made.looks > 1:
         worst = min(1.0, made.spent or made.delta)
         told = f"Look {made.looks} on these cases: some promise among them may break with probability {worst:g}"
@@ -102,6 +104,7 @@ def certificate_notes(
         out.append("It holds only if no threshold, gate or model of the policy was tuned or fitted on these cases.")
     if made.method == "single" and made.chosen is None:
         out.append("raglab.certify_best (--best) tests the policy's family; on the same cases that is a further look.")
+    # Last, where nothing passed, what the pilot holds within reach; a hint, never a promise (rule S6.9).
     wanted = targets.get(RISK, np.nan)
     beside = " beside the other targets" if len(targets) > 1 else ""
     if made.chosen is None and near.alpha > wanted:

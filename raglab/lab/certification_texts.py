@@ -88,8 +88,10 @@ def diagnosis(
         area = metrics.auroc(right, score)
         low, high = metrics.auroc_interval(right, score)
         curve = metrics.risk_coverage(right, score)
+        # With fewer answered cases even no error at all certifies nothing, so those coverages are left out.
         usable = np.flatnonzero(np.round(curve.n * size) >= needed)
         row: dict[str, Any] = {"signal": name, "AUROC": area, "AUROC_low": float(low), "AUROC_high": float(high)}
+        # A signal that never answers as many has no such numbers, and its verdict says so.
         if len(usable):
             at = int(usable[0])
             row |= {"coverage": float(curve.x[at]), "wrong": int(curve.k[at]), "answered": int(curve.n[at])}
@@ -100,6 +102,7 @@ def diagnosis(
             row |= {"chance": float(chances.max()), "free_risk": float(curve.y[-1])}
         row["verdict"] = _signal_verdict(row, alpha, needed)
         rows.append(row)
+    # Stated in full: where no signal answers enough, the table still has every column.
     columns = [
         "signal",
         "AUROC",

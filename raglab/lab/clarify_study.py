@@ -237,6 +237,7 @@ def tune_clarification(
         rates = policy_rates(tune, trial_learner(params, base), users=users, seed=seed, **sizes, **costs)
         return TrialOutcome(-rates[objective], {"errors": rates["errors"] / HUNDRED - most_errors}, rates)
 
+    # The given learner is a trial too, so that the search has it to beat.
     first = [_learner_values(base, space)]
     study, table = maximise(judged, space, trials=trials, sampler=sampler, seed=seed, first=first)
     # The best of many trials is partly lucky: other users, and more of them, choose among the first few.

@@ -101,10 +101,12 @@ def competition(
     Source: rule S6.8.
     """
     fits, rare = can_fit(cases), rare_labels(cases)
+    # A decision by cost needs enough cases of each label; with fewer a family of thresholds competes (rule S6.8).
     own = COST if fits and not rare else THRESHOLD
     notes = [] if own == COST or rule == "chain" or COST in named else [candidate_note(rare)]
     if cases.folds > len(cases.label):
         notes.append(f"{cases.folds} folds are more than the {len(cases.label)} cases: each case is a fold of its own.")
+    # Equal questions depend on each other, which no interval here knows.
     n_cases, n_questions = len(cases.label), int(cases.questions.max()) + 1
     if n_questions < n_cases:
         parted = int(cases.groups.max()) + 1 > n_questions
@@ -118,6 +120,7 @@ def competition(
             "and 10 others, by a signal that differs, got fewer or none; label more cases, or leave it out."
         )
         raise ValueError(msg)
+    # A policy fitted on these cases knows their labels, and no fold can take that back.
     refused = {queries_hash(cases.trace.cases), *fitted_on}
     for name, policy in named.items():
         model = None if policy is None else policy.decision.model
@@ -127,6 +130,7 @@ def competition(
             msg = f"{reason}, got {name!r}; name {COST!r} instead, which is fitted without the case it decides."
             raise ValueError(msg)
     own = CHAIN if rule == "chain" else own
+    # A trace holds no hits of a deeper refinement, so it cannot be replayed.
     given = {name: policy for name, policy in named.items() if policy is not None}
     policies = {name: limit_depth(policy, cases.trace) for name, policy in given.items()}
     for name, policy in policies.items():

@@ -195,6 +195,7 @@ def fit_model(
         raise ValueError(msg)
     kept = usable_signals(cases.signals, names, cases.known)
     rows = cases.signals[[cases.known.place(name) for name in kept]]
+    # Standardised, so that one strength of the penalty means the same for every signal.
     center = np.nanmean(rows, axis=1)
     scale = np.nanstd(rows, axis=1)
     x = scaled_signals(rows, center, scale)
@@ -357,9 +358,11 @@ def _fit_weights(
     def loss(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         weights, bias = theta[:size].reshape(n_classes, width), theta[size:]
         logits = x @ weights.T + bias + shut
+        # Less the largest: no exponential overflows, and the probabilities stay the same.
         logits -= logits.max(axis=1, keepdims=True)
         odds = np.exp(logits)
         total = odds.sum(axis=1, keepdims=True)
+        # Weights that move alike in all classes change no probability, so only what differs is penalised.
         centred = weights[present] - weights[present].mean(axis=0)
         penalty = (centred**2 / share).sum() / (2.0 * strength) + BIAS_PENALTY / 2.0 * (bias**2).sum()
         value = float(np.log(total).sum() - logits[told > 0.0].sum() + penalty)

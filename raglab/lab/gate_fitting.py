@@ -143,6 +143,7 @@ def fuse(
         msg = f"folds must be at least 2, got {folds}; 5 is usual."
         raise ValueError(msg)
     start = policy if policy is not None else Policy.load()
+    # Split tune alone: cases to certify or report on must stay unseen (rule S6.5).
     here = tune_cases(trace)
     check_recorded(here, start, arm, "a fused gate")
     seen = case_signals(here, start, arm)
@@ -168,10 +169,12 @@ def fuse(
         remedy = "see `raglab.lab.certification_texts.diagnosis`"
         msg = f"a fused gate must find a signal that ranks right above wrong, got none; {remedy}."
         raise ValueError(msg)
+    # A fit is too sure of its own cases: the scale comes from cases that it did not see.
     slope, intercept = calibration.fit(seen.right[known], held_out[known], method="platt").weights
     model = fusion.rescale_logit(whole, float(slope), float(intercept))
     p = 1.0 / (1.0 + np.exp(-(slope * held_out + intercept)))
     parts = {part.signal: {"x": part.x, "y": part.y} for part in model.parts}
+    # By this fingerprint a study refuses the policy as a candidate on cases it was fitted on.
     section = start.fused.model_dump() | {"enabled": True, "bias": model.bias, "parts": parts}
     section["fitted_on"] = hash_queries(queries)
     quality = _quality(seen.right[known], fusion.fused_probability(seen.score, model, seen.names)[known], p[known])
@@ -217,6 +220,7 @@ def compare_gates(
     matrix = metrics.cost_matrix(costs)
     codes = np.concatenate([label_codes(cases) for cases in cases_by_shard(trace)])
     label = check_labelled(codes).astype(np.int64)
+    # Gates compare at one coverage or one risk only; the published chain states which.
     chain = replay.sweep(trace, [published_policy(policy)], arm, costs=costs).iloc[0]
     risk, coverage = float(chain["hallucination_rate"]), float(chain["coverage"])
     rows: list[dict[str, Any]] = []
@@ -224,6 +228,7 @@ def compare_gates(
         low, high = metrics.auroc_interval(seen.right, values)
         row: dict[str, Any] = {"gate": name, "AURC": metrics.aurc(seen.right, values)}
         if name != FUSED:
+            # The same seed for every gate, so that all differences are of the same resamples.
             rng = np.random.default_rng(seed)
             found: Difference = metrics.aurc_difference(seen.right, values, gates[FUSED], resamples=resamples, rng=rng)
             row |= {"difference": found.value, "low": found.low, "high": found.high}
@@ -234,6 +239,7 @@ def compare_gates(
         row["expected_cost"] = float(paid[min(int(np.searchsorted(share, coverage)), len(paid) - 1)])
         row["least_cost"] = float(paid.min())
         rows.append(row)
+    # The chain is a point and not a curve, so it has no AURC.
     cost = float(chain["expected_cost"])
     rows.append({"gate": CHAIN, "AURC": np.nan, "coverage": coverage, "risk": risk, "expected_cost": cost})
     return pd.DataFrame(rows).sort_values("AURC", kind="stable", ignore_index=True)
@@ -276,6 +282,7 @@ def fit_boosting(signals: NDArray[np.float64], right: NDArray[np.bool_], names: 
     if not used:
         msg = "a fused gate needs a signal that varies, got none; check that the trace holds hits."
         raise ValueError(msg)
+    # A missing value counts as the lowest: missing never speaks for an answer.
     design = np.stack([np.where(np.isnan(signals[row]), np.nanmin(signals[row]), signals[row]) for row in used], axis=1)
     order = np.lexsort((right, *design.T[::-1]))
     trees = HistGradientBoostingClassifier(
@@ -286,11 +293,13 @@ def fit_boosting(signals: NDArray[np.float64], right: NDArray[np.bool_], names: 
     with threadpool_limits(1, user_api="openmp"):  # several wait for each other, and cost more than they bring
         trees.fit(design[order], right[order])
         bias = float(trees.decision_function(first[None])[0])
+        # Trees of one split add up, so what one signal adds is what moving it alone changes.
         for column, row in enumerate(used):
             levels = np.unique(design[:, column])
             probe = np.tile(first, (len(levels), 1))
             probe[:, column] = levels
             y = np.maximum.accumulate(trees.decision_function(probe) - bias)
+            # Between two steps nothing changes: their ends alone make the polyline of the policy.
             ends = np.flatnonzero(np.diff(y) > 0)
             kept = np.unique(np.concatenate([[0], ends, ends + 1]))
             if len(ends):

@@ -102,13 +102,16 @@ def hits_frame(
 
     _check_scores(scores or {}, is_store := _is_store(source), distance)
     _check_distance(distance, embeddings, is_store=is_store, scored=bool(scores))
+    # Before the first request, which may take time and cost money.
     for case in cases:
         if len(case.query) > LONGEST_QUESTION:
             rule = f"query must have at most {LONGEST_QUESTION} characters"
             raise input_error(Where("langchain", id=case.id), rule, "shorten it", f"{len(case.query)}")
     keys = _keys(columns)
+    # Asked for only where it is used, since not every store has a score.
     with_score = distance is not None or STORE_SCORE in (scores or {}).values()
     found = [_case_hits(source, case, k, search(case) if search else {}, with_score=with_score) for case in cases]
+    # Vectors of the user measure a cosine in any case; the score of a store only where its meaning is stated.
     if embeddings is not None:
         cosines = _embedding_cosines(found, cases, embeddings)
     elif distance is not None:
@@ -126,8 +129,10 @@ def hits_frame(
             reranked = {"s_rerank": hit.document.metadata.get(probability) if probability else None}
             own = {name: _own_score(hit, key) for name, key in (scores or {}).items()}
             rows.append(asked | measured | reranked | passage | own)
+        # A case without hits keeps a row, else it is no case of the trace.
         if not hits:
             rows.append(asked)
+    # A column that the source cannot fill is left out: empty, it would read as measured and missing.
     named = [*FIRST, *FROM_METADATA, *(scores or {})]
     left_out = {"expect_status"} if all(case.expect_status is None for case in cases) else set()
     left_out |= {"score", "l2"} if distance is None and embeddings is None else set()

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.breakpoints import SWEPT, StepCells, breakpoints, swept_paths, swept_threshold, threshold_at, user_gates
 from raglab.certify import MAX_OVER_ASK
-from raglab.decision.measurement import CAN_BE_OFF, Evidence, Measured, gates_off, measured_tables, plain_trace
-from raglab.decision.refusals import REFUSES_ALL
+from raglab.decision.measured_trace import Measured, plain_trace
+from raglab.decision.measurement import CAN_BE_OFF, Evidence, gates_off, measured_tables
+from raglab.decision.refusal_warnings import REFUSES_ALL
 from raglab.decision.trace_view import TraceView, check_in_memory
 from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS

@@ -175,7 +175,9 @@ def audit_signals(
     start = policy if policy is not None else Policy.load()
     here = tune_cases(trace)
     check_recorded(here, start, arm, "an audit")
+    # Of each shard only its signals are kept, so that hits of a large trace never have to fit in memory.
     found_in = _join_shards(list(each_shard(shard_signals, here, start, arm, what="measure")))
+    # In the order of the ids: folds must not depend on the order of the rows.
     seen = found_in.sorted_cases()
     _check_folds(len(seen.can_answer), folds, repeats)
     matrix = start.decision.costs.matrix if costs is None else cost_matrix(costs)
@@ -186,6 +188,7 @@ def audit_signals(
         _described(one, seen, level) | nearest[one.name] | {"ms": _milliseconds(found_in.latency, one.name)}
         for one in known.rows
     ]
+    # Costs take hundreds of fits; without repeats the audit is the rest, at once.
     found = _Costed(float("nan"), float("nan"), {})
     if repeats:
         names = _varying(seen.cases, known.names)
@@ -503,6 +506,7 @@ def _notes(
     told = ", ".join(f"{n} {name}" for n, name in zip(counts, CLASSES, strict=True))
     where = "split tune" if split == "tune" else "all cases, since no split is named tune"
     lines = [f"Judged on {where}: {len(seen.can_answer)} cases ({told})."]
+    # Costs come first, for they are what a signal is worth; without folds none was measured.
     if folds:
         often = "once" if repeats == 1 else f"{repeats} times"
         lines.append(
@@ -515,9 +519,11 @@ def _notes(
             f"{', '.join(missed)} (their intervals lie above 0)" if missed else "none, as far as these cases can tell"
         )
         lines.append(f"Missed beside all others: {told}.")
+        # Of two signals that repeat each other neither is missed alone; only taken away together they show their worth.
         repeated = (frame["worth_doubles_low"] > 0.0) & (frame["rank_correlation"].abs() >= DOUBLE)
         if repeated.any():
             lines.append(f"Missed where their doubles go too: {', '.join(frame.loc[repeated, 'signal'])}.")
+    # What is never measured, or never varies, may be an error of its measurement, so it is named.
     gone = frame.loc[frame["note"] == EVERYWHERE, "signal"].tolist()
     if gone:
         lines.append(f"Nothing measured in any case: {', '.join(gone)}.")

@@ -104,10 +104,12 @@ def slices(
             low, high = (float(end) for end in metrics.clopper_pearson(k, n, level))
             found.append((column, value, n, k, _share(k, n), low, high, _share(*others), min(p, 1.0), cost))
     table = pd.DataFrame(found, columns=[name for name in COLUMNS if name not in {"p_holm", "flag"}])
+    # A slice too small to show anything is not tested, for each test costs the others power (Holm).
     enough = (table["n"] >= least) & (all_n - table["n"] >= least) & table["p"].notna()
     table["p_holm"] = holm_adjusted(np.where(enough, table["p"].astype(float), np.nan))
     table["flag"] = table["p_holm"] < 1.0 - level
     good = rate in HIGHER_IS_BETTER
+    # By the end of the interval: a slice of two cases is seldom the worst, though its rate may be.
     order = table.assign(order=np.arange(len(table))).sort_values(
         ["high" if good else "low", "rate", "n", "order"], ascending=[good, good, False, True], na_position="last"
     )

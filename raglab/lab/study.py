@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES, Basis, MissingAnswers
-from raglab.decision.measurement import Measured, held_trace, measured_tables
+from raglab.decision.measured_trace import Measured, held_trace
+from raglab.decision.measurement import measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
 from raglab.decision.sharded_decisions import trace_basis
@@ -228,11 +229,13 @@ class TuneResult:
             cost = Cell(
                 f"{row['expected_cost']:.3f}", f"[{row['expected_cost_low']:.3f}, {row['expected_cost_high']:.3f}]"
             )
+            # An interval around a cost in sample would lend certainty to a number that flatters.
             if row["judged_by"] == IN_SAMPLE:
                 cost = Cell(f"{row['expected_cost']:.3f}", IN_SAMPLE)
             met = [Cell("yes" if row["met"] else "no", mark="good" if row["met"] else "bad")] if "met" in row else []
             rates = (f"{row[name]:.3f}" if row[name] == row[name] else "none" for name in names)
             rows.append((Cell(row["policy"], mark="changed" if row["policy"] == "tuned" else ""), cost, *rates, *met))
+        # Against the default policy: what a reader would have to change by hand.
         changes = [
             (path, told_value(there), Cell(told_value(here), mark="changed"))
             for path, (here, there) in self.policy.diff(self.default_policy).items()
@@ -246,6 +249,7 @@ class TuneResult:
             ("tuned on", f"{len(self.tuned_on):,} cases, {len(self.trials):,} trials of the chain"),
         ]
         head = ("policy", "expected cost", *names, *(["met"] if self.goal.targets else []))
+        # Notes are first and open, for they say what the numbers below do not show.
         folds = (
             Fold("notes", [(f"{place + 1}", note) for place, note in enumerate(self.notes)], open=True),
             Fold("judged policies", rows, None, head, open=True),
@@ -463,11 +467,14 @@ def _judged_result(of: StudyProblem, cases: Cases, entry: CompetitionEntry, sear
     chosen = select_candidate(made_candidates(cases, entry, refit, min(POOL, trials)), entry.competing, cases)
     tuned = chosen.policies[chosen.selected]
     policies = _named_policies(chosen, of)
+    # All policies on the same cases at once, which chose none of them where there is a split to judge on.
     judged = judge_policies(of.measured(judged_on), list(policies.values()), arm)
+    # An advantage is claimed over the incumbent, and on unseen cases only (rule S6.11).
     advantage = None
     if unseen and chosen.selected != chosen.incumbent:
         cells = [judged.cells(policy) for policy in (tuned, chosen.policies[chosen.incumbent])]
         advantage = paired_advantage(cells[0], cells[1], goal.costs, chosen.incumbent)
+    # A case scored by status alone counts any answer as correct, so each split states how many it has (rule S6.3).
     alone = {"judged": trace_status_only(judged_on)}
     alone |= {"tuned": trace_status_only(tuned_on)} if unseen else {}
     scored = [f"Of the cases {name} on, {note}" for name, rows in alone.items() if (note := status_only_note(rows))]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import MAX_MISSING, Basis, MissingAnswers
-from raglab.decision.refusals import refusal_text
+from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.sharded_decisions import trace_basis
 from raglab.lab.answer_basis import missing_notes
 from raglab.lab.candidates import COST, FIXED, LEAST_OF_LABEL, THRESHOLD, Cases
@@ -67,6 +67,7 @@ def selection_note(chosen: Selection, advantage: Advantage | None, judged: Judge
     price = float(metrics.cost_matrix(goal.costs).max()) or 1.0
     if chosen.selected == incumbent:
         return _kept_note(chosen, price)
+    # With no case kept from the choice the nested estimate is all there is, and it calls nothing better.
     if advantage is None:
         nested, base = chosen.held_out_estimate, float(costs["cross_validated"][incumbent])
         nothing = f" By that estimate it saves nothing over {incumbent}." if nested >= base else ""
@@ -74,6 +75,7 @@ def selection_note(chosen: Selection, advantage: Advantage | None, judged: Judge
             f"Selected: {chosen.selected}. On new cases it is expected to cost {nested:.3f} a case (nested estimate; "
             f"{incumbent} {base:.3f}).{nothing} {CHOSEN}: no case was kept from the choice (rules S6.5, S6.11)."
         )
+    # Means of the same cases as the advantage, so that the three numbers of the line agree.
     cost = metrics.cell_costs(goal.matrix)
     cells = [judged.cells(chosen.policies[name]) for name in (chosen.selected, incumbent)]
     own, other = (cost[rows] for rows in cells)
@@ -82,6 +84,7 @@ def selection_note(chosen: Selection, advantage: Advantage | None, judged: Judge
         f"{incumbent} {other.mean():.3f}: it saves {advantage.text}."
     )
     if advantage.verdict == "better":
+        # A few cases can show that there is a difference, and not how large it is.
         discordant = int((own != other).sum())
         few = (
             f" Only {discordant} cases differ: read the interval as an order of magnitude." if discordant < FEW else ""
@@ -89,6 +92,7 @@ def selection_note(chosen: Selection, advantage: Advantage | None, judged: Judge
         return f"{lead} It is better than {incumbent} (rule S6.11).{few}"
     if advantage.verdict == "worse":
         return f"{lead} It is worse than {incumbent} there: do not use it."
+    # No difference shown is no equality: the note says what so few cases cannot tell (rule S6.12).
     guard = metrics.interval_guard(goal.matrix)
     return f"{lead} {CHOSEN}. {metrics.paired_size_note(other - own, price=price, guard=guard)}"
 

@@ -186,6 +186,7 @@ def certified_bar(
 
     Source: rule S6.4.
     """
+    # One half orders the bars and the other tests them: an order made on the tested pairs would void the confidence.
     testing = calibration.folds_of(supported, scores, folds=2, rng=rng) == 1
     bars = np.unique(scores[~testing])
     passed, wrong = _counts(supported[~testing], scores[~testing], bars)
@@ -194,6 +195,7 @@ def certified_bar(
     passed, wrong = _counts(supported[testing], scores[testing], ordered)
     kept = fixed_sequence(np.asarray(binomial_p(wrong, passed, target)), delta)
     n_kept = int(kept.sum())
+    # The sequence ends at the first bar that fails, which is tested too.
     tested = min(len(ordered), n_kept + 1)
     at = max(n_kept - 1, 0)
     bound = float(upper_bound(wrong[at], passed[at], delta))
@@ -203,6 +205,7 @@ def certified_bar(
         reason = f"{told}{100 * (1 - delta):g} % ({seen})."
     else:
         why = f"upper bound {decimals(bound, target)} above the target {decimals(target, bound)}"
+        # With so few pairs even no error proves nothing: more pairs help, another bar does not.
         if passed[at] < cases_needed(target, delta):
             why = f"{cases_needed(target, delta)} passing pairs without one are needed at the least"
         reason = (
@@ -235,6 +238,7 @@ def _bars(
     """A row a bar, ascending."""
     import pandas as pd
 
+    # Both bars have a row, on the grid or not, so that they can be compared.
     published = float(Policy.load().value(PATH))
     named = {published: PUBLISHED}
     if certified is not None:
@@ -242,6 +246,7 @@ def _bars(
     rows: list[dict[str, Any]] = []
     for bar in sorted({*SHOWN, *named}):
         passes = scores >= bar
+        # The true share does not depend on how many pairs of each kind were drawn; the unsupported share does.
         true, false = int((passes & supported).sum()), int((passes & ~supported).sum())
         n_true, n_false = int(supported.sum()), int((~supported).sum())
         low, high = metrics.clopper_pearson(true, n_true)

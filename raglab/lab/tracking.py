@@ -99,6 +99,7 @@ def track(
       report: HTML file whose page and figures are logged too. files: more to be logged.
     """
     corpus, trace = str(result.tuned_on.meta.get("corpus")), str(result.settings["trace"])
+    # A run is found by its tags; its parameters say how to make it again.
     tags = {
         "policy_id": result.policy.policy_id,
         "default_policy_id": result.default_policy.policy_id,
@@ -116,6 +117,7 @@ def track(
         **{f"tuned.{path}": value for path, value in result.policy.manifest.items()},
     }
     judged, in_sample = _judged_rows(result), result.outcome.in_sample
+    # Without a split for judging the same cases served for both, and the data of the run say so.
     of = {"all": len(result.judged_on)}
     if result.judged_on is not result.tuned_on:
         of = {"tune": len(result.tuned_on), "report": len(result.judged_on)}
@@ -125,11 +127,13 @@ def track(
         run.log(
             parameters, [*_policy_metrics(judged["tuned"], in_sample="tuned" in in_sample), *_study_metrics(result)]
         )
+        # MLflow takes artifacts as files only; here they are of no use once it has them.
         with tempfile.TemporaryDirectory() as scratch:
             _log_files(result, Path(scratch))
             run.client.log_artifacts(run.id, scratch)
         for file in (*([report] if report is not None else []), *files):
             _log_page(run.client, run.id, Path(file))
+        # A nested run for each policy, so that the table of MLflow compares them.
         for policy, row in judged.items():
             values = _policy_metrics(row, in_sample=policy in in_sample)
             run.log_nested(policy, values, {"policy_id": row["policy_id"]})

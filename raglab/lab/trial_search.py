@@ -369,6 +369,7 @@ def judge_trials(problem: Problem, values: Sequence[Mapping[str, Any]], places: 
         row |= {"violation": float(np.maximum(over, 0.0).sum())}
         row |= {MISSING: float(over[-1] + MAX_MISSING)} if counted.by_text else {}
         stated = {POLICY_ID: policy.policy_id}
+        # Counts go along: whoever reads the stored study again has exact intervals of its rates.
         whole = {"counts": {name: pair for name, *pair in zip(metrics.RATES, k.tolist(), of.tolist(), strict=True)}}
         trial = optuna.trial.create_trial(
             values=[row[name] for name in OBJECTIVES],
@@ -410,10 +411,12 @@ def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> S
     shown = str(storage)
     where, remedy = Where(shown), "take a damaged one away, or choose another storage"
     try:
+        # A database serves several machines; a folder needs no server.
         if "://" in shown:
             place: Any = _database(shown)
         else:
             file = make_folder(Path(storage)) / STUDY_FILE
+            # A process that was killed can leave half a line, at which every later reader would stop.
             _drop_broken_line(file)
             place = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
         study = _new_study(place, name)
@@ -421,6 +424,7 @@ def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> S
     except Exception as error:  # each database has errors of its own
         rule = "a storage must be a folder, or the URL of a database, that Optuna can open"
         raise input_error(where, rule, remedy, shown_value(f"{type(error).__name__}: {error}")) from error
+    # Trials of other objectives or settings do not compare with those of this search.
     if [one.name.lower() for one in study.directions] != list(OBJECTIVES.values()):
         rule = f"study {name!r} must have the objectives {', '.join(f'{way} {one}' for one, way in OBJECTIVES.items())}"
         came = ", ".join(one.name.lower() for one in study.directions)

@@ -14,7 +14,8 @@ from raglab.arms import ARMS
 from raglab.bandit.environments import Table
 from raglab.decision.decisions import Decisions
 from raglab.decision.intent import Intent, intent
-from raglab.decision.measurement import Measured, policy_pattern_hits
+from raglab.decision.measured_trace import Measured
+from raglab.decision.measurement import policy_pattern_hits
 from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.live.online_bandit import LATER, ArmChoice, Features
 from raglab.live.requests import Request

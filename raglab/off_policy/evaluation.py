@@ -282,6 +282,7 @@ def difference(
     worst = max(diagnostics, key=lambda one: STATUSES.index(one.status))
     if worst.status == STATUSES[2]:
         _warn({estimator: worst.note})
+    # Diagnostics of both sides, since the smaller sample of the two limits the difference.
     least = min(one.ess for one in diagnostics)
     largest = max(one.max_weight for one in diagnostics)
     return Gain(

@@ -129,6 +129,7 @@ def read_log(
     Raises:
       ValueError: a column is missing; a value is missing, out of range or unknown: says which, in which row.
     """
+    # The form first: a check of values would fail on a missing column with words of its own.
     if missing := [name for name in COLUMNS if name not in log.columns]:
         msg = f"a log must have the columns {list(COLUMNS)}, got {list(log.columns)}; {missing} is missing."
         raise ValueError(msg)
@@ -149,6 +150,7 @@ def read_log(
             ~np.isfinite(reward), reward, "reward must be finite", "leave out rounds without a reward"
         )
     _check_size(reward, "reward")
+    # A weight divides by the propensity: one of 0 says that the round cannot have happened.
     propensity = _float_column(log["propensity"], "propensity")
     if not (propensity.min() > 0.0 and propensity.max() <= 1.0):
         bad = ~((propensity > 0.0) & (propensity <= 1.0))

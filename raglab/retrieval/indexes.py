@@ -144,6 +144,7 @@ def write_bm25(texts: Sequence[str], target: Callable[[str], AbstractContextMana
     vocabulary: dict[str, int] = {}
     lengths = np.empty(len(texts), np.int64)
     counts = []
+    # Numbers of words, block by block: the words of all texts as lists do not fit in memory.
     for start in progress(range(0, len(texts), _TEXTS_AT_ONCE), "keywords", "block"):
         some = [
             [vocabulary.setdefault(word, len(vocabulary)) for word in index_words(text)]

@@ -23,7 +23,7 @@ from raglab.characters import visible
 from raglab.store.case_labels import near_name_error, near_names, status_remedy
 from raglab.store.cells import (
     Cells,
-    Column,
+    ColumnRule,
     cell_text,
     check_heads,
     column_places,
@@ -139,41 +139,43 @@ def _tags(value: object) -> dict[str, str] | None:
 
 
 AS_TEXT = "convert the column with .astype(str)"
-_TEXT = Column(cell_text, "a text", AS_TEXT)
+_TEXT = ColumnRule(cell_text, "a text", AS_TEXT)
 _ID_RULE = f"a text or an integer from 0, of at most {MAX_NAME} characters"
 _STATUS_RULE = f"one of {', '.join(STATUS_NAMES)}"
 _QUESTION_RULE = f"a text of at most {LONGEST_QUESTION} characters"
-_SOURCES = Column(
+_SOURCES = ColumnRule(
     _sources,
     "texts, each path or path#page, page an integer from 1, with semicolons between several",
     _sources_remedy,
 )
-CASE_COLUMNS: Mapping[str, Column] = {
-    "id": Column(_name, _ID_RULE, "name it", aliases=("case_id",), filled=True),
-    "query": Column(_question, _QUESTION_RULE, "write the question", aliases=("question",), required=True, filled=True),
-    "expect_status": Column(
+CASE_COLUMNS: Mapping[str, ColumnRule] = {
+    "id": ColumnRule(_name, _ID_RULE, "name it", aliases=("case_id",), filled=True),
+    "query": ColumnRule(
+        _question, _QUESTION_RULE, "write the question", aliases=("question",), required=True, filled=True
+    ),
+    "expect_status": ColumnRule(
         _status, _STATUS_RULE, lambda name, _: status_remedy(name), aliases=("label",), required=True, filled=True
     ),
     "expect_sources": _SOURCES,
     "expect_sources_any": _SOURCES,
-    "min_sources": Column(integer_from(0), "an integer from 0, of 31 bits", "correct it, or empty the cell"),
+    "min_sources": ColumnRule(integer_from(0), "an integer from 0, of 31 bits", "correct it, or empty the cell"),
     "selected_sources": _SOURCES,
-    "expect_option": Column(integer_from(1), "an integer from 1, of 31 bits", "count the options from 1"),
+    "expect_option": ColumnRule(integer_from(1), "an integer from 1, of 31 bits", "count the options from 1"),
     **dict.fromkeys(("answer", "intent", "doctype", "split", "notes"), _TEXT),
 }
-CHUNK_COLUMNS: Mapping[str, Column] = {
+CHUNK_COLUMNS: Mapping[str, ColumnRule] = {
     "id": CASE_COLUMNS["id"]._replace(aliases=("chunk_id", "hit_id"), required=True),
-    "text": Column(filled_text, "a text that is not blank", "fill it, or drop the row", required=True, filled=True),
-    "source": Column(
+    "text": ColumnRule(filled_text, "a text that is not blank", "fill it, or drop the row", required=True, filled=True),
+    "source": ColumnRule(
         _name, f"a path that is not blank, of at most {MAX_NAME} characters", "fill it, or drop the column"
     ),
-    "page": Column(integer_from(1), "an integer from 1, of 31 bits", "write a printed label into page_label"),
-    "page_label": Column(_tag, "a text", AS_TEXT),
-    "tags": Column(_tags, "a mapping of texts to texts", 'write {"domain": "home"}, as JSON in a file'),
-    "entities": Column(_texts, "texts", 'write a list, a JSON list such as ["Acme", "Leeds"], or Acme;Leeds'),
+    "page": ColumnRule(integer_from(1), "an integer from 1, of 31 bits", "write a printed label into page_label"),
+    "page_label": ColumnRule(_tag, "a text", AS_TEXT),
+    "tags": ColumnRule(_tags, "a mapping of texts to texts", 'write {"domain": "home"}, as JSON in a file'),
+    "entities": ColumnRule(_texts, "texts", 'write a list, a JSON list such as ["Acme", "Leeds"], or Acme;Leeds'),
 }
-OWN_TAG = Column(_tag, "a text or a number, since it becomes a tag", f"{AS_TEXT}, or drop it")
-_EXTRA = Column(_json_value, "a JSON value: text, number, truth value, list or object", f"{AS_TEXT}, or drop it")
+OWN_TAG = ColumnRule(_tag, "a text or a number, since it becomes a tag", f"{AS_TEXT}, or drop it")
+_EXTRA = ColumnRule(_json_value, "a JSON value: text, number, truth value, list or object", f"{AS_TEXT}, or drop it")
 
 
 def is_table(path: Path) -> bool:
@@ -236,7 +238,7 @@ def _cells(
     source: pd.DataFrame | str | Path,
     row: str,
     max_file_bytes: int,
-    known: Mapping[str, Column],
+    known: Mapping[str, ColumnRule],
     columns: Mapping[str, str] | None,
 ) -> Cells:
     """Cells of a frame or a file, None where they are blank.
@@ -267,7 +269,7 @@ def _without_blanks(column: Sequence[Any]) -> list[Any]:
 
 
 def _rows(
-    cells: Cells, places: Mapping[str, str], known: Mapping[str, Column], other: Column, others: Sequence[str]
+    cells: Cells, places: Mapping[str, str], known: Mapping[str, ColumnRule], other: ColumnRule, others: Sequence[str]
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Values of all rows by our names, and those of further columns by theirs.
 
@@ -296,7 +298,7 @@ def _check_unique(cells: Cells, name: str, ids: Sequence[str]) -> None:
             raise cells.error(row, name, "id must be unique", "rename or drop one", came)
 
 
-def _places(cells: Cells, known: Mapping[str, Column], columns: Mapping[str, str] | None) -> dict[str, str]:
+def _places(cells: Cells, known: Mapping[str, ColumnRule], columns: Mapping[str, str] | None) -> dict[str, str]:
     """Column of the table for each of our names that it has, in our order.
 
     Raises:
@@ -319,7 +321,7 @@ def _places(cells: Cells, known: Mapping[str, Column], columns: Mapping[str, str
     return column_places(cells, known, columns)
 
 
-def _check_required(cells: Cells, known: Mapping[str, Column], places: Mapping[str, str]) -> None:
+def _check_required(cells: Cells, known: Mapping[str, ColumnRule], places: Mapping[str, str]) -> None:
     """Stop where required columns are missing, all of them in one message."""
     missing = [field for field, column in known.items() if column.required and field not in places]
     if missing:
@@ -335,7 +337,7 @@ def _heads(cells: Cells) -> str:
     return shown_value(", ".join(cells.columns))
 
 
-def _other_columns(cells: Cells, known: Mapping[str, Column], places: Mapping[str, str]) -> list[str]:
+def _other_columns(cells: Cells, known: Mapping[str, ColumnRule], places: Mapping[str, str]) -> list[str]:
     """Columns beside ours; one warning names those that are left out, and those that look like a slip of ours."""
     names, used = field_names(known), set(places.values())
     unused = [name for name in cells.columns if name not in used]

@@ -1,6 +1,6 @@
 """Cells (shore): what a column of a table may hold, and the cells of a frame or a CSV file as typed values.
 
-Every door that takes a table describes it by `Column`s and reads it by `read_columns`: cases and chunks in
+Every door that takes a table describes it by `ColumnRule`s and reads it by `read_columns`: cases and chunks in
 `raglab.store.case_frames`, hits and their signals in `raglab.store.frames`.
 """
 
@@ -24,7 +24,7 @@ ROUNDING = 1e-6  # by which a measurement in single precision may leave its rang
 _SHOWN = 3  # rows that a message names after the first
 
 
-class Column(NamedTuple):
+class ColumnRule(NamedTuple):
     """What a column may hold.
 
     read: value of a cell as a record has it, None where it breaks the rule. rule, remedy: in words, the remedy also by
@@ -125,13 +125,13 @@ def _values(series: pd.Series[Any]) -> list[Any]:
     return [value.item() if isinstance(value, np.generic) else value for value in plain]
 
 
-def field_names(known: Mapping[str, Column]) -> dict[str, str]:
+def field_names(known: Mapping[str, ColumnRule]) -> dict[str, str]:
     """Names and aliases of columns, in their order -> our name."""
     return {name: field for field, column in known.items() for name in (field, *column.aliases)}
 
 
 def column_places(
-    cells: Cells, known: Mapping[str, Column], columns: Mapping[str, str] | None = None
+    cells: Cells, known: Mapping[str, ColumnRule], columns: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Column of the table for each of our names that it has, in our order.
 
@@ -157,7 +157,7 @@ def column_places(
     return places
 
 
-def read_columns(cells: Cells, places: Mapping[str, str], known: Mapping[str, Column]) -> dict[str, list[Any]]:
+def read_columns(cells: Cells, places: Mapping[str, str], known: Mapping[str, ColumnRule]) -> dict[str, list[Any]]:
     """Values of columns by our names, None where a cell is missing.
 
     Args:
@@ -187,7 +187,7 @@ def read_columns(cells: Cells, places: Mapping[str, str], known: Mapping[str, Co
 
 
 def _cell_error(
-    cells: Cells, wrong: Mapping[int, str], places: Mapping[str, str], known: Mapping[str, Column]
+    cells: Cells, wrong: Mapping[int, str], places: Mapping[str, str], known: Mapping[str, ColumnRule]
 ) -> InputError:
     """Error about the first row that breaks a rule, which names the next few by what they hold and counts all."""
     first, *others = sorted(wrong)
@@ -219,7 +219,7 @@ def _within(cells: Cells, name: str, values: Sequence[float | None], low: float,
     return inside
 
 
-def measurement(low: float, high: float, what: str, remedy: str | Callable[[float], str]) -> Column:
+def measurement(low: float, high: float, what: str, remedy: str | Callable[[float], str]) -> ColumnRule:
     """Column of numbers in a range.
 
     Args:
@@ -237,7 +237,7 @@ def measurement(low: float, high: float, what: str, remedy: str | Callable[[floa
         is_percentage = isinstance(cell, str) and cell.rstrip().endswith("%")
         return "write a percentage as a share: 0.92 for 92 %" if is_percentage else "write a number without quotes"
 
-    return Column(read, f"{what}, from {low:g} to {high:g}", advice, bounds=(low, high))
+    return ColumnRule(read, f"{what}, from {low:g} to {high:g}", advice, bounds=(low, high))
 
 
 def _number(cell: object) -> float | None:

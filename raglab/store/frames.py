@@ -29,7 +29,7 @@ from raglab.store.case_frames import AS_TEXT, CASE_COLUMNS, CHUNK_COLUMNS, OWN_T
 from raglab.store.case_labels import OTHER_NAMES, labelled_set, near_names
 from raglab.store.cells import (
     Cells,
-    Column,
+    ColumnRule,
     cell_text,
     column_places,
     field_names,
@@ -79,7 +79,7 @@ def _probability_remedy(value: float) -> str:
 
 MOST_L2, MOST_PERCENT = 4.0, 100.0
 _EMPTY = "leave the cell empty where it is not known"
-MEASURES: Mapping[str, Column] = {
+MEASURES: Mapping[str, ColumnRule] = {
     "cosine": measurement(-1.0, 1.0, "a cosine", _cosine_remedy),
     "l2": measurement(0.0, MOST_L2, "a squared L2 distance of unit vectors", _NORMALISE),
     "s_rerank": measurement(0.0, 1.0, "a probability", _probability_remedy),
@@ -89,23 +89,23 @@ MEASURES: Mapping[str, Column] = {
     "signature_similarity": measurement(-1.0, 1.0, "a cosine", _EMPTY),
 }
 _MEASURE_OF_SCORE = {UNSTATED: "cosine", "cosine": "cosine", "l2": "l2", "probability": "s_rerank"}
-_ID = Column(
+_ID = ColumnRule(
     lambda cell: filled_text(cell) or whole_number(cell),
     "a string that is not blank, or an integer",
     "give each one a name",
 )
 # Of a case, the same in each of its rows, as of a passage.
-_CASE: Mapping[str, Column] = {
+_CASE: Mapping[str, ColumnRule] = {
     **{field: column for field, column in CASE_COLUMNS.items() if field not in {"id", "query", "expect_status"}},
-    ANSWERS: Column(listed_answers, ANSWERS_RULE.removeprefix(f"{ANSWERS} must be "), ANSWERS_REMEDY),
+    ANSWERS: ColumnRule(listed_answers, ANSWERS_RULE.removeprefix(f"{ANSWERS} must be "), ANSWERS_REMEDY),
 }
-_PASSAGE: Mapping[str, Column] = {
-    "text": Column(cell_text, "a text", AS_TEXT),
+_PASSAGE: Mapping[str, ColumnRule] = {
+    "text": ColumnRule(cell_text, "a text", AS_TEXT),
     **{field: CHUNK_COLUMNS[field] for field in ("source", "page", "page_label")},
     **dict.fromkeys(TAG_KEYS, OWN_TAG),
     "entities": CHUNK_COLUMNS["entities"],
 }
-HIT_COLUMNS: Mapping[str, Column] = {
+HIT_COLUMNS: Mapping[str, ColumnRule] = {
     "case_id": _ID._replace(filled=True),
     "query": CASE_COLUMNS["query"],
     "expect_status": CASE_COLUMNS["expect_status"]._replace(required=False, filled=False),
@@ -113,8 +113,10 @@ HIT_COLUMNS: Mapping[str, Column] = {
     "hit_id": _ID._replace(required=True),
     **_PASSAGE,
     "arm": _ID._replace(filled=True),
-    "depth": Column(integer_from(0), "an integer from 0, of 31 bits", "number the refinements 0, 1, 2", filled=True),
-    "rank": Column(
+    "depth": ColumnRule(
+        integer_from(0), "an integer from 0, of 31 bits", "number the refinements 0, 1, 2", filled=True
+    ),
+    "rank": ColumnRule(
         integer_from(0), "an integer from 0, of 31 bits", "number the hits of a case from 0, or drop the column"
     ),
     **MEASURES,

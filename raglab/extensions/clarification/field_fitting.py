@@ -20,7 +20,7 @@ import numpy as np
 
 from raglab.documents import chunk_documents, full_sources
 from raglab.extensions.clarification.fields import read_chunk, seen_values
-from raglab.extensions.clarification.learned_values import RULE_FEATURES, Candidate, lead_of, learned_value
+from raglab.extensions.clarification.learned_values import RULE_FEATURES, ValueCandidate, lead_of, learned_value
 from raglab.packs import NO_FIELD, FieldModel, KindModel, Pack, ValueKind
 from raglab.store.files import input_error, json_lines, shown_value
 from raglab.values import Chunk
@@ -82,7 +82,7 @@ class _Example(NamedTuple):
     """A value of a document with what a model sees of it, and the field that it is, or `NO_FIELD`."""
 
     document: str
-    candidate: Candidate
+    candidate: ValueCandidate
     seen: Mapping[str, float]
     field: str
 
@@ -200,7 +200,9 @@ def cross_fitted(examples: Sequence[_Example], labels: Sequence[FieldLabel]) -> 
 
 
 def _left_out(
-    label: FieldLabel, own: Sequence[tuple[Candidate, Mapping[str, float]]], models: tuple[KindModel, KindModel] | None
+    label: FieldLabel,
+    own: Sequence[tuple[ValueCandidate, Mapping[str, float]]],
+    models: tuple[KindModel, KindModel] | None,
 ) -> LeftOut:
     """What models, the second one by words alone, say of the values of a label's document."""
     choice = None if models is None else learned_value(models[0], label.field, own)

@@ -31,8 +31,8 @@ from raglab.extensions.clarification.labelled_values import (
     timing,
 )
 from raglab.extensions.clarification.learned_values import (
-    Candidate,
     RuleValue,
+    ValueCandidate,
     candidates,
     features,
     lead_of,
@@ -307,7 +307,7 @@ def rule_value(field: str, pack: Pack, pages: Sequence[ChunkReading], about: str
 @lru_cache(maxsize=256)
 def seen_values(
     kind: ValueKind, pages: tuple[ChunkReading, ...], pack: Pack
-) -> tuple[Mapping[str, RuleValue], Sequence[tuple[Candidate, Mapping[str, float]]]]:
+) -> tuple[Mapping[str, RuleValue], Sequence[tuple[ValueCandidate, Mapping[str, float]]]]:
     """What the rules of the fields of a kind read of pages, by field; and every value of the kind with its features."""
     fields = [field for field, reading in pack.readings.items() if reading.kind == kind]
     read = {field: value for field in fields if (value := rule_value(field, pack, pages)) is not None}

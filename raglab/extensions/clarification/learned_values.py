@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"\d+(?:[.,]\d+)?")
 RULE_FEATURES = ("rule ", "other rule ", "label ", "heading ", "without ")  # beginnings of what rules say of a value
 
 
-class Candidate(NamedTuple):
+class ValueCandidate(NamedTuple):
     """A value of some documents with what stands around it.
 
     value: as printed. sentence: sentence or row that states it. chunk: position among those given. before, after: of
@@ -69,16 +69,16 @@ class RuleValue(NamedTuple):
     chunk: int
 
 
-class Choice(NamedTuple):
+class ValueChoice(NamedTuple):
     """The value that a model takes for a field's, and its lead over the chance of the next other value, in [0, 1]."""
 
-    candidate: Candidate
+    candidate: ValueCandidate
     lead: float
 
 
 def candidates(
     kind: ValueKind, pages: Sequence[ChunkReading], read: Mapping[str, RuleValue] = MappingProxyType({})
-) -> list[Candidate]:
+) -> list[ValueCandidate]:
     """Every value of a kind that pages state, and those that rules read and are no value of the kind by themselves."""
     found = [one for page in pages for one in _of_page(kind, page)]
     known = {fold(one.value.text) for one in found}
@@ -88,11 +88,11 @@ def candidates(
             before, _, after = plain_line(value.sentence).partition(value.text)
             typed = TypedValue(len(before), len(before) + len(value.text), value.text, fold(value.text))
             around = _last_clause(before), _first_clause(after), "", ""
-            found.append(Candidate(typed, value.sentence, value.chunk, *around, page.section, page.first))
+            found.append(ValueCandidate(typed, value.sentence, value.chunk, *around, page.section, page.first))
     return _with_newest(found)
 
 
-def _with_newest(found: Sequence[Candidate]) -> list[Candidate]:
+def _with_newest(found: Sequence[ValueCandidate]) -> list[ValueCandidate]:
     """Candidates that know whether the date beside them is the latest of their section."""
     dates = [max(((day.year, day.month, day.day) for day in dates_in(one.around)), default=None) for one in found]
     latest: dict[tuple[int, str], tuple[int, int, int]] = {}
@@ -105,7 +105,7 @@ def _with_newest(found: Sequence[Candidate]) -> list[Candidate]:
     ]
 
 
-def _of_page(kind: ValueKind, page: ChunkReading) -> Iterator[Candidate]:
+def _of_page(kind: ValueKind, page: ChunkReading) -> Iterator[ValueCandidate]:
     opened = openings(page.text)
     for piece in page.stated:
         if piece.kind == "prose":
@@ -114,14 +114,14 @@ def _of_page(kind: ValueKind, page: ChunkReading) -> Iterator[Candidate]:
             section = f"{page.section} > {opening.label}" if opening is not None else page.section
             for value in typed_values(kind, text, page.language):
                 around = _last_clause(text[: value.start]), _first_clause(text[value.end :]), "", ""
-                yield Candidate(value, piece.text, page.place, *around, section, page.first)
+                yield ValueCandidate(value, piece.text, page.place, *around, section, page.first)
         elif piece.kind in {"row", "head"}:
             heads = piece.heads if piece.kind == "row" and len(piece.heads) == len(piece.cells) else ()
             for n, cell in enumerate(map(plain_line, piece.cells)):
                 row = " ".join(other for m, other in enumerate(piece.cells) if m != n)
                 for value in typed_values(kind, cell, page.language):
                     around = cell[: value.start], cell[value.end :], row, heads[n] if heads else ""
-                    yield Candidate(value, piece.text, page.place, *around, page.section, page.first)
+                    yield ValueCandidate(value, piece.text, page.place, *around, page.section, page.first)
 
 
 def _last_clause(text: str) -> str:
@@ -137,7 +137,7 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word[:_STEM] for word in _WORD.findall(fold(text)))
 
 
-def features(one: Candidate, kind: ValueKind, pack: Pack, read: Mapping[str, RuleValue]) -> dict[str, float]:
+def features(one: ValueCandidate, kind: ValueKind, pack: Pack, read: Mapping[str, RuleValue]) -> dict[str, float]:
     """What a model sees of a candidate: name of a feature -> its value, in [0, 1].
 
     Words near the value count more. A word is told by where it stands - before it, behind it, in its row - and once
@@ -150,7 +150,7 @@ def features(one: Candidate, kind: ValueKind, pack: Pack, read: Mapping[str, Rul
     return found
 
 
-def _beside(one: Candidate) -> Iterator[tuple[str, float]]:
+def _beside(one: ValueCandidate) -> Iterator[tuple[str, float]]:
     """The words around a candidate."""
     for side, beside in (("before", _words(one.before)[::-1][:_BEFORE]), ("after", _words(one.after)[:_AFTER])):
         for n, word in enumerate(beside):
@@ -166,7 +166,7 @@ def _beside(one: Candidate) -> Iterator[tuple[str, float]]:
         yield f"section {word}", _HEADING
 
 
-def _stated(one: Candidate) -> Iterator[tuple[str, float]]:
+def _stated(one: ValueCandidate) -> Iterator[tuple[str, float]]:
     """When a candidate holds, of what order it is, and in which unit."""
     when = timing(one.around)
     if when:
@@ -180,7 +180,7 @@ def _stated(one: Candidate) -> Iterator[tuple[str, float]]:
         yield f"unit {word} {size}", 1.0
 
 
-def _marks(one: Candidate, kind: ValueKind, pack: Pack, read: Mapping[str, RuleValue]) -> Iterator[str]:
+def _marks(one: ValueCandidate, kind: ValueKind, pack: Pack, read: Mapping[str, RuleValue]) -> Iterator[str]:
     """What the rules of the fields of a kind say of a candidate."""
     around, section = fold(one.around), fold(one.section)
     for field, reading in pack.readings.items():
@@ -220,9 +220,9 @@ def chances(model: KindModel, seen: Mapping[str, float]) -> dict[str, float]:
 def learned_value(
     model: KindModel,
     field: str,
-    found: Sequence[tuple[Candidate, Mapping[str, float]]],
+    found: Sequence[tuple[ValueCandidate, Mapping[str, float]]],
     wanted: frozenset[str] = frozenset(),
-) -> Choice | None:
+) -> ValueChoice | None:
     """The likeliest value of a field, with its lead over the next other value.
 
     None where there is none, the likeliest is cut, or the question has words of another value's surroundings that the
@@ -242,10 +242,12 @@ def learned_value(
     chosen = ranked[0][1]
     if any(words - told[chosen.value.key] for words in told.values()):
         return None
-    return Choice(chosen, ranked[0][0] - (ranked[1][0] if len(ranked) > 1 else 0.0))
+    return ValueChoice(chosen, ranked[0][0] - (ranked[1][0] if len(ranked) > 1 else 0.0))
 
 
-def lead_of(model: KindModel, field: str, found: Sequence[tuple[Candidate, Mapping[str, float]]], key: str) -> float:
+def lead_of(
+    model: KindModel, field: str, found: Sequence[tuple[ValueCandidate, Mapping[str, float]]], key: str
+) -> float:
     """By how much the chance of a value that is among the candidates leads that of every other, in [-1, 1].
 
     Args:
@@ -256,10 +258,10 @@ def lead_of(model: KindModel, field: str, found: Sequence[tuple[Candidate, Mappi
 
 
 def _best_places(
-    model: KindModel, field: str, found: Sequence[tuple[Candidate, Mapping[str, float]]]
-) -> dict[str, tuple[float, Candidate]]:
+    model: KindModel, field: str, found: Sequence[tuple[ValueCandidate, Mapping[str, float]]]
+) -> dict[str, tuple[float, ValueCandidate]]:
     """Of each value the place where it is likeliest the field's, with that chance."""
-    best: dict[str, tuple[float, Candidate]] = {}
+    best: dict[str, tuple[float, ValueCandidate]] = {}
     for one, seen in found:
         chance = chances(model, seen)[field]
         if chance > best.get(one.value.key, (-1.0,))[0]:

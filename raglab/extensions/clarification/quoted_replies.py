@@ -83,7 +83,7 @@ class Quotation(NamedTuple):
     confidence: float
 
 
-class _Line(NamedTuple):
+class _QuotedLine(NamedTuple):
     """A sentence or row.
 
     section, lead: its heading, and what leads up to it. own, near: stems of itself, and of those. at: position of its
@@ -184,7 +184,7 @@ def _scores(table: Table) -> NDArray[np.float64]:
     return np.sum([WEIGHTS[name] * values for name, values in table.items()], axis=0)
 
 
-def _scoped(said: str, chunks: Sequence[Chunk], pack: Pack) -> list[_Line]:
+def _scoped(said: str, chunks: Sequence[Chunk], pack: Pack) -> list[_QuotedLine]:
     """Lines of the pages that a reply leaves, without tables of contents."""
     pages = named_pages(said, sorted({chunk.page for chunk in chunks if chunk.page}))
     entries = _entries(tuple(chunks), pack)
@@ -213,7 +213,7 @@ def _is_listed(line: str, entries: frozenset[tuple[str, str]], title: re.Pattern
 
 
 @lru_cache(maxsize=READ)
-def _lines(text: str) -> tuple[_Line, ...]:
+def _lines(text: str) -> tuple[_QuotedLine, ...]:
     """Sentences and rows of a passage under what heads them, a line with a label apart from those around it."""
     path, _, body = text.partition("\n")
     heading = path.split(" > ")[-1].strip() if " > " in path and not path.lstrip().startswith("|") else ""
@@ -221,7 +221,7 @@ def _lines(text: str) -> tuple[_Line, ...]:
     for line in (body if heading else text).splitlines():
         apart = kept and not line.lstrip().startswith("|") and _LABELLED.match(line.replace("**", ""))
         kept += [*([""] if len(kept) > 1 else []), line, ""] if apart else [line]
-    made: list[_Line] = []
+    made: list[_QuotedLine] = []
     lead, before = "", ""
     for piece in pieces("\n".join(kept)):
         if piece.kind == "heading":
@@ -240,7 +240,7 @@ def _lines(text: str) -> tuple[_Line, ...]:
             continue
         shown = piece_text(piece)
         told = " ".join(dict.fromkeys((heading, lead) if piece.kind == "row" else (heading, lead, before)))
-        made.append(_Line(shown, heading, lead, stems(shown), stems(told), -1))
+        made.append(_QuotedLine(shown, heading, lead, stems(shown), stems(told), -1))
         before = piece.text if piece.kind != "row" else before
         lead = piece.text if short else lead  # `Jury service.` heads what follows it
     return tuple(made)
@@ -250,7 +250,9 @@ def _title_stems(chunk: Chunk) -> frozenset[str]:
     return stems(" ".join(chunk.tags.get(name, "") for name in ("title", "product", "vendor")))
 
 
-def _of_document(lines: list[_Line], topic: ReplyTopic, chunks: Sequence[Chunk]) -> tuple[list[_Line], ReplyTopic]:
+def _of_document(
+    lines: list[_QuotedLine], topic: ReplyTopic, chunks: Sequence[Chunk]
+) -> tuple[list[_QuotedLine], ReplyTopic]:
     """Lines of the only document whose title has most words of a reply, which tell nothing further in it."""
     titles = {chunks[one.at].source: _title_stems(chunks[one.at]) for one in lines}
     met = {source: len(topic.meant & stems) for source, stems in titles.items()}
@@ -261,13 +263,13 @@ def _of_document(lines: list[_Line], topic: ReplyTopic, chunks: Sequence[Chunk])
     return kept, topic._replace(meant=topic.meant - titles[best[0]], text="")
 
 
-def _under(heading: str, lines: list[_Line]) -> list[_Line]:
+def _under(heading: str, lines: list[_QuotedLine]) -> list[_QuotedLine]:
     """Lines under a heading, all where it heads none."""
     wanted = plain_terms(heading).strip()
     return [one for one in lines if wanted and plain_terms(one.section).strip() == wanted] or lines
 
 
-def _likeliest_part(lines: Sequence[_Line], likely: NDArray[np.float64]) -> list[int]:
+def _likeliest_part(lines: Sequence[_QuotedLine], likely: NDArray[np.float64]) -> list[int]:
     """Positions of the lines of the part that holds most of what is likely."""
     parts = [(one.at, one.section) for one in lines]
     mass: dict[tuple[int, str], float] = {}
@@ -297,7 +299,9 @@ def _has_shape(shape: str, text: str) -> bool:
     return form is not None and bool(form.search(text))
 
 
-def _features(question: str, asked: frozenset[str], topic: ReplyTopic, lines: Sequence[_Line], shape: str) -> Table:
+def _features(
+    question: str, asked: frozenset[str], topic: ReplyTopic, lines: Sequence[_QuotedLine], shape: str
+) -> Table:
     """Features of lines by their words, each [lines]."""
     said = topic.meant - asked
     rare = _rarity(asked | said, lines)
@@ -334,7 +338,7 @@ def _times(text: str) -> tuple[str, str]:
     return ("old" if old else "", "new" if new else "")
 
 
-def _rarity(stems: frozenset[str], lines: Sequence[_Line]) -> dict[str, float]:
+def _rarity(stems: frozenset[str], lines: Sequence[_QuotedLine]) -> dict[str, float]:
     """How much a stem tells of lines: the more, the fewer have it; nothing where none has."""
     rare: dict[str, float] = {}
     for stem in stems:
@@ -349,7 +353,7 @@ def _share(stems: frozenset[str], held: frozenset[str], rare: Mapping[str, float
     return sum(rare[stem] for stem in sorted(stems & held)) / total if total else 0.0
 
 
-def _nearness(question: str, topic: ReplyTopic, lines: Sequence[_Line], encode: Encode) -> Table:
+def _nearness(question: str, topic: ReplyTopic, lines: Sequence[_QuotedLine], encode: Encode) -> Table:
     """Features of lines by nearness of meaning, each [lines]."""
     heads = [f"{one.section} | {one.lead}" if one.lead else one.section for one in lines]
     whole = [f"{head}: {one.text}"[:_LONGEST] for head, one in zip(heads, lines, strict=True)]

@@ -39,7 +39,7 @@ _LONGEST = 400  # characters of a value
 _UNMEASURED = 0.5  # confidence where the server gives no probabilities
 
 
-class _Reply(BaseModel):
+class _FieldReply(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     value: str | None = Field(max_length=_LONGEST)
@@ -81,7 +81,7 @@ class OpenAIReader(ModelServer):
         data = prompt(described(field, about, pack), [chunk.text for chunk in sent], self.max_passage_chars)
         try:
             server_reply = self.reply(READ, data, SCHEMA, form=self.form)
-            reply = _Reply.model_validate_json(server_reply.text)
+            reply = _FieldReply.model_validate_json(server_reply.text)
         except ServerError as error:  # the model itself declined
             return NOTHING._replace(reason=str(error))
         except ValidationError as error:

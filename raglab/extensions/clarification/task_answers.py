@@ -26,7 +26,7 @@ LONGEST = 1800  # characters of an answer
 _LEADING = 3  # lines of a section, and as many on the topic, that a summary of one section keeps; one of several
 
 
-class _Line(NamedTuple):
+class _TopicLine(NamedTuple):
     """A line, the position of its passage, and whether it or a heading above it names the topic."""
 
     line: PassageLine
@@ -95,12 +95,12 @@ class TaskAnswers:
         lines, cited = dict.fromkeys(line for _, line in held), dict.fromkeys(place for place, _ in held)
         return Generation("\n".join(lines), self.sure, tuple(cited))
 
-    def _rows(self, lines: Sequence[_Line]) -> list[_Line]:
+    def _rows(self, lines: Sequence[_TopicLine]) -> list[_TopicLine]:
         """Lines that hold label and value of one of the rows."""
         held = [one for one in lines if any(a in one.line.text and b in one.line.text for a, b in self.rows)]
         return _short(held)
 
-    def _share(self, chosen: Sequence[_Line]) -> float:
+    def _share(self, chosen: Sequence[_TopicLine]) -> float:
         if not self.topic:
             return 1.0
         named = frozenset().union(*(one.line.stems | one.line.heading for one in chosen))
@@ -122,11 +122,11 @@ class TaskAnswers:
         return Generation("\n".join(texts), min(one.confidence for _, one in told), cited)
 
 
-def _lines(passages: Sequence[Chunk], topic: Sequence[str]) -> list[_Line]:
+def _lines(passages: Sequence[Chunk], topic: Sequence[str]) -> list[_TopicLine]:
     """Lines of the passages in the order of the documents."""
     order = sorted(range(len(passages)), key=lambda at: _position(passages[at]))
     return [
-        _Line(line, at, any(_names(stem, line.stems | line.heading) for stem in topic))
+        _TopicLine(line, at, any(_names(stem, line.stems | line.heading) for stem in topic))
         for at in order
         for line in passage_lines(passages[at].text)
     ]
@@ -143,11 +143,11 @@ def _names(stem: str, stems: frozenset[str]) -> bool:
     return stem in stems or any(one.startswith(stem) for one in stems)
 
 
-def _chosen(task: str, topic: Sequence[str], lines: Sequence[_Line]) -> list[_Line]:
+def _chosen(task: str, topic: Sequence[str], lines: Sequence[_TopicLine]) -> list[_TopicLine]:
     headed = [one for one in lines if any(_names(stem, one.line.heading) for stem in topic)]
     about = headed or [one for one in lines if one.on_topic] or list(lines)
     if task == "summarise":
-        sections: dict[tuple[int, frozenset[str]], list[_Line]] = {}
+        sections: dict[tuple[int, frozenset[str]], list[_TopicLine]] = {}
         for one in about:
             sections.setdefault((one.passage, one.line.heading), []).append(one)
         each = _LEADING if len(sections) == 1 else 1
@@ -163,14 +163,14 @@ def _chosen(task: str, topic: Sequence[str], lines: Sequence[_Line]) -> list[_Li
     return _short(about)
 
 
-def _on(topic: Sequence[str], one: _Line) -> bool:
+def _on(topic: Sequence[str], one: _TopicLine) -> bool:
     """Whether a line itself names the topic."""
     return any(_names(stem, one.line.stems) for stem in topic)
 
 
-def _short(lines: Sequence[_Line]) -> list[_Line]:
+def _short(lines: Sequence[_TopicLine]) -> list[_TopicLine]:
     """Lines as far as an answer may be long, the first always."""
-    kept: list[_Line] = []
+    kept: list[_TopicLine] = []
     for one in lines[:MOST]:
         if kept and sum(len(each.line.text) for each in kept) + len(one.line.text) > LONGEST:
             break
@@ -178,7 +178,7 @@ def _short(lines: Sequence[_Line]) -> list[_Line]:
     return kept
 
 
-def _joined(lines: Sequence[_Line], *, steps: bool) -> str:
+def _joined(lines: Sequence[_TopicLine], *, steps: bool) -> str:
     """Lines one under the other; sentences of one section go on in the line, unless they are steps."""
     parts: list[str] = []
     for place, one in enumerate(lines):

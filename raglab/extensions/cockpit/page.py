@@ -135,13 +135,16 @@ def picture(cockpit: CockpitState) -> bytes:
 
 
 def _draw_rates(on: Any, rates: list[dict[str, Any]]) -> None:  # noqa: ANN401 - axes
+    # The first rate on top, in the order of the page.
     places = np.arange(len(rates))[::-1]
     for place, one in zip(places, rates, strict=True):
+        # A rate of no case has no value, but keeps its row.
         if one["value"] is not None:
             on.hlines(place, one["low"], one["high"], color=canvas.BLUE, linewidth=2.0)
             on.plot(
                 one["value"], place, "o", color=canvas.BLUE, label="here, 95 % interval" if place == places[0] else None
             )
+        # Above and below the value, so that equal numbers do not hide each other.
         if one["baseline"] is not None:
             on.plot(
                 one["baseline"],

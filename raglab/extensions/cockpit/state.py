@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.measurement import Measured
-from raglab.decision.refusals import refusal_text
+from raglab.decision.measured_trace import Measured
+from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import status_only_note, trace_status_only
 from raglab.decision.trace_view import check_in_memory
 from raglab.extensions.cockpit import views
@@ -394,10 +394,12 @@ class CockpitState:
     def setup(self) -> dict[str, Any]:
         """What a page needs that does not change: cases, names of rates, histograms under the baseline, slices."""
         before, counted = self._before, np.bincount(self._before.found.label, minlength=len(Status))
+        # Under the baseline, so that moving one threshold leaves every histogram in place.
         histograms = {}
         for swept in views.swept_rows(self.here):
             marks = (self.policy.value(swept.path), self.baseline.value(swept.path))
             histograms[swept.path] = views.histogram(before, swept, *views.value_range(before, swept, marks))
+        # Names come from the tables, so that a new rate or gate appears on the page without a line here.
         table = metrics.RATE_TABLE.items()
         return {
             "frozen": False,
@@ -437,7 +439,9 @@ class CockpitState:
     def page(self) -> dict[str, Any]:
         """What a page shows of the policy as it stands."""
         here, before, changed = self.here, self._before, self._changes()
+        # Axes that another policy made would show changes where this one has none.
         axes = {path: axis for (of, path), axis in self._axes.items() if of == self.policy.policy_id}
+        # Without labels nothing is right or wrong: what would judge stays empty.
         judged: dict[str, Any] = {"rates": None, "cost": None, "plane": None}
         if self.labelled:
             judged = {

@@ -454,6 +454,7 @@ def case_views(
     if not labelled:
         kinds = np.where(here.said.status != before.said.status, "other", "same")
     deciders = here.said.decided_by
+    # Filters narrow each other; the search for text comes last, on the rows that are left, since it is the slow one.
     keep = np.ones(len(kinds), dtype=bool) if wanted.kind is None else kinds == wanted.kind
     for name, codes in (("label", here.found.label), ("decision", here.said.status)):
         if getattr(wanted, name):
@@ -464,6 +465,7 @@ def case_views(
         column, value = wanted.slice
         keep &= np.array([one == value for one in columns.get(column, [""] * len(keep))])
     rows = np.flatnonzero(keep)
+    # A change must not fall behind the last row that is sent.
     rows = rows[np.argsort(kinds[rows] == "same", kind="stable")]
     if wanted.search:
         sought = wanted.search.casefold()
@@ -481,6 +483,7 @@ def case_views(
         }
         for row in rows[:MOST_ROWS].tolist()
     ]
+    # Counts are of all cases, whatever the filter, for they are the result and not the list.
     counts = {name: int((kinds == name).sum()) for name in ("gained", "lost", "other")}
     return {**counts, "total": len(rows), "shown": len(views), "rows": views}
 

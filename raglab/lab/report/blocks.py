@@ -55,7 +55,7 @@ class Frame(NamedTuple):
 Block = ReportTable | Text | Picture | Frame
 
 
-class Section(NamedTuple):
+class ReportSection(NamedTuple):
     """Headed part of a report."""
 
     title: str

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from raglab import metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import missing_text
-from raglab.decision.refusals import refusal_text
+from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import status_only_note
 from raglab.displays.tables import ReportTable, column_table, cut_text, estimate_cell, number_cell
 from raglab.html_display import Cell, Mark
@@ -258,6 +258,7 @@ def _reason_to_wait(judged: ReportData, found: Sequence[PolicyContest], note: st
 def _contest_table(judged: ReportData, found: Sequence[PolicyContest], costs: metrics.Costs | None) -> ReportTable:
     """A row a policy that the subject was held against: what it saves, case by case."""
     subject = cut_text(judged.subject)
+    # A difference that is not shown is no proof of equality (rule S6.11), so each has words of its own.
     words = {
         "better": f"{subject} is better",
         "worse": f"{subject} is worse",
@@ -269,6 +270,7 @@ def _contest_table(judged: ReportData, found: Sequence[PolicyContest], costs: me
         f"{subject} saves": [estimate_cell(one.gain.estimate, one.gain.low, one.gain.high, "+") for one in found],
         "p": [number_cell(f"{one.gain.p:.3g}") for one in found],
         "says": [Cell(words[one.verdict], mark=VERDICT_MARKS.get(one.verdict, "")) for one in found],
+        # How many cases the difference rests on: a mean of few is no more than an example.
         f"only {subject} right": [number_cell(str(one.only_tuned)) for one in found],
         "only the other right": [number_cell(str(one.only_other)) for one in found],
     }
@@ -277,6 +279,7 @@ def _contest_table(judged: ReportData, found: Sequence[PolicyContest], costs: me
         "95 % interval, and p of the same paired t-test: below 0.05 where the interval excludes 0. Each row is a test "
         "of its own."
     )
+    # The guard can make p 1 beside a clear difference, which a reader must have explained.
     if metrics.interval_guard(costs):
         caption += (
             " Failures have several prices: interval and p count one case more against the estimate, the worst that "

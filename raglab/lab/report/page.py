@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from raglab import metrics, replay, robustness
 from raglab.certify import MAX_OVER_ASK
-from raglab.decision.measurement import held_trace
+from raglab.decision.measured_trace import held_trace
 from raglab.decision.trace_view import TraceView
 from raglab.displays.tables import ReportTable, column_table, cut_text, interval, number_cell, percent_cells, share_cell
 from raglab.html_display import Cell
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report import sections as parts
-from raglab.lab.report.blocks import Block, Frame, Picture, Section, Text
+from raglab.lab.report.blocks import Block, Frame, Picture, ReportSection, Text
 from raglab.lab.report.first_screen import first_screen
 from raglab.lab.report.promise_sections import bound_confidence, certificate_blocks, own_certificate, rate_counts
 from raglab.lab.report.rendering import render_page
@@ -194,7 +194,7 @@ OF_POLICIES = frozenset(
 )
 
 
-def _sections(material: Material) -> list[Section]:
+def _sections(material: Material) -> list[ReportSection]:
     """Sections that have something to say, captions marked where figures are in sample (rule S6.5)."""
     note = material.judged.note
     sections = []
@@ -203,7 +203,7 @@ def _sections(material: Material) -> list[Section]:
         if note and title in OF_POLICIES:
             blocks = [one if isinstance(one, Text) else one._replace(caption=f"{note} {one.caption}") for one in blocks]
         if blocks:
-            sections.append(Section(title, blocks))
+            sections.append(ReportSection(title, blocks))
     return sections
 
 

@@ -15,18 +15,19 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined
 
 from raglab.characters import visible
-from raglab.lab.report.blocks import Frame, Section
+from raglab.lab.report.blocks import Frame, ReportSection
 from raglab.lab.report.first_screen import FirstScreen
 from raglab.rules import NUMBER, rule_sentences
 
 UNBROKEN = "\u00a0"
 
 
-def render_page(title: str, first: FirstScreen, sections: Sequence[Section]) -> str:
+def render_page(title: str, first: FirstScreen, sections: Sequence[ReportSection]) -> str:
     """HTML of the page: the first screen, the contents, the sections, and the first sentence of every rule cited."""
     here = files("raglab.lab.report")
     script = here.joinpath("tables.js").read_text(encoding="utf-8").strip()
     frames = [block.html for section in sections for block in section.blocks if isinstance(block, Frame)]
+    # Scripts are allowed by their hash: text of a corpus on the page can never run.
     runs = sorted({script_hash(one) for one in (script, *(one for page in frames for one in inline_scripts(page)))})
     rules = rule_sentences()
     cited: set[str] = set()

@@ -225,6 +225,7 @@ def sweeps(judged: ReportData) -> list[Block]:
     """Small multiples: every threshold over its range."""
     shown, idle = swept(judged.replayed, judged.policies, judged.names[::-1], judged.arm)
     known = judged.seen.known
+    # Where a threshold cannot act in the subject, its panel is of another policy, and its title says so.
     panels = [
         figures.Panel(
             one.path if one.base == judged.subject else f"{one.path} (others: {one.base})",
@@ -251,6 +252,7 @@ def sweeps(judged: ReportData) -> list[Block]:
             f" {judged.subject} decides by expected cost, so no threshold of the chain acts; the ratio multiplies the "
             "cost of every wrong answer, and the costs are those that the policy states."
         )
+    # A panel left out without a word would look like an error.
     caption += f" No effect anywhere in their range: {', '.join(idle)}." if idle else ""
     if not panels:
         return [Text(caption)]
@@ -414,13 +416,16 @@ def reliability_section(judged: ReportData) -> list[Block]:
     shown = name if unit == 1.0 else f"{name} / {unit:g}"
     as_it_is = ReliabilityDisplay.from_predictions(right, score / unit, name=shown)
     judgements = {f"{shown}, as it is": calibration.judged(right, score / unit)}
+    # With few right or few wrong cases isotonic steps follow noise.
     enough = min(int(right.sum()), int((~right).sum())) >= LEAST
     if enough:
         rng = np.random.default_rng(SEED)
         found = calibration.calibrated(right, score, method="isotonic", folds=FOLDS, rng=rng)
         ReliabilityDisplay.from_predictions(right, found.p, name="isotonic, cross-fitted", ax=as_it_is.ax_)
+        # Cross-fitted is what holds on new cases; in sample is shown to tell how much it flatters.
         judgements[f"isotonic, cross-fitted in {FOLDS} folds"] = found.cross_fitted
         judgements["isotonic on the cases it was fitted to (flatters)"] = found.in_sample
+    # All that is drawn is given in numbers too, for readers who cannot see the figure.
     frame = as_it_is.frame()
     columns = {
         f"mean {name} ({'points' if unit > 1.0 else '%'})": [
@@ -500,9 +505,11 @@ def signals_section(judged: ReportData) -> list[Block]:
 def worth_section(judged: ReportData) -> list[Block]:
     """What every signal tells of right answers and of ambiguous questions, and which other it repeats; no costs."""
     policy = judged.policies[judged.subject]
+    # A missing answer counts as not correct (rule S6.3): many of them would be blamed on the signals.
     lacks = missing_if_answered(judged.trace, policy, judged.arm)
     if not lacks.is_compared:
         return [Text(f"Signals are not judged: {lacks}, without any gate (rule S6.3).", warning=True)]
+    # Costs take hundreds of fits, which a page does not wait for: no repeats.
     audit = audit_signals(judged.trace, policy, arm=judged.arm, repeats=0)
     measured = audit.frame[audit.frame["note"] != EVERYWHERE]
     if not len(measured):
@@ -523,6 +530,7 @@ def worth_section(judged: ReportData) -> list[Block]:
         "for ambiguous ones, what says either upwards in both. A signal that another repeats is worth little beside "
         "it; what each saves beside all others, cross-validated, is for raglab.audit_signals to say."
     )
+    # A signal that no case has would be a row of gaps.
     gone = audit.frame.loc[audit.frame["note"] == EVERYWHERE, "signal"].tolist()
     caption += f" Measured in no case: {', '.join(gone)}." if gone else ""
     return [column_table(caption, columns)]
@@ -535,6 +543,7 @@ def candidates_section(judged: ReportData, study: StudyOutcome | None) -> list[B
     """Every candidate of a study and what stands beside them: costs side by side, gain over the incumbent."""
     if study is None:
         return []
+    # By the cross-fitted cost, on which the selection rests (rule S6.8).
     ordered = study.costs.sort_values(["cross_validated", "in_sample"], kind="stable")
     judged_on = " and on the cases of this page" if study.unseen else ""
     caption = (
@@ -554,8 +563,10 @@ def candidates_section(judged: ReportData, study: StudyOutcome | None) -> list[B
         "over-ask": percent_cells(ordered["over_ask"]),
         "coverage": percent_cells(ordered["coverage"]),
     }
+    # Without targets there is nothing to meet, and a column of yes would claim it.
     if judged.targets:
         columns["meets targets"] = ["yes" if meets else "no" for meets in ordered["meets_targets"]]
+    # The figure has error bars, since the smallest cost alone is no reason to select (rule S6.8).
     drawn = figures.candidate_costs(study.costs, study.selected, study.incumbent)
     told = (
         f"Expected cost of every candidate; {cut_text(study.selected)} was selected. In sample flatters; "

@@ -14,7 +14,7 @@ from raglab.extensions.clarification.field_fitting import FieldLabel, fit_field_
 from raglab.extensions.clarification.fields import extract, read_chunk
 from raglab.extensions.clarification.learned_values import (
     RULE_FEATURES,
-    Candidate,
+    ValueCandidate,
     candidates,
     chances,
     features,
@@ -41,7 +41,7 @@ def page(text: str, number: int = 1) -> Chunk:
     return Chunk(f"a#{number}", text, "a.md", number)
 
 
-def seen(text: str) -> list[tuple[Candidate, Mapping[str, float]]]:
+def seen(text: str) -> list[tuple[ValueCandidate, Mapping[str, float]]]:
     """Durations of a text with what a model sees of them."""
     return [(one, features(one, "duration", PACK, {})) for one in candidates("duration", [read_chunk(0, page(text))])]
 

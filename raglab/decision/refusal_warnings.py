@@ -1,4 +1,4 @@
-"""Refusals (algebra): a warning where one gate refuses nearly all answerable cases, with its numbers (S2.19)."""
+"""Refusal warnings (algebra): one gate refuses nearly all answerable cases, said with its numbers (S2.19)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,35 @@
+"""Latency guard (algebra): arms that are too slow for the budget are not offered to a bandit (S4.5)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def guarded(mask: ArrayLike, p95_ms: ArrayLike, budget_ms: float) -> NDArray[np.bool_]:
+    """Mask without the arms whose recent P95 latency exceeds the budget, unless none would be left, [..., A].
+
+    Args:
+      mask: available arms, bool [..., A]. p95_ms: recent 95th percentile of each arm, [A] or [..., A]; NaN, an arm
+        never seen, passes; at the budget passes.
+
+    Raises:
+      ValueError: a mask that is not of booleans or false for every arm, a negative latency, a budget not above 0.
+
+    Source: rule S4.5.
+
+    Example:
+      >>> guarded([True, True, False], [500.0, 9000.0, 100.0], 8000.0).tolist()
+      [True, False, False]
+      >>> guarded([False, True, False], [500.0, 9000.0, 100.0], 8000.0).tolist()
+      [False, True, False]
+    """
+    on, slow = np.asarray(mask), np.asarray(p95_ms, dtype=np.float64)
+    if on.dtype != np.bool_ or not on.any(axis=-1).all():
+        msg = f"mask must be of booleans and leave an arm, got {on.tolist()}; let one arm be available always."
+        raise ValueError(msg)
+    if not budget_ms > 0.0 or bool((slow < 0.0).any()):
+        msg = f"budget and latencies must be positive milliseconds, got {budget_ms:g} and {slow.tolist()}."
+        raise ValueError(msg)
+    kept = on & ~(slow > budget_ms)
+    return np.where(kept.any(axis=-1, keepdims=True), kept, on)
