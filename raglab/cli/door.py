@@ -237,9 +237,9 @@ def check_environment() -> None:
         "RAGLAB_DOWNLOAD",
         "RAGLAB_PROGRESS",
     }:
-        from raglab.live.settings import stated_variables
+        from raglab.live.settings import check_variables
 
-        stated_variables(None)
+        check_variables(None)
 
 
 def shell_command(args: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from raglab import gates
 from raglab.arms import ARMS
 from raglab.bandit.environments import Table
 from raglab.decision.decisions import Decisions
-from raglab.decision.intent import intent
+from raglab.decision.intent import Intent, intent
 from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import policy_pattern_hits
 from raglab.live.measured_signals import SIGNAL_STAGE
@@ -21,7 +21,6 @@ from raglab.live.online_bandit import LATER, ArmChoice, Features
 from raglab.live.requests import Request
 from raglab.live.response import Response
 from raglab.live.system import BANDIT_UNWRITABLE, Key, Lab
-from raglab.live.trace_building import question_scopes
 from raglab.misuse import takes
 from raglab.patterns import entities_in
 from raglab.policy import PolicyData
@@ -63,24 +62,24 @@ def default_arm(question: str, system: Lab) -> tuple[str, str]:
 
 def route_arm(question: str, policy: PolicyData, arms: Sequence[str]) -> tuple[str, str]:
     """The source's router over the arms that there are (rule S4.7), and why."""
-    seen, limits = intent(question), intent_thresholds(policy)
-    margins = gates.intent_margins(seen.graph, seen.table, seen.complexity, limits)
-    flags = {
-        name: arm.intent
-        for name, arm in ARMS.items()
-        if arm.intent and gates.meets_threshold(getattr(margins, arm.intent))
-    }
-    for name in sorted(flags, key=lambda one: (-float(getattr(margins, flags[one])), one)):
-        if name in arms:
-            flag = flags[name]
-            score, reasons = getattr(seen, flag), ", ".join(seen.reasons.get(flag, ()))
-            return name, f"router: {flag} intent {score:.2f} ({reasons})"
+    seen, margins = _question_intent(question, policy)
+    # An intent that reaches its threshold has an arm of its own; of two the one further above it.
+    offered = zip(arms, available(question, policy, arms), strict=True)
+    flags = {arm: ARMS[arm].intent for arm, on in offered if on and arm in ARMS and ARMS[arm].intent}
+    if flags:
+        name = min(flags, key=lambda arm: (-float(getattr(margins, flags[arm])), arm))
+        score, reasons = getattr(seen, flags[name]), ", ".join(seen.reasons.get(flags[name], ()))
+        return name, f"router: {flags[name]} intent {score:.2f} ({reasons})"
     if gates.meets_threshold(margins.complexity) and "iterative" in arms:
-        return (
-            "iterative",
-            f"router: complexity {seen.complexity:.2f} ({', '.join(seen.reasons.get('complexity', ()))})",
-        )
+        reasons = ", ".join(seen.reasons.get("complexity", ()))
+        return "iterative", f"router: complexity {seen.complexity:.2f} ({reasons})"
     return ("hybrid" if "hybrid" in arms else arms[0]), f"router: simple question, complexity {seen.complexity:.2f}"
+
+
+def _question_intent(question: str, policy: PolicyData) -> tuple[Intent, gates.IntentMargins]:
+    """Intent scores of a question, and how far they are above the policy's thresholds."""
+    scores = intent(question)
+    return scores, gates.intent_margins(scores.graph, scores.table, scores.complexity, intent_thresholds(policy))
 
 
 def wants_bandit(system: Lab) -> bool:
@@ -239,8 +238,7 @@ def table(
 
 def available(question: str, policy: PolicyData, arms: Sequence[str]) -> NDArray[np.bool_]:
     """Which arms may answer a question, [A]: one with an intent, as `graph`, only where that reaches (rule S4.1)."""
-    seen, limits = intent(question), intent_thresholds(policy)
-    margins = gates.intent_margins(seen.graph, seen.table, seen.complexity, limits)
+    _, margins = _question_intent(question, policy)
     flags = [ARMS[arm].intent if arm in ARMS else "" for arm in arms]
     return np.array([not flag or bool(gates.meets_threshold(getattr(margins, flag))) for flag in flags], dtype=bool)
 
@@ -348,8 +346,7 @@ def offer(
         "strategy_cached": float(bool(there & set(retrieved))),
         **(dict.fromkeys(LATER) if lists is None else lists),
     }
-    seen = intent(question)
-    margins = gates.intent_margins(seen.graph, seen.table, seen.complexity, intent_thresholds(policy))
+    seen, margins = _question_intent(question, policy)
     words = "high complexity" if gates.meets_threshold(margins.complexity) else "simple question"
     flags = {name: arm.intent for name, arm in ARMS.items() if arm.intent}
     why = {name: f"{flag} intent {getattr(seen, flag):.2f}" for name, flag in flags.items()}
@@ -402,8 +399,7 @@ def _kept_lists(text: str, key: Key, system: Lab) -> Features:
     if kept is not None:
         return kept
     ready = system.retriever
-    scope = question_scopes(ready.chunks[: ready.indexes.n_chunks], [key.documents])[0]
-    found = list_features(text, ready.indexes, ready.question(text, keep=True), scope)
+    found = list_features(text, ready.indexes, ready.question(text, keep=True), ready.scope(key.documents))
     if caches is not None:
         caches.strategies.set(name, found)
     return found

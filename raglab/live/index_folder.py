@@ -34,23 +34,6 @@ _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
 _Kind = Literal["flat", "hnsw", "ivf", "hnsw-sq8", "ivfpq"]
 
 
-class _Settings(BaseModel):
-    """Fields of `RetrievalSettings`, as JSON has them."""
-
-    model_config = _STRICT
-
-    arms: list[str]
-    encoder: str | None
-    reranker: str | None
-    index: _Kind
-    fetch_k: int
-    rerank_k: int
-    rrf_k: int
-    max_depth: int
-    dense_weight: float = 1.0
-    precision: Literal["float32", "bfloat16"] = "float32"
-
-
 class DocumentsChange(BaseModel):
     """A change of the documents: hash of the corpus before it, and documents that are something else since.
 
@@ -80,7 +63,7 @@ class IndexHead(BaseModel):
     corpus: str
     n_chunks: int = Field(ge=1)
     corpus_hash: str = Field(pattern=r"^[0-9a-f]{64}$")
-    settings: _Settings
+    settings: RetrievalSettings
     auto_mb: float | None = Field(default=None, gt=0.0)
     pack: str | None = None
     changes: list[DocumentsChange] = []
@@ -119,7 +102,7 @@ def read_index(place: Path, rewriter: Rewriter | None = None) -> Index:
             if last == head:
                 raise
     try:
-        wanted = check_settings(head.settings.model_dump())
+        wanted = check_settings(head.settings._asdict())
     except ValueError as error:
         raise _damaged(place, "its settings must be valid", str(error).rstrip(".")) from None
     parameters = wanted.parameters(None)
@@ -192,8 +175,8 @@ def write_index(
     if pack is not None:
         head["pack"] = pack
     if base is not None:
-        before = None if base.settings.index == wanted.index else base.settings.index
-        change = DocumentsChange(corpus_hash=base.corpus_hash, documents=sorted(documents), index=before)
+        kind: Any = base.settings.index if base.settings.index != wanted.index else None  # never `auto`
+        change = DocumentsChange(corpus_hash=base.corpus_hash, documents=sorted(documents), index=kind)
         head["changes"] = [one.model_dump(exclude_none=True) for one in _remembered([*base.changes, change])]
     with locked(place / LOCK):
         if base is not None and _head(place) != base:
@@ -240,11 +223,14 @@ def _head(place: Path) -> IndexHead:
         came = f"version {shown_value(stated.get('schema_version'))}, {'with' if 'digest' in stated else 'without'} one"
         raise _damaged(place, f"an index must be of version {SCHEMA_VERSION} with a digest", came)
     try:
-        head = IndexHead.model_validate(stated)
+        head = IndexHead.model_validate_json(json.dumps(stated), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         name = visible(".".join(str(part) for part in first["loc"]))[:80]
         raise _damaged(place, f"its field {name} must be as raglab wrote it", first["msg"]) from None
+    settings = head.settings
+    if settings.index == "auto" or settings.stated != stated["settings"]:
+        raise _damaged(place, "its field settings must be as raglab wrote it", shown_value(stated["settings"]))
     if _digest(stated) != head.digest:
         raise _damaged(place, "index.json must be as raglab wrote it", "fields that do not fit its digest")
     return head

@@ -19,7 +19,6 @@ from raglab.live.pipeline import case_trace, complete_response
 from raglab.live.requests import check_request, language_of
 from raglab.live.response import Response, ResponseRecord
 from raglab.live.system import Lab, normalise_question
-from raglab.live.trace_building import question_scopes
 from raglab.misuse import takes
 from raglab.replay import decide
 from raglab.retrieval.arms import DepthHits, walk
@@ -90,7 +89,8 @@ class _Nodes:
     def compressor(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Gates on the hits so far say which are chosen; of those, what is left within the budget."""
         said = self._decided(state, self._found(state))
-        passages = _chosen_chunks(said) if said.status[0] == Status.ok else []
+        chosen = said.in_slot(0) if said.status[0] == Status.ok else ()
+        passages = [said.trace.chunks[number] for number in chosen]
         left = self.compressed(normalise_question(state["question"]), passages)
         return {"decision": said, "passages": [one._asdict() for one in left.passages], "tokens": left.tokens}
 
@@ -114,14 +114,15 @@ class _Nodes:
         given = [Chunk(**row | {"entities": tuple(row["entities"])}) for row in state["passages"]]
         left = (lambda _, __: given) if selected is None else self._left  # the critic's, or those of the option
         said = replace(said, language=language_of(text, self.lab.pack))
-        fields, _ = complete_response(said, text, selected, self._reading(left), ResponseRecord({}, False, False))
+        reading = replace(self.lab, generator=_PassageReader(self.lab.generator, left))
+        fields, _ = complete_response(said, text, selected, reading, ResponseRecord())
         fields |= {"arm": state["arm"], "arm_reason": state["arm_reason"], "policy_id": self.lab.policy.policy_id}
         identity = {"request_id": state.get("request_id") or uuid4().hex}
-        return {"response": dict(Response(fields | identity, ResponseRecord({}, False, False)))}
+        return {"response": dict(Response(fields | identity, ResponseRecord()))}
 
     def _walk(self, state: Mapping[str, Any], arm: str) -> Iterator[DepthHits]:
         ready = self.lab.retriever
-        scope = question_scopes(ready.chunks[: ready.indexes.n_chunks], [state.get("documents") or ()])[0]
+        scope = ready.scope(state.get("documents") or ())
         return walk(ready.strategies[arm], ready.question(normalise_question(state["question"])), scope)
 
     def _found(self, state: Mapping[str, Any]) -> list[DepthHits]:
@@ -140,19 +141,12 @@ class _Nodes:
         before = None if earlier is None else earlier.trace
         return decide(case_trace(case, state["arm"], found, self.lab, before), self.lab.policy)
 
-    def _reading(self, left: Callable[[str, Sequence[Chunk]], Sequence[Chunk]]) -> Lab:
-        return replace(self.lab, generator=_PassageReader(self.lab.generator, left))
-
     def _left(self, question: str, passages: Sequence[Chunk]) -> Sequence[Chunk]:
         return self.compressed(question, passages).passages
 
 
 def _search_update(found: list[DepthHits]) -> dict[str, Any]:
     return {"found": found, "depth": len(found) - 1, "queries": [one.query for one in found]}
-
-
-def _chosen_chunks(said: Decisions) -> list[Chunk]:
-    return [said.trace.chunks[number] for number in said.in_slot(0)]
 
 
 @takes(lab="lab or path")

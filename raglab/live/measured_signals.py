@@ -28,7 +28,7 @@ from raglab.characters import composed, visible
 from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
 from raglab.documents import full_sources, known_documents
-from raglab.live.signal_functions import ANSWER_COLUMNS, HIT_COLUMNS, SignalFunction, signal_function
+from raglab.live.signal_functions import HIT_COLUMNS, SignalFunction, signal_function
 from raglab.misuse import takes
 from raglab.policy import PolicyData, Structure
 from raglab.progress import progress
@@ -74,13 +74,12 @@ def signal_rows(
         one to all hits of the place. answers: in whose numbers of cases, arms and chunks are the trace's.
     """
     needs_hits = any(name in HIT_COLUMNS for name in function.needs)
-    needs_answer = any(name in ANSWER_COLUMNS for name in function.needs)
-    known = {} if answers is None or not needs_answer else answer_positions(answers)
+    known = {} if answers is None or not function.needs_answers else answer_positions(answers)
     rows, identity = SignalRows({}, {}), function.identity
     documents = frozenset(known_documents(trace)) if "documents" in function.needs else frozenset()
     for arm in arms:
         first = _arm_order(trace, arm)[:, :, : function.n_hits]
-        whole = answer_places(trace, arm, structure) if needs_answer else None
+        whole = answer_places(trace, arm, structure) if function.needs_answers else None
         for case in range(len(trace)):
             for depth in range(first.shape[1]):
                 chunk = trace.hits.chunk[case, arm, depth]
@@ -89,7 +88,7 @@ def signal_rows(
                 if whole is not None:
                     chunks = tuple(int(one) for one in chunk[whole[case, depth]] if one >= 0)
                     number = known.get(AnswerKey(case, arm, depth, chunks), -1)
-                if (needs_hits and not len(places)) or (needs_answer and not _is_answer(answers, number)):
+                if (needs_hits and not len(places)) or (whole is not None and not _is_answer(answers, number)):
                     continue
                 at = (case, arm, depth)
                 cells = tuple(_cell(trace, name, at, places, answers, number, documents) for name in function.needs)
@@ -287,7 +286,7 @@ def _check_functions(functions: Sequence[SignalFunction], trace: TraceData) -> N
         if names.count(function.name) > 1:
             msg = f"signals must have different names, got {function.name} twice; leave one of them out."
             raise ValueError(msg)
-        if any(name in ANSWER_COLUMNS for name in function.needs) and trace.answers is None:
+        if function.needs_answers and trace.answers is None:
             msg = (
                 f"the signal {function.name} needs a trace with recorded answers, got one without;"
                 " record them first: raglab.record_answers(trace, policy, generator, scorer)."
@@ -297,7 +296,7 @@ def _check_functions(functions: Sequence[SignalFunction], trace: TraceData) -> N
 
 def _check_rows(function: SignalFunction, rows: SignalRows) -> None:
     """Stop where the trace has answers, and none of them is to all hits of a case under the policy."""
-    if not rows.cells and any(name in ANSWER_COLUMNS for name in function.needs):
+    if not rows.cells and function.needs_answers:
         msg = (
             f"the signal {function.name} needs answers to all hits of a case, got a trace that has none of them under"
             " this policy; state policy= as in raglab.record_answers, there without decided_only."
@@ -402,7 +401,7 @@ class LiveSignals:
     @property
     def read_answers(self) -> bool:
         """Whether a function needs the answer before anything is decided."""
-        return any(name in ANSWER_COLUMNS for function in self.functions for name in function.needs)
+        return any(function.needs_answers for function in self.functions)
 
     def measured(
         self, trace: TraceData, structure: Structure, answers: Answers | None, earlier: TraceData | None

@@ -6,7 +6,7 @@ stored trace would decide it. Caches stand before retrieval and before the whole
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -39,13 +39,13 @@ from raglab.live.response import (
 )
 from raglab.live.signal_families import document_signals
 from raglab.live.system import Key, Lab, StoredAnswer, pack_depths, unpack_depths
-from raglab.live.trace_building import question_scopes, restrict_to_hits
+from raglab.live.trace_building import restrict_to_hits
 from raglab.patterns import pattern_hits
 from raglab.replay import decide_on_tables, refine_on_tables
 from raglab.resolver import INVALID_SELECTION
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.reward import answer_brevity
-from raglab.thresholds import Thresholds, policy_thresholds
+from raglab.thresholds import policy_thresholds
 from raglab.values import Answers, Case, Hits, ModelUnavailableError, Status, TraceData
 
 
@@ -92,10 +92,7 @@ def _cached_answer(policy_id: str, kept: Any) -> tuple[dict[str, Any], ResponseR
         msg = f"a stored answer must be of the policy {policy_id}."
         raise ValueError(msg)
     return kept, ResponseRecord(
-        ms={},
         answer_cache_hit=True,
-        strategy_cache_hit=False,
-        queries=(),
         checks=tuple(map(check_from_json, kept["checks"])),
         measures=kept["measures"],
         offered=kept["offered"],
@@ -118,7 +115,6 @@ def _generate_answer(request: Request, key: Key, system: Lab) -> tuple[dict[str,
     row = measures(decisions.trace, decisions, key.arm)[0].tolist()
     account = ResponseRecord(
         ms,
-        answer_cache_hit=False,
         strategy_cache_hit=retrieval.cached,
         queries=tuple(depth.query for depth in retrieval.depths),
         measures=dict(zip(("margin", "diversity", "consistency"), map(_present, row), strict=True)),
@@ -147,21 +143,28 @@ def answer_or_refuse(request: Request, system: Lab, answer: Callable[[], Respons
         if system.on_error == "raise":
             raise
         reason = sentence("no answer was generated: {reason}", request.language, reason=error.reason)
-        fields: dict[str, Any] = {
-            **dict.fromkeys(KEYS),
+        fields = {
             "answer": sentence(UNAVAILABLE, request.language),
-            "sources": [],
             "status": Status.refuse.name,
-            "refused": True,
             "refusal_reason": reason,
-            "options": [],
-            "warnings": [],
-            "policy_id": system.policy.policy_id,
-            "request_id": request.id,
             "error": str(error),
         }
         ms = {"total": 1e3 * (perf_counter() - start)}
-        return Response(fields, ResponseRecord(ms, False, False, checks=(error_check(reason),)))
+        return fields_response(request, fields, system, ResponseRecord(ms, checks=(error_check(reason),)))
+
+
+def fields_response(request: Request, fields: Mapping[str, Any], system: Lab, seen: ResponseRecord) -> Response:
+    """Response that no arm retrieved for; a field that is not stated is None or empty, its status `ok`."""
+    stated = dict.fromkeys(KEYS) | {
+        "sources": [],
+        "status": Status.ok.name,
+        "options": [],
+        "warnings": [],
+        "policy_id": system.policy.policy_id,
+        "request_id": request.id,
+        **fields,
+    }
+    return Response(stated | {"refused": stated["status"] == Status.refuse.name}, seen)
 
 
 def try_request(request: Request, system: Lab) -> Response:
@@ -228,37 +231,35 @@ class Retrieval(NamedTuple):
     cached: bool
 
 
-class _Decided(NamedTuple):
-    """What the gates say of the depths so far, what they said of each by itself, and whether the loop goes on."""
-
-    decisions: Decisions
-    passes: list[chain.Pass]
-    goes_on: bool
-
-
 def _retrieve_depths(request: Request, key: Key, system: Lab) -> Retrieval:
     """Retrieval depth by depth, as far as the policy goes; from the cache where it is there."""
     caches, digest = system.caches, key.digest("strategy")
     n_chunks = len(system.retriever.chunks)
     read = lambda kept: unpack_depths(kept["depths"], n_chunks)  # noqa: E731 - of one use
     stored = [] if caches is None else caches.strategies.get(digest, read) or []
-    corpus = system.retriever.chunks[: system.retriever.indexes.n_chunks]  # without the rows of tables
-    scope = question_scopes(corpus, [request.documents])[0]  # names a document that is not there, cached or not
+    scope = system.retriever.scope(request.documents)  # names a document that is not there, cached or not
     case = Case("question", request.text, "ok", selected_sources=request.documents)
     limits = policy_thresholds([system.policy])
     depths: list[DepthHits] = []
-    decided: _Decided | None = None
+    passes: list[chain.Pass] = []
+    decisions: Decisions | None = None
     for depth in _depths(request.text, key.arm, stored, scope, system):
-        depths.append(depth)
         # A trace replays all depths at once; live, a further depth is a whole retrieval, so each is decided first.
-        decided = _decide_depths(case, key.arm, depths, limits, system, decided)
-        if not decided.goes_on:
+        depths.append(depth)
+        start = perf_counter()
+        trace = case_trace(case, key.arm, depths, system, None if decisions is None else decisions.trace)
+        measured = measured_tables(trace, system.policy)
+        between = perf_counter()
+        decisions, going = refine_on_tables(measured, trace, system.policy, limits, passes)
+        depth.ms.update(evidence=1e3 * (between - start), gates=1e3 * (perf_counter() - between))
+        # The loop goes on past a refusal that another query may mend (rule S2.9).
+        if decisions.status[0] != Status.refuse or not going.any():
             break
-    assert decided is not None  # noqa: S101 - a walk has a first depth
+    assert decisions is not None  # noqa: S101 - a walk has a first depth
     cached = 0 < len(depths) <= len(stored)
     if caches is not None and not cached:
         caches.strategies.set(digest, {"arm": key.arm, "depths": pack_depths(depths)})
-    return Retrieval(decided.decisions, depths, cached)
+    return Retrieval(decisions, depths, cached)
 
 
 def _depths(
@@ -268,28 +269,6 @@ def _depths(
     yield from stored
     walked = walk(system.retriever.strategies[arm], system.retriever.question(text), scope)
     yield from islice(walked, len(stored), None)
-
-
-def _decide_depths(
-    case: Case,
-    arm: str,
-    depths: Sequence[DepthHits],
-    limits: Thresholds,
-    system: Lab,
-    earlier: _Decided | None,
-) -> _Decided:
-    """What the gates say of the depths so far, and whether the loop goes on (rule S2.9); the last depth's ms grow."""
-    start = perf_counter()
-    before = None if earlier is None else earlier.decisions
-    trace = case_trace(case, arm, depths, system, None if before is None else before.trace)
-    measured = measured_tables(trace, system.policy)
-    depths[-1].ms["evidence"] = 1e3 * (perf_counter() - start)
-    start = perf_counter()
-    passes = [] if earlier is None else earlier.passes
-    decisions, going = refine_on_tables(measured, trace, system.policy, limits, passes)
-    goes_on = decisions.status[0] == Status.refuse and bool(going.any())
-    depths[-1].ms["gates"] = 1e3 * (perf_counter() - start)
-    return _Decided(decisions, passes, goes_on)
 
 
 def case_trace(

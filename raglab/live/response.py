@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
@@ -69,9 +69,9 @@ class ResponseRecord(NamedTuple):
     default that the response names in `default_applied`, None where there is none.
     """
 
-    ms: Mapping[str, float]
-    answer_cache_hit: bool
-    strategy_cache_hit: bool
+    ms: Mapping[str, float] = {}
+    answer_cache_hit: bool = False
+    strategy_cache_hit: bool = False
     queries: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
     measures: Mapping[str, float | None] = {}
@@ -315,19 +315,8 @@ def record_answers(
         made_of += f" without {sorted(failed)}" if failed else ""
         meta |= {"fingerprint": digest(made_of, 16)}
     meta |= {"generator": generator.name, "scorer": scorer.name}
-    return Trace(
-        cases=trace.cases,
-        chunks=trace.chunks,
-        arms=trace.arms,
-        hits=trace.hits,
-        pattern_hits=trace.pattern_hits,
-        meta=meta,
-        queries=trace.queries,
-        answers=answers,
-        latency=trace.latency,
-        vectors=trace.vectors,
-        columns=trace.columns,
-    )
+    parts = {part.name: getattr(trace, part.name) for part in fields(values.TraceData)}
+    return Trace(**parts | {"meta": meta, "answers": answers})
 
 
 def _recorded_answers(

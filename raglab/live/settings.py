@@ -51,11 +51,11 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, SecretStr, ValidationError, model_validator
@@ -75,7 +75,7 @@ from raglab.store.files import Where, input_error, parse_json, read_text, shown_
 from raglab.store.log_tables import CHOICE_TABLES, CHOICES, LOG_TABLES, REQUEST_TABLES
 
 PREFIX = "RAGLAB_BANDIT_"
-BANDIT_LOG = "bandit.sqlite"
+BANDIT_LOG, AUDIT_LOG = "bandit.sqlite", "audit.sqlite"
 LEARNER = Bandit()  # whose settings hold where the environment says nothing
 _ROUNDED = 1.0 + 1e-9  # what discounting may leave between sums that are equal
 _MAX_BYTES = 2**20
@@ -86,14 +86,18 @@ Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 
 
-class EnvironmentSettings(BaseSettings):
-    """What the environment says; a variable is the field's name with the prefix of the settings before it.
+class LogPlace(SecretStr):
+    """Path or URL of a log; shown without its password."""
 
-    A field that is a `SecretStr` is the place of a log, and never shown whole: it may hold a password.
-    """
+    def _display(self) -> str:
+        return masked_url(self.get_secret_value())
+
+
+class EnvironmentSettings(BaseSettings):
+    """What the environment says; a variable is the field's name with the prefix of the settings before it."""
 
     model_config = SettingsConfigDict(
-        env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True, hide_input_in_errors=True
+        env_file_encoding="utf-8-sig", env_ignore_empty=True, extra="ignore", frozen=True, hide_input_in_errors=True
     )
 
     @classmethod
@@ -107,18 +111,16 @@ class EnvironmentSettings(BaseSettings):
           InputError: a wrong variable, or one that begins as ours do and is none, in the environment or the file; a
             line of the file that cannot be read. Names place, variable, its value unless it may be secret, the rule.
         """
-        stated = stated_variables(env_file)
-        fields = {cls.variable(name): info.alias or name for name, info in cls.model_fields.items()}
-        given = {fields[name]: value for name, value in stated.items() if name in fields and value}
+        check_variables(env_file)
         try:
-            return cls(_env_file=None, **given)  # type: ignore[call-arg]
+            return cls(_env_file=env_file)  # type: ignore[call-arg]
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            prefix = str(cls.model_config["env_prefix"])
-            name = cls.variable(str(first["loc"][0])) if first["loc"] else f"{prefix}*"  # of several variables together
-            came = None if name == cls.variable("log") or not first["loc"] else shown_value(stated.get(name))
+            # Without a place the error is of several variables together.
+            name = cls.variable(str(first["loc"][0]) if first["loc"] else "*")
+            value = shown_value(first["input"]) if first["loc"] and name != cls.variable("log") else None
             rule = first["msg"].replace("Input should be", "it must be").removeprefix("Value error, ")
-            raise input_error(Where(name), rule, "correct or unset it", came) from None
+            raise input_error(Where(name), rule, "correct or unset it", value) from None
 
     @classmethod
     def variable(cls, field: str) -> str:
@@ -126,31 +128,29 @@ class EnvironmentSettings(BaseSettings):
         prefix = str(cls.model_config["env_prefix"])
         return field if field.startswith(prefix) else prefix + field.rstrip("_").upper()
 
-    def __repr__(self) -> str:
-        """Fields, a log without its secrets."""
-        rows = {name: getattr(self, name) for name in type(self).model_fields}
-        rows |= {name: masked_url(row.get_secret_value()) for name, row in rows.items() if isinstance(row, SecretStr)}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in rows.items())})"
 
-    __str__ = __repr__
+class LogSettings(EnvironmentSettings):
+    """Settings with a log; file: of the log in the folder of an index, where no other is named."""
 
+    file: ClassVar[str]
+    log: LogPlace | None = None
 
-def settings_config(prefix: str) -> SettingsConfigDict:
-    """Configuration of settings whose variables begin so."""
-    return SettingsConfigDict(env_prefix=prefix)
+    def log_in(self, folder: str | Path) -> str | Path:
+        """Log of an index: the one that is named, else the file in its folder."""
+        return Path(folder) / self.file if self.log is None else self.log.get_secret_value()
 
 
-class BanditSettings(EnvironmentSettings):
+class BanditSettings(LogSettings):
     """What the environment says of the bandit; a variable is the field's name with RAGLAB_BANDIT_ before it.
 
-    enabled: None leaves it to the policy. log: never shown, it may hold a password. prior: see `load_prior`.
+    enabled: None leaves it to the policy. prior: see `load_prior`.
     """
 
-    model_config = settings_config(PREFIX)
+    model_config = SettingsConfigDict(env_prefix=PREFIX)
+    file = BANDIT_LOG
 
     enabled: bool | None = None
     policy: str = LEARNER.policy
-    log: SecretStr | None = None
     seed: Annotated[int, Field(ge=0, le=2**62)] = 0
     budget_ms: Positive = BUDGET_MS
     w1: Weight = float(PUBLISHED.margin)
@@ -208,15 +208,22 @@ class BanditSettings(EnvironmentSettings):
         Raises:
           InputError: see `bandit`; or the log's URL is none.
         """
-        place: str | Path = Path(folder) / BANDIT_LOG if self.log is None else self.log.get_secret_value()
-        kept = tuple(arm for arm in arms if arm in LIVE_ARMS)
+        return self.online_at(self.log_in(folder), tuple(arm for arm in arms if arm in LIVE_ARMS))
+
+    def online_at(self, log: str | Path, arms: tuple[str, ...], *, create: bool = True) -> Online:
+        """Bandit over the log at a path or URL.
+
+        Raises:
+          InputError: see `bandit`; or the log's URL is none.
+        """
         return Online(
-            bandit=self.bandit(kept),
+            bandit=self.bandit(arms),
             weights=self.weights,
             budget_ms=self.budget_ms,
-            log=place,
-            arms=kept,
+            log=log,
+            arms=arms,
             seed=self.seed,
+            create=create,
         )
 
 
@@ -230,25 +237,19 @@ def open_online(place: str | Path) -> Online:
       InputError: no log there, or none with a choice.
     """
     settings = BanditSettings.read()
-    log: str | Path = place
-    if Path(place).is_dir():
-        log = Path(place) / BANDIT_LOG if settings.log is None else settings.log.get_secret_value()
+    log = settings.log_in(place) if _is_folder(place) else place
     database = Database(log, CHOICE_TABLES, beside=REQUEST_TABLES, create=False)
     with database.reading() as entries:
         last = entries.one(CHOICES)
     database.close()
     if last is None:
         raise input_error(Where(database.shown), "a log must hold choices of a bandit", "ask with the arm bandit first")
-    arms = tuple(last["arms"])
-    return Online(
-        bandit=settings.bandit(arms),
-        weights=settings.weights,
-        budget_ms=settings.budget_ms,
-        log=log,
-        arms=arms,
-        seed=settings.seed,
-        create=False,
-    )
+    return settings.online_at(log, tuple(last["arms"]), create=False)
+
+
+def _is_folder(place: str | Path) -> bool:
+    """Whether a place is the folder of an index, and no log."""
+    return "://" not in str(place) and Path(place).is_dir()
 
 
 def load_prior(path: str | Path, arms: Sequence[str]) -> Stats:
@@ -288,12 +289,9 @@ class AnswerSettings(EnvironmentSettings):
     on_error: see `raglab.live.system.Lab.open`.
     """
 
-    model_config = settings_config("RAGLAB_ANSWER_")
+    model_config = SettingsConfigDict(env_prefix="RAGLAB_ANSWER_")
 
     on_error: Literal["raise", "refuse"] = "raise"
-
-
-AUDIT_LOG = "audit.sqlite"
 
 
 class ClarifySettings(EnvironmentSettings):
@@ -303,7 +301,7 @@ class ClarifySettings(EnvironmentSettings):
     the resolver's options are learned from too. max_documents: between which a user is asked to choose at most.
     """
 
-    model_config = settings_config("RAGLAB_CLARIFY_")
+    model_config = SettingsConfigDict(env_prefix="RAGLAB_CLARIFY_")
 
     enabled: bool | None = None
     rule: Literal["vote_share", "posterior"] = "vote_share"
@@ -333,26 +331,29 @@ class ClarifySettings(EnvironmentSettings):
         return Learner(**named)
 
 
-class AuditSettings(EnvironmentSettings):
+class AuditSettings(LogSettings):
     """What the environment says of the audit log; a variable is the field's name with RAGLAB_AUDIT_ before it.
 
-    required: whether a question that cannot be logged is refused. log: never shown, it may hold a password. query,
-    keep_days: see `AuditLog`. silence_hours, near_same: see
-    `SilenceRule`.
+    required: whether a question that cannot be logged is refused. query, keep_days: see `AuditLog`. silence_hours,
+    near_same: see `SilenceRule`.
     """
 
-    model_config = settings_config("RAGLAB_AUDIT_")
+    model_config = SettingsConfigDict(env_prefix="RAGLAB_AUDIT_")
+    file = AUDIT_LOG
 
     enabled: bool = True
     required: bool = False
-    log: SecretStr | None = None
     query: Redaction = "text"
     keep_days: Weight = 0.0
     silence_hours: Positive = SilenceRule().hours
     near_same: Share = SilenceRule().near_same
 
-    def audit_log(self, folder: str | Path, learner: Learner | None = None, *, create: bool = True) -> AuditLog:
-        """Audit log: the one that is named, else `audit.sqlite` in the folder.
+    def audit_log(self, folder: str | Path, learner: Learner | None = None) -> AuditLog:
+        """Audit log of an index: the one that is named, else `audit.sqlite` in the folder; see `log_at`."""
+        return self.log_at(self.log_in(folder), learner)
+
+    def log_at(self, log: str | Path, learner: Learner | None = None, *, create: bool = True) -> AuditLog:
+        """Audit log at a path or URL.
 
         Args:
           learner: None takes that of the environment.
@@ -360,15 +361,13 @@ class AuditSettings(EnvironmentSettings):
         Raises:
           InputError: the log's URL is none.
         """
-        place: str | Path = Path(folder) / AUDIT_LOG if self.log is None else self.log.get_secret_value()
-        chosen = ClarifySettings.read().learner if learner is None else learner
-        return self.log_at(place, chosen, create=create)
-
-    def log_at(self, place: str | Path, learner: Learner, *, create: bool) -> AuditLog:
-        """Audit log of a file or URL."""
-        silence = SilenceRule(self.silence_hours, self.near_same)
         return AuditLog(
-            place, learner=learner, query=self.query, keep_days=self.keep_days, silence=silence, create=create
+            log,
+            learner=ClarifySettings.read().learner if learner is None else learner,
+            query=self.query,
+            keep_days=self.keep_days,
+            silence=SilenceRule(self.silence_hours, self.near_same),
+            create=create,
         )
 
 
@@ -386,10 +385,8 @@ def open_audit(place: str | Path | None = None) -> AuditLog:
     if place is None and settings.log is None:
         rule = "it must name the audit log where none is given"
         raise input_error(Where(AuditSettings.variable("log")), rule, "set it, or give the index or its log")
-    if place is None or ("://" not in str(place) and Path(place).is_dir()):
-        return settings.audit_log(place or "", create=False)
-    learner = ClarifySettings.read().learner
-    return settings.log_at(place, learner, create=False)
+    log = settings.log_in(place or "") if place is None or _is_folder(place) else place
+    return settings.log_at(log, create=False)
 
 
 # Variables of raglab that only the environment of the process sets, and who reads them.
@@ -409,8 +406,8 @@ def known_variables() -> frozenset[str]:
     return frozenset(kind.variable(name) for kind in kinds for name in kind.model_fields) | PROCESS_VARIABLES.keys()
 
 
-def stated_variables(env_file: str | Path | None = ".env") -> Mapping[str, str]:
-    """Variables of raglab by their names in capitals: those of the environment, then those of the file.
+def check_variables(env_file: str | Path | None = ".env") -> None:
+    """Refuse what pydantic-settings would pass over or choose from in silence, in the environment or the file.
 
     Args:
       env_file: None reads none; one that is not there says nothing.
@@ -418,19 +415,19 @@ def stated_variables(env_file: str | Path | None = ".env") -> Mapping[str, str]:
     Raises:
       InputError: a variable that begins as ours do and is none, one stated twice, a line that cannot be read.
     """
-    stated = dict(_file_variables(Path(env_file))) if env_file is not None and Path(env_file).exists() else {}
-    there = [name for name in os.environ if _begins_like_ours(name)]
-    for name in there:
+    if env_file is not None and Path(env_file).exists():
+        _check_file(Path(env_file))
+    names = [name for name in os.environ if _begins_like_ours(name)]
+    for name in names:
         _check_name(name, Where("the environment"))
-    for name, times in Counter(name.upper() for name in there).items():
+    for name, times in Counter(map(str.upper, names)).items():
         if times > 1:
             rule = f"{name} must be stated once, in capitals or not"
             raise input_error(Where("the environment"), rule, "unset all but one", f"{times} times")
-    return stated | {name.upper(): os.environ[name] for name in there if os.environ[name]}
 
 
-def _file_variables(path: Path) -> Iterator[tuple[str, str]]:
-    """Ours of a file, each with what it stands for, once every line of the file could be read."""
+def _check_file(path: Path) -> None:
+    """Refuse a line of a file that cannot be read, or that states a variable of ours wrongly."""
     from dotenv import dotenv_values
     from dotenv.parser import parse_stream
 
@@ -444,24 +441,22 @@ def _file_variables(path: Path) -> Iterator[tuple[str, str]]:
         if line.key is not None:
             lines.append((where, line.key, line))
     values = dotenv_values(stream=StringIO(text))
-    seen: set[str] = set()
+    names: set[str] = set()
     for where, key, line in lines:
-        own = _begins_like_ours(key)
         if any(map(_LINE_OF_OURS.match, line.original.string.strip().splitlines()[1:])):
             rule = "a quote must end before the next variable of raglab"
             raise input_error(where, rule, "close it", f"an open one after {key}")
-        if not own:
+        if not _begins_like_ours(key):
             continue
         name = key.upper()
         _check_name(key, where)
         if name in PROCESS_VARIABLES:
             raise input_error(where, f"{name} must be set in the environment", "export it, no file is read for it")
-        if name in seen:
+        if name in names:
             raise input_error(where, f"{name} must be stated once", "remove all lines of it but one", "it again")
         if line.value and not values[key]:
             raise input_error(where, f"{name} must stand for something", "set the variable that it names", "nothing")
-        seen.add(name)
-        yield name, values[key] or ""
+        names.add(name)
 
 
 def _blank_lines(text: str) -> int:
@@ -504,13 +499,12 @@ def open_logs(place: str | Path | None = None) -> list[Database]:
     Raises:
       InputError: a wrong variable, or no place.
     """
-    audit, stated = open_audit(place).log.place, BanditSettings.read().log
-    index = place is None or ("://" not in str(place) and Path(place).is_dir())
+    audit, bandit = open_audit(place).log.place, BanditSettings.read()
     places = [audit]
-    if index and stated is not None:
-        places.append(stated.get_secret_value())
-    elif index and place is not None:
-        places.append(Path(place) / BANDIT_LOG)
+    if bandit.log is not None and (place is None or _is_folder(place)):
+        places.append(bandit.log_in(""))
+    elif place is not None and _is_folder(place):
+        places.append(bandit.log_in(place))
     elif "://" not in str(audit):
         places.append(Path(audit).parent / BANDIT_LOG)
     there = [one for one in places if "://" in str(one) or Path(one).is_file()] or [audit]

@@ -94,6 +94,11 @@ class SignalFunction:
         return own_signal(self.name, unit=self.unit, version=self.version, source=self.source, **kinds)
 
     @property
+    def needs_answers(self) -> bool:
+        """Whether it reads the answer, which must then be there before anything is decided."""
+        return bool({*self.needs} & {*ANSWER_COLUMNS})
+
+    @property
     def source(self) -> str:
         """What measures it, by its name in its module; the module's own name hangs on how it was started."""
         fn = inspect.unwrap(self.fn)

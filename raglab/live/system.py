@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, get_args
 
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
     from raglab.default_learner import Learner
     from raglab.live.online_bandit import Online
-    from raglab.live.settings import BanditSettings, ClarifySettings
+    from raglab.live.settings import BanditSettings
 
 T = TypeVar("T")
 SIZE = 2**30  # bytes; the least recently stored go first
@@ -242,31 +243,15 @@ def check_on_error(on_error: str) -> OnError:
 class LabOpening(NamedTuple):
     """What a system was opened with that outlives a change of its documents.
 
-    generator: of what no row of a table answers. asking: settings of clarifications. clarifier: makes what asks and
-    learns, None where nothing is asked or learned; asks: whether for what a question leaves out.
+    generator: of what no row of a table answers. clarifier: makes what asks and learns from documents and their index,
+    None where nothing is asked or learned.
     """
 
     place: Path
     settings: RetrievalSettings
     rewriter: Rewriter | None
     generator: Generator
-    parser: Parser | None
-    field_reader: FieldReader | None
-    asking: ClarifySettings
-    asks: bool
     clarifier: Callable[..., Clarifier] | None
-
-
-class ReadyDocuments(NamedTuple):
-    """All of a system that hangs on its documents; see `Lab`."""
-
-    retriever: Retriever
-    fingerprint: str
-    generator: Generator
-    entities: tuple[tuple[str, ...], ...]
-    reader: DocumentReader
-    clarifier: Clarifier | None
-    earlier: Mapping[str, frozenset[str]]
 
 
 @dataclass(slots=True, eq=False)
@@ -377,7 +362,8 @@ class Lab:
         asking = ClarifySettings.read()
         asks = asking.enabled is True if clarify is None else clarify
         learns = asks or (asking.options and clarify is not False)
-        maker = clarifier_maker() if learns else None
+        how: dict[str, Any] = {"parser": parser, "field_reader": field_reader, "asks": asks}
+        clarifier = partial(clarifier_maker(), asking, **how) if learns else None
         log, required = _audit_log(place, asking.learner, audit=audit, learns=learns)
         if log is not None and learns:
             remedy = "put that pack back, or move the log away and learn anew"
@@ -385,11 +371,11 @@ class Lab:
         kept = _caches_of(place) if cache else None
         judge = scorer or WordSupport()
         base = Extractive(pack=pack) if generator is None else generator
-        opening = LabOpening(place, index.settings, rewriter, base, parser, field_reader, asking, asks, maker)
-        ready = _ready_documents(index, opening, chosen, pack, judge)
+        opening = LabOpening(place, index.settings, rewriter, base, clarifier)
+        ready = _documents_fields(index, opening, chosen, pack, judge)
         # The bandit needs an arm that answers live, and can be switched off from outside the policy.
         stated = arm or ("bandit" if bandit.enabled else None)
-        online = _online(place, ready.retriever, bandit, wanted=(stated or chosen.strategy.arm) == "bandit")
+        online = _online(place, ready["retriever"], bandit, wanted=(stated or chosen.strategy.arm) == "bandit")
         return cls(
             policy=chosen,
             scorer=judge,
@@ -402,7 +388,7 @@ class Lab:
             signals=measured,
             opening=opening,
             on_error=check_on_error(on_error or AnswerSettings.read().on_error),
-            **ready._asdict(),
+            **ready,
         )
 
     def check(self) -> Self:
@@ -486,10 +472,10 @@ class Lab:
         if kept != opening.settings:
             msg = f"an open index must keep its arms, models and sizes, got others in {opening.place}; open it again."
             raise ValueError(msg)
-        ready = _ready_documents(index, opening, self.policy, self.pack, self.scorer, self.retriever)
+        ready = _documents_fields(index, opening, self.policy, self.pack, self.scorer, self.retriever)
+        ready["opening"] = opening._replace(settings=index.settings)
         with self._change:
-            more = {"opening": opening._replace(settings=index.settings)}
-            for name, value in (ready._asdict() | more).items():
+            for name, value in ready.items():
                 setattr(self, name, value)
         return self
 
@@ -548,10 +534,10 @@ class Lab:
         return dataclasses.replace(self, policy=policy, entities=named, signals=self.signals.under(policy))
 
 
-def _ready_documents(
+def _documents_fields(
     index: Index, opening: LabOpening, policy: Policy, pack: Pack, scorer: SupportScorer, like: Retriever | None = None
-) -> ReadyDocuments:
-    """Models and indexes over the documents of an index.
+) -> dict[str, Any]:
+    """Fields of a `Lab` that hang on its documents.
 
     Args:
       like: retriever of an earlier version, whose models are used again.
@@ -566,19 +552,16 @@ def _ready_documents(
     ready = retriever(index.corpus, index.settings, stored, rewriter=opening.rewriter, pack=pack, like=like)
     named = chunk_entities(ready.chunks, policy.pattern_lists.of_documents)
     _read_passages(ready.chunks, opening.generator, scorer)
-    clarifier = None
-    if opening.clarifier is not None:
-        how: dict[str, Any] = {"parser": opening.parser, "field_reader": opening.field_reader, "asks": opening.asks}
-        clarifier = opening.clarifier(opening.asking, chunks, ready, stored, pack, **how)
-    return ReadyDocuments(
-        retriever=ready,
-        fingerprint=index.fingerprint,
-        generator=with_own_answers(opening.generator, ready.indexes),
-        entities=named,
-        reader=reader,
-        clarifier=clarifier,
-        earlier=index.earlier,
-    )
+    maker = opening.clarifier
+    return {
+        "retriever": ready,
+        "fingerprint": index.fingerprint,
+        "generator": with_own_answers(opening.generator, ready.indexes),
+        "entities": named,
+        "reader": reader,
+        "clarifier": None if maker is None else maker(chunks, ready, stored, pack),
+        "earlier": index.earlier,
+    }
 
 
 def _online(place: Path, ready: Retriever, settings: BanditSettings, *, wanted: bool) -> Online | None:

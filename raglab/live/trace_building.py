@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 from zipfile import BadZipFile
 
 import numpy as np
@@ -39,7 +39,6 @@ from raglab.patterns import Patterns, pattern_hits
 from raglab.progress import progress
 from raglab.retrieval.arms import (
     STAGES,
-    DepthHits,
     Sizes,
     Strategy,
     arm_row,
@@ -183,6 +182,14 @@ class Retriever:
             self._next.clear()
             self._next[text] = found
         return found
+
+    def scope(self, documents: Sequence[str]) -> NDArray[np.int64] | None:
+        """Positions that a question may find by the documents that its user named; None is all.
+
+        Raises:
+          ValueError: a name of which the corpus has no document, or several.
+        """
+        return question_scopes(self.chunks[: self.indexes.n_chunks], [documents])[0]
 
 
 def check_settings(given: Mapping[str, Any]) -> RetrievalSettings:
@@ -426,8 +433,22 @@ class Building:
 
     def meta(self, cases: Sequence[Case]) -> dict[str, Any]:
         """Meta of a trace of some cases."""
-        told = _meta(self.corpus, self.corpus_hash, cases, self.parameters, self.command)
-        return told if self.pack.stored is None else {**told, "pack": self.pack.stored}
+        made_of = {
+            "schema_version": SCHEMA_VERSION,
+            "corpus_hash": self.corpus_hash,
+            "cases_hash": hash_cases(cases),
+            "parameters": self.parameters,
+        }
+        return {
+            "fingerprint": _hash_parts(made_of),
+            "corpus": self.corpus.name,
+            "n_chunks": len(self.corpus.chunks),
+            "n_documents": len({chunk.source for chunk in self.corpus.chunks}),
+            "command": self.command,
+            **stated_exact_names(self.corpus.chunks),
+            **made_of,
+            **({} if self.pack.stored is None else {"pack": self.pack.stored}),
+        }
 
 
 @takes(corpus="corpus", cases="cases", policy="policy")
@@ -592,38 +613,16 @@ def _batch(
         )
     )
     queries = np.array([[[found.query for found in walked] for walked in arms] for arms in rows])
-    ms = np.array([[[_stage_ms(found) for found in walked] for walked in arms] for arms in rows])
+    ms = np.array(
+        [[[[found.ms.get(stage, np.nan) for stage in STAGES] for found in walked] for walked in arms] for arms in rows]
+    )
     return Batch(hits, queries, ms)
-
-
-def _stage_ms(found: DepthHits) -> list[float]:
-    return [found.ms.get(stage, np.nan) for stage in STAGES]
 
 
 def _join_batches(batches: Sequence[Batch]) -> Batch:
     hits = Hits._make(np.concatenate(fields) for fields in zip(*(batch.hits for batch in batches), strict=True))
     queries = [batch.queries for batch in batches]
     return Batch(hits, np.concatenate(queries), np.concatenate([batch.ms for batch in batches]))
-
-
-def _meta(
-    corpus: Corpus, corpus_hash: str, cases: Sequence[Case], parameters: Mapping[str, Any], command: str | None
-) -> dict[str, Any]:
-    made_of = {
-        "schema_version": SCHEMA_VERSION,
-        "corpus_hash": corpus_hash,
-        "cases_hash": hash_cases(cases),
-        "parameters": parameters,
-    }
-    return {
-        "fingerprint": _hash_parts(made_of),
-        "corpus": corpus.name,
-        "n_chunks": len(corpus.chunks),
-        "n_documents": len({chunk.source for chunk in corpus.chunks}),
-        "command": command,
-        **stated_exact_names(corpus.chunks),
-        **made_of,
-    }
 
 
 def index_fingerprint(corpus_hash: str, parameters: Mapping[str, Any]) -> str:
@@ -704,7 +703,10 @@ def _read_part(path: Path) -> dict[str, NDArray[Any]] | None:
 
 
 def _write_part(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    _keep(path, lambda file: np.savez(file, **arrays, digest=np.array(_part_digest(path, arrays))))  # type: ignore[arg-type]
+    """Write a part whole or not at all, so that a run that is killed leaves none that looks finished."""
+    make_folder(path.parent)
+    with replacing(path) as partial, partial.open("xb") as file:
+        np.savez(file, **arrays, digest=np.array(_part_digest(path, arrays)))  # type: ignore[arg-type]
 
 
 def _part_digest(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -713,13 +715,6 @@ def _part_digest(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str:
     for name, array in arrays.items():
         total.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
     return total.hexdigest()
-
-
-def _keep(path: Path, write: Callable[[BinaryIO], None]) -> None:
-    """Write a part whole or not at all, so that a run that is killed leaves none that looks finished."""
-    make_folder(path.parent)
-    with replacing(path) as partial, partial.open("xb") as file:
-        write(file)
 
 
 def _trace_of_hits(

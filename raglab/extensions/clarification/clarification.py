@@ -33,7 +33,6 @@ from raglab.extensions.clarification import clarification_reading as documents
 from raglab.extensions.clarification.clarification_reading import (
     Reading,
     domain_checks,
-    fields_response,
     read_complete,
     read_single,
     read_value,
@@ -65,7 +64,7 @@ from raglab.extensions.clarification.unanswered_questions import is_likely_state
 from raglab.languages import sentence
 from raglab.live.arm_choice import wants_bandit
 from raglab.live.logged_requests import audit_log, log_answer, log_request, model_names
-from raglab.live.pipeline import answer_or_refuse, answer_request, try_request
+from raglab.live.pipeline import answer_or_refuse, answer_request, fields_response, try_request
 from raglab.live.requests import Request
 from raglab.live.response import Response, ResponseRecord
 from raglab.packs import Pack
@@ -530,7 +529,7 @@ def _ask_user(one: Vague, prospect: Prospect, values: list[str], tried: Sequence
         "clarification": asking.model_dump(mode="json"),
         "arm_reason": turn.say("{kind} of {field}: {why}", kind=failure.kind, field=failure.target_field, why=why),
     }
-    return fields_response(turn.request, fields, turn.system, ResponseRecord({}, False, False, checks=one.domain))
+    return fields_response(turn.request, fields, turn.system, ResponseRecord(checks=one.domain))
 
 
 def _question(one: Vague, values: Sequence[str], failed: str | None) -> str:

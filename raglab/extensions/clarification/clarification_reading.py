@@ -29,6 +29,7 @@ from raglab.extensions.clarification.question_vocabulary import Failure, ParsedQ
 from raglab.extensions.clarification.quoted_replies import quote_reply
 from raglab.languages import sentence
 from raglab.live.clarifier import FieldReader
+from raglab.live.pipeline import fields_response
 from raglab.live.requests import Request
 from raglab.live.response import Response, ResponseRecord, check_answer
 from raglab.packs import Pack
@@ -383,7 +384,7 @@ def reading_response(
         request,
         fields | {"route": ROUTE, "arm_reason": why} | dict(more),
         system,
-        ResponseRecord(ms, False, False, checks=checks),
+        ResponseRecord(ms, checks=checks),
     )
 
 
@@ -398,26 +399,3 @@ def field_check(text: str, *, found: bool) -> Check:
         passes=found,
         text=text,
     )
-
-
-def fields_response(request: Request, fields: Mapping[str, Any], system: Lab, seen: ResponseRecord) -> Response:
-    """Response that no arm retrieved for; what is not stated is none."""
-    none: dict[str, Any] = {
-        "answer": None,
-        "sources": [],
-        "status": "ok",
-        "refusal_reason": None,
-        "options": [],
-        "warnings": [],
-        "confidence": None,
-        "route": None,
-        "arm": None,
-        "arm_reason": None,
-        "clarification": None,
-        "default_applied": None,
-        "policy_id": system.policy.policy_id,
-        "request_id": request.id,
-        "error": None,
-    }
-    whole = none | dict(fields)
-    return Response(whole | {"refused": whole["status"] == "refuse"}, seen)

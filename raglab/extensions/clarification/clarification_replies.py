@@ -18,7 +18,6 @@ from raglab.extensions.clarification import clarification_reading as documents
 from raglab.extensions.clarification.clarification_reading import (
     domain_checks,
     field_check,
-    fields_response,
     read_named,
     read_quoted,
 )
@@ -41,7 +40,7 @@ from raglab.extensions.clarification.reply_words import is_agreement, reply_topi
 from raglab.extensions.clarification.stated_values import heading_of, word_stems
 from raglab.extensions.clarification.task_answers import TASKS
 from raglab.live.logged_requests import audit_log, log_decision
-from raglab.live.pipeline import answer_or_refuse
+from raglab.live.pipeline import answer_or_refuse, fields_response
 from raglab.live.requests import Request, language_of
 from raglab.live.response import Response, ResponseRecord
 from raglab.live.system import normalise_question
@@ -400,7 +399,7 @@ def _not_on_any_page(waiting: Vague, reason: str) -> Response:
         "arm_reason": waiting.turn.say("the field was read for, no arm retrieved"),
     }
     checks = (*waiting.domain, field_check(reason, found=False))
-    return fields_response(waiting.request, fields, system, ResponseRecord({}, False, False, checks=checks))
+    return fields_response(waiting.request, fields, system, ResponseRecord(checks=checks))
 
 
 def _scopes(left: Sequence[str]) -> list[str]:
