@@ -16,9 +16,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.decimals import decimals
 from raglab.html_display import Cell, Fold, display, short
 from raglab.metrics import binomial_p, check_delta, risk_coverage, upper_bound
-from raglab.text import decimals
 from raglab.values import Floats, Ints
 
 _MOST_CASES = 2.0**53  # that a float counts one by one; a smaller risk asks for no fewer

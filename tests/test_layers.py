@@ -23,6 +23,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "canonical",
             "documents",
             "characters",
+            "decimals",
             "code_blocks",
             "languages",
             "numerals",

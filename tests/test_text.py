@@ -9,17 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.text import (
-    Piece,
-    answer_recall,
-    content_terms,
-    decimals,
-    exact_match,
-    normalise_answer,
-    pieces,
-    sentences,
-    token_f1,
-)
+from raglab.decimals import decimals
+from raglab.text import Piece, answer_recall, content_terms, exact_match, normalise_answer, pieces, sentences, token_f1
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=200)
 PASSAGE = """Acme Home — Schedule > Limits and excesses

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from raglab.audit.request_events import RequestEvents
 from raglab.audit.sessions import SilenceRule
+from raglab.decimals import decimals
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner
 from raglab.extension_points import extension
 from raglab.store.log_entries import Entries
-from raglab.text import decimals
 
 ROOM = "clarification"
 

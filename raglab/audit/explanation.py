@@ -23,6 +23,7 @@ from raglab.audit.log import check_from_json, json_value
 from raglab.audit.log_learners import recorded_learner
 from raglab.audit.request_events import RequestEvents
 from raglab.canonical import digest
+from raglab.decimals import decimals
 from raglab.decision.checks import ASK_RULES, SIGNAL_RULES, WARN_RULES, Check
 from raglab.decision.decisions import COST_RULES
 from raglab.languages import TEXTS, sentence
@@ -47,7 +48,7 @@ from raglab.store.log_tables import (
     parsed_fields,
     request_row,
 )
-from raglab.text import NO_MATH, decimals, html_text
+from raglab.text import NO_MATH, html_text
 from raglab.thresholds import Thresholds, policy_thresholds
 
 if TYPE_CHECKING:

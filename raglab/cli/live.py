@@ -33,8 +33,8 @@ from raglab.cli.common import (
     table_text,
 )
 from raglab.cli.door import one_line
+from raglab.decimals import decimals
 from raglab.store.files import Where, input_error
-from raglab.text import decimals
 
 OPENAI = "https://api.openai.com/v1"
 Nli = Annotated[

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from raglab import fusion, gates, resolver
+from raglab.decimals import decimals
 from raglab.decision import chain
 from raglab.decision.measurement import Tables
 from raglab.gate_order import Step
@@ -18,7 +19,6 @@ from raglab.languages import retold, sentence
 from raglab.own_gates import own_gate
 from raglab.policy import PolicyData
 from raglab.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, OwnLimits, acts_by
-from raglab.text import decimals
 from raglab.thresholds import Thresholds
 from raglab.values import Floats
 

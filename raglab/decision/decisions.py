@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab import expected_cost, gates, resolver
+from raglab.decimals import decimals
 from raglab.decision import chain
 from raglab.decision.answer_text import AnswerCheck
 from raglab.decision.case_verdicts import CONTRACTS, STATUS_NAMES, UNRECORDED, CaseVerdicts
@@ -43,7 +44,6 @@ from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST
 from raglab.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, SIGNALS_ASK, acts_by
 from raglab.signals import NAMES
-from raglab.text import decimals
 from raglab.thresholds import Thresholds
 from raglab.values import Case, Status, TraceData, read_only
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates
+from raglab.decimals import decimals
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.checks import scalar_value
 from raglab.decision.decisions import UNSWITCHED, Decisions
@@ -16,7 +17,6 @@ from raglab.own_gates import own_gate
 from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST
 from raglab.signal_gates import OWN, SIGNALS
-from raglab.text import decimals
 from raglab.user_warnings import warn_user
 from raglab.values import Status
 

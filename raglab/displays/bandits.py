@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.learner import LEARNERS, Bandit, State
+from raglab.decimals import percent
 from raglab.displays import canvas
 from raglab.displays.display import FrameDisplay, Shown
 from raglab.displays.tables import estimate_cells, interval_cells
 from raglab.metrics.intervals import mean_interval, percentile_interval
-from raglab.text import percent
 
 if TYPE_CHECKING:
     import pandas as pd

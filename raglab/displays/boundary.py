@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates, metrics, replay
+from raglab.decimals import percent
 from raglab.decision import chain
 from raglab.decision.trace_view import TraceView
 from raglab.displays import canvas
@@ -19,7 +20,6 @@ from raglab.metrics import Interval
 from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import each_shard
 from raglab.store.policies import Policy
-from raglab.text import percent
 from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
 

@@ -17,6 +17,7 @@ from raglab import metrics
 from raglab.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise, TestMethod
+from raglab.decimals import percent
 from raglab.decision.measured_trace import held_trace
 from raglab.decision.measurement import gates_off
 from raglab.decision.refusal_warnings import refusal_text
@@ -51,7 +52,6 @@ from raglab.signal_gates import SIGNALS, signal_path
 from raglab.store.case_labels import check_split_names
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
-from raglab.text import percent
 from raglab.thresholds import policy_thresholds
 from raglab.user_warnings import warn_user
 from raglab.values import SCHEMA_VERSION

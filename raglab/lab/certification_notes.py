@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.certify import Certificate, Promise, TestMethod
+from raglab.decimals import decimals, percent
 from raglab.decision.answer_text import Basis
 from raglab.decision.scoring import status_only_sentence
 from raglab.lab.answer_basis import missing_notes
 from raglab.lab.certified_losses import RISK, Nearest, RateCounts, asking_note
 from raglab.lab.looks import Look
 from raglab.store.policies import Policy
-from raglab.text import decimals, percent
 
 FAILS: Mapping[TestMethod, str] = {
     "single": "the policy fails",

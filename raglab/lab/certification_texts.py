@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from raglab import certify, metrics
 from raglab.breakpoints import threshold_at
 from raglab.certify import Promise, cases_needed
+from raglab.decimals import decimals, percent
 from raglab.lab.certification import need_line
 from raglab.lab.certified_losses import COST, EVEN
-from raglab.text import decimals, percent
 
 if TYPE_CHECKING:
     import pandas as pd

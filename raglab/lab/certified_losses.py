@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from raglab import certify, metrics
 from raglab.certify import MAX_OVER_ASK
+from raglab.decimals import percent
 from raglab.decision.answer_text import Basis, MissingAnswers
 from raglab.decision.outcome_codes import Tally
 from raglab.decision.trace_view import TraceView
@@ -21,7 +22,6 @@ from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import tally
 from raglab.store.policies import Policy
-from raglab.text import percent
 from raglab.values import Status
 
 COST, RISK = "expected_cost", "hallucination_rate"

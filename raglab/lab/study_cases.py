@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.decimals import percent
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.lab.report.verdicts import DELTA
 from raglab.replay import each_part, join_columns
 from raglab.store.case_labels import check_split_names
 from raglab.store.traces import StudyTrace, Trace
-from raglab.text import percent
 from raglab.values import NONE, UNLABELLED, Status, check_labelled, label_codes
 
 MOST_REFITTED = 20_000  # cases that candidates are made of: a fold's fit and line search of 20,000 take three minutes

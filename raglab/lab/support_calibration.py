@@ -16,9 +16,9 @@ from raglab import calibration, metrics
 from raglab.answering.support import ClaimScorer, WordSupport, split_claims
 from raglab.calibration import Calibrated, Method
 from raglab.certify import cases_needed, check_levels, fixed_sequence, pareto_order
+from raglab.decimals import decimals
 from raglab.metrics import binomial_p, upper_bound
 from raglab.store.policies import Policy
-from raglab.text import decimals
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,8 @@ from raglab.characters import visible
 from raglab.default_learner import OTHER
 from raglab.documents import full_sources
 from raglab.live.logged_requests import answer_logged
-from raglab.live.pipeline import answer_or_refuse, answer_request
+from raglab.live.model_failures import answer_or_refuse
+from raglab.live.pipeline import answer_request
 from raglab.live.requests import Request, check_request, language_of, moment_or_now
 from raglab.live.response import Response
 from raglab.live.system import Lab, OnError, check_on_error, normalise_question

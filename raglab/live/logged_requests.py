@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from raglab.audit.explanation import Explanation, explain_request
-from raglab.live.pipeline import answer_or_refuse, answer_request
+from raglab.live.model_failures import answer_or_refuse
+from raglab.live.pipeline import answer_request
 from raglab.live.requests import Request
 from raglab.live.response import Response
 from raglab.live.system import AUDIT_UNWRITABLE, Lab

@@ -20,6 +20,7 @@ from raglab import bandit as bandits
 from raglab.bandit import Bandit, State
 from raglab.bandit.learner import CHOSEN, REVISED, REWARDED, Stats, Steps, is_success
 from raglab.canonical import canonical_json, digest, utc_text
+from raglab.decimals import decimals
 from raglab.reward import COMPONENTS, OPTIONAL, RewardWeights, reward
 from raglab.store.database import Database, Rebuild
 from raglab.store.files import InputError
@@ -259,8 +260,6 @@ def arm_reason(name: str, arm: int, now: OnlineState, why: str | Mapping[str, st
     Args:
       margin: mean of the reranker's margins that its latest rewards state; None where there are none.
     """
-    from raglab.text import decimals  # here: it reads the languages, which a writer of the log need not load
-
     stated = why if isinstance(why, str) else why.get(name, "")
     pulls, rewards = int(now.state.pulls[arm]), float(now.n[arm])
     seen = f"{pulls} pull{'' if pulls == 1 else 's'}"

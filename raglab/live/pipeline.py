@@ -6,7 +6,7 @@ stored trace would decide it. Caches stand before retrieval and before the whole
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from raglab.audit.log import check_from_json, check_to_json
 from raglab.decision import chain
-from raglab.decision.checks import answer_checks, error_check
+from raglab.decision.checks import answer_checks
 from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import add_answers, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, calibrate_confidence
 from raglab.decision.signal_values import ANSWERED, Columns, used_signals
-from raglab.languages import retold, sentence
+from raglab.languages import retold
 from raglab.live.arm_choice import default_arm, measures, record_outcome, select_arm
 from raglab.live.measured_signals import FAILURES, answer_places
 from raglab.live.requests import Request
@@ -46,7 +46,7 @@ from raglab.resolver import INVALID_SELECTION
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.reward import answer_brevity
 from raglab.thresholds import policy_thresholds
-from raglab.values import Answers, Case, Hits, ModelUnavailableError, Status, TraceData
+from raglab.values import Answers, Case, Hits, Status, TraceData
 
 
 def answer_request(request: Request, system: Lab) -> Response:
@@ -123,34 +123,6 @@ def _generate_answer(request: Request, key: Key, system: Lab) -> tuple[dict[str,
         evidence=_request_evidence(request, key.arm, retrieval.depths) if request.narrowed else None,
     )
     return complete_response(decisions, request.text, request.selected, system, account)
-
-
-UNAVAILABLE = "The language model is not available at the moment. Please ask again later."
-
-
-def answer_or_refuse(request: Request, system: Lab, answer: Callable[[], Response]) -> Response:
-    """The response of `answer`; where the model fails and the system must answer, a refusal with its `error`.
-
-    Raises:
-      ModelUnavailableError: the model failed, and `on_error` of the system is `raise`.
-
-    Source: rule S0.1.
-    """
-    start = perf_counter()
-    try:
-        return answer()
-    except ModelUnavailableError as error:
-        if system.on_error == "raise":
-            raise
-        reason = sentence("no answer was generated: {reason}", request.language, reason=error.reason)
-        fields = {
-            "answer": sentence(UNAVAILABLE, request.language),
-            "status": Status.refuse.name,
-            "refusal_reason": reason,
-            "error": str(error),
-        }
-        ms = {"total": 1e3 * (perf_counter() - start)}
-        return fields_response(request, fields, system, ResponseRecord(ms, checks=(error_check(reason),)))
 
 
 def fields_response(request: Request, fields: Mapping[str, Any], system: Lab, seen: ResponseRecord) -> Response:

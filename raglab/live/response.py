@@ -18,6 +18,7 @@ from raglab.answering.required_confidence import RequiredConfidence, confidence_
 from raglab.answering.support import Support, WordSupport
 from raglab.audit.default_table import DefaultUse
 from raglab.canonical import digest
+from raglab.decimals import decimals
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
 from raglab.decision.checks import Check
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
@@ -30,7 +31,7 @@ from raglab.replay import decide_policies
 from raglab.retrieval.indexes import ArmIndex, Indexes
 from raglab.store.policies import load_pack
 from raglab.store.traces import Trace
-from raglab.text import NO_MATH, decimals, html_text
+from raglab.text import NO_MATH, html_text
 from raglab.user_warnings import warn_user
 from raglab.values import Answers, Chunk, Generation, Generator, ModelUnavailableError
 

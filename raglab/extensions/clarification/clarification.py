@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.audit.default_table import DefaultUse, RowKey
 from raglab.canonical import digest
+from raglab.decimals import decimals
 from raglab.decision.checks import Check
 from raglab.default_learner import (
     ClarificationDefault,
@@ -64,11 +65,11 @@ from raglab.extensions.clarification.unanswered_questions import is_likely_state
 from raglab.languages import sentence
 from raglab.live.arm_choice import wants_bandit
 from raglab.live.logged_requests import audit_log, log_answer, log_request, model_names
-from raglab.live.pipeline import answer_or_refuse, answer_request, fields_response, try_request
+from raglab.live.model_failures import answer_or_refuse
+from raglab.live.pipeline import answer_request, fields_response, try_request
 from raglab.live.requests import Request
 from raglab.live.response import Response, ResponseRecord
 from raglab.packs import Pack
-from raglab.text import decimals
 from raglab.values import Chunk
 
 if TYPE_CHECKING:

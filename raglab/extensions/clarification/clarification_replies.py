@@ -40,7 +40,8 @@ from raglab.extensions.clarification.reply_words import is_agreement, reply_topi
 from raglab.extensions.clarification.stated_values import heading_of, word_stems
 from raglab.extensions.clarification.task_answers import TASKS
 from raglab.live.logged_requests import audit_log, log_decision
-from raglab.live.pipeline import answer_or_refuse, fields_response
+from raglab.live.model_failures import answer_or_refuse
+from raglab.live.pipeline import fields_response
 from raglab.live.requests import Request, language_of
 from raglab.live.response import Response, ResponseRecord
 from raglab.live.system import normalise_question

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from raglab.decimals import decimals
 from raglab.default_learner import OTHER, ClarificationDefault, Learner, Worth, shares, worth_asking
 from raglab.extensions.clarification.contents import page_kind
 from raglab.extensions.clarification.question_parsing import parse
@@ -36,7 +37,6 @@ from raglab.live.clarifier import FieldReader, Parser
 from raglab.live.requests import Request, Tongue
 from raglab.live.trace_building import question_scopes
 from raglab.packs import GENERIC, Pack
-from raglab.text import decimals
 from raglab.values import Chunk
 
 COLUMNS = ("page_1_kind", "language", "vendor")  # conditions that a default may be split by (rule S5.6)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from raglab import gates, metrics
 from raglab.breakpoints import COST_THRESHOLDS, StepCells, swept_paths, swept_threshold, threshold_values
+from raglab.decimals import decimals
 from raglab.decision import chain
 from raglab.decision.checks import Check
 from raglab.decision.decisions import ANSWERED, Decisions
@@ -26,7 +27,6 @@ from raglab.replay import flips, step_cells
 from raglab.resolver import ONE_OPTION, RULES, Contest
 from raglab.signal_gates import OWN, SIGNALS, signal_path
 from raglab.store.policies import Policy
-from raglab.text import decimals
 from raglab.thresholds import Thresholds, policy_thresholds
 from raglab.values import Status
 

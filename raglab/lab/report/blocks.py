@@ -10,6 +10,7 @@ import numpy as np
 
 from raglab import metrics
 from raglab.breakpoints import threshold_at
+from raglab.decimals import decimals, percent
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import Decisions
 from raglab.decision.sharded_decisions import ShardedDecisions
@@ -19,7 +20,6 @@ from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report.verdicts import BOUGHT, Reach, Reachable, TargetVerdict, flipped_cases
 from raglab.policy import WHOLE, PolicyData
 from raglab.signals import BUILT_IN_SET, SignalSet
-from raglab.text import decimals, percent
 from raglab.values import Case, Status
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics, replay, robustness
 from raglab.certify import MAX_OVER_ASK
+from raglab.decimals import percent
 from raglab.decision.measured_trace import held_trace
 from raglab.decision.trace_view import TraceView
 from raglab.displays.tables import ReportTable, column_table, cut_text, interval, number_cell, percent_cells, share_cell
@@ -30,7 +31,6 @@ from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
-from raglab.text import percent
 from raglab.values import Status
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import numpy as np
 
 from raglab import metrics
 from raglab.certify import data_need
+from raglab.decimals import decimals, percent
 from raglab.displays.tables import (
     DASH,
     ReportTable,
@@ -31,7 +32,6 @@ from raglab.lab.report.blocks import Block, Text
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import DELTA, USUAL_TARGETS, AnswerSignals, best_bound, certifiable
 from raglab.metrics import OBJECTIVES
-from raglab.text import decimals, percent
 from raglab.values import Status
 
 MARKS: Mapping[str, Mark] = {"upheld": "good", "broken": "bad"}

@@ -12,6 +12,7 @@ import numpy as np
 from raglab import calibration, metrics
 from raglab.calibration import Judgement
 from raglab.certify import MAX_OVER_ASK
+from raglab.decimals import percent
 from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.decisions import Decisions, chain_place
 from raglab.decision.sharded_decisions import ShardedDecisions
@@ -74,7 +75,6 @@ from raglab.lab.slices import DEPTHS_OF_LIST, ndcg_measures, ranking
 from raglab.metrics import LABELS, OUTCOMES
 from raglab.policy_sections import EXPECTED_COST
 from raglab.store.policies import Policy
-from raglab.text import percent
 from raglab.values import Status
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics, replay
 from raglab.certify import MAX_OVER_ASK
+from raglab.decimals import decimals
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import chain_place
 from raglab.decision.measured_trace import Measured
@@ -22,7 +23,6 @@ from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import each_shard
 from raglab.signals import BUILT_IN_SET, SignalSet
 from raglab.store.policies import Policy
-from raglab.text import decimals
 from raglab.values import Curve, Status, TraceData, check_labelled
 
 if TYPE_CHECKING:
