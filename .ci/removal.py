@@ -42,8 +42,8 @@ def test_without(room: str) -> int:
     target = ROOT / "out" / "removal" / room
     copy_without(room, target)
     environment = os.environ | {"PYTHONPATH": str(target), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
-    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", "-m", "not slow and not full"]
-    command += ["--ignore", "tests/extensions", "--tb=short"]
+    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
+    command += ["-m", "not slow and not full", "--ignore", "tests/extensions", "--tb=short"]
     code = subprocess.run(command, cwd=target, env=environment, check=False).returncode
     if code == 0:
         shutil.rmtree(target)

@@ -563,11 +563,12 @@ def flips(trace: TraceView, policy: PolicyData, case_id: str, arm: str | None = 
     """
     import pandas as pd
 
-    part = part_with(trace, case_id).loaded()
+    part, limits = part_with(trace, case_id).loaded(), policy_thresholds([policy])
+    if user_gates(limits):  # one case cannot show on which side a gate of the user refuses: all are asked (rule S2.18)
+        decide_policies(part, [policy], arm)
     alone = _single_case(part, case_row([case.id for case in part.cases], case_id))
     (decisions,) = decide_policies(alone, [policy], arm)
     found = decisions.tables.evidence
-    limits = policy_thresholds([policy])
     current = Status(int(decisions.status[0]))
     rows = []
     for path, (points, codes) in piece_codes(found, limits, acting_paths(found, policy)).items():

@@ -16,6 +16,7 @@ from raglab.audit.explanation import decide_by_checks
 from raglab.breakpoints import SWEPT, breakpoints, threshold_values
 from raglab.decision.chain import STAGES, decide_cases
 from raglab.decision.decisions import GATE_OF, Decisions
+from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import measured_tables
 from raglab.expected_cost import PATHS
 from raglab.lab.search_space import Goal, SearchRange, always_answer, full_space, set_values
@@ -68,9 +69,10 @@ def _explained(said: Decisions, row: int) -> str | None:
 
 def test_sweep_decision_and_explanation_agree_on_every_case(trace: Trace, policies: list[Policy]) -> None:
     """200 random policies: the sweep counts the decisions; each refusal under every second is explained by its gate."""
-    swept, counts = sweep(trace, policies, engine="numpy"), tally(trace, policies).counts
+    held = Measured(trace)
+    swept, counts = sweep(held, policies, engine="numpy"), tally(held, policies).counts
     for number, policy in enumerate(policies):
-        said = decide(trace, policy)
+        said = decide(held, policy)
         label = said.tables.evidence.label
         refused = said.status == Status.refuse
         assert swept["false_refusal_rate_k"][number] == (refused & (label == Status.ok)).sum() == counts[number, 0]
@@ -145,9 +147,10 @@ def test_last_digits_change_no_decision_away_from_a_threshold(
 
     Besides the published and the random policies, some stand exactly on a measurement, where nudges do decide.
     """
+    held = Measured(trace)
     rng = np.random.default_rng(1)
     lenient = start.replace("similarity.enabled", False)  # the published cosine refuses before the others are met
-    found, limits = measured_tables(trace, lenient).evidence, policy_thresholds([lenient])
+    found, limits = measured_tables(held, lenient).evidence, policy_thresholds([lenient])
     pointed = []
     for path in SWEPT:
         values = breakpoints(found, limits, path)
@@ -157,11 +160,11 @@ def test_last_digits_change_no_decision_away_from_a_threshold(
             base = start if path == "similarity.min_similarity" else lenient
             pointed += [base.replace(path, float(value)) for value in rng.choice(known, 10)]
     n_turned = 0
-    for other in (nudged(trace, seed) for seed in range(2)):
+    for other in (Measured(nudged(trace, seed)) for seed in range(2)):
         for policy in [start, *policies[:30], *pointed]:
-            here, there = decide(trace, policy), decide(other, policy)
+            here, there = decide(held, policy), decide(other, policy)
             turned = np.array([outcome(here, row) != outcome(there, row) for row in range(len(trace))])
-            assert not (turned & ~near_a_threshold(trace, policy)).any()
+            assert not (turned & ~near_a_threshold(held, policy)).any()
             n_turned += int(turned.sum())
     assert n_turned > 0, "policies on a measurement are turned by its last digits"
 
@@ -200,11 +203,12 @@ def test_the_default_cost_is_what_does_not_pass(
 
 def test_the_decision_by_cost_is_explained_on_every_case(trace: Trace, cost_policies: list[Policy]) -> None:
     """Sweep, engines and decisions of 200 policies agree on every bundled case, its explanation under every fourth."""
-    swept, counted = sweep(trace, cost_policies, engine="numpy"), tally(trace, cost_policies, engine="numpy")
-    for one, other in zip(counted[:3], tally(trace, cost_policies)[:3], strict=True):
+    held = Measured(trace)
+    swept, counted = sweep(held, cost_policies, engine="numpy"), tally(held, cost_policies, engine="numpy")
+    for one, other in zip(counted[:3], tally(held, cost_policies)[:3], strict=True):
         np.testing.assert_array_equal(one, other)
     for number, policy in enumerate(cost_policies):
-        said = decide(trace, policy)
+        said = decide(held, policy)
         assert swept["pass_rate_k"][number] == said.right.sum()
         assert swept["coverage_k"][number] == (said.status == Status.ok).sum()
         assert counted.stages[number].tolist() == np.bincount(said.outcome.stage, minlength=len(STAGES)).tolist()
@@ -214,25 +218,28 @@ def test_the_decision_by_cost_is_explained_on_every_case(trace: Trace, cost_poli
 
 def test_kernel_and_chain_agree_on_every_case_decided_by_cost(trace: Trace, cost_policies: list[Policy]) -> None:
     """Cell by cell."""
+    held = Measured(trace)
     kernel = pytest.importorskip("raglab.decision.kernel", reason="numba is not installed")
     for policy in cost_policies:
-        found, limits = measured_tables(trace, policy).evidence, policy_thresholds([policy])
+        found, limits = measured_tables(held, policy).evidence, policy_thresholds([policy])
         stage, _ = kernel.stages(found, limits, 1)
         np.testing.assert_array_equal(stage, decide_cases(found, limits, (1, len(trace))).stage)
 
 
 def test_steps_of_costs_are_exact(trace: Trace, cost_policies: list[Policy]) -> None:
     """At every breakpoint and just beside it, over a cost each of 100 policies and the ratio of every fifth."""
+    held = Measured(trace)
     for number, policy in enumerate(cost_policies[::2]):
-        check_steps(trace, policy, PATHS_OF_COST[number % len(PATHS_OF_COST)])
+        check_steps(held, policy, PATHS_OF_COST[number % len(PATHS_OF_COST)])
         if number % 5 == 0:
-            check_steps(trace, policy, "decision.ratio")
+            check_steps(held, policy, "decision.ratio")
 
 
 def test_flips_of_costs_flip(trace: Trace, cost_policies: list[Policy]) -> None:
     """Every eighth bundled case, each under another of 200 policies: what flips it does, and nothing nearer."""
+    held = Measured(trace)
     rows = range(0, len(trace), 8)
-    found = sum(check_flip(trace, cost_policies[row % len(cost_policies)], trace.cases[row].id) for row in rows)
+    found = sum(check_flip(held, cost_policies[row % len(cost_policies)], trace.cases[row].id) for row in rows)
     assert found > len(rows)
 
 
@@ -270,12 +277,13 @@ def test_own_signals_are_swept_decided_and_explained_alike_on_every_case(
     judged: Trace, judged_policies: list[Policy]
 ) -> None:
     """Sweep, both engines and decisions agree on every bundled case under 200 policies, every fourth explanation."""
-    counted, plain = tally(judged, judged_policies), tally(judged, judged_policies, engine="numpy")
+    held = Measured(judged)
+    counted, plain = tally(held, judged_policies), tally(held, judged_policies, engine="numpy")
     np.testing.assert_array_equal(counted.stages, plain.stages)
     np.testing.assert_array_equal(counted.cells, plain.cells)
     acted = 0
     for number, policy in enumerate(judged_policies):
-        said = decide(judged, policy)
+        said = decide(held, policy)
         assert counted.stages[number].tolist() == np.bincount(said.outcome.stage, minlength=len(STAGES)).tolist()
         assert counted.counts[number, 5] == said.right.sum()
         for row in range(number % 4, len(judged), 4):

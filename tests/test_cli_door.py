@@ -190,7 +190,6 @@ class TestPasswords:
             ["decide", URL, "--debug"],
             ["index", URL, "--out", URL],
             ["simulate", "--means", URL],
-            ["support", "x", "-e", f"@{URL}"],
         ],
     )
     def test_in_no_message(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: list[str]) -> None:
@@ -354,15 +353,6 @@ class TestInputs:
         told = CliRunner().invoke(app, ["decide", str(tmp_path / "p.yaml")]).stderr
         assert "--out NEW.parquet`" in told
         assert f"--out {tmp_path}" not in told
-
-    @pytest.mark.parametrize("stated", ["@/dev/zero", "@pipe", "@folder"])
-    def test_support_reads_files_only(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: str) -> None:
-        """A device has no end and a pipe may never begin."""
-        monkeypatch.chdir(tmp_path)
-        os.mkfifo(tmp_path / "pipe")
-        (tmp_path / "folder").mkdir()
-        ended = CliRunner().invoke(app, ["support", "x", "-e", stated])
-        assert (ended.exit_code, "the path must be a file" in ended.stderr) == (REFUSED, True)
 
 
 class TestStreams:
