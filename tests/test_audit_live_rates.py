@@ -80,6 +80,7 @@ class TestStrata:
         with pytest.raises(ValueError, match="a stratum must have"):
             finite_interval(stratum)
 
+    @pytest.mark.full
     @pytest.mark.parametrize(
         ("sizes", "drawn"), [((8, 12), (2, 3)), ((10, 10, 20), (3, 2, 4)), ((5, 40), (5, 6)), ((1, 30), (1, 4))]
     )

@@ -95,7 +95,7 @@ def test_ten_rounds_cost_the_exact_regret(policy: str, exact: float) -> None:
     assert every < chi2.ppf(0.999, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("policy", "exact"),
     [("thompson_beta", (0.452613, 0.851380, 1.218944)), ("ucb1", (0.461184, 0.888131, 1.298062))],

@@ -201,6 +201,7 @@ def test_the_default_cost_is_what_does_not_pass(
     np.testing.assert_array_equal(table["expected_cost"], 1.0 - table["pass_rate"])
 
 
+@pytest.mark.full
 def test_the_decision_by_cost_is_explained_on_every_case(trace: Trace, cost_policies: list[Policy]) -> None:
     """Sweep, engines and decisions of 200 policies agree on every bundled case, its explanation under every fourth."""
     held = Measured(trace)
@@ -273,6 +274,7 @@ def judged_policies(judged: Trace, policies: list[Policy], cost_policies: list[P
     return [*map(gated, policies[:100]), *map(weighed, cost_policies[:100])]
 
 
+@pytest.mark.full
 def test_own_signals_are_swept_decided_and_explained_alike_on_every_case(
     judged: Trace, judged_policies: list[Policy]
 ) -> None:

@@ -204,7 +204,7 @@ def test_the_sweep_costs_what_its_cases_do() -> None:
         assert cost == pytest.approx(matrix[label, kind].mean())
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_bundled_case_under_100_policies(bundled_trace: Trace) -> None:
     """Expected cost is 1 - pass rate to the bit, each case costs 1 exactly where its contract fails, steps agree."""
     start = Policy.load(BROKER / "policy.yaml")

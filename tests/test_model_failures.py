@@ -246,6 +246,7 @@ class TestAsk:
         server.failing.clear()
         assert ask(QUESTION, lab=lab, request_id="r")["status"] == "ok"
 
+    @pytest.mark.full
     def test_a_service_that_must_answer(
         self, opened: Callable[..., Lab], kind: str, server: LlamaServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -21,6 +21,9 @@ MOST_CELLS = 39
 MOST_BYTES = 1_000_000
 SECONDS_A_CELL = 900
 
+SHORT = {"00_primitives", "01_quickstart", "02_cockpit_and_tuning", "07_bring_your_own"}  # `make test` executes these
+FRESH = [path if path.stem in SHORT else pytest.param(path, marks=pytest.mark.full) for path in PATHS]
+
 each_path = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
 
@@ -87,7 +90,7 @@ def executed_in(path: Path, root: Path) -> Any:
     return client.execute(env=env)
 
 
-@pytest.fixture(scope="module", params=PATHS, ids=lambda path: path.stem)
+@pytest.fixture(scope="module", params=FRESH, ids=lambda path: path.stem)
 def fresh(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, built: Path
 ) -> Iterator[tuple[Any, Executed]]:

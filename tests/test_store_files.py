@@ -31,7 +31,7 @@ from raglab.lab.report import page
 from raglab.lab.report.blocks import Picture
 from raglab.lab.tracking import track_run
 from raglab.live.prometheus import METRICS, write_metrics
-from raglab.live.trace_building import VECTORS, _keep
+from raglab.live.trace_building import VECTORS, _write_part
 from raglab.store import files
 from raglab.store.files import InputError, locked_lines, logged_lines, make_folder, replacing, write_lines, write_text
 from raglab.store.loaders import load_cases, load_corpus, save_cases, save_corpus
@@ -110,7 +110,7 @@ WRITERS = (
     Writer("cases", lambda number, path: save_cases([Case("a", big(number), "ok")], path), "cases.jsonl"),
     Writer("policy", lambda number, path: policy(number).save(path), "policy.yaml"),
     Writer("trace", lambda number, path: trace(number).save(path), "trace.parquet"),
-    Writer("part of a trace", lambda number, path: _keep(path, lambda file: file.write(big(number).encode())), VECTORS),
+    Writer("part of a trace", lambda number, path: _write_part(path, {"text": np.array([big(number)])}), VECTORS),
     Writer("report", report, "report.html"),
     Writer("tables of an audit log", exported, f"{REQUESTS}.parquet"),
     Writer("metrics", prometheus, "raglab.prom"),
@@ -520,7 +520,7 @@ ALLOWED = {
     ("displays/canvas.py", "png"): "into memory",
     ("store/trace_files.py", "write"): "into the path that `replacing` gave its only caller",
     ("store/trace_files.py", "_save_latency"): "into a path of `replacing` that an ExitStack holds",
-    ("live/trace_building.py", "_write_part"): "into the file that `_keep` opened inside `replacing`",
+    ("live/trace_building.py", "_write_part"): "into the file that it opened inside `replacing`",
     ("retrieval/dense.py", "write_faiss"): "into the path that `replacing` gave its only caller",
     ("retrieval/indexes.py", "write_bm25"): "into paths of `replacing` that its only caller gives",
     ("retrieval/indexes.py", "_new_array"): "into paths of `replacing` that the caller of `write_bm25` gives",

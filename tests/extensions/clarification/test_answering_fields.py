@@ -326,7 +326,7 @@ def test_a_tie_goes_to_the_first_chunk(order: list[int], field: str) -> None:
 HOSTILE = ("Alpha ", "Acme Marine ", "A", "reference A-", "ring 01632 ", "the insurer, ", "£1 per ", "1 · ", "B-", "| ")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("part", HOSTILE)
 def test_hostile_text_takes_no_time(part: str) -> None:
     """20,000 characters that almost match, again and again: every field in well under a second, not in minutes."""

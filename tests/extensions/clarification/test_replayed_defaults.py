@@ -100,7 +100,7 @@ class Week:
         log.decided(request, told, checks, {"total": 2.0}, now=now)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("seed", range(3))
 def test_a_simulated_week(tmp_path: Path, seed: int) -> None:
     """Fifty random requests of a week of 150: each decision, row, gate and margin is rebuilt identically."""

@@ -82,7 +82,7 @@ class TestNumbers:
         assert {row["kind"] for row in page["cases"]["rows"]} == {"same"}
         assert all(one["difference"] is None for one in [*page["rates"], page["cost"]])
 
-    @pytest.mark.slow
+    @pytest.mark.full
     def test_a_thousand_moves_show_what_sweep_says(self) -> None:
         """Any threshold to any value, a thousand times."""
         cockpit, rng = opened(), np.random.default_rng(11)

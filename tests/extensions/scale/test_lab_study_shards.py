@@ -202,6 +202,7 @@ class TestTune:
         assert one.policy.policy_id in page
         pd.testing.assert_frame_equal(one.changed().reset_index(drop=True), two.changed().reset_index(drop=True))
 
+    @pytest.mark.full
     def test_workers_change_nothing(self, sharded: ShardedTrace[Trace]) -> None:
         """Two threads and two processes come to what one process comes to."""
         alone = tune(sharded, trials=20)
