@@ -520,7 +520,6 @@ ALLOWED = {
     ("displays/canvas.py", "png"): "into memory",
     ("store/trace_files.py", "write"): "into the path that `replacing` gave its only caller",
     ("store/trace_files.py", "_save_latency"): "into a path of `replacing` that an ExitStack holds",
-    ("live/trace_building.py", "_write_part"): "into the file that it opened inside `replacing`",
     ("retrieval/dense.py", "write_faiss"): "into the path that `replacing` gave its only caller",
     ("retrieval/indexes.py", "write_bm25"): "into paths of `replacing` that its only caller gives",
     ("retrieval/indexes.py", "_new_array"): "into paths of `replacing` that the caller of `write_bm25` gives",
