@@ -222,7 +222,7 @@ class TestSeveralWorkers:
         def complete(*given: Any) -> bool:
             if not gone:
                 gone.append(True)
-                while not heir.taken_over:
+                while heir.taken_over < 10:
                     heir.round()
             return whole(*given)
 
