@@ -206,5 +206,7 @@ def test_a_click_answers_the_clarification(opened: Browser, lab: str) -> None:
     buttons.first.scroll_into_view_if_needed()
     buttons.first.click()
     buttons.first.wait_for(state="detached", timeout=SECONDS * 1e3)
-    assert "answer" in page.locator(".jp-OutputArea-output .jupyter-widgets").last.inner_text()
+    answered = page.locator(".jp-OutputArea-output .jupyter-widgets", has_text="answer").last
+    answered.wait_for(timeout=SECONDS * 1e3)  # the kernel sends it after the buttons go
+    assert "answer" in answered.inner_text()
     page.close()
