@@ -22,12 +22,13 @@ test-all: $(READY)  ## what CI runs: every test, browsers, crowds, 1,000 inputs 
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/mypy
 	$(PYTEST) --durations=30
-	$(MAKE) removal
+	$(MAKE) removal ROOMS=scale
 	$(MAKE) stress SCALE=0.1
 	$(MAKE) service
 
-removal: $(READY)  ## without each room of raglab/extensions in turn, the fast tests of the core pass
-	$(BIN)/python .ci/removal.py
+ROOMS ?=
+removal: $(READY)  ## without each room of raglab/extensions in turn, or ROOMS="scale cockpit", the fast tests of the core pass
+	$(BIN)/python .ci/removal.py $(ROOMS)
 
 CASES ?= 50000
 fuzz: $(READY)  ## hostile inputs at every door, a table of what became of them; CASES=1000 is what the tests try
