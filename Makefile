@@ -22,7 +22,7 @@ test-all: $(READY)  ## what CI runs: every test, browsers, crowds, 1,000 inputs 
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/mypy
 	$(PYTEST) --durations=30
-	$(MAKE) removal ROOMS=scale
+	$(MAKE) removal
 	$(MAKE) stress SCALE=0.1
 	$(MAKE) service
 
