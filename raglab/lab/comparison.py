@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES, MissingAnswers
+from raglab.decision.learned_cases import IN_SAMPLE
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence
 from raglab.decision.trace_view import TraceView
@@ -18,7 +19,7 @@ from raglab.html_display import Cell, Fold, display
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.candidates import DEFAULTS, FREE, count_cells
 from raglab.lab.competition import BY_HAND, TUNED
-from raglab.lab.paired_gain import IN_SAMPLE, Advantage, Verdict, paired_advantage
+from raglab.lab.paired_gain import Advantage, Verdict, paired_advantage
 from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.replay import decide_policies, each_shard, join_columns, shard_codes

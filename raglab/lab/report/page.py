@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from raglab import metrics, replay, robustness
 from raglab.certify import MAX_OVER_ASK
 from raglab.decimals import percent
+from raglab.decision.learned_cases import IN_SAMPLE
 from raglab.decision.measured_trace import held_trace
 from raglab.decision.trace_view import TraceView
 from raglab.displays.tables import ReportTable, column_table, cut_text, interval, number_cell, percent_cells, share_cell
 from raglab.html_display import Cell
 from raglab.lab.comparison import StudyOutcome
-from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report import sections as parts
 from raglab.lab.report.blocks import Block, Frame, Picture, ReportSection, Text
 from raglab.lab.report.first_screen import first_screen

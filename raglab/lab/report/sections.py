@@ -15,6 +15,7 @@ from raglab.certify import MAX_OVER_ASK
 from raglab.decimals import percent
 from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.decisions import Decisions, chain_place
+from raglab.decision.learned_cases import IN_SAMPLE
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.decision.trace_view import TraceView
 from raglab.displays import canvas, figures
@@ -39,7 +40,6 @@ from raglab.html_display import Cell
 from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.decision_fitting import tells_apart
-from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report.blocks import (
     Block,
     Picture,
