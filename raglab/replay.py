@@ -46,6 +46,7 @@ from raglab.decision.chain import (
     narrow_evidence,
 )
 from raglab.decision.decisions import DECIDED_BY, Decisions
+from raglab.decision.learned_cases import trace_learned, warn_of_learned
 from raglab.decision.measured_trace import Measured, plain_trace
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.outcome_codes import (
@@ -435,10 +436,15 @@ def sweep(
       cases are judged by text: `missing_answers_k`, answered ones without a recorded answer, which count as not
       correct, of `missing_answers_n` (rule S6.3). Its `attrs["basis"]` says on which basis cases are judged;
       `attrs["engine"]` what counted, and why where the compiled kernel could not; `attrs["headline"]`, as a warning
-      does, how many cases are scored by status alone (rule S6.3).
+      does, how many cases are scored by status alone (rule S6.3). Where a policy was fitted or tuned on some of the
+      cases, a column `note` says so of it, with their number, and a warning too (rule S6.11).
     """
     seen = tally(trace, policies, arm, engine=engine)
-    return with_headline(rate_table(seen, policies, level=level, costs=costs), trace_status_only(trace))
+    table = rate_table(seen, policies, level=level, costs=costs)
+    notes = warn_of_learned((f"Policy {one.policy_id}" for one in policies), trace_learned(policies, trace))
+    if any(notes):
+        table.insert(1, "note", notes)
+    return with_headline(table, trace_status_only(trace))
 
 
 def rate_table(

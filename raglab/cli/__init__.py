@@ -217,6 +217,8 @@ def decide(
         table if as_json else table[["case_id", "expect_status", "status", "decided_by", "confidence", "reason"]],
         as_json=as_json,
     )
+    if not as_json:  # a page of rows has no total
+        say(f"\n{decisions!r}")
     if strict:
         _exit_on_failed_contracts(decisions, as_json=as_json)
 
@@ -301,6 +303,7 @@ def sweep(
         table.insert(0, "policy", [str(one) for one in policies or ()])
         lead = ["policy"]
     write_csv(table, out)
+    lead += ["note"] if "note" in table else []  # of a policy that is judged on what it learned from
     show(table if as_json else table[[*lead, *RATES, "expected_cost"]], as_json=as_json)
 
 

@@ -188,6 +188,16 @@ def in_sample_note(learned: Learned) -> str:
     return f"{IN_SAMPLE}: {learned.text}" if learned.k else ""
 
 
+def warn_of_learned(names: Iterable[str], rows: Iterable[Learned]) -> list[str]:
+    """Note of each policy that is judged on what it learned from, '' of others; warns of these, and of doubts."""
+    notes = []
+    for name, learned in zip(names, rows, strict=True):
+        notes.append(in_sample_note(learned))
+        if text := notes[-1] or learned.doubt:
+            warn_user(f"{name}: {text}")
+    return notes
+
+
 def check_unlearned(learned: Learned) -> None:
     """Refuse cases from which a policy learned.
 
