@@ -719,7 +719,7 @@ def test_targets_share_the_error_of_a_broken_verdict(trace: Trace) -> None:
 def test_cases_that_earned_a_certificate_do_not_check_it(trace: Trace, certified: Policy) -> None:
     """Alone, shuffled, or among other splits; unless that is asked for."""
     for same in (trace.split("certify"), shuffled(trace.split("certify"), 0), trace):
-        with pytest.raises(ValueError, match="must see new cases, got 250 of \\d+ that the policy was certified on"):
+        with pytest.raises(ValueError, match=r"must see new cases, got 250 of \d+ that the policy was certified on"):
             check_policy(certified, same)
     assert check_policy(certified, trace.split("certify"), again=True).verdict == "upheld"
     assert check_policy(certified, trace.split("report")).verdict in {"open", "upheld"}

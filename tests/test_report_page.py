@@ -1054,8 +1054,8 @@ def test_without_targets_the_lowest_usual_risk_within_reach_is_shown() -> None:
     _, need, _, table = promises.certificate_blocks(here)
     assert isinstance(need, blocks.Text)
     assert isinstance(table, tables.ReportTable)
-    assert need.text.startswith("hallucination_rate ≤ 5.0 % needs")
-    assert "for a risk of 5 %. AUROC" in table.caption
+    assert need.text.startswith("No target is stated; of a usual one, as an example: hallucination_rate ≤ 5.0 % needs")
+    assert "for a usual risk of 5 %. AUROC" in table.caption
     texts = [one.text for one in promises.certificate_blocks(here._replace(in_sample=("mine",))) if one.kind == "text"]
     assert not any("needs" in text for text in texts)
 

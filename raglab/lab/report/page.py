@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from raglab import metrics, replay, robustness
 from raglab.certify import MAX_OVER_ASK
 from raglab.decimals import percent
-from raglab.decision.learned_cases import IN_SAMPLE
+from raglab.decision.learned_cases import IN_SAMPLE, Learned, trace_learned
 from raglab.decision.measured_trace import held_trace
 from raglab.decision.trace_view import TraceView
 from raglab.displays.tables import ReportTable, column_table, cut_text, interval, number_cell, percent_cells, share_cell
 from raglab.html_display import Cell
+from raglab.lab.candidates import FREE
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.report import sections as parts
 from raglab.lab.report.blocks import Block, Frame, Picture, ReportSection, Text
@@ -230,9 +231,11 @@ def write_report(
 ) -> Path:
     """Write one HTML page that needs nothing else, and its figures as PNG files in `<stem>_figures/` beside it.
 
-    Without the tuned policy it reports on the incumbent alone. Without `study` the page does not know what the policies
-    were tuned on, and says so. Of a study that was judged on the cases it was tuned on, the page gives the nested
-    estimate, compares nothing, and marks all rates of fitted policies as in sample (rules S6.5, S6.11).
+    Without the tuned policy it reports on the incumbent alone. Without `study` the policies' own records say which of
+    them were fitted or tuned on any of these cases; of what holds no record the page does not know what it was tuned
+    on, and says so. Of policies that learned from these cases, and of a study that was judged on the cases it was tuned
+    on, the page compares nothing and marks their rates as in sample; of a study it gives the nested estimate (rules
+    S6.5, S6.11).
 
     Args:
       trace: of the cases to judge on, already one split where there are splits; in memory, or of shards (`Trace.open`),
@@ -244,7 +247,8 @@ def write_report(
       notes: paragraphs for the reader. split: what the cases should all be of; the page warns where they are not.
       study: what a study says of the policies; its first note says what was selected.
       costs: label -> outcome -> cost, of the expected cost; see `metrics.cost_matrix`.
-      targets: rate -> highest value, of a rate that is wanted high the least; without one the page names no target.
+      targets: rate -> highest value, of a rate that is wanted high the least; without one the page has no verdict on
+        a target, and what a certificate would need is of a usual one, which it says.
       min_coverage: share of the cases that must be answered for a target to be met, half the share of ok labels where
         not given. max_over_ask: share of the unambiguous that may be asked back.
       trace_id: of the whole trace, where `trace` is one of its splits; the page then names that one.
@@ -261,7 +265,10 @@ def write_report(
     """
     goal = Goal(costs=costs, targets=targets or {}, min_coverage=min_coverage, max_over_ask=max_over_ask)
     judged = _report_data(trace, policies, arm, tuned, incumbent, split, costs)
-    judged = judged._replace(targets=goal.targets, in_sample=() if study is None else study.in_sample)
+    # A study knows its splits; without one the policies' own records say what learned from these cases (rule S6.11).
+    learned = {name: row for name, row in _learned_rows(judged).items() if row.k or row.unknown}
+    in_sample = tuple(name for name, row in learned.items() if row.k) if study is None else study.in_sample
+    judged = judged._replace(targets=goal.targets, in_sample=in_sample, learned=learned)
     _check_trials(trials)
     page = Path(path)
     unmeasured = unmeasured_note(trace, judged.policies[judged.subject])
@@ -314,6 +321,12 @@ def _report_data(
         table=table,
         targets={},
     )
+
+
+def _learned_rows(judged: ReportData) -> dict[str, Learned]:
+    """From how many of these cases each policy learned, by name; a free policy learned nothing, whatever made it."""
+    named = {name: policy for name, policy in judged.policies.items() if name not in FREE}
+    return dict(zip(named, trace_learned(list(named.values()), judged.trace), strict=True))
 
 
 def _check_trials(trials: pd.DataFrame | None) -> None:
