@@ -118,7 +118,8 @@ class Learned(NamedTuple):
         """How many cases it learned from; '' where none is known."""
         if not self.k:
             return ""
-        return f"the {' and the '.join(self.parts)} was fitted or tuned on {self.k:,} of these {self.n:,} cases"
+        verb = "was" if len(self.parts) == 1 else "were"
+        return f"the {' and the '.join(self.parts)} {verb} fitted or tuned on {self.k:,} of these {self.n:,} cases"
 
     @property
     def doubt(self) -> str:

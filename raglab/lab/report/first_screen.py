@@ -82,7 +82,7 @@ def first_screen(
     misses = any(one.says != "met" for one in met if one.is_target)
     facts = [
         _winner(judged, found, note, known=known),
-        _price(judged, costs),
+        _price(judged, study, costs),
         *_uncompared_facts(judged),
         _cases(judged, study),
         promised,
@@ -185,11 +185,13 @@ def _untuned(found: Sequence[PolicyContest]) -> str:
     return next((cut_text(one.other) for one in found if one.verdict == "same" and one.other in FIXED), "")
 
 
-def _price(judged: ReportData, costs: metrics.Costs | None) -> Fact:
+def _price(judged: ReportData, study: StudyOutcome | None, costs: metrics.Costs | None) -> Fact:
+    """Cost of the subject here, and the nested estimate of a study, which may say otherwise of new cases."""
     row: dict[Any, Any] = judged.table.loc[[judged.subject]].to_dict("records")[0]
     paid, low, high = (float(row[f"expected_cost{end}"]) for end in ("", "_low", "_high"))
     text = f"{paid:.3f} of expected cost a case ({low:.3f} to {high:.3f}, 95 % interval; {_stated(costs)})."
-    return Fact(f"What {cut_text(judged.subject)} costs", text)
+    nested = "" if study is None else f"The nested estimate, from the cases tuned on, is {study.held_out_estimate:.3f}."
+    return Fact(f"What {cut_text(judged.subject)} costs", text, nested)
 
 
 def _stated(costs: metrics.Costs | None) -> str:
