@@ -129,7 +129,10 @@ def test_decide_prints_every_case(world: Path) -> None:
     call = ["decide", str(world / "t.parquet"), "--out", str(out)]
     rows = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout)
     assert [row["case_id"] for row in rows] == [f"{s}-{c['id']}" for s in ("tune", "report") for c in CASES]
-    assert "confidence" in CliRunner().invoke(app, call).stdout
+    table = CliRunner().invoke(app, call).stdout
+    assert "confidence" in table
+    decisions = decide(Trace.load(world / "t.parquet"), Policy.load())
+    assert table.splitlines()[-1] == repr(decisions), "a page of rows ends with its total"
     assert len(out.read_text(encoding="utf-8").splitlines()) == 9
 
 

@@ -499,6 +499,8 @@ def test_a_constant_signal_comes_last_among_areas() -> None:
     assert isinstance(table, tables.ReportTable)
     assert [cells[0][:2] for cells in table.rows] == [("backwards", ""), ("constant", CONSTANT)]
     assert table.head[-1] == "AURC minus that of backwards"
+    # It ranks nothing: an area of 0.5 with an interval would say that it was measured.
+    assert [cells[1].text for cells in table.rows] == ["0.000", "–"]
 
 
 @pytest.mark.full

@@ -126,7 +126,7 @@ def competition(
     for known in (sample, by_split or sample):
         for name, learned in zip(given, learned_cases(list(given.values()), known), strict=True):
             if learned.k:
-                reason = "a policy that competes must not be fitted or tuned on cases of this trace"
+                reason = "a policy that competes must not be fitted on cases of this trace"
                 msg = (
                     f"{reason}, got {name!r}: {learned.text}; name {COST!r} instead, which is fitted without the case "
                     "it decides."

@@ -120,12 +120,14 @@ def _verdict_sentence(by_verdict: Mapping[str, Sequence[str]], *, discordant: in
 def _fixed_verdicts(
     chosen: Selection, judged: JudgedCells, goal: Goal, cells: NDArray[np.int8]
 ) -> dict[str, list[str]]:
-    """Policies without tuning that are compared, by what the selected one is beside each on the judged cases, the incumbent first.
+    """Policies without tuning, by what the selected one is beside each on the judged cases, the incumbent first.
+
+    One that lacks recorded answers is left out (rule S6.3).
 
     Args:
       cells: of the selected policy, [Q].
     """
-    found: dict[str, list[str]] = {"better": [], "open": [], "worse": []}
+    names: dict[str, list[str]] = {"better": [], "open": [], "worse": []}
     same = chosen.policies[chosen.selected].policy_id
     for name in dict.fromkeys((chosen.incumbent, *FIXED)):
         policy = chosen.policies.get(name)
@@ -133,8 +135,8 @@ def _fixed_verdicts(
             continue
         if policy is not None and (policy.policy_id != same or name == chosen.incumbent):
             gain = paired_advantage(cells, judged.cells(policy), goal.costs, name)
-            found[gain.verdict].append(name)
-    return found
+            names[gain.verdict].append(name)
+    return names
 
 
 def _nested_contradiction(chosen: Selection) -> str:

@@ -326,6 +326,17 @@ class TestOddTraces:
         n_ok = sum(case.expect_status == "ok" for case in cockpit.trace.cases)
         assert any(note.startswith(f"{n_ok} of 60 cases are scored by status alone") for note in cockpit.notes)
 
+    def test_what_learned_from_the_shown_cases_is_in_sample(self) -> None:
+        """The policy that it begins with and the baseline, each with the count, in the caption too (S6.5, S6.11)."""
+        trace = made()
+        fitted = raglab.fit_decision(trace, free_policy())
+        says = "in sample, not comparable: the model of the decision was fitted or tuned on 60 of these 60 cases."
+        cockpit = raglab.cockpit(trace, fitted)
+        assert f"The policy that it begins with is {says}" in cockpit.notes
+        assert says in cockpit._repr_mimebundle_()[0]["text/html"]
+        assert f"The baseline is {says}" in raglab.cockpit(trace, free_policy(), compare=fitted).notes
+        assert not any("in sample" in note for note in raglab.cockpit(trace, free_policy()).notes)
+
     def test_a_gate_that_refuses_nearly_all_is_named(self) -> None:
         """As a warning and as a note (S2.19)."""
         trace = raglab.trace_from_frame(hits(), score="cosine")
