@@ -66,7 +66,7 @@ def code_text(queries: Iterable[str]) -> str:
 
     Example:
       >>> code_text(["b", "a", "b"])
-      'PiPoFgA5ypeBEs23'
+      'PiPoFgA5ypeBEsob'
     """
     codes = np.unique(question_codes(queries))[:MOST_CODES]
     raw = codes.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 8 - CODE_BYTES :]
