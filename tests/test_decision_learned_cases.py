@@ -216,6 +216,10 @@ def test_a_report_declares_no_winner_on_learned_cases(trace: Trace, fitted: Poli
     page = _opening(write_report(tmp_path / "c.html", report, {"defaults": start, "tuned": tuned} | free))
     assert "tuned was tuned on other cases, by its own record" in page
     assert "What was tuned on is not known here" not in page
+    old = fitted.replace("learned_cases", {})
+    page = _opening(write_report(tmp_path / "d.html", report, {"defaults": start, "tuned": old} | free))
+    assert "cannot be seen: the policy keeps the hash of the whole set alone" in page
+    assert "What wins" not in page
 
 
 class _Judged:

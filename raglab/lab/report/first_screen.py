@@ -77,7 +77,7 @@ def first_screen(
     if study is None and judged.subject in judged.in_sample:
         facts = [*_learned_facts(judged), _cases(judged, study), promised, *_refusals(judged)]
         return FirstScreen([*facts, _advice_in_sample(judged)], None)
-    known = study is not None or _tuned_elsewhere(judged) or set(judged.trace.counted()) == {judged.split}
+    known = study is not None or _learned_elsewhere(judged)
     found = _contests(judged, study, costs)
     misses = any(one.says != "met" for one in met if one.is_target)
     facts = [
@@ -116,6 +116,13 @@ def _uncompared_facts(judged: ReportData) -> list[Fact]:
 def _learned_here(judged: ReportData) -> list[str]:
     """Policies beside the subject that learned from the cases of the page, by their own records."""
     return [name for name in judged.in_sample if name in judged.learned and name != judged.subject]
+
+
+def _learned_elsewhere(judged: ReportData) -> bool:
+    """Whether nothing speaks against it that the subject learned from other cases: its own record, else the split."""
+    if judged.subject in judged.learned:  # it learned from some of these, or that cannot be seen
+        return False
+    return _tuned_elsewhere(judged) or set(judged.trace.counted()) == {judged.split}
 
 
 def _tuned_elsewhere(judged: ReportData) -> bool:
