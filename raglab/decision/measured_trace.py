@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 from typing import Any, Self
 
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TracePart, TraceView
 from raglab.values import Case, CaseCounts, TraceData
 
 KEPT = 8  # measured tables that a `Measured` keeps, and as many of each other kind
@@ -134,7 +134,7 @@ class Measured:
             return known.setdefault(key, value)
 
 
-def once(trace: TraceView, kind: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - any measured value
+def once(trace: TraceView | TracePart, kind: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - any measured value
     """What is made of a measured trace once; of any other view at each call."""
     return trace.once(kind, None, make) if isinstance(trace, Measured) else make()
 
