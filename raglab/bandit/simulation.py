@@ -563,6 +563,6 @@ def _logged_rounds(bandit: Bandit, met: Feed, seed: int, initial: State | None) 
         # a reward that never arrives teaches nothing
         for when in waiting.pop(t, []):
             if not np.isnan(rewards[when]):
-                arm, age = int(actions[when]), t - when
-                state = update(state, arm, rewards[when], bandit, context=contexts[when], age=age)
+                age = t - when
+                state = update(state, int(actions[when]), rewards[when], bandit, context=contexts[when], age=age)
     return LoggedRounds(actions, rewards, late, share)
