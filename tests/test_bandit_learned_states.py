@@ -108,6 +108,24 @@ class TestLearnedState:
             rows[["p_a", "p_b"]].to_numpy()[0], propensities(state, bandit, context=world.features[rows["case"][0]])
         )
 
+    @pytest.mark.parametrize("policy", ["lin_ucb", "lin_thompson"])
+    def test_the_compiled_loop_goes_on_alike(self, policy: str) -> None:
+        """Arm for arm, with prior means and costs too; of a learner without a context it is refused."""
+        pytest.importorskip("numba")
+        world = table(300, costs={"a": 0.0, "b": 0.2}, order="replacement")
+        for prior_mean in (0.0, 0.5, 1.0):
+            bandit = Bandit(policy, prior_mean=prior_mean, exploration=0.5)
+            for initial in (None, learned_state(world, bandit, rounds=50)):
+                one, two = (
+                    run(bandit, world, rounds=150, replications=40, seed=2, engine=engine, initial=initial)
+                    for engine in ("numpy", "numba")
+                )
+                np.testing.assert_array_equal(one.arm, two.arm)
+                np.testing.assert_array_equal(one.spend, two.spend)
+        plain = learned_state(world, Bandit("ucb1"))
+        with pytest.raises(ValueError, match="engine numba plays plain learners"):
+            run(Bandit("ucb1"), world, rounds=5, replications=2, engine="numba", initial=plain)
+
     @pytest.mark.parametrize(
         ("more", "rule"),
         [

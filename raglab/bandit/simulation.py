@@ -251,13 +251,13 @@ def play_block(
     """
     met = feed(world, rounds, size, seed, number, delay=delay, missing=missing)
     rng = stream(seed, number, POLICY)
-    plain = is_plain(bandit, met) and initial is None
+    plain = is_plain(bandit, met) and (initial is None or bandit.linear)
     if engine == "numba" and not plain:
-        value = "a learner that forgets, has a floor or a first state, or rewards that are late or missing"
+        value = "a learner that forgets, has a floor or without a context a first state, or rewards late or missing"
         refuse("engine numba plays plain learners whose rewards are there at once", value, "use engine='auto'")
     twin = kernel(bandit, work, engine) if plain else None
     if twin is not None:
-        done: Accounts = twin.accounts(met, twin.played(met, bandit, rng))
+        done: Accounts = twin.accounts(met, twin.played(met, bandit, rng, initial))
         return done
     return play_accounts(met, stepwise_arms(met, bandit, rng, initial))
 
