@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from raglab._numba import bit_draws, compile_kernel
-from raglab.bandit.environments import Accounts, Arms, Array, Feed
+from raglab.bandit.environments import Accounts, Arms, Array, Feed, cumulative_spend
 from raglab.bandit.learner import LEARNERS, Bandit
 from raglab.bandit.scores import noise
 
@@ -241,11 +241,12 @@ def _linear_arms(
     mask: Any,
     features: Any,
     rng: Any,
+    mu: float,
     ridge: float,
     width: float,
     draws: bool,
 ) -> None:
-    """Arms of lin_ucb, or of lin_thompson, which draws."""
+    """Arms of lin_ucb, or of lin_thompson, which draws; mu is the prior mean."""
     bits = rng.bit_generator
     n_arms, size, d = reward.shape[1], out.shape[1], features.shape[1]
     inverse, moment = np.zeros((size, n_arms, d, d)), np.zeros((size, n_arms, d))
@@ -276,13 +277,13 @@ def _linear_arms(
                 for i in range(d):
                     square[a] += mine[i] * x[i]
                     mean += moment[r, a, i] * mine[i]
-                score = mean + width * np.sqrt(max(square[a], 0.0)) * chance[a]
+                score = mu + mean + width * np.sqrt(max(square[a], 0.0)) * chance[a]
                 # only a better score counts, so that of equal ones the lowest arm is taken
                 if score > best:
                     arm, best = a, score
             out[t, r] = arm
             # Sherman and Morrison: the inverse loses an outer product, and is never inverted anew
-            paid, mine = reward[row, arm], solved[arm]
+            paid, mine = reward[row, arm] - mu, solved[arm]
             factor = np.sqrt(1.0 / (1.0 + square[arm]))
             for i in range(d):
                 mine[i] *= factor
@@ -312,7 +313,7 @@ def accounts(met: Feed, arm: Arms) -> Accounts:
     regret, value = np.empty(mine.shape), np.empty(mine.shape)
     pulls = np.zeros((met.size, met.n_arms), np.int64)
     _add_round(mine, np.zeros((0, 0), np.int32) if case is None else case, met.gap, met.worth, regret, value, pulls)
-    return Accounts(regret, value, pulls, mine, case)
+    return Accounts(regret, value, pulls, mine, case, cumulative_spend(met, mine, case))
 
 
 class _Block(NamedTuple):
@@ -405,6 +406,6 @@ def lin_thompson(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
 
 def _regress_arms(met: Feed, bandit: Bandit, rng: np.random.Generator, width: float, *, draws: bool) -> Arms:
     block, features = _block(met), np.ascontiguousarray(met.features)
-    ridge = float(bandit.prior_strength)
-    _linear_arms(block.out, block.case, block.reward, block.mask, features, rng, ridge, width, draws)
+    prior = float(bandit.prior_mean), float(bandit.prior_strength)
+    _linear_arms(block.out, block.case, block.reward, block.mask, features, rng, *prior, width, draws)
     return block.out

@@ -155,7 +155,7 @@ BUILT_IN = {
         quantity="mean reward (0 to 1)",
     ),
     "lin_ucb": LearnerEntry(
-        settings=("exploration", "prior_strength"),
+        settings=("exploration", "prior_mean", "prior_strength"),
         positive=("prior_strength",),
         linear=True,
         index=lin_ucb,
@@ -163,7 +163,7 @@ BUILT_IN = {
         pays=2e5,
     ),
     "lin_thompson": LearnerEntry(
-        settings=("exploration", "prior_strength", "prior_variance"),
+        settings=("exploration", "prior_mean", "prior_strength", "prior_variance"),
         positive=("prior_strength",),
         linear=True,
         draw=lin_thompson,
