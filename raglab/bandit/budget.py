@@ -60,9 +60,9 @@ def _refuse_budget(budget: Budget, least: float, how: str, remedy: str) -> NoRet
     refuse(rule, f"{budget.per_question:.6g}{unit}", remedy)
 
 
-def gross_reward(table: Table) -> Array:
-    """Value [Q, A] before costs are charged."""
-    return np.asarray(table.value + table.price * table.cost)
+def table_costs(table: Table) -> Array:
+    """Costs [Q, A] of a table; one 0 stands for all where it has none."""
+    return np.broadcast_to(np.asarray(table.cost, np.float64), table.mask.shape)
 
 
 class Frontier(NamedTuple):
@@ -117,7 +117,7 @@ def frontier(table: Table) -> Frontier:
     Example:
       >>> import pandas as pd
       >>> frame = pd.DataFrame({"small": [0.5, 0.5], "poor": [0.4, 0.6], "large": [1.0, 0.8]})
-      >>> table = Table.from_frame(frame, costs={"small": 1.0, "poor": 2.0, "large": 3.0})
+      >>> table = Table.from_frame(frame, costs={"small": 1.0, "poor": 2.0, "large": 3.0}, order="given")
       >>> frontier(table).frame()[["spend", "reward"]].round(6).values.tolist()
       [[1.0, 0.5], [3.0, 0.9]]
       >>> frontier(table).mixture_at(2.0).tolist()
@@ -128,7 +128,7 @@ def frontier(table: Table) -> Frontier:
         refuse("a fixed mixture needs an arm that every question can have", "none", "add one, such as the default")
     left_out = [arm for number, arm in enumerate(table.arms) if number not in always]
     notes = (f"{len(left_out)} arms that some question cannot have are in no mixture: {', '.join(left_out)}.",)
-    spend, reward = table.cost[:, always].mean(axis=0), gross_reward(table)[:, always].mean(axis=0)
+    spend, reward = table_costs(table)[:, always].mean(axis=0), table.gross[:, always].mean(axis=0)
     # From the cheapest arm on, a corner stays while the slope to the next falls; at equal spend the better arm counts.
     corners: list[int] = []
     for arm in np.lexsort((-reward, spend)):
@@ -207,7 +207,7 @@ def choose_price(
 
     Example:
       >>> choice = choose_price([[0.5, 0.9], [0.5, 0.6]], [[0.0, 1.0], [0.0, 1.0]], 0.5)
-      >>> round(choice.price, 3), choice.spend, choice.plan([[0.5, 0.9]], [[0.0, 1.0]]).tolist()
+      >>> choice.price, choice.spend, choice.plan([[0.5, 0.9]], [[0.0, 1.0]]).tolist()
       (0.25, 0.5, [[0.0, 1.0]])
     """
     checked = check_budget(budget)
@@ -227,7 +227,8 @@ def choose_price(
     share = (checked.per_question - levels[last + 1]) / (levels[last] - levels[last + 1])
     share = float(np.clip(share, 0.0, 1.0))
     mixed = (1.0 - share) * levels[last + 1] + share * levels[last]
-    return PriceChoice(0.5 * (prices[last] + after), 0.5 * (prices[last] + before), share, float(mixed))
+    price, looser_price = 0.5 * float(prices[last] + after), 0.5 * float(prices[last] + before)
+    return PriceChoice(price, looser_price, share, float(mixed))
 
 
 def _switches(reward: Array, cost: Array, paid: Array, mask: NDArray[np.bool_] | None) -> tuple[Array, Array, float]:
@@ -356,7 +357,7 @@ def compare_plans(
         refuse("there must be a plan or a budget", "neither", "give a plan")
     against = list(each).index(reference if reference in each else next(iter(each)))
     # A masked cell has probability 0; what stands in it is no number of anything.
-    reward, cost = (np.where(table.mask, part, 0.0) for part in (gross_reward(table), table.cost))
+    reward, cost = (np.where(table.mask, part, 0.0) for part in (table.gross, table_costs(table)))
     values = np.stack([[(plan * part).sum(axis=1) for plan in each.values()] for part in (reward, cost)])  # [2, P, Q]
     point, drawn = values.mean(axis=2), _resampled_means(values, n_boot, seed)
     columns = {

@@ -13,10 +13,10 @@ from raglab.bandit.budget import (
     PriceChoice,
     check_budget,
     choose_price,
-    gross_reward,
     pace,
     priced_arms,
     start_pacer,
+    table_costs,
 )
 from raglab.bandit.environments import Table
 from raglab.bandit.learner import refuse
@@ -53,7 +53,7 @@ class PricedPolicy(NamedTuple):
             if fitted != applied:
                 rule = f"a table must have the policy's {name}, {', '.join(fitted)[:200]}"
                 refuse(rule, ", ".join(applied)[:200], "give the same in the same order")
-        cost = table.cost if self.costs is None else np.maximum(self.costs.predict(table.features), 0.0)
+        cost = table_costs(table) if self.costs is None else np.maximum(self.costs.predict(table.features), 0.0)
         return self.rewards.predict(table.features), cost
 
     def plan(self, table: Table) -> Array:
@@ -96,19 +96,19 @@ def fit_priced_policy(
     Example: `fit_priced_policy(table, Budget(2.3e-4, "$")).plan(later_table)`.
     """
     checked = check_budget(budget)
-    known = table.mask & np.isfinite(gross_reward(table))
+    known, paid = table.mask & np.isfinite(table.gross), table_costs(table)
     # A cell that was not measured teaches nothing, and is NaN for the regressions.
-    rewards = fit_ridge(table.features, np.where(known, gross_reward(table), np.nan), strength=strength)
-    costs = None if known_costs else fit_ridge(table.features, np.where(known, table.cost, np.nan), strength=strength)
+    rewards = fit_ridge(table.features, np.where(known, table.gross, np.nan), strength=strength)
+    costs = None if known_costs else fit_ridge(table.features, np.where(known, paid, np.nan), strength=strength)
     free = PriceChoice(0.0, 0.0, 0.0, 0.0)
     policy = PricedPolicy(table.arms, table.feature_names, rewards, costs, checked, free)
     if validation is None:
         judged, reward = table, rewards.held_out
-        cost = table.cost if costs is None else np.maximum(costs.held_out, 0.0)
+        cost = paid if costs is None else np.maximum(costs.held_out, 0.0)
     else:
         judged = validation
         reward, cost = policy.predictions(validation)
-    return policy._replace(price=choose_price(reward, cost, checked, spend=judged.cost, mask=judged.mask))
+    return policy._replace(price=choose_price(reward, cost, checked, spend=table_costs(judged), mask=judged.mask))
 
 
 class PacedPlay(NamedTuple):
@@ -147,10 +147,10 @@ def play_paced(
     # A price of 0 cannot be multiplied: where the budget did not bind, the pacer starts as it does without a price.
     start = policy.price.price or policy.budget.price
     pacer = start_pacer(policy.budget._replace(price=start)) if pacer is None else pacer
-    arm, price = np.empty(len(reward), np.intp), np.empty(len(reward))
+    paid, arm, price = table_costs(table), np.empty(len(reward), np.intp), np.empty(len(reward))
     for row in rows:
         price[row] = float(pacer.price)
         open_ = table.mask[row]
         arm[row] = priced_arms(reward[row], cost[row], pacer.price, open_)
-        pacer = pace(pacer, table.cost[row, arm[row]])
+        pacer = pace(pacer, paid[row, arm[row]])
     return PacedPlay(arm, price, rows.astype(np.intp), pacer, np.eye(reward.shape[1])[arm])

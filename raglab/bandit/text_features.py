@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.bandit.learner import check_count, refuse
+from raglab.bandit.table_frames import INTERCEPT
 from raglab.user_warnings import warn_user
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ class TextFeatures:
     """Features fitted on some texts, to be applied to these and to others.
 
     vectorizer, reduction: of scikit-learn, fitted; the reduction is None without components. sources: known sources.
-    names: columns of `frame`. mean, scale: [F] of the fitted texts' features, which standardise all. spread: standard
-    deviation that each feature gets.
+    names: columns of `frame`, `intercept` (ones) first. mean, scale: [F - 1] of the fitted texts' features, which
+    standardise all but the intercept. spread: standard deviation that each of them gets.
     """
 
     vectorizer: Any
@@ -40,6 +41,8 @@ class TextFeatures:
     def frame(self, texts: Sequence[str], sources: Sequence[object] | None = None) -> pd.DataFrame:
         """Features of texts, a row a text and a column a name, standardised as the fitted texts were.
 
+        The intercept is always among them: in a few texts another feature may be constant, and pass for one.
+
         Args:
           texts: [Q] of any table. sources: [Q]; needed where the features were fitted with sources. One that was not
             among those has 0 of every source, and is counted in a warning.
@@ -50,7 +53,7 @@ class TextFeatures:
         import pandas as pd
 
         values = self.spread * (self._raw(_texts(texts), sources) - self.mean) / self.scale
-        return pd.DataFrame(values, columns=list(self.names))
+        return pd.DataFrame(np.column_stack([np.ones(len(values)), values]), columns=list(self.names))
 
     def _raw(self, texts: list[str], sources: Sequence[object] | None) -> Array:
         """Features [Q, F] before they are standardised."""
@@ -105,8 +108,8 @@ def text_features(
 
     Example:
       >>> fitted = text_features(["a short one", "a rather longer question"], ["faq", "web"], components=0)
-      >>> fitted.frame(["a rather short one"], ["web"]).round(2).to_dict("records")
-      [{'log_words': 1.0, 'log_characters': 0.4, 'source=faq': -1.0, 'source=web': 1.0}]
+      >>> fitted.frame(["a rather short one"], ["web"]).round(2).to_dict("records")[0]
+      {'intercept': 1.0, 'log_words': 1.0, 'log_characters': 0.25, 'source=faq': -1.0, 'source=web': 1.0}
     """
     values = _texts(texts)
     check_count("components", components, 0, "0 leaves TF-IDF out")
@@ -118,8 +121,9 @@ def text_features(
     labels = () if sources is None else tuple(sorted({str(source) for source in sources}))
     vectorizer, reduction = _reduction(values, components, seed)
     count = 0 if reduction is None else int(reduction.components_.shape[0])
-    names = (*LENGTHS, *(SOURCE + label for label in labels), *(f"tfidf_{number}" for number in range(count)))
-    plain = TextFeatures(vectorizer, reduction, labels, names, np.zeros(len(names)), np.ones(len(names)), 1.0)
+    dummies, parts = (SOURCE + label for label in labels), (f"tfidf_{number}" for number in range(count))
+    names = (INTERCEPT, *LENGTHS, *dummies, *parts)
+    plain = TextFeatures(vectorizer, reduction, labels, names, np.zeros(len(names) - 1), np.ones(len(names) - 1), 1.0)
     raw = plain._raw(values, sources)  # noqa: SLF001 - its own
     # A feature that is the same in every text is centred and stays 0.
     scale = raw.std(axis=0)
