@@ -1,6 +1,6 @@
 """Budgets on ParetoBandit's files: chosen on val_k4, judged once on test_k4; online play without a budget; GSM8K.
 
-python experiments/paretobandit.py [--data ../shared/data] [--replications 40] [--no-online]
+python experiments/paretobandit.py [--data ../shared/data] [--replications 120] [--no-budgets] [--no-online]
 
 Four language models as arms; a row has the prompt, its source, and every model's reward and cost in dollars.
 """
@@ -24,7 +24,7 @@ from raglab.bandit.budget import MIXTURE, Budget, compare_plans, frontier
 from raglab.bandit.priced_policy import fit_priced_policy, play_paced
 from raglab.bandit.ridge import ridge_strength
 from raglab.bandit.simulation import run
-from raglab.bandit.text_features import text_features
+from raglab.bandit.text_context import text_features
 
 BUDGETS = (1e-4, 2.3e-4, 4e-4, 6.6e-4)  # dollars a question
 SHUFFLES = 100
@@ -155,7 +155,8 @@ def main() -> None:
     """Print all tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--replications", type=int, default=40)
+    parser.add_argument("--replications", type=int, default=120)
+    parser.add_argument("--no-budgets", action="store_true")
     parser.add_argument("--no-online", action="store_true")
     options = parser.parse_args()
     folder = options.data / "league" / "paretobandit"
@@ -165,7 +166,8 @@ def main() -> None:
     begun = time.perf_counter()
     rows = {name: read_rows(folder / f"{name}_k4.jsonl.gz") for name in ("val", "test")}
     print(f"ParetoBandit: {len(rows['val'])} prompts of validation, {len(rows['test'])} of test")
-    budgets(rows)
+    if not options.no_budgets:
+        budgets(rows)
     if not options.no_online:
         settings = itertools.product(COMPONENTS, SPREADS)
         online({setting: featured(rows, *setting) for setting in settings}, "ParetoBandit", options.replications)

@@ -85,7 +85,7 @@ class Frontier(NamedTuple):
 
     def reward_at(self, spend: ArrayLike) -> Array:
         """Most reward at a spend, [...]; NaN below the least, that of the last corner beyond it."""
-        return np.interp(spend, self.spend, self.reward, left=np.nan)
+        return np.interp(np.asarray(spend, np.float64), self.spend, self.reward, left=np.nan)
 
     def mixture_at(self, budget: Budget | float) -> Array:
         """Mixture of most reward that keeps a budget, [A]; of at most two arms.
@@ -250,8 +250,8 @@ def _switches(reward: Array, cost: Array, paid: Array, mask: NDArray[np.bool_] |
         at.append(least[moving])
         step.append((paid[rows, target] - paid[rows, arm])[moving])
         arm = np.where(moving, target, arm)
-    prices, place = np.unique(np.concatenate(at), return_inverse=True)
-    return prices, np.bincount(place, np.concatenate(step), len(prices)), first
+    prices, place = np.unique(np.concatenate([np.zeros(0), *at]), return_inverse=True)
+    return prices, np.bincount(place, np.concatenate([np.zeros(0), *step]), len(prices)).astype(np.float64), first
 
 
 class Pacer(NamedTuple):
