@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.bandit import Bandit, Bernoulli, Table
+from raglab.bandit import Bandit, Bernoulli, Stats, Table, init
 from raglab.bandit.environments import check_world, feed
 from raglab.bandit.simulation import log, run
+from raglab.lab.bandit_study import baselines, compare_learners
 
 FRAME = pd.DataFrame(
     {
@@ -275,3 +276,88 @@ def test_a_mask_takes_arms_out() -> None:
     assert run(Bandit("ucb1"), table, rounds=4, replications=3).arm[:, [0, 2]].tolist() == [[0, 1]] * 3
     with pytest.warns(UserWarning, match="1 arms of rounds have no reward"):
         priced(mask=pd.DataFrame(np.ones((4, 2), np.bool_), columns=["small", "large"]))
+
+
+class TestSwitch:
+    """A learner of successes where choices are charged (rule S4.5)."""
+
+    def coins(self, cost: float, price: float = 1.0) -> Table:
+        """Arms .60 at no cost and .65 at a cost, 0/1 rewards."""
+        rng = np.random.default_rng(0)
+        frame = pd.DataFrame((rng.random((500, 2)) < [0.6, 0.65]) * 1.0, columns=["free", "dear"])
+        return Table.from_frame(frame, costs={"free": 0.0, "dear": cost}, price=price, order="replacement")
+
+    def test_thompson_nig_is_played_and_said(self) -> None:
+        """To the bit what it would play by its own name; in runs, logs and comparisons; with a note."""
+        table, bandit = self.coins(0.4), Bandit(prior_mean=0.75, prior_strength=3.0, exploration=1.5, discount=0.99)
+        with pytest.warns(UserWarning, match=r"thompson_beta counts rewards above 0.5 .*thompson_nig.*rule S4.5"):
+            done = run(bandit, table, rounds=80, replications=3)
+        own = run(bandit._replace(policy="thompson_nig"), table, rounds=80, replications=3)
+        np.testing.assert_array_equal(done.arm, own.arm)
+        assert (len(done.notes), own.notes) == (1, ())
+        with pytest.warns(UserWarning, match="thompson_nig"):
+            rows = log(bandit, table, rounds=20)
+        pd.testing.assert_frame_equal(rows, log(bandit._replace(policy="thompson_nig"), table, rounds=20))
+        with pytest.warns(UserWarning, match="thompson_nig"):
+            shown = compare_learners(table, {"default": bandit}, baselines(table), rounds=20, replications=2, n_boot=20)
+        assert [note.partition(":")[0] for note in shown.notes] == ["default"]
+
+    def test_it_stays_where_nothing_is_charged(self) -> None:
+        """At a price of 0, without costs, and in worlds that have none."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for world in (self.coins(0.4, price=0.0), self.coins(0.0), Bernoulli(np.array([0.5, 0.6]))):
+                assert run(Bandit(), world, rounds=5, replications=2).notes == ()
+
+    def test_successes_from_history_are_refused(self) -> None:
+        """They are no rewards, whether in the settings or as a first state."""
+        history = Stats(np.array([2.0, 1.0]), np.array([1.0, 1.0]), np.array([1.0, 1.0]))
+        with pytest.raises(ValueError, match="a history of thompson_beta counts successes"):
+            run(Bandit(history=history), self.coins(0.4), rounds=5, replications=2)
+        for play in (
+            lambda **more: run(Bandit(), self.coins(0.4), rounds=5, replications=2, **more),
+            lambda **more: log(Bandit(), self.coins(0.4), rounds=5, **more),
+        ):
+            with pytest.raises(ValueError, match="an initial state must be of the learner that is played"):
+                play(initial=init(2))
+
+    @pytest.mark.parametrize("cost", [0.0, 0.1, 0.6])
+    def test_the_default_follows_costs(self, cost: float) -> None:
+        """Its value is within 5 % of that of thompson_nig (the whole range: experiments/bandit_worlds.py)."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            default, nig = (
+                run(Bandit(policy), self.coins(cost), rounds=500, replications=100).value[:, -1].mean()
+                for policy in ("thompson_beta", "thompson_nig")
+            )
+        assert abs(default - nig) <= 0.05 * nig
+
+
+@pytest.mark.parametrize("means", [(0.8, 0.95), (0.95, 0.99), (0.9, 0.85, 1.0), (1.0, 1.0)])
+@pytest.mark.parametrize("policy", ["lin_ucb", "lin_thompson"])
+def test_every_arm_is_tried(policy: str, means: tuple[float, ...]) -> None:
+    """In 100 rounds of 0/1 rewards with an intercept alone, in each of 200 replications, where all arms are good."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame((rng.random((1000, len(means))) < means) * 1.0)
+    done = run(Bandit(policy), Table.from_frame(frame, order="replacement"), rounds=100, replications=200)
+    assert done.pulls.min() > 0
+
+
+def test_a_frame_in_order_is_the_process_that_made_it() -> None:
+    """0/1 rewards drawn from drifting means, played in order: the value of the same process on Bernoulli arms.
+
+    Over 25 frames; the difference of the means is within three standard errors, with replacement it is far off.
+    """
+    t = np.arange(300)
+    means = np.column_stack([0.5 + 0.4 * np.sin(t / 60.0), 0.5 - 0.4 * np.sin(t / 60.0)])
+    bandit, rng = Bandit("thompson_nig", discount=0.95), np.random.default_rng(0)
+    values: dict[str, list[float]] = {"given": [], "replacement": []}
+    for seed in range(25):
+        frame = pd.DataFrame((rng.random(means.shape) < means) * 1.0)
+        for order, ends in values.items():
+            done = run(bandit, Table.from_frame(frame, order=order), rounds=300, replications=4, seed=seed)
+            ends.append(means[t, done.arm].sum(axis=1).mean() if order == "given" else done.value[:, -1].mean())
+    process = run(bandit, Bernoulli(means), rounds=300, replications=240).value[:, -1]
+    error = np.hypot(np.std(values["given"]) / np.sqrt(25), process.std() / np.sqrt(240))
+    assert abs(np.mean(values["given"]) - process.mean()) < 3.0 * error
+    assert np.mean(values["replacement"]) < process.mean() - 20.0 * error

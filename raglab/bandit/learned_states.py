@@ -132,7 +132,7 @@ def _logged_history(
         if features is None:
             refuse(f"{bandit.policy} learns from a context", "no features", "name their columns, or give them [N, F]")
         columns = isinstance(features, list | tuple) and all(isinstance(name, str) for name in features)
-        context = np.asarray(log[list(features)] if columns else features, dtype=np.float64)  # type: ignore[call-overload, arg-type]
+        context = np.asarray(log[list(features)] if columns else features, dtype=np.float64)  # type: ignore[arg-type]
         if context.ndim != 2 or len(context) != len(log):
             refuse(f"features must be [N, F] of {len(log)} rounds", context.shape, "give a row a round")
     return History(len(names), arm, reward, context)

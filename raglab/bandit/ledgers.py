@@ -158,6 +158,11 @@ def learned_ledger(
 
     Raises:
       ValueError: an unknown arm, a reward outside [0, 1], or contexts that are missing.
+
+    Example:
+      >>> ledger = learned_ledger([0, 1, 1], [0.5, 1.0, 0.5], [0.0, 2.0, 4.0], Bandit("thompson_nig"), 1.0, n_arms=2)
+      >>> ledger.state.total.tolist(), ledger.cost.tolist(), float(ledger.pacer.spend)
+      ([0.5, 1.5], [0.0, 6.0], 0.0)
     """
     rewards = np.asarray(reward, np.float64)
     there = ~np.isnan(rewards)

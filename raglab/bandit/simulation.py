@@ -286,13 +286,13 @@ def play_block(
     """
     met = feed(world, rounds, size, seed, number, delay=delay, missing=missing)
     rng = stream(seed, number, POLICY)
-    plain = is_plain(bandit, met) and initial is None
+    plain = is_plain(bandit, met) and (initial is None or (bandit.linear and isinstance(initial, State)))
     if engine == "numba" and not plain:
-        value = "a learner that forgets, has a floor, a first state or a budget, or rewards that are late or missing"
+        value = "a learner that forgets, has a floor, a budget or without a context a first state, or late rewards"
         refuse("engine numba plays plain learners whose rewards are there at once", value, "use engine='auto'")
     twin = kernel(bandit, work, engine) if plain else None
     if twin is not None:
-        done: Accounts = twin.accounts(met, twin.played(met, bandit, rng))
+        done: Accounts = twin.accounts(met, twin.played(met, bandit, rng, initial))
         return done
     if isinstance(initial, Ledger) and isinstance(world, Table):
         free = met._replace(reward=world.priced(0.0).reward)  # a ledger charges costs itself, at its own price

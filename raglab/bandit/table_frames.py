@@ -177,7 +177,7 @@ def _cost_columns(costs: Costs | None, heads: Sequence[str]) -> tuple[str, ...]:
     """Columns that hold costs, by the mapping from arms to them."""
     import pandas as pd
 
-    if costs is None or isinstance(costs, pd.DataFrame) or not hasattr(costs, "items"):
+    if not isinstance(costs, Mapping | pd.Series):
         return ()
     columns = tuple(dict.fromkeys(cell for cell in dict(costs.items()).values() if isinstance(cell, str)))
     missing = [column for column in columns if column not in heads]
@@ -197,13 +197,13 @@ def _frame_costs(
     """
     import pandas as pd
 
-    if isinstance(costs, pd.DataFrame) or (not hasattr(costs, "items") and np.ndim(costs) > 0):
+    if isinstance(costs, pd.DataFrame) or (not isinstance(costs, Mapping | pd.Series) and np.ndim(costs) > 0):
         stated = _matrix(frame, costs, arms, "costs")
         try:
             cost = stated.astype(np.float64)
         except (TypeError, ValueError):
             _refuse_frame("costs must be numbers from 0", f"cells of type {stated.dtype}", "give numbers")
-    elif hasattr(costs, "items"):
+    elif isinstance(costs, Mapping | pd.Series):
         cost = _costs_of_arms(frame, costs, arms, heads)
     else:
         _refuse_frame(

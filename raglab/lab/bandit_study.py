@@ -41,12 +41,13 @@ class LearnerComparison(NamedTuple):
     """Learners and baselines that met the same cases in the same order.
 
     table: a row a policy, as `compare_learners` describes it. runs: name -> run, of the learners. reference: what
-    `difference` is taken against.
+    `difference` is taken against. notes: which learner was played as another one.
     """
 
     table: pd.DataFrame
     runs: Mapping[str, Run]
     reference: str
+    notes: tuple[str, ...] = ()
 
 
 class Earnings(NamedTuple):
@@ -143,7 +144,9 @@ def compare_learners(
         for one in each.values()
     ]
     table = pd.DataFrame([row | share for row, share in zip(rows, shares, strict=True)])
-    return LearnerComparison(table, runs, against)
+    return LearnerComparison(
+        table, runs, against, tuple(f"{name}: {note}" for name in runs for note in runs[name].notes)
+    )
 
 
 def compare_on_arms(
@@ -414,7 +417,7 @@ def tune_bandit(
         judge.world, names, plans, rounds=rounds, replications=AGAIN * replications, seed=seed + 1,
         reference=TUNED, level=level, n_boot=n_boot, engine=engine,
     )  # fmt: skip
-    notes += _comparison_notes(shown.table, seen, most_ms)
+    notes += [*shown.notes, *_comparison_notes(shown.table, seen, most_ms)]
     # No trial can judge the weight of a component that never varies.
     if not tune.measured["cache_hit"].any():
         notes.append("No answer came from a cache here, so w4 decides nothing; set it by hand.")

@@ -21,7 +21,7 @@ What a `.env` may say, with the values that hold where nothing is said:
     RAGLAB_BANDIT_EPSILON=0.1         # share of rounds in which epsilon_greedy chooses uniformly
     RAGLAB_BANDIT_PRIOR_STRENGTH=2    # pseudo-observations of an arm before any came; ridge of the linear ones
     RAGLAB_BANDIT_FLOOR=0             # least probability of an available arm
-    RAGLAB_BANDIT_PRIOR=              # JSON file of pseudo-counts by arm
+    RAGLAB_BANDIT_PRIOR=              # JSON file of pseudo-counts by arm; of a linear policy its first state
 
     RAGLAB_CLARIFY_ENABLED=           # true: vague questions are asked about; empty: as the caller says, else not
     RAGLAB_CLARIFY_RULE=vote_share    # the source's arithmetic; or posterior, a Beta lower bound
