@@ -91,7 +91,8 @@ class LearnerEntry:
       the rounds, around its scores. positive: those of them that it divides by, so that 0 is refused. check: refuses
       what neither ranges nor `positive` do.
     linear: whether it needs a context, and with it `gram` and `moment` of the state. successes: whether it adds up
-      successes (rewards above the threshold) rather than rewards; then its history is scored as one of coins.
+      successes (rewards above the threshold) rather than rewards; then its history is scored as one of coins. bounded:
+      whether its scores need rewards in [0, 1], so that it cannot read rewards net of a price.
     index: (state, bandit, mask, context) to scores [..., A], of a learner that draws nothing; or else
     draw: (state, bandit, rng, context) to one draw of each arm, [..., A], and
     largest: (state, bandit, mask, context) to the probability that each available arm's draw is the largest, [..., A].
@@ -109,6 +110,7 @@ class LearnerEntry:
     check: Callable[[Bandit], None] | None = None
     linear: bool = False
     successes: bool = False
+    bounded: bool = False
     index: Callable[..., NDArray[np.float64]] | None = None
     draw: Callable[..., NDArray[np.float64]] | None = None
     largest: Callable[..., NDArray[np.float64]] | None = None

@@ -130,6 +130,7 @@ BUILT_IN = {
     ),
     "kl_ucb": LearnerEntry(
         settings=("exploration",),
+        bounded=True,
         index=kl_ucb,
     ),
     "thompson_beta": LearnerEntry(
@@ -137,6 +138,7 @@ BUILT_IN = {
         positive=("exploration", "prior_strength"),
         check=check_beta_prior,
         successes=True,
+        bounded=True,
         draw=thompson_beta,
         largest=beta_largest,
         compiled="beta",

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab._numba import check_engine, kernel_of
+from raglab.bandit.budget import Budget, check_budget, table_costs
 from raglab.bandit.environments import (
     POLICY,
     Accounts,
@@ -36,6 +37,15 @@ from raglab.bandit.learner import (
     record_rewards,
     refuse,
     update,
+)
+from raglab.bandit.ledgers import (
+    Ledger,
+    budgeted_arms,
+    check_budgeted,
+    net_state,
+    record_choice,
+    record_paid,
+    start_ledger,
 )
 from raglab.bandit.persistence import check_state
 from raglab.bandit.propensity import propensities, sample
@@ -84,12 +94,15 @@ def _played(title: str, regret: Array, pulls: NDArray[np.int64]) -> str:
     return display(title, facts, [Fold("share of pulls", rows, len(share), ("arm", "pulls"), open=True)])
 
 
-def follow_costs(bandit: Bandit, world: World) -> tuple[Bandit, str]:
+def follow_costs(bandit: Bandit, world: World, *, charged: bool = False) -> tuple[Bandit, str]:
     """Learner that is played in a world, and a note where it is not the one that was named.
 
     A learner of successes counts rewards above a threshold, so a cost that leaves a reward on its side of it changes
     nothing. In a table that charges costs `thompson_nig` is played instead, which follows mean rewards, with the same
     prior_mean, prior_strength, exploration and all other settings.
+
+    Args:
+      charged: whether costs are charged beside the table's own price, as a budget does.
 
     Raises:
       ValueError: the learner has a history, whose sums are successes.
@@ -97,7 +110,7 @@ def follow_costs(bandit: Bandit, world: World) -> tuple[Bandit, str]:
     Source: rule S4.5.
     """
     entry = LEARNERS.get(bandit.policy)
-    if entry is None or not entry.successes or not isinstance(world, Table) or not world.is_charged:
+    if entry is None or not entry.successes or not isinstance(world, Table) or not (charged or world.is_charged):
         return bandit, ""
     if bandit.history is not None:
         rule = f"a history of {bandit.policy} counts successes, which cannot follow costs"
@@ -109,20 +122,41 @@ def follow_costs(bandit: Bandit, world: World) -> tuple[Bandit, str]:
     return bandit._replace(policy=COST_FOLLOWER), note
 
 
-def check_initial(initial: State | None, bandit: Bandit, world: World) -> None:
-    """Refuse a first state that the learner cannot go on from in this world.
+def check_initial(
+    initial: State | Ledger | None, bandit: Bandit, world: World, budget: Budget | float | None = None
+) -> None:
+    """Refuse a first state that the learner cannot go on from in this world, or a budget that it cannot keep.
 
     Raises:
-      ValueError: a batch of states, other arms, features or window than the learner's.
+      ValueError: a batch of states, other arms, features or window than the learner's; a state without costs beside a
+        budget, or a ledger without one.
     """
+    if budget is not None:
+        check_budgeted(bandit, world)
     if initial is None:
         return
-    check_state(initial, bandit)
+    if isinstance(initial, Ledger) != (budget is not None):
+        rule = "initial must be a Ledger with a budget, and a State without one"
+        refuse(rule, type(initial).__name__, "make it with learned_ledger or with learned_state")
+    state = initial.state if isinstance(initial, Ledger) else initial
+    check_state(state, bandit)
     n_features = len(world.feature_names) if bandit.linear and isinstance(world, Table) else 0
-    shape = (*initial.t.shape, initial.n.shape[-1], initial.moment.shape[-1])
+    shape = (*state.t.shape, state.n.shape[-1], state.moment.shape[-1])
     if shape != (world.n_arms, n_features):
         rule = f"initial must be the state of one learner of {world.n_arms} arms and {n_features} features"
         refuse(rule, shape, "make it with learned_state from the same arms and features")
+
+
+def first_ledger(
+    initial: State | Ledger | None, bandit: Bandit, world: World, budget: Budget | float | None
+) -> State | Ledger | None:
+    """What a learner begins with: under a budget a ledger, with the budget that it is to keep now."""
+    if budget is None:
+        return initial
+    checked = check_budget(budget)
+    n_features = len(world.feature_names) if bandit.linear and isinstance(world, Table) else 0
+    opened = start_ledger(world.n_arms, bandit, checked, n_features=n_features)
+    return initial._replace(pacer=opened.pacer) if isinstance(initial, Ledger) else opened
 
 
 def repeated_state(initial: State, size: int) -> State:
@@ -242,24 +276,30 @@ def play_block(
     work: float = 0.0,
     delay: tuple[int, int] = (0, 0),
     missing: float = 0.0,
-    initial: State | None = None,
+    initial: State | Ledger | None = None,
 ) -> Accounts:
     """One block of replications; the same bits wherever it runs.
 
     Args:
-      work: choices that the whole simulation makes. initial: state of one learner that every replication begins with.
+      work: choices that the whole simulation makes. initial: state of one learner that every replication begins with;
+        a ledger where it keeps a budget.
     """
     met = feed(world, rounds, size, seed, number, delay=delay, missing=missing)
     rng = stream(seed, number, POLICY)
-    plain = is_plain(bandit, met) and (initial is None or bandit.linear)
+    plain = is_plain(bandit, met) and (initial is None or (bandit.linear and isinstance(initial, State)))
     if engine == "numba" and not plain:
-        value = "a learner that forgets, has a floor or without a context a first state, or rewards late or missing"
+        value = "a learner that forgets, has a floor, a budget or without a context a first state, or late rewards"
         refuse("engine numba plays plain learners whose rewards are there at once", value, "use engine='auto'")
     twin = kernel(bandit, work, engine) if plain else None
     if twin is not None:
         done: Accounts = twin.accounts(met, twin.played(met, bandit, rng, initial))
         return done
-    return play_accounts(met, stepwise_arms(met, bandit, rng, initial))
+    if isinstance(initial, Ledger) and isinstance(world, Table):
+        free = met._replace(reward=world.priced(0.0).reward)  # a ledger charges costs itself, at its own price
+        arms = budgeted_arms(free, table_costs(world), bandit, rng, initial, _arrivals(met))
+    else:
+        arms = stepwise_arms(met, bandit, rng, None if isinstance(initial, Ledger) else initial)
+    return play_accounts(met, arms)
 
 
 def simulate(
@@ -347,7 +387,8 @@ def run(
     seed: int = 0,
     delay: int | tuple[int, int] = 0,
     missing: float = 0.0,
-    initial: State | None = None,
+    initial: State | Ledger | None = None,
+    budget: Budget | float | None = None,
     engine: str = "auto",
     n_jobs: int = 1,
 ) -> Run:
@@ -362,7 +403,10 @@ def run(
       delay: rounds until a reward is there, or the least and the greatest of them, drawn uniformly; of a world that
         states no delays of its own.
       missing: probability that a reward never arrives.
-      initial: state of one learner that every replication begins with, such as `learned_state` makes.
+      initial: state of one learner that every replication begins with, such as `learned_state` makes; with a budget a
+        ledger, such as `learned_ledger` makes.
+      budget: mean cost of a round that the learner keeps, by a price that follows each replication's spend (`pace`).
+        What it learns is reward before costs, and each arm's cost; value and regret are at the table's own price.
       engine: `numpy`, `numba` (the compiled twin, where there is one), or `auto`: numba where it pays.
       n_jobs: processes, as joblib counts them; the same bits for any number. 1 leaves the blocks to the workers of
         `raglab.workers`, where there are any.
@@ -385,9 +429,13 @@ def run(
         refuse("a policy must be a Bandit or probabilities", repr(policy), f"write Bandit({policy!r})")
     met = check_world(world, rounds)
     late = _check_lateness(delay, missing, met)
-    learner, note = follow_costs(policy, met) if isinstance(policy, Bandit) else (Bandit("ucb1"), "")
+    charged, learner, note = budget is not None, Bandit("ucb1"), ""
+    if isinstance(policy, Bandit):
+        learner, note = follow_costs(policy, met, charged=charged)
+    elif charged:
+        refuse("a budget needs a learner", "probabilities", "see fit_priced_policy and play_paced for a fixed policy")
     check_simulation(learner, met, rounds, replications, engine)
-    check_initial(initial, learner, met)
+    check_initial(initial, learner, met, budget)
     fixed = None if isinstance(policy, Bandit) else _check_probabilities(policy, met, rounds)
     if initial is not None and (note or fixed is not None):
         refuse("an initial state must be of the learner that is played", note or "a fixed policy", "leave it out")
@@ -395,7 +443,7 @@ def run(
         warn_user(note)
     blocks = list(enumerate(replication_blocks(replications)))
     settings: dict[str, Any] = {"engine": engine, "work": float(rounds * replications), "delay": late}
-    settings |= {"missing": missing, "initial": initial}
+    settings |= {"missing": missing, "initial": first_ledger(initial, learner, met, budget)}
     shared = (learner if fixed is None else fixed, met, rounds, seed, settings)
     if n_jobs == 1 or len(blocks) == 1:
         done = list(run_each(_numbered_block, blocks, *shared, what="simulate", unit="block"))
@@ -472,18 +520,21 @@ def log(
     rounds: int,
     seed: int = 0,
     delay: int | tuple[int, int] = 0,
-    initial: State | None = None,
+    initial: State | Ledger | None = None,
+    budget: Budget | float | None = None,
 ) -> pd.DataFrame:
     """One learner's rounds in a world, each chosen by its exact propensities; what a live system would have logged.
 
     Args:
       rounds: a millisecond each for Thompson sampling, whose propensities are integrals.
-      delay, initial: as for `run`. A reward that arrives after the last round is in the log too: it is the round's.
+      delay, initial, budget: as for `run`. A reward that arrives after the last round is in the log too: it is the
+        round's.
 
     Returns: a row a round: `action` (number of the arm), `arm` (its name, or number), `reward` (what the learner sees,
       NaN where it never arrives), `propensity` of that arm, `case` (row of a table; -1 where there is none), `value` of
       the choice (net of price times cost), `cost` of the choice in the user's unit, `delay` (rounds until its reward
-      was there), and `p_<arm>` of every arm.
+      was there), and `p_<arm>` of every arm. With a budget `reward` is before costs, and `price` is the pacer's when
+      the arm was chosen.
 
     Raises:
       ValueError: a world, settings or sizes that break a rule.
@@ -500,15 +551,18 @@ def log(
 
     check_count("rounds", rounds, 1, "log at least one")
     checked = check_world(world, rounds)
-    learner, note = follow_costs(bandit, checked)
-    check_initial(initial, learner, checked)
+    learner, note = follow_costs(bandit, checked, charged=budget is not None)
+    check_initial(initial, learner, checked, budget)
     if note and initial is not None:
         refuse("an initial state must be of the learner that is played", note, "leave it out")
     if note:
         warn_user(note)
     met = feed(checked, rounds, 1, seed, 0, delay=_check_lateness(delay, 0.0, checked))
     names = checked.arms if isinstance(checked, Table) else tuple(str(arm) for arm in range(met.n_arms))
-    played = _logged_rounds(learner, met, seed, initial)
+    first = first_ledger(initial, learner, checked, budget)
+    if isinstance(first, Ledger) and isinstance(checked, Table):
+        met = met._replace(reward=checked.priced(0.0).reward)
+    played = _logged_rounds(learner, met, seed, first)
     case = np.full(rounds, -1) if met.case is None else met.case[:, 0].astype(np.int64)
     rows = case if met.case is not None else np.arange(rounds) % len(met.worth)
     return pd.DataFrame(
@@ -521,6 +575,7 @@ def log(
             "value": met.worth[rows, played.action],
             "cost": np.zeros(rounds) if met.cost is None else met.cost[rows, played.action],
             "delay": played.delay,
+            **({} if played.price is None else {"price": played.price}),
             **{f"p_{name}": played.share[:, number] for number, name in enumerate(names)},
         }
     )
@@ -533,13 +588,17 @@ class LoggedRounds(NamedTuple):
     reward: Array  # NaN never arrives
     delay: NDArray[np.int64]
     share: Array  # [T, A] propensities
+    price: Array | None  # value lost a unit of cost; none without a budget
 
 
-def _logged_rounds(bandit: Bandit, met: Feed, seed: int, initial: State | None) -> LoggedRounds:
+def _logged_rounds(bandit: Bandit, met: Feed, seed: int, initial: State | Ledger | None) -> LoggedRounds:
     """Rounds of a block of one replication, each drawn by the propensities of the state before it."""
     rounds = met.rounds
+    state: State | Ledger
     state = init(met.n_arms, bandit=bandit, n_features=met.features.shape[1] if bandit.linear else 0)
     state = state if initial is None else initial
+    cost = met.cost if isinstance(state, Ledger) and met.cost is not None else np.zeros((len(met.worth), met.n_arms))
+    price = np.empty(rounds)
     # the uniforms come from the policy's own stream, as everywhere
     chance = stream(seed, 0, POLICY).random(rounds)
     share, actions, rewards = np.empty((rounds, met.n_arms)), np.empty(rounds, np.int64), np.empty(rounds)
@@ -551,9 +610,14 @@ def _logged_rounds(bandit: Bandit, met: Feed, seed: int, initial: State | None) 
         contexts.append(met.features[row] if bandit.linear else None)
         mask = None if met.mask is None else met.mask[row]
         # propensities are read before the round is counted, and the arm is drawn by them: so they are exact
-        share[t] = propensities(state, bandit, mask=mask, context=contexts[t])
+        reads = net_state(state) if isinstance(state, Ledger) else state
+        share[t] = propensities(reads, bandit, mask=mask, context=contexts[t])
         arm = sample(share[t], chance[t])
-        state = record_pull(state, arm, bandit)
+        if isinstance(state, Ledger):
+            price[t] = state.pacer.price
+            state = record_choice(state, arm, cost[row, arm], bandit)
+        else:
+            state = record_pull(state, arm, bandit)
         (rewards[t],) = met.rewards(np.array([t]), np.array([0]), np.array([arm], dtype=np.int8))
         actions[t] = arm
         late[t] = met.delay if isinstance(met.delay, int) else met.delay[t, 0]
@@ -563,6 +627,10 @@ def _logged_rounds(bandit: Bandit, met: Feed, seed: int, initial: State | None) 
         # a reward that never arrives teaches nothing
         for when in waiting.pop(t, []):
             if not np.isnan(rewards[when]):
-                age = t - when
-                state = update(state, int(actions[when]), rewards[when], bandit, context=contexts[when], age=age)
-    return LoggedRounds(actions, rewards, late, share)
+                action, reward, context = int(actions[when]), float(rewards[when]), contexts[when]
+                if isinstance(state, Ledger):
+                    paid = cost[int(np.ravel(met.row(when))[0]), action]
+                    state = record_paid(state, action, reward, paid, bandit, context=context, age=t - when)
+                else:
+                    state = update(state, action, reward, bandit, context=context, age=t - when)
+    return LoggedRounds(actions, rewards, late, share, price if isinstance(state, Ledger) else None)
