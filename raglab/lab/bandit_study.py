@@ -152,7 +152,7 @@ def compare_learners(
     cases = _drawn_cases(next(iter(runs.values())) if runs else run(plans[next(iter(plans))], world, **sizes))
     drawn = _per_case(cases, len(world.mask))
     # The same cases for all: what chance the draws leave is the same on both sides of a difference.
-    each = {name: run_earnings(one, world) for name, one in runs.items()}
+    each = {name: run_earnings(played, world) for name, played in runs.items()}
     each |= {name: expected_earnings(plan, drawn, world) for name, plan in plans.items()}
     best_arms = audit.greedy_arms(world.value, world.mask)
     best = expected_earnings(best_arms, drawn, world)
@@ -165,15 +165,17 @@ def compare_learners(
     work = {"seed": seed, "engine": engine, "work": float(rounds * replications)}
     for name, (bandit, met) in trained.items():
         half = None if halves is None else half_sample_values(bandit, check_world(met, rounds), halves, **work)
-        accounts[name] = _learner_account(each[name], half, halves)
+        nothing = np.zeros(len(world.mask))  # what a learner does in a case is not the same on every table
+        mean = each[name].value.sum(axis=1) / rounds
+        accounts[name] = Account(mean, nothing, np.zeros((0, 2, 2)) if half is None else half, fixed=False)
     notes = [_interval_note(len(world.mask), halves)]
     if chosen and halves is not None:
         accounts[FIXED], flattery = _chosen_account(accounts[FIXED], world, halves)
         notes.append(flattery)
     rows = _comparison_rows(each, best, accounts, against, rounds, level)
     shares = [
-        {f"pulls_{arm}": share for arm, share in zip(world.arms, _pull_shares(one.pulls), strict=True)}
-        for one in each.values()
+        {f"pulls_{arm}": share for arm, share in zip(world.arms, _pull_shares(earnings.pulls), strict=True)}
+        for earnings in each.values()
     ]
     table = pd.DataFrame([row | share for row, share in zip(rows, shares, strict=True)])
     return LearnerComparison(table, runs, against, tuple(notes))
@@ -182,19 +184,8 @@ def compare_learners(
 def _plan_account(plan: Array, earnings: Earnings, world: Table, halves: HalfSamples | None) -> Account:
     """Account of a policy that does the same on every table."""
     by_case = (plan * np.where(world.mask, world.value, 0.0)).sum(axis=1)
-    held = np.zeros((0, 2, 2)) if halves is None else half_sample_means(by_case, halves)
-    return Account(earnings.value.sum(axis=1) / earnings.n.sum(axis=1), by_case, held, held, fixed=True)
-
-
-def _learner_account(earnings: Earnings, half: Array | None, halves: HalfSamples | None) -> Account:
-    """Account of a learner: what it earned by case on the table, and on the halves that it was trained on again."""
-    mean = earnings.value.sum(axis=1) / earnings.n.sum(axis=1)
-    n = earnings.n.sum(axis=0)
-    # A case that no replication drew gets the mean; it only has to be the same number on both sides of the correction.
-    by_case = np.where(n > 0.0, earnings.value.sum(axis=0) / np.maximum(n, 1.0), mean.mean())
-    if half is None or halves is None:
-        return Account(mean, by_case, np.zeros((0, 2, 2)), np.zeros((0, 2, 2)), fixed=False)
-    return Account(mean, by_case, half, half_sample_means(by_case, halves), fixed=False)
+    half = np.zeros((0, 2, 2)) if halves is None else half_sample_means(by_case, halves)
+    return Account(earnings.value.sum(axis=1) / earnings.n.sum(axis=1), by_case, half, fixed=True)
 
 
 def _chosen_account(account: Account, world: Table, halves: HalfSamples) -> tuple[Account, str]:
@@ -203,8 +194,8 @@ def _chosen_account(account: Account, world: Table, halves: HalfSamples) -> tupl
     half, elsewhere = best_arm_values(np.asarray(world.value, dtype=np.float64), arms, halves)
     note = (
         f"{FIXED} was chosen on the {len(world.mask)} cases that it is judged on, which flatters it: chosen on half of "
-        f"them it earns {half.mean():.4g} a round there and {elsewhere.mean():.4g} on the other half. That it is better "
-        "than a learner is shown only by an arm chosen on other cases (fixed=)."
+        f"them it earns {half.mean():.4g} a round there and {elsewhere.mean():.4g} on the other half. Whether it is "
+        "better than a learner, only an arm chosen on other cases can show (fixed=)."
     )
     return account._replace(half=half, fixed=False), note
 
@@ -310,29 +301,28 @@ def _comparison_rows(
     level: float,
 ) -> list[dict[str, Any]]:
     """Right decisions, regret and difference of each policy, with their intervals; the account "" is the oracle's."""
-    values = {name: one.value.sum() / best.n.sum() for name, one in each.items()}
+    values = {name: earnings.value.sum() / best.n.sum() for name, earnings in each.items()}
     highest = best.value.sum() / best.n.sum()
-    zero = np.zeros_like(accounts[""].mean), *(np.zeros_like(part) for part in accounts[""][1:4])
-    nothing = Account(*zero, fixed=True)
+    nothing = Account(*(np.zeros_like(part) for part in accounts[""][:3]), fixed=True)
     # Cases that all agree leave no variance; the exact binomial gives the width that they leave open.
     n_cases = best.n.shape[1]
     unseen = audit.unseen(n_cases, level) / n_cases
     rows: list[dict[str, Any]] = []
-    for name, one in each.items():
-        mine = accounts[name]
-        right = difference_interval(mine, nothing, level)
-        low, high = difference_interval(accounts[""], mine, level)
-        regret = max(low, 0.0), high  # nothing earns more than the best arm of each case
-        gap = (0.0, 0.0) if name == against else difference_interval(mine, accounts[against], level)
-        if name != ORACLE and not (one.value - best.value).any():
+    for name, earnings in each.items():
+        account = accounts[name]
+        right = difference_interval(account, nothing, level)
+        low, high = difference_interval(accounts[""], account, level)
+        regret = (0.0, 0.0) if name == ORACLE else (max(low, 0.0), high)  # nothing earns more than the best arm
+        gap = (0.0, 0.0) if name == against else difference_interval(account, accounts[against], level)
+        if name != ORACLE and not (earnings.value - best.value).any():
             regret = 0.0, unseen  # never apart on these cases is no proof
-        if name != against and not (one.value - each[against].value).any():
+        if name != against and not (earnings.value - each[against].value).any():
             gap = -unseen, unseen
         row: dict[str, Any] = {"policy": name}
         row |= _with_ends("right", values[name], right)
         row |= _with_ends("regret", rounds * (highest - values[name]), (rounds * regret[0], rounds * regret[1]))
         row |= _with_ends("difference", values[name] - values[against], gap)
-        rows.append(row | {"ms": mean_ms(one)})
+        rows.append(row | {"ms": mean_ms(earnings)})
     return rows
 
 

@@ -1,8 +1,8 @@
 """Half samples of a table (shore): learners trained again on halves of the cases, and the intervals that follow (S4.7).
 
-A learner's path depends on the table: on other cases it would have chosen other arms. Two halves of the cases are two
-independent tables, so that what a learner earns on one and on the other shows that dependence without bias, where a
-bootstrap, which repeats cases, exaggerates the differences between arms.
+A learner's path depends on the table: on other cases it would have chosen other arms. An interval that holds its paths
+fixed is too narrow where it follows the table, and too wide where the reference follows it too. So every learner is
+trained again on halves of the cases, and the best fixed arm is chosen again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from raglab.metrics.intervals import t_quantile
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 TWINS = 2  # replications of each half: their chance is independent, so that it cancels from their product
-REPLICATIONS = 100  # on half samples where none are stated: 25 pairs of halves
+REPLICATIONS = 200  # on half samples where none are stated: 50 pairs of halves, one block
+LEAST_FREEDOM = 2.0  # degrees of freedom; fewer would make an interval of any width
+MOST_SKEW = 1.5
 FIRST_BLOCK = 2**20  # number of the first block on half samples: its streams are those of no other block
 STREAM = 77  # of the halves themselves
 
@@ -46,14 +48,12 @@ class Account(NamedTuple):
     """What a policy earns a round: on the table, and on halves of it.
 
     mean: of each replication on the table, [R]. by_case: of a round of each case, [Q]. half: on the half samples,
-    [H, 2, 2]. held: the same, had the policy done in each half what it does on the table, [H, 2, 2]. fixed: whether it
-    does so by definition.
+    [H, 2, 2]. fixed: whether it does on every table what it does on this one.
     """
 
     mean: Array
     by_case: Array
     half: Array
-    held: Array
     fixed: bool
 
 
@@ -130,47 +130,64 @@ def best_arm_values(value: Array, arms: NDArray[np.int64], halves: HalfSamples) 
 def difference_interval(left: Account, right: Account, level: float) -> tuple[float, float]:
     """Interval of how much more the left policy earns a round than the right one, over fresh tables of as many cases.
 
-    The variance of the difference has three parts, which are estimated apart and added:
+    Where neither policy changes with the table the variance is that of the cases, s² / Q, and of the replications' own
+    chance, s² / R, and the interval is a t interval. Else the variance of the table comes from the half samples (see
+    `_retrained_variance`), and the interval reaches further on the side to which their distribution is skewed: there
+    the variance would be larger. Degrees of freedom are Satterthwaite's. One case says nothing of others: NaN.
 
-    - held: what the cases alone make, had both policies done on other cases what they did on these, s² / Q;
-    - retrained: what learning on other cases adds or takes away. Half the difference of two halves has the variance of
-      the whole table; the product of its two twins is free of their chance. What `held` predicts for the same draws is
-      subtracted from each product, so that only the change is left to estimate;
-    - chance: of the replications on the table, s² / R.
-
-    Degrees of freedom are Satterthwaite's. One case says nothing of others: NaN.
-
-    Source: McCarthy 1969 (half samples); Efron and Stein 1981 (why the jackknife is too wide where arms are equal);
-      Satterthwaite 1946; rule S4.7.
+    Source: Satterthwaite 1946; Johnson 1978 (skewness); rule S4.7.
     """
     n_cases, replications = len(left.by_case), len(left.mean)
     middle = float(left.mean.mean() - right.mean.mean())
     if n_cases < 2:
         return float("nan"), float("nan")
-    gap, apart = left.mean - right.mean, left.half - right.half
-    # Cases: exact for policies that stay as they are, and the larger part for most others.
-    held = float((left.by_case - right.by_case).var(ddof=1)) / n_cases
-    spread = 2.0 * held**2 / (n_cases - 1)
-    # Retraining: mean over pairs of halves of what the products of the twins have beyond the held ones.
-    retrained = 0.0
-    if not (left.fixed and right.fixed):
-        contrast, known = _half_contrasts(apart), _half_contrasts(left.held - right.held)
-        beyond = contrast.prod(axis=1) - known.prod(axis=1)
-        retrained = float(beyond.mean())
-        spread += float(beyond.var(ddof=1)) / len(beyond)
-    # Chance: of replications side by side; a single one borrows that of the twins.
-    if replications > 1:
-        chance, freedom = float(gap.var(ddof=1)) / replications, replications - 1
+    gap, half = left.mean - right.mean, left.half - right.half
+    # Chance of replications side by side; a single one borrows that of the twins, and counts as often as they do.
+    single = float(((half[..., 0] - half[..., 1]) ** 2).mean()) / 2.0
+    chance = float(gap.var(ddof=1)) / replications if replications > 1 else single
+    spread = 2.0 * chance**2 / (replications - 1 if replications > 1 else 2 * len(half))
+    # The table: exact for policies that stay as they are, else by training again.
+    skew = 0.0
+    if left.fixed and right.fixed:
+        table = float((left.by_case - right.by_case).var(ddof=1)) / n_cases
+        spread += 2.0 * table**2 / (n_cases - 1)
     else:
-        chance, freedom = float(((apart[..., 0] - apart[..., 1]) ** 2).mean()) / 2.0, 2 * len(apart)
-    spread += 2.0 * chance**2 / freedom
-    variance = max(held + retrained, 0.0) + chance
+        table, error = _retrained_variance(half)
+        spread += error**2
+    variance = max(table, 0.0) + chance
     if variance <= 0.0:
         return middle, middle
-    reach = t_quantile(max(2.0 * variance**2 / spread, 1.0), level) * variance**0.5
-    return middle - reach, middle + reach
+    if not (left.fixed and right.fixed):
+        skew = _retrained_skewness(half, variance)
+    # Twice the variance squared over the variance of the variance: few degrees where little is known of it.
+    t = t_quantile(max(2.0 * variance**2 / spread, LEAST_FREEDOM), level)
+    reach, shift = t * variance**0.5, skew * variance**0.5 / 6.0 * (1.0 + t_quantile(np.inf, level) ** 2)
+    return middle - reach + min(shift, 0.0), middle + reach + max(shift, 0.0)
 
 
-def _half_contrasts(values: Array) -> Array:
-    """Half the difference of the two halves of each pair, by twin, [H, 2]."""
-    return (values[:, 0] - values[:, 1]) / 2.0
+def _retrained_variance(half: Array) -> tuple[float, float]:
+    """Variance over tables of Q cases of what half samples give, [H, 2, 2], and its standard error.
+
+    Twins have the same cases and other chance, so that products of twins hold the variance of the cases alone. Two
+    estimates are averaged. Half the difference of the two halves of a pair, which are independent tables, has the
+    variance of the whole table: right where arms are equal, too small where a small table is harder to learn from. The
+    spread of all halves around their mean, as in a bootstrap, errs to the other side.
+    """
+    n = 2 * len(half)
+    off = half - half.mean()
+    within = off[..., 0] * off[..., 1]  # of each half, [H, 2]
+    # All four products across the halves of a pair: no twin of one half shares chance with one of the other.
+    across = off[:, 0].sum(axis=1) * off[:, 1].sum(axis=1) / 4.0
+    paired = (within.sum(axis=1) - 2.0 * across) / 4.0
+    around = within.mean(axis=1) * n / (n - 1)
+    both = (paired + around) / 2.0
+    return float(both.mean()), float(both.std(ddof=1)) / len(both) ** 0.5
+
+
+def _retrained_skewness(half: Array, variance: float) -> float:
+    """Skewness of what half samples give, on the scale of the variance; 0 as far as their own chance explains it."""
+    values = half.mean(axis=2).ravel()
+    off = values - values.mean()
+    skew = float((off**3).mean()) / variance**1.5
+    error = (float(off.var()) / variance) ** 1.5 * (6.0 / len(values)) ** 0.5
+    return float(np.clip(skew, -MOST_SKEW, MOST_SKEW)) * max(0.0, 1.0 - (error / skew) ** 2) if skew else 0.0

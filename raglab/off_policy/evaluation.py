@@ -425,7 +425,9 @@ def lower_bound(
     delta / their number. Rounds must be independent.
 
     Args:
-      log, target, arms, mask, features, reward (one column): as for `estimate`. delta: in (0, 1). clip: chosen before the log was seen.
+      log, target, arms, mask, features, reward (one column): as for `estimate`.
+      delta: in (0, 1).
+      clip: chosen before the log was seen.
 
     Raises:
       ValueError: as for `estimate`; a reward outside [0, 1].

@@ -173,6 +173,8 @@ def _direct_findings(
     rows: EvaluationRows, fitted: Fit, settings: EstimatorSettings, overlap: Overlap, rules: Rules
 ) -> list[Finding]:
     """Why the direct method is weak, or says nothing: whether doubly robust estimation agrees with it."""
+    if overlap.status == STATUSES[2]:
+        return []  # the overlap's own reason is enough
     reason = "the interval takes the reward model from outside for true" if not rows.fitted else _confounding(rows)
     weak: list[Finding] = [(1, reason or "dm reads no weight, so that it is weak at best; dr says the same")]
     if overlap.status != STATUSES[0]:
