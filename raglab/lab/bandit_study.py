@@ -425,7 +425,7 @@ def tune_bandit(
     sampler: str = "tpe",
     seed: int = 0,
     level: float = 0.95,
-    n_boot: int = 2000,
+    n_boot: int = REPLICATIONS,
     engine: str = "auto",
 ) -> BanditStudy:
     """Search reward weights and settings of a bandit on split `tune`, judge what is found on split `report`.
@@ -446,7 +446,7 @@ def tune_bandit(
       rounds, replications: of each simulation.
       budget_ms: of a question, in the reward. latency_budget_ms: highest mean latency that a trial may have; the same
         where not given.
-      level: of the intervals. n_boot: resamples of cases and replications.
+      level: of the intervals. n_boot: replications on half samples, as for `compare_learners`.
 
     Raises:
       ValueError: unknown policy or sampler, trials below 1, or a trace without vectors or latencies.
@@ -475,12 +475,13 @@ def tune_bandit(
     weights, learner = _best_finalist(seen, space, base, tune, seed, sizes)
     names = {TUNED: (learner, judge.rewards(weights)), PUBLISHED_WEIGHTS: (base, judge.rewards(PUBLISHED))}
     # The best fixed arm is chosen on the cases tuned on, as the bandit is: neither has seen those it is judged on.
-    plans = baselines(judge.world, judge.router, fixed=best_fixed_arm(tune.world))
+    fixed = None if tune is judge else best_fixed_arm(tune.world)
+    plans = baselines(judge.world, judge.router, fixed=fixed)
     shown = compare_learners(
         judge.world, names, plans, rounds=rounds, replications=AGAIN * replications, seed=seed + 1,
-        reference=TUNED, level=level, n_boot=n_boot, engine=engine,
+        reference=TUNED, level=level, n_boot=n_boot, engine=engine, fixed=fixed,
     )  # fmt: skip
-    notes += _comparison_notes(shown.table, seen, most_ms)
+    notes += [*_comparison_notes(shown.table, seen, most_ms, apart=tune is not judge), *shown.notes]
     # No trial can judge the weight of a component that never varies.
     if not tune.measured["cache_hit"].any():
         notes.append("No answer came from a cache here, so w4 decides nothing; set it by hand.")
@@ -586,8 +587,13 @@ def _best_finalist(
     return weights, learner
 
 
-def _comparison_notes(shown: pd.DataFrame, seen: pd.DataFrame, most_ms: float) -> list[str]:
-    """What the comparison says, in plain words."""
+def _comparison_notes(shown: pd.DataFrame, seen: pd.DataFrame, most_ms: float, *, apart: bool) -> list[str]:
+    """What the comparison says, in plain words.
+
+    Args:
+      apart: whether the cases judged on are not those tuned on; what is chosen and judged on the same is never called
+        better.
+    """
     rows = {str(row["policy"]): row for row in shown.to_dict("records")}
     kept = seen["feasible"] if seen["feasible"].any() else slice(None)
     best, first = (f"{100 * one:.2f} %" for one in (seen.loc[kept, "value"].max(), seen["value"].iloc[0]))
@@ -599,7 +605,11 @@ def _comparison_notes(shown: pd.DataFrame, seen: pd.DataFrame, most_ms: float) -
         if name in {TUNED, ORACLE}:
             continue
         gain, low, high = (-row[part] for part in ("difference", "difference_high", "difference_low"))
-        verdict = "not told apart from" if low <= 0.0 <= high else ("better than" if gain > 0.0 else "worse than")
+        verdict = "better than" if gain > 0.0 else "worse than"
+        if not apart:
+            verdict = "ahead, on the cases that it was tuned on, of" if gain > 0.0 else "no better than"
+        if low <= 0.0 <= high:
+            verdict = "not told apart from"
         said.append(
             f"Tuned is {verdict} {name}: {100 * gain + 0.0:+.2f} points of right decisions "
             f"({100 * low + 0.0:+.2f} to {100 * high + 0.0:+.2f})."
