@@ -90,7 +90,7 @@ def test_a_linear_learner_reads_its_features() -> None:
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([{}, {"discount": 0.9}, {"window": 5}]))
 def test_a_learner_knows_the_rounds_before_and_no_other(seed: int, forgets: dict[str, Any]) -> None:
-    """Its probabilities equal those of a learner that is told round by round; rewards of later rounds change nothing."""
+    """Its probabilities equal those of a learner that is told round by round."""
     frame, _ = logged(seed, n=25)
     bandit = Bandit("thompson_beta", **forgets)
     state, expected = init(3, bandit=bandit), []

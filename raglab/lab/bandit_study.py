@@ -162,7 +162,7 @@ def compare_learners(
     chosen = FIXED in plans and fixed is None
     accounts = {name: _plan_account(plan, each[name], world, halves) for name, plan in plans.items()}
     accounts[""] = _plan_account(best_arms, best, world, halves)
-    work = {"seed": seed, "engine": engine, "work": float(rounds * replications)}
+    work = {"seed": seed, "engine": engine, "work": float(rounds * (replications + n_boot) * max(1, len(trained)))}
     for name, (bandit, met) in trained.items():
         half = None if halves is None else half_sample_values(bandit, check_world(met, rounds), halves, **work)
         nothing = np.zeros(len(world.mask))  # what a learner does in a case is not the same on every table
