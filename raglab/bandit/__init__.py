@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.latency_guard import guarded
+from raglab.bandit.learned_states import learned_state
 from raglab.bandit.learner import (
     LEARNERS,
     Bandit,
@@ -45,6 +46,7 @@ __all__ = [
     "history_of",
     "init",
     "kl_upper",
+    "learned_state",
     "loads",
     "merge",
     "propensities",

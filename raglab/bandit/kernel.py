@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from raglab._numba import bit_draws, compile_kernel
-from raglab.bandit.environments import Accounts, Arms, Array, Feed
-from raglab.bandit.learner import LEARNERS, Bandit
+from raglab.bandit.environments import Accounts, Arms, Array, Feed, cumulative_spend
+from raglab.bandit.learner import LEARNERS, Bandit, State
 from raglab.bandit.scores import noise
 
 # ruff: noqa: ANN401, C901, FBT001, PLR0912 - arrays, which numba types for itself; one loop says a policy whole
@@ -241,17 +241,20 @@ def _linear_arms(
     mask: Any,
     features: Any,
     rng: Any,
-    ridge: float,
+    first_inverse: Any,
+    first_moment: Any,
+    mu: float,
     width: float,
     draws: bool,
 ) -> None:
-    """Arms of lin_ucb, or of lin_thompson, which draws."""
+    """Arms of lin_ucb, or of lin_thompson, which draws; mu is the prior mean.
+
+    first_inverse, first_moment: of each arm's design and of its sums before the first round, [A, d, d] and [A, d].
+    """
     bits = rng.bit_generator
     n_arms, size, d = reward.shape[1], out.shape[1], features.shape[1]
-    inverse, moment = np.zeros((size, n_arms, d, d)), np.zeros((size, n_arms, d))
-    # before a reward the design is the ridge alone
-    for i in range(d):
-        inverse[:, :, i, i] = 1.0 / ridge
+    inverse, moment = np.empty((size, n_arms, d, d)), np.empty((size, n_arms, d))
+    inverse[:], moment[:] = first_inverse, first_moment
     solved, square, chance = np.empty((n_arms, d)), np.empty(n_arms), np.ones(n_arms)
     for t in range(len(out)):
         for r in range(size):
@@ -276,13 +279,13 @@ def _linear_arms(
                 for i in range(d):
                     square[a] += mine[i] * x[i]
                     mean += moment[r, a, i] * mine[i]
-                score = mean + width * np.sqrt(max(square[a], 0.0)) * chance[a]
+                score = mu + mean + width * np.sqrt(max(square[a], 0.0)) * chance[a]
                 # only a better score counts, so that of equal ones the lowest arm is taken
                 if score > best:
                     arm, best = a, score
             out[t, r] = arm
             # Sherman and Morrison: the inverse loses an outer product, and is never inverted anew
-            paid, mine = reward[row, arm], solved[arm]
+            paid, mine = reward[row, arm] - mu, solved[arm]
             factor = np.sqrt(1.0 / (1.0 + square[arm]))
             for i in range(d):
                 mine[i] *= factor
@@ -312,7 +315,7 @@ def accounts(met: Feed, arm: Arms) -> Accounts:
     regret, value = np.empty(mine.shape), np.empty(mine.shape)
     pulls = np.zeros((met.size, met.n_arms), np.int64)
     _add_round(mine, np.zeros((0, 0), np.int32) if case is None else case, met.gap, met.worth, regret, value, pulls)
-    return Accounts(regret, value, pulls, mine, case)
+    return Accounts(regret, value, pulls, mine, case, cumulative_spend(met, mine, case))
 
 
 class _Block(NamedTuple):
@@ -335,9 +338,14 @@ def _block(met: Feed) -> _Block:
     )
 
 
-def played(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
-    """Arms [T, R] that a plain learner with a compiled loop chooses: that which its entry names."""
-    arms: Arms = globals()[str(LEARNERS[bandit.policy].compiled)](met, bandit, rng)
+def played(met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None) -> Arms:
+    """Arms [T, R] that a plain learner with a compiled loop chooses: that which its entry names.
+
+    Args:
+      initial: state of one linear learner that every replication begins with.
+    """
+    loop, first = globals()[str(LEARNERS[bandit.policy].compiled)], {} if initial is None else {"initial": initial}
+    arms: Arms = loop(met, bandit, rng, **first)
     return arms
 
 
@@ -393,18 +401,25 @@ def student(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
     return block.out
 
 
-def lin_ucb(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
+def lin_ucb(met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None) -> Arms:
     """Arms [T, R] of lin_ucb."""
-    return _regress_arms(met, bandit, rng, float(bandit.exploration), draws=False)
+    return _regress_arms(met, bandit, rng, float(bandit.exploration), initial, draws=False)
 
 
-def lin_thompson(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
+def lin_thompson(met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None) -> Arms:
     """Arms [T, R] of lin_thompson."""
-    return _regress_arms(met, bandit, rng, noise(bandit), draws=True)
+    return _regress_arms(met, bandit, rng, noise(bandit), initial, draws=True)
 
 
-def _regress_arms(met: Feed, bandit: Bandit, rng: np.random.Generator, width: float, *, draws: bool) -> Arms:
+def _regress_arms(
+    met: Feed, bandit: Bandit, rng: np.random.Generator, width: float, initial: State | None, *, draws: bool
+) -> Arms:
     block, features = _block(met), np.ascontiguousarray(met.features)
-    ridge = float(bandit.prior_strength)
-    _linear_arms(block.out, block.case, block.reward, block.mask, features, rng, ridge, width, draws)
+    d, mu = features.shape[1], float(bandit.prior_mean)
+    # before a reward the design is the ridge alone
+    inverse, moment = np.tile(np.eye(d) / float(bandit.prior_strength), (met.n_arms, 1, 1)), np.zeros((met.n_arms, d))
+    if initial is not None:
+        inverse = np.linalg.inv(initial.gram + float(bandit.prior_strength) * np.eye(d))
+        moment = np.ascontiguousarray(initial.moment)
+    _linear_arms(block.out, block.case, block.reward, block.mask, features, rng, inverse, moment, mu, width, draws)
     return block.out

@@ -1,0 +1,181 @@
+"""Budgets on ParetoBandit's files: chosen on val_k4, judged once on test_k4; online play without a budget; GSM8K.
+
+python experiments/paretobandit.py [--data ../shared/data] [--replications 120] [--no-budgets] [--no-online]
+
+Four language models as arms; a row has the prompt, its source, and every model's reward and cost in dollars.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import itertools
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from raglab.bandit import Bandit, Table, learned_state
+from raglab.bandit.budget import MIXTURE, Budget, compare_plans, frontier
+from raglab.bandit.priced_policy import fit_priced_policy, play_paced
+from raglab.bandit.ridge import ridge_strength
+from raglab.bandit.simulation import run
+from raglab.bandit.text_context import text_features
+
+BUDGETS = (1e-4, 2.3e-4, 4e-4, 6.6e-4)  # dollars a question
+SHUFFLES = 100
+# What the online search tries on validation; the ridge follows from the data.
+COMPONENTS, SPREADS, EXPLORATIONS, PRIOR_MEANS = (0, 32), (1.0, 0.1), (0.0, 0.02, 0.05, 0.1, 0.2, 0.5), (0.5, 1.0)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Rows of a gzipped file, a JSON object a line."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def league_table(rows: Sequence[Mapping[str, Any]], features: pd.DataFrame) -> Table:
+    """Rewards and costs of all models; costs are counted and not charged."""
+    arms = list(rows[0]["arms"])
+    reward, cost = (
+        pd.DataFrame([[row["arms"][arm][part] for arm in arms] for row in rows], columns=arms)
+        for part in ("reward", "cost")
+    )
+    frame = pd.concat([reward, features], axis=1)
+    return Table.from_frame(frame, costs=cost, price=0.0, features=list(features), order="shuffled")
+
+
+def featured(rows: Mapping[str, list[dict[str, Any]]], components: int, spread: float = 1.0) -> dict[str, Table]:
+    """Tables with features fitted on the texts of validation."""
+    texts = {name: [row["prompt"] for row in part] for name, part in rows.items()}
+    sources = {name: [row["source"] for row in part] for name, part in rows.items()}
+    fitted = text_features(texts["val"], sources["val"], components=components, spread=spread)
+    return {name: league_table(part, fitted.frame(texts[name], sources[name])) for name, part in rows.items()}
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table."""
+    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+
+
+def interval(row: pd.Series, name: str, form: str) -> str:
+    """Value with its interval."""
+    return " ".join((f"{row[name]:{form}}", f"({row[f'{name}_low']:{form}} to {row[f'{name}_high']:{form}})"))
+
+
+def budgets(rows: Mapping[str, list[dict[str, Any]]]) -> None:
+    """Reward and spend at each budget, beside the best fixed mixture of validation."""
+    tables = featured(rows, 32)
+    val, test = tables["val"], tables["test"]
+    print("\n## Frontier of fixed mixtures\n\non validation\n")
+    print(frontier(val).frame().round(6).to_string(index=False))
+    lines = []
+    for amount in BUDGETS:
+        budget = Budget(amount, "$")
+        policy = fit_priced_policy(val, budget)
+        played = play_paced(policy, test, order="given")
+        plans = {"ridge, price held": policy.plan(test), "ridge, paced, file's order": played.plan}
+        shown = compare_plans(test, plans, budget=budget, validation=val)
+        for _, row in shown.iterrows():
+            gain = "–" if row["policy"] == MIXTURE else interval(row, "difference", "+.4f")
+            lines.append(
+                [f"{amount:g}", row["policy"], interval(row, "reward", ".4f"), f"{row['of_budget']:.3f}", gain]
+            )
+        orders = [play_paced(policy, test, order="shuffled", seed=seed).plan for seed in range(SHUFFLES)]
+        rewards = [float((plan * test.value).sum(axis=1).mean()) for plan in orders]
+        spends = [float((plan * test.cost).sum(axis=1).mean()) / amount for plan in orders]
+        worst = f"{np.mean(spends):.3f} (at most {max(spends):.3f})"
+        reward = f"{np.mean(rewards):.4f} (least {min(rewards):.4f})"
+        lines.append([f"{amount:g}", f"ridge, paced, mean of {SHUFFLES} shuffles", reward, worst, "–"])
+    print("\n## Budgets: chosen on validation, judged on test\n")
+    markdown(("$ a question", "policy", "reward", "spend of budget", "minus the mixture, paired"), lines)
+
+
+def mean_reward(bandit: Bandit, world: Table, replications: int, **more: Any) -> tuple[float, float]:  # noqa: ANN401
+    """Mean reward a round of a learner that meets every row once, and its standard error over replications."""
+    rounds = len(world.value)
+    done = run(bandit, world, rounds=rounds, replications=replications, **more).gross[:, -1] / rounds
+    return float(done.mean()), float(done.std(ddof=1) / np.sqrt(replications))
+
+
+def online(tables: Mapping[tuple[int, float], Mapping[str, Table]], title: str, replications: int) -> None:
+    """LinUCB, each row once in random order: settings of the best validation play, cold and from a uniform log."""
+    tried = []
+    for (setting, parts), mean in itertools.product(tables.items(), PRIOR_MEANS):
+        strength = ridge_strength(parts["val"], prior_mean=mean)
+        for exploration in EXPLORATIONS:
+            bandit = Bandit("lin_ucb", exploration=exploration, prior_mean=mean, prior_strength=strength)
+            tried.append((mean_reward(bandit, parts["val"], replications)[0], setting, bandit))
+    reward, setting, bandit = max(tried, key=lambda trial: trial[0])
+    val, test = (tables[setting][name] for name in ("val", "test"))
+    fixed = int(np.argmax(val.value.mean(axis=0)))
+    print(f"\n## Online, {title}: {len(tried)} settings tried on validation\n")
+    print(f"chosen: (components, spread) {setting}, exploration {bandit.exploration:g}, prior_mean")
+    print(f"{bandit.prior_mean:g}, prior_strength {bandit.prior_strength:g} (from data); {reward:.4f} on validation\n")
+    cold = mean_reward(bandit, test, replications, seed=1)
+    # The history is chance too: a state of its own for each of five uniform logs of validation.
+    states = [learned_state(val, bandit, seed=seed) for seed in range(5)]
+    plays = max(2, replications // len(states))
+    means = [mean_reward(bandit, test, plays, seed=seed, initial=state)[0] for seed, state in enumerate(states)]
+    error = f"{np.std(means, ddof=1) / np.sqrt(len(states)):.4f}"
+    rows = [
+        ["best fixed arm of validation", f"{test.value[:, fixed].mean():.4f}", "–"],
+        ["lin_ucb, cold", f"{cold[0]:.4f}", f"{cold[1]:.4f}"],
+        ["lin_ucb, from a uniform log of validation", f"{np.mean(means):.4f}", error],
+    ]
+    for name in ("thompson_nig", "ucb1"):
+        mean, error = mean_reward(Bandit(name), test, replications, seed=1)
+        rows.append([f"{name}, default, cold", f"{mean:.4f}", f"{error:.4f}"])
+    markdown(("policy", "reward on test", "standard error over replications"), rows)
+
+
+def gsm8k(path: Path) -> dict[tuple[int, float], dict[str, Table]]:
+    """Two models on GSM8K: even rows as validation, odd ones as test."""
+    rows = pd.read_csv(path)
+    models = [name for name in rows if rows[name].dtype == bool]
+    tables: dict[tuple[int, float], dict[str, Table]] = {}
+    for components, spread in itertools.product(COMPONENTS, SPREADS):
+        parts = {"val": rows[::2].reset_index(drop=True), "test": rows[1::2].reset_index(drop=True)}
+        fitted = text_features(parts["val"]["prompt"].tolist(), components=components, spread=spread)
+        tables[components, spread] = {}
+        for name, part in parts.items():
+            features = fitted.frame(part["prompt"].tolist())
+            frame = pd.concat([part[models].astype(float), features], axis=1)
+            tables[components, spread][name] = Table.from_frame(frame, features=list(features), order="shuffled")
+    return tables
+
+
+def main() -> None:
+    """Print all tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--replications", type=int, default=120)
+    parser.add_argument("--no-budgets", action="store_true")
+    parser.add_argument("--no-online", action="store_true")
+    options = parser.parse_args()
+    folder = options.data / "league" / "paretobandit"
+    if not folder.is_dir():
+        print(f"{folder} is not there: nothing to measure. See the README of ../shared/data/league.")
+        return
+    begun = time.perf_counter()
+    rows = {name: read_rows(folder / f"{name}_k4.jsonl.gz") for name in ("val", "test")}
+    print(f"ParetoBandit: {len(rows['val'])} prompts of validation, {len(rows['test'])} of test")
+    if not options.no_budgets:
+        budgets(rows)
+    if not options.no_online:
+        settings = itertools.product(COMPONENTS, SPREADS)
+        online({setting: featured(rows, *setting) for setting in settings}, "ParetoBandit", options.replications)
+        path = options.data / "routellm-gsm8k" / "gsm8k_responses.csv"
+        if path.is_file():
+            online(gsm8k(path), "GSM8K of RouteLLM, two models", options.replications)
+    print(f"\n{time.perf_counter() - begun:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
