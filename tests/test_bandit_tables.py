@@ -343,6 +343,21 @@ def test_every_arm_is_tried(policy: str, means: tuple[float, ...]) -> None:
     assert done.pulls.min() > 0
 
 
+@pytest.mark.parametrize("policy", ["lin_ucb", "lin_thompson"])
+def test_an_optimistic_prior_tries_every_arm(policy: str) -> None:
+    """Whatever the exploration; with the default prior a small one settles on the first good arm."""
+    rng = np.random.default_rng(0)
+    table = Table.from_frame(pd.DataFrame((rng.random((1000, 2)) < (0.8, 0.95)) * 1.0), order="replacement")
+    never = [
+        (run(Bandit(policy, exploration=0.1, prior_mean=prior), table, rounds=200, replications=200).pulls == 0).any(
+            axis=1
+        )
+        for prior in (0.5, 1.0)
+    ]
+    assert never[0].mean() > 0.3
+    assert not never[1].any()
+
+
 def test_a_frame_in_order_is_the_process_that_made_it() -> None:
     """0/1 rewards drawn from drifting means, played in order: the value of the same process on Bernoulli arms.
 
