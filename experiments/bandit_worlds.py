@@ -137,10 +137,10 @@ def orders(n_frames: int) -> None:
                         done = run(bandit, expected, rounds=1000, replications=10, seed=seed)
                         regrets.append(done.regret[:, -1].mean())
             process = run(bandit, Bernoulli(means), rounds=1000, replications=400).regret[:, -1]
-            given, drawn = (np.array(ends[order]) for order in ("given", "replacement"))
-            apart = given.mean() - process.mean()
-            error = np.hypot(given.std(ddof=1) / np.sqrt(len(given)), process.std(ddof=1) / np.sqrt(len(process)))
-            rows.append([title, name, shown(drawn), shown(given), shown(process), f"{apart / error:+.2f}"])
+            in_order, drawn = (np.array(ends[order]) for order in ("given", "replacement"))
+            apart = in_order.mean() - process.mean()
+            error = np.hypot(in_order.std(ddof=1) / np.sqrt(len(in_order)), process.std(ddof=1) / np.sqrt(len(process)))
+            rows.append([title, name, shown(drawn), shown(in_order), shown(process), f"{apart / error:+.2f}"])
     head = (
         "process",
         "learner",
