@@ -29,6 +29,7 @@ from raglab.off_policy.targets import learner_probabilities
 LEARNERS = {name: Bandit(name) for name in ("thompson_beta", "ucb1", "lin_ucb")}
 ARMS, FEATURES = 3, 3
 SLOPES = np.array([[0.0, 0.2, 0.0], [0.0, 0.0, 0.2], [0.0, -0.1, -0.1]])
+FIRST = 1000  # number of the first table; the interval was chosen on tables 0 to 149
 MEASURES = ("right", "regret", "difference")
 
 
@@ -97,7 +98,7 @@ def coverage(name: str, sizes: argparse.Namespace) -> list[dict[str, object]]:
     truth = truths(population, sizes)
     inside: dict[tuple[str, str], list[np.ndarray]] = {}
     begun = time.perf_counter()
-    for number in range(sizes.tables):
+    for number in range(FIRST, FIRST + sizes.tables):
         world = population(np.random.default_rng([sizes.seed, number]), sizes.cases)
         plans = baselines(world)
         for reference in (FIXED, UNIFORM):
