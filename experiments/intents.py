@@ -1,10 +1,11 @@
 """How often a question opens the arms `graph` and `table`, and how often rightly: precision and recall, Markdown tables.
 
-    python experiments/intents.py [DATA] [--language tests/data/de.yaml] [--misses]
+    python experiments/intents.py [DATA] [--language tests/data/de.yaml] [--tables FILE] [--misses]
 
 The questions are `tests/data/intent_questions.jsonl`, written for this and labelled by hand, half for design and half for
-judging; the bundled sets by the intents that their cases bear; and, where DATA is there, 1,000 questions of AmbigNQ and
-all of NQ-open, which ask for facts. A question opens an arm where its intent reaches the default policy's threshold.
+judging; the bundled sets by the intents that their cases bear, and by hand (`tests/data/intent_bundled.json`: relations of
+parties; work on rows, without the lookup of one cell); and, where DATA is there, AmbigNQ and NQ-open, which ask for
+facts. FILE is a list of questions that were all written about a table, WikiTableQuestions' `pristine-unseen-tables.tsv`. A question opens an arm where its intent reaches the default policy's threshold.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from raglab.store.policies import Policy
 
 ROOT = Path(__file__).parent.parent
 OWN = ROOT / "tests" / "data" / "intent_questions.jsonl"
+BY_HAND = ROOT / "tests" / "data" / "intent_bundled.json"  # ids of broker's cases; no other bundled set has such
 BUNDLED = ("broker", "devices", "handbook")
 # Intents of bundled cases that call for an arm.
 LABELS = {"graph": {"role"}, "table": {"table_lookup", "comparison"}}
@@ -60,7 +62,10 @@ def bundled_questions() -> list[Labelled]:
     for name in BUNDLED:
         cases = [case for case in load_cases(ROOT / "datasets" / name) if case.expect_status != "refuse"]
         needs = {flag: [case.intent in labels for case in cases] for flag, labels in LABELS.items()}
-        groups.append(Labelled(f"{name}, answerable", [case.query for case in cases], needs))
+        groups.append(Labelled(f"{name}, by intent", [case.query for case in cases], needs))
+        by_hand = json.loads(BY_HAND.read_text(encoding="utf-8")) if name == "broker" else dict.fromkeys(LABELS, ())
+        needs = {flag: [case.id in by_hand[flag] for case in cases] for flag in LABELS}
+        groups.append(Labelled(f"{name}, by hand", [case.query for case in cases], needs))
     return groups
 
 
@@ -69,7 +74,8 @@ def open_domain(data: Path) -> dict[str, list[str]]:
     sets = {}
     if (data / AMBIGNQ).exists():
         rows = json.loads((data / AMBIGNQ).read_text(encoding="utf-8"))
-        sets["AmbigNQ"] = [row["question"] for row in rows[:N_OPEN_DOMAIN]]
+        questions = [row["question"] for row in rows]
+        sets["AmbigNQ, first 1,000"], sets["AmbigNQ, others"] = questions[:N_OPEN_DOMAIN], questions[N_OPEN_DOMAIN:]
     if (data / NQ_OPEN).exists():
         with gzip.open(data / NQ_OPEN, "rt", encoding="utf-8") as lines:
             sets["NQ-open"] = [json.loads(line)["question"] for line in lines]
@@ -104,9 +110,12 @@ def quality_rows(groups: Sequence[Labelled], opens: Opens, *, misses: bool) -> N
         print("", *wrong, sep="\n")
 
 
-def open_rows(data: Path, opens: Opens, *, misses: bool) -> None:
-    """Table of how often questions for facts open an arm."""
+def open_rows(data: Path, tables: Path | None, opens: Opens, *, misses: bool) -> None:
+    """Table of how often questions for facts open an arm, and questions that were written about tables."""
     sets = open_domain(data)
+    if tables is not None:
+        lines = tables.read_text(encoding="utf-8").splitlines()
+        sets["written about a table"] = [line.split("\t")[1] for line in lines[1:]]
     if not sets:
         print(f"\nNo open-domain questions: {data / AMBIGNQ} and {data / NQ_OPEN} are not there; left out.")
         return
@@ -125,6 +134,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="?", default=ROOT.parent / "shared" / "data")
     parser.add_argument("--language", type=Path, help="one more language, such as tests/data/de.yaml")
+    parser.add_argument("--tables", type=Path, help="a list of WikiTableQuestions")
     parser.add_argument("--misses", action="store_true", help="print the questions too; never of the judged half")
     options = parser.parse_args()
     policy = Policy.load().strategy
@@ -145,7 +155,7 @@ def main() -> None:
     if options.misses:  # the judged half is looked at only through its rates
         groups = [group for group in groups if "design" in group.group]
     quality_rows([*groups, *bundled_questions()], opens, misses=options.misses)
-    open_rows(options.data, opens, misses=options.misses)
+    open_rows(options.data, options.tables, opens, misses=options.misses)
 
 
 if __name__ == "__main__":

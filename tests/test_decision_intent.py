@@ -525,13 +525,13 @@ def test_long_questions_take_linear_time() -> None:
 
 @pytest.mark.parametrize(
     ("flag", "labels", "precision", "recall"),
-    [("table", {"table_lookup", "comparison"}, 0.55, 0.85), ("graph", {"role"}, 0.7, 0.6)],
+    [("table", {"table_lookup", "comparison"}, 0.7, 0.65), ("graph", {"role"}, 0.75, 0.6)],
 )
 def test_agrees_with_the_labels(flag: str, labels: set[str], precision: float, recall: float) -> None:
     """At 0.5, over the cases that are not to be refused.
 
     A question for an amount that the corpus happens to state in prose bears the label `lookup`: no rule over the words
-    of the question can tell it from `table_lookup`.
+    of the question can tell it from `table_lookup`. Of the table lookups, a third asks for a bare figure or number.
     """
     cases = [case for case in load_cases(BROKER) if case.expect_status != "refuse"]
     flagged = [case.intent in labels for case in cases if getattr(intent(case.query), flag) >= 0.5]

@@ -74,6 +74,7 @@ _RULES: tuple[tuple[Flag, str, float, int, str], ...] = (
     ("table", "by how much", 0.5, 1, ""),
     ("table", "comparison", 0.3, 1, ""),
     ("table", "comparison of a column", 0.5, 1, ""),
+    ("table", "comparison of rows", 0.5, 1, ""),
     ("table", "change", 0.3, 1, ""),
     ("table", "change between years", 0.5, 1, ""),
     ("table", "aggregate", 0.2, 1, ""),
@@ -84,6 +85,7 @@ _RULES: tuple[tuple[Flag, str, float, int, str], ...] = (
     ("table", "table", 0.4, 1, ""),
     ("table", "rows", 0.4, 1, ""),
     ("table", "filter", 0.2, 1, ""),
+    ("table", "count by a filter", 0.5, 1, ""),
     ("table", "per unit", 0.2, 1, ""),
     ("table", "money or share", 0.2, 1, r"[£$€%]|\b(?:gbp|eur|usd)\b"),
     # Complexity: several steps, conditions, things to hold beside one another.
