@@ -1,11 +1,13 @@
-"""How often a question opens the arms `graph` and `table`, and how often rightly: precision and recall, Markdown tables.
+"""How often a question opens the arms `graph` and `table`, and how often rightly: Markdown tables.
 
     python experiments/intents.py [DATA] [--language tests/data/de.yaml] [--tables FILE] [--misses]
 
-The questions are `tests/data/intent_questions.jsonl`, written for this and labelled by hand, half for design and half for
-judging; the bundled sets by the intents that their cases bear, and by hand (`tests/data/intent_bundled.json`: relations of
-parties; work on rows, without the lookup of one cell); and, where DATA is there, AmbigNQ and NQ-open, which ask for
-facts. FILE is a list of questions that were all written about a table, WikiTableQuestions' `pristine-unseen-tables.tsv`. A question opens an arm where its intent reaches the default policy's threshold.
+The questions are `tests/data/intent_questions.jsonl`, written for this and labelled by hand, half for design and half
+for judging; the bundled sets by the intents that their cases bear, and by hand (`tests/data/intent_bundled.json`:
+relations of parties; work on rows, without the lookup of one cell); and, where DATA is there, AmbigNQ and NQ-open,
+which ask for facts. FILE is a list of questions that were all written about a table, such as
+`pristine-unseen-tables.tsv` of WikiTableQuestions. A question opens an arm where its intent reaches the default
+policy's threshold.
 """
 
 from __future__ import annotations
@@ -100,7 +102,9 @@ def quality_rows(groups: Sequence[Labelled], opens: Opens, *, misses: bool) -> N
             on_offer = [row[flag] for row in opened]
             right = sum(on and need for on, need in zip(on_offer, needed, strict=True))
             counts = f"{sum(needed)} of {len(needed)} | {sum(on_offer)}"
-            print(f"| {group.group} | {flag} | {counts} | {share(right, sum(on_offer))} | {share(right, sum(needed))} |")
+            print(
+                f"| {group.group} | {flag} | {counts} | {share(right, sum(on_offer))} | {share(right, sum(needed))} |"
+            )
             wrong += [
                 f"{group.group}, {flag}, {'opened' if on else 'shut'}: {question}"
                 for question, on, need in zip(group.questions, on_offer, needed, strict=True)
@@ -126,7 +130,11 @@ def open_rows(data: Path, tables: Path | None, opens: Opens, *, misses: bool) ->
         print(f"| {name} | {len(questions)} | {' | '.join(cells)} |")
         if misses:
             for flag in LABELS:
-                print("", *(f"{name}, {flag}: {q}" for q, row in zip(questions, opened, strict=True) if row[flag]), sep="\n")
+                print(
+                    "",
+                    *(f"{name}, {flag}: {q}" for q, row in zip(questions, opened, strict=True) if row[flag]),
+                    sep="\n",
+                )
 
 
 def main() -> None:

@@ -399,6 +399,7 @@ def test_a_thing_called_network_or_link_is_no_relation(question: str) -> None:
     """The words alone ask for no graph."""
     assert intent(question).graph == 0.0
 
+
 @pytest.mark.parametrize(
     "question",
     [
@@ -477,7 +478,6 @@ def test_the_labelled_questions_open_what_they_need(half: str, flag: str) -> Non
     opened = [row[flag] for row in rows if getattr(intent(row["question"]), flag) >= 0.5]
     assert sum(opened) / len(opened) >= 0.9
     assert sum(opened) / sum(row[flag] for row in rows) >= 0.7
-
 
 
 @pytest.mark.parametrize("question", ["", "   ", "???", "is hail insured", "définition de sinistre", "weather in Lyon"])

@@ -36,7 +36,8 @@ class IntentPattern(NamedTuple):
 class Intent(NamedTuple):
     """What a question asks for, each score in [0, 1].
 
-    graph: relations of named persons and things. table: figures of a table, such as a lookup, a comparison, a total.
+    graph: relations of parties and things to one another. table: work on rows (compare, sort, count, add up, filter),
+    or the figure of a row.
     complexity: several steps or conditions. reasons: by flag, the names of the rules that spoke.
     """
 
@@ -49,8 +50,8 @@ class Intent(NamedTuple):
 # Flag, name, weight and occurrences of each rule, and what it matches in every language; a language's own expressions
 # stand in its file under the name, or under flag and name where two flags have a rule of that name.
 _RULES: tuple[tuple[Flag, str, float, int, str], ...] = (
-    # Relations: who stands how to whom. A role, a relation, a way over two parties needs no second rule; `who` alone asks
-    # for a name.
+    # Relations: who stands how to whom. A role, a relation, a way over two parties needs no second rule; `who` alone
+    # asks for a name.
     ("graph", "role", 0.5, 1, ""),
     ("graph", "standing", 0.6, 1, ""),
     ("graph", "who is a party", 0.5, 1, ""),
@@ -137,11 +138,11 @@ def intent(question: str) -> Intent:
     and the signals of one question ask alike.
 
     Example:
-      >>> asked = intent("Who is the beneficiary of the client whose excess is £250?")
-      >>> round(asked.graph, 2), round(asked.table, 2)
-      (0.96, 0.6)
+      >>> asked = intent("Who is the beneficiary of the contract with the highest premium?")
+      >>> round(asked.graph, 2), round(asked.table, 3)
+      (0.6, 0.755)
       >>> asked.reasons["table"]
-      ('figure', 'money or share')
+      ('figure', 'figure of a row', 'most or least of a column')
     """
     return intent_by_rules(question, RULES)
 
