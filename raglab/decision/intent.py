@@ -134,7 +134,7 @@ RULES = intent_rules()
 def intent(question: str) -> Intent:
     """Scores of a question by every rule that speaks: one minus the product of what their weights leave.
 
-    They are kept: thirty expressions take longer than all other signals of a case together, and the router, the bandit
+    They are kept: fifty expressions take longer than all other signals of a case together, and the router, the bandit
     and the signals of one question ask alike.
 
     Example:
