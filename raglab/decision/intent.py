@@ -138,7 +138,7 @@ def intent(question: str) -> Intent:
     and the signals of one question ask alike.
 
     Example:
-      >>> asked = intent("Who is the beneficiary of the contract with the highest premium?")
+      >>> asked = intent("Who is the beneficiary of the contract with the highest fee?")
       >>> round(asked.graph, 2), round(asked.table, 3)
       (0.6, 0.755)
       >>> asked.reasons["table"]
