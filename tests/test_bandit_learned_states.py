@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 from raglab.bandit import (
     POLICIES,
@@ -266,3 +267,24 @@ class TestOnline:
         path.write_text("[]", encoding="utf-8")
         with pytest.raises(InputError, match="the prior of a linear learner must be a state of it"):
             load_state(path, bandit, ARMS)
+
+
+def test_propensities_of_centred_learners_are_exact() -> None:
+    """Two arms of lin_thompson by the normal law, from ridge regression on the rewards less the prior mean."""
+    bandit = Bandit("lin_thompson", prior_mean=0.8, prior_strength=1.5, prior_variance=0.04, exploration=1.3)
+    rng = np.random.default_rng(0)
+    x, rewards, arms = rng.standard_normal((12, 2)), rng.integers(5, size=12) / 4.0, np.arange(12) % 3 // 2
+    past = pd.DataFrame({"action": arms, "reward": rewards})
+    state = learned_state(past, bandit, arms=["a", "b"], features=x)
+    mean, sd, at = [], [], np.array([0.5, -1.0])
+    for arm in (0, 1):
+        rows, paid = x[arms == arm], rewards[arms == arm]
+        inverse = np.linalg.inv(rows.T @ rows + 1.5 * np.eye(2))
+        mean.append(0.8 + at @ inverse @ rows.T @ (paid - 0.8))
+        sd.append(1.3 * 0.2 * np.sqrt(at @ inverse @ at))
+    expected = norm.cdf((mean[0] - mean[1]) / np.hypot(*sd))
+    share = propensities(state, bandit, context=at)
+    np.testing.assert_allclose(share, [expected, 1.0 - expected], atol=1e-9)
+    many = State(*(np.broadcast_to(part, (20000, *part.shape)) for part in state))
+    _, choice = choose(many, bandit, np.random.default_rng(1), context=at)
+    assert abs((choice.arm == 0).mean() - expected) < 4.0 * np.sqrt(expected * (1.0 - expected) / 20000)

@@ -269,7 +269,12 @@ def _frame_delay(
 
 
 def is_whole(rounds: NDArray[Any]) -> bool:
-    """Whether all are whole numbers from 0."""
+    """Whether all are whole numbers from 0.
+
+    Example:
+      >>> is_whole(np.array([0.0, 2.0])), is_whole(np.array([0.5, 2.0]))
+      (True, False)
+    """
     if not any(np.issubdtype(rounds.dtype, kind) for kind in (np.integer, np.floating)):
         return False
     return bool(((rounds >= 0) & (rounds <= MOST) & (rounds == np.floor(rounds))).all())
@@ -280,6 +285,11 @@ def drifting_arms(reward: Array, mask: NDArray[np.bool_], arms: Sequence[str]) -
 
     The rows are cut into ten blocks in their order, of 20 rewards at least, and the arm's means in them are
     compared by the F test of one-way analysis of variance, at level .001 over all arms together.
+
+    Example:
+      >>> reward = np.column_stack([np.tile([0.0, 1.0], 50), np.repeat([0.0, 1.0], 50)])
+      >>> drifting_arms(reward, np.ones((100, 2), np.bool_), ["still", "drifting"])
+      ['drifting']
     """
     from scipy.special import fdtrc
 
