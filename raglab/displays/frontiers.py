@@ -68,10 +68,10 @@ class FrontierDisplay(FrameDisplay):
     def _draw(self, style: Style) -> list[Any]:
         on, is_corner = self.ax_, self.rows["kind"] == CORNER
         corners, plans = self.rows[is_corner], self.rows[~is_corner]
-        look = {"color": "0.45", "marker": "o", "markersize": 4, "linewidth": 1.5} | style
+        look: dict[str, Any] = {"color": "0.45", "marker": "o", "markersize": 4, "linewidth": 1.5} | style
         lines = list(on.plot(corners["spend"], corners["reward"], label="fixed mixtures of arms", **look))
         for place, row in enumerate(plans.to_dict("records")):
-            arms = {
+            arms: dict[str, Any] = {
                 f"{axis}err": canvas.interval_arms([row[part]], [row[f"{part}_low"]], [row[f"{part}_high"]])
                 for axis, part in (("x", "spend"), ("y", "reward"))
             }
