@@ -25,6 +25,8 @@ from raglab.bandit.ledgers import learned_ledger, net_state, start_ledger
 from raglab.bandit.plans import MIXTURE, compare_plans
 from raglab.bandit.priced_policy import fit_priced_policy, play_paced
 from raglab.bandit.simulation import log, run
+from raglab.lab.bandit_study import baselines, compare_learners
+from raglab.off_policy.evaluation import estimate
 
 HALVES = st.integers(0, 4).map(lambda n: n / 4.0)
 
@@ -266,6 +268,24 @@ def test_a_masked_arm_is_never_planned() -> None:
     for plan in (policy.plan(part), play_paced(policy, part).plan):
         assert plan[::2, 1].sum() == 0.0
         assert plan[1::2, 1].sum() > 0.0
+
+
+def test_a_plan_is_what_run_estimate_and_comparisons_take() -> None:
+    """A priced plan as probabilities: simulated, estimated from a uniform log, and beside learners."""
+    table, later = market(0), market(1, order="shuffled")
+    plan = fit_priced_policy(table, 0.6).plan(later)
+    value = float((plan * later.value).sum(axis=1).mean())
+    done = run(plan, later, rounds=400, replications=20)
+    assert float(done.value[:, -1].mean()) / 400 == pytest.approx(value, abs=0.005)
+    assert done.spend is not None
+    rows = log(Bandit("epsilon_greedy", epsilon=1.0), later, rounds=400, seed=1)
+    found = estimate(rows, plan[rows["case"]], ("snips",))
+    assert found["low"][0] < value < found["high"][0]
+    plans = {"priced": plan} | baselines(later)
+    compared = compare_learners(later, {"nig": Bandit("thompson_nig")}, plans, rounds=400, replications=3)
+    right = compared.table.set_index("policy")["right"]
+    assert right["priced"] == pytest.approx(value, abs=0.01)
+    assert right["priced"] < right["oracle"]
 
 
 # Plans beside each other
