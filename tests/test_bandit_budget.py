@@ -258,6 +258,22 @@ def test_known_costs_and_another_table_for_the_price() -> None:
         policy.plan(made(other.gross, other.cost, other.features[:, :1]))
 
 
+def test_a_log_teaches_a_policy() -> None:
+    """From one arm a question: nothing else is read, and it beats the mixture within the budget on another table."""
+    table, later = market(0, 1200), market(1)
+    arm = np.random.default_rng(0).integers(3, size=1200)
+    policy = fit_priced_policy(table, 0.6, logged=arm)
+    chosen = np.eye(3, dtype=bool)[arm]
+    blank = table._replace(
+        value=np.where(chosen, table.value, 0.125), cost=np.where(chosen, table.cost, 9.0), reward=table.reward * 0.5
+    )
+    again = fit_priced_policy(blank, 0.6, logged=arm)
+    assert again.price == policy.price
+    shown = compare_plans(later, {"priced": policy.plan(later)}, budget=0.6, validation=table).set_index("policy")
+    assert shown.loc["priced", "difference_low"] > 0.02
+    assert shown.loc["priced", "of_budget"] < 1.15
+
+
 def test_a_masked_arm_is_never_planned() -> None:
     """Neither by a held price nor by a paced one."""
     table = market(0)
