@@ -134,7 +134,7 @@ def learners_under_budgets(rows: Mapping[str, list[dict[str, Any]]], replication
         bandits = [
             Bandit("lin_ucb", exploration=e, prior_mean=1.0, prior_strength=strength) for e in BUDGET_EXPLORATIONS
         ]
-        bandit = max(bandits, key=lambda one: float(run(one, val, budget=budget, **sizes).gross[:, -1].mean()))
+        bandit = max(bandits, key=lambda bandit: float(run(bandit, val, budget=budget, **sizes).gross[:, -1].mean()))
         for start in (COLD, UNIFORM):
             first = uniform_ledger(val, bandit, budget, 0) if start == UNIFORM else None
             done = run(bandit, test, budget=budget, initial=first, **sizes | {"rounds": len(test.mask), "seed": 1})
