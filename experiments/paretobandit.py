@@ -13,21 +13,26 @@ import itertools
 import json
 import time
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from raglab.bandit import Bandit, Table, learned_state
-from raglab.bandit.budget import MIXTURE, Budget, compare_plans, frontier
+from raglab.bandit import Bandit, Ledger, State, Table, learned_ledger, learned_state
+from raglab.bandit.budget import Budget, frontier
+from raglab.bandit.plans import MIXTURE, compare_plans
 from raglab.bandit.priced_policy import fit_priced_policy, play_paced
 from raglab.bandit.ridge import ridge_strength
 from raglab.bandit.simulation import run
 from raglab.bandit.text_context import text_features
 
 BUDGETS = (1e-4, 2.3e-4, 4e-4, 6.6e-4)  # dollars a question
-SHUFFLES = 100
+SHUFFLES, LOGS = 100, 5
+COLD, UNIFORM, MEASURED = "cold", "from a uniform log of validation", "from all arms of validation"
+SMALL, BUDGET_EXPLORATIONS = 0.1, (0.0, 0.05, 0.2)  # of learners under a budget
+ENGINE = "numba" if find_spec("numba") else "numpy"  # the same bits
 # What the online search tries on validation; the ridge follows from the data.
 COMPONENTS, SPREADS, EXPLORATIONS, PRIOR_MEANS = (0, 32), (1.0, 0.1), (0.0, 0.02, 0.05, 0.1, 0.2, 0.5), (0.5, 1.0)
 
@@ -69,6 +74,14 @@ def interval(row: pd.Series, name: str, form: str) -> str:
     return " ".join((f"{row[name]:{form}}", f"({row[f'{name}_low']:{form}} to {row[f'{name}_high']:{form}})"))
 
 
+def several(table: Table, plans: Sequence[np.ndarray], amount: float) -> list[str]:
+    """Mean and worst reward, and spend of the budget, of several plans."""
+    rewards = [float((plan * table.value).sum(axis=1).mean()) for plan in plans]
+    spends = [float((plan * table.cost).sum(axis=1).mean()) / amount for plan in plans]
+    reward = f"{np.mean(rewards):.4f} (least {min(rewards):.4f})"
+    return [reward, f"{np.mean(spends):.3f} (at most {max(spends):.3f})", "–"]
+
+
 def budgets(rows: Mapping[str, list[dict[str, Any]]]) -> None:
     """Reward and spend at each budget, beside the best fixed mixture of validation."""
     tables = featured(rows, 32)
@@ -88,51 +101,122 @@ def budgets(rows: Mapping[str, list[dict[str, Any]]]) -> None:
                 [f"{amount:g}", row["policy"], interval(row, "reward", ".4f"), f"{row['of_budget']:.3f}", gain]
             )
         orders = [play_paced(policy, test, order="shuffled", seed=seed).plan for seed in range(SHUFFLES)]
-        rewards = [float((plan * test.value).sum(axis=1).mean()) for plan in orders]
-        spends = [float((plan * test.cost).sum(axis=1).mean()) / amount for plan in orders]
-        worst = f"{np.mean(spends):.3f} (at most {max(spends):.3f})"
-        reward = f"{np.mean(rewards):.4f} (least {min(rewards):.4f})"
-        lines.append([f"{amount:g}", f"ridge, paced, mean of {SHUFFLES} shuffles", reward, worst, "–"])
+        lines.append([f"{amount:g}", f"ridge, paced, mean of {SHUFFLES} shuffles", *several(test, orders, amount)])
+        # What a log of one model a prompt teaches.
+        arms = [np.random.default_rng(seed).integers(val.n_arms, size=len(val.mask)) for seed in range(LOGS)]
+        logs = [play_paced(fit_priced_policy(val, budget, logged=arm), test).plan for arm in arms]
+        lines.append(
+            [f"{amount:g}", f"ridge of a uniform log, paced, mean of {LOGS} logs", *several(test, logs, amount)]
+        )
     print("\n## Budgets: chosen on validation, judged on test\n")
     markdown(("$ a question", "policy", "reward", "spend of budget", "minus the mixture, paired"), lines)
+
+
+def uniform_ledger(table: Table, bandit: Bandit, budget: Budget, seed: int) -> Ledger:
+    """Ledger of a uniform log of a table."""
+    rows, arm = np.arange(len(table.mask)), np.random.default_rng(seed).integers(table.n_arms, size=len(table.mask))
+    reward, cost = table.gross[rows, arm], table.cost[rows, arm]
+    return learned_ledger(arm, reward, cost, bandit, budget, n_arms=table.n_arms, context=table.features)
+
+
+def learners_under_budgets(rows: Mapping[str, list[dict[str, Any]]], replications: int) -> None:
+    """LinUCB that learns rewards and costs while it keeps the budget, each row once in random order.
+
+    On lengths and sources; its exploration is that of the best cold play on validation.
+    """
+    tables = featured(rows, 0, SMALL)
+    val, test = tables["val"], tables["test"]
+    strength = ridge_strength(val, prior_mean=1.0)
+    sizes: dict[str, Any] = {"rounds": len(val.mask), "replications": replications, "seed": 0}
+    lines = []
+    for amount in BUDGETS:
+        budget = Budget(amount, "$")
+        bandits = [
+            Bandit("lin_ucb", exploration=e, prior_mean=1.0, prior_strength=strength) for e in BUDGET_EXPLORATIONS
+        ]
+        bandit = max(bandits, key=lambda bandit: float(run(bandit, val, budget=budget, **sizes).gross[:, -1].mean()))
+        for start in (COLD, UNIFORM):
+            first = uniform_ledger(val, bandit, budget, 0) if start == UNIFORM else None
+            done = run(bandit, test, budget=budget, initial=first, **sizes | {"rounds": len(test.mask), "seed": 1})
+            reward, spend = done.gross[:, -1] / len(test.mask), np.asarray(done.spend)[:, -1] / len(test.mask) / amount
+            line = [f"{amount:g}", f"lin_ucb, {start}", f"{reward.mean():.4f}"]
+            lines.append([*line, f"{spend.mean():.3f} (at most {spend.max():.3f})", f"{bandit.exploration:g}"])
+    print("\n## Learners that keep a budget online, each prompt of test once\n")
+    markdown(("$ a question", "policy", "reward", "spend of budget", "exploration"), lines)
 
 
 def mean_reward(bandit: Bandit, world: Table, replications: int, **more: Any) -> tuple[float, float]:  # noqa: ANN401
     """Mean reward a round of a learner that meets every row once, and its standard error over replications."""
     rounds = len(world.value)
-    done = run(bandit, world, rounds=rounds, replications=replications, **more).gross[:, -1] / rounds
+    done = run(bandit, world, rounds=rounds, replications=replications, engine=ENGINE, **more).gross[:, -1] / rounds
     return float(done.mean()), float(done.std(ddof=1) / np.sqrt(replications))
 
 
-def online(tables: Mapping[tuple[int, float], Mapping[str, Table]], title: str, replications: int) -> None:
-    """LinUCB, each row once in random order: settings of the best validation play, cold and from a uniform log."""
-    tried = []
-    for (setting, parts), mean in itertools.product(tables.items(), PRIOR_MEANS):
-        strength = ridge_strength(parts["val"], prior_mean=mean)
-        for exploration in EXPLORATIONS:
-            bandit = Bandit("lin_ucb", exploration=exploration, prior_mean=mean, prior_strength=strength)
-            tried.append((mean_reward(bandit, parts["val"], replications)[0], setting, bandit))
-    reward, setting, bandit = max(tried, key=lambda trial: trial[0])
-    val, test = (tables[setting][name] for name in ("val", "test"))
-    fixed = int(np.argmax(val.value.mean(axis=0)))
-    print(f"\n## Online, {title}: {len(tried)} settings tried on validation\n")
-    print(f"chosen: (components, spread) {setting}, exploration {bandit.exploration:g}, prior_mean")
-    print(f"{bandit.prior_mean:g}, prior_strength {bandit.prior_strength:g} (from data); {reward:.4f} on validation\n")
-    cold = mean_reward(bandit, test, replications, seed=1)
-    # The history is chance too: a state of its own for each of five uniform logs of validation.
-    states = [learned_state(val, bandit, seed=seed) for seed in range(5)]
-    plays = max(2, replications // len(states))
-    means = [mean_reward(bandit, test, plays, seed=seed, initial=state)[0] for seed, state in enumerate(states)]
-    error = f"{np.std(means, ddof=1) / np.sqrt(len(states)):.4f}"
-    rows = [
-        ["best fixed arm of validation", f"{test.value[:, fixed].mean():.4f}", "–"],
-        ["lin_ucb, cold", f"{cold[0]:.4f}", f"{cold[1]:.4f}"],
-        ["lin_ucb, from a uniform log of validation", f"{np.mean(means):.4f}", error],
+def rows_of(table: Table, rows: slice) -> Table:
+    """Some rows of a table."""
+    by_row = ("value", "reward", "mask", "features", "ms")
+    cost = table.cost[rows] if table.has_costs else table.cost
+    return table._replace(cost=cost, **{name: getattr(table, name)[rows] for name in by_row})
+
+
+def measured_log(table: Table) -> pd.DataFrame:
+    """Log in which every question was put to every arm."""
+    rows, arm = np.divmod(np.arange(table.mask.size), table.n_arms)
+    log = pd.DataFrame(table.features[rows], columns=table.feature_names)
+    return log.assign(action=arm, reward=table.reward.ravel())
+
+
+def first_state(start: str, table: Table, bandit: Bandit, seed: int) -> State | None:
+    """State that a learner begins with: none, a uniform log's, or one of every arm's reward on every row."""
+    if start == COLD:
+        return None
+    if start == UNIFORM:
+        return learned_state(table, bandit, seed=seed)
+    return learned_state(measured_log(table), bandit, arms=table.arms, features=table.feature_names)
+
+
+def played(start: str, history: Table, world: Table, bandit: Bandit, replications: int) -> tuple[float, float]:
+    """Mean reward and standard error of plays; with a uniform log, over five of them."""
+    if start != UNIFORM:
+        return mean_reward(bandit, world, replications, seed=1, initial=first_state(start, history, bandit, 0))
+    each = replications // LOGS
+    means = [
+        mean_reward(bandit, world, each, seed=seed, initial=first_state(start, history, bandit, seed))[0]
+        for seed in range(LOGS)
     ]
+    return float(np.mean(means)), float(np.std(means, ddof=1) / np.sqrt(LOGS))
+
+
+def online(tables: Mapping[tuple[int, float], Mapping[str, Table]], title: str, replications: int) -> None:
+    """LinUCB, each row once in random order; settings of each start are those of its best play on validation.
+
+    A start from history is chosen on halves of validation: one is the history, the other is played.
+    """
+    tried: dict[str, list[tuple[float, tuple[int, float], Bandit]]] = {COLD: [], UNIFORM: [], MEASURED: []}
+    for (setting, parts), mean in itertools.product(tables.items(), PRIOR_MEANS):
+        val = parts["val"]
+        halves = [rows_of(val, slice(first, None, 2)) for first in (0, 1)]
+        strength = ridge_strength(val, prior_mean=mean)
+        for exploration, start in itertools.product(EXPLORATIONS, tried):
+            bandit = Bandit("lin_ucb", exploration=exploration, prior_mean=mean, prior_strength=strength)
+            pairs = [(val, val)] if start == COLD else [(halves[0], halves[1]), (halves[1], halves[0])]
+            plays = [played(start, history, world, bandit, replications // 4)[0] for history, world in pairs]
+            tried[start].append((float(np.mean(plays)), setting, bandit))
+    val, test = (tables[next(iter(tables))][name] for name in ("val", "test"))
+    fixed = int(np.argmax(val.value.mean(axis=0)))
+    print(f"\n## Online, {title}: {len(tried[COLD])} settings tried on validation\n")
+    rows = [["best fixed arm of validation", "–", f"{test.value[:, fixed].mean():.4f}", "–", "–"]]
+    for start, trials in tried.items():
+        best, setting, bandit = max(trials, key=lambda trial: trial[0])
+        parts = tables[setting]
+        mean_test, error = played(start, parts["val"], parts["test"], bandit, replications)
+        settings = f"{setting[0]} components, spread {setting[1]:g}, exploration {bandit.exploration:g}, "
+        settings += f"prior_mean {bandit.prior_mean:g}, ridge {bandit.prior_strength:g}"
+        rows.append([f"lin_ucb, {start}", f"{best:.4f}", f"{mean_test:.4f}", f"{error:.4f}", settings])
     for name in ("thompson_nig", "ucb1"):
-        mean, error = mean_reward(Bandit(name), test, replications, seed=1)
-        rows.append([f"{name}, default, cold", f"{mean:.4f}", f"{error:.4f}"])
-    markdown(("policy", "reward on test", "standard error over replications"), rows)
+        mean_test, error = mean_reward(Bandit(name), test, replications, seed=1)
+        rows.append([f"{name}, cold", "–", f"{mean_test:.4f}", f"{error:.4f}", "default"])
+    markdown(("policy", "validation", "test", "standard error over replications", "settings"), rows)
 
 
 def gsm8k(path: Path) -> dict[tuple[int, float], dict[str, Table]]:
@@ -168,6 +252,7 @@ def main() -> None:
     print(f"ParetoBandit: {len(rows['val'])} prompts of validation, {len(rows['test'])} of test")
     if not options.no_budgets:
         budgets(rows)
+        learners_under_budgets(rows, max(2, options.replications // 6))
     if not options.no_online:
         settings = itertools.product(COMPONENTS, SPREADS)
         online({setting: featured(rows, *setting) for setting in settings}, "ParetoBandit", options.replications)

@@ -290,9 +290,9 @@ def play_block(
     """
     met = feed(world, rounds, size, seed, number, delay=delay, missing=missing)
     rng = stream(seed, number, POLICY)
-    # a first state of a window holds rounds of its own, which the loop does not know
-    state_given = bandit.linear and bandit.window == 0 and isinstance(initial, State)
-    plain = is_plain(bandit, met) and (initial is None or state_given)
+    # a first state of a window holds rounds of its own, which the loop does not know; nor does it know a ledger
+    is_looped = initial is None or (isinstance(initial, State) and bandit.linear and bandit.window == 0)
+    plain = is_plain(bandit, met) and is_looped
     if engine == "numba" and not plain:
         value = "a learner that forgets, has a floor, a budget or without a context a first state, or late rewards"
         refuse("engine numba plays plain learners whose rewards are there at once", value, "use engine='auto'")
