@@ -74,12 +74,13 @@ def headline(compared: Mapping[str, Any], bandit: Bandit) -> str:
     """Where the learner ends, beside a uniform choice: what the audit says above all."""
     learner, uniform = compared[bandit.policy], compared[UNIFORM]
     ends = f"{bandit.policy} on this reward ends at {_estimate(learner, 'value')}"
-    even, gap = f"uniform {uniform['value']:.3f}", _estimate(uniform, "difference", "+")
+
+    even = f"uniform {uniform['value']:.3f} {_gap(uniform)}"
     if uniform["verdict"] == HARMS:
-        return f"{ends}, below {even}: the reward misleads it ({gap})."
+        return f"{ends}, below {even}: the reward misleads it."
     if uniform["verdict"] == HELPS:
-        return f"{ends}, above {even}: the reward helps it ({gap})."
-    return f"{ends}, not told apart from {even} ({gap}): no gain by the reward is shown."
+        return f"{ends}, above {even}: the reward helps it."
+    return f"{ends}, not told apart from {even}: no gain by the reward is shown."
 
 
 def _reference_notes(compared: Mapping[str, Any], tables: AuditTables, bandit: Bandit) -> list[str]:
@@ -95,7 +96,7 @@ def _reference_notes(compared: Mapping[str, Any], tables: AuditTables, bandit: B
         flatter = ""
         if policy == BEST and tables.simulation.optimism >= 0.0005:
             flatter = f"; corrected by {tables.simulation.optimism:.3f}, since that arm was chosen on these questions"
-        lines.append(f"It is {place} {name}, {row['value']:.3f}: {_estimate(row, 'difference', '+')}{flatter}.")
+        lines.append(f"It is {place} {name}, {row['value']:.3f}, {_gap(row)}{flatter}.")
     if BEST not in compared:
         lines.append("No arm is available in every case, so there is no fixed arm to compare with.")
     return lines
@@ -136,6 +137,16 @@ def threshold_note(world: Table, bandit: Bandit) -> str:
     median = threshold(rewards, "median")
     remedy = f'reward.threshold(rewards, "median"), {median:.3f} here, splits them in halves; give it to Bandit'
     return f"{' and '.join(filter(None, (at, side)))}: a success hardly tells the arms apart. {remedy}(threshold=...)."
+
+
+def _gap(row: Any) -> str:  # noqa: ANN401 - a row of a frame
+    """Size of a difference that its verdict gives a direction, with its interval; with signs where it has none."""
+    gain, low, high = (row[f"difference{end}"] + 0.0 for end in ("", "_low", "_high"))
+    if row["verdict"] == HELPS:
+        return f"by {gain:.3f} ({low:.3f} to {high:.3f})"
+    if row["verdict"] == HARMS:
+        return f"by {-gain:.3f} ({-high:.3f} to {-low:.3f})"
+    return f"({gain:+.3f}, {low:+.3f} to {high:+.3f})"
 
 
 def _estimate(row: Any, name: str, sign: str = "") -> str:  # noqa: ANN401 - a row of a frame
