@@ -4,8 +4,8 @@ python experiments/reward_audit_worlds.py [--worlds 300] [--part 0/1]       # pa
 python experiments/reward_audit_worlds.py --adarague ../shared/data/league/adarague
 
 A world gives questions with a value and a reward for each of three arms. The audit sees a table of 300, 1,000 or 3,000
-of them; the truth is the same learner over 200,000 fresh questions of the world, with other seeds, 400 replications of
-5,000 rounds, judged by the value of the arms it plays in the last fifth.
+of them; the truth is the same learner over 200,000 fresh questions of the world, with other seeds, 100 replications of
+20,000 rounds, judged by the value of the arms it plays in the last fifth.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from raglab.reward import RewardWeights, reward, threshold
 Array = NDArray[np.float64]
 ADARAGUE = Path("../shared/data/league/adarague")
 SIZES = (300, 1000, 3000)
-FRESH, ROUNDS, REPLICATIONS = 200_000, 5000, 400
+FRESH, LONG, CHOICES = 200_000, 20_000, 2_000_000
+AUDITED = 5000  # rounds of an audit
 ARMS = ("nor", "oner", "ircot")
 SETS = ("nq", "squad", "trivia", "hotpotqa")
 SCALES = (0.0, 0.1, 0.4, 1.0, 2.0, 4.0)  # seconds a step
@@ -138,7 +139,7 @@ class Truth(NamedTuple):
 
 def long_simulation(world: Table, bandit: Bandit, rounds: int, seed: int) -> Truth:
     """The learner on a table, without a resample: the mean value of the arms that it plays at the end."""
-    played = run(bandit, world, rounds=rounds, replications=REPLICATIONS, seed=seed)
+    played = run(bandit, world, rounds=rounds, replications=CHOICES // rounds, seed=seed)
     ends = played.arm[:, rounds - round(END * rounds) :]
     shares = np.array([(ends == arm).mean() for arm in range(world.n_arms)])
     means = world.value.mean(axis=0)
@@ -151,7 +152,11 @@ def verdict_of(gain: float) -> str:
 
 
 def compared(audit: RewardAudit, truth: Truth, short: Truth) -> dict[str, Any]:
-    """What the audit says and what is true, against a uniform choice and the best fixed arm."""
+    """What the audit says and what is true, against a uniform choice and the best fixed arm.
+
+    Args:
+      truth: after many more rounds than the audit plays. short: after as many.
+    """
     rows = {str(row["policy"]): row for row in audit.simulation.to_dict("records")}
     cells: dict[str, Any] = {"concordance": float(audit.correlations["concordance"].iloc[-1])}
     for policy, name in ((UNIFORM, "uniform"), (BEST, "best")):
@@ -180,7 +185,7 @@ def world_row(number: int) -> dict[str, Any]:
     table = table_of(*world.draw(np.random.default_rng([31, number]), n))
     audit = audit_table(table, bandit=bandit, n_boot=200)
     fresh = table_of(*world.draw(np.random.default_rng([32, number]), FRESH))
-    truth, short = (long_simulation(fresh, bandit, rounds, 1000 + number) for rounds in (ROUNDS, 1000))
+    truth, short = (long_simulation(fresh, bandit, rounds, 1000 + number) for rounds in (LONG, AUDITED))
     return {"world": number, "kind": world.kind, "n": n} | compared(audit, truth, short)
 
 
@@ -267,7 +272,7 @@ def latency_scales(folder: Path) -> None:
         for bandit in (Bandit(), Bandit(threshold=threshold(rewards, "median"))):
             table = table_of(data.value, rewards)
             audit = audit_table(table, bandit=bandit)
-            truth = long_simulation(table, bandit, ROUNDS, 1000)
+            truth = long_simulation(table, bandit, LONG, 1000)
             cells = compared(audit, truth, truth)
             learner = audit.simulation.iloc[0]
             successes = " / ".join(f"{share:.2f}" for share in audit.arms["success_share"])
@@ -275,7 +280,7 @@ def latency_scales(folder: Path) -> None:
             crossed = []
             for audited, fresh in (halves, halves[::-1]):
                 part, rest = (table_of(data.value[rows], rewards[rows]) for rows in (audited, fresh))
-                held = long_simulation(rest, bandit, ROUNDS, 2000)
+                held = long_simulation(rest, bandit, LONG, 2000)
                 crossed.append(compared(audit_table(part, bandit=bandit, n_boot=200), held, held)["uniform_agrees"])
             ends = f"{learner['value']:.3f} ({learner['value_low']:.3f} to {learner['value_high']:.3f})"
             known = f"{truth.learner:.3f}; uniform {truth.uniform:.3f}, best {truth.best:.3f}"

@@ -286,8 +286,8 @@ def threshold(rewards: ArrayLike, rule: float | str = 0.5) -> float:
     Source: rule S4.5.
 
     Example:
-      >>> threshold([0.51, 0.53, 0.58, 0.59], "median"), threshold([0.2, 0.9, 0.9, 0.9], "median")
-      (0.555, 0.2)
+      >>> threshold([0.25, 0.5, 0.75, 1.0], "median"), threshold([0.2, 0.9, 0.9, 0.9], "median")
+      (0.625, 0.2)
     """
     if not isinstance(rule, str):
         if not 0.0 <= rule <= 1.0:

@@ -134,7 +134,7 @@ LOOKS: tuple[Style, ...] = (
 )
 CLEAR: Style = {"facecolor": "white", "edgecolor": "none"}  # of text on the line of a reference
 CENTRED: Style = {"ha": "center", "va": "center", "color": canvas.GREY, "bbox": CLEAR | {"pad": 1.5}}
-ARM_MEASURES = {"mean_reward": "mean reward", "success_share": "share of successes", "mean_value": "mean value"}
+ARM_MEASURES = {"mean_reward": "mean reward", "success_share": "successes", "mean_value": "mean value"}
 
 
 class AuditedRewards(Protocol):
@@ -215,7 +215,7 @@ class RewardAuditDisplay(Display):
             "detail: does the better arm of a question\nscore higher? (no learner follows that)",
         )
         labels = (
-            f"mean, or share of rewards above {bandit.threshold:g}",
+            f"mean (of successes the share above {bandit.threshold:g})",
             "value of a question (mean)",
             "concordance (share of pairs; 0.5 is a coin)",
         )
@@ -230,10 +230,9 @@ class RewardAuditDisplay(Display):
         """What the learner is beside each policy, at the foot of its row."""
         for place, row in enumerate(self.audit.simulation.to_dict("records")):
             if row["verdict"]:
-                text = f"{row['difference']:+.3f}: {VERDICT_WORDS[row['verdict']]}"
-                on.annotate(
-                    text, (0.02, -place - 0.3), xycoords=on.get_yaxis_transform(), fontsize=7, color=canvas.GREY
-                )
+                text, look = f"{row['difference']:+.3f}: {VERDICT_WORDS[row['verdict']]}", CLEAR | {"pad": 0.5}
+                at = (0.02, -place - 0.3)
+                on.annotate(text, at, xycoords=on.get_yaxis_transform(), fontsize=7, color=canvas.GREY, bbox=look)
 
     def frame(self) -> pd.DataFrame:
         """One row a number that is drawn: `panel`, `of` (arm, policy or signal), `value`, `low`, `high`."""
@@ -262,7 +261,7 @@ class RewardAuditDisplay(Display):
                 *estimate_cells(policies, "difference", "difference_", "+"),
                 *(none * len(arms)),
             ],
-            "the reward": [*(VERDICT_WORDS.get(each, DASH) for each in policies["verdict"]), *([DASH] * len(arms))],
+            "verdict": [*(VERDICT_WORDS.get(each, DASH) for each in policies["verdict"]), *([DASH] * len(arms))],
         }
         for measure in ("mean_reward", "success_share"):
             cells = estimate_cells(arms, measure, f"{measure}_")
@@ -284,7 +283,8 @@ def _draw_measures(
         on.annotate("the same everywhere", (0.5, -at), xycoords=on.get_yaxis_transform(), fontsize=8, **CENTRED)
     canvas.name_rows(on, [canvas.literal_text(name) for name in names], room=0.5, below=0.9 * several)
     if several:
-        on.legend(fontsize=8, framealpha=1.0, loc="lower center", ncols=len(measures), **CLEAR)
+        look: Style = {"columnspacing": 1.0, "handletextpad": 0.3} | CLEAR
+        on.legend(fontsize=7, framealpha=1.0, loc="lower center", ncols=len(measures), **look)
 
 
 RATE_TITLES = {

@@ -225,7 +225,7 @@ def audit_rewards(
     budget_ms: float = BUDGET_MS,
     level: float = 0.95,
     n_boot: int = 2000,
-    rounds: int = 1000,
+    rounds: int = 5000,
     replications: int = 100,
     seed: int = 0,
 ) -> RewardAudit:
@@ -297,7 +297,7 @@ def audit_table(
     bandit: str | Bandit = Bandit(),  # noqa: B008 - a tuple
     level: float = 0.95,
     n_boot: int = 2000,
-    rounds: int = 1000,
+    rounds: int = 5000,
     replications: int = 100,
     tables: int = 200,
     seed: int = 0,
@@ -335,7 +335,7 @@ def audit_table(
     settings["unit"] = "right answers" if np.isin(world.value[world.mask], (0.0, 1.0)).all() else "summed value"
     parts = AuditTables(arms, rules, simulation, correlations, policies)
     notes = audit_notes(rewarded, signals, parts, binds, None if measured is None else weights, learner)
-    return RewardAudit(correlations, policies, binds, notes, settings, arms, rules, simulation.rows)
+    return RewardAudit(correlations, policies, binds, notes, settings, arms, rules, simulation)
 
 
 def _signals(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from raglab.bandit.environments import Table
 from raglab.bandit.learner import LEARNERS, Bandit
-from raglab.lab.reward_simulation import BEST, HARMS, HELPS, ROUTER, UNIFORM, SimulatedLearner
+from raglab.lab.reward_simulation import BEST, HARMS, HELPS, ROUTER, UNIFORM
 from raglab.reward import PUBLISHED, ClampShares, RewardWeights, threshold
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class AuditTables(NamedTuple):
 
     arms: pd.DataFrame
     rules: pd.DataFrame
-    simulation: SimulatedLearner
+    simulation: pd.DataFrame
     correlations: pd.DataFrame
     policies: pd.DataFrame
 
@@ -48,7 +48,7 @@ def audit_notes(
     """
     by_signal = {str(row["signal"]): row for row in tables.correlations.to_dict("records")}
     by_policy = {str(row["policy"]): row for row in tables.policies.to_dict("records")}
-    compared = {str(row["policy"]): row for row in tables.simulation.rows.to_dict("records")}
+    compared = {str(row["policy"]): row for row in tables.simulation.to_dict("records")}
     name = "The reward" if weights is None else "The published weights" if weights == PUBLISHED else "These weights"
     binary = bool(np.isin(world.value[world.mask], (0.0, 1.0)).all())
     # What a learner comes to decides; what it follows explains that; pairs of arms are a detail.
@@ -86,6 +86,7 @@ def headline(compared: Mapping[str, Any], bandit: Bandit) -> str:
 def _reference_notes(compared: Mapping[str, Any], tables: AuditTables, bandit: Bandit) -> list[str]:
     """The learner beside the best fixed arm, the router and other policies that learn nothing."""
     words = {HELPS: "above", HARMS: "below"}
+    fixed = int((tables.arms["n"] == tables.arms["n"].max()).sum())
     lines = []
     for policy, row in compared.items():
         if policy in {bandit.policy, UNIFORM}:
@@ -93,10 +94,8 @@ def _reference_notes(compared: Mapping[str, Any], tables: AuditTables, bandit: B
         arm = f", {_best_arm(tables.arms)}" if policy == BEST else ""
         name = {BEST: f"the best fixed arm{arm}", ROUTER: "the source's router"}.get(policy, policy)
         place = words.get(str(row["verdict"]), "not told apart from")
-        flatter = ""
-        if policy == BEST and tables.simulation.optimism >= 0.0005:
-            flatter = f"; corrected by {tables.simulation.optimism:.3f}, since that arm was chosen on these questions"
-        lines.append(f"It is {place} {name}, {row['value']:.3f}, {_gap(row)}{flatter}.")
+        several = f"; the interval allows for its choice among {fixed} arms" if policy == BEST and fixed > 2 else ""
+        lines.append(f"It is {place} {name}, {row['value']:.3f}, {_gap(row)}{several}.")
     if BEST not in compared:
         lines.append("No arm is available in every case, so there is no fixed arm to compare with.")
     return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ Array = NDArray[np.float64]
 UNIFORM, BEST, ROUTER = "uniform", "best fixed arm", "router"
 HELPS, HARMS, LEVEL = "helps", "harms", "not told apart"
 END = 0.2  # share of the rounds, the last ones, in which a learner is judged
-PATHS = 10  # of a learner on each resampled table
+PATHS = 5  # of a learner on each resampled table
 ROUNDING = 1e-12  # of a difference that is none
 LEAST = 0.005  # of the range of the values: a smaller difference is none
 
@@ -31,30 +32,17 @@ class SimulationSizes(NamedTuple):
     """Sizes of a simulated comparison.
 
     rounds: that the learner plays, judged in the last fifth of them. replications: of the learner on the table itself.
-    tables: resampled ones, on each of which it learns ten times more. level: of the intervals. seed: of all chance.
+    tables: resampled ones, on each of which it learns five times more. level: of the intervals. seed: of all chance.
     """
 
-    rounds: int = 1000
+    rounds: int = 5000
     replications: int = 100
     tables: int = 200
     level: float = 0.95
     seed: int = 0
 
 
-class SimulatedLearner(NamedTuple):
-    """A learner beside policies that learn nothing.
-
-    rows: a row a policy, the learner first; see `simulate_learner`. optimism: value by which the best fixed arm
-    flatters itself, being chosen on the same questions; its difference is corrected by that.
-    """
-
-    rows: pd.DataFrame
-    optimism: float
-
-
-def simulate_learner(
-    world: Table, bandit: Bandit, plans: Mapping[str, Array], sizes: SimulationSizes
-) -> SimulatedLearner:
+def simulate_learner(world: Table, bandit: Bandit, plans: Mapping[str, Array], sizes: SimulationSizes) -> pd.DataFrame:
     """Value at the end of a learner that sees the rewards of a table, minus that of policies that learn nothing.
 
     The end is the last fifth of the rounds. Intervals resample questions, and the learner learns again on every
@@ -64,16 +52,15 @@ def simulate_learner(
       world: cases in random order, with replacement, whatever order it states.
       plans: name -> probabilities [Q, A] of policies that learn nothing.
 
-    Returns:
-      `rows`: `policy`; `value` at the end with `_low`, `_high`; `difference` (learner minus the policy, paired,
-      likewise; NaN for the learner); `verdict` (`helps`, `harms`, `not told apart`: the learner is above the policy,
+    Returns: a row a policy, the learner first: `policy`; `value` at the end with `_low`, `_high`; `difference` (learner
+      minus the policy, paired, likewise; NaN for the learner); `verdict` (`helps`, `harms`, `not told apart`: the learner is above the policy,
       below it, or the interval holds 0 or the difference is under 0.5 % of the range of the values);
       `pulls_<arm>` (share of the rounds at the end).
 
     Raises:
       ValueError: rounds, replications or tables below 1, or a learner that the table does not fit.
 
-    Source: rules S4.5, S4.7; Efron and Tibshirani 1993 for the percentile interval and the optimism.
+    Source: rules S4.5, S4.7; Efron and Tibshirani 1993 for the percentile interval; Bonferroni for the best arm.
     """
     import pandas as pd
 
@@ -90,49 +77,56 @@ def simulate_learner(
     values = np.array([ends, *(each.mean() for each in fixed.values())])
     # Resampled tables, on which the learner starts again, say how far other questions would have led elsewhere.
     drawn = _resampled_values(world, bandit, list(fixed.values()), sizes)
-    optimism = _optimism(world, drawn.arms) if BEST in plans else 0.0
-    least = LEAST * float(np.ptp(world.value[world.mask]))
+    # The best fixed arm was chosen among several on these cases: its interval is that of as many comparisons.
+    wider = {BEST: _width_of_several(int(world.mask.all(axis=0).sum()) - 1, sizes.level)}
+    span = float(np.ptp(world.value[world.mask]))
     shares = [_end_shares(arms, len(world.arms)).mean(axis=0), *(plan.mean(axis=0) for plan in plans.values())]
     rows = []
     for place, (name, share) in enumerate(zip([bandit.policy, *fixed], shares, strict=True)):
-        low, high = _interval_around(drawn.policies[:, place], values[place], sizes.level)
+        low, high = _interval_around(drawn[:, place], values[place], sizes.level)
         row = {"policy": name, "value": values[place], "value_low": low, "value_high": high}
-        row |= (
-            _gain_cells(
-                values[0] - values[place],
-                drawn.policies[:, 0] - drawn.policies[:, place],
-                optimism if name == BEST else 0.0,
-                least,
-                len(world.mask),
-                sizes.level,
-            )
-            if place
-            else _NO_GAIN
-        )
+        if place:
+            most = span * float(clopper_pearson(0, len(world.mask), sizes.level).high)
+            cells = _gain_cells(values[0] - values[place], drawn[:, 0] - drawn[:, place], sizes.level, most)
+            row |= _with_verdict(cells, wider.get(name, 1.0), LEAST * span)
+        else:
+            row |= _NO_GAIN
         rows.append(row | {f"pulls_{arm}": each for arm, each in zip(world.arms, share.tolist(), strict=True)})
-    return SimulatedLearner(pd.DataFrame(rows), optimism)
+    return pd.DataFrame(rows)
 
 
 _NO_GAIN: dict[str, Any] = dict.fromkeys(("difference", "difference_low", "difference_high"), np.nan) | {"verdict": ""}
 
 
-def _gain_cells(gain: float, drawn: Array, shift: float, least: float, n_cases: int, level: float) -> dict[str, Any]:
-    """Difference of the learner from a policy, its interval and verdict.
+def _gain_cells(gain: float, drawn: Array, level: float, most: float) -> dict[str, float]:
+    """Difference of the learner from a policy, with its interval.
 
     Args:
-      drawn: differences on resampled tables, [B]. shift: added to all of them.
+      drawn: differences on resampled tables, [B]. most: difference that may be where the cases show none.
     """
     low, high = _interval_around(drawn, gain, level)
     if (np.abs(drawn) < ROUNDING).all():  # never apart on these cases is no proof
-        most = float(clopper_pearson(0, n_cases, level).high)
         low, high = gain - most, gain + most
-    gain, low, high = gain + shift, low + shift, high + shift
-    return {
-        "difference": gain,
-        "difference_low": low,
-        "difference_high": high,
-        "verdict": verdict(gain, low, high, least),
-    }
+    return {"difference": gain, "difference_low": low, "difference_high": high}
+
+
+def _with_verdict(cells: dict[str, float], wider: float, least: float) -> dict[str, Any]:
+    """Difference whose interval is so many times as wide, and its verdict."""
+    gain, low, high = cells.values()
+    low, high = gain - wider * (gain - low), gain + wider * (high - gain)
+    ends = {"difference": gain, "difference_low": low, "difference_high": high}
+    return ends | {"verdict": verdict(gain, low, high, least)}
+
+
+def _width_of_several(n: int, level: float) -> float:
+    """How many times as wide a normal interval is that holds for all of n comparisons at once (Bonferroni).
+
+    Example:
+      >>> _width_of_several(1, 0.95), round(_width_of_several(2, 0.95), 3)
+      (1.0, 1.144)
+    """
+    tail = (1.0 - level) / 2.0
+    return NormalDist().inv_cdf(1.0 - tail / max(1, n)) / NormalDist().inv_cdf(1.0 - tail)
 
 
 def _interval_around(drawn: Array, estimate: float, level: float) -> tuple[float, float]:
@@ -157,18 +151,8 @@ def verdict(difference: float, low: float, high: float, least: float) -> str:
     return HARMS if high < 0.0 and difference <= -least else LEVEL
 
 
-class ResampledValues(NamedTuple):
-    """Values on resampled tables: of the learner and each plan, [B, P], and of every arm that is always there, [B, A].
-
-    An arm that is not available in every case has NaN.
-    """
-
-    policies: Array
-    arms: Array
-
-
-def _resampled_values(world: Table, bandit: Bandit, plans: list[Array], sizes: SimulationSizes) -> ResampledValues:
-    """Values on tables that are drawn from the cases with replacement; the learner starts again on each.
+def _resampled_values(world: Table, bandit: Bandit, plans: list[Array], sizes: SimulationSizes) -> Array:
+    """Values of the learner, which starts again on each, and of each plan on tables drawn with replacement, [B, P].
 
     Args:
       plans: value of each case under each policy that learns nothing, [Q] each.
@@ -191,9 +175,8 @@ def _resampled_values(world: Table, bandit: Bandit, plans: list[Array], sizes: S
         for place in range(0, block, PATHS):
             paths, rows = slice(place, place + PATHS), own[table[place]]
             learned.append(float(_expected_values(world, arms[first:, paths].T, case[first:, paths].T, rows).mean()))
-    always = np.where(world.mask.all(axis=0), world.value, np.nan)
     values = np.array([[each[rows].mean() for each in plans] for rows in own]).reshape(len(own), len(plans))
-    return ResampledValues(np.column_stack([learned, values]), np.stack([always[rows].mean(axis=0) for rows in own]))
+    return np.column_stack([learned, values])
 
 
 TABLES = 4  # stream of the resampled tables, beside those of a block of a world
@@ -232,11 +215,3 @@ def _end_start(rounds: int) -> int:
 def _plan_values(plan: Array, world: Table) -> Array:
     """Expected value of each case under fixed probabilities, [Q]."""
     return (plan * np.where(world.mask, world.value, 0.0)).sum(axis=1)
-
-
-def _optimism(world: Table, drawn: Array) -> float:
-    """Value by which the best of the fixed arms flatters itself, by arms that are best on resampled tables."""
-    on_table = np.where(world.mask.all(axis=0), world.value, np.nan).mean(axis=0)
-    always = ~np.isnan(on_table)
-    winner = int(np.flatnonzero(always)[np.argmax(on_table[always])])
-    return float((drawn[:, always].max(axis=1) - drawn[:, winner]).mean())
