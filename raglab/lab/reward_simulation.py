@@ -53,9 +53,9 @@ def simulate_learner(world: Table, bandit: Bandit, plans: Mapping[str, Array], s
       plans: name -> probabilities [Q, A] of policies that learn nothing.
 
     Returns: a row a policy, the learner first: `policy`; `value` at the end with `_low`, `_high`; `difference` (learner
-      minus the policy, paired, likewise; NaN for the learner); `verdict` (`helps`, `harms`, `not told apart`: the learner is above the policy,
-      below it, or the interval holds 0 or the difference is under 0.5 % of the range of the values);
-      `pulls_<arm>` (share of the rounds at the end).
+      minus the policy, paired, likewise; NaN for the learner); `verdict` (`helps`, `harms`, `not told apart`: the
+      learner is above the policy, below it, or the interval holds 0 or the difference is under 0.5 % of the range of
+      the values); `pulls_<arm>` (share of the rounds at the end).
 
     Raises:
       ValueError: rounds, replications or tables below 1, or a learner that the table does not fit.
