@@ -4,8 +4,8 @@ python experiments/reward_audit_worlds.py [--worlds 300] [--part 0/1]       # pa
 python experiments/reward_audit_worlds.py --adarague ../shared/data/league/adarague
 
 A world gives questions with a value and a reward for each of three arms. The audit sees a table of 300, 1,000 or 3,000
-of them; the truth is the same learner over 200,000 fresh questions of the world, with other seeds, 100 replications of
-20,000 rounds, judged by the value of the arms it plays in the last fifth.
+of them; the truth is the same learner over 100,000 fresh questions of the world, with other seeds, 200 replications of
+5,000 rounds, judged by the value of the arms it plays in the last fifth.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from raglab.reward import RewardWeights, reward, threshold
 Array = NDArray[np.float64]
 ADARAGUE = Path("../shared/data/league/adarague")
 SIZES = (300, 1000, 3000)
-FRESH, LONG, CHOICES = 200_000, 20_000, 2_000_000
-AUDITED = 5000  # rounds of an audit
+FRESH, ROUNDS, REPLICATIONS = 100_000, 5000, 200
 ARMS = ("nor", "oner", "ircot")
 SETS = ("nq", "squad", "trivia", "hotpotqa")
 SCALES = (0.0, 0.1, 0.4, 1.0, 2.0, 4.0)  # seconds a step
@@ -131,50 +130,50 @@ class Truth(NamedTuple):
     learner: float
     uniform: float
     best: float
+    error: float  # standard error of the learner's, over its replications
 
     def gain(self, policy: str) -> float:
         """Learner minus the policy."""
         return self.learner - (self.uniform if policy == UNIFORM else self.best)
 
+    def verdict(self, policy: str) -> str:
+        """Verdict of a difference that is known, but for the chance of the simulation."""
+        gain = self.gain(policy)
+        if abs(gain) < LEAST or abs(gain) < 2.0 * self.error:
+            return LEVEL
+        return HELPS if gain > 0.0 else HARMS
 
-def long_simulation(world: Table, bandit: Bandit, rounds: int, seed: int) -> Truth:
+
+def long_simulation(world: Table, bandit: Bandit, seed: int) -> Truth:
     """The learner on a table, without a resample: the mean value of the arms that it plays at the end."""
-    played = run(bandit, world, rounds=rounds, replications=CHOICES // rounds, seed=seed)
-    ends = played.arm[:, rounds - round(END * rounds) :]
-    shares = np.array([(ends == arm).mean() for arm in range(world.n_arms)])
+    played = run(bandit, world, rounds=ROUNDS, replications=REPLICATIONS, seed=seed)
+    ends = played.arm[:, ROUNDS - round(END * ROUNDS) :]
+    shares = np.stack([(ends == arm).mean(axis=1) for arm in range(world.n_arms)], axis=1)
     means = world.value.mean(axis=0)
-    return Truth(float(shares @ means), float(means.mean()), float(means.max()))
+    each = shares @ means
+    error = float(each.std(ddof=1) / np.sqrt(REPLICATIONS))
+    return Truth(float(each.mean()), float(means.mean()), float(means.max()), error)
 
 
-def verdict_of(gain: float) -> str:
-    """Verdict of a difference that is known."""
-    return HELPS if gain >= LEAST else HARMS if gain <= -LEAST else LEVEL
-
-
-def compared(audit: RewardAudit, truth: Truth, short: Truth) -> dict[str, Any]:
-    """What the audit says and what is true, against a uniform choice and the best fixed arm.
-
-    Args:
-      truth: after many more rounds than the audit plays. short: after as many.
-    """
+def compared(audit: RewardAudit, truth: Truth) -> dict[str, Any]:
+    """What the audit says and what is true, against a uniform choice and the best fixed arm."""
     rows = {str(row["policy"]): row for row in audit.simulation.to_dict("records")}
     cells: dict[str, Any] = {"concordance": float(audit.correlations["concordance"].iloc[-1])}
     for policy, name in ((UNIFORM, "uniform"), (BEST, "best")):
         row, gain = rows[policy], truth.gain(policy)
-        holds = row["difference_low"] <= short.gain(policy) <= row["difference_high"]
-        stated = str(row["verdict"])
-        same = stated == verdict_of(gain)
+        holds = row["difference_low"] <= gain <= row["difference_high"]
+        stated, known = str(row["verdict"]), truth.verdict(policy)
         cells |= {
             f"{name}_audit": row["difference"],
             f"{name}_low": row["difference_low"],
             f"{name}_high": row["difference_high"],
             f"{name}_truth": gain,
             f"{name}_verdict": stated,
-            f"{name}_same": same,
+            f"{name}_same": stated == known,
             f"{name}_holds": holds,
             # Not told apart claims nothing but the interval; with it the truth must lie inside.
-            f"{name}_agrees": same or (stated == LEVEL and row["difference_low"] <= gain <= row["difference_high"]),
-            f"{name}_opposite": {stated, verdict_of(gain)} == {HELPS, HARMS},
+            f"{name}_agrees": stated == known or (stated == LEVEL and holds),
+            f"{name}_opposite": {stated, known} == {HELPS, HARMS},
         }
     return cells
 
@@ -183,10 +182,10 @@ def world_row(number: int) -> dict[str, Any]:
     """Audit of a table of a world beside the truth."""
     world, n, bandit = world_of(number), SIZES[number % len(SIZES)], Bandit()
     table = table_of(*world.draw(np.random.default_rng([31, number]), n))
-    audit = audit_table(table, bandit=bandit, n_boot=200)
+    audit = audit_table(table, bandit=bandit, n_boot=50)
     fresh = table_of(*world.draw(np.random.default_rng([32, number]), FRESH))
-    truth, short = (long_simulation(fresh, bandit, rounds, 1000 + number) for rounds in (LONG, AUDITED))
-    return {"world": number, "kind": world.kind, "n": n} | compared(audit, truth, short)
+    truth = long_simulation(fresh, bandit, 1000 + number)
+    return {"world": number, "kind": world.kind, "n": n} | compared(audit, truth)
 
 
 def summary(rows: pd.DataFrame) -> None:
@@ -272,16 +271,16 @@ def latency_scales(folder: Path) -> None:
         for bandit in (Bandit(), Bandit(threshold=threshold(rewards, "median"))):
             table = table_of(data.value, rewards)
             audit = audit_table(table, bandit=bandit)
-            truth = long_simulation(table, bandit, LONG, 1000)
-            cells = compared(audit, truth, truth)
+            truth = long_simulation(table, bandit, 1000)
+            cells = compared(audit, truth)
             learner = audit.simulation.iloc[0]
             successes = " / ".join(f"{share:.2f}" for share in audit.arms["success_share"])
             # On one half of the questions the audit, on the other half the truth.
             crossed = []
             for audited, fresh in (halves, halves[::-1]):
                 part, rest = (table_of(data.value[rows], rewards[rows]) for rows in (audited, fresh))
-                held = long_simulation(rest, bandit, LONG, 2000)
-                crossed.append(compared(audit_table(part, bandit=bandit, n_boot=200), held, held)["uniform_agrees"])
+                held = long_simulation(rest, bandit, 2000)
+                crossed.append(compared(audit_table(part, bandit=bandit, n_boot=200), held)["uniform_agrees"])
             ends = f"{learner['value']:.3f} ({learner['value_low']:.3f} to {learner['value_high']:.3f})"
             known = f"{truth.learner:.3f}; uniform {truth.uniform:.3f}, best {truth.best:.3f}"
             verdicts = ", ".join(cells[f"{name}_verdict"] for name in ("uniform", "best"))

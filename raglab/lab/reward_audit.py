@@ -225,8 +225,8 @@ def audit_rewards(
     budget_ms: float = BUDGET_MS,
     level: float = 0.95,
     n_boot: int = 2000,
-    rounds: int = 5000,
-    replications: int = 100,
+    rounds: int = 3000,
+    replications: int = 200,
     seed: int = 0,
 ) -> RewardAudit:
     """Audit of a reward by what a learner comes to on it, on labelled cases of which every arm is known.
@@ -297,8 +297,8 @@ def audit_table(
     bandit: str | Bandit = Bandit(),  # noqa: B008 - a tuple
     level: float = 0.95,
     n_boot: int = 2000,
-    rounds: int = 5000,
-    replications: int = 100,
+    rounds: int = 3000,
+    replications: int = 200,
     tables: int = 200,
     seed: int = 0,
 ) -> RewardAudit:

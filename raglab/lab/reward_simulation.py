@@ -35,8 +35,8 @@ class SimulationSizes(NamedTuple):
     tables: resampled ones, on each of which it learns five times more. level: of the intervals. seed: of all chance.
     """
 
-    rounds: int = 5000
-    replications: int = 100
+    rounds: int = 3000
+    replications: int = 200
     tables: int = 200
     level: float = 0.95
     seed: int = 0
@@ -163,7 +163,7 @@ def _resampled_values(world: Table, bandit: Bandit, plans: list[Array], sizes: S
     size = PATHS * sizes.tables
     work = float(sizes.rounds * size)
     # One block plays many tables at once: each replication draws its cases from the table that it belongs to.
-    learned = []
+    learned: list[float] = []
     for number, block in enumerate(progress(replication_blocks(size), "simulate", "block")):
         met = feed(world, sizes.rounds, block, sizes.seed + 1, number)
         table = (len(learned) * PATHS + np.arange(block)) // PATHS
