@@ -242,14 +242,9 @@ def signature(tags: Mapping[str, Any], document: str, *, strict: bool) -> Signat
       ('domain', '__file__:guide.md')
     """
     keys = TAG_KEYS if strict else CORE_KEYS
-    return _signature(keys, tuple(str(tags.get(key) or "") for key in keys), document)
-
-
-def _signature(keys: tuple[str, ...], values: tuple[str, ...], document: str) -> Signature:
-    """Signature of the values of some keys."""
-    found = tuple((key, value.strip().lower()) for key, value in zip(keys, values, strict=True))
-    if any(value for _, value in found):
-        return found
+    values = [str(tags.get(key) or "").strip().lower() for key in keys]
+    if any(values):
+        return tuple(zip(keys, values, strict=True))
     return (("domain", f"{FALLBACK}{document}"), *((key, "") for key in keys[1:]))
 
 

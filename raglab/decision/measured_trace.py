@@ -109,6 +109,11 @@ class Measured:
         return known[key]
 
 
+def once(trace: TraceView, kind: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - any measured value
+    """What is made of a measured trace once; of any other view at each call."""
+    return trace.once(kind, None, make) if isinstance(trace, Measured) else make()
+
+
 def held_trace(trace: TraceView) -> TraceView:
     """A trace in memory as `Measured`, to be asked many questions; any other view as it is."""
     return Measured(trace) if isinstance(trace, TraceData) else trace

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab.decision.answer_text import has_gold_answer, text_cases
+from raglab.decision.measured_trace import once
 from raglab.decision.trace_view import TracePart, TraceView, trace_parts
 from raglab.user_warnings import warn_user
 from raglab.values import Case
@@ -34,7 +36,8 @@ def trace_status_only(trace: TraceView) -> NDArray[np.bool_]:
 
     The hits of a part on disk are loaded only where some case may be judged by text.
     """
-    return np.concatenate([_part_status_only(part) for part in trace_parts(trace)])
+    parts = [once(part, "status only", partial(_part_status_only, part)) for part in trace_parts(trace)]
+    return np.concatenate(parts)
 
 
 def _part_status_only(part: TracePart) -> NDArray[np.bool_]:

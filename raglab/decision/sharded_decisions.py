@@ -14,6 +14,7 @@ from raglab.decision.answer_text import Basis, has_gold_answer, text_cases
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.checks import Checks
 from raglab.decision.decisions import Decisions, OptionShown
+from raglab.decision.measured_trace import once
 from raglab.decision.trace_view import TracePart, TraceView, trace_parts
 from raglab.parallel import run_each
 from raglab.policy import PolicyData
@@ -57,7 +58,7 @@ def decision_columns(said: Decisions) -> CaseColumns:
 
 def trace_basis(trace: TraceView) -> Basis:
     """Basis on which the cases of a trace are judged; hits of a part are loaded only where it has a gold answer."""
-    return Basis.joined(map(_part_basis, trace_parts(trace)))
+    return Basis.joined(once(part, "basis", partial(_part_basis, part)) for part in trace_parts(trace))
 
 
 def _part_basis(part: TracePart) -> Basis:
