@@ -74,7 +74,6 @@ def headline(compared: Mapping[str, Any], bandit: Bandit) -> str:
     """Where the learner ends, beside a uniform choice: what the audit says above all."""
     learner, uniform = compared[bandit.policy], compared[UNIFORM]
     ends = f"{bandit.policy} on this reward ends at {_estimate(learner, 'value')}"
-
     even = f"uniform {uniform['value']:.3f} {_gap(uniform)}"
     if uniform["verdict"] == HARMS:
         return f"{ends}, below {even}: the reward misleads it."
@@ -91,11 +90,11 @@ def _reference_notes(compared: Mapping[str, Any], tables: AuditTables, bandit: B
     for policy, row in compared.items():
         if policy in {bandit.policy, UNIFORM}:
             continue
-        arm = f", {_best_arm(tables.arms)}" if policy == BEST else ""
+        arm = f" ({_best_arm(tables.arms)})" if policy == BEST else ""
         name = {BEST: f"the best fixed arm{arm}", ROUTER: "the source's router"}.get(policy, policy)
         place = words.get(str(row["verdict"]), "not told apart from")
         several = f"; the interval allows for its choice among {fixed} arms" if policy == BEST and fixed > 2 else ""
-        lines.append(f"It is {place} {name}, {row['value']:.3f}, {_gap(row)}{several}.")
+        lines.append(f"It is {place} {name} {row['value']:.3f} {_gap(row)}{several}.")
     if BEST not in compared:
         lines.append("No arm is available in every case, so there is no fixed arm to compare with.")
     return lines
@@ -122,7 +121,7 @@ def _rule_notes(tables: AuditTables, bandit: Bandit) -> list[str]:
 
 
 def threshold_note(world: Table, bandit: Bandit) -> str:
-    """Whether successes tell arms apart, of a learner that counts them; the median where they hardly do."""
+    """Whether typical rewards lie at the threshold, or all on one side, for a learner of successes; the median there."""
     rewards = _known_values(world.reward, world.mask)
     if not LEARNERS[bandit.policy].successes or not np.ptp(rewards) > 0.0:
         return ""
@@ -131,11 +130,19 @@ def threshold_note(world: Table, bandit: Bandit) -> str:
     share = above / n
     if near < TYPICAL * n and 1.0 - ONE_SIDED < share < ONE_SIDED:
         return ""
-    at = f"{near} of {n} rewards lie within {NEAR:g} of the threshold {cut:g}" if near >= TYPICAL * n else ""
-    side = f"{above} of {n} rewards are above the threshold {cut:g}" if not 1.0 - ONE_SIDED < share < ONE_SIDED else ""
+    lines = []
+    if near >= TYPICAL * n:
+        lines.append(
+            f"{near} of {n} rewards lie within {NEAR:g} of the threshold {cut:g}: whether an answer is a success turns "
+            "on small differences."
+        )
+    if not 1.0 - ONE_SIDED < share < ONE_SIDED:
+        lines.append(f"{above} of {n} rewards lie above the threshold {cut:g}: a success tells little of an answer.")
     median = threshold(rewards, "median")
-    remedy = f'reward.threshold(rewards, "median"), {median:.3f} here, splits them in halves; give it to Bandit'
-    return f"{' and '.join(filter(None, (at, side)))}: a success hardly tells the arms apart. {remedy}(threshold=...)."
+    if median != cut:
+        line = f'The threshold reward.threshold(rewards, "median"), {median:.3f} here, would split these rewards in halves.'
+        lines.append(line)
+    return " ".join(lines)
 
 
 def _gap(row: Any) -> str:  # noqa: ANN401 - a row of a frame
