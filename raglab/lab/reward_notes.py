@@ -121,7 +121,7 @@ def _rule_notes(tables: AuditTables, bandit: Bandit) -> list[str]:
 
 
 def threshold_note(world: Table, bandit: Bandit) -> str:
-    """Whether typical rewards lie at the threshold, or all on one side, for a learner of successes; the median there."""
+    """Whether typical rewards lie at the threshold or on one side of it, for a learner of successes; else nothing."""
     rewards = _known_values(world.reward, world.mask)
     if not LEARNERS[bandit.policy].successes or not np.ptp(rewards) > 0.0:
         return ""
@@ -140,8 +140,7 @@ def threshold_note(world: Table, bandit: Bandit) -> str:
         lines.append(f"{above} of {n} rewards lie above the threshold {cut:g}: a success tells little of an answer.")
     median = threshold(rewards, "median")
     if median != cut:
-        line = f'The threshold reward.threshold(rewards, "median"), {median:.3f} here, would split these rewards in halves.'
-        lines.append(line)
+        lines.append(f'reward.threshold(rewards, "median"), {median:.3f} here, would split these rewards in halves.')
     return " ".join(lines)
 
 

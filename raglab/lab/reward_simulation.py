@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.bandit.environments import POLICY, Table, feed, replication_blocks, stream
+from raglab.bandit.environments import POLICY, Table, check_world, feed, replication_blocks, stream
 from raglab.bandit.learner import Bandit, check_count
 from raglab.bandit.simulation import is_plain, kernel, run, stepwise_arms
 from raglab.metrics import clopper_pearson
@@ -65,6 +65,9 @@ def simulate_learner(world: Table, bandit: Bandit, plans: Mapping[str, Array], s
     import pandas as pd
 
     check_count("tables", sizes.tables, 1, "200 are usual")
+    if getattr(world, "order", "replacement") != "replacement":  # a resample of cases has no order of its own
+        ordered: Any = world
+        world = ordered._replace(order="replacement")
     # The table itself gives the estimates; every policy is judged on all its cases, so that only paths are chance.
     played = run(bandit, world, rounds=sizes.rounds, replications=sizes.replications, seed=sizes.seed)
     if played.case is None:
@@ -76,7 +79,8 @@ def simulate_learner(world: Table, bandit: Bandit, plans: Mapping[str, Array], s
     ends = float(_expected_values(world, arms, cases, np.arange(len(world.mask))).mean())
     values = np.array([ends, *(each.mean() for each in fixed.values())])
     # Resampled tables, on which the learner starts again, say how far other questions would have led elsewhere.
-    drawn = _resampled_values(world, bandit, list(fixed.values()), sizes)
+    checked: Any = check_world(world, sizes.rounds)
+    drawn = _resampled_values(checked, bandit, list(fixed.values()), sizes)
     # The best fixed arm was chosen among several on these cases: its interval is that of as many comparisons.
     wider = {BEST: _width_of_several(int(world.mask.all(axis=0).sum()) - 1, sizes.level)}
     span = float(np.ptp(world.value[world.mask]))
