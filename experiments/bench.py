@@ -51,8 +51,8 @@ class Row(NamedTuple):
     unit: str
 
 
-class Asked(NamedTuple):
-    """What a program is asked for.
+class Options(NamedTuple):
+    """How much a program measures.
 
     quick: little work, whose figures mean nothing. first: whether it is the tree's first turn, in which what takes long
     is measured once. peers: whether rows that compare within one tree are measured. folder: kept between the turns.
@@ -105,14 +105,14 @@ def module(name: str, package: str = "") -> ModuleType:
     return importlib.import_module(".".join(paths[0].relative_to(root.parent).with_suffix("").parts))
 
 
-def measure(program: str, asked: Asked) -> Turn:
+def measure(program: str, options: Options) -> Turn:
     """Rows of a program for the tree on the path; what the tree cannot do ends one bench of it, not the others."""
     turn = Turn({}, {})
     for bench in importlib.import_module(f"bench_{program}").BENCHES:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                for row in bench(asked):
+                for row in bench(options):
                     turn.rows[row.name] = row
         except Exception as error:  # noqa: BLE001 - another tree may fail in any way
             why = (str(error).strip() or "no message").splitlines()[0]
@@ -120,13 +120,13 @@ def measure(program: str, asked: Asked) -> Turn:
     return turn
 
 
-def measured(program: str, tree: Path, asked: Asked) -> Turn:
+def measured(program: str, tree: Path, options: Options) -> Turn:
     """What `measure` gives of a tree, from a process of its own."""
-    words = [name for name in ("quick", "first", "peers") if getattr(asked, name)]
+    words = [name for name in ("quick", "first", "peers") if getattr(options, name)]
     command = [sys.executable, str(Path(__file__).resolve()), "--measure", program, *words]
     environment = {**os.environ, "PYTHONPATH": str(tree), "RAGLAB_PROGRESS": "0", "MLFLOW_LOGGING_LEVEL": "WARNING"}
-    asked.folder.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=asked.folder, env=environment)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=options.folder, env=environment)
     lines = done.stdout.splitlines()
     if done.returncode or not lines:
         why = (done.stderr.strip().splitlines() or [f"code {done.returncode}"])[-1]
@@ -180,7 +180,7 @@ def best(name: str, turns: Sequence[Turn]) -> Row | None:
     return pick(rows, key=lambda row: row.value)
 
 
-def shown(row: Row | None) -> str:
+def figure(row: Row | None) -> str:
     """Three digits of a figure, or that there is none."""
     if row is None:
         return "-"
@@ -189,18 +189,18 @@ def shown(row: Row | None) -> str:
 
 def comparison(name: str, this: Sequence[Turn], last: Sequence[Turn]) -> tuple[str, float | None]:
     """Line of the table and its ratio; None where only one tree has the row, or the row is a ratio itself."""
-    ours, theirs = best(name, this), best(name, last)
-    row = ours or theirs
+    this_row, last_row = best(name, this), best(name, last)
+    row = this_row or last_row
     assert row is not None  # noqa: S101 - the name is of one of the turns
-    start = f"  {f'{name}, {row.unit}':<62}{shown(ours):>9}{shown(theirs):>9}"
-    if ours is None or theirs is None or row.unit == BESIDE or not ours.value * theirs.value > 0.0:
+    start = f"  {f'{name}, {row.unit}':<62}{figure(this_row):>9}{figure(last_row):>9}"
+    if this_row is None or last_row is None or row.unit == BESIDE or not this_row.value * last_row.value > 0.0:
         return start, None
     pairs = [
-        ratio(one.rows[name], other.rows[name])
-        for one, other in zip(this, last, strict=True)
-        if name in one.rows and name in other.rows
+        ratio(this_turn.rows[name], last_turn.rows[name])
+        for this_turn, last_turn in zip(this, last, strict=True)
+        if name in this_turn.rows and name in last_turn.rows
     ]
-    value = ratio(ours, theirs)
+    value = ratio(this_row, last_row)
     mark = f"  below {LEAST_RATIO}" if value < LEAST_RATIO else ""
     return f"{start}{value:>8.2f}  {min(pairs):.2f} to {max(pairs):.2f}{mark}", value
 
@@ -219,8 +219,8 @@ def in_turns(program: str, trees: Mapping[str, Path], place: Path, *, quick: boo
     for number in range(1 if quick else TURNS):
         for who in list(trees) if number % 2 == 0 else list(trees)[::-1]:
             first = number == 0
-            asked = Asked(quick, first, first and who == THIS, place / who.replace(" ", "-") / program)
-            turns[who].append(measured(program, trees[who], asked))
+            options = Options(quick, first, first and who == THIS, place / who.replace(" ", "-") / program)
+            turns[who].append(measured(program, trees[who], options))
     return turns
 
 
@@ -264,15 +264,15 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=PROGRAMS, help="programs; all")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--measure", nargs="+", help="print the rows of a program as JSON, for this script")
-    given = parser.parse_args()
-    if given.measure:
-        program, *words = given.measure
-        asked = Asked(*(word in words for word in ("quick", "first", "peers")), Path.cwd())
+    args = parser.parse_args()
+    if args.measure:
+        program, *words = args.measure
+        options = Options(*(word in words for word in ("quick", "first", "peers")), Path.cwd())
         with contextlib.redirect_stdout(sys.stderr):
-            turn = measure(program, asked)
+            turn = measure(program, options)
         print(json.dumps([list(turn.rows.values()), turn.failed]))
         return
-    compare(given.base, given.only or PROGRAMS, quick=given.quick)
+    compare(args.base, args.only or PROGRAMS, quick=args.quick)
 
 
 if __name__ == "__main__":

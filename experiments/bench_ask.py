@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from bench import BESIDE, ROOT, Asked, Row, Rows
+from bench import BESIDE, ROOT, Options, Row, Rows
 
 import raglab
 
@@ -30,51 +30,52 @@ PARTS = {  # of a question: stages of `seen.ms`; what is in none of them is the 
 }
 
 
-def bundled(asked: Asked) -> tuple[raglab.Corpus, list[raglab.Case]]:
+def bundled(options: Options) -> tuple[raglab.Corpus, list[raglab.Case]]:
     """Documents and questions of the bundled set; of the quick size a few, which expect no source."""
     corpus, cases = raglab.load_corpus(BROKER), list(raglab.load_cases(BROKER))
-    if not asked.quick:
+    if not options.quick:
         return corpus, cases
     few = [case._replace(expect_sources=(), expect_sources_any=(), selected_sources=()) for case in cases]
     return raglab.Corpus("some", corpus.chunks[:20]), [case for case in few if case.split == "report"][:2]
 
 
-def index(asked: Asked) -> Path:
+def index(options: Options) -> Path:
     """Folder of the tree's own index, built where it is not there yet."""
-    folder = asked.folder / "index"
+    folder = options.folder / "index"
     if not folder.exists():
-        raglab.build_index(bundled(asked)[0], folder, cache=None)
+        raglab.build_index(bundled(options)[0], folder, cache=None)
     return folder
 
 
-def questions(asked: Asked) -> list[raglab.Case]:
+def questions(options: Options) -> list[raglab.Case]:
     """Questions that are asked."""
-    return [case for case in bundled(asked)[1] if case.split == "report"]
+    return [case for case in bundled(options)[1] if case.split == "report"]
 
 
-def built(asked: Asked) -> Rows:
+def built(options: Options) -> Rows:
     """Index and trace of the bundled set, models loaded within, nothing cached; measured in the first turn alone."""
-    if asked.first:
-        corpus, cases = bundled(asked)
+    if options.first:
+        corpus, cases = bundled(options)
         start = time.process_time()
         raglab.build_trace(corpus, cases, policy=raglab.Policy.load(BROKER / "policy.yaml"), cache=None)
         yield Row("trace of the bundled set", time.process_time() - start, "s")
         start = time.process_time()
-        index(asked)
+        index(options)
         yield Row("index of the bundled documents", time.process_time() - start, "s")
 
 
 @contextmanager
 def processor_time() -> Iterator[None]:
     """Stages timed by the processor instead of the wall."""
-    loaded = [one for name, one in sys.modules.items() if name.startswith("raglab.") and hasattr(one, "perf_counter")]
-    for one in loaded:
-        setattr(one, "perf_counter", time.process_time)  # noqa: B010 - of modules whose type lacks it
+    own = [module for name, module in sys.modules.items() if name.startswith("raglab.")]
+    loaded = [module for module in own if hasattr(module, "perf_counter")]
+    for module in loaded:
+        setattr(module, "perf_counter", time.process_time)  # noqa: B010 - of modules whose type lacks it
     try:
         yield
     finally:
-        for one in loaded:
-            setattr(one, "perf_counter", time.perf_counter)  # noqa: B010 - of modules whose type lacks it
+        for module in loaded:
+            setattr(module, "perf_counter", time.perf_counter)  # noqa: B010 - of modules whose type lacks it
 
 
 def milliseconds(lab: raglab.Lab, cases: Sequence[raglab.Case]) -> dict[str, np.ndarray]:
@@ -85,18 +86,19 @@ def milliseconds(lab: raglab.Lab, cases: Sequence[raglab.Case]) -> dict[str, np.
         for _ in range(2):
             for at, case in enumerate(cases):
                 start = time.process_time()
-                seen = raglab.ask(case.query, lab=lab, documents=case.selected_sources).seen
+                record = raglab.ask(case.query, lab=lab, documents=case.selected_sources).seen
                 spent = 1e3 * (time.process_time() - start)
-                parts = {name: sum(seen.ms.get(one, 0.0) for one in stages) for name, stages in PARTS.items()}
-                found = parts | {"question": spent, "log": spent - seen.ms["total"], "retrievals": len(seen.queries)}
-                for name, ms in found.items():
+                parts = {name: sum(record.ms.get(stage, 0.0) for stage in stages) for name, stages in PARTS.items()}
+                measures = parts | {"question": spent, "log": spent - record.ms["total"]}
+                measures["retrievals"] = len(record.queries)
+                for name, ms in measures.items():
                     least[name][at] = min(least[name][at], ms)
     return least
 
 
-def asked_live(asked: Asked) -> Rows:
+def asked_live(options: Options) -> Rows:
     """A question and its parts, under the published thresholds and with two gates off, which refine less."""
-    folder, cases = index(asked), questions(asked)
+    folder, cases = index(options), questions(options)
     start = time.process_time()
     lab = raglab.Lab.open(folder, policy=BROKER / "policy.yaml", cache=False)
     raglab.ask(cases[0].query, lab=lab)
@@ -134,16 +136,17 @@ def read_only(folder: Path) -> Iterator[Path | None]:
         place.rmdir()
 
 
-def asked_read_only(asked: Asked) -> Rows:
+def asked_read_only(options: Options) -> Rows:
     """How many times faster a read-only index answers, which logs nothing, asked in turns with one that logs."""
-    if not asked.peers:
+    if not options.peers:
         return
-    cases = questions(asked)
-    with read_only(index(asked)) as place:
+    cases = questions(options)
+    with read_only(index(options)) as place:
         if place is None:
             return
         pair = [
-            raglab.Lab.open(one, policy=BROKER / "policy.yaml", cache=False) for one in (asked.folder / "index", place)
+            raglab.Lab.open(folder, policy=BROKER / "policy.yaml", cache=False)
+            for folder in (options.folder / "index", place)
         ]
         ms: list[list[float]] = [[], []]
         for case in (cases[0], *cases):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench import ROOT, Asked, Row, Rows, module, seconds
+from bench import ROOT, Options, Row, Rows, module, seconds
 
 import raglab
 from raglab import AuditLog, Policy
@@ -53,8 +53,8 @@ def many(learner: Learner, users: int, steps: int, left: float = 1.0) -> Callabl
 
     def play() -> None:
         votes = of.no_votes(VALUES, (users,))
-        for about, kind, other in zip(value, signal, named, strict=True):
-            votes = of.add_signal(votes if left == 1.0 else of.decay_votes(votes, left), about, kind, other)
+        for about, kind, name in zip(value, signal, named, strict=True):
+            votes = of.add_signal(votes if left == 1.0 else of.decay_votes(votes, left), about, kind, name)
             of.vote_confidence(votes, learner)
 
     return play
@@ -68,9 +68,9 @@ def single(learner: Learner, updates: int) -> None:
         row = update(row, "1", "implicit_ok", now=START, conditions=conditions, learner=learner)
 
 
-def learned(asked: Asked) -> Rows:
+def learned(options: Options) -> Rows:
     """Updates a second of each rule: few users with many votes each, more users, forgetting, one row."""
-    updates = 20_000 if asked.quick else 300_000
+    updates = 20_000 if options.quick else 300_000
     for rule in RULES:
         learner = Learner(rule=rule)
         shapes = {f"{users:,} users": (users, 1.0) for users in (updates // 300, updates // 30)}
@@ -88,10 +88,10 @@ class Watch:
     def __init__(self) -> None:
         self.spent: dict[str, list[float]] = {}
 
-    def __call__(self, name: str, step: Callable[..., object], *given: Any, **more: Any) -> Any:  # noqa: ANN401
+    def __call__(self, name: str, step: Callable[..., object], *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
         """Run a step, and give what it gives."""
         start = time.perf_counter()
-        result = step(*given, **more)
+        result = step(*args, **keywords)
         self.spent.setdefault(name, []).append(time.perf_counter() - start)
         return result
 
@@ -126,10 +126,10 @@ def median_rows(spent: Mapping[str, list[float]], where: str) -> Rows:
         yield Row(f"{name}, {where}, wall", 1e3 * float(np.median(taken)), "ms")
 
 
-def logged(asked: Asked) -> Rows:
+def logged(options: Options) -> Rows:
     """The steps of a request in SQLite, rebuilding, explaining, size on disk, and verification of many rows."""
-    requests, rows = (40, 400) if asked.quick else (600, 30_000)
-    with tempfile.TemporaryDirectory(dir=asked.folder) as place:
+    requests, rows = (40, 400) if options.quick else (600, 30_000)
+    with tempfile.TemporaryDirectory(dir=options.folder) as place:
         path = Path(place) / "audit.sqlite"
         log = AuditLog(path)
         yield from median_rows(played(log, requests), "SQLite")
@@ -187,12 +187,12 @@ def bare_commit(folder: Path) -> float:
     return float(np.median(taken))
 
 
-def bandit_logged(asked: Asked) -> Rows:
+def bandit_logged(options: Options) -> Rows:
     """Verification of a bandit's log: a few choices made one by one, the others copies of the last."""
     online, tables = module("online_bandit"), module("log_tables")
-    rows, real = (400, 4) if asked.quick else (30_000, 15)
+    rows, real = (400, 4) if options.quick else (30_000, 15)
     rng = np.random.default_rng(0)
-    with tempfile.TemporaryDirectory(dir=asked.folder) as place:
+    with tempfile.TemporaryDirectory(dir=options.folder) as place:
         at = online.Online(Bandit(), RewardWeights(), 8000.0, Path(place) / "bandit.sqlite", ("hybrid", "graph"))
         for number in range(real):
             at.choose(f"r{number}", [True, True], dict.fromkeys(online.FEATURES, 0.5))
@@ -209,7 +209,7 @@ def bandit_logged(asked: Asked) -> Rows:
         at.close()
 
 
-def logged_on_server(asked: Asked) -> Rows:
+def logged_on_server(options: Options) -> Rows:
     """The steps on a PostgreSQL server of its own, synchronised to its disk; nothing where there is none."""
     sys.path.insert(0, str(ROOT / "tests"))
     from databases import server, why_not
@@ -217,7 +217,7 @@ def logged_on_server(asked: Asked) -> Rows:
     if why_not() is None:
         with server(synchronised=True) as at:
             log = AuditLog(at.database())
-            yield from median_rows(played(log, 40 if asked.quick else 300), "PostgreSQL")
+            yield from median_rows(played(log, 40 if options.quick else 300), "PostgreSQL")
             log.close()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from bench import BESIDE, Asked, Row, Rows, module, seconds
+from bench import BESIDE, Options, Row, Rows, module, seconds
 
 from raglab.bandit import Bandit, Bernoulli, Table
 from raglab.off_policy import estimate, lower_bound
@@ -36,10 +36,10 @@ def world(policy: str) -> Bernoulli | Table:
     return Table(("a", "b", "c", "d"), value, value, np.ones((500, 4), np.bool_), features, names, value * np.nan)
 
 
-def simulated(asked: Asked) -> Rows:
+def simulated(options: Options) -> Rows:
     """Rounds a second of `run` with the regret of every round, by engine and policy; how many times those of peers."""
     run = module("simulation", "bandit").run
-    rounds, replications = (100, 200) if asked.quick else (2_500, 200)
+    rounds, replications = (100, 200) if options.quick else (2_500, 200)
     rates = {}
     for engine, name, repeats in (("numpy", "NumPy", 3), ("numba", "compiled", 9)):
         for policy in POLICIES:
@@ -47,8 +47,8 @@ def simulated(asked: Asked) -> Rows:
             play = partial(run, bandit, met, rounds=rounds, replications=replications, seed=0, engine=engine)
             rates[policy] = rounds * replications / seconds(play, repeats)
             yield Row(f"{policy}, {name}", rates[policy] / 1e6, "M rounds/s")
-    if asked.peers:
-        yield from beside_peers(rates, 50 if asked.quick else PEER_ROUNDS)
+    if options.peers:
+        yield from beside_peers(rates, 50 if options.quick else PEER_ROUNDS)
 
 
 def beside_peers(rates: dict[str, float], rounds: int) -> Rows:
@@ -147,9 +147,9 @@ def million(n: int) -> tuple[pd.DataFrame, np.ndarray]:
     return pd.DataFrame(columns), target
 
 
-def evaluated(asked: Asked) -> Rows:
+def evaluated(options: Options) -> Rows:
     """Off-policy estimates of a long log: delta method, sessions, a fitted model, the bootstrap; memory beside them."""
-    n = 2_000 if asked.quick else 1_000_000
+    n = 2_000 if options.quick else 1_000_000
     log, target = million(n)
     bare, session, pair = log[["action", "reward", "propensity"]], np.arange(n) // 5, ("snips", "dr")
     bootstrap = partial(estimate, log, target, pair, interval="bootstrap", n_boot=200)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from bench import BESIDE, Asked, Row, Rows, seconds
+from bench import BESIDE, Options, Row, Rows, seconds
 from numpy.typing import NDArray
 
 from raglab.calibration import ece, ece_interval, smooth_ece
@@ -94,8 +94,11 @@ def one_by_one(cases: Gated) -> Ints:
     part = cases.group + 3 * cases.held
     return np.array(
         [
-            [np.bincount(part[(first >= one) & (second >= other)], minlength=6) for other in THRESHOLDS]
-            for one in THRESHOLDS
+            [
+                np.bincount(part[(first >= first_bound) & (second >= second_bound)], minlength=6)
+                for second_bound in THRESHOLDS
+            ]
+            for first_bound in THRESHOLDS
         ]
     )
 
@@ -104,14 +107,14 @@ def mapie_pairs(cases: Gated) -> Run:
     """MAPIE's control of two risks over 400 pairs, Holm: a learned order costs seconds more."""
     from mapie.risk_control import BinaryClassificationController, BinaryRisk
 
-    hallucination = BinaryRisk(lambda y, _: y != 0, lambda _, said: said == 1, higher_is_better=False)
-    refusal = BinaryRisk(lambda _, said: said == 0, lambda y, _: y < 2, higher_is_better=False)
+    hallucination = BinaryRisk(lambda y, _: y != 0, lambda _, answers: answers == 1, higher_is_better=False)
+    refusal = BinaryRisk(lambda _, answers: answers == 0, lambda y, _: y < 2, higher_is_better=False)
     pairs = np.stack(np.meshgrid(THRESHOLDS, THRESHOLDS, indexing="ij"), axis=-1).reshape(-1, 2)
     signals = np.stack(cases.signals, axis=1)
 
     def run() -> None:
         BinaryClassificationController(
-            lambda x, one, other: ((x[:, 0] >= one) & (x[:, 1] >= other)).astype(int),
+            lambda x, first, second: ((x[:, 0] >= first) & (x[:, 1] >= second)).astype(int),
             [hallucination, refusal],
             list(ALPHAS),
             confidence_level=1.0 - DELTA,
@@ -150,40 +153,40 @@ def relplot_smooth(y: NDArray[np.bool_], p: Floats) -> Run:
     return lambda: smECE(p, y.astype(float))
 
 
-def scores(asked: Asked) -> list[tuple[str, NDArray[np.bool_], Floats]]:
+def scores(options: Options) -> list[tuple[str, NDArray[np.bool_], Floats]]:
     """Name, outcomes and scores of few levels, many, and all different."""
     rng = np.random.default_rng(3)
-    drawn = rng.random(20_000 if asked.quick else 1_000_000)
+    drawn = rng.random(20_000 if options.quick else 1_000_000)
     rounded = {"101 levels": np.round(drawn * 100.0) / 100.0, "1,000 levels": np.round(drawn * 999.0) / 999.0}
     return [(name, rng.random(p.size) < p, p) for name, p in (rounded | {"continuous": drawn}).items()]
 
 
-def peer(asked: Asked, name: str, ready: Callable[[], Run], ours: float, times: float = 1.0) -> Rows:
-    """How many times faster ours is than a peer; nothing where it is not installed. `times` scales what it did."""
-    if not asked.peers:
+def peer(options: Options, name: str, ready: Callable[[], Run], taken: float, times: float = 1.0) -> Rows:
+    """How many times faster raglab is than a peer; nothing where it is not installed. `times` scales what it did."""
+    if not options.peers:
         return
     try:
         run = ready()
     except ModuleNotFoundError:
         return
-    yield Row(f"{name}: times faster", times * seconds(run, 1) / ours, BESIDE)
+    yield Row(f"{name}: times faster", times * seconds(run, 1) / taken, BESIDE)
 
 
-def errors(asked: Asked) -> Rows:
+def errors(options: Options) -> Rows:
     """ECE, its bootstrap and smooth ECE, against plain NumPy with the same bins, netcal and relplot."""
-    for name, y, p in scores(asked):
+    for name, y, p in scores(options):
         taken = seconds(partial(ece, y, p), 21)
         yield Row(f"ECE, {name}", 1e3 * taken, "ms")
-        yield from peer(asked, f"ECE against plain NumPy, {name}", lambda y=y, p=p: partial(plain_bins, y, p), taken)
-        yield from peer(asked, f"ECE against netcal, {name}", partial(netcal_ece, y, p), taken)
+        yield from peer(options, f"ECE against plain NumPy, {name}", lambda y=y, p=p: partial(plain_bins, y, p), taken)
+        yield from peer(options, f"ECE against netcal, {name}", partial(netcal_ece, y, p), taken)
         taken = seconds(partial(smooth_ece, y, p), 7)
         yield Row(f"smooth ECE, {name}", 1e3 * taken, "ms")
-        yield from peer(asked, f"smooth ECE against relplot, {name}", partial(relplot_smooth, y, p), taken)
+        yield from peer(options, f"smooth ECE against relplot, {name}", partial(relplot_smooth, y, p), taken)
         taken = seconds(partial(ece_interval, y, p, resamples=1_000, rng=np.random.default_rng(5)), 3)
         yield Row(f"bootstrap of ECE, {name}", 1e3 * taken, "ms")
         drawn = partial(resampled, y, p, np.random.default_rng(4))
         yield from peer(
-            asked, f"bootstrap against plain NumPy, {name}", lambda drawn=drawn: drawn, taken, 1_000 / DRAWN
+            options, f"bootstrap against plain NumPy, {name}", lambda drawn=drawn: drawn, taken, 1_000 / DRAWN
         )
 
 
@@ -194,29 +197,29 @@ def resampled(y: NDArray[np.bool_], p: Floats, rng: np.random.Generator) -> None
         plain_ece(y[rows], p[rows])
 
 
-def certificates(asked: Asked) -> Rows:
+def certificates(options: Options) -> Rows:
     """Certificate over pairs of thresholds, and of one gate, against pairs one by one and MAPIE."""
-    every, rng, few = scores(asked), np.random.default_rng(6), slice(None, None, FEW)
+    every, rng, few = scores(options), np.random.default_rng(6), slice(None, None, FEW)
     size = every[0][2].size
     cases, some = gated(size, rng), gated(size // FEW, rng)
     taken = seconds(partial(certificate, cases), 7)
     yield Row("certificate of 400 pairs, 2 targets", 1e3 * taken, "ms")
-    yield from peer(asked, "certificate against pairs one by one", lambda: partial(one_by_one, cases), taken)
-    yield from peer(asked, "certificate against MAPIE, scaled", partial(mapie_pairs, some), taken, FEW)
+    yield from peer(options, "certificate against pairs one by one", lambda: partial(one_by_one, cases), taken)
+    yield from peer(options, "certificate against MAPIE, scaled", partial(mapie_pairs, some), taken, FEW)
     for name, y, p in every:
         taken = seconds(partial(certify, p, y, alpha=0.1), 9)
         yield Row(f"certify one gate, {name}", 1e3 * taken, "ms")
         yield from peer(
-            asked, f"one gate against MAPIE, scaled, {name}", partial(mapie_gate, y[few], p[few]), taken, FEW
+            options, f"one gate against MAPIE, scaled, {name}", partial(mapie_gate, y[few], p[few]), taken, FEW
         )
 
 
-def curves(asked: Asked) -> Rows:
+def curves(options: Options) -> Rows:
     """AURC, against one argsort that leaves ties as they come."""
-    for name, y, p in scores(asked):
+    for name, y, p in scores(options):
         taken = seconds(partial(aurc, y, p), 9)
         yield Row(f"AURC, {name}", 1e3 * taken, "ms")
-        yield from peer(asked, f"AURC against plain NumPy, {name}", lambda y=y, p=p: partial(plain_aurc, y, p), taken)
+        yield from peer(options, f"AURC against plain NumPy, {name}", lambda y=y, p=p: partial(plain_aurc, y, p), taken)
 
 
 BENCHES = (errors, certificates, curves)

@@ -37,14 +37,15 @@ cockpit
 
 def measures(page: Page, name: str) -> np.ndarray:
     """Milliseconds that the page measured of an act."""
-    found = page.evaluate("(name) => performance.getEntriesByName(name).map((one) => one.duration)", f"raglab:{name}")
-    return np.array(found, dtype=np.float64)
+    script = "(name) => performance.getEntriesByName(name).map((entry) => entry.duration)"
+    durations = page.evaluate(script, f"raglab:{name}")
+    return np.array(durations, dtype=np.float64)
 
 
 def wait_for(page: Page, name: str, count: int) -> None:
     """Wait until an act was measured so many times."""
-    told = "(one) => performance.getEntriesByName(one.name).length >= one.count"
-    page.wait_for_function(told, arg={"name": f"raglab:{name}", "count": count}, timeout=SECONDS * 1e3)
+    condition = "(act) => performance.getEntriesByName(act.name).length >= act.count"
+    page.wait_for_function(condition, arg={"name": f"raglab:{name}", "count": count}, timeout=SECONDS * 1e3)
 
 
 def drag(page: Page, path: str, moves: int, rng: np.random.Generator) -> None:
@@ -83,7 +84,7 @@ def main() -> None:
         (folder / "bench.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
         with jupyter_lab(folder, settings) as address:
             page = opened.new_page(viewport={"width": 1280, "height": 1000})
-            asked = only_this_machine(page)
+            refused = only_this_machine(page)
             run_all(page, address.format("bench.ipynb"))
             page.wait_for_selector(".raglab-cockpit", timeout=2 * SECONDS * 1e3)
             page.wait_for_timeout(3_000)
@@ -100,11 +101,11 @@ def main() -> None:
                 wait_for(page, "case", count)
                 page.keyboard.press("Escape")
                 page.wait_for_timeout(300)
-            print(f"{args.cases} cases; ms, p50 and p95; refused requests: {len(asked)}")
+            print(f"{args.cases} cases; ms, p50 and p95; refused requests: {len(refused)}")
             for name in ACTS:
-                found = measures(page, name)
-                half, most = np.quantile(found, [0.5, 0.95])
-                print(f"  {name:8} {half:7.1f} {most:7.1f}  (n {len(found)})")
+                durations = measures(page, name)
+                half, most = np.quantile(durations, [0.5, 0.95])
+                print(f"  {name:8} {half:7.1f} {most:7.1f}  (n {len(durations)})")
 
 
 if __name__ == "__main__":

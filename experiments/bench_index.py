@@ -52,7 +52,7 @@ SENTENCES, QUESTIONS = 12_000, 400
 NOISE = 0.35  # length of the noise beside a mean of length 1
 AROUND = 40  # sentences, by their place in the documents, that a passage's second one is drawn from
 SHARD = 65_536
-MATERIAL, ASKED = "material.npz", "questions.json"
+MATERIAL, QUESTION_FILE = "material.npz", "questions.json"
 
 
 class Material(NamedTuple):
@@ -61,17 +61,17 @@ class Material(NamedTuple):
     sentences: list[str]
     vectors: NDArray[np.float32]
     questions: list[str]
-    asked: NDArray[np.float32]
+    query_vectors: NDArray[np.float32]
 
 
 def read_texts(data: Path) -> tuple[list[str], list[str]]:
     """Texts of SQuAD and SciFact, and questions of SQuAD, where they are at hand, else of the bundled documents."""
     squad, scifact = data / "squad2-dev-cs224n" / "dev-v2.0.json", data / "beir-scifact"
     if squad.is_file() and scifact.is_dir():
-        paragraphs = [one for page in json.loads(squad.read_text("utf-8"))["data"] for one in page["paragraphs"]]
+        paragraphs = [row for page in json.loads(squad.read_text("utf-8"))["data"] for row in page["paragraphs"]]
         more = [json.loads(line)["text"] for line in (scifact / "corpus.jsonl").read_text("utf-8").splitlines()]
-        questions = [asked["question"] for one in paragraphs for asked in one["qas"]]
-        return [one["context"] for one in paragraphs] + more, questions
+        questions = [question["question"] for row in paragraphs for question in row["qas"]]
+        return [row["context"] for row in paragraphs] + more, questions
     corpus = raglab.load_corpus(ROOT / "datasets" / "broker" / "documents")
     texts = [chunk.text for chunk in corpus.chunks]
     return texts, [" ".join(text.split()[:10]) + "?" for text in texts]
@@ -94,10 +94,10 @@ def material_folder(place: Path, sentences: list[str], questions: list[str]) -> 
 
 def make_material(folder: Path, sentences: list[str], questions: list[str]) -> Material:
     """Sentences and questions with the encoder's embeddings, kept in a folder that is named by them."""
-    kept = folder / MATERIAL
-    if not kept.is_file():
+    path = folder / MATERIAL
+    if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(json.dumps(questions), folder / ASKED)
+        write_text(json.dumps(questions), folder / QUESTION_FILE)
         encoder = load_encoder()
         order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
         vectors = np.empty((len(sentences), encoder.dim), np.float32)
@@ -107,10 +107,10 @@ def make_material(folder: Path, sentences: list[str], questions: list[str]) -> M
             vectors[some] = encoder.sentences([sentences[i] for i in some])
         speed = len(order) / (time.process_time() - begun)
         print(f"encoder: {speed:.0f} sentences of 40 to 300 characters a second of one core")
-        asked = np.concatenate([encoder.sentences([text], query=True) for text in questions])
-        with replacing(kept) as partial, partial.open("xb") as file:
-            np.savez(file, vectors=vectors, asked=asked)
-    stored = np.load(kept, allow_pickle=False)
+        query_vectors = np.concatenate([encoder.sentences([text], query=True) for text in questions])
+        with replacing(path) as partial, partial.open("xb") as file:
+            np.savez(file, vectors=vectors, asked=query_vectors)
+    stored = np.load(path, allow_pickle=False)
     return Material(sentences, stored["vectors"], questions, stored["asked"])
 
 
@@ -148,68 +148,69 @@ def build(folder: Path, n: int, n_sentences: int, kind: StoredKind, data: Path) 
     texts = passages.texts()
     size = LargeSize(n, n, material.vectors.shape[1], SHARD)
     begun, used = time.perf_counter(), time.process_time()
-    made = build_large(
+    manifest = build_large(
         folder,
         texts,
         size,
         passages.vectors,
-        lambda: material.asked[: len(material.asked) // 2],
+        lambda: material.query_vectors[: len(material.query_vectors) // 2],
         kind=kind,
         key="bench",
     )
     bytes_of = {"vectors": 0, "dense": 0, "bm25": 0}
-    for one in made.files:
-        bytes_of["vectors" if one.name.startswith("v") else "dense" if "faiss" in one.name else "bm25"] += one.size
+    for file in manifest.files:
+        part = "vectors" if file.name.startswith("v") else "dense" if "faiss" in file.name else "bm25"
+        bytes_of[part] += file.size
     return {
         "cpu_s": time.process_time() - used,
         "wall_s": time.perf_counter() - begun,
         "peak_mb": peak_mb(),
         "mb": {name: size / 1e6 for name, size in bytes_of.items()},
         "stated_mb": index_bytes(kind, n, size.dim) / 1e6,
-        "recall_at_50": made.recall_at_50,
-        "width": made.width,
-        "widen": made.widen,
+        "recall_at_50": manifest.recall_at_50,
+        "width": manifest.width,
+        "widen": manifest.widen,
     }
 
 
 def ask(folder: Path) -> dict[str, Any]:
     """Ask the other half of the questions: milliseconds by index, recall against every passage, peak memory."""
-    stored = json.loads((folder.parent / ASKED).read_text("utf-8"))
-    asked = np.load(folder.parent / MATERIAL, allow_pickle=False)["asked"]
+    stored = json.loads((folder.parent / QUESTION_FILE).read_text("utf-8"))
+    query_vectors = np.load(folder.parent / MATERIAL, allow_pickle=False)["asked"]
     half = len(stored) // 2
     begun = time.perf_counter()
     index = open_large(folder, "bench")
     opened = time.perf_counter() - begun
     n = index.manifest.n_chunks
     ms: dict[str, list[tuple[float, float]]] = {"dense": [], "bm25": [], "hybrid": []}
-    found = []
+    nearest = []
     for number in range(half, len(stored)):
         marks = [(time.perf_counter(), time.process_time())]
-        l2, near = index.dense.search(asked[number : number + 1], 50)
+        l2, near = index.dense.search(query_vectors[number : number + 1], 50)
         marks.append((time.perf_counter(), time.process_time()))
         words = index.bm25.search([stored[number]], 50)[1]
         marks.append((time.perf_counter(), time.process_time()))
         reciprocal_rank_fusion([near, words], n)
-        distances(asked[number : number + 1], index.vectors, near)
+        distances(query_vectors[number : number + 1], index.vectors, near)
         marks.append((time.perf_counter(), time.process_time()))
         for name, (first, last) in {"dense": (0, 1), "bm25": (1, 2), "hybrid": (0, 3)}.items():
             ms[name].append((marks[last][0] - marks[first][0], marks[last][1] - marks[first][1]))
-        found.append(l2[0])
+        nearest.append(l2[0])
     peak = peak_mb()
-    exact = exact_distances(index.vectors, asked[half : len(stored)], 50)
-    recall = float(np.mean(np.stack(found) <= exact[:, -1:] + 1e-5))
-    times = {
-        name: [round(1e3 * float(np.percentile(one, at)), 1) for one in zip(*rows, strict=True) for at in (50, 95)]
+    exact = exact_distances(index.vectors, query_vectors[half : len(stored)], 50)
+    recall = float(np.mean(np.stack(nearest) <= exact[:, -1:] + 1e-5))
+    quantiles = {
+        name: [round(1e3 * float(np.percentile(times, at)), 1) for times in zip(*rows, strict=True) for at in (50, 95)]
         for name, rows in ms.items()
     }
-    return {"open_s": opened, "ms": times, "recall": recall, "peak_mb": peak}
+    return {"open_s": opened, "ms": quantiles, "recall": recall, "peak_mb": peak}
 
 
-def exact_distances(vectors: Any, asked: NDArray[np.float32], k: int) -> NDArray[np.float64]:  # noqa: ANN401 - shards
+def exact_distances(vectors: Any, queries: NDArray[np.float32], k: int) -> NDArray[np.float64]:  # noqa: ANN401 - shards
     """Squared distances of the k nearest of all rows, without FAISS."""
-    best = np.full((len(asked), k), np.inf)
+    best = np.full((len(queries), k), np.inf)
     for block in vectors.blocks():
-        l2 = 2.0 - 2.0 * (asked @ block.T).astype(np.float64) + ((block**2).sum(axis=1) - 1.0)[None, :]
+        l2 = 2.0 - 2.0 * (queries @ block.T).astype(np.float64) + ((block**2).sum(axis=1) - 1.0)[None, :]
         best = np.partition(np.concatenate([best, l2], axis=1), k - 1, axis=1)[:, :k]
     return np.sort(best, axis=1)
 
@@ -220,9 +221,9 @@ def peak_mb() -> float:
     `ru_maxrss` of a child begins at what its parent had; Linux says elsewhere what the process itself had.
     """
     status = Path("/proc/self/status")
-    told = re.search(r"VmHWM:\s+(\d+) kB", status.read_text("utf-8")) if status.is_file() else None
-    if told is not None:
-        return int(told[1]) * 1024 / 1e6
+    match = re.search(r"VmHWM:\s+(\d+) kB", status.read_text("utf-8")) if status.is_file() else None
+    if match is not None:
+        return int(match[1]) * 1024 / 1e6
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
@@ -231,8 +232,8 @@ def measured(*words: str) -> dict[str, Any]:
     done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
-    told: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return told
+    figures: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return figures
 
 
 def run(place: Path, n: int, n_sentences: int, kinds: tuple[StoredKind, ...], data: Path) -> None:
@@ -243,15 +244,15 @@ def run(place: Path, n: int, n_sentences: int, kinds: tuple[StoredKind, ...], da
     print(f"{n:,} passages of two of {len(material.sentences):,} sentences; embeddings of passages are synthetic")
     for kind in kinds:
         sizes = ["--folder", str(place), "--passages", str(n), "--sentences", str(n_sentences), "--data", str(data)]
-        made, said = measured("--build", kind, *sizes), measured("--ask", kind, *sizes)
-        print(f"\n{kind}: built in {made['cpu_s']:.0f} s of one core ({made['wall_s']:.0f} s on the clock)")
-        on_disk = ", ".join(f"{name} {size:,.0f}" for name, size in made["mb"].items())
-        print(f"  MB on disk: {on_disk}; stated for the index {made['stated_mb']:,.0f}")
-        print(f"  peak MB: building {made['peak_mb']:,.0f}, asking {said['peak_mb']:,.0f}")
-        print(f"  searched {made['width']} wide, {made['widen']} candidates a hit")
-        print(f"  recall at 50: {made['recall_at_50']:.3f} when built, {said['recall']:.3f} on other questions")
-        print(f"  opened in {said['open_s']:.2f} s, every hash compared")
-        for name, (p50, p95, cpu50, cpu95) in said["ms"].items():
+        building, asking = measured("--build", kind, *sizes), measured("--ask", kind, *sizes)
+        print(f"\n{kind}: built in {building['cpu_s']:.0f} s of one core ({building['wall_s']:.0f} s on the clock)")
+        on_disk = ", ".join(f"{name} {size:,.0f}" for name, size in building["mb"].items())
+        print(f"  MB on disk: {on_disk}; stated for the index {building['stated_mb']:,.0f}")
+        print(f"  peak MB: building {building['peak_mb']:,.0f}, asking {asking['peak_mb']:,.0f}")
+        print(f"  searched {building['width']} wide, {building['widen']} candidates a hit")
+        print(f"  recall at 50: {building['recall_at_50']:.3f} when built, {asking['recall']:.3f} on other questions")
+        print(f"  opened in {asking['open_s']:.2f} s, every hash compared")
+        for name, (p50, p95, cpu50, cpu95) in asking["ms"].items():
             print(f"  {name:8} ms a question: p50 {p50}, p95 {p95} (of the core: {cpu50}, {cpu95})")
 
 
@@ -272,8 +273,8 @@ def main() -> None:
         folder = args.folder / f"{args.build or args.ask}-{args.passages}"
         print(json.dumps(build(folder, n, n_sentences, args.build, args.data) if args.build else ask(folder)))
         return
-    with tempfile.TemporaryDirectory() as made:
-        place = Path(args.folder or made)
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(args.folder or scratch)
         place.mkdir(parents=True, exist_ok=True)
         run(place, n, n_sentences, tuple(args.kind or KINDS), args.data)
 

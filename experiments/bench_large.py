@@ -44,7 +44,7 @@ from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Hits, map_fields
 
-ONE = "l2.max_l2"  # threshold that every hit of a case can be met by: the one with most breakpoints
+AXIS = "l2.max_l2"  # threshold that every hit of a case can be met by: the one with most breakpoints
 WHOLE_UP_TO = 200_000  # cases that are measured in one piece too
 TASKS = ("sweep", "steps of one", "steps of all", "steps of all, coarse", "certificate", "tune")
 COARSE = 2_000  # steps of a threshold where a resolution is asked for
@@ -73,7 +73,7 @@ def synthetic_shards(size: Size, seed: int = 7) -> Iterator[Trace]:
             case._replace(
                 id=f"{number}-{case.id}",
                 split=SPLITS[row % len(SPLITS)],
-                selected_sources=tuple(one.rpartition("/")[2] for one in case.selected_sources),
+                selected_sources=tuple(source.rpartition("/")[2] for source in case.selected_sources),
             )
             for row, case in enumerate(synthetic_cases(hits, chunks, rng))
         )
@@ -92,23 +92,23 @@ def drawn_shards(size: Size, paths: Sequence[Path], seed: int = 7) -> Iterator[T
         n = min(size.shard, size.cases - start)
         turn = np.arange(n) % (len(first) - 1)
         rows = rng.integers(first[turn], first[turn + 1])
-        near, score, other = rng.uniform(0.95, 1.05, (3, n, 1, 1, 1))
-        made = map_fields(hits, lambda field, rows=rows: field[rows])  # type: ignore[misc] # bound to this shard
-        l2 = made.l2 * near
+        near, score, similarity = rng.uniform(0.95, 1.05, (3, n, 1, 1, 1))
+        own = map_fields(hits, lambda field, rows=rows: field[rows])  # type: ignore[misc] # bound to this shard
+        l2 = own.l2 * near
         changed = {
             "l2": l2,
             "cosine": 1.0 - l2 / 2.0,
-            "s_hybrid": made.s_hybrid**score,
-            "s_rerank": made.s_rerank**score,
-            **{name: np.minimum(getattr(made, name) * other, 1.0) for name in ("anchor_sim", "sig_sim")},
+            "s_hybrid": own.s_hybrid**score,
+            "s_rerank": own.s_rerank**score,
+            **{name: np.minimum(getattr(own, name) * similarity, 1.0) for name in ("anchor_sim", "sig_sim")},
         }
         changed["sig_sim_strict"] = changed["sig_sim"]
-        made = made._replace(**{name: values.astype(np.float32).astype(np.float64) for name, values in changed.items()})
+        own = own._replace(**{name: values.astype(np.float32).astype(np.float64) for name, values in changed.items()})
         drawn = tuple(
             cases[row]._replace(id=f"{number}-{place}", split=SPLITS[place % len(SPLITS)])
             for place, row in enumerate(rows.tolist())
         )
-        yield Trace(drawn, chunks, ("hybrid",), made, meta={"fingerprint": f"drawn-{seed}-{number}"})
+        yield Trace(drawn, chunks, ("hybrid",), own, meta={"fingerprint": f"drawn-{seed}-{number}"})
 
 
 def joined_traces(paths: Sequence[Path]) -> tuple[list[Case], tuple[Chunk, ...], Hits, NDArray[np.int64]]:
@@ -150,14 +150,14 @@ def table_hash(frame: pd.DataFrame) -> str:
 def certificate(trace: Any) -> pd.DataFrame:  # noqa: ANN401 - in memory or of shards
     """Candidates of a certificate over a third of the cases, learned on another third, with the hash of its cases."""
     targets = {"hallucination_rate": 0.75, "false_refusal_rate": 0.6}  # a few candidates are tested, one is certified
-    found = raglab.certify_best(trace, Policy.from_mapping({"patterns": PATTERNS}), targets)
-    return found.table.assign(cases_hash=found.certificate.cases_hash)
+    result = raglab.certify_best(trace, Policy.from_mapping({"patterns": PATTERNS}), targets)
+    return result.table.assign(cases_hash=result.certificate.cases_hash)
 
 
 def study(trace: Any, trials: int) -> pd.DataFrame:  # noqa: ANN401 - in memory or of shards
     """Trials of a study over a third of the cases, judged on another third, with the policy that it selected."""
-    found = raglab.tune(trace, policy=Policy.from_mapping({"patterns": PATTERNS}), trials=trials)
-    return found.trials.assign(selected=found.policy.policy_id)
+    result = raglab.tune(trace, policy=Policy.from_mapping({"patterns": PATTERNS}), trials=trials)
+    return result.trials.assign(selected=result.policy.policy_id)
 
 
 @contextmanager
@@ -191,7 +191,7 @@ def measure(task: str, folder: Path, policies: int, kind: str, n: int) -> dict[s
     policy = PolicyData.from_mapping({"patterns": PATTERNS})
     tasks = {
         "sweep": lambda: raglab.sweep(trace, random_policies(policies)),
-        "steps of one": lambda: raglab.steps(trace, policy, ONE),
+        "steps of one": lambda: raglab.steps(trace, policy, AXIS),
         "steps of all": lambda: raglab.steps(trace, policy),
         "steps of all, coarse": lambda: raglab.steps(trace, policy, resolution=COARSE),
         "certificate": lambda: certificate(trace),
@@ -214,8 +214,8 @@ def measured(task: str, folder: Path, size: Size, kind: str, n: int) -> dict[str
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         return {"failed": done.stderr.strip().splitlines()[-1:] or [f"code {done.returncode}"]}
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures
 
 
 def main() -> None:
@@ -232,30 +232,30 @@ def main() -> None:
     parser.add_argument("--measure")
     parser.add_argument("--kind", default="shards")
     parser.add_argument("--n", type=int, default=1)
-    given = parser.parse_args()
-    if given.measure:
-        print(json.dumps(measure(given.measure, given.folder, given.policies, given.kind, given.n)))
+    args = parser.parse_args()
+    if args.measure:
+        print(json.dumps(measure(args.measure, args.folder, args.policies, args.kind, args.n)))
         return
-    size = QUICK if given.quick else Size(given.cases, given.shard, given.policies)
-    with tempfile.TemporaryDirectory() as made:
-        folder = given.folder or Path(made) / "shards"
+    size = QUICK if args.quick else Size(args.cases, args.shard, args.policies)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = args.folder or Path(scratch) / "shards"
         if not (folder / "manifest.json").exists():
             begun = time.perf_counter()
-            shards = drawn_shards(size, given.like) if given.like else synthetic_shards(size)
+            shards = drawn_shards(size, args.like) if args.like else synthetic_shards(size)
             save_shards(shards, folder, shard=size.shard)
             print(f"wrote {size.cases:,} cases in {time.perf_counter() - begun:.1f} s", flush=True)
         stored = sum(path.stat().st_size for path in folder.glob("*.parquet"))
         print(f"{size.cases:,} cases, shards of {size.shard:,}, {stored / 2**20:,.0f} MB, {size.policies:,} policies")
-        kinds = given.kinds or ["shards:1", *(["whole:1"] if size.cases <= WHOLE_UP_TO else [])]
-        for task in given.tasks or TASKS:
-            for kind, _, n in (one.partition(":") for one in kinds):
-                told = measured(task, folder, size, kind, int(n or 1))
-                if "failed" in told:
-                    print(f"{task:22} {kind}:{n}  failed: {told['failed']}", flush=True)
+        kinds = args.kinds or ["shards:1", *(["whole:1"] if size.cases <= WHOLE_UP_TO else [])]
+        for task in args.tasks or TASKS:
+            for kind, _, n in (text.partition(":") for text in kinds):
+                row = measured(task, folder, size, kind, int(n or 1))
+                if "failed" in row:
+                    print(f"{task:22} {kind}:{n}  failed: {row['failed']}", flush=True)
                     continue
-                figures = f"load {told['load_s']:6.1f} s  task {told['task_s']:6.1f} s  cpu {told['cpu_s']:6.1f} s"
-                figures += f"  peak {told['peak_mb']:6,.0f} MB"
-                print(f"{task:22} {kind}:{n or 1}  {figures}  {told['rows']:9,} rows  {told['hash']}", flush=True)
+                line = f"load {row['load_s']:6.1f} s  task {row['task_s']:6.1f} s  cpu {row['cpu_s']:6.1f} s"
+                line += f"  peak {row['peak_mb']:6,.0f} MB"
+                print(f"{task:22} {kind}:{n or 1}  {line}  {row['rows']:9,} rows  {row['hash']}", flush=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from bench import Asked, Clock, Row, Rows, module, seconds
+from bench import Clock, Options, Row, Rows, module, seconds
 from synthetic import FULL, PATTERNS, QUICK, cost_policies, own_signals, random_policies, synthetic_trace
 
 import raglab
@@ -31,9 +31,9 @@ def measured(trace: Trace) -> Any:  # noqa: ANN401 - a trace, or what a tree mak
     return trace if make is None else make(trace)
 
 
-def made(asked: Asked) -> tuple[Trace, list[Policy]]:
+def trace_and_policies(options: Options) -> tuple[Trace, list[Policy]]:
     """Trace and policies."""
-    sizes = QUICK if asked.quick else FULL
+    sizes = QUICK if options.quick else FULL
     return synthetic_trace(sizes), random_policies(sizes.policies)
 
 
@@ -44,9 +44,9 @@ def sweep_rate(trace: Trace, policies: Sequence[Policy], engine: str, clock: Clo
     return len(trace) * len(policies) / taken / 1e6
 
 
-def swept(asked: Asked) -> Rows:
+def swept(options: Options) -> Rows:
     """Sweeps, measuring included and not; of a quarter of cases and policies, which shows whether time is linear."""
-    trace, policies = made(asked)
+    trace, policies = trace_and_policies(options)
     start = time.process_time()
     raglab.decide(trace, policies[0])
     yield Row("measure all cases and decide once", time.process_time() - start, "s")
@@ -61,18 +61,18 @@ def swept(asked: Asked) -> Rows:
     yield Row("peak memory of the process after sweeps", peak_megabytes(), "MB")
 
 
-def swept_otherwise(asked: Asked) -> Rows:
+def swept_otherwise(options: Options) -> Rows:
     """Sweeps with gates on signals of the user, and of decisions by expected cost."""
-    trace, policies = made(asked)
+    trace, policies = trace_and_policies(options)
     kinds = {"own signals": own_signals(trace, policies), "expected cost": (trace, cost_policies(trace, len(policies)))}
     for what, (judged, these) in kinds.items():
         for engine, name in ENGINES.items():
             yield Row(f"sweep of {what}, {name}", sweep_rate(judged, these, engine), "M decisions/s")
 
 
-def decided(asked: Asked) -> Rows:
+def decided(options: Options) -> Rows:
     """Decisions under one policy: their frame, one case at a time, and from nothing."""
-    trace, policies = made(asked)
+    trace, policies = trace_and_policies(options)
     ready = measured(trace)
     yield Row("decide under one policy", 1e3 * seconds(lambda: raglab.decide(ready, policies[0]), 50), "ms")
     fresh = iter([raglab.decide(ready, policies[1]) for _ in range(8)])
@@ -93,9 +93,9 @@ def decided(asked: Asked) -> Rows:
     yield Row("one case, not measured before", 1e3 * (time.process_time() - start) / 30, "ms")
 
 
-def stepped(asked: Asked) -> Rows:
+def stepped(options: Options) -> Rows:
     """Exact steps: of all thresholds of four policies, and of the axis with most breakpoints."""
-    trace, policies = made(asked)
+    trace, policies = trace_and_policies(options)
     published = Policy.from_mapping({"patterns": PATTERNS})
     judged, gated = own_signals(trace, [published])
     kinds = {
@@ -114,7 +114,7 @@ def stepped(asked: Asked) -> Rows:
     yield Row("steps of one axis", 1e3 * alone, "ms")
 
 
-def spread(found: Any, rng: np.random.Generator) -> Any:  # noqa: ANN401 - evidence or a part of it
+def spread(evidence: Any, rng: np.random.Generator) -> Any:  # noqa: ANN401 - evidence or a part of it
     """Evidence in which the fractions of each case are scaled by a factor of its own, so that all cases differ.
 
     The order within a case stays, as do whole numbers, NaN and the type.
@@ -127,19 +127,19 @@ def spread(found: Any, rng: np.random.Generator) -> Any:  # noqa: ANN401 - evide
             return field
         return field * rng.uniform(0.9, 1.0, field.shape[-1])
 
-    return type(found)(*map(part, found))
+    return type(evidence)(*map(part, evidence))
 
 
-def counted(asked: Asked) -> Rows:
+def counted(options: Options) -> Rows:
     """Counting the steps of single thresholds, and of one over many more cases that all differ."""
-    trace, _ = made(asked)
+    trace, _ = trace_and_policies(options)
     policy = Policy.from_mapping({"patterns": PATTERNS})
-    found = module("measurement").measured_tables(trace, policy).evidence
-    paths = replay.all_step_cells(found, policy)
-    alone = [seconds(lambda path=path: replay.step_cells(found, policy, path), 7) for path in paths]
+    evidence = module("measurement").measured_tables(trace, policy).evidence
+    paths = replay.all_step_cells(evidence, policy)
+    alone = [seconds(lambda path=path: replay.step_cells(evidence, policy, path), 7) for path in paths]
     yield Row("counting the steps of one threshold, median", 1e3 * statistics.median(alone), "ms")
     yield Row("counting the steps of one threshold, slowest", 1e3 * max(alone), "ms")
-    larger = replay.case_rows(found, np.tile(np.arange(len(trace)), LARGER))
+    larger = replay.case_rows(evidence, np.tile(np.arange(len(trace)), LARGER))
     larger = spread(larger, np.random.default_rng(0))
     taken = seconds(lambda: replay.step_cells(larger, policy, AXIS), 2)
     yield Row(f"the same of one axis, {LARGER} times the cases, all different", 1e3 * taken, "ms")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
-from bench import Asked, Row, Rows
+from bench import Options, Row, Rows
 from synthetic import FULL, PATTERNS, QUICK, synthetic_trace
 
 import raglab
@@ -14,12 +14,12 @@ from raglab import Policy, Trace
 CASES, TRIALS = 400, 1_500
 
 
-def searched(asked: Asked) -> Rows:
+def searched(options: Options) -> Rows:
     """A study of the chain's thresholds with all candidates and folds; the slope between two numbers of trials."""
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    trace = synthetic_trace((QUICK if asked.quick else FULL)._replace(cases=60 if asked.quick else CASES))
+    trace = synthetic_trace((QUICK if options.quick else FULL)._replace(cases=60 if options.quick else CASES))
     policy = Policy.from_mapping({"patterns": PATTERNS})
-    few, many = (2, 6) if asked.quick else (TRIALS // 3, TRIALS + TRIALS // 3)
+    few, many = (2, 6) if options.quick else (TRIALS // 3, TRIALS + TRIALS // 3)
     marks = []
     for trials in (few, few, many):  # the first is not timed
         marks.append(time.process_time())
@@ -28,17 +28,17 @@ def searched(asked: Asked) -> Rows:
     yield Row(f"a study of {many:,} configurations", marks[3] - marks[2], "s")
     each = 1e3 * ((marks[3] - marks[2]) - (marks[2] - marks[1])) / (many - few)
     yield Row("each further configuration", each, "ms")
-    if asked.first:
+    if options.first:
         start = time.process_time()
-        raglab.track(result, asked.folder / "mlruns")
+        raglab.track(result, options.folder / "mlruns")
         yield Row("tracking it in MLflow, in an empty folder", time.process_time() - start, "s")
 
 
-def certified(asked: Asked) -> Rows:
+def certified(options: Options) -> Rows:
     """A decision by expected cost fitted on half of the cases, and the best of its family certified on the others."""
-    made = synthetic_trace(QUICK if asked.quick else FULL._replace(cases=2_000))
-    cases = tuple(case._replace(split=("tune", "certify")[row // 5 % 2]) for row, case in enumerate(made.cases))
-    trace = Trace(cases, made.chunks, made.arms, made.hits, meta=made.meta)
+    source = synthetic_trace(QUICK if options.quick else FULL._replace(cases=2_000))
+    cases = tuple(case._replace(split=("tune", "certify")[row // 5 % 2]) for row, case in enumerate(source.cases))
+    trace = Trace(cases, source.chunks, source.arms, source.hits, meta=source.meta)
     policy = Policy.from_mapping({"patterns": PATTERNS})
     start = time.process_time()
     fitted = raglab.fit_decision(trace, policy)

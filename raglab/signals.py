@@ -279,6 +279,7 @@ def own_signal(
             raise ValueError(msg)
     meaning = f"your own: {source}" if source else "your own"
     kinds: Any = {"direction": higher, "stage": stage, "missing": missing}
+    # Stored: raglab cannot measure it from the hits, so that a trace has to hold its column.
     return Signal(
         check_name(name),
         unit_of(unit),

@@ -657,6 +657,7 @@ class TraceData:
             )
             for case in self.cases
         )
+        # Without the fingerprint, which is the first of the facts.
         meta = [(str(name), str(value)) for name, value in self.meta.items() if name != "fingerprint"]
         folds = (Fold("cases", rows, len(self), ("case", "query", "label", "split")), Fold("made with", meta))
         return display(type(self).__name__, facts, folds)

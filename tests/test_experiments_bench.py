@@ -17,12 +17,12 @@ ROOT = Path(raglab.__file__).parents[1]
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
 PROGRAM = """
 from bench import Row
-def first(asked):
+def first(options):
     yield Row("sweep", 2.0, "M decisions/s")
-def second(asked):
+def second(options):
     yield Row("steps", 3.0, "ms")
     raise KeyError("gone")
-def third(asked):
+def third(options):
     yield Row("beside a peer", 7.0, "x")
 BENCHES = (first, second, third)
 """
@@ -58,9 +58,9 @@ def test_a_ratio_above_one_is_better(script: Any) -> None:
 
 def test_what_compares_within_a_tree_or_stands_in_one_has_no_ratio(script: Any) -> None:
     """Neither a ratio beside a peer nor a row that the other tree lacks."""
-    one = [turn(script, ("beside", 7.0, "x"), ("new", 1.0, "s"))]
-    assert script.comparison("beside", one, one)[1] is None
-    line, value = script.comparison("new", one, [turn(script)])
+    turns = [turn(script, ("beside", 7.0, "x"), ("new", 1.0, "s"))]
+    assert script.comparison("beside", turns, turns)[1] is None
+    line, value = script.comparison("new", turns, [turn(script)])
     assert value is None
     assert line.split()[-2:] == ["1", "-"]
 
@@ -72,8 +72,8 @@ def test_both_trees_are_measured_in_turns(
     (tmp_path / "raglab").mkdir()
     order = []
 
-    def measured(program: str, tree: Path, asked: Any) -> Any:
-        order.append((program, tree == ROOT, asked.first, asked.peers))
+    def measured(program: str, tree: Path, options: Any) -> Any:
+        order.append((program, tree == ROOT, options.first, options.peers))
         slower = 2.0 if tree == ROOT else 1.0
         rows = [("steps", slower, "ms"), ("this" if tree == ROOT else "old", 1.0, "s"), ("beside", 7.0, "x")]
         return turn(script, *rows)._replace(failed={"second": "KeyError: gone"})
@@ -99,13 +99,13 @@ def test_both_trees_are_measured_in_turns(
 
 def test_a_program_runs_in_a_process_of_its_own(script: Any, tmp_path: Path) -> None:
     """The quick size gives rows of this tree; of a package without the function the reason."""
-    asked = script.Asked(quick=True, first=False, peers=False, folder=tmp_path / "place")
-    found = script.measured("bandit", ROOT, asked)
-    assert found.failed == {}
-    assert found.rows["SNIPS + DR, delta method"].value > 0.0
+    options = script.Options(quick=True, first=False, peers=False, folder=tmp_path / "place")
+    result = script.measured("bandit", ROOT, options)
+    assert result.failed == {}
+    assert result.rows["SNIPS + DR, delta method"].value > 0.0
     (tmp_path / "raglab").mkdir()
     (tmp_path / "raglab" / "__init__.py").write_text("", encoding="utf-8")
-    assert script.measured("bandit", tmp_path, asked).failed == {
+    assert script.measured("bandit", tmp_path, options).failed == {
         "bench_bandit.py": "ModuleNotFoundError: No module named 'raglab.bandit'"
     }
 
@@ -114,9 +114,9 @@ def test_one_bench_that_fails_ends_no_other(script: Any, tmp_path: Path, monkeyp
     """Rows before the error and of the other benches stay."""
     (tmp_path / "bench_toy.py").write_text(PROGRAM, encoding="utf-8")
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    found = script.measure("toy", script.Asked(quick=True, first=True, peers=True, folder=tmp_path))
-    assert list(found.rows) == ["sweep", "steps", "beside a peer"]
-    assert found.failed == {"second": "KeyError: 'gone'"}
+    result = script.measure("toy", script.Options(quick=True, first=True, peers=True, folder=tmp_path))
+    assert list(result.rows) == ["sweep", "steps", "beside a peer"]
+    assert result.failed == {"second": "KeyError: 'gone'"}
 
 
 @pytest.mark.parametrize("base", [None, "no-such-commit"])
@@ -137,19 +137,19 @@ def test_a_module_is_looked_for_by_its_name(script: Any) -> None:
 def test_cases_that_are_made_of_others_all_differ(script: Any) -> None:
     """Fractions are scaled by the case, so their order within it stays; whole numbers and NaN stay as they are."""
     part = script.Row(np.tile([[0.25], [0.5]], 6), np.arange(6.0), np.array([np.nan] * 6))
-    made = importlib.import_module("bench_replay").spread(part, np.random.default_rng(0))
-    assert len(np.unique(made.name[0])) == 6
-    assert np.all(made.name[0] < made.name[1])
-    assert np.array_equal(made.value, part.value)
-    assert np.array_equal(made.unit, part.unit, equal_nan=True)
+    scaled = importlib.import_module("bench_replay").spread(part, np.random.default_rng(0))
+    assert len(np.unique(scaled.name[0])) == 6
+    assert np.all(scaled.name[0] < scaled.name[1])
+    assert np.array_equal(scaled.value, part.value)
+    assert np.array_equal(scaled.unit, part.unit, equal_nan=True)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("program", ["calibration", "replay", "study"])
 def test_a_program_gives_its_rows(script: Any, tmp_path: Path, program: str) -> None:
     """The quick size gives every row as a number, and nothing fails; a slope between few trials may be below 0."""
-    found = script.measure(program, script.Asked(quick=True, first=False, peers=False, folder=tmp_path))
-    assert found.failed == {}
-    assert found.rows
-    assert all(row.value > 0.0 for row in found.rows.values() if not row.name.startswith("each further"))
-    assert all(np.isfinite(row.value) for row in found.rows.values())
+    result = script.measure(program, script.Options(quick=True, first=False, peers=False, folder=tmp_path))
+    assert result.failed == {}
+    assert result.rows
+    assert all(row.value > 0.0 for row in result.rows.values() if not row.name.startswith("each further"))
+    assert all(np.isfinite(row.value) for row in result.rows.values())

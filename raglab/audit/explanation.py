@@ -253,13 +253,15 @@ def replay_decisions(
     events: RequestEvents, limits: Thresholds | None, *, clarified: bool
 ) -> tuple[tuple[ReplayedDecision, ...], list[str]]:
     """Decisions of a request, each anew from its checks; and what differs."""
-    found, differences = [], []
+    decisions, differences = [], []
     rows, applied = events.of(DECISIONS), events.of(APPLICATIONS)
     for row in rows:
-        checks = tuple(check_from_json(one) for one in row["checks"])
+        checks = tuple(check_from_json(check) for check in row["checks"])
         derived = _derive_decision(row, checks, clarified=clarified)
-        anew: Sequence[float | None] = [None] * len(checks) if limits is None else margins(checks, limits)
-        one = ReplayedDecision(
+        # Without a readable policy there are no margins, but the checks alone still derive the decision.
+        own_margins: Sequence[float | None] = [None] * len(checks) if limits is None else margins(checks, limits)
+        # The fields are those of the log, even wrong ones: an explanation shows a difference and corrects nothing.
+        decision = ReplayedDecision(
             status=row["status"],
             reason=row["reason"],
             answer=row["answer"],
@@ -268,17 +270,19 @@ def replay_decisions(
             arm=row["arm"],
             default_applied=row["default_applied"],
             checks=checks,
-            margins=tuple(anew),
+            margins=tuple(own_margins),
             derived=derived,
         )
-        found.append(one)
+        decisions.append(decision)
         differences += [] if limits is None else problems(checks, limits)
-        differences += _differs(row, one, events.request)
-        named = one.default_applied
+        differences += _differs(row, decision, events.request)
+        # A default is logged twice, with the decision and by itself, so it is compared both ways: here and below.
+        named = decision.default_applied
         if named is not None and not any(_names_application(named, each) for each in applied):
             differences.append(f"default_applied {named} is recorded with the decision, no such default was applied")
-    differences += _unnamed(found, applied)
-    return tuple(found), differences if rows else [*differences, "no decision is recorded"]
+    differences += _unnamed(decisions, applied)
+    # Where no decision is recorded, nothing above could differ: its absence is a difference itself.
+    return tuple(decisions), differences if rows else [*differences, "no decision is recorded"]
 
 
 def _unnamed(decisions: Sequence[ReplayedDecision], applied: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -143,31 +143,35 @@ def draw_sample(
     at = utc_text(NOW() if now is None else now)
     # One turn of a writer, so that no request is decided between the draw and its event.
     with log.log.writing() as entries, as_written():
-        population = [one for one in first_decisions(entries, last=last, days=days) if not one.failed]
+        # A request whose model failed counts in no rate, so its label would be work for nothing.
+        decisions = first_decisions(entries, last=last, days=days)
+        population = [decision for decision in decisions if not decision.failed]
         if not population:
             msg = "a sample must be drawn from requests with a decision, got none; ask first, or take a longer window."
             raise ValueError(msg)
         strata: dict[str, list[FirstDecision]] = {}
-        for one in population:
-            strata.setdefault(one.stratum, []).append(one)
+        for decision in population:
+            strata.setdefault(decision.stratum, []).append(decision)
+        # In the order of the alphabet: the seed must give the same draw whichever stratum the log begins with.
         sizes = {name: len(strata[name]) for name in sorted(strata)}
         shares = _even_shares(sizes, n)
         drawn = _draw(strata, shares, np.random.default_rng(seed))
         ends = {"first": population[0].request, "last": population[-1].request}
-        ids = sorted(one.request_id for one in drawn)
+        ids = sorted(decision.request_id for decision in drawn)
+        # The id is made of the draw, so that the same draw again is the same sample and adds no second event.
         sample = digest(canonical_json([seed, *ends.values(), ids]), 12)
         if entries.one(SAMPLES, sample=sample) is None:
             entries.add(SAMPLES, {"at": at, "sample": sample, "seed": seed, **ends, "sizes": sizes, "drawn": ids})
         rows = [
             {
                 "sample": sample,
-                "request_id": one.request_id,
-                "stratum": one.stratum,
-                "inclusion_probability": shares[one.stratum] / sizes[one.stratum],
-                **_kept_texts(entries, one),
+                "request_id": decision.request_id,
+                "stratum": decision.stratum,
+                "inclusion_probability": shares[decision.stratum] / sizes[decision.stratum],
+                **_kept_texts(entries, decision),
                 "label": "",
             }
-            for one in drawn
+            for decision in drawn
         ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 

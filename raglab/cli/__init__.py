@@ -63,6 +63,8 @@ from raglab.store.files import make_folder
 if TYPE_CHECKING:
     from raglab.decision.decisions import Decisions
     from raglab.lab.slices import FusionWeights
+    from raglab.store.policies import Policy
+    from raglab.store.traces import Trace
 
 app = typer.Typer(
     name="raglab",
@@ -137,9 +139,11 @@ def trace(
     from raglab.live.trace_building import build_trace
     from raglab.store.loaders import load_cases, load_corpus
 
+    # Retrieval may take hours, so a wrong --out is refused before it.
     keep_inputs(out, corpus, cases, policy)
-    made = build_trace(
+    result = build_trace(
         load_corpus(corpus, columns=parse_columns(corpus_columns), follow_links=follow_links),
+        # SQuAD, BEIR and MT-RAG hold documents and questions in one place.
         load_cases(cases or corpus, columns=parse_columns(columns), follow_links=follow_links, turns=turns),
         out=out,
         policy=load_policy(policy),
@@ -156,16 +160,18 @@ def trace(
         dense_weight=dense_weight,
         precision=precision,
     )
-    where = {"trace": str(out), "cases": len(made), "fingerprint": made.fingerprint}
-    table = ranking(made)
+    where = {"trace": str(out), "cases": len(result), "fingerprint": result.fingerprint}
+    table = ranking(result)
+    # JSON has the ranking in the same object, so that stdout is one document.
     show(where | {"ranking": json_records(table)} if as_json else where, as_json=as_json)
     if not as_json:
-        say_headline(made)
-        n_stated = len(made) - table.attrs["without_source"]
-        of_all = f" of the {n_stated} of {len(made)} cases that state some" if n_stated < len(made) else ""
+        say_headline(result)
+        n_stated = len(result) - table.attrs["without_source"]
+        of_all = f" of the {n_stated} of {len(result)} cases that state some" if n_stated < len(result) else ""
         say(f"\nwhere the expected sources{of_all} stand:\n" + table_text(table.round(4)))
-        if {"bm25", "dense"} <= set(made.arms) and len(table) and table["n"].iloc[0]:
-            _say_weight(fusion_weights(made))
+        # A weight is of these two lists, and is searched over cases that expect a source: without any it raises.
+        if {"bm25", "dense"} <= set(result.arms) and len(table) and table["n"].iloc[0]:
+            _say_weight(fusion_weights(result))
 
 
 def _say_weight(found: FusionWeights) -> None:
@@ -190,37 +196,47 @@ def decide(
     as_json: AsJson = False,
 ) -> None:
     """Decide every case with one policy, or explain one."""
-    import pandas as pd
-
     from raglab.replay import decide as decided
-    from raglab.replay import flips
 
     keep_inputs(out, path, policy)
-    of = load_trace(path, split)
-    chosen = policy_for(policy, of, arm)
-    said = decided(of, chosen, arm)
-    say_headline(of)
-    if case is None:
-        table = said.frame(reasons=True)
-        write_csv(table, out)
-        show(
-            table if as_json else table[["case_id", "expect_status", "status", "decided_by", "confidence", "reason"]],
-            as_json=as_json,
-        )
+    cases = load_trace(path, split)
+    chosen = policy_for(policy, cases, arm)
+    decisions = decided(cases, chosen, arm)
+    say_headline(cases)
+    if case is not None:
+        # The exit code of --strict is of a set of contracts; of one case it would pass for all of them.
         if strict:
-            _exit_on_failed_contracts(said, as_json=as_json)
+            msg = "--strict must judge all cases, got --case with it; leave one of the two out."
+            raise ValueError(msg)
+        _explain_case(cases, chosen, decisions, case, arm, as_json=as_json)
         return
+    table = decisions.frame(reasons=True)
+    write_csv(table, out)
+    # The file and JSON have every column, the screen those that fit a line.
+    show(
+        table if as_json else table[["case_id", "expect_status", "status", "decided_by", "confidence", "reason"]],
+        as_json=as_json,
+    )
     if strict:
-        msg = "--strict must judge all cases, got --case with it; leave one of the two out."
-        raise ValueError(msg)
-    place = said.row_of(case)
-    table = said.frame().iloc[[place]].assign(reason=said.reason(place))
+        _exit_on_failed_contracts(decisions, as_json=as_json)
+
+
+def _explain_case(
+    cases: Trace, policy: Policy, decisions: Decisions, case: str, arm: str | None, *, as_json: bool
+) -> None:
+    """Print how a case was decided: its label, every check, and what would flip it."""
+    import pandas as pd
+
+    from raglab.replay import flips
+
+    place = decisions.row_of(case)
+    table = decisions.frame().iloc[[place]].assign(reason=decisions.reason(place))
     row = table.iloc[0]
-    checks = pd.DataFrame(said.explain(case))
-    near = flips(of, chosen, case, arm)
+    checks = pd.DataFrame(decisions.explain(case))
+    near = flips(cases, policy, case, arm)
     if as_json:
         parts = {
-            "decision": json_records(table)[0] | {"warnings": said.warnings(place)},
+            "decision": json_records(table)[0] | {"warnings": decisions.warnings(place)},
             "checks": json_records(checks),
             "flips": json_records(near),
         }
@@ -228,6 +244,7 @@ def decide(
         return
     label = row["expect_status"] or "none"
     say(f"{row['query']}\nlabel {label}, decided {row['status']} ({row['decided_by']}): {row['reason']}")
+    # None without a label: the case is neither correct nor wrong.
     if row["correct"] is not None:
         say(f"{'correct' if row['correct'] else 'not correct'}: {row['why']}")
     say("")

@@ -71,8 +71,10 @@ def audit(
     """
     from raglab.audit.log_summary import days, defaults
 
+    # `audit sample` and `audit label` pass through here first; they open the log themselves.
     if ctx.invoked_subcommand is not None:
         return
+    # Forgetting rewrites rows: a check or a head in the same call could be of the log before it or after it.
     if (verify or head or head_was) and (export or forget):
         msg = "--verify, --head and --head-was must stand without --export and --forget; run them one after another."
         raise ValueError(msg)
@@ -83,16 +85,17 @@ def audit(
         _show_heads(log, as_json=as_json)
         return
     opened = _open_audit_log(log)
-    told: dict[str, Any] = {}
+    report: dict[str, Any] = {}
+    # Forget before the export, so that no exported table holds what was to be blanked.
     if forget is not None:
-        told["forgotten"] = opened.forget(before=None if forget == "old" else _day(forget))
+        report["forgotten"] = opened.forget(before=None if forget == "old" else _day(forget))
     if export is not None:
-        told["files"] = [str(path) for path in opened.export(export)]
+        report["files"] = [str(path) for path in opened.export(export)]
     by_day, rows = days(opened), defaults(opened)
     if as_json:
-        show(told | {"days": json_records(by_day), "defaults": json_records(rows)}, as_json=True)
+        show(report | {"days": json_records(by_day), "defaults": json_records(rows)}, as_json=True)
         return
-    for name, value in told.items():
+    for name, value in report.items():
         say(f"{name}: {value if isinstance(value, int) else ' '.join(value)}")
     say(table_text(by_day) if len(by_day) else "no request so far")
     say(f"\ndefaults\n{table_text(rows.round(3))}" if len(rows) else "\nno default so far")

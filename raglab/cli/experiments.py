@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from raglab.lab.bandit_study import LearnerComparison
+    from raglab.lab.certificate_checks import Retest
     from raglab.reward import RewardWeights
     from raglab.store.policies import Policy
     from raglab.store.traces import StudyTrace
@@ -94,7 +95,9 @@ def simulate(
         msg = "simulate takes either a trace or --means, got both or none; such as --means 0.7,0.6,0.5."
         raise ValueError(msg)
     keep_inputs(out, path, policy)
+    # A bandit named twice is one learner, and one row of the table.
     names = tuple(dict.fromkeys(bandit or ("thompson_beta", "ucb1")))
+    # Arms of --means have no cases: these options would change nothing, so they are refused, not ignored.
     of_traces = {
         "--policy": policy is not None,
         "--weights": weights is not None,
@@ -103,23 +106,24 @@ def simulate(
         "--split": split is not None,
     }
     if means is not None and any(of_traces.values()):
-        idle = ", ".join(option for option, given in of_traces.items() if given)
+        idle = ", ".join(option for option, is_stated in of_traces.items() if is_stated)
         msg = (
             f"--means must stand without what is of questions and latencies, got {idle}; leave it out or give a trace."
         )
         raise ValueError(msg)
     sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
     if path is None:
-        found, told = _simulated_means(means or "", names, sizes)
+        comparison, lines = _simulated_means(means or "", names, sizes)
     else:
-        given = (policy, weights, split)
-        found, told = _simulated_trace(path, given, names, sizes, budget_ms, always_answer=always_answer)
-    write_csv(_replication_rows(found), out)
+        options = (policy, weights, split)
+        comparison, lines = _simulated_trace(path, options, names, sizes, budget_ms, always_answer=always_answer)
+    # The file has a row per replication; the printed table has their means and intervals.
+    write_csv(_replication_rows(comparison), out)
     if as_json:
-        say_json({"told": told, "policies": json_records(found.table)})
+        say_json({"told": lines, "policies": json_records(comparison.table)})
         return
-    say("\n".join(told) + "\n")
-    say(table_text(_readable_estimates(found.table), na_rep="–"))
+    say("\n".join(lines) + "\n")
+    say(table_text(_readable_estimates(comparison.table), na_rep="–"))
 
 
 def _simulated_means(means: str, names: tuple[str, ...], sizes: dict[str, Any]) -> tuple[LearnerComparison, list[str]]:
@@ -148,7 +152,7 @@ def _simulated_means(means: str, names: tuple[str, ...], sizes: dict[str, Any]) 
 
 def _simulated_trace(
     path: Path,
-    given: tuple[Path | None, str | None, str | None],
+    options: tuple[Path | None, str | None, str | None],
     names: tuple[str, ...],
     sizes: dict[str, Any],
     budget_ms: float,
@@ -162,27 +166,30 @@ def _simulated_trace(
     from raglab.lab.search_space import always_answer as opened
     from raglab.live.arm_choice import router, table
 
-    policy, weights, split = given
+    policy, weights, split = options
     trace, chosen = load_trace(path, split), load_policy(policy)
+    # With the gates off every question is answered, so that the arms differ by what they find alone.
     chosen = opened(chosen) if always_answer else chosen
     world = table(trace, chosen, _weights(weights), budget_ms=budget_ms)
+    # The router decides by the policy that is simulated, so that its row is what runs without a bandit.
     plans = baselines(world, router(trace, chosen))
-    found = compare_learners(world, {name: Bandit(name) for name in names}, plans, **sizes)
-    right = dict(zip(found.table["policy"], found.table["right"].to_numpy(np.float64), strict=True))
+    comparison = compare_learners(world, {name: Bandit(name) for name in names}, plans, **sizes)
+    right = dict(zip(comparison.table["policy"], comparison.table["right"].to_numpy(np.float64), strict=True))
     simulation = f"{sizes['rounds']} rounds, {sizes['replications']} replications"
+    # None where no arm is available in every case: then the table has no row of a fixed arm.
     best = best_fixed_arm(world)
     knows = ORACLE if best is None else f"{FIXED} ({best}) and {ORACLE}"
-    told = [
+    lines = [
         f"{len(world.mask)} cases, arms {', '.join(world.arms)}, {simulation}; every policy meets the same cases.",
         "right: share of right decisions. regret: right decisions lost in all rounds against each case's best arm.",
-        f"difference: right minus that of {found.reference}. ms: mean retrieval. pulls: share of the rounds.",
+        f"difference: right minus that of {comparison.reference}. ms: mean retrieval. pulls: share of the rounds.",
         "Brackets: 95 % intervals over resampled cases and replications, paired in regret and difference.",
         f"Learners see rewards, never labels; {knows} {'knows' if best is None else 'know'} the labels.",
     ]
     if best is not None:
         room = 100.0 * (right[ORACLE] - right[FIXED])
-        told.append(f"All that choosing could gain over the best fixed arm is {room:.2f} points of right decisions.")
-    return found, told
+        lines.append(f"All that choosing could gain over the best fixed arm is {room:.2f} points of right decisions.")
+    return comparison, lines
 
 
 def _weights(text: str | None) -> RewardWeights:
@@ -296,6 +303,7 @@ def certify(
     from raglab.lab.certification_texts import certificate_lines
 
     targets, costs, files = parse_targets(target), parse_costs(cost), policy or []
+    # Before the cases are looked at: a look counts, even where its policy could not be written.
     keep_inputs(out, path, *files, looks)
     keep_inputs(looks, path, *files, option="--looks")
     _check_certify_options(files, targets, best=best)
@@ -305,23 +313,26 @@ def certify(
     beside = path if path.name not in {"", ".."} else path.resolve()
     terms: dict[str, Any] = {"costs": costs, "delta": delta, "arm": arm, "again": again}
     terms["looks"] = looks if looks is not None else beside.with_name("looks.jsonl")
+    # One policy, not a list of one, stands for the family of its thresholds.
     if best:
-        found = certify_best(trace, offered if len(offered) > 1 else offered[0], targets, **terms)
+        result = certify_best(trace, offered if len(offered) > 1 else offered[0], targets, **terms)
     else:
-        found = certify_policy(trace, offered[0], targets=targets, **terms)
-    if found.policy is not None and out is not None:
+        result = certify_policy(trace, offered[0], targets=targets, **terms)
+    if result.policy is not None and out is not None:
         make_folder(out.parent)
-        found.policy.save(out)
+        result.policy.save(out)
     if as_json:
-        parts = {"certificate": found.certificate.rows, "notes": found.notes, "tested": json_records(found.table)}
+        parts = {"certificate": result.certificate.rows, "notes": result.notes, "tested": json_records(result.table)}
         say_json(parts, indent=2)
     else:
-        say("\n".join(certificate_lines(found)))
-        if found.policy is not None and out is not None:
-            say(f"policy:      {out}  (policy_id {found.policy.policy_id})")
-        if found.policy is None and RISK in targets:
+        say("\n".join(certificate_lines(result)))
+        if result.policy is not None and out is not None:
+            say(f"policy:      {out}  (policy_id {result.policy.policy_id})")
+        # The diagnosis is of signals against wrong answers: it explains this target alone.
+        if result.policy is None and RISK in targets:
             _say_why(trace, offered[0], targets[RISK], delta, arm)
-    if found.policy is None:
+    # Last, so that a failed certificate prints what was tested.
+    if result.policy is None:
         raise typer.Exit(NOT_KEPT)
 
 
@@ -391,8 +402,10 @@ def check(
     options = BaselineOptions(baseline, save_baseline, rate or (), min_effect, parse_costs(cost), again)
     by_baseline, certified = options.given, load_policy(policy)
     before = None if baseline is None else Baseline.load(baseline)
+    # Retrieved as the baseline was, so that a difference is one of the policy; a certificate states its own settings.
     stated = stated_retrieval(certified, before) if by_baseline else None
     where = corpus or cases.parent
+    # A stored trace is used as it is: its retrieval needs no models.
     trace = (
         open_trace(cases, split)
         if cases.suffix == ".parquet" or (cases / MANIFEST).is_file()
@@ -411,22 +424,27 @@ def check(
         if run_baseline(certified, trace, before, options, as_json=as_json):
             raise typer.Exit(NOT_KEPT)
         return
-    found = check_policy(certified, trace, again=again)
+    retest = check_policy(certified, trace, again=again)
+    _print_retest(retest, as_json=as_json)
+    if retest.verdict != "upheld":
+        raise typer.Exit(NOT_KEPT if retest.verdict == "broken" else OPEN)
+
+
+def _print_retest(retest: Retest, *, as_json: bool) -> None:
+    """Print the verdict on a certificate with its targets and notes."""
     if as_json:
         parts: dict[str, Any] = {
-            "verdict": found.verdict,
-            "notes": found.notes,
-            "targets": json_records(found.table),
+            "verdict": retest.verdict,
+            "notes": retest.notes,
+            "targets": json_records(retest.table),
         }
-        parts |= {"coverage": found.coverage, "over_ask_rate": found.over_ask, "basis": found.basis}
+        parts |= {"coverage": retest.coverage, "over_ask_rate": retest.over_ask, "basis": retest.basis}
         say_json(parts, indent=2)
-    else:
-        show(found.table, as_json=False)
-        rates = f"coverage {found.coverage:.3f}, over_ask_rate {found.over_ask:.3f}, basis {found.basis}"
-        told = [f"\nverdict: {found.verdict} ({rates})", *(f"note: {note}" for note in found.notes)]
-        say("\n".join(told))
-    if found.verdict != "upheld":
-        raise typer.Exit(NOT_KEPT if found.verdict == "broken" else OPEN)
+        return
+    show(retest.table, as_json=False)
+    rates = f"coverage {retest.coverage:.3f}, over_ask_rate {retest.over_ask:.3f}, basis {retest.basis}"
+    lines = [f"\nverdict: {retest.verdict} ({rates})", *(f"note: {note}" for note in retest.notes)]
+    say("\n".join(lines))
 
 
 COMMANDS = (

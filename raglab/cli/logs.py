@@ -73,32 +73,36 @@ def evaluate_log(
     """What another policy would have earned, from the log of this one, and whether the log can say so."""
     from raglab.off_policy import ESTIMATORS, estimate, overlap
 
+    # A bandit's log is a URL, an index or a database; any other file is a table of rounds.
     live = "://" in log or Path(log).is_dir() or Path(log).suffix == ".sqlite"
     rounds = _live(log) if live else _read_table(Path(log))
+    # A URL is no file that --out could write over.
     keep_inputs(out, None if "://" in log else log, target)
     names = tuple(name.strip() for part in estimators or () for name in part.split(",")) or ESTIMATORS
     aim = _target_frame(target, rounds, arm)
+    # Caught, so that warnings follow the table that they are about, and stand in the JSON.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         table = estimate(
             rounds, aim, names, seed, level=level, interval=interval, clip=clip, switch=switch, session=session
         )
-    seen = overlap(rounds, aim, level=level, session=session)
-    said = [str(one.message) for one in caught]
+    support = overlap(rounds, aim, level=level, session=session)
+    messages = [str(warning.message) for warning in caught]
     write_csv(table, out)
     notes = {name: note for name, note in table.attrs["notes"].items() if note}
     if as_json:
         parts = {
             "estimates": json_records(table),
-            "overlap": json_record(seen._asdict()),
+            "overlap": json_record(support._asdict()),
             "notes": notes,
-            "warnings": said,
+            "warnings": messages,
         }
         say_json(parts, indent=2)
     else:
-        say("\n".join(_estimate_lines(table, seen, notes, level)))
-        for text in said:
+        say("\n".join(_estimate_lines(table, support, notes, level)))
+        for text in messages:
             say(f"warning: {text}", err=True)
+    # Only where no estimator could say anything: one number is an answer.
     if (table["status"] == "none").all():
         raise typer.Exit(OPEN)
 

@@ -361,19 +361,22 @@ def select_arm(ways: Mapping[str, Key], made_by: Sequence[Any], request: Request
     text, online = request.text, system.online if wants_bandit(system) else None
     if online is None:
         return ArmChoice(*default_arm(text, system), None)
+    # The keys differ in their arm alone, which the digest of a question leaves out: any of them will do.
     any_way = next(iter(ways.values()))
     about = {"policy_id": any_way.policy_id, "fingerprint": any_way.fingerprint}
     question = any_way._replace(arm="").digest()
+    # Before the bandit chooses: another arm might number other documents as its options.
     if request.selected is not None:
         before = online.asked_before(question, **about)
         if before is not None:
             return ArmChoice(before, f"selected {before}: it offered the options", None)
+    # What is cached costs no time, so it is a feature that the bandit chooses by.
     caches = system.caches
     answered: list[str] = []
     retrieved: list[str] = []
     if caches is not None:
-        answered = [one for one, key in ways.items() if key.digest("answer", *made_by) in caches.answers]
-        retrieved = [one for one, key in ways.items() if key.digest("strategy") in caches.strategies]
+        answered = [arm for arm, key in ways.items() if key.digest("answer", *made_by) in caches.answers]
+        retrieved = [arm for arm, key in ways.items() if key.digest("strategy") in caches.strategies]
     known = offer(
         text,
         system.policy,
@@ -387,6 +390,7 @@ def select_arm(ways: Mapping[str, Key], made_by: Sequence[Any], request: Request
         return online.choose(
             request.id, known.mask, known.features, known.why, question=question, resumed=request.resumed, **about
         )
+    # A log that cannot be written costs a choice to learn from, not the answer.
     except UnwritableLogError as error:
         system.warn_once(BANDIT_UNWRITABLE, error)
         return ArmChoice(*default_arm(text, system), None)

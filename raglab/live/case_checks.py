@@ -45,6 +45,7 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
         must be there, or none of those of which one is enough.
     """
     meanings = source_meanings({source for case in cases for source in case_sources(case)}, chunk_documents(chunks))
+    # A name of several documents first: it would be counted as present, whichever of them was meant.
     check_clear(cases, meanings)
     there = {source for sources in chunk_sources(chunks, meanings) for source in sources}
     wrong: list[tuple[Case, str]] = []
@@ -56,6 +57,7 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
         n_expecting += bool(case.expect_sources or case.expect_sources_any)
         missing = [source for source in case.expect_sources if source not in there]
         absent = [source for source in case.expect_sources_any if source not in there]
+        # Every one of `expect_sources` is needed; of `expect_sources_any` a single one that is there is enough.
         if missing or (absent and len(absent) == len(case.expect_sources_any)):
             wrong.append((case, [*missing, *absent][0]))
         elif absent:
@@ -64,11 +66,12 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
         case, source = wrong[0]
         which = f"got {source[:80]!r} in case {case.id!r}, one of {len(wrong)} such cases"
         remedy = "correct the name, or load the corpus that the cases were written for"
-        told = f"expected sources must be in the corpus, as path, path#page or a unique file name, {which}"
+        rule = f"expected sources must be in the corpus, as path, path#page or a unique file name, {which}"
+        # Compared with the cases that expect a source: the others could not show that the corpus is another one.
         if len(wrong) == n_expecting:
-            msg = f"{told}; {remedy}."
+            msg = f"{rule}; {remedy}."
             raise ValueError(msg)
-        warn_user(f"{told}: no hits can make them right; {remedy}.")
+        warn_user(f"{rule}: no hits can make them right; {remedy}.")
     if partly:
         case, source = partly[0]
         warn_user(

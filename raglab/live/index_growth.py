@@ -130,6 +130,7 @@ def _change_index(
     Args:
       behind: cache from which embeddings are copied. pictures: files of the new chunks that are pictures, by chunk.
     """
+    # No lock while documents are encoded, which may take hours: who was overtaken starts from the new index.
     while True:
         index = read_index(place)
         if not access(place, W_OK):
@@ -137,11 +138,12 @@ def _change_index(
             raise input_error(Where(str(place)), rule, remedy, "a folder for reading alone")
         version = change(index)
         stated = IndexChange(index.fingerprint, len(index.corpus.chunks), *version[1:])
+        # Nothing is written where nothing changes: the index would remember a change that was none.
         if not any(version[1:]):
             return stated
         wanted = _sized_again(index, version.corpus)
         try:
-            made = write_index(
+            fingerprint = write_index(
                 version.corpus,
                 place,
                 wanted,
@@ -154,9 +156,10 @@ def _change_index(
             )
         except OvertakenError:
             continue
+        # Embeddings go only now: until the new version stands, the old one is opened from them.
         if version.replaced or version.removed:
             _forget(place, index, version.corpus)
-        return stated._replace(fingerprint=made, n_chunks=len(version.corpus.chunks))
+        return stated._replace(fingerprint=fingerprint, n_chunks=len(version.corpus.chunks))
 
 
 def _filling(

@@ -189,6 +189,7 @@ def build_graph(
         msg = 'build_graph needs langgraph, which is not installed; pip install "raglab-toolkit[langgraph]".'
         raise ImportError(msg) from error
 
+    # Declared here, since their channels are langgraph's: untracked, as hits and walks are no plain values to store.
     class ShownState(GraphState, total=False):
         """State with what no checkpoint holds: the hits of every depth (`DepthHits`), what the policy says of them."""
 
@@ -206,6 +207,7 @@ def build_graph(
         return compress(question, passages, budget=budget, keep=every, **more)
 
     compress("", (), budget=budget)  # a budget that is none stops here
+    # All nodes see one version of the index: documents that are added later come with a graph that is built later.
     system = (lab if isinstance(lab, Lab) else Lab.open(lab)).snapshot()
     nodes = _Nodes(system, compressed)
     graph = StateGraph(Running, input_schema=GraphInput, output_schema=ShownState)
@@ -220,5 +222,6 @@ def build_graph(
     ):
         graph.add_edge(before, after)
     graph.add_conditional_edges("critic", lambda state: state["next"], ["refine_retrieve", "synthesizer"])
+    # More steps than the deepest loop takes: the critic ends it, never a limit of langgraph's.
     n_steps = len(NODES) * (system.policy.refine.max_depth + 2)
     return graph.compile(name="raglab").with_config(recursion_limit=n_steps)

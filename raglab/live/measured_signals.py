@@ -186,9 +186,11 @@ def check_values(function: SignalFunction, returned: object, whose: Sequence[str
     import pandas as pd
 
     rule = f"the signal {function.name} must"
+    # Values are read by position: a Series in another order would give each row the value of another.
     if isinstance(returned, pd.Series) and not returned.index.equals(pd.RangeIndex(len(whose))):
         msg = f"{rule} return a Series in the order and with the index of its rows, got another; return its values."
         raise ValueError(msg)
+    # An object of the function's own is asked for its array, and may raise anything.
     try:
         array = np.asarray(returned)
         if array.dtype.kind in "US":  # one text among numbers makes texts of all
@@ -196,19 +198,20 @@ def check_values(function: SignalFunction, returned: object, whose: Sequence[str
     except Exception as error:
         msg = f"{rule} return one number a row, got {type(returned).__name__}, which is no array; return a list."
         raise ValueError(msg) from error
+    # The shape before the values, whose message names a row by its place.
     if array.shape != (len(whose),):
-        came = type(returned).__name__ if not array.ndim else f"shape {array.shape}"
-        msg = f"{rule} return one number a row, got {came} for {len(whose)} rows; return a list as long as the frame."
+        shape = type(returned).__name__ if not array.ndim else f"shape {array.shape}"
+        msg = f"{rule} return one number a row, got {shape} for {len(whose)} rows; return a list as long as the frame."
         raise ValueError(msg)
-    numbers = np.array([_number(one) for one in array.tolist()], dtype=object)
+    numbers = np.array([_number(value) for value in array.tolist()], dtype=object)
     unit = function.declared.unit
     for number, raw, name in zip(numbers, array.tolist(), whose, strict=True):
         if number is None or np.isinf(number):
             msg = f"{rule} return finite numbers, or NaN where nothing is measured, got {repr(raw)[:80]} for {name}."
             raise ValueError(msg)
         if not (np.isnan(number) or unit.low <= number <= unit.high):
-            said = f"in [{unit.low:g}, {unit.high:g}] as {unit.described}"
-            msg = f"{rule} be {said}, got {number} for {name}; scale it, or name another."
+            unit_range = f"in [{unit.low:g}, {unit.high:g}] as {unit.described}"
+            msg = f"{rule} be {unit_range}, got {number} for {name}; scale it, or name another."
             raise ValueError(msg)
     return numbers.astype(np.float64)
 

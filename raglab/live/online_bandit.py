@@ -672,10 +672,12 @@ def choice_frame(log: Entries, setup: Setup) -> pd.DataFrame:
     thumbs = {row["request_id"]: int(row["up"]) for row in log.rows(THUMBS)}
     rows = []
     for choice in log.rows(CHOICES):
+        # The log may be older than the setup: an arm that is gone has no columns here.
         if choice["arm"] not in setup.arms:
             continue
         request = choice["request_id"]
-        came, thumb = rewards.get(request), thumbs.get(request)
+        outcome, thumb = rewards.get(request), thumbs.get(request)
+        # By name: arms on offer then may be other arms than today's, and in another order.
         share = dict(zip(choice["arms"], choice["propensities"], strict=True))
         there = dict(zip(choice["arms"], choice["mask"], strict=True))
         rows.append(
@@ -689,20 +691,22 @@ def choice_frame(log: Entries, setup: Setup) -> pd.DataFrame:
             | {
                 "mask": tuple(bool(there.get(arm, False)) for arm in setup.arms),
                 "features": choice["features"],
-                "components": None if came is None else came["components"],
-                "measured": None if came is None else came["measured"],
-                "ms": np.nan if came is None else came["ms"],
+                "components": None if outcome is None else outcome["components"],
+                "measured": None if outcome is None else outcome["measured"],
+                "ms": np.nan if outcome is None else outcome["ms"],
                 "thumb": np.nan if thumb is None else float(thumb),
-                "age": np.nan if came is None else float(came["age"]),
+                "age": np.nan if outcome is None else float(outcome["age"]),
             }
         )
+    # Named, so that a log without a choice has the same columns.
     columns = ["seq", "request_id", "at", "policy_id", "question", "arm", "action", "reward", "propensity"]
     columns += [f"p_{arm}" for arm in setup.arms]
     columns += ["mask", "features", "components", "measured", "ms", "thumb", "age"]
-    told = pd.DataFrame(rows, columns=columns)
+    frame = pd.DataFrame(rows, columns=columns)
+    # Components are logged, not rewards: the weights of today score all rows alike.
     parts = component_columns([row["components"] or {} for row in rows])
-    told["reward"] = reward(parts | {"thumbs": told["thumb"].to_numpy(np.float64)}, setup.weights)
-    return told
+    frame["reward"] = reward(parts | {"thumbs": frame["thumb"].to_numpy(np.float64)}, setup.weights)
+    return frame
 
 
 def arms_frame(choices: pd.DataFrame, setup: Setup) -> pd.DataFrame:

@@ -433,6 +433,7 @@ def _check_file(path: Path) -> None:
 
     text = read_text(path, _MAX_BYTES, blank=True)
     lines = []
+    # By dotenv's parser: `dotenv_values`, which pydantic-settings reads, passes over a broken line in silence.
     for line in parse_stream(StringIO(text)):
         where = Where(str(path), line.original.line + _blank_lines(line.original.string))
         if line.error or (line.key is not None and line.value is None):
@@ -443,6 +444,7 @@ def _check_file(path: Path) -> None:
     values = dotenv_values(stream=StringIO(text))
     names: set[str] = set()
     for where, key, line in lines:
+        # Of every line, also of other programs: an open quote swallows the lines after it, with variables of ours.
         if any(map(_LINE_OF_OURS.match, line.original.string.strip().splitlines()[1:])):
             rule = "a quote must end before the next variable of raglab"
             raise input_error(where, rule, "close it", f"an open one after {key}")
@@ -450,10 +452,12 @@ def _check_file(path: Path) -> None:
             continue
         name = key.upper()
         _check_name(key, where)
+        # From here on the name is known; what is wrong with its line would be passed over in silence.
         if name in PROCESS_VARIABLES:
             raise input_error(where, f"{name} must be set in the environment", "export it, no file is read for it")
         if name in names:
             raise input_error(where, f"{name} must be stated once", "remove all lines of it but one", "it again")
+        # A value such as ${SECRET} is empty where SECRET is not set, and an empty one is read as none.
         if line.value and not values[key]:
             raise input_error(where, f"{name} must stand for something", "set the variable that it names", "nothing")
         names.add(name)

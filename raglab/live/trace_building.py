@@ -204,20 +204,23 @@ def check_settings(given: Mapping[str, Any]) -> RetrievalSettings:
         msg = f"build_trace has no setting {unknown[0]!r}; it takes {', '.join(RetrievalSettings._fields)}."
         raise ValueError(msg)
     wanted = RetrievalSettings(**given)
+    # A text is a sequence too: read as one, the arm `hybrid` would be six arms of a letter.
     arms: Any = wanted.arms
     wanted = wanted._replace(arms=(arms,) if isinstance(arms, str) else tuple(arms))
     if len(set(wanted.arms)) < len(wanted.arms):
         msg = f"arms must be different, got {', '.join(wanted.arms)}; name each one once."
         raise ValueError(msg)
+    # No arm at all is refused as an unknown one is.
     for arm in wanted.arms or ("",):
         if arm not in ARMS:
             msg = f"arms must be of {', '.join(ARMS)}, got {arm!r}."
             raise ValueError(msg)
         arm_row(arm)  # stops at an arm whose room is not installed
     if not (wanted.fetch_k >= 1 and 0 <= wanted.rerank_k <= wanted.fetch_k and wanted.rrf_k >= 1):
-        came = f"{wanted.fetch_k}, {wanted.rerank_k}, {wanted.rrf_k}"
-        msg = f"fetch_k >= rerank_k >= 0, fetch_k >= 1 and rrf_k >= 1 must hold, got {came}; lower rerank_k."
+        sizes = f"{wanted.fetch_k}, {wanted.rerank_k}, {wanted.rrf_k}"
+        msg = f"fetch_k >= rerank_k >= 0, fetch_k >= 1 and rrf_k >= 1 must hold, got {sizes}; lower rerank_k."
         raise ValueError(msg)
+    # At 0 the list of the embeddings would count nothing: that is the arm `bm25`.
     if not 0.0 < wanted.dense_weight <= 1_000.0:
         msg = f"dense_weight must be above 0 and at most 1000, got {wanted.dense_weight}; 1 is as much as the keywords."
         raise ValueError(msg)

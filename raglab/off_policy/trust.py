@@ -97,9 +97,11 @@ def target_overlap(rows: EvaluationRows, level: float, rules: Rules) -> Overlap:
     ess, largest, mean = effective_size(weight), float(weight.max()), float(weight.mean())
     error = standard_error(weight - mean, rows.log)
     reach = NormalDist().inv_cdf((1.0 + level) / 2.0) * error
+    # Without any weight the log has no round of the target: the worst share, not a division by zero.
     share = largest / (n * mean) if mean > 0.0 else 1.0
     # Weights of a log with right propensities average 1; only what chance does not explain counts as drift.
     drift = abs(mean - 1.0) - (0.0 if isnan(error) else ERRORS * error)
+    # Some names are enough for a message: a log may lack hundreds of arms.
     gone = ", ".join(rows.log.names[arm] for arm in np.flatnonzero((rows.pulls == 0) & (rows.mass > 0.0))[:5])
     status, note = _worst_status(
         [

@@ -372,26 +372,43 @@ def _repeated_questions(cases: Sequence[tuple[Where, Case]], *, own: bool) -> It
     """Sentences about questions that come twice: with the same label, or in a published set with another one."""
     groups: dict[tuple[object, ...], list[tuple[Where, Case]]] = {}
     for where, case in cases:
+        # A case without a label contradicts none, and counts in no rate that a repetition would change.
         if case.expect_status is not None:
             groups.setdefault(_question_key(case), []).append((where, case))
     twice = [group for group in groups.values() if len(group) > 1]
+    # Contradictions before repetitions: in a set of the user's own they are an error, after which no note is read.
+    yield from _label_conflicts(twice, len(groups), own=own)
+    yield from _repeated_cases(twice, len(cases))
+
+
+def _label_conflicts(twice: Sequence[Sequence[tuple[Where, Case]]], n_questions: int, *, own: bool) -> Iterator[str]:
+    """A sentence about questions that have two labels.
+
+    Raises:
+      InputError: there is such a question in a set of the user's own.
+    """
     contradictions = [pair for group in twice if (pair := _contradiction(group))]
-    if contradictions and own:
+    if not contradictions:
+        return
+    if own:
         (_, first), (where, second) = contradictions[0]
         value = f"{shown_value(_label_text(second))} after {shown_value(_label_text(first))} in {shown_value(first.id)}"
         pairs = [f"{shown_value(before.id)} and {shown_value(after.id)}" for (_, before), (_, after) in contradictions]
         remedy = (
             "correct one, or merge them: several sources of one question are one cell, a.md;b.md. "
-            f"{len(contradictions):,} of {len(groups):,} questions have two labels: {_some(pairs)}"
+            f"{len(contradictions):,} of {n_questions:,} questions have two labels: {_some(pairs)}"
         )
         raise input_error(where._replace(id=second.id), "a question must have one label", remedy, value)
-    if contradictions:
-        (_, first), (_, second) = contradictions[0]
-        labels = f"{shown_value(_label_text(first))} and {shown_value(_label_text(second))}"
-        yield (
-            f"{len(contradictions):,} of {len(groups):,} questions have different labels in different cases, the first "
-            f"in {shown_value(first.id)} and {shown_value(second.id)} ({labels}); each case is scored by its own."
-        )
+    (_, first), (_, second) = contradictions[0]
+    labels = f"{shown_value(_label_text(first))} and {shown_value(_label_text(second))}"
+    yield (
+        f"{len(contradictions):,} of {n_questions:,} questions have different labels in different cases, the first "
+        f"in {shown_value(first.id)} and {shown_value(second.id)} ({labels}); each case is scored by its own."
+    )
+
+
+def _repeated_cases(twice: Sequence[Sequence[tuple[Where, Case]]], n_cases: int) -> Iterator[str]:
+    """A sentence about cases that repeat question and label of an earlier one."""
     repeated = [
         (group[0][1], case) for group in twice for _, case in group[1:] if _label_key(case) == _label_key(group[0][1])
     ]
@@ -400,7 +417,7 @@ def _repeated_questions(cases: Sequence[tuple[Where, Case]], *, own: bool) -> It
         n_apart = sum(before.split != after.split for before, after in repeated)
         across = f", {n_apart:,} of them in another split (rule S6.5)" if n_apart else ""
         yield (
-            f"{len(repeated):,} of {len(cases):,} cases repeat question and label of an earlier one{across}; the first "
+            f"{len(repeated):,} of {n_cases:,} cases repeat question and label of an earlier one{across}; the first "
             f"is {shown_value(second.id)}, as {shown_value(first.id)}. Each counts as a case."
         )
 

@@ -29,15 +29,18 @@ def parse_case(record: Record, file: str = "record", *, labelled: bool = True) -
 
 def read_case(line: JsonLine, *, labelled: bool = True) -> tuple[Where, Case]:
     """Case of a line, with its place; see `parse_case`."""
+    # The id first: every later message names the case by it, beside its line.
     case_id = required_text(line.record, "id", line.where)
     where, record = line.where._replace(id=case_id), line.record
     status = (required_text if labelled else optional_text)(record, "expect_status", where)
     if status not in STATUS_NAMES and (labelled or status is not None):
         rule = f"expect_status must be one of {', '.join(STATUS_NAMES)}"
         raise input_error(where, rule, "correct the label", shown_value(status))
+    # Two names of one field: which of two texts is meant, only the author can say.
     if "query" in record and "question" in record:
         raise input_error(where, "a case must have query or question", "take one away", "both")
     query = required_text(record, "question" if "question" in record else "query", where, blank=True)
+    # A live system refuses a longer one, so that a case of it would measure what nobody can ask.
     if len(query) > LONGEST_QUESTION:
         rule = f"query must have at most {LONGEST_QUESTION} characters"
         raise input_error(where, rule, "a document is no question: shorten it", f"{len(query)}")

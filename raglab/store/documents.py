@@ -293,20 +293,23 @@ def _node_fields(node: yaml.Node | None, file: str) -> tuple[dict[str, str], tup
         raise input_error(Where(file, 2), "front matter must be keys with values", remedy, _node_kind(node))
     tags: dict[str, str] = {}
     entities: tuple[str, ...] = ()
-    seen: set[str] = set()
+    names: set[str] = set()
     for key, value in node.value:
+        # YAML counts lines from 0, and the front matter begins below the line ---.
         where = Where(file, key.start_mark.line + 2)
         if not isinstance(key, yaml.ScalarNode):
             raise input_error(where, "a key of the front matter must be a word", "write key: value", _node_kind(key))
+        # With a tag or a merge the value is not the text that is written there, and only that text is read.
         tag = next((node.tag for node in (key, value) if node.tag not in _PLAIN_TAGS), None)
         if key.value == "<<" or tag is not None:
-            came = "the merge <<" if tag is None else f"the tag {shown_value(tag)}"
-            raise input_error(where, "front matter must be plain YAML", "write keys and values alone", came)
-        if key.value in seen:
+            form = "the merge <<" if tag is None else f"the tag {shown_value(tag)}"
+            raise input_error(where, "front matter must be plain YAML", "write keys and values alone", form)
+        # Nodes hold both of two equal keys; which of their values is meant cannot be told.
+        if key.value in names:
             raise input_error(
                 where, "a key must stand once in the front matter", "take one away", shown_value(key.value)
             )
-        seen.add(key.value)
+        names.add(key.value)
         if key.value == "entities":
             entities = _entities(value, where)
         elif isinstance(value, yaml.ScalarNode) and not _is_null(value):

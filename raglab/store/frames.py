@@ -520,25 +520,29 @@ def _hit_places(cells: Cells, score: Score | None, signals: Sequence[SignalColum
         remedy = "say what the column holds, or leave score out where its scale is not known"
         raise input_error(where, rule, remedy, shown_value(score))
     places, names = column_places(cells, HIT_COLUMNS), field_names(HIT_COLUMNS)
-    others = [column for column in cells.columns if column not in names and column not in of_signals]
+    unknown = [column for column in cells.columns if column not in names and column not in of_signals]
     required = [field for field, column in HIT_COLUMNS.items() if column.required] + (["score"] if score else [])
+    # Missing before unknown: where an unknown column looks like a missing one, the remedy is to rename it.
     for column in (*required, *of_signals):
         if column not in places and not cells.has(column):
-            like = next((_cut(other) for other in others if column in meant_columns(other, cells)), "")
+            like = next((_cut(name) for name in unknown if column in meant_columns(name, cells)), "")
             remedy = f"rename {like} to {column}" if like else f"add or rename to {column}"
             if column == "score":
                 remedy += ", or pass score=None and name your scores by signals={…}"
             there = ", ".join(map(_cut, list(cells.columns)[:_NAMES]))
             raise input_error(where, f"the column {_cut(column)} is required", remedy, f"only {there}")
+    # Without a stated scale a column `score` is read by nobody, unless it is a signal of the user's own.
     if score is None and "score" in places:
         if "score" not in of_signals:
             remedy = "say what it holds by score or signals, or drop it"
             raise input_error(where, "score=None says that there is no column score", remedy, "one")
         del places["score"]
-    for column in others:
+    # Unknown columns are refused, not passed over: one may be a measure whose name is misspelt.
+    for column in unknown:
         meant = " or ".join(meant_columns(column, cells))
         remedy = f'{f"rename it to {meant}, or " if meant else ""}write frame.drop(columns=["{_cut(column)}"])'
         raise input_error(where, f"columns must be among {', '.join(names)}", remedy, shown_value(column))
+    # The score stands for one of the measures; with that column too, two numbers would claim one place.
     twice = _MEASURE_OF_SCORE[score] if score else ""
     if cells.has(twice):
         rule = f"score={score!r} is the {twice}, which must be given once"

@@ -28,24 +28,27 @@ def signal_column(one: Signal, given: Any, shape: tuple[int, ...], ids: Sequence
       InputError: values that are not one number or NaN a case, or outside the unit's range.
     """
     where = Where(f"signal {one.name}")
+    # A Series has an order of its own: it is read by case id, an array by position.
     if hasattr(given, "index") and hasattr(given, "to_numpy"):
         given = _by_case(where, given, ids)
     try:
         values = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        came = shown_value(given if isinstance(given, str) else type(given).__name__)
-        raise input_error(where, "values must be numbers, NaN where there is none", "convert them", came) from error
+        kind = shown_value(given if isinstance(given, str) else type(given).__name__)
+        raise input_error(where, "values must be numbers, NaN where there is none", "convert them", kind) from error
     if values.ndim not in (1, 2, 3) or values.shape != shape[: values.ndim]:
         rule = f"values must be [Q], [Q, A] or [Q, A, D] of the trace, {shape}"
         remedy = "give a number a case in the order of trace.cases, or a Series indexed by case id"
         raise input_error(where, rule, remedy, f"shape {values.shape}")
+    # Infinity before the range: no scaling mends it, a missing value is meant.
     if np.isinf(values).any():
-        at = ids[int(np.argwhere(np.isinf(values))[0][0])]
+        case_id = ids[int(np.argwhere(np.isinf(values))[0][0])]
         remedy = "give NaN where there is no value"
         raise input_error(
-            where, "values must be finite, or NaN where there is none", remedy, f"infinity at case {at!r}"
+            where, "values must be finite, or NaN where there is none", remedy, f"infinity at case {case_id!r}"
         )
     unit = one.unit
+    # NaN is neither below nor above, so that a missing value passes.
     outside = np.argwhere((values < unit.low) | (values > unit.high))
     if len(outside):
         place = tuple(outside[0].tolist())

@@ -353,11 +353,13 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> Tr
     table = read_parquet(file, path)
     size, shape = table.num_rows, tuple(head["shape"])
     cases = tuple(parse_case(json.loads(text), labelled=False) for text in table["case"].to_pylist())
+    # Chunks stand in the rows of the cases that hit them; hits name them by their position in the trace.
     rows = sorted((row for rows in table["chunks"].to_pylist() for row in rows), key=lambda row: row["position"])
     chunks = tuple(
         Chunk(**{name: row[name] for name in Chunk._fields} | decode_chunk(row["tags"], row["entities"]))
         for row in rows
     )
+    # Columns for people repeat the cases, and positions number the chunks of the hits: altered, both would mislead.
     shown = _shown_columns(cases)
     positions = [row["position"] for row in rows]
     if any(table[name].to_pylist() != column for name, column in shown.items()) or positions != list(range(len(rows))):
@@ -371,12 +373,13 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> Tr
 
     walked = shape[:2]  # arms and depths
     hits = Hits(**{name: array(name, walked if name == "n_reranked" else shape, width(name)) for name in Hits._fields})
-    found = None
+    patterns = None
+    # Optional: replay counts patterns itself where a trace holds none, or those of another policy.
     if head["patterns_hash"] is not None:
         counts = table["pattern_counts"].combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.int32)
         queries = tuple(tuple(names) for names in table["query_entities"].to_pylist())
-        by_chunk = tuple(tuple(r["entities_found"]) for r in rows)
-        found = PatternHits(head["patterns_hash"], counts.reshape(size, -1), queries, by_chunk)
+        by_chunk = tuple(tuple(row["entities_found"]) for row in rows)
+        patterns = PatternHits(head["patterns_hash"], counts.reshape(size, -1), queries, by_chunk)
     vectors = _vectors(table, len(chunks))
     queries_and_answers = read_outputs(table, head)
     columns = {
@@ -389,7 +392,7 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> Tr
         chunks,
         tuple(head["arms"]),
         hits,
-        found,
+        patterns,
         head["meta"],
         *queries_and_answers,
         vectors=vectors,

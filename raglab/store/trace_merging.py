@@ -32,24 +32,27 @@ def merge_traces(parts: Sequence[TraceData]) -> TraceData:
     """
     first = parts[0]
     facts = shared_facts(first)
-    for other in parts[1:]:
-        check_alike(facts, shared_facts(other))
+    # Alike before joined: below, whether there are answers, vectors or columns is read of the first part alone.
+    for part in parts[1:]:
+        check_alike(facts, shared_facts(part))
     cases = tuple(case for part in parts for case in part.cases)
     name, times = Counter(case.id for case in cases).most_common(1)[0] if cases else ("", 1)
     if times > 1:
         twice(name, times)
     chunks = _united_chunks(parts)
     place = {chunk.chunk_id: number for number, chunk in enumerate(chunks)}
+    # The last number of each part is -1, so that -1, which is no hit, stays -1 when it is looked up.
     numbers = [np.array([place[chunk.chunk_id] for chunk in part.chunks] + [-1]) for part in parts]
-    told = {**first.meta, "cases_hash": hash_cases(cases)}
-    told["fingerprint"] = joined_fingerprint([part.meta.get("fingerprint") for part in parts])
+    meta = {**first.meta, "cases_hash": hash_cases(cases)}
+    # Of the parts' fingerprints, not of what was joined: shards that are never in one piece have the same.
+    meta["fingerprint"] = joined_fingerprint([part.meta.get("fingerprint") for part in parts])
     return replace(
         first,
         cases=cases,
         chunks=chunks,
         hits=_joined_hits(parts, numbers),
         pattern_hits=_joined_patterns(parts, numbers, len(chunks)),
-        meta=told,
+        meta=meta,
         queries=None if first.queries is None else tuple(row for part in parts for row in part.queries or ()),
         answers=_joined_answers(parts, numbers),
         latency=_joined_latency(parts),
@@ -181,31 +184,36 @@ def _joined_patterns(parts: Sequence[TraceData], numbers: Sequence[NDArray[np.in
 
 def _joined_answers(parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int64]]) -> Answers | None:
     """Answers of all cases, their rows and chunks numbered anew."""
-    said = [part.answers for part in parts if part.answers is not None]
-    if not said:
+    # Parts are alike: all of them have answers, or none has, so that answers and numbers pair up below.
+    by_part = [part.answers for part in parts if part.answers is not None]
+    if not by_part:
         return None
     starts = np.cumsum([0, *(len(part) for part in parts[:-1])])
-    width = max(one.chunks.shape[1] for one in said)
+    # Answers of fewer chunks are padded with -1, which is no chunk.
+    width = max(answers.chunks.shape[1] for answers in by_part)
 
-    def chunks(one: Answers, number: NDArray[np.int64]) -> NDArray[np.int32]:
-        renumbered = number[one.chunks].astype(np.int32)
+    def chunks(answers: Answers, number: NDArray[np.int64]) -> NDArray[np.int32]:
+        renumbered = number[answers.chunks].astype(np.int32)
         return np.pad(renumbered, [(0, 0), (0, width - renumbered.shape[1])], constant_values=-1)
 
     joined: dict[str, Any] = {
-        name: np.concatenate([getattr(one, name) for one in said]) for name in ("arm", "depth", "confidence", "support")
+        name: np.concatenate([getattr(answers, name) for answers in by_part])
+        for name in ("arm", "depth", "confidence", "support")
     }
     joined |= {
-        name: tuple(value for one in said for value in getattr(one, name)) for name in ("text", "claim", "refused")
+        name: tuple(value for answers in by_part for value in getattr(answers, name))
+        for name in ("text", "claim", "refused")
     }
     cited = (
         tuple(int(number[chunk]) for chunk in row)
-        for one, number in zip(said, numbers, strict=True)
-        for row in one.cited
+        for answers, number in zip(by_part, numbers, strict=True)
+        for row in answers.cited
     )
-    rows = [one.row + int(start) for one, start in zip(said, starts, strict=True)]
-    return said[0]._replace(
+    # Rows count cases, which stand part behind part; chunks are united, so their numbers are looked up.
+    rows = [answers.row + int(start) for answers, start in zip(by_part, starts, strict=True)]
+    return by_part[0]._replace(
         row=np.concatenate(rows).astype(np.int32),
-        chunks=np.concatenate([chunks(one, number) for one, number in zip(said, numbers, strict=True)]),
+        chunks=np.concatenate([chunks(answers, number) for answers, number in zip(by_part, numbers, strict=True)]),
         cited=tuple(cited),
         **joined,
     )

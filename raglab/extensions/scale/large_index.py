@@ -185,34 +185,38 @@ def large_indexes(
         reaches; one signature place for each text must be given.
       InputError: a folder that cannot be written, or a damaged one.
     """
+    # Where this cannot be, it is refused before anything is read: shards hold texts alone, beside a cache.
     if pictures is not None or cache is None:
         raise storage_error(kind, 0 if pictures is None else len(pictures.at))
     n_chunks, _, long = rows_of_corpus(texts, signatures, strict_signatures, arm_indexes or {})
     check_texts(texts[:n_chunks])
+    # The beginning of a long text is a row of its own, so that one set of shards has all embeddings.
     rows = [*texts, *(texts[i][:ANCHOR] for i in long)]
 
+    # Functions, not arrays: an index that is there already is opened without the encoder.
     def encoded(some: slice) -> NDArray[np.float32]:
         return embed(encoder, rows[some], cache).vectors
 
     def questions() -> NDArray[np.float32]:
-        asked = sampled_questions(texts[:n_chunks])
-        return np.concatenate([encoder.sentences([text], query=True) for text in asked])
+        sample = sampled_questions(texts[:n_chunks])
+        return np.concatenate([encoder.sentences([text], query=True) for text in sample])
 
     key = index_key(rows, encoder.name, kind, n_chunks)
     folder = cache.path.parent / f"large-{key}"
     size = LargeSize(n_chunks, len(rows), encoder.dim)
     if not (folder / MANIFEST).is_file():
         build_large(folder, texts[:n_chunks], size, encoded, questions, kind=kind, key=key)
-    made = open_large(folder, key)
+    index = open_large(folder, key)
+    # The anchor of a long text is the row of its beginning, of a short text its own row.
     place = np.arange(len(texts))
     place[long] = len(texts) + np.arange(len(long))
     return Indexes(
         texts=tuple(texts),
-        vectors=made.vectors,
+        vectors=index.vectors,
         tokens=StoredTokens(encoder, cache) if tokens else {},
-        anchors=Remapped(made.vectors, place),
-        dense=made.dense,
-        bm25=made.bm25,
+        anchors=Remapped(index.vectors, place),
+        dense=index.dense,
+        bm25=index.bm25,
         signatures=signatures,
         strict_signatures=strict_signatures,
         arm_indexes=arm_indexes or {},
@@ -266,10 +270,12 @@ def build_large(
     with _held(folder), _written(folder):
         if (folder / MANIFEST).is_file():  # another process made it meanwhile
             return _manifest(folder, key)
+        # Shards first: they take nearly all of the time, and a build that was killed goes on from them.
         shards = _write_shards(folder, size, encoded)
-        vectors = VectorShards([folder / one.name for one in shards], size.rows, size.dim)
+        vectors = VectorShards([folder / shard.name for shard in shards], size.rows, size.dim)
         with replacing(folder / FAISS) as path:
             write_faiss(train_index(vectors, size.n_chunks, kind), path)
+        # Opened from disk again: the recall is to be that of the files that answer.
         dense = stored_index(folder / FAISS, vectors, size.n_chunks, kind)
         _, search = tuned_search(dense, questions())
         write_bm25(texts, lambda name: replacing(folder / name))
@@ -284,9 +290,10 @@ def build_large(
             "widen": search.widen,
             "recall_at_50": search.recall,
             "asked": search.asked,
-            "files": [one.model_dump() for one in files],
+            "files": [file.model_dump() for file in files],
         }
         stated["digest"] = manifest_digest(stated)
+        # The manifest makes it an index; only with it may the list go from which a killed build goes on.
         write_text(json.dumps(stated, indent=2) + "\n", folder / MANIFEST)
         (folder / DONE).unlink(missing_ok=True)
     return IndexManifest.model_validate(stated)
