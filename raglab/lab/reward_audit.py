@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from raglab.bandit.environments import Table
 from raglab.bandit.learner import LEARNERS, Bandit, LearnerEntry, check_bandit
+from raglab.bandit.simulation import follow_costs
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.trace_view import TraceView
 from raglab.lab.reward_notes import AuditTables, audit_notes
@@ -317,6 +318,7 @@ def audit_table(
     check_bandit(learner, world.n_arms)
     signals = _signals(world, measured, weights)
     rewarded = world._replace(reward=signals[REWARD])
+    learner, switch = follow_costs(learner, rewarded)
     # The simulation comes first: it decides what the audit says, all else explains it.
     plans = _plans(world, signals, baselines or {})
     beside = {name: plans[name] for name in (UNIFORM, BEST, *(baselines or {})) if name in plans}
@@ -335,6 +337,9 @@ def audit_table(
     settings["unit"] = "right answers" if np.isin(world.value[world.mask], (0.0, 1.0)).all() else "summed value"
     parts = AuditTables(arms, rules, simulation, correlations, policies)
     notes = audit_notes(rewarded, signals, parts, binds, None if measured is None else weights, learner)
+    # What was switched stands right below the headline, which is of the learner that was played.
+    order = f"The order of the table, {world.order}, is not played: questions are drawn with replacement."
+    notes = (notes[0], *filter(None, (switch, order if world.order != "replacement" else "")), *notes[1:])
     return RewardAudit(correlations, policies, binds, notes, settings, arms, rules, simulation)
 
 
