@@ -51,6 +51,17 @@ def simulated(options: Options) -> Rows:
         yield from beside_peers(rates, 50 if options.quick else PEER_ROUNDS)
 
 
+def compared(options: Options) -> Rows:
+    """Three learners beside the baselines with all intervals, few replications and many."""
+    study = module("bandit_study", "lab")
+    met, learners = world("lin_ucb"), {policy: Bandit(policy=policy) for policy in POLICIES}
+    plans = study.baselines(met)
+    for replications in (20, 200):
+        rounds = 50 if options.quick else 1_000
+        play = partial(study.compare_learners, met, learners, plans, rounds=rounds, replications=replications)
+        yield Row(f"compare three learners, {replications} replications", 1e3 * seconds(play, 5), "ms")
+
+
 def beside_peers(rates: dict[str, float], rounds: int) -> Rows:
     """How many times the rounds a second of each peer that is installed."""
     peers: dict[str, tuple[Callable[[str, int], None], int]] = {
@@ -170,4 +181,4 @@ def evaluated(options: Options) -> Rows:
         tracemalloc.stop()
 
 
-BENCHES = (simulated, evaluated)
+BENCHES = (simulated, compared, evaluated)

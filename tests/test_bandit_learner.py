@@ -146,13 +146,16 @@ def test_thompson_nig_by_hand() -> None:
 
 
 def test_lin_ucb_by_hand() -> None:
-    """Ridge 1, one reward 1 at x = (1, 0): theta = (1/2, 0), and x' inv(A) x = 1/2 there, 1 across."""
-    bandit = Bandit("lin_ucb", prior_strength=1.0)
+    """Ridge 1, mean 1/4, one reward 1 at x = (1, 0): theta = (3/8, 0), x' inv(A) x = 1/2 there, 1 across.
+
+    An arm without a reward is expected to pay the prior mean in every context.
+    """
+    bandit = Bandit("lin_ucb", prior_strength=1.0, prior_mean=0.25)
     state = update(init(2, bandit=bandit, n_features=2), 0, 1.0, bandit, context=[1.0, 0.0])
     found = normal(state, bandit, np.array([1.0, 0.0]))
-    np.testing.assert_allclose(found, [[0.5, 0.0], [np.sqrt(0.5), 1.0]], rtol=1e-15)
+    np.testing.assert_allclose(found, [[0.625, 0.25], [np.sqrt(0.5), 1.0]], rtol=1e-15)
     score = lin_ucb(state, bandit, None, np.array([0.0, 2.0]))
-    np.testing.assert_allclose(score, [2.0, 2.0], rtol=1e-15)
+    np.testing.assert_allclose(score, [2.25, 2.25], rtol=1e-15)
 
 
 @pytest.mark.parametrize("policy", ["thompson_beta", "thompson_nig", "lin_thompson"])
@@ -166,10 +169,8 @@ def test_draws_have_the_posterior_that_is_told(policy: str) -> None:
     _, choice = choose(state, bandit, np.random.default_rng(3), context=[1.0])
     if policy == "thompson_beta":
         expected = np.array([3.0 / 5.0, 1.0 / 3.0])
-    elif policy == "thompson_nig":
+    else:  # with a constant as its only feature, a ridge of 2 is two pseudo-rewards of the prior mean
         expected = np.array([(1.0 + 2.0) / 5.0, (1.0 + 0.25) / 3.0])
-    else:
-        expected = np.array([2.0 / 5.0, 0.25 / 3.0])
     error = choice.score.std(axis=0, ddof=1) / np.sqrt(n)
     assert (np.abs(choice.score.mean(axis=0) - expected) < 4.0 * error).all()
 

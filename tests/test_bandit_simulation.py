@@ -46,20 +46,21 @@ class TestTableFromFrame:
 
     def test_by_head(self) -> None:
         """A missing reward is an arm that was not available; other columns are features; costs move what is seen."""
-        plain = Table.from_frame(self.FRAME, features=["length"])
-        assert (plain.arms, plain.feature_names) == (("bm25", "hybrid"), ("length",))
-        assert plain.features.tolist() == [[3.0], [9.0], [6.0]]
+        plain = Table.from_frame(self.FRAME, features=["length"], order="given")
+        assert (plain.arms, plain.feature_names) == (("bm25", "hybrid"), ("intercept", "length"))
+        assert plain.features.tolist() == [[1.0, 3.0], [1.0, 9.0], [1.0, 6.0]]
         assert plain.mask.tolist() == [[True, True], [True, True], [True, False]]
         np.testing.assert_array_equal(plain.value, [[1.0, 0.0], [0.0, 1.0], [0.5, np.nan]])
         np.testing.assert_array_equal(plain.reward, plain.value)
-        dear = Table.from_frame(self.FRAME, features=["length"], costs=pd.Series({"hybrid": 0.5, "bm25": 0.25}))
+        costs = pd.Series({"hybrid": 0.5, "bm25": 0.25})
+        dear = Table.from_frame(self.FRAME, features=["length"], costs=costs, order="given")
         np.testing.assert_array_equal(dear.value, [[0.75, -0.5], [-0.25, 0.5], [0.25, np.nan]])
         np.testing.assert_array_equal(dear.reward, (dear.value + 0.5) / 1.25)
 
     def test_what_it_makes_can_be_played(self) -> None:
         """Costs keep the order of the arms, and the best of a round has no regret."""
         for costs in (None, {"bm25": 0.0, "hybrid": 0.4}):
-            world = Table.from_frame(self.FRAME, features=["length"], costs=costs)
+            world = Table.from_frame(self.FRAME, features=["length"], costs=costs, order="replacement")
             done = run(Bandit("lin_ucb"), world, rounds=30, replications=3, seed=0)
             assert done.regret.min() >= 0.0
             shown = np.where(world.mask, world.value, -1.0).argmax(axis=1)
@@ -86,7 +87,7 @@ class TestTableFromFrame:
             ({}, {"features": ["size"]}, "features must be a list .*, got size; correct"),
             ({}, {"costs": {"bm25": 0.1}}, "costs must name each arm once, bm25, hybrid, got hybrid in one of the two"),
             ({}, {"costs": {"bm25": 0.1, "hybrid": -1}}, "the cost of hybrid must be a number from 0, got -1"),
-            ({}, {"costs": 0.1}, "costs must be a mapping or a Series by arm, got float"),
+            ({}, {"costs": 0.1}, r"costs must be a mapping or a Series by arm, or \[Q, A\], got float"),
             ({}, {"features": ["bm25", "length", "hybrid"]}, "must have a row and an arm"),
         ],
     )

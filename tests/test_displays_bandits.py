@@ -14,7 +14,7 @@ from scipy import stats
 
 from hostile_texts import MARKUP, assert_inert
 from raglab import off_policy
-from raglab.bandit import Bandit, Bernoulli, State, init, propensities, update
+from raglab.bandit import Bandit, Bernoulli, State, Table, init, propensities, update
 from raglab.bandit.simulation import run
 from raglab.default_learner.simulation import Silence
 from raglab.displays import canvas
@@ -34,6 +34,13 @@ pytestmark = pytest.mark.slow
 MEANS = np.array([0.7, 0.6, 0.5])
 ARMS = ("hybrid", "iterative", "graph")
 RUNS = {name: run(Bandit(name), Bernoulli(MEANS), rounds=500, replications=12) for name in ("ucb1", "thompson_beta")}
+PRICED = Table.from_frame(
+    pd.DataFrame({"small": np.repeat([0.75, 0.25], 30), "large": np.repeat([0.25, 1.0], 30)}),
+    costs={"small": 1.0, "large": 4.0},
+    price=0.125,
+    order="given",
+)
+DRIFT = {name: run(Bandit(name), PRICED, rounds=60, replications=8) for name in ("ucb1", "thompson_nig")}
 ROW: dict[str, Any] = {"ess": 200.0, "max_weight": 12.5, "status": "ok"}
 ESTIMATES = pd.DataFrame(
     [
@@ -70,6 +77,7 @@ def made(**more: Any) -> dict[str, Any]:
     return {
         "interval": RegretDisplay.from_runs(RUNS, slope=lai_robbins(MEANS), **more),
         "quantiles": RegretDisplay.from_runs(RUNS, band="quantiles", level=0.8, log_x=True, **more),
+        "spend": RegretDisplay.from_runs(DRIFT, cost_unit="US dollars", **more),
         "share": ArmShareDisplay.from_run(RUNS["ucb1"], ARMS, **more),
         "beta": PosteriorDisplay.from_state(*state(), ("hybrid", "iterative"), **more),
         "student": PosteriorDisplay.from_state(*state("thompson_nig"), **more),
@@ -90,7 +98,7 @@ def test_axes_given_are_axes_used(name: str) -> None:
     on = canvas.empty_figure(12, 5).subplots()
     assert shown.plot(ax=on) is shown
     assert shown.figure_ is on.figure
-    assert (shown.ax_ is on) == (name != "audit")
+    assert (shown.ax_ is on) == (name not in {"audit", "spend"})
     for axes in getattr(shown, "axes_", [shown.ax_]):
         assert re.search(r"\(.+\)$", axes.get_xlabel())
     assert shown.plot().figure_ is not on.figure
@@ -167,6 +175,41 @@ def test_regret_is_the_mean_of_the_runs() -> None:
     quantiles = DRAWN["quantiles"].to_frame().query("run == 'ucb1'").iloc[-1]
     assert quantiles[["low", "high"]].tolist() == pytest.approx(np.quantile(values, [0.1, 0.9]).tolist())
     assert (frame["replications"] == 12).all()
+
+
+def test_reward_and_spend_are_drawn_apart() -> None:
+    """Each as the mean of the rounds so far, before costs and in the user's unit; without costs there is one panel."""
+    frame = DRAWN["spend"].to_frame()
+    last = frame[frame["run"] == "thompson_nig"].iloc[-1]
+    done = DRIFT["thompson_nig"]
+    assert done.spend is not None
+    assert last["spend"] == pytest.approx(done.spend[:, -1].mean() / 60)
+    assert last["reward"] == pytest.approx((done.value + 0.125 * done.spend)[:, -1].mean() / 60)
+    low, high = stats.t.interval(0.95, 7, loc=last["spend"], scale=stats.sem(done.spend[:, -1] / 60))
+    assert last[["spend_low", "spend_high"]].tolist() == pytest.approx([low, high])
+    labels = [on.get_ylabel() for on in DRAWN["spend"].axes_]
+    assert labels[2] == "mean spend (US dollars)"
+    assert len(labels) == 4
+    assert len(DRAWN["interval"].axes_) == 1
+    assert not {"spend", "recent"} & set(DRAWN["interval"].frame())
+
+
+def test_drift_is_drawn_where_all_meet_the_same_rounds() -> None:
+    """The last rounds of a learner, beside the arm that was best in them; given rows and drifting means alone."""
+    shown = RegretDisplay.from_runs(DRIFT, recent=10)
+    frame = shown.frame()
+    done, rows = DRIFT["ucb1"], frame[frame["run"] == "ucb1"].set_index("round")
+    assert rows.loc[45, "recent"] == pytest.approx((done.value[:, 44] - done.value[:, 34]).mean() / 10)
+    assert rows.loc[3, "recent"] == pytest.approx(done.value[:, 2].mean() / 3)
+    # net of an eighth of the costs: 0.625 of the small arm, then 0.5 of the large one; three rounds after the change
+    # the small one is still the better of the last ten
+    assert rows["best"].loc[[1, 30, 33, 60]].tolist() == pytest.approx([0.625, 0.625, 0.4750, 0.5])
+    drifting = run(Bandit("ucb1"), Bernoulli(np.repeat([MEANS], 40, axis=0)), rounds=40, replications=2)
+    assert "recent" in RegretDisplay.from_runs({"a": drifting}).frame()
+    shuffled = run(Bandit("ucb1"), PRICED._replace(order="shuffled"), rounds=40, replications=2)
+    assert "recent" not in RegretDisplay.from_runs({"a": shuffled}).frame()
+    with pytest.raises(ValueError, match="recent must be at least 1, got 0"):
+        RegretDisplay.from_runs(DRIFT, recent=0)
 
 
 def test_the_line_of_lai_and_robbins_is_its_slope_times_ln() -> None:
@@ -343,13 +386,18 @@ def test_estimates_of_another_form_are_refused() -> None:
 
 
 def test_the_audit_draws_its_tables() -> None:
-    """Three panels whose frame is that of the audit; a constant component is said to be so."""
+    """Arms, the simulated comparison and the pairs, in this order; the frame is that of the audit."""
     audit = audited(*drawn())
     shown = RewardAuditDisplay.from_audit(audit)
     frame = shown.to_frame()
+    measures = ["mean_reward", "success_share", "mean_value", "value", "difference", "concordance"]
+    assert frame["panel"].drop_duplicates().tolist() == measures
     assert frame.query("panel == 'concordance'")["value"].tolist() == audit.correlations["concordance"].tolist()
-    assert frame.query("panel == 'regret'")["of"].tolist() == audit.policies["policy"].tolist()
-    assert [one.get_text() for one in shown.axes_[0].texts] == ["the same everywhere"] * 4
+    assert frame.query("panel == 'mean_value'")["of"].tolist() == audit.arms["arm"].tolist()
+    assert frame.query("panel == 'value'")["value"].tolist() == audit.simulation["value"].tolist()
+    assert [label.get_text() for label in shown.axes_[1].get_yticklabels()] == audit.simulation["policy"].tolist()
+    page = shown._repr_html_()
+    assert page.index(audit.notes[0][:40]) < page.index("thompson_beta</td>") < page.index("arm hybrid")
     three = canvas.empty_figure(12, 4).subplots(1, 3)
     assert list(shown.plot(ax=three).axes_) == list(three)
     with pytest.raises(ValueError, match="ax must be 3 axes, or one of a grid, got 2"):

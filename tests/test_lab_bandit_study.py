@@ -170,9 +170,8 @@ def test_cases_are_the_unit_of_the_intervals() -> None:
     met = world(np.tile(VALUE, (10, 1)))
     widths = []
     for rounds in (400, 40_000):
-        row = rows(compare_learners(met, {}, baselines(met), rounds=rounds, replications=2, n_boot=400).table).loc[
-            FIXED
-        ]
+        sizes: dict[str, Any] = {"rounds": rounds, "replications": 2, "fixed": "hybrid"}
+        row = rows(compare_learners(met, {}, baselines(met, fixed="hybrid"), **sizes).table).loc[FIXED]
         widths.append(row["right_high"] - row["right_low"])
     assert widths[1] > 0.25  # 40 cases: a binomial interval is 0.31 wide
     assert widths[1] == pytest.approx(widths[0], rel=0.3)

@@ -2,56 +2,128 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.learner import check_count, refuse
-from raglab.characters import visible
+from raglab.bandit.table_frames import Costs, is_whole, read_frame, warn_order_ignored
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 Array = NDArray[np.float64]
+ORDERS = ("replacement", "shuffled", "given")
+FREE = np.zeros((1, 1))  # cost of every arm in every round, where none is stated
+FREE.flags.writeable = False
 
 
 class Table(NamedTuple):
-    """Full information: every arm of every case measured."""
+    """Full information: every arm of every case measured.
+
+    cost: in the user's unit, at least 0; one 0 stands for all where there are none. price: value lost a unit of cost; 0
+    counts costs without charging them. order: in which a simulation plays the rows, `replacement` (a row drawn for each
+    round), `shuffled` (a permutation of the rows in each replication), or `given` (row t in round t); of the last two
+    each row is played once at most. delay: rounds until the reward is there; None: at once. cost_range: least and
+    largest cost that the learner's reward is scaled by; None: those of the table.
+    """
 
     arms: tuple[str, ...]
-    value: NDArray[np.float64]  # [Q, A] what counts, such as a right decision, 0 or 1
+    value: NDArray[np.float64]  # [Q, A] what counts, net of price * cost, such as a right decision, 0 or 1
     reward: NDArray[np.float64]  # [Q, A] what the learner sees, in [0, 1]; NaN never arrives
     mask: NDArray[np.bool_]  # [Q, A] arms available
     features: NDArray[np.float64]  # [Q, F] contexts; F may be 0
     feature_names: tuple[str, ...]
     ms: NDArray[np.float64]  # [Q, A] milliseconds; NaN unknown
+    cost: NDArray[np.float64] = FREE  # [Q, A]; NaN where an arm that is not available states none
+    price: float = 0.0
+    order: str = "replacement"
+    delay: NDArray[np.int64] | None = None  # [Q] or [Q, A]
+    cost_range: tuple[float, float] | None = None
 
     @property
     def n_arms(self) -> int:
         """How many arms it has."""
         return len(self.arms)
 
+    @property
+    def has_costs(self) -> bool:
+        """Whether some choice costs something."""
+        return bool(np.any(self.cost > 0.0))
+
+    @property
+    def is_charged(self) -> bool:
+        """Whether costs lower the value: some price times cost is above 0."""
+        return self.price > 0.0 and self.has_costs
+
+    @property
+    def gross(self) -> NDArray[np.float64]:
+        """Value before costs, [Q, A]: value + price * cost."""
+        return self.value + self.price * self.cost
+
+    def priced(self, price: float) -> Self:
+        """Table under another price of a unit of cost: value and what the learner sees are made again.
+
+        Value is gross value minus price times cost; the learner sees gross reward minus price times cost, moved into
+        [0, 1] as `from_frame` says.
+
+        Raises:
+          ValueError: a price below 0 or not finite.
+
+        Example:
+          >>> import pandas as pd
+          >>> frame = pd.DataFrame({"small": [0.5, 1.0], "large": [1.0, 1.0]})
+          >>> table = Table.from_frame(frame, costs={"small": 0.0, "large": 2.0}, price=0.25, order="given")
+          >>> table.value.tolist(), table.priced(0.0).value.tolist()
+          ([[0.5, 0.5], [1.0, 0.5]], [[0.5, 1.0], [1.0, 1.0]])
+        """
+        _check_price(price)
+        if price == self.price:
+            return self
+        low, high = _cost_ends(self)
+        before = self.reward * (1.0 + self.price * (high - low)) + self.price * (self.cost - high)
+        reward = _scaled_reward(before - price * self.cost, price * low, price * high)
+        return self._replace(value=self.gross - price * self.cost, reward=reward, price=float(price))
+
     @classmethod
     def from_frame(
         cls,
         frame: pd.DataFrame,
         *,
-        costs: Mapping[str, float] | pd.Series[float] | None = None,
+        costs: Costs | None = None,
+        price: float = 1.0,
         features: Sequence[str] = (),
+        intercept: bool = True,
+        order: str | None = None,
+        delay: int | str | ArrayLike | None = None,
+        mask: ArrayLike | pd.DataFrame | None = None,
+        cost_range: tuple[float, float] | None = None,
     ) -> Self:
         """Table of stored rewards: a row a round, a column an arm.
 
         A reward that is missing says that the arm was not available in that round. With costs what counts is reward
-        minus cost, and the learner sees the same moved into [0, 1]: (reward - cost + highest) / (1 + highest - lowest),
-        over the arms' costs.
+        minus price times cost, and the learner sees the same moved into [0, 1]: (reward - price * cost + highest) /
+        (1 + highest - lowest), where highest and lowest are the ends of price * cost over the table, or of
+        `cost_range`, in which two tables share a scale.
 
         Args:
-          frame: rewards in [0, 1], [Q, A], beside the features; arms in the order of their columns.
-          costs: of one choice of each arm, in the unit of the reward, at least 0; every arm has one.
+          frame: rewards in [0, 1], [Q, A], beside the columns named below; arms in the order of their columns.
+          costs: of one choice of each arm, at least 0, in any unit: a number or the name of a column by arm, or [Q, A],
+            as an array or as a frame with a column an arm.
+          price: value lost a unit of cost; 1 where costs are in the unit of the reward. 0 counts them, charging none.
           features: columns that are the context, finite numbers; no arms.
+          intercept: whether a feature `intercept` of ones comes first, where no feature is constant: without one a
+            linear learner cannot tell a good arm from a poor one where its features are 0.
+          order: in which a simulation plays the rows, `given` (row t in round t), `shuffled` (a permutation in each
+            replication) or `replacement`. None: replacement, with a warning, which also names the arms whose mean
+            changes along the rows (F test over ten blocks of rows, 20 rewards each at least, level .001 over all
+            arms).
+          delay: rounds until a reward is there: of all, a column, [Q], or [Q, A].
+          mask: booleans [Q, A], False where an arm has a reward but was not available.
+          cost_range: least and largest cost that the learner's reward is scaled by.
 
         Raises:
           ValueError: a column or cell breaks a rule; the message names row and column, and counts the bad cells.
@@ -59,134 +131,49 @@ class Table(NamedTuple):
         Example:
           >>> import pandas as pd
           >>> frame = pd.DataFrame({"bm25": [1.0, 0.0], "hybrid": [1.0, None]})
-          >>> Table.from_frame(frame, costs={"bm25": 0.0, "hybrid": 0.25}).value.tolist()
+          >>> Table.from_frame(frame, costs={"bm25": 0.0, "hybrid": 0.25}, order="given").value.tolist()
           [[1.0, 0.75], [0.0, nan]]
         """
-        # What is not named as a feature counts as an arm, so a stray column is refused and never played.
-        heads = _frame_heads(frame, features)
-        arms = tuple(head for head in heads if head not in features)
-        reward = _frame_numbers(
-            frame,
-            arms,
-            heads,
-            "a reward",
-            (0.0, 1.0),
-            "normalise it (rule S4.4), or name a column that is no arm in features or drop it",
+        _check_price(price)
+        if costs is None and (price != 1.0 or cost_range is not None):
+            refuse("a price and a cost_range need costs", "none", "state costs, or leave both out")
+        parts = read_frame(frame, costs=costs, features=features, intercept=intercept, delay=delay, mask=mask)
+        unknown = np.full(parts.mask.shape, np.nan)
+        table = cls(
+            parts.arms,
+            parts.reward,
+            parts.reward,
+            parts.mask,
+            parts.features,
+            parts.feature_names,
+            unknown,
+            order="replacement" if order is None else order,
+            delay=parts.delay,
         )
-        context = _frame_numbers(frame, features, heads, "a feature", (-np.inf, np.inf), "fill or drop it")
-        # A missing reward marks an arm as not available; a round without any arm leaves nothing to choose.
-        mask = ~np.isnan(reward)
-        if not mask.any(axis=1).all():
-            row = _frame_place(frame, int(np.flatnonzero(~mask.any(axis=1))[0]))
-            _refuse_frame("a round must have a reward of some arm", f"none in {row}", "drop the row")
-        # A context without a number has no linear score, and nothing may stand in for it.
-        if np.isnan(context).any():
-            at, number = (int(place[0]) for place in np.nonzero(np.isnan(context)))
-            came = f"none in {_frame_place(frame, at)}, column {features[number]}"
-            _refuse_frame("a feature must not be missing", came, "fill or drop it")
-        # Costs can push a value out of [0, 1], where Beta learners need it: the learner sees it moved and scaled.
-        value, seen = reward, reward
-        if costs is not None:
-            price = _costs_of_arms(costs, arms)
-            value = reward - price
-            seen = np.clip((value + price.max()) / (1.0 + price.max() - price.min()), 0.0, 1.0)
-        made = cls(arms, value, seen, mask, context, tuple(features), np.full(mask.shape, np.nan))
-        _check_table(made)
-        return made
+        # costs are charged by the rule of `priced`, from a table that counts them at a price of 0
+        if parts.cost is not None:
+            table = table._replace(cost=parts.cost, cost_range=cost_range).priced(price)
+        _check_table(table)
+        if order is None:
+            warn_order_ignored(parts)
+        return table
 
 
-def _frame_heads(frame: pd.DataFrame, features: Sequence[str]) -> list[str]:
-    """Names of the columns of a frame of rewards."""
-    import pandas as pd
-
-    if not isinstance(frame, pd.DataFrame):
-        _refuse_frame("rewards must be a pandas DataFrame", type(frame).__name__, "wrap them in one, a column an arm")
-    heads = [str(head) for head in frame.columns]
-    if len(set(heads)) < len(heads):
-        twice = next(head for place, head in enumerate(heads) if head in heads[:place])
-        _refuse_frame("arms must have different names", f"{twice!r} twice", "rename or drop a column")
-    missing = [str(name) for name in features if name not in heads] if not isinstance(features, str) else [features]
-    if missing:
-        rule = f"features must be a list of columns among {', '.join(heads)[:300]}"
-        _refuse_frame(rule, ", ".join(missing)[:80], "correct the name")
-    if not len(frame) or len(heads) == len(features):
-        _refuse_frame("a frame must have a row and an arm", frame.shape, "write a row a round and a column an arm")
-    return heads
+def _cost_ends(table: Table) -> tuple[float, float]:
+    """Least and largest cost that the learner's reward is scaled by."""
+    if table.cost_range is not None:
+        return table.cost_range
+    return float(np.nanmin(table.cost)), float(np.nanmax(table.cost))
 
 
-def _frame_place(frame: pd.DataFrame, row: int) -> str:
-    """Position of a row, and its label where that is another."""
-    label = frame.index[row]
-    same = isinstance(label, int | np.integer) and int(label) == row
-    return f"row {row}" if same else f"row {row} (index {_shown(label)})"
+def _scaled_reward(net: Array, lowest: float, highest: float) -> Array:
+    """Reward net of costs moved into [0, 1], [Q, A]: costs can push it out, where Beta learners need it."""
+    return np.clip((net + highest) / (1.0 + highest - lowest), 0.0, 1.0)
 
 
-def _frame_numbers(
-    frame: pd.DataFrame,
-    columns: Sequence[str],
-    heads: Sequence[str],
-    what: str,
-    allowed: tuple[float, float],
-    remedy: str,
-) -> Array:
-    """Numbers of some columns, float64 [rows, columns], NaN where missing; infinity is none."""
-    out = np.full((len(frame), len(columns)), np.nan)
-    wrong: list[tuple[int, str, Any]] = []
-    for place, column in enumerate(columns):
-        cells = frame.iloc[:, heads.index(column)]
-        for row, (cell, gone) in enumerate(zip(cells.tolist(), cells.isna().tolist(), strict=True)):
-            if gone:
-                continue
-            number: float = float(cell) if isinstance(cell, _NUMBERS) and -MOST <= cell <= MOST else np.nan
-            if allowed[0] <= number <= allowed[1]:
-                out[row, place] = number
-            else:
-                wrong.append((row, column, cell))
-    if wrong:
-        row, column, cell = min(wrong, key=lambda one: one[0])
-        came = f"{_shown(cell)} in {_frame_place(frame, row)}, column {column}, one of {len(wrong)} such cells"
-        rule = f"{what} must be a number" + (f" from {allowed[0]:g} to {allowed[1]:g}" if allowed[1] == 1.0 else "")
-        _refuse_frame(rule, came, remedy)
-    return out
-
-
-def _costs_of_arms(costs: Mapping[str, float] | pd.Series[float], arms: Sequence[str]) -> Array:
-    """Cost of each arm, [A]."""
-    if not hasattr(costs, "items"):
-        _refuse_frame(
-            "costs must be a mapping or a Series by arm", type(costs).__name__, 'write {"bm25": 0.0, "hybrid": 0.1}'
-        )
-    given: dict[str, Any] = {str(arm): cost for arm, cost in costs.items()}
-    if set(given) != set(arms):
-        came = ", ".join(sorted(set(given) ^ set(arms)))[:200]
-        _refuse_frame(
-            f"costs must name each arm once, {', '.join(arms)[:300]}",
-            f"{came} in one of the two alone",
-            "complete them",
-        )
-    for arm, cost in given.items():
-        if not isinstance(cost, _NUMBERS) or not 0.0 <= cost <= MOST:
-            _refuse_frame(
-                f"the cost of {arm} must be a number from 0", _shown(cost), "state it in the unit of the reward"
-            )
-    return np.array([float(given[arm]) for arm in arms])
-
-
-def _refuse_frame(rule: str, came: object, remedy: str) -> NoReturn:
-    """Refuse what a frame holds, in one line whatever its columns and cells are called."""
-    refuse(visible(rule), visible(str(came)), remedy)
-
-
-def _shown(cell: object) -> str:
-    """A cell as a message shows it; Python writes no whole number of more than 4,300 digits."""
-    try:
-        return repr(cell)[:80]
-    except ValueError:
-        return f"a {type(cell).__name__} too long to show"
-
-
-_NUMBERS = (int, float, np.integer, np.floating)
-MOST = 1e9  # of a feature or a cost; far more leaves the floats
+def _check_price(price: float) -> None:
+    if isinstance(price, bool) or not isinstance(price, int | float | np.number) or not 0.0 <= price < np.inf:
+        refuse("price must be a number from 0", repr(price), "it is the value lost a unit of cost")
 
 
 class Bernoulli(NamedTuple):
@@ -212,10 +199,10 @@ def check_world(world: World, rounds: int) -> World:
     """
     if not isinstance(world, Table | Bernoulli):
         refuse("a world must be a Table or a Bernoulli", type(world).__name__, "write Bernoulli(means)")
-    return _check_table(world) if isinstance(world, Table) else _check_bernoulli(world, rounds)
+    return _check_table(world, rounds) if isinstance(world, Table) else _check_bernoulli(world, rounds)
 
 
-def _check_table(world: Table) -> Table:
+def _check_table(world: Table, rounds: int = 1) -> Table:
     value, reward, ms, features = (
         np.asarray(array, dtype=np.float64) for array in (world.value, world.reward, world.ms, world.features)
     )
@@ -235,7 +222,50 @@ def _check_table(world: Table) -> Table:
         refuse("value of an available arm must be finite", "NaN or infinity", "measure it, or mask the arm")
     if not np.isfinite(features).all():
         refuse("features must be finite", "NaN or infinity", "impute what is missing before")
-    return world._replace(value=value, reward=reward, mask=mask, features=features, ms=ms)
+    checked = world._replace(value=value, reward=reward, mask=mask, features=features, ms=ms)
+    return _check_order(_check_costs(checked), rounds)
+
+
+def _check_costs(world: Table) -> Table:
+    """Table with its costs [Q, A]; one 0 that stands for all takes no memory.
+
+    Raises:
+      ValueError: a cost below 0 or missing where the arm is available, or outside cost_range; a price below 0.
+    """
+    _check_price(world.price)
+    cost = np.asarray(world.cost, dtype=np.float64)
+    if cost.shape != world.mask.shape:
+        if cost.shape != FREE.shape or cost.any():
+            refuse(f"cost must be [Q, A], {world.mask.shape}", cost.shape, "give a number for every arm of every case")
+        cost = np.broadcast_to(FREE, world.mask.shape)
+    low, high = (0.0, np.inf) if world.cost_range is None else world.cost_range
+    stated = cost[world.mask]
+    if not (0.0 <= low <= high and (stated >= low).all() and (stated <= high).all() and np.isfinite(stated).all()):
+        wrong = stated[~((stated >= low) & (stated <= high) & np.isfinite(stated))]
+        value = float(wrong[0]) if len(wrong) else (low, high)
+        rule = "the cost of an available arm must be a number from 0, within cost_range where that is stated"
+        refuse(rule, value, "measure it, mask the arm, or widen the range")
+    return world._replace(cost=cost)
+
+
+def _check_order(world: Table, rounds: int) -> Table:
+    """Table whose order and delays can be played.
+
+    Raises:
+      ValueError: an unknown order, more rounds than rows where each is played once, or delays that are none.
+    """
+    if world.order not in ORDERS:
+        refuse(f"order must be one of {', '.join(ORDERS)}", repr(world.order), "choose one of them")
+    if world.order != "replacement" and rounds > len(world.mask):
+        rule = f"order {world.order} plays each row once, so rounds must be at most {len(world.mask)}"
+        refuse(rule, rounds, "play fewer rounds, or take order='replacement'")
+    if world.delay is None:
+        return world
+    delay = np.asarray(world.delay)
+    if delay.shape not in {world.mask.shape[:1], world.mask.shape} or not is_whole(delay):
+        value = f"{delay.dtype} of {delay.shape}"
+        refuse("delay must be whole numbers of rounds from 0, [Q] or [Q, A]", value, "0 is a reward at once")
+    return world._replace(delay=delay.astype(np.int64))
 
 
 def _check_bernoulli(world: Bernoulli, rounds: int) -> Bernoulli:
@@ -282,6 +312,8 @@ class Feed(NamedTuple):
     features: Array  # [N, F]
     delay: NDArray[np.int64] | int  # [T, R] rounds until the reward is there, or the same for all
     lost: NDArray[np.bool_] | None  # [T, R] reward never arrives
+    cost: Array | None = None  # [N, A]; none where nothing costs
+    arm_delay: NDArray[np.int64] | None = None  # [N, A] of a table whose arms differ in it; then `delay` is 0
 
     @property
     def n_arms(self) -> int:
@@ -315,6 +347,7 @@ class Accounts(NamedTuple):
     pulls: NDArray[np.int64]  # [R, A]
     arm: Arms  # [R, T]
     case: NDArray[np.int32] | None  # [R, T]
+    spend: Array | None  # [R, T] cumulative cost; none where nothing costs
 
 
 def stream(seed: int, block: int, kind: int) -> np.random.Generator:
@@ -351,11 +384,25 @@ def feed(
     delay: tuple[int, int] = (0, 0),
     missing: float = 0.0,
 ) -> Feed:
-    """Block of a world that was checked; hangs on seed and block alone, and is the same for every policy."""
+    """Block of a world that was checked; hangs on seed and block alone, and is the same for every policy.
+
+    Args:
+      delay: least and largest, drawn for each round; of a table without delays of its own.
+    """
     tables = _arms_from_table(world) if isinstance(world, Table) else _arms_from_means(world)
     worth, _, _, mask, features = tables
     rng, shape = stream(seed, block, REWARDS), (rounds, size)
+    case = _drawn_rows(world, rng, rounds, size) if isinstance(world, Table) else None
     low, high = delay
+    late: NDArray[np.int64] | int
+    late = low if low == high else stream(seed, block, DELAYS).integers(low, high, size=shape, endpoint=True)
+    arm_delay = None
+    if isinstance(world, Table) and world.delay is not None:
+        by_row = world.delay if world.delay.ndim == 1 else world.delay[:, 0]
+        if world.delay.ndim == 2 and (world.delay != by_row[:, None]).any():
+            arm_delay = world.delay
+        else:  # the same for every arm, and where it is 0 throughout nothing is late
+            late = by_row[case] if by_row.any() else 0
     return Feed(
         rounds,
         size,
@@ -363,11 +410,24 @@ def feed(
         _gap(worth, mask),
         *tables[2:4],
         None if isinstance(world, Table) else rng.random(shape),
-        rng.integers(len(worth), size=shape, dtype=np.int32) if isinstance(world, Table) else None,
+        case,
         features,
-        low if low == high else stream(seed, block, DELAYS).integers(low, high, size=shape, endpoint=True),
+        late,
         stream(seed, block, LOST).random(shape) < missing if missing > 0.0 else None,
+        world.cost if isinstance(world, Table) and world.has_costs else None,
+        arm_delay,
     )
+
+
+def _drawn_rows(world: Table, rng: np.random.Generator, rounds: int, size: int) -> NDArray[np.int32]:
+    """Row of the table in each round and replication, [T, R], by the table's order."""
+    n_rows = len(world.value)
+    if world.order == "given":
+        return np.repeat(np.arange(rounds, dtype=np.int32)[:, None], size, axis=1)
+    if world.order == "shuffled":
+        rows = np.broadcast_to(np.arange(n_rows, dtype=np.int32), (size, n_rows))
+        return np.ascontiguousarray(rng.permuted(rows, axis=1)[:, :rounds].T)
+    return rng.integers(n_rows, size=(rounds, size), dtype=np.int32)
 
 
 def _arms_from_table(world: Table) -> tuple[Array, Array, Array, NDArray[np.bool_] | None, Array]:
@@ -395,4 +455,13 @@ def play_accounts(met: Feed, arm: Arms) -> Accounts:
     place = mine + np.asarray(rows, np.int64) * met.n_arms
     pulls = np.stack([(mine == number).sum(axis=1) for number in range(met.n_arms)], axis=1)
     regret, value = (np.take(table, place) for table in (met.gap, met.worth))
-    return Accounts(np.cumsum(regret, 1, out=regret), np.cumsum(value, 1, out=value), pulls, mine, case)
+    spend = cumulative_spend(met, mine, case)
+    return Accounts(np.cumsum(regret, 1, out=regret), np.cumsum(value, 1, out=value), pulls, mine, case, spend)
+
+
+def cumulative_spend(met: Feed, arm: Arms, case: NDArray[np.int32] | None) -> Array | None:
+    """Cumulative cost of the arms chosen [R, T] in the cases [R, T]; none where nothing costs."""
+    if met.cost is None or case is None:
+        return None
+    spend = met.cost[case, arm]
+    return np.cumsum(spend, 1, out=spend)

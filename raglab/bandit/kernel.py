@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from raglab._numba import bit_draws, compile_kernel
-from raglab.bandit.environments import Accounts, Arms, Array, Feed
-from raglab.bandit.learner import LEARNERS, Bandit
+from raglab.bandit.environments import Accounts, Arms, Array, Feed, cumulative_spend
+from raglab.bandit.learner import LEARNERS, Bandit, State
 from raglab.bandit.scores import noise
 
 # ruff: noqa: ANN401, C901, FBT001, PLR0912 - arrays, which numba types for itself; one loop says a policy whole
@@ -241,17 +241,20 @@ def _linear_arms(
     mask: Any,
     features: Any,
     rng: Any,
-    ridge: float,
+    first_inverse: Any,
+    first_moment: Any,
+    mu: float,
     width: float,
     draws: bool,
 ) -> None:
-    """Arms of lin_ucb, or of lin_thompson, which draws."""
+    """Arms of lin_ucb, or of lin_thompson, which draws; mu is the prior mean.
+
+    first_inverse, first_moment: of each arm's design and of its sums before the first round, [A, d, d] and [A, d].
+    """
     bits = rng.bit_generator
     n_arms, size, d = reward.shape[1], out.shape[1], features.shape[1]
-    inverse, moment = np.zeros((size, n_arms, d, d)), np.zeros((size, n_arms, d))
-    # before a reward the design is the ridge alone
-    for i in range(d):
-        inverse[:, :, i, i] = 1.0 / ridge
+    inverse, moment = np.empty((size, n_arms, d, d)), np.empty((size, n_arms, d))
+    inverse[:], moment[:] = first_inverse, first_moment
     solved, square, chance = np.empty((n_arms, d)), np.empty(n_arms), np.ones(n_arms)
     for t in range(len(out)):
         for r in range(size):
@@ -276,13 +279,13 @@ def _linear_arms(
                 for i in range(d):
                     square[a] += mine[i] * x[i]
                     mean += moment[r, a, i] * mine[i]
-                score = mean + width * np.sqrt(max(square[a], 0.0)) * chance[a]
+                score = mu + mean + width * np.sqrt(max(square[a], 0.0)) * chance[a]
                 # only a better score counts, so that of equal ones the lowest arm is taken
                 if score > best:
                     arm, best = a, score
             out[t, r] = arm
             # Sherman and Morrison: the inverse loses an outer product, and is never inverted anew
-            paid, mine = reward[row, arm], solved[arm]
+            paid, mine = reward[row, arm] - mu, solved[arm]
             factor = np.sqrt(1.0 / (1.0 + square[arm]))
             for i in range(d):
                 mine[i] *= factor
@@ -290,6 +293,89 @@ def _linear_arms(
             for i in range(d):
                 for j in range(d):
                     inverse[r, arm, i, j] -= mine[i] * mine[j]
+
+
+@compile_kernel(inline="always", checked=False)
+def _count_reward(
+    gram: Any, moment: Any, n: Any, r: int, arm: int, x: Any, reward: Any, row: int, mu: float, sign: float
+) -> None:
+    """Add a reward to an arm's sums, or take it out; no digit of what was taken out stays where nothing is left."""
+    paid = sign * (reward[row, arm] - mu)
+    n[r, arm] += sign
+    for i in range(len(x)):
+        moment[r, arm, i] = moment[r, arm, i] + paid * x[i] if n[r, arm] != 0.0 else 0.0
+        for j in range(len(x)):
+            gram[r, arm, i, j] = gram[r, arm, i, j] + sign * (x[i] * x[j]) if n[r, arm] != 0.0 else 0.0
+
+
+@compile_kernel(checked=False)
+def _forgetful_arms(
+    out: Any,
+    case: Any,
+    reward: Any,
+    mask: Any,
+    features: Any,
+    rng: Any,
+    first_gram: Any,
+    first_moment: Any,
+    mu: float,
+    ridge: float,
+    width: float,
+    draws: bool,
+    discount: float,
+    window: int,
+) -> None:
+    """Arms of lin_ucb or lin_thompson that discount, or whose window is above 0; first_gram is without the ridge.
+
+    What is forgotten is not the ridge, so that no inverse can be carried on: each score is solved for by Cholesky.
+    """
+    bits = rng.bit_generator
+    n_arms, size, d = reward.shape[1], out.shape[1], features.shape[1]
+    gram, moment, n = np.empty((size, n_arms, d, d)), np.empty((size, n_arms, d)), np.zeros((size, n_arms))
+    gram[:], moment[:] = first_gram, first_moment
+    lower, first, second, chance = np.zeros((d, d)), np.empty(d), np.empty(d), np.ones(n_arms)
+    for t in range(len(out)):
+        for r in range(size):
+            if draws:
+                for a in range(n_arms):
+                    chance[a] = _normal(bits)
+            row = int(case[t, r])
+            x = features[row]
+            arm, best = 0, -np.inf
+            for a in range(n_arms):
+                if len(mask) > 0 and not mask[row, a]:
+                    continue
+                # with lower the root of the design, first solves for x and second for the moment: their products are
+                # x' inv(A) x and moment' inv(A) x
+                square, mean = 0.0, 0.0
+                for i in range(d):
+                    for j in range(i + 1):
+                        rest = gram[r, a, i, j] + (ridge if i == j else 0.0)
+                        for k in range(j):
+                            rest -= lower[i, k] * lower[j, k]
+                        lower[i, j] = np.sqrt(rest) if i == j else rest / lower[j, j]
+                    x_rest, m_rest = x[i], moment[r, a, i]
+                    for k in range(i):
+                        x_rest -= lower[i, k] * first[k]
+                        m_rest -= lower[i, k] * second[k]
+                    first[i], second[i] = x_rest / lower[i, i], m_rest / lower[i, i]
+                    square += first[i] * first[i]
+                    mean += first[i] * second[i]
+                score = mu + mean + width * np.sqrt(max(square, 0.0)) * chance[a]
+                if score > best:
+                    arm, best = a, score
+            out[t, r] = arm
+            # the round is counted first: all sums fade, or the round that leaves the window is taken out
+            if discount < 1.0:
+                for a in range(n_arms):
+                    for i in range(d):
+                        moment[r, a, i] *= discount
+                        for j in range(d):
+                            gram[r, a, i, j] *= discount
+            if window > 0 and t >= window:
+                old = int(case[t - window, r])
+                _count_reward(gram, moment, n, r, int(out[t - window, r]), features[old], reward, old, mu, -1.0)
+            _count_reward(gram, moment, n, r, arm, x, reward, row, mu, 1.0)
 
 
 @compile_kernel(checked=False)
@@ -312,7 +398,7 @@ def accounts(met: Feed, arm: Arms) -> Accounts:
     regret, value = np.empty(mine.shape), np.empty(mine.shape)
     pulls = np.zeros((met.size, met.n_arms), np.int64)
     _add_round(mine, np.zeros((0, 0), np.int32) if case is None else case, met.gap, met.worth, regret, value, pulls)
-    return Accounts(regret, value, pulls, mine, case)
+    return Accounts(regret, value, pulls, mine, case, cumulative_spend(met, mine, case))
 
 
 class _Block(NamedTuple):
@@ -335,9 +421,14 @@ def _block(met: Feed) -> _Block:
     )
 
 
-def played(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
-    """Arms [T, R] that a plain learner with a compiled loop chooses: that which its entry names."""
-    arms: Arms = globals()[str(LEARNERS[bandit.policy].compiled)](met, bandit, rng)
+def played(met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None) -> Arms:
+    """Arms [T, R] that a plain learner with a compiled loop chooses: that which its entry names.
+
+    Args:
+      initial: state of one linear learner that every replication begins with.
+    """
+    loop, first = globals()[str(LEARNERS[bandit.policy].compiled)], {} if initial is None else {"initial": initial}
+    arms: Arms = loop(met, bandit, rng, **first)
     return arms
 
 
@@ -393,18 +484,31 @@ def student(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
     return block.out
 
 
-def lin_ucb(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
+def lin_ucb(met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None) -> Arms:
     """Arms [T, R] of lin_ucb."""
-    return _regress_arms(met, bandit, rng, float(bandit.exploration), draws=False)
+    return _regress_arms(met, bandit, rng, float(bandit.exploration), initial, draws=False)
 
 
-def lin_thompson(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
+def lin_thompson(met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None) -> Arms:
     """Arms [T, R] of lin_thompson."""
-    return _regress_arms(met, bandit, rng, noise(bandit), draws=True)
+    return _regress_arms(met, bandit, rng, noise(bandit), initial, draws=True)
 
 
-def _regress_arms(met: Feed, bandit: Bandit, rng: np.random.Generator, width: float, *, draws: bool) -> Arms:
+def _regress_arms(
+    met: Feed, bandit: Bandit, rng: np.random.Generator, width: float, initial: State | None, *, draws: bool
+) -> Arms:
     block, features = _block(met), np.ascontiguousarray(met.features)
-    ridge = float(bandit.prior_strength)
-    _linear_arms(block.out, block.case, block.reward, block.mask, features, rng, ridge, width, draws)
+    d, mu, ridge = features.shape[1], float(bandit.prior_mean), float(bandit.prior_strength)
+    world = (block.out, block.case, block.reward, block.mask, features, rng)
+    gram, moment = np.zeros((met.n_arms, d, d)), np.zeros((met.n_arms, d))
+    if initial is not None:
+        gram, moment = np.ascontiguousarray(initial.gram), np.ascontiguousarray(initial.moment)
+    if bandit.discount < 1.0 or bandit.window:
+        memory = float(bandit.discount), int(bandit.window)
+        _forgetful_arms(*world, gram, moment, mu, ridge, width, draws, *memory)
+        return block.out
+    # before a reward the design is the ridge alone
+    first = np.tile(np.eye(d) / ridge, (met.n_arms, 1, 1))
+    inverse = first if initial is None else np.linalg.inv(gram + ridge * np.eye(d))
+    _linear_arms(*world, inverse, moment, mu, width, draws)
     return block.out

@@ -33,8 +33,9 @@ class Bandit(NamedTuple):
       divided by its square).
     threshold: thompson_beta calls a reward above it a success (rule S4.5).
     prior_mean, prior_strength, prior_variance: of thompson_beta Beta(mean * strength, (1 - mean) * strength); of
-      thompson_nig mu0, kappa0 = 2 * alpha0, and beta0 / alpha0; of the linear ones the strength is the ridge, and
-      lin_thompson's variance that of its noise.
+      thompson_nig mu0, kappa0 = 2 * alpha0, and beta0 / alpha0; of the linear ones the reward expected of an arm
+      without one (1 is optimistic: every arm is tried before a good one is settled on), the ridge, and lin_thompson's
+      variance of its noise.
     discount: every round multiplies all statistics by it. window: > 0, only the last so many rounds count.
     floor: least propensity of every available arm. ties: among equal scores the `lowest` arm, or a `random` one.
     history: pseudo-counts [A] added to the statistics whenever scores are made; no part of the state.
@@ -68,7 +69,7 @@ class State(NamedTuple):
     total: NDArray[np.float64]  # [..., A]
     square: NDArray[np.float64]  # [..., A]
     gram: NDArray[np.float64]  # [..., A, d, d] sum of x x', without the ridge; d = 0 without a context
-    moment: NDArray[np.float64]  # [..., A, d] sum of reward * x
+    moment: NDArray[np.float64]  # [..., A, d] sum of (reward - prior_mean) * x
     recent_arm: NDArray[np.int64]  # [..., W] arm whose reward came, -1 none yet; round t stands in place t mod W
     recent_reward: NDArray[np.float64]  # [..., W]
     recent_context: NDArray[np.float64]  # [..., W, d]
@@ -90,7 +91,8 @@ class LearnerEntry:
       the rounds, around its scores. positive: those of them that it divides by, so that 0 is refused. check: refuses
       what neither ranges nor `positive` do.
     linear: whether it needs a context, and with it `gram` and `moment` of the state. successes: whether it adds up
-      successes (rewards above the threshold) rather than rewards; then its history is scored as one of coins.
+      successes (rewards above the threshold) rather than rewards; then its history is scored as one of coins. bounded:
+      whether its scores need rewards in [0, 1], so that it cannot read rewards net of a price.
     index: (state, bandit, mask, context) to scores [..., A], of a learner that draws nothing; or else
     draw: (state, bandit, rng, context) to one draw of each arm, [..., A], and
     largest: (state, bandit, mask, context) to the probability that each available arm's draw is the largest, [..., A].
@@ -108,6 +110,7 @@ class LearnerEntry:
     check: Callable[[Bandit], None] | None = None
     linear: bool = False
     successes: bool = False
+    bounded: bool = False
     index: Callable[..., NDArray[np.float64]] | None = None
     draw: Callable[..., NDArray[np.float64]] | None = None
     largest: Callable[..., NDArray[np.float64]] | None = None
@@ -340,7 +343,7 @@ def _without_oldest(state: State, bandit: Bandit) -> State:
     rows, place = rows[there], place[there]
     arm, seen = mine.recent_arm[rows, place], mine.recent_reward[rows, place]
     x = mine.recent_context[rows, place]
-    _add(mine, rows, arm, -np.ones(len(rows)), reward_outcome(seen, bandit), x)
+    _add(mine, rows, arm, -np.ones(len(rows)), reward_outcome(seen, bandit), x, bandit.prior_mean)
     empty = rows[mine.n[rows, arm] == 0.0], arm[mine.n[rows, arm] == 0.0]
     for field in (mine.total, mine.square, mine.gram, mine.moment):  # no digit of what was subtracted stays
         field[empty] = 0.0
@@ -348,15 +351,19 @@ def _without_oldest(state: State, bandit: Bandit) -> State:
     return restore_batch(mine, state.t.shape)
 
 
-def _add(mine: State, rows: Ints, arm: Ints, weight: Array, seen: Array, context: Array) -> None:
-    """Add outcomes to the statistics of a state that is one's own; a row may occur more than once."""
+def _add(mine: State, rows: Ints, arm: Ints, weight: Array, seen: Array, context: Array, centre: float) -> None:
+    """Add outcomes to the statistics of a state that is one's own; a row may occur more than once.
+
+    Args:
+      centre: reward that the sums of a linear learner are taken from, its prior_mean.
+    """
     at = rows, arm
     np.add.at(mine.n, at, weight)
     np.add.at(mine.total, at, weight * seen)
     np.add.at(mine.square, at, weight * (seen * seen))
     if mine.moment.shape[-1]:
         np.add.at(mine.gram, at, weight[:, None, None] * (context[:, :, None] * context[:, None, :]))
-        np.add.at(mine.moment, at, (weight * seen)[:, None] * context)
+        np.add.at(mine.moment, at, (weight * (seen - centre))[:, None] * context)
 
 
 def record_rewards(
@@ -376,7 +383,8 @@ def record_rewards(
             refuse("a round has one reward", "a second one", "correct the first with revise")
         mine.recent_arm[rows, place], mine.recent_reward[rows, place] = arm, reward
         mine.recent_context[rows, place] = context
-    _add(mine, rows, arm, np.asarray(bandit.discount**age, np.float64), reward_outcome(reward, bandit), context)
+    weight, outcome = np.asarray(bandit.discount**age, np.float64), reward_outcome(reward, bandit)
+    _add(mine, rows, arm, weight, outcome, context, bandit.prior_mean)
     return mine
 
 
@@ -686,5 +694,6 @@ def _added(state: State, kind: Ints, arm: Ints, old: Array, new: Array, context:
     if mine.moment.shape[-1]:
         x = context[rewarded]
         np.add.at(mine.gram[0], arm[rewarded], x[:, :, None] * x[:, None, :])
-        np.add.at(mine.moment, at, (seen - before)[steps, None] * context[steps])
+        centred = seen - np.where(revised, before, bandit.prior_mean)
+        np.add.at(mine.moment, at, centred[steps, None] * context[steps])
     return restore_batch(mine._replace(t=mine.t + int(chosen.sum())), state.t.shape)

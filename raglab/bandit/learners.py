@@ -130,6 +130,7 @@ BUILT_IN = {
     ),
     "kl_ucb": LearnerEntry(
         settings=("exploration",),
+        bounded=True,
         index=kl_ucb,
     ),
     "thompson_beta": LearnerEntry(
@@ -137,6 +138,7 @@ BUILT_IN = {
         positive=("exploration", "prior_strength"),
         check=check_beta_prior,
         successes=True,
+        bounded=True,
         draw=thompson_beta,
         largest=beta_largest,
         compiled="beta",
@@ -155,7 +157,7 @@ BUILT_IN = {
         quantity="mean reward (0 to 1)",
     ),
     "lin_ucb": LearnerEntry(
-        settings=("exploration", "prior_strength"),
+        settings=("exploration", "prior_mean", "prior_strength"),
         positive=("prior_strength",),
         linear=True,
         index=lin_ucb,
@@ -163,7 +165,7 @@ BUILT_IN = {
         pays=2e5,
     ),
     "lin_thompson": LearnerEntry(
-        settings=("exploration", "prior_strength", "prior_variance"),
+        settings=("exploration", "prior_mean", "prior_strength", "prior_variance"),
         positive=("prior_strength",),
         linear=True,
         draw=lin_thompson,

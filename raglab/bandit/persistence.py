@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 KEY = "raglab_bandit"
 VERSION = 1
 PARTS = ("bandit", "rng", "sha256", "state", KEY)
+CENTRED = "centred"  # mark of a linear learner whose sums are of rewards less prior_mean; those of before have none
 GENERATORS = ("PCG64", "PCG64DXSM")  # those of default_rng; the others hold arrays
 WHOLE = ("t", "pulls", "recent_arm")
 
@@ -33,11 +34,15 @@ class Saved(NamedTuple):
     rng: np.random.Generator | None
 
 
-def dumps(state: State, bandit: Bandit, rng: np.random.Generator | None = None) -> str:
+def dumps(state: State, bandit: Bandit, rng: np.random.Generator | None = None, *, centred: bool = True) -> str:
     """State, settings and the generator's position as one line of canonical JSON.
 
     Keys are sorted, there is no white space, every float is written so that each bit comes back, and `sha256` stands
     for all the rest: equal learners have equal bytes. A generator's children (`spawn`) are not part of its position.
+
+    Args:
+      centred: whether a linear learner's sums are of rewards less prior_mean, as all are now; False writes the bytes
+        that were written before, when prior_mean was not read, and is of use to logs of then.
 
     Raises:
       ValueError: a state that does not fit the settings, a number that is not finite, or a generator other than
@@ -50,7 +55,7 @@ def dumps(state: State, bandit: Bandit, rng: np.random.Generator | None = None) 
       (True, True)
     """
     check_bandit(bandit, state.n.shape[-1])
-    _check_state(state, bandit)
+    check_state(state, bandit)
     if rng is not None and rng.bit_generator.state["bit_generator"] not in GENERATORS:
         name = rng.bit_generator.state["bit_generator"]
         msg = (
@@ -66,11 +71,16 @@ def dumps(state: State, bandit: Bandit, rng: np.random.Generator | None = None) 
         },
         "rng": None if rng is None else rng.bit_generator.state,
     }
+    if bandit.linear and centred:
+        document[CENTRED] = True
     return _canonical(document | {"sha256": _document_digest(document)})
 
 
 def loads(text: str) -> Saved:
     """Learner that `dumps` wrote, bit for bit.
+
+    A linear learner of before, which has no mark, did not read its prior_mean: it comes back with a prior_mean of 0,
+    under which it goes on as it did.
 
     Raises:
       ValueError: broken JSON, another version, content that its hash does not stand for, settings outside their
@@ -83,7 +93,7 @@ def loads(text: str) -> Saved:
             "rebuild the state from the log with this version of raglab."
         )
         raise ValueError(msg)
-    if sorted(document) != sorted(PARTS):
+    if sorted(document.keys() - {CENTRED}) != sorted(PARTS) or document.get(CENTRED, True) is not True:
         msg = f"a saved learner must hold {', '.join(PARTS)}, got {', '.join(sorted(document))}; take the file whole."
         raise ValueError(msg)
     stated = document.pop("sha256")
@@ -94,9 +104,14 @@ def loads(text: str) -> Saved:
         )
         raise ValueError(msg)
     bandit = _bandit(document["bandit"])
+    if bandit.linear != (CENTRED in document):
+        if not bandit.linear:
+            msg = f"{CENTRED} must mark a linear learner, got one of {bandit.policy}; give what dumps wrote."
+            raise ValueError(msg)
+        bandit = bandit._replace(prior_mean=0.0)
     state = _state(document["state"])
     check_bandit(bandit, state.n.shape[-1] if state.n.ndim else None)
-    _check_state(state, bandit)
+    check_state(state, bandit)
     return Saved(state, bandit, _generator(document["rng"]))
 
 
@@ -128,7 +143,7 @@ def merge(states: Sequence[State], bandit: Bandit) -> State:
         raise ValueError(msg)
     check_bandit(bandit, states[0].n.shape[-1])
     for state in states:
-        _check_state(state, bandit)
+        check_state(state, bandit)
         shapes = [(field.shape, first.shape) for field, first in zip(state, states[0], strict=True)]
         if any(here != there for here, there in shapes):
             here, there = next((here, there) for here, there in shapes if here != there)
@@ -228,7 +243,7 @@ def _parse_array(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - what
         raise ValueError(msg) from None
 
 
-def _check_state(state: State, bandit: Bandit) -> None:
+def check_state(state: State, bandit: Bandit) -> None:
     """Refuse a state whose parts do not fit each other or the settings."""
     batch, arms = state.t.shape, state.n.shape[-1:]
     d, window = state.moment.shape[-1:], (int(bandit.window),)

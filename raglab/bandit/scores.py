@@ -77,7 +77,9 @@ def student_posterior(n: Array, total: Array, square: Array, bandit: Bandit) -> 
 
 
 def normal(state: State, bandit: Bandit, context: Array) -> Normal:
-    """Posterior of a linear arm's expected reward: ridge regression, disjoint arms.
+    """Posterior of a linear arm's expected reward: ridge regression of rewards less prior_mean, disjoint arms.
+
+    What an arm without a reward is expected to pay is prior_mean, in every context.
 
     Args:
       context: [..., d].
@@ -87,7 +89,7 @@ def normal(state: State, bandit: Bandit, context: Array) -> Normal:
     ridge = bandit.prior_strength * np.eye(context.shape[-1])
     x = context[..., None, :]
     solved = np.linalg.solve(state.gram + ridge, np.broadcast_to(x, state.moment.shape)[..., None])[..., 0]
-    mean = (state.moment * solved).sum(axis=-1)
+    mean = bandit.prior_mean + (state.moment * solved).sum(axis=-1)
     return Normal(mean, np.sqrt(np.maximum((x * solved).sum(axis=-1), 0.0)))
 
 

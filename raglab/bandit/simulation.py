@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab._numba import check_engine, kernel_of
+from raglab.bandit.budget import Budget, check_budget, table_costs
 from raglab.bandit.environments import (
     POLICY,
     Accounts,
@@ -28,6 +29,7 @@ from raglab.bandit.environments import (
 from raglab.bandit.learner import (
     LEARNERS,
     Bandit,
+    State,
     check_count,
     choose_arm,
     init,
@@ -36,15 +38,27 @@ from raglab.bandit.learner import (
     refuse,
     update,
 )
+from raglab.bandit.ledgers import (
+    Ledger,
+    budgeted_arms,
+    check_budgeted,
+    net_state,
+    record_choice,
+    record_paid,
+    start_ledger,
+)
+from raglab.bandit.persistence import check_state
 from raglab.bandit.propensity import propensities, sample
 from raglab.html_display import Fold, display
 from raglab.parallel import run_each
 from raglab.progress import progress
+from raglab.user_warnings import warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SEED = "the same seed gives the same bits"
+COST_FOLLOWER = "thompson_nig"  # played where costs are charged, in the place of a learner of successes (rule S4.5)
 
 
 class Simulation(NamedTuple):
@@ -80,18 +94,94 @@ def _played(title: str, regret: Array, pulls: NDArray[np.int64]) -> str:
     return display(title, facts, [Fold("share of pulls", rows, len(share), ("arm", "pulls"), open=True)])
 
 
-def stepwise_arms(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
-    """Arms [T, R] of any learner, by `choose` and `update`: the reference of the compiled loops."""
+def follow_costs(bandit: Bandit, world: World, *, charged: bool = False) -> tuple[Bandit, str]:
+    """Learner that is played in a world, and a note where it is not the one that was named.
+
+    A learner of successes counts rewards above a threshold, so a cost that leaves a reward on its side of it changes
+    nothing. In a table that charges costs `thompson_nig` is played instead, which follows mean rewards, with the same
+    prior_mean, prior_strength, exploration and all other settings.
+
+    Args:
+      charged: whether costs are charged beside the table's own price, as a budget does.
+
+    Raises:
+      ValueError: the learner has a history, whose sums are successes.
+
+    Source: rule S4.5.
+    """
+    entry = LEARNERS.get(bandit.policy)
+    if entry is None or not entry.successes or not isinstance(world, Table) or not (charged or world.is_charged):
+        return bandit, ""
+    if bandit.history is not None:
+        rule = f"a history of {bandit.policy} counts successes, which cannot follow costs"
+        refuse(rule, "one beside costs", f"make it with history_of for {COST_FOLLOWER}")
+    note = (
+        f"{bandit.policy} counts rewards above {bandit.threshold:g} and cannot follow costs; {COST_FOLLOWER} is played "
+        "instead, with the same settings (rule S4.5)."
+    )
+    return bandit._replace(policy=COST_FOLLOWER), note
+
+
+def check_initial(
+    initial: State | Ledger | None, bandit: Bandit, world: World, budget: Budget | float | None = None
+) -> None:
+    """Refuse a first state that the learner cannot go on from in this world, or a budget that it cannot keep.
+
+    Raises:
+      ValueError: a batch of states, other arms, features or window than the learner's; a state without costs beside a
+        budget, or a ledger without one.
+    """
+    if budget is not None:
+        check_budgeted(bandit, world)
+    if initial is None:
+        return
+    if isinstance(initial, Ledger) != (budget is not None):
+        rule = "initial must be a Ledger with a budget, and a State without one"
+        refuse(rule, type(initial).__name__, "make it with learned_ledger or with learned_state")
+    state = initial.state if isinstance(initial, Ledger) else initial
+    check_state(state, bandit)
+    n_features = len(world.feature_names) if bandit.linear and isinstance(world, Table) else 0
+    shape = (*state.t.shape, state.n.shape[-1], state.moment.shape[-1])
+    if shape != (world.n_arms, n_features):
+        rule = f"initial must be the state of one learner of {world.n_arms} arms and {n_features} features"
+        refuse(rule, shape, "make it with learned_state from the same arms and features")
+
+
+def first_ledger(
+    initial: State | Ledger | None, bandit: Bandit, world: World, budget: Budget | float | None
+) -> State | Ledger | None:
+    """What a learner begins with: under a budget a ledger, with the budget that it is to keep now."""
+    if budget is None:
+        return initial
+    checked = check_budget(budget)
+    n_features = len(world.feature_names) if bandit.linear and isinstance(world, Table) else 0
+    opened = start_ledger(world.n_arms, bandit, checked, n_features=n_features)
+    return initial._replace(pacer=opened.pacer) if isinstance(initial, Ledger) else opened
+
+
+def repeated_state(initial: State, size: int) -> State:
+    """State of each of so many replications that begin alike, [R, ...]."""
+    return State._make(np.broadcast_to(field, (size, *field.shape)).copy() for field in initial)
+
+
+def stepwise_arms(met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None) -> Arms:
+    """Arms [T, R] of any learner, by `choose` and `update`: the reference of the compiled loops.
+
+    Args:
+      initial: state of one learner that every replication begins with.
+    """
     n_features = met.features.shape[1] if bandit.linear else 0
     state = init(met.n_arms, bandit=bandit, n_features=n_features, batch=(met.size,))
+    if initial is not None:
+        state = repeated_state(initial, met.size)
     arms = np.empty((met.rounds, met.size), np.int8)
-    order, first = _arrivals(met)
+    arrivals = _arrivals(met)
     none = np.zeros((met.size, 0))
     for t in range(met.rounds):
         context = met.features[met.row(t)] if bandit.linear else none
         state, choice = choose_arm(state, bandit, rng, met.open(t), context)
         arms[t] = choice.arm
-        when, who = np.divmod(order[first[t] : first[t + 1]], met.size)
+        when, who = np.divmod(arrivals(t, choice.arm), met.size)
         arm = arms[when, who].astype(np.int64)
         reward = met.rewards(when, who, arm)
         there = ~np.isnan(reward)
@@ -101,12 +191,32 @@ def stepwise_arms(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
     return arms
 
 
-def _arrivals(met: Feed) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Choices (round * R + replication) in the order in which their rewards arrive, and where each round's begin."""
+def _arrivals(met: Feed) -> Callable[[int, NDArray[np.int64]], NDArray[np.int64]]:
+    """From a round and its arms [R] to the choices (round * R + replication) whose rewards arrive in it."""
+    if met.arm_delay is not None and met.case is not None:
+        return _arrivals_by_arm(met, met.arm_delay, met.case)
     due = (met.delay + np.arange(met.rounds)[:, None] + np.zeros((1, met.size), np.int64)).ravel()
     there = np.arange(due.size) if met.lost is None else np.flatnonzero(~met.lost.ravel())
     order = there[np.argsort(due[there], kind="stable")]
-    return order, np.searchsorted(due[order], np.arange(met.rounds + 1))
+    first = np.searchsorted(due[order], np.arange(met.rounds + 1))
+    return lambda t, _: order[first[t] : first[t + 1]]
+
+
+def _arrivals_by_arm(
+    met: Feed, arm_delay: NDArray[np.int64], case: NDArray[np.int32]
+) -> Callable[[int, NDArray[np.int64]], NDArray[np.int64]]:
+    """Arrivals where a delay hangs on the arm, so that it is known only when that is chosen."""
+    waiting: dict[int, list[NDArray[np.int64]]] = {}
+
+    def arrive(t: int, arm: NDArray[np.int64]) -> NDArray[np.int64]:
+        late, choices = arm_delay[case[t], arm], t * met.size + np.arange(met.size)
+        if met.lost is not None:
+            late, choices = late[~met.lost[t]], choices[~met.lost[t]]
+        for rounds in np.unique(late).tolist():
+            waiting.setdefault(t + rounds, []).append(choices[late == rounds])
+        return np.concatenate(waiting.pop(t, [choices[:0]]))
+
+    return arrive
 
 
 def kernel(bandit: Bandit, work: float, engine: str) -> Any:  # noqa: ANN401 - a module
@@ -147,10 +257,14 @@ def check_simulation(bandit: Bandit, world: Bernoulli | Table, rounds: int, repl
 
 
 def is_plain(bandit: Bandit, met: Feed) -> bool:
-    """Whether a compiled loop says what the learner would: nothing forgotten, delayed, missing or floored."""
-    settings = bandit.discount == 1.0 and bandit.window == 0 and bandit.floor == 0.0 and bandit.ties == "lowest"
+    """Whether a compiled loop says what the learner would: nothing delayed, missing or floored, nor forgotten.
+
+    A linear learner may forget: its loop knows how.
+    """
+    remembers = (bandit.discount == 1.0 and bandit.window == 0) or bandit.linear
+    settings = remembers and bandit.floor == 0.0 and bandit.ties == "lowest"
     there = met.case is None or not np.isnan(met.reward if met.mask is None else met.reward[met.mask]).any()
-    never_late = isinstance(met.delay, int) and met.delay == 0 and met.lost is None
+    never_late = isinstance(met.delay, int) and met.delay == 0 and met.lost is None and met.arm_delay is None
     return settings and bandit.history is None and never_late and bool(there)
 
 
@@ -166,23 +280,32 @@ def play_block(
     work: float = 0.0,
     delay: tuple[int, int] = (0, 0),
     missing: float = 0.0,
+    initial: State | Ledger | None = None,
 ) -> Accounts:
     """One block of replications; the same bits wherever it runs.
 
     Args:
-      work: choices that the whole simulation makes.
+      work: choices that the whole simulation makes. initial: state of one learner that every replication begins with;
+        a ledger where it keeps a budget.
     """
     met = feed(world, rounds, size, seed, number, delay=delay, missing=missing)
     rng = stream(seed, number, POLICY)
-    plain = is_plain(bandit, met)
+    # a first state of a window holds rounds of its own, which the loop does not know; nor does it know a ledger
+    is_looped = initial is None or (isinstance(initial, State) and bandit.linear and bandit.window == 0)
+    plain = is_plain(bandit, met) and is_looped
     if engine == "numba" and not plain:
-        came = "a learner that forgets or has a floor, or rewards that are late or missing"
-        refuse("engine numba plays plain learners whose rewards are there at once", came, "use engine='auto'")
+        value = "a learner that forgets, has a floor, a budget or without a context a first state, or late rewards"
+        refuse("engine numba plays plain learners whose rewards are there at once", value, "use engine='auto'")
     twin = kernel(bandit, work, engine) if plain else None
     if twin is not None:
-        done: Accounts = twin.accounts(met, twin.played(met, bandit, rng))
+        done: Accounts = twin.accounts(met, twin.played(met, bandit, rng, initial))
         return done
-    return play_accounts(met, stepwise_arms(met, bandit, rng))
+    if isinstance(initial, Ledger) and isinstance(world, Table):
+        free = met._replace(reward=world.priced(0.0).reward)  # a ledger charges costs itself, at its own price
+        arms = budgeted_arms(free, table_costs(world), bandit, rng, initial, _arrivals(met))
+    else:
+        arms = stepwise_arms(met, bandit, rng, None if isinstance(initial, Ledger) else initial)
+    return play_accounts(met, arms)
 
 
 def simulate(
@@ -242,9 +365,19 @@ class Run(NamedTuple):
     pulls: NDArray[np.int64]  # [R, A]
     arm: Arms  # [R, T]
     case: NDArray[np.int32] | None  # [R, T] which case of a table
+    spend: Array | None = None  # [R, T] cumulative cost, in the user's unit; none where nothing costs
+    price: float = 0.0  # value lost a unit of cost: value is net of price * spend
+    arm_value: Array | None = None  # [T, A], NaN where not available; none unless all replications meet the same rounds
+    notes: tuple[str, ...] = ()  # what was switched or ignored
+
+    @property
+    def gross(self) -> Array:
+        """Cumulative value before costs, [R, T]."""
+        return self.value if self.spend is None else self.value + self.price * self.spend
 
     def __repr__(self) -> str:
-        return f"Run({_size_text(self.regret, self.pulls)}; {_end_text(self.regret)})"
+        spend = "" if self.spend is None else f"; mean spend at the end {self.spend[:, -1].mean():.4g}"
+        return f"Run({_size_text(self.regret, self.pulls)}; {_end_text(self.regret)}{spend})"
 
     def _repr_html_(self) -> str:
         """Display for a notebook: regret at the end and the share of pulls of every arm."""
@@ -260,10 +393,12 @@ def run(
     seed: int = 0,
     delay: int | tuple[int, int] = 0,
     missing: float = 0.0,
+    initial: State | Ledger | None = None,
+    budget: Budget | float | None = None,
     engine: str = "auto",
     n_jobs: int = 1,
 ) -> Run:
-    """Play a policy in a world: cases in random order with replacement, or arms with known means.
+    """Play a policy in a world: cases in the order that their table states, or arms with known means.
 
     What the world does hangs on the seed and the block, not on the policy: two policies under one seed meet the
     same cases, the same chance and the same delays, so that their differences may be taken pair by pair.
@@ -271,8 +406,13 @@ def run(
     Args:
       policy: a learner, or probabilities that stay as they are: [A], or a row a case [Q, A] (a round where means
         drift).
-      delay: rounds until a reward is there, or the least and the greatest of them, drawn uniformly.
+      delay: rounds until a reward is there, or the least and the greatest of them, drawn uniformly; of a world that
+        states no delays of its own.
       missing: probability that a reward never arrives.
+      initial: state of one learner that every replication begins with, such as `learned_state` makes; with a budget a
+        ledger, such as `learned_ledger` makes.
+      budget: mean cost of a round that the learner keeps, by a price that follows each replication's spend (`pace`).
+        What it learns is reward before costs, and each arm's cost; value and regret are at the table's own price.
       engine: `numpy`, `numba` (the compiled twin, where there is one), or `auto`: numba where it pays.
       n_jobs: processes, as joblib counts them; the same bits for any number. 1 leaves the blocks to the workers of
         `raglab.workers`, where there are any.
@@ -294,13 +434,22 @@ def run(
     if isinstance(policy, str):
         refuse("a policy must be a Bandit or probabilities", repr(policy), f"write Bandit({policy!r})")
     met = check_world(world, rounds)
-    late = check_delay(delay, missing)
-    learner = policy if isinstance(policy, Bandit) else Bandit("ucb1")
+    late = _check_lateness(delay, missing, met)
+    charged, learner, note = budget is not None, Bandit("ucb1"), ""
+    if isinstance(policy, Bandit):
+        learner, note = follow_costs(policy, met, charged=charged)
+    elif charged:
+        refuse("a budget needs a learner", "probabilities", "see fit_priced_policy and play_paced for a fixed policy")
     check_simulation(learner, met, rounds, replications, engine)
+    check_initial(initial, learner, met, budget)
     fixed = None if isinstance(policy, Bandit) else _check_probabilities(policy, met, rounds)
-
+    if initial is not None and (note or fixed is not None):
+        refuse("an initial state must be of the learner that is played", note or "a fixed policy", "leave it out")
+    if note:
+        warn_user(note)
     blocks = list(enumerate(replication_blocks(replications)))
-    settings = {"engine": engine, "work": float(rounds * replications), "delay": late, "missing": missing}
+    settings: dict[str, Any] = {"engine": engine, "work": float(rounds * replications), "delay": late}
+    settings |= {"missing": missing, "initial": first_ledger(initial, learner, met, budget)}
     shared = (learner if fixed is None else fixed, met, rounds, seed, settings)
     if n_jobs == 1 or len(blocks) == 1:
         done = list(run_each(_numbered_block, blocks, *shared, what="simulate", unit="block"))
@@ -310,7 +459,31 @@ def run(
         calls = (delayed(_numbered_block)(block, *shared) for block in blocks)
         played = Parallel(n_jobs=n_jobs, return_as="generator")(calls)
         done = list(progress(played, "simulate", "block", total=len(blocks)))
-    return Run(*done[0]) if len(done) == 1 else Run(*(_join_blocks(part) for part in zip(*done, strict=True)))
+    whole = Run(*done[0]) if len(done) == 1 else Run(*(_join_blocks(part) for part in zip(*done, strict=True)))
+    price = met.price if isinstance(met, Table) else 0.0
+    return whole._replace(price=price, arm_value=_arm_values(met, rounds), notes=(note,) if note else ())
+
+
+def _check_lateness(delay: int | tuple[int, int], missing: float, world: World) -> tuple[int, int]:
+    """Least and greatest delay that is drawn in a world.
+
+    Raises:
+      ValueError: as `check_delay`; or the table states delays of its own.
+    """
+    late = check_delay(delay, missing)
+    if late != (0, 0) and isinstance(world, Table) and world.delay is not None:
+        refuse("delay must be stated once", f"{delay} beside the table's own", "leave one of them out")
+    return late
+
+
+def _arm_values(world: World, rounds: int) -> Array | None:
+    """Value of every arm in each round, [T, A], where all replications meet the same rounds and these differ."""
+    if isinstance(world, Table):
+        value, mask = world.value[:rounds], world.mask[:rounds]
+        return np.where(mask, value, np.nan) if world.order == "given" else None
+    if world.means.ndim == 1:
+        return None
+    return world.means if world.mask is None else np.where(world.mask, world.means, np.nan)
 
 
 def _join_blocks(parts: tuple[Any, ...]) -> Any:  # noqa: ANN401 - arrays, or none
@@ -346,14 +519,28 @@ def _stationary(policy: Array, world: World, rounds: int, size: int, seed: int, 
     return play_accounts(met, arm)
 
 
-def log(bandit: Bandit, world: World, *, rounds: int, seed: int = 0) -> pd.DataFrame:
+def log(
+    bandit: Bandit,
+    world: World,
+    *,
+    rounds: int,
+    seed: int = 0,
+    delay: int | tuple[int, int] = 0,
+    initial: State | Ledger | None = None,
+    budget: Budget | float | None = None,
+) -> pd.DataFrame:
     """One learner's rounds in a world, each chosen by its exact propensities; what a live system would have logged.
 
     Args:
       rounds: a millisecond each for Thompson sampling, whose propensities are integrals.
+      delay, initial, budget: as for `run`. A reward that arrives after the last round is in the log too: it is the
+        round's.
 
-    Returns: a row a round: `action` (number of the arm), `arm` (its name, or number), `reward`, `propensity` of that
-      arm, `case` (row of a table; -1 where there is none), `value` of the choice, and `p_<arm>` of every arm.
+    Returns: a row a round: `action` (number of the arm), `arm` (its name, or number), `reward` (what the learner sees,
+      NaN where it never arrives), `propensity` of that arm, `case` (row of a table; -1 where there is none), `value` of
+      the choice (net of price times cost), `cost` of the choice in the user's unit, `delay` (rounds until its reward
+      was there), and `p_<arm>` of every arm. With a budget `reward` is before costs, and `price` is the pacer's when
+      the arm was chosen.
 
     Raises:
       ValueError: a world, settings or sizes that break a rule.
@@ -369,36 +556,87 @@ def log(bandit: Bandit, world: World, *, rounds: int, seed: int = 0) -> pd.DataF
     import pandas as pd
 
     check_count("rounds", rounds, 1, "log at least one")
-    met = feed(check_world(world, rounds), rounds, 1, seed, 0)
-    names = world.arms if isinstance(world, Table) else tuple(str(arm) for arm in range(met.n_arms))
-    # one replication; the uniforms come from the policy's own stream, as everywhere
-    state = init(met.n_arms, bandit=bandit, n_features=met.features.shape[1] if bandit.linear else 0)
-    chance = stream(seed, 0, POLICY).random(rounds)
-    share, actions, rewards = np.empty((rounds, met.n_arms)), np.empty(rounds, np.int64), np.empty(rounds)
-    for t in progress(range(rounds), "log", "round"):
-        # row of the tables: the case that came, or the round where means drift
-        row = int(np.ravel(met.row(t))[0])
-        context = met.features[row] if bandit.linear else None
-        mask = None if met.mask is None else met.mask[row]
-        # propensities are read before the round is counted, and the arm is drawn by them: so they are exact
-        share[t] = propensities(state, bandit, mask=mask, context=context)
-        arm = sample(share[t], chance[t])
-        state = record_pull(state, arm, bandit)
-        (rewards[t],) = met.rewards(np.array([t]), np.array([0]), np.array([arm], dtype=np.int8))
-        actions[t] = arm
-        # a reward that never arrives teaches nothing
-        if not np.isnan(rewards[t]):
-            state = update(state, arm, rewards[t], bandit, context=context)
+    checked = check_world(world, rounds)
+    learner, note = follow_costs(bandit, checked, charged=budget is not None)
+    check_initial(initial, learner, checked, budget)
+    if note and initial is not None:
+        refuse("an initial state must be of the learner that is played", note, "leave it out")
+    if note:
+        warn_user(note)
+    met = feed(checked, rounds, 1, seed, 0, delay=_check_lateness(delay, 0.0, checked))
+    names = checked.arms if isinstance(checked, Table) else tuple(str(arm) for arm in range(met.n_arms))
+    first = first_ledger(initial, learner, checked, budget)
+    if isinstance(first, Ledger) and isinstance(checked, Table):
+        met = met._replace(reward=checked.priced(0.0).reward)
+    played = _logged_rounds(learner, met, seed, first)
     case = np.full(rounds, -1) if met.case is None else met.case[:, 0].astype(np.int64)
     rows = case if met.case is not None else np.arange(rounds) % len(met.worth)
     return pd.DataFrame(
         {
-            "action": actions,
-            "arm": [names[arm] for arm in actions],
-            "reward": rewards,
-            "propensity": share[np.arange(rounds), actions],
+            "action": played.action,
+            "arm": [names[arm] for arm in played.action],
+            "reward": played.reward,
+            "propensity": played.share[np.arange(rounds), played.action],
             "case": case,
-            "value": met.worth[rows, actions],
-            **{f"p_{name}": share[:, number] for number, name in enumerate(names)},
+            "value": met.worth[rows, played.action],
+            "cost": np.zeros(rounds) if met.cost is None else met.cost[rows, played.action],
+            "delay": played.delay,
+            **({} if played.price is None else {"price": played.price}),
+            **{f"p_{name}": played.share[:, number] for number, name in enumerate(names)},
         }
     )
+
+
+class LoggedRounds(NamedTuple):
+    """Rounds of one learner, [T]."""
+
+    action: NDArray[np.int64]
+    reward: Array  # NaN never arrives
+    delay: NDArray[np.int64]
+    share: Array  # [T, A] propensities
+    price: Array | None  # value lost a unit of cost; none without a budget
+
+
+def _logged_rounds(bandit: Bandit, met: Feed, seed: int, initial: State | Ledger | None) -> LoggedRounds:
+    """Rounds of a block of one replication, each drawn by the propensities of the state before it."""
+    rounds = met.rounds
+    state: State | Ledger
+    state = init(met.n_arms, bandit=bandit, n_features=met.features.shape[1] if bandit.linear else 0)
+    state = state if initial is None else initial
+    cost = met.cost if isinstance(state, Ledger) and met.cost is not None else np.zeros((len(met.worth), met.n_arms))
+    price = np.empty(rounds)
+    # the uniforms come from the policy's own stream, as everywhere
+    chance = stream(seed, 0, POLICY).random(rounds)
+    share, actions, rewards = np.empty((rounds, met.n_arms)), np.empty(rounds, np.int64), np.empty(rounds)
+    late, waiting = np.zeros(rounds, np.int64), dict[int, list[int]]()
+    contexts: list[Array | None] = []
+    for t in progress(range(rounds), "log", "round"):
+        # row of the tables: the case that came, or the round where means drift
+        row = int(np.ravel(met.row(t))[0])
+        contexts.append(met.features[row] if bandit.linear else None)
+        mask = None if met.mask is None else met.mask[row]
+        # propensities are read before the round is counted, and the arm is drawn by them: so they are exact
+        reads = net_state(state) if isinstance(state, Ledger) else state
+        share[t] = propensities(reads, bandit, mask=mask, context=contexts[t])
+        arm = sample(share[t], chance[t])
+        if isinstance(state, Ledger):
+            price[t] = state.pacer.price
+            state = record_choice(state, arm, cost[row, arm], bandit)
+        else:
+            state = record_pull(state, arm, bandit)
+        (rewards[t],) = met.rewards(np.array([t]), np.array([0]), np.array([arm], dtype=np.int8))
+        actions[t] = arm
+        late[t] = met.delay if isinstance(met.delay, int) else met.delay[t, 0]
+        if met.arm_delay is not None:
+            late[t] = met.arm_delay[row, arm]
+        waiting.setdefault(t + int(late[t]), []).append(t)
+        # a reward that never arrives teaches nothing
+        for when in waiting.pop(t, []):
+            if not np.isnan(rewards[when]):
+                action, reward, context = int(actions[when]), float(rewards[when]), contexts[when]
+                if isinstance(state, Ledger):
+                    paid = cost[int(np.ravel(met.row(when))[0]), action]
+                    state = record_paid(state, action, reward, paid, bandit, context=context, age=t - when)
+                else:
+                    state = update(state, action, reward, bandit, context=context, age=t - when)
+    return LoggedRounds(actions, rewards, late, share, price if isinstance(state, Ledger) else None)

@@ -183,13 +183,13 @@ def _simulated_trace(
         f"{len(world.mask)} cases, arms {', '.join(world.arms)}, {simulation}; every policy meets the same cases.",
         "right: share of right decisions. regret: right decisions lost in all rounds against each case's best arm.",
         f"difference: right minus that of {comparison.reference}. ms: mean retrieval. pulls: share of the rounds.",
-        "Brackets: 95 % intervals over resampled cases and replications, paired in regret and difference.",
+        "Brackets: 95 % intervals over fresh tables of so many cases and fresh chance, paired where two are compared.",
         f"Learners see rewards, never labels; {knows} {'knows' if best is None else 'know'} the labels.",
     ]
     if best is not None:
         room = 100.0 * (right[ORACLE] - right[FIXED])
         lines.append(f"All that choosing could gain over the best fixed arm is {room:.2f} points of right decisions.")
-    return comparison, lines
+    return comparison, [*lines, *comparison.notes]
 
 
 def _weights(text: str | None) -> RewardWeights:

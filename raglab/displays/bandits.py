@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Band = Literal["interval", "quantiles"]
 MOST_POINTS = 400  # of a line
+RECENT = 20  # parts of a run, one of which the last rounds are where their number is not stated
 BAND_WORDS = {"interval": "% interval of the mean", "quantiles": "% of the replications"}
 
 
 class RunRegret(Protocol):
-    """What `replay.run` returns, as far as it is drawn."""
+    """What `replay.run` returns, as far as it is drawn; see there for value, gross, spend and arm_value."""
 
     @property
     def regret(self) -> Array:
@@ -58,8 +59,14 @@ def lai_robbins(means: ArrayLike) -> float:
 class RegretDisplay(FrameDisplay):
     """Mean cumulative regret of runs over the rounds, with a band over their replications.
 
-    rows: a run and round drawn: `run`, `round`, `regret`, `low`, `high`, `replications`; without a band where there is
-    one replication. slope: of the Lai–Robbins line.
+    Where choices cost something, two panels more draw the reward before costs and the spend, each as the mean of the
+    rounds so far. Where all replications meet the same rounds and the arms differ from round to round (a table in its
+    given order, means that drift), a panel draws the value of the last rounds, beside that of the arm that was best
+    in them.
+
+    rows: a run and round drawn: `run`, `round`, `regret`, `low`, `high`, `replications`; of the other panels `reward`,
+    `spend` and `recent`, with `reward_low` and so on, and `best`; without a band where there is one replication. slope:
+    of the Lai–Robbins line. recent: how many of the last rounds; 0 without that panel.
     """
 
     band: Band = "interval"
@@ -67,8 +74,11 @@ class RegretDisplay(FrameDisplay):
     log_x: bool = False
     slope: float | None = None
     unit: str = "reward"
+    cost_unit: str = "cost"
+    recent: int = 0
 
     SIZE: ClassVar = (7.2, 4.6)
+    MORE: ClassVar = 2.4  # inches of height of each further panel
 
     @classmethod
     def from_runs(
@@ -80,8 +90,10 @@ class RegretDisplay(FrameDisplay):
         log_x: bool = False,
         slope: float | None = None,
         unit: str = "reward",
+        cost_unit: str = "cost",
+        recent: int | None = None,
         name: str | None = None,
-        ax: Axes | None = None,
+        ax: Axes | Sequence[Axes] | None = None,
         **style: Any,  # noqa: ANN401 - of the lines
     ) -> Self:
         """Display of runs by name, all of the same number of rounds.
@@ -90,10 +102,12 @@ class RegretDisplay(FrameDisplay):
           band: "interval", that of the mean over replications; "quantiles", the middle share of the replications.
           log_x: rounds on a logarithmic axis, where the regret of a good learner is a straight line in the end.
           slope: of a line slope · ln(rounds), such as `lai_robbins(means)`.
-          unit: of the regret, such as "right answers".
+          unit: of the regret, such as "right answers". cost_unit: of the spend, such as "US dollars".
+          recent: last rounds that the panel of drift is of; a twentieth of the run where not stated.
+          ax: axes of every panel, or one whose place they take.
 
         Raises:
-          ValueError: no run, lengths that differ, an unknown band, or level outside (0, 1).
+          ValueError: no run, lengths that differ, an unknown band, level outside (0, 1), or recent below 1.
 
         Example: `RegretDisplay.from_runs({"ucb1": one, "thompson_beta": two}, log_x=True, slope=8.285)`.
         """
@@ -106,33 +120,69 @@ class RegretDisplay(FrameDisplay):
         if len(lengths) != 1:
             msg = f"runs must be at least one and of as many rounds, got {sorted(lengths)}; simulate them alike."
             raise ValueError(msg)
-        at = _plotted_rounds(lengths.pop(), log=log_x)
+        n_rounds = lengths.pop()
+        at, drifts = _plotted_rounds(n_rounds, log=log_x), any(_arm_values(run) is not None for run in runs.values())
+        last = max(1, n_rounds // RECENT) if recent is None else recent
+        if last < 1:
+            msg = f"recent must be at least 1, got {last}; it is how many of the last rounds are drawn."
+            raise ValueError(msg)
         parts = []
         for run_name, run in runs.items():
-            regret = run.regret[:, at - 1]
-            low, high = _regret_band(regret, band, level)
-            columns = {"run": run_name, "round": at, "regret": regret.mean(axis=0), "low": low, "high": high}
-            parts.append(pd.DataFrame(columns | {"replications": len(regret)}))
+            columns: dict[str, Any] = {"run": run_name, "round": at}
+            for value, cumulated in _cumulated(run, at, last).items():
+                prefix = "" if value == "regret" else f"{value}_"
+                low, high = _regret_band(cumulated, band, level)
+                columns |= {value: cumulated.mean(axis=0), f"{prefix}low": low, f"{prefix}high": high}
+            arm_value = _arm_values(run)
+            columns |= {} if arm_value is None else {"best": _best_recent(arm_value, at, last)}
+            parts.append(pd.DataFrame(columns | {"replications": len(run.regret)}))
         rows = pd.concat(parts, ignore_index=True)
-        return cls(rows, band, level, log_x, slope, unit, name=name).plot(ax, **style)
+        shown = cls(rows, band, level, log_x, slope, unit, cost_unit, last if drifts else 0, name=name)
+        return shown.plot(ax, **style)
+
+    @property
+    def _panels(self) -> dict[str, str]:
+        """Column that each panel draws, and the label of its upright axis."""
+        unit = canvas.literal_text(self.unit)
+        last = f"last {self.recent:,} rounds{', net' if 'spend' in self.rows else ''}"
+        labels = {
+            "regret": f"cumulative regret ({unit})",
+            "reward": f"mean before costs ({unit})",
+            "spend": f"mean spend ({canvas.literal_text(self.cost_unit)})",
+            "recent": f"{last} ({unit})",
+        }
+        return {name: label for name, label in labels.items() if name in self.rows}
+
+    def _axes(self, ax: Axes | Sequence[Axes] | None) -> Sequence[Axes]:
+        n_panels, (width, height) = len(self._panels), self.SIZE
+        return canvas.panels(ax, n_panels, 1, size=(width, height + (n_panels - 1) * self.MORE))
 
     def _draw(self, style: Style) -> list[Any]:
-        on, lines, at = self.ax_, [], self.rows["round"].unique()
-        for place, (name, part) in enumerate(self.rows.groupby("run", sort=False)):
-            label = f"{canvas.literal_text(str(name))}: {_last_regret(part)}"
-            lines.append(canvas.draw_with_band(on, part, "round", "regret", label, canvas.line_style(place) | style))
+        lines, at = [], self.rows["round"].unique()
+        for on, (value, axis) in zip(self.axes_, self._panels.items(), strict=True):
+            prefix = "" if value == "regret" else f"{value}_"
+            # the legend of the first panel names the lines of all
+            for place, (name, part) in enumerate(self.rows.groupby("run", sort=False)):
+                label = f"{canvas.literal_text(str(name))}: {_last_regret(part)}" if value == "regret" else "_line"
+                look = canvas.line_style(place) | style
+                line = canvas.draw_with_band(on, part, "round", value, label, look, prefix)
+                lines += [line] if value == "regret" else []
+            if value == "recent":
+                best = self.rows.dropna(subset=["best"]).drop_duplicates("round")
+                on.plot(best["round"], best["best"], label="the best arm of these rounds", **canvas.TARGET)
+                canvas.legend_above(on)
+            if self.log_x:
+                on.set_xscale("log")
+            on.set_xlim(at[0] if self.log_x else 0, at[-1])
+            on.set_ylabel(axis, fontsize=9)
+            on.set_xlabel(f"rounds (count{', logarithmic' if self.log_x else ''})", fontsize=9)
+            canvas.tidy(on)
         if self.slope is not None:
             label = f"Lai–Robbins: {self.slope:.4g} · ln(rounds), a slope in the long run"
-            on.plot(at, self.slope * np.log(at), label=label, **canvas.TARGET)
-        if self.log_x:
-            on.set_xscale("log")
-        on.set_xlim(at[0] if self.log_x else 0, at[-1])
-        on.set_xlabel(f"rounds (count{', logarithmic' if self.log_x else ''})", fontsize=9)
-        on.set_ylabel(f"cumulative regret ({canvas.literal_text(self.unit)})", fontsize=9)
-        canvas.tidy(on)
+            self.ax_.plot(at, self.slope * np.log(at), label=label, **canvas.TARGET)
         if (self.rows["high"] > self.rows["low"]).any():  # of one replication there is no band
-            canvas.draw_band_label(on, self._band_is)
-        canvas.legend_above(on, 2 if len(lines) > 3 else 1)
+            canvas.draw_band_label(self.ax_, self._band_is)
+        canvas.legend_above(self.ax_, 2 if len(lines) > 3 else 1)
         return lines
 
     @property
@@ -147,6 +197,14 @@ class RegretDisplay(FrameDisplay):
             "replications": last["replications"],
             f"regret ({self.unit})": estimate_cells(last, "regret"),
         }
+        if "spend" in self.rows:
+            columns[f"mean reward before costs ({self.unit})"] = estimate_cells(last, "reward", "reward_")
+            columns[f"mean spend ({self.cost_unit})"] = estimate_cells(last, "spend", "spend_")
+        if self.recent:
+            columns[f"value of the last {self.recent:,} rounds ({self.unit})"] = estimate_cells(
+                last, "recent", "recent_"
+            )
+            columns["the best arm in them"] = last["best"]
         return Shown(f"{self.name or 'regret'} at the last round", columns, self._band_is)
 
 
@@ -167,6 +225,37 @@ def _plotted_rounds(n_rounds: int, *, log: bool) -> NDArray[np.int64]:
         return np.arange(1, n_rounds + 1)
     spaced = np.geomspace(1, n_rounds, MOST_POINTS) if log else np.linspace(1, n_rounds, MOST_POINTS)
     return np.unique(spaced.round().astype(np.int64))
+
+
+def _arm_values(run: RunRegret) -> Array | None:
+    """Value of every arm in each round, [T, A], of a run whose replications all meet the same rounds."""
+    return getattr(run, "arm_value", None)
+
+
+def _cumulated(run: Any, at: NDArray[np.int64], last: int) -> dict[str, Array]:  # noqa: ANN401 - a run
+    """What is drawn of a run at some rounds, by column, [R, N]."""
+    columns: dict[str, Array] = {"regret": run.regret[:, at - 1]}
+    if getattr(run, "spend", None) is not None:
+        columns |= {"reward": run.gross[:, at - 1] / at, "spend": run.spend[:, at - 1] / at}
+    if _arm_values(run) is not None:
+        columns["recent"] = _recent_mean(run.value.T, at, last).T
+    return columns
+
+
+def _recent_mean(cumulated: Array, at: NDArray[np.int64], last: int) -> Array:
+    """Mean of the last rounds up to some rounds [N], of sums over the rounds so far [T, ...]; fewer at the start."""
+    whole = np.concatenate([np.zeros_like(cumulated[:1]), cumulated])
+    first = np.maximum(at - last, 0)
+    count = (at - first).reshape(-1, *[1] * (cumulated.ndim - 1))
+    return np.asarray((whole[at] - whole[first]) / count)
+
+
+def _best_recent(arm_value: Array, at: NDArray[np.int64], last: int) -> Array:
+    """Mean value of the arm that was best in the last rounds, [N], each arm in the rounds that offered it."""
+    there = ~np.isnan(arm_value)
+    total = _recent_mean(np.cumsum(np.where(there, arm_value, 0.0), axis=0), at, last)
+    share = _recent_mean(np.cumsum(there, axis=0, dtype=np.float64), at, last)
+    return np.asarray(np.where(share > 0.0, total / np.where(share > 0.0, share, 1.0), -np.inf).max(axis=1))
 
 
 def _regret_band(regret: Array, band: str, level: float) -> tuple[Array, Array]:
@@ -342,7 +431,7 @@ class PropensityDisplay(_ArmDisplay):
         """
         columns = [str(name) for name in log if str(name).startswith(PREFIX)]
         if not columns:
-            msg = f"a log must have a column p_<arm> for every arm, got {', '.join(map(str, log))}."
+            msg = f"a log must have a column p_<arm> for every arm, got {', '.join(map(str, log)) or 'none'}."
             raise ValueError(msg)
         given: dict[str, Any] = {}
         if "mask" in log:
@@ -378,7 +467,7 @@ class PropensityDisplay(_ArmDisplay):
         """
         p = np.array(propensity, dtype=np.float64)
         if p.ndim != 2 or p.shape[1] != len(arms) or not len(p):
-            msg = f"propensity must be [T, A] with an arm a name, got {p.shape} for {len(arms)} names."
+            msg = f"propensity must be [T, A] with an arm a name and T >= 1, got {p.shape} for {len(arms)} names."
             raise ValueError(msg)
         if ((p < 0.0) | (p > 1.0)).any():
             msg = f"propensity must be in [0, 1], got {p[(p < 0.0) | (p > 1.0)][0]:g}; it is a probability."

@@ -12,14 +12,24 @@ from numpy.typing import NDArray
 
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.learner import LEARNERS, Bandit, check_bandit
-from raglab.bandit.simulation import Run, run
+from raglab.bandit.simulation import Run, follow_costs, run
 from raglab.canonical import digest
 from raglab.decision.trace_view import TraceView
 from raglab.lab import reward_audit as audit
+from raglab.lab.half_samples import (
+    REPLICATIONS,
+    Account,
+    HalfSamples,
+    best_arm_values,
+    difference_interval,
+    draw_half_samples,
+    half_sample_means,
+    half_sample_values,
+)
 from raglab.lab.reward_audit import ArmTables
 from raglab.lab.search_space import DIGITS, SearchRange, round_value
 from raglab.lab.trial_search import TrialOutcome, maximise
-from raglab.metrics.intervals import mean_interval, percentile_interval
+from raglab.metrics.intervals import mean_interval
 from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.progress import progress
@@ -41,12 +51,14 @@ class LearnerComparison(NamedTuple):
     """Learners and baselines that met the same cases in the same order.
 
     table: a row a policy, as `compare_learners` describes it. runs: name -> run, of the learners. reference: what
-    `difference` is taken against.
+    `difference` is taken against. notes: what the intervals mean, what flatters, and which learner was played as
+    another.
     """
 
     table: pd.DataFrame
     runs: Mapping[str, Run]
     reference: str
+    notes: tuple[str, ...] = ()
 
 
 class Earnings(NamedTuple):
@@ -101,19 +113,26 @@ def compare_learners(
     seed: int = 0,
     reference: str = FIXED,
     level: float = 0.95,
-    n_boot: int = 2000,
+    n_boot: int = REPLICATIONS,
     engine: str = "auto",
     n_jobs: int = 1,
+    fixed: str | None = None,
 ) -> LearnerComparison:
     """Learners beside policies that learn nothing, on the same cases in the same order.
 
-    Intervals resample cases and replications together: a learner's path is chance, and so are the cases. Learners are
-    not trained anew on the resampled cases.
+    Intervals are of the expectation over fresh tables of as many cases from the same population, and over fresh chance:
+    what the learner earns there in so many rounds, minus what the reference earns on the same tables. Learners are
+    trained again on halves of the cases (see `half_samples`). The best fixed arm is chosen on the table that it is
+    judged on, so that its value flatters; it is chosen again in each half, and the notes say by how much. A difference
+    against it is one against that flattered value.
 
     Args:
-      learners: name -> settings, or settings and rewards [Q, A] in the place of the world's. plans: name ->
-        probabilities [Q, A]; their expected value is taken, so that they add no chance.
+      learners: name -> settings, or settings and rewards [Q, A] in the place of the world's.
+      plans: name -> probabilities [Q, A]; their expected value is taken, so that they add no chance.
       reference: what `difference` is taken against; the first policy where it is not there.
+      level: of the intervals.
+      n_boot: replications on half samples, in which every learner is trained again; four make a pair of halves.
+      fixed: arm of the plan `best fixed arm`, where it was chosen on other cases; as for `baselines`.
 
     Returns: `table`, a row a policy: `policy`, `right` (mean value a round, with `_low`, `_high`), `regret` (value
       lost in all rounds against the best available arm of each case, likewise), `difference` (`right` minus that of the
@@ -124,26 +143,80 @@ def compare_learners(
     import pandas as pd
 
     runs: dict[str, Run] = {}
-    for name, given in progress(learners.items(), "simulate", "learner"):
-        bandit, reward = (given, world.reward) if isinstance(given, Bandit) else given
-        met = world._replace(reward=reward)
-        runs[name] = run(bandit, met, rounds=rounds, replications=replications, seed=seed, engine=engine, n_jobs=n_jobs)
-    if runs:
-        cases = _drawn_cases(next(iter(runs.values())))
-    else:
-        cases = _drawn_cases(run(plans[next(iter(plans))], world, rounds=rounds, replications=replications, seed=seed))
+    trained: dict[str, tuple[Bandit, Table]] = {}
+    for name, settings in learners.items():
+        bandit, reward = (settings, world.reward) if isinstance(settings, Bandit) else settings
+        trained[name] = bandit, world._replace(reward=reward)
+    sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
+    for name, (bandit, met) in progress(trained.items(), "simulate", "learner"):
+        runs[name] = run(bandit, met, **sizes, engine=engine, n_jobs=n_jobs)
+    cases = _drawn_cases(next(iter(runs.values())) if runs else run(plans[next(iter(plans))], world, **sizes))
     drawn = _per_case(cases, len(world.mask))
-    each = {name: run_earnings(one, world) for name, one in runs.items()}
+    # The same cases for all: what chance the draws leave is the same on both sides of a difference.
+    each = {name: run_earnings(played, world) for name, played in runs.items()}
     each |= {name: expected_earnings(plan, drawn, world) for name, plan in plans.items()}
-    best = expected_earnings(audit.greedy_arms(world.value, world.mask), drawn, world)
+    best_arms = audit.greedy_arms(world.value, world.mask)
+    best = expected_earnings(best_arms, drawn, world)
     against = reference if reference in each else next(iter(each))
-    rows = _comparison_rows(each, best, against, rounds, level, n_boot, seed)
+    # Intervals: every learner is trained again on halves of the cases, the same halves for all.
+    ordered = world.order == "given"
+    halves = draw_half_samples(len(world.mask), rounds, n_boot, seed, ordered=ordered) if len(world.mask) > 1 else None
+    chosen = FIXED in plans and fixed is None
+    accounts = {name: _plan_account(plan, each[name], world, halves) for name, plan in plans.items()}
+    accounts[""] = _plan_account(best_arms, best, world, halves)
+    work: dict[str, Any] = {
+        "seed": seed,
+        "engine": engine,
+        "work": float(rounds * (replications + n_boot) * max(1, len(trained))),
+    }
+    for name, (bandit, met) in trained.items():
+        learner, _ = follow_costs(bandit, met)
+        half = None if halves is None else half_sample_values(learner, met, halves, **work)
+        nothing = np.zeros(len(world.mask))  # what a learner does in a case is not the same on every table
+        mean = each[name].value.sum(axis=1) / rounds
+        accounts[name] = Account(mean, nothing, np.zeros((0, 2, 2)) if half is None else half, fixed=False)
+    notes = [_interval_note(len(world.mask), halves)]
+    if chosen and halves is not None:
+        accounts[FIXED], flattery = _chosen_account(accounts[FIXED], world, halves)
+        notes.append(flattery)
+    rows = _comparison_rows(each, best, accounts, against, rounds, level)
     shares = [
-        {f"pulls_{arm}": share for arm, share in zip(world.arms, _pull_shares(one.pulls), strict=True)}
-        for one in each.values()
+        {f"pulls_{arm}": share for arm, share in zip(world.arms, _pull_shares(earnings.pulls), strict=True)}
+        for earnings in each.values()
     ]
     table = pd.DataFrame([row | share for row, share in zip(rows, shares, strict=True)])
-    return LearnerComparison(table, runs, against)
+    notes += [f"{name}: {note}" for name in runs for note in runs[name].notes]
+    return LearnerComparison(table, runs, against, tuple(notes))
+
+
+def _plan_account(plan: Array, earnings: Earnings, world: Table, halves: HalfSamples | None) -> Account:
+    """Account of a policy that does the same on every table."""
+    by_case = (plan * np.where(world.mask, world.value, 0.0)).sum(axis=1)
+    half = np.zeros((0, 2, 2)) if halves is None else half_sample_means(by_case, halves)
+    return Account(earnings.value.sum(axis=1) / earnings.n.sum(axis=1), by_case, half, fixed=True)
+
+
+def _chosen_account(account: Account, world: Table, halves: HalfSamples) -> tuple[Account, str]:
+    """Account of the fixed arm that each table chooses for itself, and how much choosing flatters it."""
+    arms = np.flatnonzero(world.mask.all(axis=0))
+    half, elsewhere = best_arm_values(np.asarray(world.value, dtype=np.float64), arms, halves)
+    note = (
+        f"{FIXED} was chosen on the {len(world.mask)} cases that it is judged on, which flatters it: chosen on half of "
+        f"them it earns {half.mean():.4g} a round there and {elsewhere.mean():.4g} on the other half. Whether it is "
+        "better than a learner, only an arm chosen on other cases can show (fixed=)."
+    )
+    return account._replace(half=half, fixed=False), note
+
+
+def _interval_note(n_cases: int, halves: HalfSamples | None) -> str:
+    """What the intervals are of."""
+    if halves is None:
+        return "One case says nothing of others, so there are no intervals."
+    pairs, n = len(halves.member), halves.case.shape[1]
+    return (
+        f"Intervals are over fresh tables of {n_cases} cases and fresh chance; learners were trained again on both "
+        f"halves of {pairs} splits of the cases, {n} replications."
+    )
 
 
 def compare_on_arms(
@@ -228,41 +301,43 @@ def _per_case(cases: NDArray[np.int32], n_cases: int, weight: NDArray[Any] | Non
 
 
 def _comparison_rows(
-    each: Mapping[str, Earnings], best: Earnings, against: str, rounds: int, level: float, n_boot: int, seed: int
+    each: Mapping[str, Earnings],
+    best: Earnings,
+    accounts: Mapping[str, Account],
+    against: str,
+    rounds: int,
+    level: float,
 ) -> list[dict[str, Any]]:
-    """Right decisions, regret and difference of each policy, with their intervals."""
-    names = list(each)
-    place = names.index(against)
-    # All policies and the oracle in one stack: each resample is the same for all, which pairs the differences.
-    sums = [*(one.value for one in each.values()), best.value, best.n]
-    n_replications, n_cases = best.n.shape
-    # Replications are resampled as well as cases: the draws of a learner are chance too.
-    rng = np.random.default_rng([seed, 1])
-    share = np.full(n_replications, 1.0 / n_replications)
-    draws = []
-    for counts in audit.resamples(n_cases, n_boot, 3 * n_cases, seed):
-        again = rng.multinomial(n_replications, share, size=len(counts)).astype(np.float64)
-        totals = np.stack([((again @ one) * counts).sum(axis=1) for one in sums], axis=1)
-        draws.append(totals[:, :-1] / totals[:, -1:])
-    point = np.array([one.sum() for one in sums[:-1]]) / best.n.sum()
-    drawn = np.concatenate(draws)
-    measures = {
-        "right": (point[:-1], drawn[:, :-1]),
-        "regret": (rounds * (point[-1] - point[:-1]), rounds * (drawn[:, [-1]] - drawn[:, :-1])),
-        "difference": (point[:-1] - point[place], drawn[:, :-1] - drawn[:, [place]]),
-    }
-    # Cases that all agree resample to an interval of no width; the exact binomial gives the width they leave open.
-    chance = audit.unseen(n_cases, level) / n_cases
-    rows: list[dict[str, Any]] = [{"policy": name} for name in names]
-    for measure, (value, resampled) in measures.items():
-        low, high = percentile_interval(resampled, level)
-        for at, name in enumerate(names):
-            other, known = (best, ORACLE) if measure == "regret" else (each[against], against)
-            if measure != "right" and name != known and not (each[name].value - other.value).any():
-                high[at] = chance * (rounds if measure == "regret" else 1)  # never apart on these cases is no proof
-                low[at] = 0.0 if measure == "regret" else -chance
-            rows[at] |= {measure: value[at], f"{measure}_low": low[at], f"{measure}_high": high[at]}
-    return [row | {"ms": mean_ms(one)} for row, one in zip(rows, each.values(), strict=True)]
+    """Right decisions, regret and difference of each policy, with their intervals; the account "" is the oracle's."""
+    values = {name: earnings.value.sum() / best.n.sum() for name, earnings in each.items()}
+    highest = best.value.sum() / best.n.sum()
+    mean, by_case, half = (np.zeros_like(part) for part in (accounts[""].mean, accounts[""].by_case, accounts[""].half))
+    nothing = Account(mean, by_case, half, fixed=True)
+    # Cases that all agree leave no variance; the exact binomial gives the width that they leave open.
+    n_cases = best.n.shape[1]
+    unseen = audit.unseen(n_cases, level) / n_cases
+    rows: list[dict[str, Any]] = []
+    for name, earnings in each.items():
+        account = accounts[name]
+        right = difference_interval(account, nothing, level)
+        low, high = difference_interval(accounts[""], account, level)
+        regret = (0.0, 0.0) if name == ORACLE else (max(low, 0.0), high)  # nothing earns more than the best arm
+        gap = (0.0, 0.0) if name == against else difference_interval(account, accounts[against], level)
+        if name != ORACLE and not (earnings.value - best.value).any():
+            regret = 0.0, unseen  # never apart on these cases is no proof
+        if name != against and not (earnings.value - each[against].value).any():
+            gap = -unseen, unseen
+        row: dict[str, Any] = {"policy": name}
+        row |= _with_ends("right", values[name], right)
+        row |= _with_ends("regret", rounds * (highest - values[name]), (rounds * regret[0], rounds * regret[1]))
+        row |= _with_ends("difference", values[name] - values[against], gap)
+        rows.append(row | {"ms": mean_ms(earnings)})
+    return rows
+
+
+def _with_ends(measure: str, value: float, ends: tuple[float, float]) -> dict[str, float]:
+    """Columns of a measure and its interval."""
+    return {measure: value, f"{measure}_low": ends[0], f"{measure}_high": ends[1]}
 
 
 def _pull_shares(pulls: Array) -> list[float]:
@@ -359,7 +434,7 @@ def tune_bandit(
     sampler: str = "tpe",
     seed: int = 0,
     level: float = 0.95,
-    n_boot: int = 2000,
+    n_boot: int = REPLICATIONS,
     engine: str = "auto",
 ) -> BanditStudy:
     """Search reward weights and settings of a bandit on split `tune`, judge what is found on split `report`.
@@ -380,7 +455,7 @@ def tune_bandit(
       rounds, replications: of each simulation.
       budget_ms: of a question, in the reward. latency_budget_ms: highest mean latency that a trial may have; the same
         where not given.
-      level: of the intervals. n_boot: resamples of cases and replications.
+      level: of the intervals. n_boot: replications on half samples, as for `compare_learners`.
 
     Raises:
       ValueError: unknown policy or sampler, trials below 1, or a trace without vectors or latencies.
@@ -409,12 +484,13 @@ def tune_bandit(
     weights, learner = _best_finalist(seen, space, base, tune, seed, sizes)
     names = {TUNED: (learner, judge.rewards(weights)), PUBLISHED_WEIGHTS: (base, judge.rewards(PUBLISHED))}
     # The best fixed arm is chosen on the cases tuned on, as the bandit is: neither has seen those it is judged on.
-    plans = baselines(judge.world, judge.router, fixed=best_fixed_arm(tune.world))
+    fixed = None if tune is judge else best_fixed_arm(tune.world)
+    plans = baselines(judge.world, judge.router, fixed=fixed)
     shown = compare_learners(
         judge.world, names, plans, rounds=rounds, replications=AGAIN * replications, seed=seed + 1,
-        reference=TUNED, level=level, n_boot=n_boot, engine=engine,
+        reference=TUNED, level=level, n_boot=n_boot, engine=engine, fixed=fixed,
     )  # fmt: skip
-    notes += _comparison_notes(shown.table, seen, most_ms)
+    notes += [*_comparison_notes(shown.table, seen, most_ms, apart=tune is not judge), *shown.notes]
     # No trial can judge the weight of a component that never varies.
     if not tune.measured["cache_hit"].any():
         notes.append("No answer came from a cache here, so w4 decides nothing; set it by hand.")
@@ -520,8 +596,13 @@ def _best_finalist(
     return weights, learner
 
 
-def _comparison_notes(shown: pd.DataFrame, seen: pd.DataFrame, most_ms: float) -> list[str]:
-    """What the comparison says, in plain words."""
+def _comparison_notes(shown: pd.DataFrame, seen: pd.DataFrame, most_ms: float, *, apart: bool) -> list[str]:
+    """What the comparison says, in plain words.
+
+    Args:
+      apart: whether the cases judged on are not those tuned on; what is chosen and judged on the same is never called
+        better.
+    """
     rows = {str(row["policy"]): row for row in shown.to_dict("records")}
     kept = seen["feasible"] if seen["feasible"].any() else slice(None)
     best, first = (f"{100 * one:.2f} %" for one in (seen.loc[kept, "value"].max(), seen["value"].iloc[0]))
@@ -533,7 +614,11 @@ def _comparison_notes(shown: pd.DataFrame, seen: pd.DataFrame, most_ms: float) -
         if name in {TUNED, ORACLE}:
             continue
         gain, low, high = (-row[part] for part in ("difference", "difference_high", "difference_low"))
-        verdict = "not told apart from" if low <= 0.0 <= high else ("better than" if gain > 0.0 else "worse than")
+        verdict = "better than" if gain > 0.0 else "worse than"
+        if not apart:
+            verdict = "ahead, on the cases that it was tuned on, of" if gain > 0.0 else "no better than"
+        if low <= 0.0 <= high:
+            verdict = "not told apart from"
         said.append(
             f"Tuned is {verdict} {name}: {100 * gain + 0.0:+.2f} points of right decisions "
             f"({100 * low + 0.0:+.2f} to {100 * high + 0.0:+.2f})."

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from raglab import bandit as bandits
 from raglab.bandit import Bandit, State
 from raglab.bandit.learner import CHOSEN, REVISED, REWARDED, Stats, Steps, is_success
+from raglab.bandit.persistence import CENTRED
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.decimals import decimals
 from raglab.reward import COMPONENTS, OPTIONAL, RewardWeights, reward
@@ -69,27 +70,44 @@ class Setup(NamedTuple):
     """What a state hangs on beside the log: another setup folds the same log into another state.
 
     arms: their names in order; events of an arm that is not among them are passed over. features: of a question, in
-    the order of the context; a log of before has fewer.
+    the order of the context; a log of before has fewer. initial: a linear learner's state before the first event; None:
+    it knows nothing. unread_mean: prior_mean that a setup of a linear learner of before states and its learner did not
+    read, so that `bandit` has 0 there; None in all other setups.
     """
 
     arms: tuple[str, ...]
     bandit: Bandit
     weights: RewardWeights
     features: tuple[str, ...] = FEATURES
+    initial: State | None = None
+    unread_mean: float | None = None
+
+    @property
+    def stated_bandit(self) -> Bandit:
+        """Settings as the log and its snapshots state them."""
+        return self.bandit if self.unread_mean is None else self.bandit._replace(prior_mean=self.unread_mean)
 
     @property
     def body(self) -> dict[str, Any]:
-        """The setup as JSON holds it."""
+        """The setup as JSON holds it.
+
+        What is new is there only where it is used, so that the digests of setups in logs of before stay as they are.
+        """
         history = self.bandit.history
         stated = (
             None if history is None else {name: np.asarray(row).tolist() for name, row in history._asdict().items()}
         )
-        return {
+        body: dict[str, Any] = {
             "arms": list(self.arms),
-            "bandit": self.bandit._asdict() | {"history": stated},
+            "bandit": self.stated_bandit._asdict() | {"history": stated},
             "weights": self.weights._asdict(),
             "context": [INTERCEPT, *self.features, *(p95_name(arm) for arm in self.arms)],
         }
+        if self.bandit.linear and self.unread_mean is None:
+            body[CENTRED] = True
+        if self.initial is not None:
+            body["initial"] = bandits.dumps(self.initial, self.bandit)
+        return body
 
     @property
     def digest(self) -> str:
@@ -131,11 +149,46 @@ def linear_context(features: Features, setup: Setup) -> NDArray[np.float64] | No
 
 
 def initial_state(setup: Setup) -> OnlineState:
-    """State before the first event."""
+    """State before the first event: the one that the setup begins with, whose rewards count for people too.
+
+    Raises:
+      ValueError: settings out of range; a first state of other arms or features, or of a learner without a context.
+    """
     n_arms = len(setup.arms)
     width = 1 + len(setup.features) + n_arms if setup.bandit.linear else 0
     none = np.zeros(n_arms)
-    return OnlineState(bandits.init(n_arms, bandit=setup.bandit, n_features=width), none, none)
+    state, first = bandits.init(n_arms, bandit=setup.bandit, n_features=width), setup.initial
+    if first is None:
+        return OnlineState(state, none, none)
+    if not setup.bandit.linear:
+        msg = f"a first state must be of a linear learner, got {setup.bandit.policy}; give it a Bandit.history instead."
+        raise ValueError(msg)
+    if [part.shape for part in first] != [part.shape for part in state]:
+        msg = (
+            f"a first state must be of {n_arms} arms and {width} features, got {first.moment.shape}; "
+            "make it with logged_state for these arms."
+        )
+        raise ValueError(msg)
+    return OnlineState(first, first.n, first.total)
+
+
+def logged_state(choices: pd.DataFrame, setup: Setup, *, weight: float = 1.0) -> State:
+    """State of a linear learner after another log, such as a uniform policy's: what `Online(initial=)` begins with.
+
+    Args:
+      choices: `Online.frame()` of that log. setup: of the learner that goes on. weight: of an old round against a new
+        one.
+
+    Raises:
+      ValueError: a learner without a context, an arm that the setup does not know, a feature that is missing.
+    """
+    if not setup.bandit.linear:
+        msg = f"a first state must be of a linear learner, got {setup.bandit.policy}; history_of makes its history."
+        raise ValueError(msg)
+    width = 1 + len(setup.features) + len(setup.arms)
+    context = np.array([linear_context(row, setup) for row in choices["features"]]).reshape(len(choices), width)
+    rows = choices[["arm", "reward"]]
+    return bandits.learned_state(rows, setup.bandit, arms=setup.arms, features=context, weight=weight)
 
 
 def replay_events(before: OnlineState, events: Iterable[Event], setup: Setup) -> OnlineState:
@@ -204,7 +257,8 @@ def component_columns(rows: Sequence[Features]) -> dict[str, NDArray[np.float64]
 def pack_snapshot(now: OnlineState, setup: Setup) -> dict[str, str]:
     """State and sums as a snapshot keeps them."""
     sums = json.dumps({"n": now.n.tolist(), "total": now.total.tolist()})
-    return {"state": bandits.dumps(now.state, setup.bandit), "sums": sums}
+    state = bandits.dumps(now.state, setup.stated_bandit, centred=setup.unread_mean is None)
+    return {"state": state, "sums": sums}
 
 
 def unpack_snapshot(row: Mapping[str, str]) -> OnlineState:
@@ -214,13 +268,16 @@ def unpack_snapshot(row: Mapping[str, str]) -> OnlineState:
 
 
 def setup_of(body: Mapping[str, Any]) -> Setup:
-    """Setup of the JSON that `Setup.body` gives."""
+    """Setup of the JSON that `Setup.body` gives; of a linear learner of before with the prior_mean of 0 that it had."""
     stated = body["bandit"]["history"]
     history = None if stated is None else Stats(**{name: np.array(row) for name, row in stated.items()})
-    bandit = Bandit(**{**body["bandit"], "history": history})
+    bandit, unread = Bandit(**{**body["bandit"], "history": history}), None
+    if bandit.linear and CENTRED not in body:
+        bandit, unread = bandit._replace(prior_mean=0.0), bandit.prior_mean
     arms, context = tuple(body["arms"]), body["context"]
     features = tuple(context[1 : len(context) - len(arms)])  # between the intercept and the arms' P95
-    return Setup(arms, bandit, RewardWeights(**body["weights"]), features)
+    initial = bandits.loads(body["initial"]).state if "initial" in body else None
+    return Setup(arms, bandit, RewardWeights(**body["weights"]), features, initial, unread)
 
 
 def snapshot_findings(log: Entries) -> Iterator[Finding]:
@@ -368,6 +425,7 @@ class Online:
         arms: Sequence[str],
         seed: int = 0,
         *,
+        initial: State | None = None,
         create: bool = True,
         clock: Callable[[], datetime] = _now,
     ) -> None:
@@ -376,7 +434,8 @@ class Online:
         Args:
           budget_ms: milliseconds of a question, the unit of `latency_ratio`; arms whose recent P95 is above it are
             left out where others are there (rule S4.5). log: a file, or a URL with `://`. seed: with the number of an
-            event it gives the uniform that chooses. create: whether the log is made where it is not there.
+            event it gives the uniform that chooses. initial: state that a linear learner begins with, as `logged_state`
+            makes it; part of the setup. create: whether the log is made where it is not there.
 
         Raises:
           ValueError: no arms, one twice, a budget not above 0, settings out of range.
@@ -390,7 +449,7 @@ class Online:
         if seed < 0:
             msg = f"seed must be at least 0, got {seed}; choose another."
             raise ValueError(msg)
-        self.setup = Setup(tuple(arms), bandit, weights)
+        self.setup = Setup(tuple(arms), bandit, weights, initial=initial)
         self.budget_ms, self.seed = float(budget_ms), int(seed)
         self.log = Database(log, CHOICE_TABLES, beside=REQUEST_TABLES, create=create)
         self._clock, self._ready = clock, False

@@ -21,7 +21,7 @@ What a `.env` may say, with the values that hold where nothing is said:
     RAGLAB_BANDIT_EPSILON=0.1         # share of rounds in which epsilon_greedy chooses uniformly
     RAGLAB_BANDIT_PRIOR_STRENGTH=2    # pseudo-observations of an arm before any came; ridge of the linear ones
     RAGLAB_BANDIT_FLOOR=0             # least probability of an available arm
-    RAGLAB_BANDIT_PRIOR=              # JSON file of pseudo-counts by arm
+    RAGLAB_BANDIT_PRIOR=              # JSON file of pseudo-counts by arm; of a linear policy its first state
 
     RAGLAB_CLARIFY_ENABLED=           # true: vague questions are asked about; empty: as the caller says, else not
     RAGLAB_CLARIFY_RULE=vote_share    # the source's arithmetic; or posterior, a Beta lower bound
@@ -64,11 +64,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from raglab.arms import LIVE_ARMS
 from raglab.audit.log import AuditLog, Redaction
 from raglab.audit.sessions import SilenceRule
-from raglab.bandit import LEARNERS, Bandit, Stats
+from raglab.bandit import LEARNERS, Bandit, State, Stats, loads
 from raglab.default_learner import Learner
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, EVERY
 from raglab.live.clarifier import MIN_FIELD_CONFIDENCE
-from raglab.live.online_bandit import Online
+from raglab.live.online_bandit import Online, Setup, initial_state
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, PUBLISHED, RewardWeights
 from raglab.store.database import Database, masked_url
 from raglab.store.files import Where, input_error, parse_json, read_text, shown_value
@@ -143,7 +143,7 @@ class LogSettings(EnvironmentSettings):
 class BanditSettings(LogSettings):
     """What the environment says of the bandit; a variable is the field's name with RAGLAB_BANDIT_ before it.
 
-    enabled: None leaves it to the policy. prior: see `load_prior`.
+    enabled: None leaves it to the policy. prior: see `load_prior`; of a linear learner `load_state`.
     """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX)
@@ -196,7 +196,7 @@ class BanditSettings(LogSettings):
             prior_strength=self.prior_strength,
             threshold=self.threshold,
             floor=self.floor,
-            history=None if self.prior is None else load_prior(self.prior, arms),
+            history=None if self.prior is None or LEARNERS[self.policy].linear else load_prior(self.prior, arms),
         )
 
     def online(self, folder: str | Path, arms: Sequence[str]) -> Online:
@@ -214,15 +214,17 @@ class BanditSettings(LogSettings):
         """Bandit over the log at a path or URL.
 
         Raises:
-          InputError: see `bandit`; or the log's URL is none.
+          InputError: see `bandit`; the log's URL is none, or the prior of a linear learner is no state of it.
         """
+        bandit = self.bandit(arms)
         return Online(
-            bandit=self.bandit(arms),
+            bandit=bandit,
             weights=self.weights,
             budget_ms=self.budget_ms,
             log=log,
             arms=arms,
             seed=self.seed,
+            initial=None if self.prior is None or not bandit.linear else load_state(self.prior, bandit, arms),
             create=create,
         )
 
@@ -277,6 +279,26 @@ def load_prior(path: str | Path, arms: Sequence[str]) -> Stats:
             raise input_error(Where(str(path), None, arm), rule, "rewards are in [0, 1]", told)
     none = dict.fromkeys(Stats._fields, 0.0)
     return Stats(*(np.array([float(rows.get(arm, none)[name]) for arm in arms]) for name in Stats._fields))
+
+
+def load_state(path: str | Path, bandit: Bandit, arms: Sequence[str]) -> State:
+    """First state of a linear learner: a file that `bandit.dumps` wrote of what `online_bandit.logged_state` made.
+
+    Raises:
+      InputError: the file cannot be read, or is the state of another learner, other arms or features.
+    """
+    where = Where(str(path))
+    text = read_text(Path(path), _MAX_BYTES).strip()
+    try:
+        saved = loads(text)
+        initial_state(Setup(tuple(arms), bandit, PUBLISHED, initial=saved.state))
+    except ValueError as error:
+        rule = "the prior of a linear learner must be a state of it, as bandit.dumps writes it"
+        raise input_error(where, rule, "make it with logged_state", shown_value(str(error)[:200])) from None
+    if saved.bandit.prior_mean != bandit.prior_mean:
+        rule = f"the prior must have the learner's prior_mean, {bandit.prior_mean:g}"
+        raise input_error(where, rule, "make it with the same settings", f"{saved.bandit.prior_mean:g}")
+    return saved.state
 
 
 def _is_count(value: object) -> bool:

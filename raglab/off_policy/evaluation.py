@@ -2,18 +2,21 @@
 
 A log is a frame with a row a round: action (the arm), reward, propensity (its probability when it was chosen), and
 where there is a reward model from outside q_<arm>, its reward of every arm. A target is the probability of every arm
-in every round, [T, A], or [A] where it is the same in all.
+in every round, [T, A], or [A] where it is the same in all; or a function of the log that gives it; or a learner
+(`Bandit`), whose propensities after learning from all earlier rounds of the log are those of a round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import ceil, log2, sqrt
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.bandit.learner import Bandit
 from raglab.metrics.intervals import check_level, percentile_interval
 from raglab.off_policy.estimators import (
     ESTIMATORS,
@@ -25,14 +28,31 @@ from raglab.off_policy.estimators import (
     delta_interval,
     fit_estimator,
 )
-from raglab.off_policy.logs import EvaluationRows, read_log, target_arms, target_array, weigh
+from raglab.off_policy.logs import EvaluationRows, outcome_columns, read_log, target_arms, target_array, weigh
+from raglab.off_policy.targets import target_probabilities
 from raglab.off_policy.trust import STATUSES, EstimateDiagnostics, Overlap, Rules, diagnose_estimate, target_overlap
 from raglab.user_warnings import warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    Target: TypeAlias = ArrayLike | pd.DataFrame | Bandit | Callable[[pd.DataFrame], Any]
+
 CERTAIN = 1.0 - 1e-9
+
+
+def read_targets(
+    log: pd.DataFrame,
+    targets: tuple[Target, ...],
+    arms: Sequence[Any] | None,
+    mask: ArrayLike | None,
+    features: Sequence[str],
+) -> tuple[ArrayLike | pd.DataFrame, ...]:
+    """Targets as arrays or frames; functions are called and learners played here, once."""
+    if not hasattr(log, "columns"):
+        msg = f"a log must be a DataFrame, got {type(log).__name__}; wrap it in pandas.DataFrame."
+        raise ValueError(msg)
+    return tuple(target_probabilities(target, log, arms, mask, features) for target in targets)
 
 
 def weigh_targets(
@@ -41,18 +61,27 @@ def weigh_targets(
     arms: Sequence[Any] | None,
     session: str | ArrayLike | None,
     mask: ArrayLike | None,
+    reward: str = "reward",
 ) -> tuple[EvaluationRows, ...]:
     """Log read once, and weighed for each target."""
-    if not hasattr(log, "columns"):
-        msg = f"a log must be a DataFrame, got {type(log).__name__}; wrap it in pandas.DataFrame."
-        raise ValueError(msg)
     named = [target_arms(target, arms) for target in targets]
     arrays = [target_array(target, len(log)) for target in targets]
     if len({array.shape for array in arrays}) > 1 or len(set(named)) > 1:
         msg = "the two targets must have the same arms in the same order; give both as arrays or both as frames."
         raise ValueError(msg)
-    logged = read_log(log, arrays[0].shape[1], arms=named[0], session=session)
+    logged = read_log(log, arrays[0].shape[1], arms=named[0], session=session, reward=reward)
     return tuple(weigh(logged, array, mask) for array in arrays)
+
+
+def single_outcome(log: pd.DataFrame, reward: str | None) -> str:
+    """Column that is estimated where there is one; what was chosen for the user is said."""
+    if reward is not None and not isinstance(reward, str):
+        msg = f"reward must be one column here, got {reward!r}; call it once for each."
+        raise ValueError(msg)
+    (name,), note = outcome_columns(log, reward)
+    if note:
+        warn_user(note)
+    return name
 
 
 def estimator_settings(
@@ -141,7 +170,7 @@ class Gain(NamedTuple):
 
 def estimate(
     log: pd.DataFrame,
-    target: ArrayLike | pd.DataFrame,
+    target: Target,
     estimators: Sequence[str] = ESTIMATORS,
     seed: int = 0,
     *,
@@ -154,6 +183,8 @@ def estimate(
     mask: ArrayLike | None = None,
     n_boot: int = 1000,
     rules: Rules | None = None,
+    reward: str | Sequence[str] | None = None,
+    features: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Mean reward a round that the target would have earned, a row for each estimator, with interval and status.
 
@@ -167,24 +198,34 @@ def estimate(
     The reward model is q_<arm>, which must not have seen these rewards, or where the log has none the mean reward by
     arm of the log (of an arm never logged, the log's mean), which the intervals account for. Of a learner's
     log, where choices hung on earlier rewards, that mean and dm are too low; the others hold while there is a floor.
+    dm is never ok: it is weak where dr shows it to be within its own standard error, else none.
+
+    A learner as target is the policy that in each round has learned from all earlier rounds of the log, whoever chose
+    their arms; its value is the mean over the rounds. It is not what the learner would earn on arms of its own choice.
 
     Args:
       log: columns action (0..A-1, or a name of `arms`), reward, propensity in (0, 1], optional q_<arm>.
-      target: [T, A] or [A]; a frame's columns name the arms.
+      target: [T, A] or [A]; a frame's columns name the arms. Or a function, called once with the log, that returns
+        such. Or a `Bandit`: its propensities, learned from the column reward; arms, or columns p_<arm>, name its arms.
       seed: of replay's chance and of the bootstrap.
       interval: delta, a normal interval from the influence function; bootstrap, quantiles of `n_boot` resamples.
       clip, switch: largest weights; the square root of T where None, so that the bias goes as logs grow.
       session: column or [T]; rounds of one session count together in the intervals.
       mask: arms that were available, [A] or [T, A]. rules: where a status changes.
+      reward: column that is estimated, or several of them, such as ("value", "cost"). None is `reward`; of a log with
+        costs (a column `cost` that is not 0) it is `value`, in the user's unit, and a warning says so.
+      features: columns of the log that are the context of a linear learner as target.
 
-    Returns: frame of `COLUMNS`; `attrs["notes"]` says of each estimator why its status is not ok. ess and max_weight
-      are those of the weights used; of dm, which uses none, those of the log.
+    Returns: frame of `COLUMNS`; with several outcomes a column `outcome` is the first. `attrs["notes"]` says of each
+      estimator why its status is not ok. ess and max_weight are those of the weights used; of dm, which uses none,
+      those of the log.
 
     Raises:
       ValueError: the log, the target or an argument breaks its rule; or weights are asked of a deterministic log.
 
     Warns:
-      OverlapWarning: a status is none.
+      OverlapWarning: a status is none; of dm alone not where dr stands beside it.
+      UserWarning: no column is stated, and the log has costs.
 
     Source: Horvitz and Thompson 1952 (ips); Ionides 2008 (the square root of T); Swaminathan and Joachims 2015 (snips);
       Dudík et al. 2014 (dr); Wang et al. 2017 (switch_dr); Li et al. 2011 (replay);
@@ -200,32 +241,64 @@ def estimate(
     import pandas as pd
 
     check_arguments(estimators, level, interval, n_boot)
-    rules = rules or Rules()
-    (rows,) = weigh_targets(log, (target,), arms, session, mask)
-    settings = estimator_settings(rows, estimators, clip, switch, seed)
+    shares = read_targets(log, (target,), arms, mask, features)
+    outcomes, note = outcome_columns(log, reward)
+    if note:
+        warn_user(note)
+    parts: list[pd.DataFrame] = []
+    notes: dict[str, str] = {}
+    # One outcome after the other: the weights are the same, what is weighed is not.
+    for outcome in outcomes:
+        (rows,) = weigh_targets(log, shares, arms, session, mask, outcome)
+        settings = estimator_settings(rows, estimators, clip, switch, seed)
+        drawn = partial(_bootstrap_draws, interval=interval, n_boot=n_boot, seed=seed)
+        table, why = _estimates(rows, estimators, settings, drawn, level, rules or Rules())
+        if len(outcomes) > 1:
+            table.insert(0, "outcome", outcome)
+        parts.append(table)
+        notes |= {name if len(outcomes) == 1 else f"{outcome}: {name}": text for name, text in why.items()}
+    frame = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
+    frame.attrs = {"notes": notes}
+    if outcomes != ("reward",):
+        frame.attrs["outcomes"] = list(outcomes)
+    return frame
+
+
+def _estimates(
+    rows: EvaluationRows,
+    estimators: Sequence[str],
+    settings: EstimatorSettings,
+    draws: Callable[..., NDArray[np.float64] | None],
+    level: float,
+    rules: Rules,
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Estimates of one outcome, a row an estimator, and why a status is not ok."""
+    import pandas as pd
+
     refuse_deterministic(rows, estimators)
-    seen = target_overlap(rows, level, rules)
-    drawn = _bootstrap_draws(rows, estimators, settings, interval, n_boot, seed)
+    overlapping = target_overlap(rows, level, rules)
+    drawn = draws(rows, estimators, settings)
     table, notes = [], {}
     for number, name in enumerate(estimators):
         fitted = fit_estimator(rows, name, settings)
-        said = diagnose_estimate(rows, fitted, name, settings, seen, rules)
+        trust = diagnose_estimate(rows, fitted, name, settings, overlapping, rules)
         if drawn is None:
             low, high = delta_interval(fitted.value, fitted.influence, rows.log, level)
         else:
             low, high = map(float, percentile_interval(drawn[number], level))
-        table.append((name, fitted.value, low, high, said.ess, said.max_weight, said.status))
-        notes[name] = said.note
-    _warn({name: notes[name] for name, *_, status in table if status == STATUSES[2]})
-    frame = pd.DataFrame(table, columns=list(COLUMNS))
-    frame.attrs["notes"] = notes
-    return frame
+        table.append((name, fitted.value, low, high, trust.ess, trust.max_weight, trust.status))
+        notes[name] = trust.note
+    bad = {name: notes[name] for name, *_, status in table if status == STATUSES[2]}
+    if "dr" in notes and "dr" not in bad:
+        bad.pop("dm", None)  # what may be used stands in the next row
+    _warn(bad)
+    return pd.DataFrame(table, columns=list(COLUMNS)), notes
 
 
 def difference(
     log: pd.DataFrame,
-    first: ArrayLike | pd.DataFrame,
-    second: ArrayLike | pd.DataFrame,
+    first: Target,
+    second: Target,
     estimator: str = "snips",
     seed: int = 0,
     *,
@@ -238,13 +311,15 @@ def difference(
     mask: ArrayLike | None = None,
     n_boot: int = 1000,
     rules: Rules | None = None,
+    reward: str | None = None,
+    features: Sequence[str] = (),
 ) -> Gain:
     """First policy's value minus the second's on the same log; the interval is paired, round by round.
 
     What both would have done alike cancels.
 
     Args:
-      log, and all named arguments: as for `estimate`. first, second: targets, [T, A] or [A].
+      log, and all named arguments: as for `estimate`; `reward` is one column. first, second: targets.
 
     Raises:
       ValueError: as for `estimate`.
@@ -261,7 +336,8 @@ def difference(
     """
     check_arguments((estimator,), level, interval, n_boot)
     rules = rules or Rules()
-    pair = weigh_targets(log, (first, second), arms, session, mask)
+    shares = read_targets(log, (first, second), arms, mask, features)
+    pair = weigh_targets(log, shares, arms, session, mask, single_outcome(log, reward))
     settings = estimator_settings(pair[0], (estimator,), clip, switch, seed)
     fits: list[Fit] = []
     diagnostics: list[EstimateDiagnostics] = []
@@ -301,18 +377,19 @@ def difference(
 
 def overlap(
     log: pd.DataFrame,
-    target: ArrayLike | pd.DataFrame,
+    target: Target,
     *,
     level: float = 0.95,
     session: str | ArrayLike | None = None,
     arms: Sequence[Any] | None = None,
     mask: ArrayLike | None = None,
     rules: Rules | None = None,
+    features: Sequence[str] = (),
 ) -> Overlap:
     """How far a log can speak for a target at all, before any estimate.
 
     Args:
-      log, target, session, arms, mask, rules: as for `estimate`. level: of the interval of the mean weight.
+      log, target, session, arms, mask, rules, features: as for `estimate`. level: of the interval of the mean weight.
 
     Raises:
       ValueError: as for `estimate`.
@@ -327,18 +404,20 @@ def overlap(
       (200.0, 2.0, 1.0, 'ok')
     """
     check_arguments((), level, "delta", 1)
-    (rows,) = weigh_targets(log, (target,), arms, session, mask)
+    (rows,) = weigh_targets(log, read_targets(log, (target,), arms, mask, features), arms, session, mask)
     return target_overlap(rows, level, rules or Rules())
 
 
 def lower_bound(
     log: pd.DataFrame,
-    target: ArrayLike | pd.DataFrame,
+    target: Target,
     *,
     delta: float = 0.05,
     clip: float | None = None,
     arms: Sequence[Any] | None = None,
     mask: ArrayLike | None = None,
+    reward: str | None = None,
+    features: Sequence[str] = (),
 ) -> float:
     """Mean reward that the target reaches with confidence 1 − delta, for rewards in [0, 1]; no large-sample argument.
 
@@ -347,7 +426,9 @@ def lower_bound(
     delta / their number. Rounds must be independent.
 
     Args:
-      log, target, arms, mask: as for `estimate`. delta: in (0, 1). clip: chosen before the log was seen.
+      log, target, arms, mask, features, reward (one column): as for `estimate`.
+      delta: in (0, 1).
+      clip: chosen before the log was seen.
 
     Raises:
       ValueError: as for `estimate`; a reward outside [0, 1].
@@ -363,16 +444,18 @@ def lower_bound(
     if not 0.0 < delta < 1.0:
         msg = f"delta must be in (0, 1), got {delta:g}; 0.05 bounds at 95 % confidence."
         raise ValueError(msg)
-    (rows,) = weigh_targets(log, (target,), arms, None, mask)
+    shares = read_targets(log, (target,), arms, mask, features)
+    name = single_outcome(log, reward)
+    (rows,) = weigh_targets(log, shares, arms, None, mask, name)
     refuse_deterministic(rows, ("clipped_ips",))
-    reward = rows.log.reward
-    if not (reward.min() >= 0.0 and reward.max() <= 1.0):
-        msg = f"reward must be in [0, 1] for a bound, got {reward.min():g} to {reward.max():g}; rescale it first."
+    outcome = rows.log.reward
+    if not (outcome.min() >= 0.0 and outcome.max() <= 1.0):
+        msg = f"{name} must be in [0, 1] for a bound, got {outcome.min():g} to {outcome.max():g}; rescale it first."
         raise ValueError(msg)
     if clip is not None:
         check_weight("clip", clip)
-    grid = [clip] if clip is not None else [2.0**power for power in range(ceil(log2(max(2.0, sqrt(len(reward))))))]
-    return max(bernstein(np.minimum(rows.weight, most), reward, most, delta / len(grid)) for most in grid)
+    grid = [clip] if clip is not None else [2.0**power for power in range(ceil(log2(max(2.0, sqrt(len(outcome))))))]
+    return max(bernstein(np.minimum(rows.weight, most), outcome, most, delta / len(grid)) for most in grid)
 
 
 def _bootstrap_draws(
@@ -388,5 +471,6 @@ def _warn(notes: dict[str, str]) -> None:
     """Say aloud that numbers must not be used; one warning for those that share a reason."""
     for note in dict.fromkeys(notes.values()):
         names = ", ".join(name for name in notes if notes[name] == note)
-        text = f"this log says nothing about the target ({names}): {note}. Do not use the number."
+        alone = "dm alone says nothing" if names == "dm" else f"this log says nothing about the target ({names})"
+        text = f"{alone}: {note}. Do not use the number."
         warn_user(text, OverlapWarning)

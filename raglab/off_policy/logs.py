@@ -119,19 +119,22 @@ def read_log(
     *,
     arms: Sequence[Any] | None = None,
     session: str | ArrayLike | None = None,
+    reward: str = "reward",
 ) -> Log:
     """Log of A arms, checked.
 
     Args:
       log: columns action, reward, propensity, optional q_<arm>. arms: names, [A]; positions where None.
       session: a column of the log, or [T].
+      reward: the column that takes the place of `reward`.
 
     Raises:
       ValueError: a column is missing; a value is missing, out of range or unknown: says which, in which row.
     """
     # The form first: a check of values would fail on a missing column with words of its own.
-    if missing := [name for name in COLUMNS if name not in log.columns]:
-        msg = f"a log must have the columns {list(COLUMNS)}, got {list(log.columns)}; {missing} is missing."
+    columns = [reward if name == "reward" else name for name in COLUMNS]
+    if missing := [name for name in columns if name not in log.columns]:
+        msg = f"a log must have the columns {columns}, got {list(log.columns)}; {missing} is missing."
         raise ValueError(msg)
     if not log.columns.is_unique:
         twice = log.columns[log.columns.duplicated()][0]
@@ -144,12 +147,12 @@ def read_log(
         msg = f"arms must name each of the {n_arms} columns of target once, got {list(arms)}."
         raise ValueError(msg)
     # One sum or extremum a column finds whether anything is wrong; only then is the first wrong row looked for.
-    reward = _float_column(log["reward"], "reward")
-    if not np.isfinite(reward.sum()):
+    outcome = _float_column(log[reward], reward)
+    if not np.isfinite(outcome.sum()):
         _raise_first_violation(
-            ~np.isfinite(reward), reward, "reward must be finite", "leave out rounds without a reward"
+            ~np.isfinite(outcome), outcome, f"{reward} must be finite", f"leave out rounds without a {reward}"
         )
-    _check_size(reward, "reward")
+    _check_size(outcome, reward)
     # A weight divides by the propensity: one of 0 says that the round cannot have happened.
     propensity = _float_column(log["propensity"], "propensity")
     if not (propensity.min() > 0.0 and propensity.max() <= 1.0):
@@ -159,14 +162,42 @@ def read_log(
     names = tuple(map(str, range(n_arms) if arms is None else arms))
     ids, count = _sessions(log, session)
     return Log(
-        arm=_action_positions(log["action"], n_arms, arms),
-        reward=reward,
+        arm=action_positions(log["action"], n_arms, arms),
+        reward=outcome,
         propensity=propensity,
         model=_reward_columns(log, names),
         names=names,
         session=ids,
         sessions=count,
     )
+
+
+def outcome_columns(log: pd.DataFrame, reward: str | Sequence[str] | None) -> tuple[tuple[str, ...], str]:
+    """Columns that are estimated, and what must be said of the choice.
+
+    The reward of a log with costs is what its learner saw: the net value moved and scaled into [0, 1]. Where no column
+    is stated, such a log is estimated in the user's unit, by its column `value`.
+
+    Raises:
+      ValueError: no column, one twice, or a model of one outcome beside several of them.
+    """
+    if reward is None:
+        if not {"cost", "value"} <= set(log.columns) or not (log["cost"].to_numpy() != 0.0).any():
+            return ("reward",), ""
+        note = (
+            "this log has costs, and its column reward is what the learner saw, moved and scaled into [0, 1]: "
+            "estimated is `value`, net of cost, in your unit. reward=('value', 'cost') gives the spend besides, "
+            "reward='reward' what the learner saw; state one of them to have no warning."
+        )
+        return ("value",), note
+    names = (reward,) if isinstance(reward, str) else tuple(reward)
+    if not names or len(set(names)) < len(names):
+        msg = f"reward must name columns of the log, each once, got {list(names)}; 'reward' is usual."
+        raise ValueError(msg)
+    if len(names) > 1 and (models := [name for name in log.columns if str(name).startswith("q_")]):
+        msg = f"q_<arm> must be the model of one outcome, got {models[:5]} beside {list(names)}; estimate one by one."
+        raise ValueError(msg)
+    return names, ""
 
 
 def _float_column(column: Any, name: str) -> Floats:  # noqa: ANN401 - a series
@@ -195,7 +226,7 @@ def _raise_first_violation(bad: NDArray[np.bool_], values: Any, rule: str, remed
         raise ValueError(msg)
 
 
-def _action_positions(action: Any, n_arms: int, arms: Sequence[Any] | None) -> NDArray[np.int64]:  # noqa: ANN401 - a series
+def action_positions(action: Any, n_arms: int, arms: Sequence[Any] | None) -> NDArray[np.int64]:  # noqa: ANN401 - a series
     """Position of each logged arm, [T]: an action is a position, unless the arms have names and it is one of them."""
     given = (action.infer_objects() if action.dtype == object else action).to_numpy()
     whole = np.issubdtype(given.dtype, np.integer)

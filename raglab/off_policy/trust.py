@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from raglab.off_policy.estimators import EstimatorSettings, Fit, session_sums, standard_error
+from raglab.off_policy.estimators import EstimatorSettings, Fit, fit_estimator, session_sums, standard_error
 from raglab.off_policy.logs import EvaluationRows, Floats
 
 Finding = tuple[int, str]  # place in STATUSES, and why
@@ -23,13 +23,20 @@ ALIKE = 1e-6  # relative spread of weights that single precision leaves
 ERRORS = 3.0  # standard errors that a mean may be off before it counts against the log
 
 
+SURE = 1.96  # standard errors of dr minus dm within which dr is taken to agree with dm, at worst
+
+
+ROUNDING = 1e-12  # of the rewards' size, that dr and dm may differ where their formulas are the same
+
+
 class Rules(NamedTuple):
     """Where a number becomes weak, and where it says nothing: (weak, none) each.
 
     ess: effective sample size below this. share: one round's share of all weight above this. drift: mean weight
     further from 1 than this, beyond three standard errors. unsupported: target's share on arms never logged above
     this. lead: one round's (session's) share of the variance above this. cut: share of the weight that clip or
-    switch took away above this. model: standard errors between reward model and rewards above this (dm).
+    switch took away above this. model: how far dr may be from dm, at the far end of a 95 % interval of their
+    difference, in standard errors of dm: above this (dm, which is weak at best).
     """
 
     ess: tuple[float, float] = (100.0, 10.0)
@@ -38,7 +45,7 @@ class Rules(NamedTuple):
     unsupported: tuple[float, float] = (1e-9, 0.05)
     lead: tuple[float, float] = (0.10, 0.50)
     cut: tuple[float, float] = (0.05, 0.50)
-    model: tuple[float, float] = (ERRORS, inf)
+    model: tuple[float, float] = (0.0, 1.0)
 
 
 class Overlap(NamedTuple):
@@ -138,9 +145,9 @@ def diagnose_estimate(
     - All: the status of the overlap, and one round's (session's) share of the variance.
     - replay: ess is the rounds accepted. clipped_ips, switch_dr: the weight that was cut, which is bias or the
       model's word.
-    - dm: reads no weight; beyond the overlap it extrapolates, so the overlap's figures are given, and the log may
-      contradict its model. Its interval knows nothing of the error of a model from outside, nor of what moves both
-      weights and rewards where the model is a mean by arm: weak then.
+    - dm: reads no weight, and its interval knows nothing of the error of a model from outside, nor of what moves both
+      weights and rewards where the model is a mean by arm. Alone it says nothing: none, unless the overlap is ok and dr
+      shows dm to be within its own standard error; weak then, never ok. The overlap's figures are given.
     """
     found = [] if seen.status == STATUSES[0] else [(STATUSES.index(seen.status), seen.note)]
     ess, largest = seen.ess, seen.max_weight
@@ -153,7 +160,7 @@ def diagnose_estimate(
                 rows, fitted.used, settings.clip if name == "clipped_ips" else settings.switch, rules
             )
     else:
-        found += _doubly_robust_findings(rows, rules) + _unseen_reward_findings(rows)
+        found += _direct_findings(rows, fitted, settings, seen, rules)
     status, note = _worst_status(found + _variance_findings(rows, fitted, name, rules))
     return EstimateDiagnostics(ess, largest, status, note)
 
@@ -164,24 +171,41 @@ def _clipping_findings(rows: EvaluationRows, used: Floats, limit: float, rules: 
     return _above_limits(cut, rules.cut, f"{cut:.0%} of the weight is beyond {limit:g}")
 
 
-def _doubly_robust_findings(rows: EvaluationRows, rules: Rules) -> list[Finding]:
-    """Whether what doubly robust estimation would add to the direct method is more than chance."""
-    off = rows.weight * (rows.log.reward - rows.predicted)
-    mean = float(off.mean())
-    error = standard_error(off - mean, rows.log)
-    apart = abs(mean) / error if error > 0.0 else 0.0
-    text = f"the log contradicts the reward model by {mean:+.3g} ({apart:.1f} standard errors)"
-    return _above_limits(apart, rules.model, text)
+def _direct_findings(
+    rows: EvaluationRows, fitted: Fit, settings: EstimatorSettings, overlap: Overlap, rules: Rules
+) -> list[Finding]:
+    """Why the direct method is weak, or says nothing: whether doubly robust estimation agrees with it."""
+    if overlap.status == STATUSES[2]:
+        return []  # the overlap's own reason is enough
+    reason = "the interval takes the reward model from outside for true" if not rows.fitted else _confounding(rows)
+    weak: list[Finding] = [(1, reason or "dm reads no weight, so that it is weak at best; dr says the same")]
+    if overlap.status != STATUSES[0]:
+        return [*weak, (2, "the overlap is too thin for dr to check it")]
+    robust = fit_estimator(rows, "dr", settings)
+    gap = robust.value - fitted.value
+    # The difference of the two, round by round: where their formulas meet it is 0 for certain.
+    error = standard_error(robust.influence - fitted.influence, rows.log)
+    own = standard_error(fitted.influence, rows.log)
+    far = abs(gap) + SURE * error
+    if far <= ROUNDING * max(1.0, float(np.abs(rows.log.reward).max())):
+        far = 0.0
+    apart = 0.0 if far == 0.0 else far / own if own > 0.0 else inf
+    if isnan(apart):
+        return [*weak, (2, "one session cannot tell whether dr agrees")]
+    if error > 0.0 and abs(gap) > ERRORS * error:
+        text = f"the log contradicts the reward model by {gap:+.3g} ({abs(gap) / error:.1f} standard errors): see dr"
+    else:
+        text = f"dr may differ from it by {far:.3g}, {apart:.2g} of its standard errors: see dr"
+    return weak + _above_limits(apart, rules.model, text)
 
 
-def _unseen_reward_findings(rows: EvaluationRows) -> list[Finding]:
-    if not rows.fitted:
-        return [(1, "the interval takes the reward model from outside for true")]
+def _confounding(rows: EvaluationRows) -> str:
+    """Whether weights vary within an arm, so that what moves them may move rewards."""
     arm, weight = rows.log.arm, rows.weight
     mean = np.bincount(arm, weights=weight, minlength=len(rows.pulls)) / np.maximum(rows.pulls, 1)
     off = weight - mean[arm]
     alike = float(np.einsum("i,i", off, off)) <= ALIKE**2 * float(np.einsum("i,i", weight, weight))
-    return [] if alike else [(1, "weights vary within an arm, and what moves them may move rewards: see dr")]
+    return "" if alike else "weights vary within an arm, and what moves them may move rewards"
 
 
 def _variance_findings(rows: EvaluationRows, fitted: Fit, name: str, rules: Rules) -> list[Finding]:

@@ -66,7 +66,7 @@ IN_A_ROW = 5  # cases that a server failed for, after which it is taken for brok
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class RequestBudget:
     """What all requests of one scorer may cost.
 
     tokens: read and written. cost: in the currency of the prices. price_prompt, price_completion: of 1,000 tokens.
@@ -96,10 +96,13 @@ class Budget:
         """Cost of tokens.
 
         Example:
-          >>> Budget(price_prompt=0.5, price_completion=2.0).price(TokenCount(4000, 500))
+          >>> RequestBudget(price_prompt=0.5, price_completion=2.0).price(TokenCount(4000, 500))
           3.0
         """
         return (tokens.prompt * self.price_prompt + tokens.completion * self.price_completion) / PER_PRICE
+
+
+Budget = RequestBudget  # its name before `raglab.bandit.Budget`, which users have in their code
 
 
 @dataclass(slots=True)
@@ -144,7 +147,7 @@ class ServerScorer:
         needs: tuple[str, ...],
         request: Callable[..., ScoreRequest | None],
         asked: OpenAIGenerator,
-        budget: Budget,
+        budget: RequestBudget,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         """Take what makes the request of a row, None for a row that has none, and the settings of requests."""
@@ -255,7 +258,7 @@ class ServerScorer:
 
 def judge_scorer(
     asked: OpenAIGenerator,
-    budget: Budget,
+    budget: RequestBudget,
     rubric: str,
     *,
     with_answer: bool = False,
@@ -293,7 +296,7 @@ def judge_scorer(
 
 
 def likelihood_scorer(
-    asked: OpenAIGenerator, budget: Budget, sleep: Callable[[float], object] = time.sleep
+    asked: OpenAIGenerator, budget: RequestBudget, sleep: Callable[[float], object] = time.sleep
 ) -> ServerScorer:
     """How probable a model finds an answer after its passages and question: it is read, not written again.
 

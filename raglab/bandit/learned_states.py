@@ -1,0 +1,138 @@
+"""First states from history (algebra): what a learner knows after a log, or after a fixed policy on a table (S4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raglab.bandit.environments import Array, Table, check_world
+from raglab.bandit.learner import CHOSEN, REWARDED, Bandit, State, Steps, check_count, fold, init, refuse
+from raglab.bandit.simulation import follow_costs, run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PREFIX = "p_"  # of a log's columns of propensities, which name the arms in their order
+
+
+class History(NamedTuple):
+    """Rounds that were played, [N]; reward NaN where none came."""
+
+    n_arms: int
+    arm: NDArray[np.int64]
+    reward: Array
+    context: Array  # [N, F]; F is 0 without features
+
+
+def learned_state(
+    source: Table | pd.DataFrame,
+    bandit: Bandit,
+    *,
+    policy: ArrayLike | None = None,
+    rounds: int | None = None,
+    seed: int = 0,
+    arms: Sequence[str] | None = None,
+    features: ArrayLike | Sequence[str] | None = None,
+    weight: float = 1.0,
+) -> State:
+    """State of a learner after history: `run`, `log` and a live bandit go on from it.
+
+    The history of a table is what a fixed policy would have logged on it, of a log its rows in order. A round without a
+    reward counts as chosen and teaches nothing.
+
+    Args:
+      source: a table; or a log with the columns `action` (number of the arm) or `arm`, and `reward`.
+      bandit: the learner that will go on, with the settings it will have then: a linear learner's sums hang on
+        prior_mean.
+      policy, rounds, seed: of a table: probabilities that stay as they are, [A] or [Q, A]; uniform over the available
+        arms where not given; and how many rounds, as many as rows where not given.
+      arms: of a log: names in the order of the learner's; the columns `p_<arm>` where not given.
+      features: of a log, for a linear learner: contexts [N, F], or the names of their columns, in the order of the
+        table or setup in which the learner will go on, the intercept among them.
+      weight: of a round of history against a new one; it multiplies all sums.
+
+    Raises:
+      ValueError: a policy, a log or sizes that break a rule; a learner that cannot follow the table's costs.
+
+    Source: rules S4.5, S4.7.
+
+    Example:
+      >>> import pandas as pd
+      >>> past = pd.DataFrame({"arm": ["a", "b", "b"], "reward": [0.25, 1.0, 0.5]})
+      >>> state = learned_state(past, Bandit("thompson_nig"), arms=["a", "b"])
+      >>> state.n.tolist(), state.total.tolist()
+      ([1.0, 2.0], [0.25, 1.5])
+    """
+    if not 0.0 < weight < np.inf or (bandit.window and weight != 1.0):
+        refuse("weight must be above 0, and 1 beside a window", weight, "1 counts a round of history as a new one")
+    if isinstance(source, Table):
+        past = _played_history(source, bandit, policy, rounds, seed)
+    else:
+        past = _logged_history(source, bandit, arms, features)
+    state = init(past.n_arms, bandit=bandit, n_features=past.context.shape[1])
+    # each round is chosen, and its reward comes before the next one
+    n_rounds = len(past.arm)
+    kind = np.tile([CHOSEN, REWARDED], n_rounds)
+    there = np.repeat(~np.isnan(past.reward), 2) | (kind == CHOSEN)
+    width = past.context.shape[1] if bandit.linear else 0
+    context = np.repeat(past.context[:, :width], 2, axis=0)[there]
+    reward = np.repeat(np.where(np.isnan(past.reward), 0.0, past.reward), 2)[there]
+    none = np.zeros(len(reward))
+    steps = Steps(kind[there], np.repeat(past.arm, 2)[there], none, reward, none.astype(np.int64), context)
+    state = fold(state, steps, bandit)
+    if weight == 1.0:
+        return state
+    return state._replace(
+        **{name: weight * getattr(state, name) for name in ("n", "total", "square", "gram", "moment")}
+    )
+
+
+def _played_history(table: Table, bandit: Bandit, policy: ArrayLike | None, rounds: int | None, seed: int) -> History:
+    """What a fixed policy would have logged."""
+    n_rounds = len(table.mask) if rounds is None else check_count("rounds", rounds, 1, "play at least one")
+    world = check_world(table, n_rounds)
+    _, note = follow_costs(bandit, world)
+    if note:
+        refuse("the learner of a history must follow the table's costs", note, "name that learner")
+    if not isinstance(world, Table):  # for the type checker: check_world gives a table back for a table
+        raise TypeError
+    probabilities = world.mask / world.mask.sum(axis=1, keepdims=True) if policy is None else policy
+    done = run(probabilities, world, rounds=n_rounds, replications=1, seed=seed)
+    case, arm = np.asarray(done.case)[0], done.arm[0].astype(np.int64)
+    return History(world.n_arms, arm, world.reward[case, arm], world.features[case])
+
+
+def _logged_history(
+    log: pd.DataFrame, bandit: Bandit, arms: Sequence[str] | None, features: ArrayLike | Sequence[str] | None
+) -> History:
+    """Rounds of a log."""
+    import pandas as pd
+
+    if not isinstance(log, pd.DataFrame):
+        refuse("a history must be a Table or a log", type(log).__name__, "give a DataFrame, a row a round")
+    names = [str(head).removeprefix(PREFIX) for head in log.columns if str(head).startswith(PREFIX)]
+    names = names if arms is None else list(arms)
+    column = "action" if "action" in log.columns else "arm"
+    if not names or column not in log.columns or "reward" not in log.columns:
+        rule = "a log must have the columns action or arm, and reward, and name its arms"
+        refuse(rule, ", ".join(map(str, log.columns))[:200], "rename them, or give arms")
+    cells = log[column].tolist()
+    keys = range(len(names)) if column == "action" else names
+    places = {key: place for place, key in enumerate(keys)}
+    unknown = [cell for cell in cells if cell not in places]
+    if unknown:
+        refuse(f"{column} must be one of {', '.join(map(str, places))[:200]}", repr(unknown[0]), "name all arms")
+    arm = np.array([places[cell] for cell in cells], dtype=np.int64)
+    reward = log["reward"].to_numpy(dtype=np.float64, na_value=np.nan)
+    context = np.zeros((len(log), 0))
+    if bandit.linear:
+        if features is None:
+            refuse(f"{bandit.policy} learns from a context", "no features", "name their columns, or give them [N, F]")
+        columns = isinstance(features, list | tuple) and all(isinstance(name, str) for name in features)
+        context = np.asarray(log[list(features)] if columns else features, dtype=np.float64)  # type: ignore[arg-type]
+        if context.ndim != 2 or len(context) != len(log):
+            refuse(f"features must be [N, F] of {len(log)} rounds", context.shape, "give a row a round")
+    return History(len(names), arm, reward, context)

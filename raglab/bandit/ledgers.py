@@ -1,0 +1,220 @@
+"""Learners under a budget (algebra): sums of rewards and of costs side by side, decided by at the pacer's price (S4.8).
+
+A price that moves would leave a learner with rewards net of many prices. Sums of rewards, of costs and of their
+products say what the sums of net rewards would be at any price: so every past round is charged at today's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raglab.bandit.budget import Budget, Pacer, check_budget, pace, start_pacer
+from raglab.bandit.environments import Arms, Feed, Table, World
+from raglab.bandit.learner import (
+    LEARNERS,
+    Bandit,
+    Ints,
+    State,
+    check_arm,
+    check_reward,
+    choose_arm,
+    init,
+    record_pull,
+    record_rewards,
+    refuse,
+    restore_batch,
+)
+
+Array = NDArray[np.float64]
+Arrivals = Callable[[int, NDArray[np.int64]], NDArray[np.int64]]
+
+
+class Ledger(NamedTuple):
+    """What a learner under a budget knows; [...] is any batch of replications.
+
+    state: the learner's sums of rewards before costs. cost, square, cross: [..., A] sums of cost, of its square, and of
+    reward times cost, over the rewards counted. moment: [..., A, d] sum of cost times context. pacer: price and spend.
+    """
+
+    state: State
+    cost: Array
+    square: Array
+    cross: Array
+    moment: Array
+    pacer: Pacer
+
+
+def check_budgeted(bandit: Bandit, world: World) -> None:
+    """Refuse a learner or a world that no budget can be kept in.
+
+    Raises:
+      ValueError: no costs; or a learner that needs rewards in [0, 1], keeps a window, or has a history without costs.
+    """
+    if not isinstance(world, Table) or not world.has_costs:
+        refuse("a budget needs a table with costs", "none", "state costs in Table.from_frame")
+    if LEARNERS[bandit.policy].bounded:
+        follower = ", ".join(name for name, entry in LEARNERS.items() if not entry.bounded)
+        refuse("a learner under a budget must read rewards below 0", bandit.policy, f"play one of {follower}")
+    if bandit.window or bandit.history is not None:
+        value = "a window" if bandit.window else "a history"
+        refuse("a learner under a budget keeps sums of costs", value, "use a discount, or a ledger from history")
+
+
+def start_ledger(
+    n_arms: int, bandit: Bandit, budget: Budget | float, *, n_features: int = 0, batch: tuple[int, ...] = ()
+) -> Ledger:
+    """Ledger before the first round."""
+    state = init(n_arms, bandit=bandit, n_features=n_features, batch=batch)
+    none = np.zeros(state.n.shape)
+    return Ledger(state, none, none, none, np.zeros(state.moment.shape), start_pacer(budget, batch))
+
+
+def net_state(ledger: Ledger) -> State:
+    """Learner's state as if every reward had been charged at today's price: what `choose` and `propensities` read.
+
+    An arm without a reward is expected to pay prior_mean net of costs, so that each is tried.
+
+    Example:
+      >>> bandit = Bandit("thompson_nig")
+      >>> ledger = record_choice(start_ledger(2, bandit, Budget(2.0, price=0.25)), 1, 2.0, bandit)
+      >>> net_state(record_paid(ledger, 1, 0.75, 2.0, bandit)).total.tolist()  # 0.75 - 0.25 * 2
+      [0.0, 0.25]
+    """
+    price = ledger.pacer.price[..., None]
+    state = ledger.state
+    return state._replace(
+        total=state.total - price * ledger.cost,
+        square=state.square - 2.0 * price * ledger.cross + price * price * ledger.square,
+        moment=state.moment - price[..., None] * ledger.moment,
+    )
+
+
+def record_choice(ledger: Ledger, arm: ArrayLike, cost: ArrayLike, bandit: Bandit) -> Ledger:
+    """Ledger after a round that chose these arms [...] and paid these costs [...]: pulls, forgetting, the price."""
+    forgotten = {name: getattr(ledger, name) * bandit.discount for name in ("cost", "square", "cross", "moment")}
+    state = record_pull(ledger.state, check_arm(arm, ledger.cost.shape[-1]), bandit)
+    return ledger._replace(state=state, pacer=pace(ledger.pacer, cost), **forgotten)
+
+
+def record_paid(
+    ledger: Ledger,
+    arm: ArrayLike,
+    reward: ArrayLike,
+    cost: ArrayLike,
+    bandit: Bandit,
+    *,
+    context: ArrayLike | None = None,
+    age: int = 0,
+) -> Ledger:
+    """Ledger of one learner that knows one more reward and what it cost; see `update` for the arguments."""
+    width = ledger.moment.shape[-1]
+    x = np.zeros((1, width)) if context is None else np.asarray(context, np.float64).reshape(1, width)
+    arms, ages = check_arm(arm, ledger.cost.shape[-1]).reshape(1), np.full(1, age, np.int64)
+    rows, values = np.zeros(1, np.int64), check_reward(reward).reshape(1)
+    return record_outcomes(ledger, rows, arms, values, np.asarray(cost, np.float64).reshape(1), ages, x, bandit)
+
+
+def record_outcomes(
+    ledger: Ledger, rows: Ints, arm: Ints, reward: Array, cost: Array, age: Ints, context: Array, bandit: Bandit
+) -> Ledger:
+    """Ledger [B, ...] after rewards and costs [N] of these rows, of arguments that were checked.
+
+    Args:
+      context: [N, d]; d = 0 without a context.
+    """
+    state = record_rewards(ledger.state, rows, arm, reward, age, context, bandit)
+    weight, n_arms, width = bandit.discount**age, ledger.cost.shape[-1], ledger.moment.shape[-1]
+    sums = [array.reshape(-1, n_arms).copy() for array in (ledger.cost, ledger.square, ledger.cross)]
+    for array, outcome in zip(sums, (cost, cost * cost, reward * cost), strict=True):
+        np.add.at(array, (rows, arm), weight * outcome)
+    moment = ledger.moment.reshape(len(sums[0]), n_arms, width).copy()  # -1 says nothing where d is 0
+    np.add.at(moment, (rows, arm), (weight * cost)[:, None] * context)
+    shape = ledger.cost.shape
+    paid, square, cross = (array.reshape(shape) for array in sums)
+    state = restore_batch(state, shape[:-1])
+    return Ledger(state, paid, square, cross, moment.reshape(*shape, width), ledger.pacer)
+
+
+def learned_ledger(
+    arm: ArrayLike,
+    reward: ArrayLike,
+    cost: ArrayLike,
+    bandit: Bandit,
+    budget: Budget | float,
+    *,
+    n_arms: int,
+    context: ArrayLike | None = None,
+) -> Ledger:
+    """Ledger of a learner after history: `run` and `log` go on from it under a budget.
+
+    History was paid by another: it teaches rewards and costs, and neither spend nor price.
+
+    Args:
+      arm, reward, cost: [N] of rounds; a NaN reward teaches nothing. context: [N, d], for a linear learner.
+
+    Raises:
+      ValueError: an unknown arm, a reward outside [0, 1], or contexts that are missing.
+
+    Example:
+      >>> ledger = learned_ledger([0, 1, 1], [0.5, 1.0, 0.5], [0.0, 2.0, 4.0], Bandit("thompson_nig"), 1.0, n_arms=2)
+      >>> ledger.state.total.tolist(), ledger.cost.tolist(), float(ledger.pacer.spend)
+      ([0.5, 1.5], [0.0, 6.0], 0.0)
+    """
+    rewards = np.asarray(reward, np.float64)
+    there = ~np.isnan(rewards)
+    x = np.zeros((len(rewards), 0)) if context is None or not bandit.linear else np.asarray(context, np.float64)
+    if bandit.linear and x.shape[1] == 0:
+        refuse(f"{bandit.policy} learns from a context", "none", "give the features of every round")
+    ledger = start_ledger(n_arms, bandit, check_budget(budget), n_features=x.shape[1])
+    arms = check_arm(arm, n_arms)
+    pulls = np.bincount(arms, minlength=n_arms)
+    ledger = ledger._replace(state=ledger.state._replace(pulls=pulls, t=np.asarray(len(arms))))
+    rows, ages = np.zeros(int(there.sum()), np.int64), np.zeros(int(there.sum()), np.int64)
+    checked, paid = check_reward(rewards[there]), np.asarray(cost, np.float64)[there]
+    return record_outcomes(ledger, rows, arms[there], checked, paid, ages, x[there], bandit)
+
+
+def repeated_ledger(ledger: Ledger, size: int) -> Ledger:
+    """Ledger of each of so many replications that begin alike, [R, ...]."""
+
+    def repeated(array: Array) -> Array:
+        return np.broadcast_to(array, (size, *array.shape)).copy()
+
+    pacer = ledger.pacer._replace(price=repeated(ledger.pacer.price), spend=repeated(ledger.pacer.spend))
+    state = State._make(np.broadcast_to(field, (size, *field.shape)).copy() for field in ledger.state)
+    cost, square, cross, moment = (repeated(part) for part in (ledger.cost, ledger.square, ledger.cross, ledger.moment))
+    return Ledger(state, cost, square, cross, moment, pacer)
+
+
+def budgeted_arms(
+    met: Feed, cost: Array, bandit: Bandit, rng: np.random.Generator, first: Ledger, arrivals: Arrivals
+) -> Arms:
+    """Arms [T, R] of a learner that keeps a budget; the learner sees rewards before costs.
+
+    Args:
+      cost: [N, A] of the table. first: ledger of one learner that every replication begins with. arrivals: from a round
+        and its arms to the choices whose rewards arrive in it.
+    """
+    ledger = repeated_ledger(first, met.size)
+    arms = np.empty((met.rounds, met.size), np.int8)
+    none = np.zeros((met.size, 0))
+    for t in range(met.rounds):
+        row = met.row(t)
+        context = met.features[row] if bandit.linear else none
+        _, choice = choose_arm(net_state(ledger), bandit, rng, met.open(t), context)
+        arms[t] = choice.arm
+        # What a choice costs is known at once; what it is worth may come later, and is learned beside its cost then.
+        ledger = record_choice(ledger, choice.arm, cost[row, choice.arm], bandit)
+        when, who = np.divmod(arrivals(t, choice.arm), met.size)
+        arm = arms[when, who].astype(np.int64)
+        reward = met.rewards(when, who, arm)
+        there = ~np.isnan(reward)
+        when, who, arm, reward = when[there], who[there], arm[there], reward[there]
+        rows = when if met.case is None else met.case[when, who]
+        contexts = met.features[rows] if bandit.linear else none[who]
+        ledger = record_outcomes(ledger, who, arm, reward, cost[rows, arm], t - when, contexts, bandit)
+    return arms

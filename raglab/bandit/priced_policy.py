@@ -1,0 +1,167 @@
+"""Linear policies under a budget (algebra): predicted reward less a price times predicted cost, at a pace (S4.8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raglab.bandit.budget import (
+    Budget,
+    Pacer,
+    PriceChoice,
+    check_budget,
+    choose_price,
+    pace,
+    priced_arms,
+    start_pacer,
+    table_costs,
+)
+from raglab.bandit.environments import Table
+from raglab.bandit.learner import check_arm, refuse
+from raglab.bandit.ridge import RidgeFit, fit_ridge
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
+
+
+class PricedPolicy(NamedTuple):
+    """Arm of largest predicted reward less the price times its cost.
+
+    rewards, costs: regressions of each arm; costs is None where costs are known before the choice. price: chosen on
+    predictions of questions that the regressions had not seen. spend: a question of the choice, measured there.
+    """
+
+    arms: tuple[str, ...]
+    feature_names: tuple[str, ...]
+    rewards: RidgeFit
+    costs: RidgeFit | None
+    budget: Budget
+    price: PriceChoice
+
+    def predictions(self, table: Table) -> tuple[Array, Array]:
+        """Predicted reward and cost, [Q, A] each.
+
+        Raises:
+          ValueError: another table's arms or features.
+        """
+        for name in ("arms", "feature_names"):
+            fitted, applied = getattr(self, name), getattr(table, name)
+            if fitted != applied:
+                rule = f"a table must have the policy's {name}, {', '.join(fitted)[:200]}"
+                refuse(rule, ", ".join(applied)[:200], "give the same in the same order")
+        cost = table_costs(table) if self.costs is None else np.maximum(self.costs.predict(table.features), 0.0)
+        return self.rewards.predict(table.features), cost
+
+    def plan(self, table: Table) -> Array:
+        """Probabilities [Q, A] at the price chosen: 0 and 1 but where the budget is used up by a share of questions."""
+        return self.price.plan(*self.predictions(table), table.mask)
+
+    def frame(self) -> pd.DataFrame:
+        """A row an arm: constant, strength and leave-one-out error of its regressions."""
+        import pandas as pd
+
+        fits = {"reward": self.rewards} | ({} if self.costs is None else {"cost": self.costs})
+        parts = ("constant", "strength", "error")
+        columns = {f"{name}_{part}": getattr(fit, part) for name, fit in fits.items() for part in parts}
+        return pd.DataFrame({"arm": self.arms, **columns})
+
+
+def fit_priced_policy(
+    table: Table,
+    budget: Budget | float,
+    *,
+    validation: Table | None = None,
+    logged: ArrayLike | None = None,
+    known_costs: bool = False,
+    strength: float | None = None,
+) -> PricedPolicy:
+    """Policy from a table: a ridge of reward and of cost an arm, and one price.
+
+    The price is chosen on predictions of questions that were not fitted: those of `validation`, or each row of `table`
+    by the regressions without it (leave-one-out, exact). What is paid there is the measured cost.
+
+    Args:
+      table: rewards, costs and features. validation: another table that the price is chosen on.
+      logged: [Q] the arm that was chosen in each row, of a log: nothing else is read of the table's rewards and costs.
+        Without `validation` the price is chosen on predicted costs, since nobody paid the others.
+      budget: see `choose_price`. known_costs: whether a cost is known before the arm is chosen, such as a price list.
+      strength: of all ridges; chosen for each from the data where None (see `fit_ridge`).
+
+    Raises:
+      ValueError: a table without features, a budget that nothing can keep, or a validation table of other arms.
+
+    Source: rule S4.8.
+
+    Example: the dear arm is better where x is 1, and half of the questions can have it.
+      >>> import pandas as pd
+      >>> frame = pd.DataFrame({"small": [0.5, 0.5] * 4, "large": [0.5, 1.0] * 4, "x": [0.0, 1.0] * 4})
+      >>> table = Table.from_frame(frame, costs={"small": 1.0, "large": 3.0}, features=["x"], order="given")
+      >>> fit_priced_policy(table, Budget(2.0, "$")).plan(table)[:2].tolist()
+      [[1.0, 0.0], [0.0, 1.0]]
+    """
+    checked = check_budget(budget)
+    known, paid = table.mask & np.isfinite(table.gross), table_costs(table)
+    if logged is not None:
+        known = known & (check_arm(logged, len(table.arms))[:, None] == np.arange(len(table.arms)))
+    # A cell that was not measured teaches nothing, and is NaN for the regressions.
+    rewards = fit_ridge(table.features, np.where(known, table.gross, np.nan), strength=strength)
+    costs = None if known_costs else fit_ridge(table.features, np.where(known, paid, np.nan), strength=strength)
+    free = PriceChoice(0.0, 0.0, 0.0, 0.0)
+    policy = PricedPolicy(table.arms, table.feature_names, rewards, costs, checked, free)
+    judged = table if validation is None else validation
+    reward, cost = policy.predictions(judged)
+    # On its own table a row is predicted by the regressions without it.
+    if validation is None:
+        reward = rewards.held_out
+        cost = cost if costs is None else np.maximum(costs.held_out, 0.0)
+    spend = cost if validation is None and logged is not None else table_costs(judged)
+    return policy._replace(price=choose_price(reward, cost, checked, spend=spend, mask=judged.mask))
+
+
+class PacedPlay(NamedTuple):
+    """What a paced policy chose, question after question.
+
+    arm: [Q] by row of the table. price: [Q] when the row was decided. order: [Q] rows in the order played. pacer: at
+    the end. plan: [Q, A] 1 on the arm chosen, for `compare_plans`.
+    """
+
+    arm: NDArray[np.intp]
+    price: Array
+    order: NDArray[np.intp]
+    pacer: Pacer
+    plan: Array
+
+
+def play_paced(
+    policy: PricedPolicy, table: Table, *, order: str = "given", seed: int = 0, pacer: Pacer | None = None
+) -> PacedPlay:
+    """Play every question once, in order, with a price that follows the spend so far.
+
+    The price starts where it was chosen and holds the budget on questions that cost more or less than those.
+
+    Args:
+      order: `given`, the rows as they are, or `shuffled`, by the seed. pacer: of plays before; a new one where None.
+
+    Raises:
+      ValueError: another order, or a table of other arms or features.
+
+    Source: rule S4.8.
+    """
+    if order not in {"given", "shuffled"}:
+        refuse("order must be given or shuffled", repr(order), "choose one of them")
+    reward, cost = policy.predictions(table)
+    rows = np.arange(len(reward)) if order == "given" else np.random.default_rng(seed).permutation(len(reward))
+    # A price of 0 cannot be multiplied: where the budget did not bind, the pacer starts as it does without a price.
+    start = policy.price.price or policy.budget.price
+    pacer = start_pacer(policy.budget._replace(price=start)) if pacer is None else pacer
+    paid, arm, price = table_costs(table), np.empty(len(reward), np.intp), np.empty(len(reward))
+    for row in rows:
+        price[row] = float(pacer.price)
+        open_ = table.mask[row]
+        arm[row] = priced_arms(reward[row], cost[row], pacer.price, open_)
+        pacer = pace(pacer, paid[row, arm[row]])
+    return PacedPlay(arm, price, rows.astype(np.intp), pacer, np.eye(reward.shape[1])[arm])

@@ -1,0 +1,431 @@
+"""Budgets: the frontier of mixtures, the price that keeps one, the pacer, plans and their spend."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab.bandit import Bandit, Table
+from raglab.bandit.budget import (
+    REACH,
+    Budget,
+    choose_price,
+    frontier,
+    pace,
+    priced_arms,
+    start_pacer,
+)
+from raglab.bandit.ledgers import learned_ledger, net_state, start_ledger
+from raglab.bandit.plans import MIXTURE, compare_plans
+from raglab.bandit.priced_policy import fit_priced_policy, play_paced
+from raglab.bandit.simulation import log, run
+from raglab.lab.bandit_study import baselines, compare_learners
+from raglab.off_policy.evaluation import estimate
+
+HALVES = st.integers(0, 4).map(lambda n: n / 4.0)
+
+
+def table_of(reward: Any, cost: Any, features: Any = None, *, price: float = 0.0, order: str = "given") -> Table:
+    """Table of rewards and costs [Q, A]."""
+    frame = pd.DataFrame(np.asarray(reward, float)).rename(columns=lambda n: f"arm{n}")
+    names = [] if features is None else [f"x{n}" for n in range(np.shape(features)[1])]
+    context = pd.DataFrame(np.zeros((len(frame), 0)) if features is None else features, columns=names)
+    costs = np.asarray(cost, float)
+    return Table.from_frame(pd.concat([frame, context], axis=1), costs=costs, price=price, features=names, order=order)
+
+
+def grids(most_rows: int = 6) -> st.SearchStrategy[tuple[np.ndarray, np.ndarray]]:
+    """Rewards and costs [Q, A] on a coarse grid."""
+    return st.integers(1, most_rows).flatmap(
+        lambda q: st.integers(1, 4).flatmap(
+            lambda a: st.tuples(
+                *(
+                    st.lists(st.lists(HALVES, min_size=a, max_size=a), min_size=q, max_size=q).map(np.array)
+                    for _ in range(2)
+                )
+            )
+        )
+    )
+
+
+# The frontier
+
+
+def test_a_frontier_of_three_arms() -> None:
+    """An arm below the line between two others is in no mixture."""
+    corners = frontier(table_of([[0.2, 0.4, 0.8]], [[1.0, 2.0, 3.0]]))
+    assert corners.frame().to_numpy().tolist() == [[1.0, 0.2, 1.0, 0.0, 0.0], [3.0, 0.8, 0.0, 0.0, 1.0]]
+    assert corners.mixture_at(2.5).tolist() == [0.25, 0.0, 0.75]
+    assert corners.reward_at([0.5, 2.0, 9.0]).tolist()[1:] == [0.5, 0.8]
+    assert np.isnan(corners.reward_at(0.5))
+
+
+@given(grids())
+@settings(max_examples=60, deadline=None)
+def test_no_mixture_beats_the_frontier(grid: tuple[np.ndarray, np.ndarray]) -> None:
+    """Concave and ascending; and the exact optimum of all pairs of arms at any spend."""
+    table = table_of(*grid)
+    corners = frontier(table)
+    spend, reward = grid[1].mean(axis=0), grid[0].mean(axis=0)
+    slopes = np.diff(corners.reward) / np.diff(corners.spend)
+    assert (slopes > 0.0).all()
+    assert all(after < before for before, after in pairwise(slopes))
+    assert corners.least_spend == spend.min()
+    for share in (0.0, 0.25, 0.5, 1.0):
+        for first in range(len(spend)):
+            for second in range(len(spend)):
+                mixed = share * spend[first] + (1.0 - share) * spend[second]
+                assert share * reward[first] + (1.0 - share) * reward[second] <= corners.reward_at(mixed) + 1e-12
+
+
+@given(grids(), st.integers(1, 8))
+@settings(max_examples=60, deadline=None)
+def test_a_mixture_keeps_its_budget(grid: tuple[np.ndarray, np.ndarray], eighths: int) -> None:
+    """Its spend is the budget, or that of the best arm; below the least spend it is refused, which is named."""
+    table, budget = table_of(*grid), eighths / 8.0
+    corners = frontier(table)
+    if budget < corners.least_spend:
+        with pytest.raises(ValueError, match=f"at least {corners.least_spend:.6g}"):
+            corners.mixture_at(budget)
+        return
+    mixture = corners.mixture_at(budget)
+    assert mixture.sum() == pytest.approx(1.0)
+    assert (grid[1] @ mixture).mean() == pytest.approx(min(budget, corners.spend[-1]))
+    assert (grid[0] @ mixture).mean() == pytest.approx(float(corners.reward_at(budget)))
+
+
+def test_a_frontier_leaves_out_what_a_question_cannot_have() -> None:
+    """And says so."""
+    table = table_of([[0.2, 0.4], [0.2, np.nan]], [[1.0, 2.0], [1.0, 2.0]])
+    assert frontier(table).spend.tolist() == [1.0]
+    assert "arm1" in frontier(table).notes[0]
+
+
+def test_a_frontier_is_of_rewards_before_costs() -> None:
+    """Whatever the table charges."""
+    reward, cost = [[0.2, 0.8], [0.4, 0.6]], [[0.0, 1.0], [0.0, 0.5]]
+    free, charged = (frontier(table_of(reward, cost, price=price)) for price in (0.0, 0.5))
+    assert np.allclose(free.reward, charged.reward)
+    assert np.allclose(free.spend, charged.spend)
+
+
+# The price
+
+
+def test_a_price_splits_the_questions_at_the_crossing() -> None:
+    """The dear arm where it gains most; the budget of one and a half questions is used up by a share."""
+    reward, cost = [[0.0, 0.8], [0.0, 0.4], [0.0, 0.2]], [[0.0, 1.0]] * 3
+    choice = choose_price(reward, cost, 0.5)
+    assert (choice.spend, choice.share) == pytest.approx((0.5, 0.5))
+    assert choice.looser_price < 0.4 < choice.price < 0.8
+    assert choice.plan(reward, cost)[:, 1].tolist() == pytest.approx([1.0, 0.5, 0.0])
+
+
+def test_a_budget_that_does_not_bind_has_no_price() -> None:
+    """And of arms as good the cheapest is taken."""
+    choice = choose_price([[0.5, 0.5], [0.0, 1.0]], [[1.0, 2.0], [1.0, 2.0]], 10.0)
+    assert choice == (0.0, 0.0, 0.0, 1.5)
+
+
+def test_an_infeasible_budget_is_named() -> None:
+    """With the least spend that there is."""
+    with pytest.raises(ValueError, match=r"at least 0\.5 \$, .* got 0\.25 \$"):
+        choose_price([[0.5, 0.9]], [[0.5, 1.0]], Budget(0.25, "$"))
+
+
+@given(grids(), st.integers(1, 8))
+@settings(max_examples=80, deadline=None)
+def test_a_price_is_the_optimum_of_all_plans(grid: tuple[np.ndarray, np.ndarray], eighths: int) -> None:
+    """By its own predictions no plan with this spend earns more: linear programming says the same."""
+    from scipy.optimize import linprog
+
+    (reward, cost), budget = grid, eighths / 8.0
+    size, n_arms = reward.shape
+    if cost.min(axis=1).mean() > budget:
+        with pytest.raises(ValueError, match="least spend"):
+            choose_price(reward, cost, budget)
+        return
+    choice = choose_price(reward, cost, budget)
+    plan = choice.plan(reward, cost)
+    assert np.allclose(plan.sum(axis=1), 1.0)
+    assert (plan * cost).sum() / size == pytest.approx(choice.spend)
+    assert choice.spend <= budget * (1.0 + 1e-9)
+    rows = np.kron(np.eye(size), np.ones(n_arms))
+    best = linprog(-reward.ravel(), cost.reshape(1, -1), [budget * size], rows, np.ones(size))
+    assert (plan * reward).sum() == pytest.approx(-best.fun, abs=1e-7)
+
+
+@given(grids(), st.integers(0, 6))
+@settings(max_examples=40, deadline=None)
+def test_priced_arms_are_the_cheapest_of_the_best(grid: tuple[np.ndarray, np.ndarray], quarters: int) -> None:
+    """At any price."""
+    reward, cost = grid
+    price = quarters / 4.0
+    arm = priced_arms(reward, cost, np.full(len(reward), price))
+    for row, chosen in enumerate(arm):
+        score = reward[row] - price * cost[row]
+        assert score[chosen] == score.max()
+        assert cost[row, chosen] == cost[row][score == score.max()].min()
+
+
+# The pacer
+
+
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=40), st.sampled_from([0.01, 0.05, 0.2]))
+@settings(max_examples=40, deadline=None)
+def test_the_overspend_is_read_off_the_price(costs: list[int], step: float) -> None:
+    """Overspend = budget / step * ln(price / first price), while the price stays inside its reach."""
+    budget = Budget(2.0, price=0.5, step=step)
+    pacer = start_pacer(budget)
+    for cost in costs:
+        pacer = pace(pacer, float(cost))
+    assert pacer.rounds == len(costs)
+    assert float(pacer.spend) == sum(costs)
+    assert 1.0 / REACH < float(pacer.price) * 2.0 < REACH
+    overspend = float(pacer.spend) - 2.0 * len(costs)
+    assert overspend == pytest.approx(2.0 / step * np.log(float(pacer.price) / 0.5), abs=1e-9)
+
+
+def test_a_pacer_is_a_value() -> None:
+    """State in, state out; plays side by side; a cost that never arrives is the budget's; reach and rules."""
+    first = start_pacer(Budget(2.0), (2,))
+    after = pace(first, [4.0, np.nan])
+    assert first.spend.tolist() == [0.0, 0.0]
+    assert after.spend.tolist() == [4.0, 2.0]
+    assert after.price[1] == pytest.approx(first.price[1])
+    assert pace(first, [1e9, 0.0]).price[0] == pytest.approx(REACH / 2.0)
+    with pytest.raises(ValueError, match="at least 0, got -1"):
+        pace(first, -1.0)
+    for wrong in (0.0, -1.0, np.inf, np.nan, Budget(1.0, price=0.0), Budget(1.0, step=0.0)):
+        with pytest.raises(ValueError, match="must be above 0"):
+            start_pacer(wrong)
+
+
+# A policy of ridges, held and paced
+
+
+def market(seed: int, size: int = 400, dearer: float = 1.0, order: str = "given") -> Table:
+    """Three arms; the dear ones gain where the first feature is large, and costs follow the second."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(size, 2))
+    mean = np.column_stack([0.5 + 0.0 * x[:, 0], 0.6 + 0.15 * x[:, 0], 0.62 + 0.17 * x[:, 0]])
+    cost = dearer * np.exp(0.4 * x[:, [1]]) * np.array([0.1, 1.0, 3.0])
+    return table_of(np.clip(mean + 0.05 * rng.normal(size=mean.shape), 0.0, 1.0), cost, x, order=order)
+
+
+def test_a_priced_policy_beats_the_mixture_within_the_budget() -> None:
+    """Held on another table, and with an interval above 0."""
+    table, later = market(0), market(1)
+    policy = fit_priced_policy(table, Budget(0.6, "$"))
+    shown = compare_plans(later, {"priced": policy.plan(later)}, budget=policy.budget, validation=table)
+    priced = shown.set_index("policy").loc["priced"]
+    assert priced["difference_low"] > 0.03
+    assert priced["of_budget"] < 1.1
+    assert policy.price.spend == pytest.approx(0.6)
+    assert np.allclose(policy.plan(later).sum(axis=1), 1.0)
+
+
+def test_a_pacer_holds_the_budget_where_costs_have_risen() -> None:
+    """A price that is held overspends by half; one that follows the spend does not."""
+    table, later = market(0), market(1, size=1500, dearer=1.5)
+    policy = fit_priced_policy(table, Budget(0.6))
+    held = float((policy.plan(later) * later.cost).sum(axis=1).mean())
+    for order in ("given", "shuffled"):
+        played = play_paced(policy, later, order=order, seed=3)
+        assert float(played.pacer.spend) / 1500 < 0.65
+        assert held > 0.8
+        assert sorted(played.order.tolist()) == list(range(1500))
+        assert float((played.plan * later.cost).sum()) == pytest.approx(float(played.pacer.spend))
+    again = play_paced(policy, later, order="shuffled", seed=3)
+    assert np.array_equal(again.arm, played.arm)
+
+
+def test_known_costs_and_another_table_for_the_price() -> None:
+    """Costs that are known before are not predicted; a price can be chosen on questions of its own."""
+    table, second = market(0), market(2)
+    policy = fit_priced_policy(table, 0.6, validation=second, known_costs=True)
+    assert policy.costs is None
+    assert np.array_equal(policy.predictions(second)[1], second.cost)
+    assert float((policy.plan(second) * second.cost).sum(axis=1).mean()) == pytest.approx(0.6)
+    assert list(policy.frame()) == ["arm", "reward_constant", "reward_strength", "reward_error"]
+    with pytest.raises(ValueError, match="feature_names"):
+        policy.plan(table_of(second.gross, second.cost, second.features[:, :1]))
+
+
+def test_a_log_teaches_a_policy() -> None:
+    """From one arm a question: nothing else is read, and it beats the mixture within the budget on another table."""
+    table, later = market(0, 1200), market(1)
+    arm = np.random.default_rng(0).integers(3, size=1200)
+    policy = fit_priced_policy(table, 0.6, logged=arm)
+    chosen = np.eye(3, dtype=bool)[arm]
+    blank = table._replace(
+        value=np.where(chosen, table.value, 0.125), cost=np.where(chosen, table.cost, 9.0), reward=table.reward * 0.5
+    )
+    again = fit_priced_policy(blank, 0.6, logged=arm)
+    assert again.price == policy.price
+    shown = compare_plans(later, {"priced": policy.plan(later)}, budget=0.6, validation=table).set_index("policy")
+    assert shown.loc["priced", "difference_low"] > 0.02
+    assert shown.loc["priced", "of_budget"] < 1.15
+
+
+def test_a_masked_arm_is_never_planned() -> None:
+    """Neither by a held price nor by a paced one."""
+    table = market(0)
+    mask = table.mask.copy()
+    mask[::2, 1] = False
+    part = table._replace(mask=mask)
+    policy = fit_priced_policy(part, 0.6)
+    for plan in (policy.plan(part), play_paced(policy, part).plan):
+        assert plan[::2, 1].sum() == 0.0
+        assert plan[1::2, 1].sum() > 0.0
+
+
+def test_a_plan_is_what_run_estimate_and_comparisons_take() -> None:
+    """A priced plan as probabilities: simulated, estimated from a uniform log, and beside learners."""
+    table, later = market(0), market(1, order="shuffled")
+    plan = fit_priced_policy(table, 0.6).plan(later)
+    value = float((plan * later.value).sum(axis=1).mean())
+    done = run(plan, later, rounds=400, replications=20)
+    assert float(done.value[:, -1].mean()) / 400 == pytest.approx(value, abs=0.005)
+    assert done.spend is not None
+    rows = log(Bandit("epsilon_greedy", epsilon=1.0), later, rounds=400, seed=1)
+    estimates = estimate(rows, plan[rows["case"]], ("snips",))
+    assert estimates["low"][0] < value < estimates["high"][0]
+    plans = {"priced": plan} | baselines(later)
+    compared = compare_learners(later, {"nig": Bandit("thompson_nig")}, plans, rounds=400, replications=3)
+    right = compared.table.set_index("policy")["right"]
+    assert right["priced"] == pytest.approx(value, abs=0.01)
+    assert right["priced"] < right["oracle"]
+
+
+# Plans beside each other
+
+
+def test_plans_are_compared_on_the_same_questions() -> None:
+    """Reward and spend apart; paired, so that a plan and itself differ by exactly 0; deterministic."""
+    table = market(0)
+    cheap, dear = np.eye(3)[0], np.eye(3)[2]
+    shown = compare_plans(table, {"cheap": cheap, "same": np.tile(cheap, (400, 1)), "dear": dear}, reference="cheap")
+    rows = shown.set_index("policy")
+    assert rows.loc["same", ["difference", "difference_low", "difference_high"]].tolist() == [0.0, 0.0, 0.0]
+    assert rows.loc["dear", "spend"] == pytest.approx(table.cost[:, 2].mean())
+    assert rows.loc["dear", "reward"] == pytest.approx(table.gross[:, 2].mean())
+    assert rows.loc["dear", "reward_low"] < rows.loc["dear", "reward"] < rows.loc["dear", "reward_high"]
+    assert np.isnan(rows["of_budget"]).all()
+    again = compare_plans(table, {"cheap": cheap, "same": np.tile(cheap, (400, 1)), "dear": dear}, reference="cheap")
+    pd.testing.assert_frame_equal(shown, again)
+
+
+def test_a_mixture_of_the_same_questions_is_noted() -> None:
+    """It flatters; one of other questions does not."""
+    table = market(0)
+    assert "flatters" in compare_plans(table, {}, budget=0.6).attrs["notes"][0]
+    shown = compare_plans(table, {}, budget=0.6, validation=market(1))
+    assert shown.attrs["notes"] == ()
+    assert shown["policy"].tolist() == [MIXTURE]
+
+
+@pytest.mark.parametrize(
+    ("plan", "rule"), [([0.5, 0.5], r"\[A\] or \[Q, A\]"), ([0.5, 0.2, 0.2], "sum to 1"), ([1.5, -0.5, 0.0], ">= 0")]
+)
+def test_a_plan_that_is_none_is_refused(plan: list[float], rule: str) -> None:
+    """With rule, value and remedy."""
+    with pytest.raises(ValueError, match=rule):
+        compare_plans(market(0, 20), {"wrong": plan})
+
+
+# A learner under a budget
+
+FOLLOWERS = [
+    Bandit("thompson_nig"),
+    Bandit("epsilon_greedy"),
+    Bandit("ucb1", exploration=0.2),
+    Bandit("lin_ucb", exploration=0.2),
+    Bandit("lin_thompson", exploration=0.2, discount=0.999),
+]
+
+
+@pytest.mark.parametrize("bandit", FOLLOWERS, ids=lambda bandit: bandit.policy)
+def test_a_learner_keeps_its_budget(bandit: Bandit) -> None:
+    """The spend comes to the budget; without one it is far above."""
+    table = market(1, 1500, order="shuffled")
+    plays: dict[str, Any] = {"rounds": 1500, "replications": 4, "seed": 5}
+    done = run(bandit, table, budget=Budget(0.6, step=0.02), **plays)
+    assert done.spend is not None
+    spend = done.spend[:, -1] / 1500
+    assert spend.max() < 0.72
+    free = run(bandit, table, **plays)
+    assert free.spend is not None
+    assert free.spend[:, -1].mean() / 1500 > 1.0
+    again = run(bandit, table, budget=Budget(0.6, step=0.02), **plays)
+    assert np.array_equal(again.arm, done.arm)
+
+
+def test_a_log_under_a_budget_is_that_of_its_price() -> None:
+    """Propensities are exact for the state net of the price; reward, cost and price are columns."""
+    table = market(1, 60, order="shuffled")
+    bandit, budget = Bandit("thompson_nig"), Budget(0.6)
+    rows = log(bandit, table, rounds=60, seed=2, budget=budget)
+    pacer = start_pacer(budget)
+    for _, row in rows.iterrows():
+        assert row["price"] == pytest.approx(float(pacer.price))
+        pacer = pace(pacer, row["cost"])
+    assert np.allclose(rows[[f"p_{arm}" for arm in table.arms]].sum(axis=1), 1.0)
+    assert np.array_equal(rows["reward"], table.gross[rows["case"], rows["action"]])
+    assert np.array_equal(rows["cost"], table.cost[rows["case"], rows["action"]])
+
+
+def test_net_sums_are_those_of_net_rewards() -> None:
+    """At any price, as if each reward had been charged at it: n, total, square, moment and gram."""
+    rng = np.random.default_rng(0)
+    arm, reward, cost = rng.integers(2, size=30), rng.random(30), rng.random(30)
+    x = np.column_stack([np.ones(30), rng.normal(size=30)])
+    bandit = Bandit("lin_ucb", prior_mean=0.7)
+    ledger = learned_ledger(arm, reward, cost, bandit, Budget(1.0, price=0.3), n_arms=2, context=x)
+    net, state = reward - 0.3 * cost, net_state(ledger)
+    for number in range(2):
+        at = arm == number
+        assert state.n[number] == at.sum()
+        assert state.total[number] == pytest.approx(net[at].sum())
+        assert state.square[number] == pytest.approx((net[at] ** 2).sum())
+        assert np.allclose(state.moment[number], ((net - 0.7)[at, None] * x[at]).sum(axis=0))
+        assert np.allclose(state.gram[number], x[at].T @ x[at])
+
+
+def test_a_ledger_of_history_saves_what_exploring_costs() -> None:
+    """Warm play earns more at the same budget, and its history is no spend."""
+    past, table = market(0), market(1, order="shuffled")
+    bandit, budget = Bandit("thompson_nig", exploration=0.5), Budget(0.6, step=0.02)
+    rng = np.random.default_rng(1)
+    arm = rng.integers(3, size=400)
+    rows = np.arange(400)
+    ledger = learned_ledger(arm, past.gross[rows, arm], past.cost[rows, arm], bandit, budget, n_arms=3)
+    plays: dict[str, Any] = {"rounds": 400, "replications": 20, "seed": 5, "budget": budget}
+    cold, warm = run(bandit, table, **plays), run(bandit, table, initial=ledger, **plays)
+    assert float(warm.gross[:, -1].mean()) > float(cold.gross[:, -1].mean())
+    assert float(ledger.pacer.spend) == 0.0
+
+
+def test_what_cannot_keep_a_budget_is_refused_or_switched() -> None:
+    """By name, with a remedy; a learner of successes is switched, and says so."""
+    table = market(0, 60)
+    plays: dict[str, Any] = {"rounds": 60, "replications": 2, "budget": 0.6}
+    with pytest.raises(ValueError, match="kl_ucb"):
+        run(Bandit("kl_ucb"), table, **plays)
+    with pytest.raises(ValueError, match="a window"):
+        run(Bandit("ucb1", window=5), table, **plays)
+    with pytest.raises(ValueError, match="table with costs"):
+        run(Bandit("ucb1"), table._replace(cost=np.zeros((1, 1))), **plays)
+    with pytest.raises(ValueError, match="needs a learner"):
+        run([1.0, 0.0, 0.0], table, **plays)
+    with pytest.raises(ValueError, match="Ledger with a budget"):
+        run(Bandit("ucb1"), table, initial=start_ledger(3, Bandit("ucb1"), 0.6).state, **plays)
+    with pytest.warns(UserWarning, match="S4.5"):
+        done = run(Bandit("thompson_beta"), table, **plays)
+    assert np.array_equal(done.arm, run(Bandit("thompson_nig"), table, **plays).arm)

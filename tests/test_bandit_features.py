@@ -1,0 +1,257 @@
+"""Features of texts, and the ridge that data choose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab.bandit import Bandit, Table
+from raglab.bandit.ridge import STRENGTHS, fit_ridge, ridge_strength
+from raglab.bandit.simulation import run
+from raglab.bandit.text_context import text_features
+
+TEXTS = [
+    "How do I reset the router?",
+    "The router does not reset, what now?",
+    "Where is the invoice of March?",
+    "An invoice has the wrong address",
+    "Reset the password of the router please",
+    "Which address is on the invoice?",
+]
+SOURCES = ["web", "web", "mail", "mail", "web", "mail"]
+
+
+def left_out(x: np.ndarray, y: np.ndarray, strength: float) -> np.ndarray:
+    """Predictions of each row by a ridge on all others, by refitting."""
+    out = []
+    for row in range(len(x)):
+        rest = np.arange(len(x)) != row
+        middle, centre = x[rest].mean(axis=0), y[rest].mean()
+        part = x[rest] - middle
+        weights = np.linalg.solve(part.T @ part + strength * np.eye(x.shape[1]), part.T @ (y[rest] - centre))
+        out.append(centre + (x[row] - middle) @ weights)
+    return np.array(out)
+
+
+# Ridge
+
+
+@given(st.integers(0, 50), st.sampled_from([0.5, 4.0, 64.0]), st.integers(1, 4))
+@settings(max_examples=25, deadline=None)
+def test_a_row_is_predicted_as_by_a_fit_without_it(seed: int, strength: float, width: int) -> None:
+    """The closed form is the refit; features are standardised by all rows."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(12, width)), rng.normal(size=(12, 2))
+    fit = fit_ridge(x, y, strength=strength)
+    standardised = (x - x.mean(axis=0)) / x.std(axis=0)
+    for target in range(2):
+        assert np.allclose(fit.held_out[:, target], left_out(standardised, y[:, target], strength))
+    assert np.allclose(fit.error, ((fit.held_out - y) ** 2).mean(axis=0))
+
+
+def test_predictions_are_those_of_scikit_learn() -> None:
+    """Weights and a constant that is not shrunk."""
+    from sklearn.linear_model import Ridge
+
+    rng = np.random.default_rng(0)
+    x, y, later = rng.normal(size=(40, 3)), rng.normal(size=(40, 2)), rng.normal(size=(5, 3))
+    mean, spread = x.mean(axis=0), x.std(axis=0)
+    peer = Ridge(alpha=3.0).fit((x - mean) / spread, y)
+    assert np.allclose(fit_ridge(x, y, strength=3.0).predict(later), peer.predict((later - mean) / spread))
+
+
+def test_the_strength_follows_the_data() -> None:
+    """Each target its own: noise is shrunk to nothing, a line hardly; it is the least error of all that are tried."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 5))
+    y = np.column_stack([rng.normal(size=300), x[:, 0] + 0.01 * rng.normal(size=300)])
+    fit = fit_ridge(x, y)
+    assert fit.strength[0] > 100.0 * fit.strength[1]
+    for target in range(2):
+        errors = [fit_ridge(x, y[:, [target]], strength=float(value)).error[0] for value in STRENGTHS]
+        assert fit.strength[target] == STRENGTHS[int(np.argmin(errors))]
+
+
+def test_missing_targets_and_constant_features() -> None:
+    """A row without a target is predicted by the others; a constant feature changes nothing."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 2))
+    y = x[:, [0]] + rng.normal(size=(20, 1))
+    y[3] = np.nan
+    rest = np.arange(20) != 3
+    whole = fit_ridge(x, y, strength=2.0)
+    with_ones = fit_ridge(np.column_stack([np.ones(20), x]), y, strength=2.0)
+    assert np.allclose(whole.held_out, with_ones.held_out)
+    scaled = (x - x.mean(axis=0)) / x.std(axis=0)
+    part = scaled[rest] - scaled[rest].mean(axis=0)
+    weights = np.linalg.solve(part.T @ part + 2.0 * np.eye(2), part.T @ (y[rest, 0] - y[rest, 0].mean()))
+    assert np.allclose(whole.weights[0], weights)
+    assert whole.held_out[3, 0] == pytest.approx(float(whole.predict(x[[3]])[0, 0]))
+
+
+def test_what_is_no_regression_is_refused() -> None:
+    """Shapes, numbers, too few rows, and a strength below 0."""
+    for x, y, rule in (
+        ([[1.0]], [[1.0], [2.0]], r"\[Q, F\]"),
+        ([[np.nan], [1.0]], [[1.0], [2.0]], "finite"),
+        ([[0.0], [1.0]], [[1.0], [np.nan]], "two rows"),
+    ):
+        with pytest.raises(ValueError, match=rule):
+            fit_ridge(x, y)
+    with pytest.raises(ValueError, match="at least 0"):
+        fit_ridge([[0.0], [1.0]], [[0.0], [1.0]], strength=-1.0)
+
+
+# A strength for learners
+
+
+def linear_world(seed: int, noise: float, order: str = "shuffled") -> Table:
+    """Two arms whose better one hangs on a feature; four features say nothing."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(400, 5))
+    mean = np.column_stack([0.5 + 0.1 * x[:, 0], 0.5 - 0.1 * x[:, 0]])
+    frame = pd.DataFrame(np.clip(mean + noise * rng.normal(size=mean.shape), 0.0, 1.0), columns=["a", "b"])
+    names = [f"x{number}" for number in range(5)]
+    return Table.from_frame(pd.concat([frame, pd.DataFrame(x, columns=names)], axis=1), features=names, order=order)
+
+
+def test_the_strength_of_a_table_is_least_in_left_out_error() -> None:
+    """Of the learner's own model: rewards less prior_mean, no constant beside the features; checked by refitting."""
+    table = linear_world(0, 0.3)
+    x = table.features[:60]
+    small = table._replace(
+        value=table.value[:60], reward=table.reward[:60], mask=table.mask[:60], features=x, ms=table.ms[:60]
+    )
+    errors = []
+    for strength in STRENGTHS:
+        total = 0.0
+        for arm in range(2):
+            y = small.reward[:, arm] - 0.4
+            for row in range(60):
+                rest = np.arange(60) != row
+                gram = x[rest].T @ x[rest] + strength * np.eye(x.shape[1])
+                total += float((y[row] - x[row] @ np.linalg.solve(gram, x[rest].T @ y[rest])) ** 2)
+        errors.append(total)
+    assert ridge_strength(small, prior_mean=0.4) == STRENGTHS[int(np.argmin(errors))]
+
+
+def test_more_noise_asks_for_more_strength() -> None:
+    """And a learner plays with it; the mask and missing rewards count out."""
+    quiet, noisy = (ridge_strength(linear_world(0, noise)) for noise in (0.02, 0.4))
+    assert quiet < noisy
+    table = linear_world(1, 0.4)
+    bandit = Bandit("lin_ucb", exploration=0.1, prior_strength=noisy)
+    done = run(bandit, table, rounds=400, replications=5)
+    assert float(done.value[:, -1].mean()) / 400 > table.value.mean() + 0.02
+    mask = table.mask.copy()
+    mask[1:, 1] = False
+    part = table._replace(mask=mask, reward=np.where(mask, table.reward, np.nan))
+    assert ridge_strength(part) > 0.0
+
+
+def test_a_log_gives_the_strength_of_its_rounds() -> None:
+    """As a table of these rounds alone would; wrong columns are named."""
+    table = linear_world(0, 0.2)
+    rng = np.random.default_rng(0)
+    action = rng.integers(2, size=400)
+    mask = np.eye(2, dtype=bool)[action]
+    rows = pd.DataFrame(table.features, columns=table.feature_names)
+    rows["action"], rows["reward"] = action, table.reward[np.arange(400), action]
+    assert ridge_strength(rows, features=table.feature_names) == ridge_strength(table._replace(mask=mask))
+    with pytest.raises(ValueError, match="sources"):
+        ridge_strength(rows, features=["sources"])
+    with pytest.raises(ValueError, match="features and rows"):
+        ridge_strength(rows)
+
+
+# Features of texts
+
+
+def test_columns_of_texts() -> None:
+    """An intercept, two lengths, a column a source, components; standardised on what they were fitted on."""
+    fitted = text_features(TEXTS, SOURCES, components=3)
+    frame = fitted.frame(TEXTS, SOURCES)
+    assert list(frame) == ["intercept", "log_words", "log_characters", "source=mail", "source=web"] + [
+        f"tfidf_{number}" for number in range(3)
+    ]
+    assert (frame["intercept"] == 1.0).all()
+    rest = frame.drop(columns="intercept")
+    assert np.allclose(rest.mean(), 0.0)
+    assert np.allclose(rest.std(ddof=0), 1.0)
+    assert np.allclose(
+        text_features(TEXTS, SOURCES, components=3, spread=0.1).frame(TEXTS, SOURCES)[rest.columns], rest / 10
+    )
+
+
+def test_features_are_a_function_of_texts_and_seed() -> None:
+    """A text has the features that it has among all; the same seed gives the same bits; nothing is fitted again."""
+    first, again = (text_features(TEXTS, SOURCES, components=3, seed=4).frame(TEXTS, SOURCES) for _ in range(2))
+    pd.testing.assert_frame_equal(first, again)
+    fitted = text_features(TEXTS, SOURCES, components=3, seed=4)
+    pd.testing.assert_frame_equal(
+        fitted.frame(TEXTS[2:3], ["mail"]).reset_index(drop=True), first[2:3].reset_index(drop=True)
+    )
+
+
+def test_components_are_those_of_scikit_learn() -> None:
+    """TF-IDF with sublinear counts of words in two texts, truncated, standardised."""
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    matrix = TfidfVectorizer(sublinear_tf=True, min_df=2).fit_transform(TEXTS)
+    peer = TruncatedSVD(2, n_iter=10, random_state=1).fit_transform(matrix)
+    frame = text_features(TEXTS, components=2, seed=1).frame(TEXTS)
+    assert np.allclose(frame[["tfidf_0", "tfidf_1"]], (peer - peer.mean(axis=0)) / peer.std(axis=0))
+
+
+def test_an_unknown_source_is_counted() -> None:
+    """It has 0 of every source; without sources where there were some nothing is guessed."""
+    fitted = text_features(TEXTS, SOURCES, components=0)
+    with pytest.warns(UserWarning, match=r"1 of 2 texts .*fax"):
+        frame = fitted.frame(TEXTS[:2], ["web", "fax"])
+    assert frame.loc[1, "source=web"] < 0.0
+    assert frame.loc[1, "source=mail"] < 0.0
+    for sources, rule in ((None, "sources must be given"), (["web"], "one a text")):
+        with pytest.raises(ValueError, match=rule):
+            fitted.frame(TEXTS, sources)
+    with pytest.raises(ValueError, match="sources must be none"):
+        text_features(TEXTS, components=0).frame(TEXTS, SOURCES)
+
+
+def test_few_texts_have_few_components() -> None:
+    """It is said how many; none at all is no error."""
+    with pytest.warns(UserWarning, match="5 of 32 components"):
+        fitted = text_features(TEXTS)
+    assert [name for name in fitted.names if name.startswith("tfidf")] == [f"tfidf_{number}" for number in range(5)]
+    with pytest.warns(UserWarning, match="0 of 32 components"):
+        alone = text_features(["one text", "another question"])
+    assert alone.names == ("intercept", "log_words", "log_characters")
+
+
+def test_texts_that_are_none_are_refused() -> None:
+    """With row and count."""
+    for texts, rule in (
+        ([], "there must be a text"),
+        ("text", "sequence of strings"),
+        (["a", 3, None], "int in row 1, one of 2"),
+    ):
+        with pytest.raises(ValueError, match=rule):
+            text_features(texts)
+    for wrong in ({"components": -1}, {"seed": -1}, {"spread": 0.0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            text_features(TEXTS, **wrong)
+
+
+def test_a_table_of_few_texts_has_the_columns_of_many() -> None:
+    """A source that does not occur is constant there, and must not pass for the intercept."""
+    fitted = text_features(TEXTS, SOURCES, components=2)
+    names = []
+    for rows in (slice(0, 6), slice(0, 2)):
+        frame = fitted.frame(TEXTS[rows], SOURCES[rows])
+        rewards = pd.DataFrame({"a": np.linspace(0.0, 1.0, len(frame)), "b": 0.5})
+        table = Table.from_frame(pd.concat([rewards, frame], axis=1), features=list(frame), order="given")
+        names.append(table.feature_names)
+    assert names[0] == names[1] == fitted.names

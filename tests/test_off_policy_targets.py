@@ -1,0 +1,237 @@
+"""Targets of off-policy evaluation: learners, functions, units of a log with costs; estimates are those of before."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab.bandit import Bandit, Bernoulli, Table
+from raglab.bandit.learner import init, record_pull, update
+from raglab.bandit.propensity import propensities
+from raglab.bandit.simulation import log as play
+from raglab.off_policy import ESTIMATORS, OverlapWarning, difference, estimate, lower_bound, overlap
+
+MEANS = np.array([0.3, 0.5, 0.8])
+COLUMNS = ["value", "low", "high"]
+BEFORE = {  # of estimates to 12 digits, made before learners could be targets
+    ("delta", False): "f4327a687fa82e2b",
+    ("delta", True): "da18c0fcbca14b44",
+    ("bootstrap", False): "1ebeaf81a6c8cdbf",
+    ("bootstrap", True): "08c147ab47b03f28",
+}
+
+
+def logged(seed: int = 0, n: int = 600) -> tuple[pd.DataFrame, np.ndarray]:
+    """Log of three arms with propensities and targets on a coarse grid, and a target, [T, A]."""
+    rng = np.random.default_rng(seed)
+    logging, target = (rng.integers(1, 5, size=(n, 3)) + 0.0 for _ in range(2))
+    logging, target = logging / logging.sum(axis=1, keepdims=True), target / target.sum(axis=1, keepdims=True)
+    action = (rng.random(n)[:, None] > logging.cumsum(axis=1)[:, :-1]).sum(axis=1)
+    reward = (rng.random(n) < MEANS[action]).astype(float)
+    frame = pd.DataFrame({"action": action, "reward": reward, "propensity": logging[np.arange(n), action]})
+    return frame, target
+
+
+def quiet(*args: Any, **more: Any) -> pd.DataFrame:
+    """Estimates without warnings of overlap."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OverlapWarning)
+        return estimate(*args, **more)
+
+
+def digest(frame: pd.DataFrame) -> str:
+    """Hash of values and intervals, to 12 digits."""
+    text = " ".join(f"{number:.12g}" for number in frame[COLUMNS].to_numpy().ravel())
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize(("interval", "modelled"), list(BEFORE))
+def test_estimates_of_arrays_are_those_of_before(interval: Any, modelled: bool) -> None:  # noqa: FBT001
+    """Values and intervals of all estimators, by both kinds of interval, with and without a reward model."""
+    frame, target = logged()
+    frame = frame.assign(q_0=0.25, q_1=0.5, q_2=0.75) if modelled else frame
+    result = quiet(frame, target, ESTIMATORS, 3, interval=interval, n_boot=50)
+    assert digest(result) == BEFORE[(interval, modelled)]
+
+
+@pytest.mark.parametrize("policy", ["thompson_beta", "thompson_nig", "ucb1", "kl_ucb", "epsilon_greedy"])
+def test_a_learner_on_its_own_log_is_what_was_logged(policy: str) -> None:
+    """Its propensities in each round are those of the log, so that every weight is 1 and the value the mean reward."""
+    bandit = Bandit(policy, floor=0.05)
+    frame = play(bandit, Bernoulli(MEANS), rounds=150, seed=1)
+    result = quiet(frame, bandit, ("ips", "snips"))
+    assert result["value"].to_numpy() == pytest.approx(frame["reward"].mean(), abs=1e-8)
+    assert overlap(frame, bandit).max_weight == pytest.approx(1.0, abs=1e-7)
+
+
+def test_a_linear_learner_reads_its_features() -> None:
+    """The same with a context, whose columns are named; without them the message says what is missing."""
+    rng = np.random.default_rng(0)
+    features = np.column_stack([np.ones(40), rng.random(40)])
+    value = (rng.random((40, 2)) < 0.5).astype(float)
+    world = Table(("a", "b"), value, value, np.ones((40, 2), bool), features, ("one", "x"), value * np.nan)
+    bandit = Bandit("lin_ucb", floor=0.1)
+    frame = play(bandit, world, rounds=120, seed=2)
+    frame[["f0", "f1"]] = features[frame["case"]]
+    assert overlap(frame, bandit, features=("f0", "f1")).max_weight == pytest.approx(1.0, abs=1e-7)
+    with pytest.raises(ValueError, match="features must name the columns of lin_ucb's context, got none"):
+        overlap(frame, bandit)
+    with pytest.raises(ValueError, match=r"\['f2'\] missing"):
+        overlap(frame, bandit, features=("f0", "f2"))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([{}, {"discount": 0.9}, {"window": 5}]))
+def test_a_learner_knows_the_rounds_before_and_no_other(seed: int, forgets: dict[str, Any]) -> None:
+    """Its probabilities equal those of a learner that is told round by round."""
+    frame, _ = logged(seed, n=25)
+    bandit = Bandit("thompson_beta", **forgets)
+    state, expected = init(3, bandit=bandit), []
+    for arm, reward in zip(frame["action"], frame["reward"], strict=True):
+        expected.append(propensities(state, bandit))
+        state = update(record_pull(state, np.asarray(arm), bandit), arm, reward, bandit)
+    weight = np.array(expected)[np.arange(25), frame["action"]] / frame["propensity"]
+    diagnostics = overlap(frame, bandit, arms=range(3))
+    assert (diagnostics.mean_weight, diagnostics.max_weight) == pytest.approx((weight.mean(), weight.max()), abs=1e-9)
+
+
+def test_a_learner_as_target_needs_arms() -> None:
+    """Arms that are named nowhere are not guessed from the actions: one may never have been logged."""
+    frame, target = logged()
+    with pytest.raises(ValueError, match=r"a learner as target needs the arms.*arms="):
+        estimate(frame, Bandit())
+    result = difference(frame, Bandit("epsilon_greedy"), target, arms=[0, 1, 2])
+    assert result.first == pytest.approx(quiet(frame, Bandit("epsilon_greedy"), ("snips",), arms=[0, 1, 2])["value"][0])
+    with pytest.raises(ValueError, match=r"reward must be in \[0, 1\], got 2"):
+        estimate(frame.assign(reward=2.0), Bandit(), arms=[0, 1, 2])
+
+
+def test_a_learner_is_valued_by_its_policy_of_each_round() -> None:
+    """In 60 logs of a uniform choice the mean error against the expected rewards of its own probabilities is chance."""
+    bandit, off = Bandit("epsilon_greedy", epsilon=0.2), []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        action = rng.integers(3, size=400)
+        frame = pd.DataFrame({"action": action, "reward": (rng.random(400) < MEANS[action]) + 0.0, "propensity": 1 / 3})
+        best = np.where(np.arange(3) == _greedy(frame), 0.8 + 0.2 / 3, 0.2 / 3)
+        off.append(quiet(frame, bandit, ("dr",), arms=range(3))["value"][0] - (best @ MEANS).mean())
+    assert abs(np.mean(off)) < 3.0 * np.std(off) / np.sqrt(60)
+    assert np.std(off) < 0.05
+
+
+def _greedy(frame: pd.DataFrame) -> np.ndarray:
+    """Best arm so far before each round, [T, 1]; an arm that was not tried comes first."""
+    taken = (frame["action"].to_numpy()[:, None] == np.arange(3)) + 0.0
+    n, total = (np.cumsum(part, axis=0) - part for part in (taken, taken * frame["reward"].to_numpy()[:, None]))
+    with np.errstate(invalid="ignore"):
+        return np.where(n > 0, total / n, np.inf).argmax(axis=1)[:, None]
+
+
+def test_a_function_is_a_target() -> None:
+    """Called once with the log, it equals the array that it returns, in all four functions; a frame names the arms."""
+    frame, target = logged()
+    calls: list[int] = []
+
+    def rule(rounds: pd.DataFrame) -> np.ndarray:
+        calls.append(len(rounds))
+        return target
+
+    pd.testing.assert_frame_equal(quiet(frame, rule), quiet(frame, target))
+    assert calls == [len(frame)]
+    assert difference(frame, rule, [0.2, 0.3, 0.5]) == difference(frame, target, [0.2, 0.3, 0.5])
+    assert overlap(frame, rule) == overlap(frame, target)
+    assert lower_bound(frame, rule) == lower_bound(frame, target)
+    by_name = overlap(frame, lambda _: pd.DataFrame(target, columns=["a", "b", "c"]))
+    assert by_name == overlap(frame, target)
+
+
+def test_a_function_that_reads_single_rows_is_told_apart() -> None:
+    """Its error carries what a target is called with; a text is no target."""
+    frame, _ = logged()
+    with pytest.raises(ValueError, match="ambiguous") as caught:
+        estimate(frame, lambda row: [1.0, 0.0, 0.0] if row["reward"] > 0 else [0.0, 0.0, 1.0])
+    assert "called once with the whole log" in caught.value.__notes__[0]
+    with pytest.raises(ValueError, match="write Bandit"):
+        estimate(frame, "ucb1")
+
+
+def with_costs() -> pd.DataFrame:
+    """Log whose learner saw (gross - cost + 0.5) / 1.5; the user's units stand in value and cost."""
+    frame, _ = logged(5)
+    cost = np.array([0.0, 0.1, 0.5])[frame["action"]]
+    value = frame["reward"] - cost
+    return frame.assign(value=value, cost=cost, reward=(value + 0.5) / 1.5)
+
+
+def test_a_log_with_costs_is_estimated_in_the_users_unit() -> None:
+    """Without a stated column it is the net value, and that is said; what the learner saw is there on request."""
+    frame, (_, target) = with_costs(), logged(5)
+    names = ("ips", "snips", "dr")
+    with pytest.warns(UserWarning, match="this log has costs"):
+        result = quiet(frame, target, names)
+    net = quiet(frame.drop(columns=["cost", "value"]).assign(reward=frame["value"]), target, names)
+    np.testing.assert_array_equal(result[COLUMNS], net[COLUMNS])
+    assert result.attrs["outcomes"] == ["value"]
+    with pytest.warns(UserWarning, match="this log has costs"):
+        assert difference(frame, target, [0.2, 0.3, 0.5]).first == net["value"][1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert quiet(frame, target, ("snips",), reward="reward")["value"][0] == pytest.approx(
+            (net["value"][1] + 0.5) / 1.5
+        )
+        assert quiet(frame.assign(cost=0.0), target, ("snips",))["value"][0] != net["value"][1]
+    with pytest.warns(UserWarning, match="costs"), pytest.raises(ValueError, match=r"value must be in \[0, 1\]"):
+        lower_bound(frame, target)
+
+
+def test_several_outcomes_at_once() -> None:
+    """Gross reward, spend and net value: each as if alone, and normalised estimates add up."""
+    frame, (_, target) = with_costs(), logged(5)
+    frame["gross"] = frame["value"] + frame["cost"]
+    table = quiet(frame, target, ("snips", "dr"), reward=("gross", "cost", "value"))
+    assert list(table.columns[:2]) == ["outcome", "estimator"]
+    value = table.pivot_table(index="estimator", columns="outcome", values="value")
+    assert (value["gross"] - value["cost"]).to_numpy() == pytest.approx(value["value"].to_numpy())
+    alone = quiet(frame, target, ("snips", "dr"), reward="cost")
+    pd.testing.assert_frame_equal(
+        table[table["outcome"] == "cost"].drop(columns="outcome").reset_index(drop=True), alone
+    )
+    assert set(table.attrs["notes"]) == {
+        f"{name}: {estimator}" for name in ("gross", "cost", "value") for estimator in alone["estimator"]
+    }
+    with pytest.raises(ValueError, match="q_<arm> must be the model of one outcome"):
+        estimate(frame.assign(q_0=0.1, q_1=0.1, q_2=0.1), target, reward=("value", "cost"))
+    with pytest.raises(ValueError, match="reward must name columns of the log, each once"):
+        estimate(frame, target, reward=("value", "value"))
+    with pytest.raises(ValueError, match=r"\['profit'\] is missing"):
+        estimate(frame, target, reward="profit")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.booleans())
+def test_the_direct_method_is_never_ok(seed: int, modelled: bool) -> None:  # noqa: FBT001
+    """Whatever the log: weak where dr shows the same, none else; and dr keeps its own status."""
+    frame, target = logged(seed, n=400)
+    frame = frame.assign(q_0=0.25, q_1=0.5, q_2=0.75) if modelled else frame
+    status = dict(zip(ESTIMATORS, quiet(frame, target)["status"], strict=True))
+    assert status["dm"] in {"weak", "none"}
+    constant = quiet(frame[["action", "reward"]].assign(propensity=1 / 3), [0.2, 0.3, 0.5])
+    assert constant["status"][ESTIMATORS.index("dm")] in {"weak", "none"}
+
+
+def test_dm_alone_is_warned_of_and_beside_dr_it_is_marked() -> None:
+    """Where dr may be used the row says enough; where dm is all that was asked for, a warning does."""
+    frame, target = logged(4, n=2000)
+    frame = frame.assign(q_0=0.9, q_1=0.9, q_2=0.9)
+    with pytest.warns(OverlapWarning, match="dm alone says nothing"):
+        assert estimate(frame, target, ("dm",))["status"].tolist() == ["none"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert estimate(frame, target, ("dm", "dr"))["status"].tolist() == ["none", "ok"]
