@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
@@ -415,7 +415,7 @@ def _replay_kernel() -> Any:  # noqa: ANN401 - a module
 @takes(trace="measured", policies="policies")
 def sweep(
     trace: TraceView,
-    policies: Sequence[PolicyData],
+    policies: Sequence[PolicyData] | Mapping[str, PolicyData],
     arm: str | None = None,
     *,
     level: float | None = 0.95,
@@ -426,6 +426,7 @@ def sweep(
 
     Args:
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; see `raglab.workers`.
+      policies: in a list, or by name: the names are the index.
       arm: which of the trace's arms; the first where not given. level: of the intervals; None leaves them out.
       engine: see `tally`. costs: label -> outcome -> cost, see `metrics.cost_matrix`.
 
@@ -437,8 +438,11 @@ def sweep(
       `attrs["engine"]` what counted, and why where the compiled kernel could not; `attrs["headline"]`, as a warning
       does, how many cases are scored by status alone (rule S6.3).
     """
-    seen = tally(trace, policies, arm, engine=engine)
-    return with_headline(rate_table(seen, policies, level=level, costs=costs), trace_status_only(trace))
+    listed = list(policies.values()) if isinstance(policies, Mapping) else policies
+    table = rate_table(tally(trace, listed, arm, engine=engine), listed, level=level, costs=costs)
+    if isinstance(policies, Mapping):
+        table = table.set_axis(list(policies), axis=0).rename_axis("policy")
+    return with_headline(table, trace_status_only(trace))
 
 
 def rate_table(
