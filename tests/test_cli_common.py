@@ -66,7 +66,7 @@ def test_a_goal_of_options() -> None:
         parse_goal(None, ["cost=0.1"])
     with pytest.raises(ValueError, match=r"the target of coverage must be in"):
         parse_goal(None, ["coverage=10"])
-    with pytest.raises(ValueError, match=r"--target must be rate=highest.* got 'nothing' after 'coverage'"):
+    with pytest.raises(ValueError, match=r"--target must be rate=highest.* coverage=0\.05, got 'coverage'"):
         parse_goal(None, ["coverage"])
 
 

@@ -80,10 +80,10 @@ app = typer.Typer(
 
 def _show_version(*, value: bool) -> None:
     """Print the version, and end."""
-    from raglab import __version__
+    from importlib.metadata import version
 
     if value:
-        say(f"raglab {__version__}")
+        say(f"raglab {version('raglab-toolkit')}")
         raise typer.Exit
 
 

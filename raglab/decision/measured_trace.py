@@ -34,9 +34,7 @@ class Measured:
         if not isinstance(trace, TraceData):
             remedy = "load one by raglab.Trace.load(path)"
             if hasattr(trace, "parts"):
-                remedy = (
-                    "give it as it is: each shard is measured when replayed; or load it whole: trace.loaded()"
-                )
+                remedy = "give it as it is: each shard is measured when replayed; or load it whole: trace.loaded()"
             msg = f"Measured must have a plain trace in memory, got a {type(trace).__name__}; {remedy}."
             raise TypeError(msg)
         self._trace = trace
