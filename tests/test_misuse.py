@@ -239,7 +239,7 @@ def test_an_object_of_another_class_passes() -> None:
     for value in (object(), np.zeros(2), iter(())):
         assert taken(value, [], None) == (value, [], None)
     assert taken(object(), (object(),), policy=object())
-    with pytest.raises(TypeError, match="cases must be cases, got nothing; .*load_cases"):
+    with pytest.raises(TypeError, match=r"cases must be cases, got nothing; .*load_cases"):
         taken(object())
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.decision.intent import intent
-from raglab.extension_points import installed, missing
+from raglab.extension_points import check_installed
 from raglab.own_gates import own_gate
 from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST, in_order
@@ -310,8 +310,7 @@ def check_signals(trace: TraceData, names: Iterable[str]) -> None:
     name = lacking[0]
     rule = f"a policy that uses the signal {name} needs a trace that holds it, got one without"
     if name in NAMES:
-        if ROOM not in installed():
-            missing(f"the signal {name}", ROOM)  # to build the trace again would not help
+        check_installed(f"the signal {name}", ROOM)  # without it the trace that is built again lacks it too
         msg = f"{rule}; it is measured on the documents when a trace is built: build it again with `raglab trace`."
     else:
         own = sorted(set(trace.columns).difference(NAMES))

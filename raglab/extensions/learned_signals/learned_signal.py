@@ -438,7 +438,7 @@ class FoldModels(NamedTuple):
     case by the model of its fold, [Q].
     """
 
-    model: ScoreModel = field(repr=False)
+    model: ScoreModel
     fold_models: tuple[ScoreModel, ...]
     fold: NDArray[np.int64]
     held_out: NDArray[np.float64]
