@@ -442,7 +442,8 @@ class ShardedTrace(Generic[Stored]):
           KeyError: the trace holds no such case.
           ValueError: no such arm.
         """
-        hits: pd.DataFrame = part_with(self, case_id).loaded().hits_of(case_id, arm)
+        shard: Any = part_with(self, case_id).loaded()
+        hits: pd.DataFrame = shard.hits_of(case_id, arm)
         return hits
 
     def with_signal(self, name: str, values: Any, **declared: str) -> Self:  # noqa: ANN401 - array, Series or path
