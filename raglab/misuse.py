@@ -181,12 +181,11 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
         not have, or more arguments by position than it takes.
 
     Example:
-      >>> @takes(trace="trace")
-      ... def size(trace, *, seed=0): ...
-      >>> size("a.parquet")
+      >>> @takes(policy="policy")
+      ... def gates(policy, *, seed=0): ...
+      >>> gates("a.yaml")
       Traceback (most recent call last):
-      TypeError: size: trace must be a trace, got a path 'a.parquet'; open it first: a folder of shards by
-        raglab.Trace.open, a file by raglab.Trace.load('a.parquet').
+      TypeError: gates: policy must be a policy, got a path 'a.yaml'; load it first: raglab.Policy.load('a.yaml').
     """
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:

@@ -135,7 +135,7 @@ def status_remedy(column: str, cells: Sequence[object]) -> str:
     """What to do about other labels than ours in a column of a frame: each that is there, with ours where it is near.
 
     Example:
-      >>> print(status_remedy("label", ["Ok", "refused", "yes", "Ok"])[30:])
+      >>> print(status_remedy("label", ["Ok", "refused", "yes", "Ok"])[len("replace your labels by ours: ") :])
       frame["label"] = frame["label"].replace({'Ok': 'ok', 'refused': 'refuse', 'yes': '…'})
     """
     labels = list(dict.fromkeys(shown_value(cell) for cell in cells if cell is not None))
