@@ -17,6 +17,7 @@ from pydantic import (
     ValidationError,
     create_model,
     field_validator,
+    model_validator,
 )
 
 from raglab import gates
@@ -193,6 +194,19 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     ]
     certificate: dict[str, Any] | None = None
     notes: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_all_sections(cls, rows: object) -> object:
+        needed = [name for name, field in cls.model_fields.items() if field.is_required()]
+        missing = [name for name in needed if isinstance(rows, Mapping) and name not in rows]
+        if missing:
+            rule = f"{cls.__name__} must be made with every section, got none of {', '.join(missing[:3])}"
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            remedy = "the published defaults are raglab.Policy.load(), with some values of your own raglab.Policy"
+            msg = f"{rule}{more}; {remedy}.from_mapping(mapping)."
+            raise TypeError(msg)  # a ValueError would be one line among those of pydantic
+        return rows
 
     @field_validator("certificate")
     @classmethod

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +74,13 @@ def test_help_shows_an_example(command: str) -> None:
     shown = CliRunner().invoke(app, [command, "--help"])
     assert shown.exit_code == 0
     assert "Example: raglab" in shown.output or command == "demo"
+
+
+def test_the_version_and_the_module() -> None:
+    """`raglab --version`, and `python -m raglab` as `raglab`."""
+    assert CliRunner().invoke(app, ["--version"]).stdout == f"raglab {version('raglab-toolkit')}\n"
+    main = import_module("raglab.__main__").main
+    assert (main.__module__, main.__name__) == ("raglab.cli", "main")
 
 
 def test_no_command_shows_the_help() -> None:
@@ -170,7 +179,8 @@ def test_one_case_is_explained_with_what_would_flip_it(world: Path) -> None:
     near = flips(Trace.load(world / "t.parquet"), Policy.load(), "tune-q1")
     assert (first["path"], first["flips_at"]) == (near["path"][0], near["flips_at"][0])
     assert "would flip it" in CliRunner().invoke(app, call).stdout
-    assert CliRunner().invoke(app, ["decide", str(world / "t.parquet"), "--case", "none"]).exit_code == 1
+    none = CliRunner().invoke(app, ["decide", str(world / "t.parquet"), "--case", "q1"])
+    assert (none.exit_code, "did you mean tune-q1 or report-q1?" in none.stderr) == (1, True)
 
 
 @pytest.mark.slow
@@ -185,6 +195,8 @@ def test_sweep_takes_policies_or_one_threshold(world: Path) -> None:
     rows = json.loads(CliRunner().invoke(app, ["sweep", trace, str(world / "p.yaml"), "--json"]).stdout)
     assert rows[0]["false_refusal_rate_n"] == 4
     assert CliRunner().invoke(app, ["sweep", trace]).exit_code == 1
+    threshold = CliRunner().invoke(app, ["sweep", trace, "l2.max_l2"])
+    assert (threshold.exit_code, threshold.stderr.rstrip().endswith("by --path l2.max_l2.")) == (1, True)
 
 
 @pytest.mark.slow

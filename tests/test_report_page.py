@@ -537,6 +537,8 @@ def test_incumbent_alone(tmp_path: Path) -> None:
     assert "What changed" not in page
     assert "Here mine meets" not in page
     Tags(page)
+    with pytest.warns(UserWarning, match="compares nothing .* give its name as tuned='mine'"):
+        written(tmp_path, some_trace(ROWS), {"defaults": Policy.load(), "mine": Policy.load()})
 
 
 @pytest.mark.full
@@ -907,6 +909,9 @@ def test_doors_state_the_rule(tmp_path: Path) -> None:
     """No cases, no incumbent and trials without rates each stop with rule and remedy, and write nothing."""
     with pytest.raises(ValueError, match="policies must hold the incumbent, got tuned"):
         written(tmp_path, some_trace(ROWS), {"tuned": Policy.load()})
+    both = {"defaults": Policy.load(), "mine": Policy.load()}
+    with pytest.raises(ValueError, match="the tuned one beside the incumbent, got mine and tuned='mien'"):
+        written(tmp_path, some_trace(ROWS), both, tuned="mien")
     with pytest.raises(ValueError, match="trials must have the columns"):
         written(tmp_path, some_trace(ROWS), trials=pd.DataFrame({"x": [1]}))
     with pytest.raises(ValueError, match="at least one case"):

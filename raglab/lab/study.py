@@ -263,6 +263,8 @@ class TuneResult:
         """Write the HTML report of tuned and reference policies on the judged cases, with `cockpit` where it is."""
         from raglab.lab.report.page import write_report
 
+        frozen = self.cockpit_page()
+        no_cockpit = "The page has no cockpit: it is in raglab/extensions/cockpit, which is not installed."
         return write_report(
             path,
             self.judged_on,
@@ -270,14 +272,14 @@ class TuneResult:
             arm=self.settings["arm"],
             plateaus=self.plateaus,
             trials=self.trials,
-            notes=self.notes,
+            notes=self.notes if frozen is not None else (*self.notes, no_cockpit),
             study=self.outcome,
             costs=self.goal.costs,
             targets=self.goal.targets,
             min_coverage=self.goal.min_coverage,
             max_over_ask=self.goal.max_over_ask,
             trace_id=self.settings["trace"],
-            cockpit=self.cockpit_page(),
+            cockpit=frozen,
         )
 
     def cockpit(self) -> str:

@@ -178,14 +178,17 @@ class CockpitState:
 
     @guarded
     def code(self) -> str:
-        """Python that makes this policy of the baseline."""
+        """Python that makes this policy of the baseline; a comment where nothing is moved or code cannot say it all."""
         return self._code(self._changes())
 
     def _code(self, changed: Mapping[str, tuple[Any, Any]]) -> str:
         changes = [(path, after) for path, (_, after) in changed.items() if not path.startswith("(")]
         begins = "raglab.Policy.load()" if self.baseline.policy_id == published_id() else "policy"
+        if not changes and changed:
+            return "# patterns or fitted curves differ, which no code sets: keep them by cockpit.save(path)"
         if not changes:
-            return f"policy = {begins}"
+            is_made = begins != "policy"
+            return f"policy = {begins}" if is_made else f"# nothing is moved: {self.policy.policy_id}, as it was given"
         pairs = "".join(f"    {path!r}, {value!r},\n" for path, value in changes)
         return f"policy = {begins}.replace(\n{pairs})"
 

@@ -32,11 +32,13 @@ from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
+from raglab.user_warnings import warn_user
 from raglab.values import Status
 
 if TYPE_CHECKING:
     import pandas as pd
 
+TUNED = "tuned"  # name of the policy that a page is about
 MOST_SLICES = 20
 WRONG_LABELS = (0, 1, 2, 3, 5, 10)
 
@@ -208,14 +210,14 @@ def _sections(material: Material) -> list[ReportSection]:
     return sections
 
 
-@takes(path="path", trace="trace", policies="policies")
+@takes(path="path", trace="trace", policies="named policies")
 def write_report(
     path: str | Path,
     trace: TraceView,
     policies: Mapping[str, Policy],
     *,
     arm: str | None = None,
-    tuned: str = "tuned",
+    tuned: str = TUNED,
     incumbent: str = "defaults",
     plateaus: pd.DataFrame | None = None,
     trials: pd.DataFrame | None = None,
@@ -240,7 +242,8 @@ def write_report(
     Args:
       trace: of the cases to judge on, already one split where there are splits; in memory, or of shards (`Trace.open`),
         one of which is in memory at a time: the page is the same, to the byte, but for the fingerprint of the trace.
-      policies: name -> policy. tuned, incumbent: the names of the two that are compared.
+      policies: name -> policy. tuned, incumbent: the names of the two that are compared; a page without the tuned one
+        is about the incumbent alone.
       arm: which of the trace's arms; the first where not given.
       plateaus: how far each threshold may move at no cost, shown as it is.
       trials: of a study, with columns `false_refusal_rate` and `hallucination_rate`.
@@ -258,8 +261,8 @@ def write_report(
     Returns: the path of the page.
 
     Raises:
-      ValueError: no cases, the incumbent is not among the policies, trials lack a rate, costs or targets that mean
-        nothing, or a share outside [0, 1].
+      ValueError: no cases, the incumbent or a stated tuned one is not among the policies, trials lack a rate, costs or
+        targets that mean nothing, or a share outside [0, 1].
 
     Source: rules S6.2, S6.4, S6.5, S6.7, S6.8, S6.9, S6.11.
     """
@@ -303,6 +306,7 @@ def _report_data(
         got = ", ".join(policies) or "none"
         msg = f"policies must hold the incumbent, got {got} and incumbent={incumbent!r}; give its name as incumbent."
         raise ValueError(msg)
+    _check_tuned(policies, tuned, incumbent)
     names = (incumbent, tuned) if tuned in policies and tuned != incumbent else (incumbent,)
     name = trace.arms[0] if arm is None else arm
     every = list(policies.values())
@@ -327,6 +331,23 @@ def _learned_rows(judged: ReportData) -> dict[str, Learned]:
     """From how many of these cases each policy learned, by name; a free policy learned nothing, whatever made it."""
     named = {name: policy for name, policy in judged.policies.items() if name not in FREE}
     return dict(zip(named, trace_learned(list(named.values()), judged.trace), strict=True))
+
+
+def _check_tuned(policies: Mapping[str, Policy], tuned: str, incumbent: str) -> None:
+    """Refuse a stated name of no policy; warn where one policy stands beside the incumbent and is not the tuned one.
+
+    Raises:
+      ValueError: see above.
+    """
+    rest = [name for name in policies if name != incumbent]
+    if tuned in policies or (tuned == TUNED and len(rest) != 1):  # baselines may stand beside an incumbent alone
+        return
+    listed = ", ".join(cut_text(name) for name in rest) or "none"
+    rule = f"policies must hold the tuned one beside the incumbent, got {listed} and tuned={tuned!r}"
+    if tuned != TUNED:
+        msg = f"{rule}; give the name of one of the policies as tuned, or leave tuned out."
+        raise ValueError(msg)
+    warn_user(f"{rule}: the page compares nothing and is about {incumbent!r}; give its name as tuned={rest[0]!r}.")
 
 
 def _check_trials(trials: pd.DataFrame | None) -> None:

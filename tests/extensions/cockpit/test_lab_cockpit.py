@@ -253,6 +253,8 @@ class TestMoves:
         policy = free_policy()
         cockpit = raglab.cockpit(made(), policy).set("similarity.min_similarity", 0.55).set("l2.soft_max_l2", None)
         names: dict[str, Any] = {"policy": policy, "raglab": raglab}
+        exec(raglab.cockpit(made(), policy).code(), names)  # noqa: S102 - our own code, run as a user would
+        assert names["policy"] is policy  # nothing is moved, and the code is a comment
         exec(cockpit.code(), names)  # noqa: S102 - our own code, run as a user would
         assert names["policy"] == cockpit.policy
         assert Policy.load(cockpit.save(tmp_path / "policy.yaml")).policy_id == cockpit.policy.policy_id
@@ -349,7 +351,7 @@ class TestOddTraces:
         """Arguments in the wrong order, and a trace of shards."""
         with pytest.raises(TypeError, match=r"^cockpit takes trace, policy in this order, got .*; swap them\.$"):
             raglab.cockpit(free_policy(), made())  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match=r"^a cockpit must have a trace in memory, got a Shards; draw some cases"):
+        with pytest.raises(TypeError, match=r"^a cockpit must have a trace in memory, got a Shards; .*draw some cases"):
             CockpitState(Shards(), free_policy())  # type: ignore[arg-type]
 
     def test_one_case(self) -> None:
@@ -395,6 +397,9 @@ class TestOddTraces:
         names = [row["name"] for row in cockpit.page()["gates"]]
         assert "expected_cost" in names
         assert "similarity" not in names
+        keys = [one["key"] for row in cockpit.page()["gates"] for one in row["thresholds"]]
+        assert len({*keys}) == len(keys)
+        assert {"ok: answered_wrong", "refuse: answered_wrong", "ambiguous: answered_wrong", "ratio"} <= {*keys}
         check_rates(cockpit.set("decision.ratio", 3.0))
         with pytest.raises(ValueError, match="decides by expected cost"):
             cockpit.tune(trials=50)
