@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 MIXTURE = "best fixed mixture"
 RESAMPLES = 100  # in memory at a time
+FEWEST = 10  # questions below which an interval by resampling is said to be too narrow
 
 
 def compare_plans(
@@ -76,6 +77,8 @@ def compare_plans(
     if not each:
         refuse("there must be a plan or a budget", "neither", "give a plan")
     against = list(each).index(reference if reference in each else next(iter(each)))
+    if len(table.mask) < FEWEST:
+        notes.append(f"Intervals resample {len(table.mask)} questions, which are too few: they are too narrow.")
     # A masked cell has probability 0; what stands in it is no number of anything.
     reward, cost = (np.where(table.mask, part, 0.0) for part in (table.gross, table_costs(table)))
     values = np.stack([[(plan * part).sum(axis=1) for plan in each.values()] for part in (reward, cost)])  # [2, P, Q]
