@@ -278,3 +278,14 @@ def test_sources_and_spread_of_another_type_are_refused() -> None:
         text_features(["one", "two"], ["a", "b"], components=0).frame(["one", "two"], "ab")
     with pytest.raises(ValueError, match="spread"):
         text_features(TEXTS, spread="wide")  # type: ignore[arg-type]
+
+
+def test_ridges_of_numbers_that_are_none_are_refused() -> None:
+    """An infinite target, a feature that is missing, or no source at all."""
+    with pytest.raises(ValueError, match="got infinity"):
+        fit_ridge([[1.0], [2.0]], [[np.inf], [1.0]])
+    log = pd.DataFrame({"action": [0, 0], "reward": [0.5, 1.0], "x": [np.nan, 1.0]})
+    with pytest.raises(ValueError, match="features must be finite"):
+        ridge_strength(log, features=["x"])
+    with pytest.raises(ValueError, match="a Table or a log, got int"):
+        ridge_strength(3)  # type: ignore[arg-type]

@@ -238,7 +238,8 @@ def choose_price(
       mask: available arms, [Q, A].
 
     Raises:
-      ValueError: a budget below the spend of the arm that is predicted cheapest of each question.
+      ValueError: a budget below the spend of the arm that is predicted cheapest of each question; shapes that do not
+        fit, no question, or a number that is missing or infinite where the arm is available.
 
     Source: Everett, Generalized Lagrange multiplier method for solving problems of optimum allocation (1963).
 
@@ -249,7 +250,9 @@ def choose_price(
     """
     checked = check_budget(budget)
     paid = np.asarray(cost if spend is None else spend, np.float64)
-    prices, steps, first = _switches(np.asarray(reward, np.float64), np.asarray(cost, np.float64), paid, mask)
+    rewards, costs = np.asarray(reward, np.float64), np.asarray(cost, np.float64)
+    _check_predictions({"reward": rewards, "cost": costs, "spend": paid}, mask)
+    prices, steps, first = _switches(rewards, costs, paid, mask)
     # Spend a question between one price of change and the next; sums are of the prices' order, so the bits are.
     levels = (first + np.concatenate([[0.0], np.cumsum(steps)])) / len(paid)
     within = levels <= checked.per_question * (1.0 + ROUNDING)
@@ -266,6 +269,23 @@ def choose_price(
     mixed = (1.0 - share) * levels[last + 1] + share * levels[last]
     price, looser_price = 0.5 * float(prices[last] + after), 0.5 * float(prices[last] + before)
     return PriceChoice(price, looser_price, share, float(mixed))
+
+
+def _check_predictions(parts: dict[str, Array], mask: NDArray[np.bool_] | None) -> None:
+    """Refuse predictions that no price can be chosen on; see `choose_price`."""
+    shape = parts["reward"].shape
+    open_ = np.ones(shape, np.bool_) if mask is None else np.asarray(mask)
+    wrong = [name for name, part in {**parts, "mask": open_}.items() if part.shape != shape]
+    if wrong or len(shape) != 2 or 0 in shape:
+        value = {name: part.shape for name, part in parts.items()}
+        refuse("reward, cost, spend and mask must be [Q, A] each, of a question at least", value, "give all of each")
+    if open_.dtype != np.bool_ or not open_.any(axis=1).all():
+        refuse(
+            "mask must be booleans, with an arm for each question", open_.dtype, "leave out a question without an arm"
+        )
+    for name, part in parts.items():
+        if not np.isfinite(part[open_]).all():
+            refuse(f"{name} of an available arm must be finite", "NaN or infinity", "predict it, or mask the arm")
 
 
 def _switches(reward: Array, cost: Array, paid: Array, mask: NDArray[np.bool_] | None) -> tuple[Array, Array, float]:

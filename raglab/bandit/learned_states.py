@@ -133,8 +133,10 @@ def _logged_history(
     if bandit.linear:
         if features is None:
             refuse(f"{bandit.policy} learns from a context", "no features", "name their columns, or give them [N, F]")
-        columns = isinstance(features, list | tuple) and all(isinstance(name, str) for name in features)
-        missing = [name for name in features if name not in log.columns] if columns else []
+        stated = features if isinstance(features, list | tuple) else ()
+        strings = [name for name in stated if isinstance(name, str)]
+        columns = bool(stated) and len(strings) == len(stated)
+        missing = [name for name in strings if name not in log.columns] if columns else []
         if missing or isinstance(features, str):
             rule = f"features must be a list of columns among {', '.join(map(str, log.columns))[:300]}"
             refuse(rule, features if isinstance(features, str) else ", ".join(missing)[:80], "name each in a list")

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.budget import ROUNDING, Budget, check_budget, frontier, table_costs
 from raglab.bandit.environments import Table
-from raglab.bandit.learner import refuse
+from raglab.bandit.learner import check_count, refuse
 from raglab.metrics.intervals import check_level, percentile_interval
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def compare_plans(
     import pandas as pd
 
     check_level(level)
+    check_count("n_boot", n_boot, 1, "2000 are usual")
+    check_count("seed", seed, 0, "the same seed gives the same bits")
     notes: list[str] = []
     each = {name: _plan_rows(table, name, plan) for name, plan in plans.items()}
     if budget is not None:

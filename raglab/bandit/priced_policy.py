@@ -96,7 +96,11 @@ def fit_priced_policy(
       strength: of all ridges; chosen for each from the data where None (see `fit_ridge`).
 
     Raises:
-      ValueError: a table without features, a budget that nothing can keep, or a validation table of other arms.
+      ValueError: a table without features or costs, a row without its logged arm, an arm measured in fewer than two
+        rows, a budget that nothing can keep, or a validation table of other arms.
+
+    Warns:
+      UserWarning: the regressions on all rows spend something else than the price was chosen for; `notes` says so too.
 
     Source: rule S4.8.
 
@@ -108,6 +112,11 @@ def fit_priced_policy(
       [[1.0, 0.0], [0.0, 1.0]]
     """
     checked = check_budget(budget)
+    if not table.feature_names or not table.has_costs:
+        value = "none" if table.has_costs else "no costs"
+        refuse("a priced policy needs a table with features and costs", value, "name features and costs in from_frame")
+    if logged is not None and np.shape(logged) != (len(table.mask),):
+        refuse(f"logged must be [Q], the arm of {len(table.mask)} rows", np.shape(logged), "give an arm a row")
     known, paid = table.mask & np.isfinite(table.gross), table_costs(table)
     if logged is not None:
         known = known & (check_arm(logged, len(table.arms))[:, None] == np.arange(len(table.arms)))
@@ -188,6 +197,8 @@ def play_paced(
     # A price of 0 cannot be multiplied: where the budget did not bind, the pacer starts as it does without a price.
     start = policy.price.price or policy.budget.price
     pacer = start_pacer(policy.budget._replace(price=start)) if pacer is None else pacer
+    if np.ndim(pacer.price):
+        refuse("a pacer of one play is needed", f"one of {np.shape(pacer.price)} plays", "start it without a batch")
     paid, arm, price = table_costs(table), np.empty(len(reward), np.intp), np.empty(len(reward))
     for row in rows:
         price[row] = float(pacer.price)
