@@ -13,21 +13,25 @@ import itertools
 import json
 import time
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from raglab.bandit import Bandit, Table, learned_state
-from raglab.bandit.budget import MIXTURE, Budget, compare_plans, frontier
+from raglab.bandit import Bandit, State, Table, learned_state
+from raglab.bandit.budget import Budget, frontier
+from raglab.bandit.plans import MIXTURE, compare_plans
 from raglab.bandit.priced_policy import fit_priced_policy, play_paced
 from raglab.bandit.ridge import ridge_strength
 from raglab.bandit.simulation import run
 from raglab.bandit.text_context import text_features
 
 BUDGETS = (1e-4, 2.3e-4, 4e-4, 6.6e-4)  # dollars a question
-SHUFFLES = 100
+SHUFFLES, LOGS = 100, 5
+COLD, UNIFORM, MEASURED = "cold", "from a uniform log of validation", "from all arms of validation"
+ENGINE = "numba" if find_spec("numba") else "numpy"  # the same bits
 # What the online search tries on validation; the ridge follows from the data.
 COMPONENTS, SPREADS, EXPLORATIONS, PRIOR_MEANS = (0, 32), (1.0, 0.1), (0.0, 0.02, 0.05, 0.1, 0.2, 0.5), (0.5, 1.0)
 
@@ -100,39 +104,75 @@ def budgets(rows: Mapping[str, list[dict[str, Any]]]) -> None:
 def mean_reward(bandit: Bandit, world: Table, replications: int, **more: Any) -> tuple[float, float]:  # noqa: ANN401
     """Mean reward a round of a learner that meets every row once, and its standard error over replications."""
     rounds = len(world.value)
-    done = run(bandit, world, rounds=rounds, replications=replications, **more).gross[:, -1] / rounds
+    done = run(bandit, world, rounds=rounds, replications=replications, engine=ENGINE, **more).gross[:, -1] / rounds
     return float(done.mean()), float(done.std(ddof=1) / np.sqrt(replications))
 
 
-def online(tables: Mapping[tuple[int, float], Mapping[str, Table]], title: str, replications: int) -> None:
-    """LinUCB, each row once in random order: settings of the best validation play, cold and from a uniform log."""
-    tried = []
-    for (setting, parts), mean in itertools.product(tables.items(), PRIOR_MEANS):
-        strength = ridge_strength(parts["val"], prior_mean=mean)
-        for exploration in EXPLORATIONS:
-            bandit = Bandit("lin_ucb", exploration=exploration, prior_mean=mean, prior_strength=strength)
-            tried.append((mean_reward(bandit, parts["val"], replications)[0], setting, bandit))
-    reward, setting, bandit = max(tried, key=lambda trial: trial[0])
-    val, test = (tables[setting][name] for name in ("val", "test"))
-    fixed = int(np.argmax(val.value.mean(axis=0)))
-    print(f"\n## Online, {title}: {len(tried)} settings tried on validation\n")
-    print(f"chosen: (components, spread) {setting}, exploration {bandit.exploration:g}, prior_mean")
-    print(f"{bandit.prior_mean:g}, prior_strength {bandit.prior_strength:g} (from data); {reward:.4f} on validation\n")
-    cold = mean_reward(bandit, test, replications, seed=1)
-    # The history is chance too: a state of its own for each of five uniform logs of validation.
-    states = [learned_state(val, bandit, seed=seed) for seed in range(5)]
-    plays = max(2, replications // len(states))
-    means = [mean_reward(bandit, test, plays, seed=seed, initial=state)[0] for seed, state in enumerate(states)]
-    error = f"{np.std(means, ddof=1) / np.sqrt(len(states)):.4f}"
-    rows = [
-        ["best fixed arm of validation", f"{test.value[:, fixed].mean():.4f}", "–"],
-        ["lin_ucb, cold", f"{cold[0]:.4f}", f"{cold[1]:.4f}"],
-        ["lin_ucb, from a uniform log of validation", f"{np.mean(means):.4f}", error],
+def rows_of(table: Table, rows: slice) -> Table:
+    """Some rows of a table."""
+    by_row = ("value", "reward", "mask", "features", "ms")
+    cost = table.cost[rows] if table.has_costs else table.cost
+    return table._replace(cost=cost, **{name: getattr(table, name)[rows] for name in by_row})
+
+
+def measured_log(table: Table) -> pd.DataFrame:
+    """Log in which every question was put to every arm."""
+    rows, arm = np.divmod(np.arange(table.mask.size), table.n_arms)
+    log = pd.DataFrame(table.features[rows], columns=table.feature_names)
+    return log.assign(action=arm, reward=table.reward.ravel())
+
+
+def first_state(start: str, table: Table, bandit: Bandit, seed: int) -> State | None:
+    """State that a learner begins with: none, a uniform log's, or one of every arm's reward on every row."""
+    if start == COLD:
+        return None
+    if start == UNIFORM:
+        return learned_state(table, bandit, seed=seed)
+    return learned_state(measured_log(table), bandit, arms=table.arms, features=table.feature_names)
+
+
+def played(start: str, history: Table, world: Table, bandit: Bandit, replications: int) -> tuple[float, float]:
+    """Mean reward and standard error of plays; with a uniform log, over five of them."""
+    if start != UNIFORM:
+        return mean_reward(bandit, world, replications, seed=1, initial=first_state(start, history, bandit, 0))
+    each = replications // LOGS
+    means = [
+        mean_reward(bandit, world, each, seed=seed, initial=first_state(start, history, bandit, seed))[0]
+        for seed in range(LOGS)
     ]
+    return float(np.mean(means)), float(np.std(means, ddof=1) / np.sqrt(LOGS))
+
+
+def online(tables: Mapping[tuple[int, float], Mapping[str, Table]], title: str, replications: int) -> None:
+    """LinUCB, each row once in random order; settings of each start are those of its best play on validation.
+
+    A start from history is chosen on halves of validation: one is the history, the other is played.
+    """
+    tried: dict[str, list[tuple[float, tuple[int, float], Bandit]]] = {COLD: [], UNIFORM: [], MEASURED: []}
+    for (setting, parts), mean in itertools.product(tables.items(), PRIOR_MEANS):
+        val = parts["val"]
+        halves = [rows_of(val, slice(first, None, 2)) for first in (0, 1)]
+        strength = ridge_strength(val, prior_mean=mean)
+        for exploration, start in itertools.product(EXPLORATIONS, tried):
+            bandit = Bandit("lin_ucb", exploration=exploration, prior_mean=mean, prior_strength=strength)
+            pairs = [(val, val)] if start == COLD else [(halves[0], halves[1]), (halves[1], halves[0])]
+            plays = [played(start, history, world, bandit, replications // 4)[0] for history, world in pairs]
+            tried[start].append((float(np.mean(plays)), setting, bandit))
+    val, test = (tables[next(iter(tables))][name] for name in ("val", "test"))
+    fixed = int(np.argmax(val.value.mean(axis=0)))
+    print(f"\n## Online, {title}: {len(tried[COLD])} settings tried on validation\n")
+    rows = [["best fixed arm of validation", "–", f"{test.value[:, fixed].mean():.4f}", "–", "–"]]
+    for start, trials in tried.items():
+        best, setting, bandit = max(trials, key=lambda trial: trial[0])
+        parts = tables[setting]
+        mean_test, error = played(start, parts["val"], parts["test"], bandit, replications)
+        settings = f"{setting[0]} components, spread {setting[1]:g}, exploration {bandit.exploration:g}, "
+        settings += f"prior_mean {bandit.prior_mean:g}, ridge {bandit.prior_strength:g}"
+        rows.append([f"lin_ucb, {start}", f"{best:.4f}", f"{mean_test:.4f}", f"{error:.4f}", settings])
     for name in ("thompson_nig", "ucb1"):
-        mean, error = mean_reward(Bandit(name), test, replications, seed=1)
-        rows.append([f"{name}, default, cold", f"{mean:.4f}", f"{error:.4f}"])
-    markdown(("policy", "reward on test", "standard error over replications"), rows)
+        mean_test, error = mean_reward(Bandit(name), test, replications, seed=1)
+        rows.append([f"{name}, cold", "–", f"{mean_test:.4f}", f"{error:.4f}", "default"])
+    markdown(("policy", "validation", "test", "standard error over replications", "settings"), rows)
 
 
 def gsm8k(path: Path) -> dict[tuple[int, float], dict[str, Table]]:

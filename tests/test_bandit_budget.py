@@ -13,17 +13,16 @@ from hypothesis import strategies as st
 
 from raglab.bandit import Bandit, Table
 from raglab.bandit.budget import (
-    MIXTURE,
     REACH,
     Budget,
     choose_price,
-    compare_plans,
     frontier,
     pace,
     priced_arms,
     start_pacer,
 )
 from raglab.bandit.ledgers import learned_ledger, net_state, start_ledger
+from raglab.bandit.plans import MIXTURE, compare_plans
 from raglab.bandit.priced_policy import fit_priced_policy, play_paced
 from raglab.bandit.simulation import log, run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from raglab.bandit.budget import Budget, Frontier, Pacer, choose_price, frontier, pace, start_pacer
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.latency_guard import guarded
 from raglab.bandit.learned_states import learned_state
@@ -20,39 +21,61 @@ from raglab.bandit.learner import (
     update,
 )
 from raglab.bandit.learners import POLICIES
+from raglab.bandit.ledgers import Ledger, learned_ledger
 from raglab.bandit.persistence import Helps, Saved, dumps, history_of, loads, merge, warm_start, warm_start_helps
+from raglab.bandit.plans import compare_plans
+from raglab.bandit.priced_policy import PricedPolicy, fit_priced_policy, play_paced
 from raglab.bandit.propensity import propensities, sample
+from raglab.bandit.ridge import fit_ridge, ridge_strength
 from raglab.bandit.scores import kl_upper
 from raglab.bandit.simulation import Simulation, simulate
+from raglab.bandit.text_context import TextFeatures, text_features
 
 __all__ = [
     "LEARNERS",
     "POLICIES",
     "Bandit",
     "Bernoulli",
+    "Budget",
     "Choice",
+    "Frontier",
     "Helps",
     "LearnerEntry",
+    "Ledger",
+    "Pacer",
+    "PricedPolicy",
     "Saved",
     "Simulation",
     "State",
     "Stats",
     "Steps",
     "Table",
+    "TextFeatures",
     "choose",
+    "choose_price",
+    "compare_plans",
     "dumps",
+    "fit_priced_policy",
+    "fit_ridge",
     "fold",
+    "frontier",
     "guarded",
     "history_of",
     "init",
     "kl_upper",
+    "learned_ledger",
     "learned_state",
     "loads",
     "merge",
+    "pace",
+    "play_paced",
     "propensities",
     "revise",
+    "ridge_strength",
     "sample",
     "simulate",
+    "start_pacer",
+    "text_features",
     "update",
     "warm_start",
     "warm_start_helps",

@@ -1,0 +1,120 @@
+"""Plans beside each other (algebra): reward and spend of fixed probabilities on the same questions, paired (S4.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raglab.bandit.budget import ROUNDING, Budget, check_budget, frontier, table_costs
+from raglab.bandit.environments import Table
+from raglab.bandit.learner import refuse
+from raglab.metrics.intervals import check_level, percentile_interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
+MIXTURE = "best fixed mixture"
+RESAMPLES = 100  # in memory at a time
+
+
+def compare_plans(
+    table: Table,
+    plans: Mapping[str, ArrayLike],
+    *,
+    budget: Budget | float | None = None,
+    validation: Table | None = None,
+    reference: str = MIXTURE,
+    level: float = 0.95,
+    n_boot: int = 2000,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Reward and spend of plans on the same questions, apart, with paired intervals.
+
+    Intervals resample questions, the same for all plans; plans, prices and mixtures stay as they are.
+
+    Args:
+      plans: name -> probabilities [A] or [Q, A].
+      budget: adds the row `best fixed mixture`: of most reward within the budget on `validation`, or on this table
+        where there is none, which flatters it and is noted.
+      reference: what `difference` and `spend_difference` are taken against; the first plan where it is not there.
+
+    Returns: a row a plan: `policy`, `reward` a question, `spend` a question in the unit of the costs, `of_budget`
+      (spend over budget; without a budget NaN), `difference` and `spend_difference` (less those of the reference),
+      each but `of_budget` with `_low` and `_high`. `attrs["notes"]` says what flatters or was left out.
+
+    Raises:
+      ValueError: probabilities that break a rule, other arms in `validation`, or a budget that nothing can keep.
+
+    Source: rule S4.8.
+
+    Example:
+      >>> import pandas as pd
+      >>> frame = pd.DataFrame({"small": [0.5, 0.5], "large": [1.0, 0.5]})
+      >>> table = Table.from_frame(frame, costs={"small": 1.0, "large": 3.0}, order="given")
+      >>> shown = compare_plans(table, {"priced": [[0.0, 1.0], [1.0, 0.0]]}, budget=2.0)
+      >>> shown[["policy", "reward", "spend"]].values.tolist()
+      [['priced', 0.75, 2.0], ['best fixed mixture', 0.625, 2.0]]
+    """
+    import pandas as pd
+
+    check_level(level)
+    notes: list[str] = []
+    each = {name: _plan_rows(table, name, plan) for name, plan in plans.items()}
+    if budget is not None:
+        chosen_on = table if validation is None else validation
+        if chosen_on.arms != table.arms:
+            refuse("validation must have the table's arms in their order", chosen_on.arms, "name them alike")
+        corners = frontier(chosen_on)
+        each[MIXTURE] = _plan_rows(table, MIXTURE, corners.mixture_at(budget))
+        notes += corners.notes
+        if validation is None:
+            notes.append(f"The {MIXTURE} was chosen on the questions that it is judged on, which flatters it.")
+    if not each:
+        refuse("there must be a plan or a budget", "neither", "give a plan")
+    against = list(each).index(reference if reference in each else next(iter(each)))
+    # A masked cell has probability 0; what stands in it is no number of anything.
+    reward, cost = (np.where(table.mask, part, 0.0) for part in (table.gross, table_costs(table)))
+    values = np.stack([[(plan * part).sum(axis=1) for plan in each.values()] for part in (reward, cost)])  # [2, P, Q]
+    point, drawn = values.mean(axis=2), _resampled_means(values, n_boot, seed)
+    columns = {
+        "reward": (point[0], drawn[:, 0]),
+        "spend": (point[1], drawn[:, 1]),
+        "difference": (point[0] - point[0, against], drawn[:, 0] - drawn[:, 0, [against]]),
+        "spend_difference": (point[1] - point[1, against], drawn[:, 1] - drawn[:, 1, [against]]),
+    }
+    frame: dict[str, object] = {"policy": list(each)}
+    for name, (centre, draws) in columns.items():
+        low, high = percentile_interval(draws, level)
+        frame |= {name: centre, f"{name}_low": low, f"{name}_high": high}
+    frame["of_budget"] = point[1] / (np.nan if budget is None else check_budget(budget).per_question)
+    result = pd.DataFrame(frame)
+    result.attrs["notes"] = tuple(notes)
+    return result
+
+
+def _plan_rows(table: Table, name: str, plan: ArrayLike) -> Array:
+    """Probabilities [Q, A] of a plan, checked."""
+    rows = np.asarray(plan, np.float64)
+    if rows.shape not in {table.mask.shape, table.mask.shape[1:]}:
+        refuse(f"plan {name!r} must be [A] or [Q, A] of {table.mask.shape}", rows.shape, "give a number an arm")
+    rows = np.broadcast_to(rows, table.mask.shape)
+    wrong = ~((rows >= 0.0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1.0) <= ROUNDING))
+    if wrong.any():
+        refuse(f"rows of plan {name!r} must be >= 0 and sum to 1", rows[wrong][0].tolist(), "they are probabilities")
+    if (rows[~table.mask] > 0.0).any():
+        refuse(f"plan {name!r} may give nothing to an arm that is not available", "some", "give a row a question")
+    return rows
+
+
+def _resampled_means(values: Array, n_boot: int, seed: int) -> Array:
+    """Means [n_boot, ...] of values [..., Q] over questions drawn with replacement."""
+    rng = np.random.default_rng(seed)
+    size = values.shape[-1]
+    share = np.full(size, 1.0 / size)
+    blocks = [min(RESAMPLES, n_boot - first) for first in range(0, n_boot, RESAMPLES)]
+    counts = (rng.multinomial(size, share, size=block).astype(np.float64) for block in blocks)
+    return np.concatenate([np.moveaxis(values @ count.T, -1, 0) / size for count in counts])
