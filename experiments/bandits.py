@@ -52,6 +52,18 @@ def audit(trace: raglab.Trace, policy: raglab.Policy, title: str, value: np.ndar
     what = "right" if value is None else "nDCG@10 (sum)"
     print(f"\n## Reward audit: {title}\n")
     rows = [
+        [row["policy"], cell(row, "value"), cell(row, "difference", 3, "+"), row["verdict"] or "–"]
+        for _, row in found.simulation.iterrows()
+    ]
+    markdown(("policy", "value at the end", "the learner minus it", "the learner is"), rows)
+    print()
+    rows = [
+        [row["arm"], f"{row['n']}", cell(row, "mean_reward"), cell(row, "success_share"), cell(row, "mean_value")]
+        for _, row in found.arms.iterrows()
+    ]
+    markdown(("arm", "cases", "mean reward", "successes", "mean value"), rows)
+    print()
+    rows = [
         [row["signal"], cell(row, "pearson"), cell(row, "spearman"), cell(row, "concordance"), f"{row['pairs']}"]
         for _, row in found.correlations.iterrows()
     ]

@@ -269,6 +269,43 @@ def rank_consistency(first: ArrayLike, second: ArrayLike, retrieved: ArrayLike |
     return _scalar_or_array(np.where(missing, np.nan, value))
 
 
+def threshold(rewards: ArrayLike, rule: float | str = 0.5) -> float:
+    """Reward above which a learner of successes calls a round a success; goes into `Bandit(threshold=...)`.
+
+    The source's is 0.5, and stays the default. Where typical rewards lie at it, or nearly all on one side, a success
+    hardly tells the arms apart; the median of past rewards splits them in halves.
+
+    Args:
+      rewards: from history, in [0, 1], of any shape; NaN is left out.
+      rule: a number in [0, 1], which is the threshold, or "median": of the rewards. Where no reward lies above the
+        median, because many are equal to it, the next lower reward is taken.
+
+    Raises:
+      ValueError: another rule, a reward outside [0, 1], or for the median rewards that do not differ.
+
+    Source: rule S4.5.
+
+    Example:
+      >>> threshold([0.25, 0.5, 0.75, 1.0], "median"), threshold([0.2, 0.9, 0.9, 0.9], "median")
+      (0.625, 0.2)
+    """
+    if not isinstance(rule, str):
+        if not 0.0 <= rule <= 1.0:
+            msg = f"rule must be a number in [0, 1] or 'median', got {rule}; rewards are in [0, 1]."
+            raise ValueError(msg)
+        return float(rule)
+    if rule != "median":
+        msg = f"rule must be a number in [0, 1] or 'median', got {rule!r}; the source's is 0.5."
+        raise ValueError(msg)
+    values = _in_range("rewards", np.asarray(rewards, dtype=np.float64).ravel(), 1.0)
+    known = values[~np.isnan(values)]
+    if not len(known) or known.min() == known.max():
+        msg = f"rewards must differ for a median to split them, got {len(known)} alike; state a number instead."
+        raise ValueError(msg)
+    middle = float(np.median(known))
+    return middle if (known > middle).any() else float(known[known < middle].max())
+
+
 def answer_brevity(n_words: ArrayLike) -> Floats:
     """Brevity of an answer, in (0, 1], [...]: 1 / (1 + words / 50), so that every further word counts a little less.
 

@@ -386,13 +386,18 @@ def test_estimates_of_another_form_are_refused() -> None:
 
 
 def test_the_audit_draws_its_tables() -> None:
-    """Three panels whose frame is that of the audit; a constant component is said to be so."""
+    """Arms, the simulated comparison and the pairs, in this order; the frame is that of the audit."""
     audit = audited(*drawn())
     shown = RewardAuditDisplay.from_audit(audit)
     frame = shown.to_frame()
+    measures = ["mean_reward", "success_share", "mean_value", "value", "difference", "concordance"]
+    assert frame["panel"].drop_duplicates().tolist() == measures
     assert frame.query("panel == 'concordance'")["value"].tolist() == audit.correlations["concordance"].tolist()
-    assert frame.query("panel == 'regret'")["of"].tolist() == audit.policies["policy"].tolist()
-    assert [one.get_text() for one in shown.axes_[0].texts] == ["the same everywhere"] * 4
+    assert frame.query("panel == 'mean_value'")["of"].tolist() == audit.arms["arm"].tolist()
+    assert frame.query("panel == 'value'")["value"].tolist() == audit.simulation["value"].tolist()
+    assert [label.get_text() for label in shown.axes_[1].get_yticklabels()] == audit.simulation["policy"].tolist()
+    page = shown._repr_html_()
+    assert page.index(audit.notes[0][:40]) < page.index("thompson_beta</td>") < page.index("arm hybrid")
     three = canvas.empty_figure(12, 4).subplots(1, 3)
     assert list(shown.plot(ax=three).axes_) == list(three)
     with pytest.raises(ValueError, match="ax must be 3 axes, or one of a grid, got 2"):

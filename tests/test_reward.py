@@ -27,6 +27,7 @@ from raglab.reward import (
     raw,
     reward,
     score_margin,
+    threshold,
 )
 
 NAN = float("nan")
@@ -293,3 +294,37 @@ def test_a_brief_answer_is_worth_more() -> None:
     assert np.isnan(answer_brevity(float("nan")))
     with pytest.raises(ValueError, match="n_words must be at least 0"):
         answer_brevity(-1)
+
+
+def test_a_threshold_is_the_source_s_unless_the_median_is_wanted() -> None:
+    """0.5 by default, a number as it is, the median of what is known; of many equal ones the next lower reward."""
+    assert threshold([0.1, 0.9]) == 0.5
+    assert threshold([0.1, 0.9], 0.3) == 0.3
+    assert threshold([[0.1, np.nan], [0.2, 0.7]], "median") == 0.2
+    assert threshold([0.3, 0.4, 0.9, 0.9, 0.9], "median") == 0.4
+
+
+@LAWFUL
+@given(st.lists(st.integers(0, 8), min_size=2, max_size=30).filter(lambda cells: len(set(cells)) > 1))
+def test_a_median_threshold_leaves_successes_and_failures(cells: list[int]) -> None:
+    """Whatever the ties: some rewards lie above, some do not, and never more than half above."""
+    rewards = np.array(cells) / 8.0
+    above = (rewards > threshold(rewards, "median")).sum()
+    assert 0 < above < len(rewards)
+    assert above <= len(rewards) / 2 or (rewards == rewards.max()).sum() == above
+
+
+@pytest.mark.parametrize(
+    ("rewards", "rule", "message"),
+    [
+        ([0.1, 0.9], 1.5, r"rule must be a number in \[0, 1\] or 'median', got 1.5"),
+        ([0.1, 0.9], "mean", "rule must be a number .* got 'mean'"),
+        ([0.4, 0.4], "median", "rewards must differ .* got 2 alike"),
+        ([np.nan], "median", "rewards must differ .* got 0 alike"),
+        ([0.4, 7.0], "median", r"rewards must be in \[0, 1\], got 7"),
+    ],
+)
+def test_thresholds_out_of_range_are_refused(rewards: Any, rule: Any, message: str) -> None:
+    """Rule, value, remedy."""
+    with pytest.raises(ValueError, match=message):
+        threshold(rewards, rule)

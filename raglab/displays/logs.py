@@ -10,7 +10,7 @@ import numpy as np
 
 from raglab.displays import canvas
 from raglab.displays.display import Display, FrameDisplay, Shown
-from raglab.displays.tables import estimate_cells, number_cell, number_text
+from raglab.displays.tables import DASH, estimate_cells, number_cell, number_text
 from raglab.off_policy.evaluation import COLUMNS as NEEDED
 from raglab.reward import LESS_IS_BETTER
 
@@ -126,23 +126,31 @@ class ForestDisplay(FrameDisplay):
         return Shown(f"{self.name or 'off-policy estimates'}{true}", columns, self._interval_is)
 
 
-SPREAD = 0.34  # of a row, that the marks of its measures take
-LOOKS: tuple[Style, ...] = ({"marker": "o", "color": canvas.BLUE}, {"marker": "s", "color": canvas.VERMILLION})
+SPREAD = 0.5  # of a row, that the marks of its measures take
+LOOKS: tuple[Style, ...] = (
+    {"marker": "o", "color": canvas.BLUE},
+    {"marker": "s", "color": canvas.VERMILLION},
+    {"marker": "^", "color": canvas.GREEN},
+)
 CLEAR: Style = {"facecolor": "white", "edgecolor": "none"}  # of text on the line of a reference
 CENTRED: Style = {"ha": "center", "va": "center", "color": canvas.GREY, "bbox": CLEAR | {"pad": 1.5}}
-MEASURES = {"correlations": ("pearson", "spearman", "concordance"), "policies": ("regret",)}  # that are drawn
+ARM_MEASURES = {"mean_reward": "mean reward", "success_share": "successes", "mean_value": "mean value"}
 
 
 class AuditedRewards(Protocol):
     """What `audit_rewards` returns, as far as it is drawn."""
 
     @property
-    def correlations(self) -> pd.DataFrame:
-        """Signals: `signal`, `cases`, `pairs`, and measures with their ends."""
+    def arms(self) -> pd.DataFrame:
+        """Arms: `arm`, and measures of `ARM_MEASURES` with their ends."""
 
     @property
-    def policies(self) -> pd.DataFrame:
-        """Policies that a signal leads to: `policy`, `right`, `n`, and measures with their ends."""
+    def simulation(self) -> pd.DataFrame:
+        """Policies, the learner first: `policy`, `value`, `difference` with their ends, `verdict`."""
+
+    @property
+    def correlations(self) -> pd.DataFrame:
+        """Signals: `signal`, `cases`, `pairs`, and measures with their ends."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -150,19 +158,19 @@ class AuditedRewards(Protocol):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What it was computed with: `cases`, `level`, `unit`."""
+        """What it was computed with: `bandit`, `level`."""
 
 
 @dataclass(eq=False, repr=False)
 class RewardAuditDisplay(Display):
-    """Three panels: correlation with the value over all rows, agreement within a question, right answers lost.
+    """Three panels: what a learner follows in each arm, what it comes to, and as a detail pairs of arms of a question.
 
     audit: of `raglab.audit_rewards`.
     """
 
     audit: AuditedRewards
 
-    SIZE: ClassVar = (11.5, 4.4)
+    SIZE: ClassVar = (12.5, 4.2)
     PANELS: ClassVar = (1, 3)
 
     @classmethod
@@ -187,64 +195,96 @@ class RewardAuditDisplay(Display):
         return cls(audit, name=name).plot(ax, **style)
 
     def _draw(self, style: Style) -> list[Any]:
-        signals, policies, settings = self.audit.correlations, self.audit.policies, self.audit.settings
-        # Three questions in a row: does a signal go with the value, does it rank arms, what does following it lose?
-        shown = [f"{name} (less)" if name in LESS_IS_BETTER else name for name in signals["signal"]]
-        most = signals["pairs"].max()
-        names = [name if n == most else f"{name} ({n} pairs)" for name, n in zip(shown, signals["pairs"], strict=True)]
-        over_rows, within, followed = self.axes_
-        _draw_measures(over_rows, signals, ("pearson", "spearman"), shown, style)
-        _draw_measures(within, signals, ("concordance",), names, style)
-        _draw_measures(followed, policies, ("regret",), list(policies["policy"]), style)
-        for on, at in ((over_rows, 0.0), (within, 0.5), (followed, 0.0)):
+        arms, simulation, signals = self.audit.arms, self.audit.simulation, self.audit.correlations
+        learner = str(simulation["policy"].iloc[0])
+        # Three questions in a row: what does the learner follow, what does it come to, does a signal rank arms?
+        followed, ends, within = self.axes_
+        _draw_measures(followed, arms, ARM_MEASURES, list(arms["arm"]), style)
+        _draw_measures(ends, simulation, {"value": "value"}, list(simulation["policy"]), style)
+        within_names = [f"{name} (less)" if name in LESS_IS_BETTER else name for name in signals["signal"]]
+        _draw_measures(within, signals, {"concordance": "concordance"}, within_names, style)
+        # The value of the learner as a line shows each other policy left or right of it; 0.5 is a coin.
+        for on, at in ((ends, float(simulation["value"].iloc[0])), (within, 0.5)):
             on.axvline(at, **canvas.TARGET)
         within.set_xlim(-canvas.SHARE_MARGIN, 1.0 + canvas.SHARE_MARGIN)
+        self._write_verdicts(ends)
+        bandit = self.audit.settings["bandit"]
         titles = (
-            "over all rows: correlation\nwith the value",
-            f"within a question: does the better\narm score higher? {most} pairs, {signals['cases'].max()} cases",
-            f"followed: what is lost against\nthe best arm of each of {int(settings['cases'])} cases",
+            "what a learner follows in each arm,\nand what counts",
+            f"{canvas.literal_text(learner)} at the end, beside policies\nthat learn nothing",
+            "detail: does the better arm of a question\nscore higher? (no learner follows that)",
         )
-        unit = canvas.literal_text(str(settings["unit"]))
-        labels = ("correlation (−1 to 1)", "concordance (share of pairs; 0.5 is a coin)", f"regret ({unit})")
+        labels = (
+            f"mean (of successes the share above {bandit.threshold:g})",
+            "value of a question (mean)",
+            "concordance (share of pairs; 0.5 is a coin)",
+        )
         for on, title, label in zip(self.axes_, titles, labels, strict=True):
             on.set_title(title, fontsize=9, loc="left")
             on.set_xlabel(label, fontsize=9)
             on.set_ylabel("")
+            canvas.limit_ticks(on)
         return [marks for on in self.axes_ for marks in on.containers]
 
+    def _write_verdicts(self, on: Axes) -> None:
+        """What the learner is beside each policy, at the foot of its row."""
+        for place, row in enumerate(self.audit.simulation.to_dict("records")):
+            if row["verdict"]:
+                text, look = f"{row['difference']:+.3f}: {VERDICT_WORDS[row['verdict']]}", CLEAR | {"pad": 0.5}
+                at = (0.02, -place - 0.3)
+                on.annotate(text, at, xycoords=on.get_yaxis_transform(), fontsize=7, color=canvas.GREY, bbox=look)
+
     def frame(self) -> pd.DataFrame:
-        """One row a number that is drawn: `panel`, `of` (signal or policy), `value`, `low`, `high`."""
+        """One row a number that is drawn: `panel`, `of` (arm, policy or signal), `value`, `low`, `high`."""
         import pandas as pd
 
+        audit = self.audit
+        drawn = [(audit.arms, measure) for measure in ARM_MEASURES]
+        drawn += [(audit.simulation, "value"), (audit.simulation, "difference"), (audit.correlations, "concordance")]
         parts = []
-        for name, measures in MEASURES.items():
-            rows = getattr(self.audit, name)
-            for measure in measures:
-                ends = {"value": rows[measure], "low": rows[f"{measure}_low"], "high": rows[f"{measure}_high"]}
-                parts.append(pd.DataFrame({"panel": measure, "of": rows.iloc[:, 0]} | ends))
+        for rows, measure in drawn:
+            ends = {"value": rows[measure], "low": rows[f"{measure}_low"], "high": rows[f"{measure}_high"]}
+            parts.append(pd.DataFrame({"panel": measure, "of": rows.iloc[:, 0]} | ends))
         return pd.concat(parts, ignore_index=True)
 
     def _shown(self) -> Shown:
-        rows = self.audit.policies
+        arms, policies = self.audit.arms, self.audit.simulation
+        none = [number_cell(DASH)]
+        # Policies first, since the comparison is what the audit says; the arms explain it.
         columns: dict[str, Any] = {
-            "policy": rows["policy"],
-            "right": [number_cell(f"{row.right:.4g} of {row.n}") for row in rows.itertuples()],
+            "policy or arm": [*policies["policy"], *(f"arm {arm}" for arm in arms["arm"])],
+            "value": [
+                *estimate_cells(policies, "value", "value_"),
+                *estimate_cells(arms, "mean_value", "mean_value_"),
+            ],
+            "learner minus it": [
+                *estimate_cells(policies, "difference", "difference_", "+"),
+                *(none * len(arms)),
+            ],
+            "verdict": [*(VERDICT_WORDS.get(each, DASH) for each in policies["verdict"]), *([DASH] * len(arms))],
         }
-        columns |= {measure: estimate_cells(rows, measure, f"{measure}_") for measure in ("regret", "behind")}
+        for measure in ("mean_reward", "success_share"):
+            cells = estimate_cells(arms, measure, f"{measure}_")
+            columns[ARM_MEASURES[measure]] = [*(none * len(policies)), *cells]
         level = f"{100 * self.audit.settings['level']:g} % interval over resampled cases"
         return Shown("\n".join([self.name or "reward audit", *self.audit.notes]), columns, level)
 
 
-def _draw_measures(on: Axes, rows: pd.DataFrame, measures: Sequence[str], names: Sequence[str], style: Style) -> None:
-    """Measures of each row as marks with intervals, the first row on top; a missing one has no mark."""
-    labels = {measure: measure.capitalize() for measure in measures}
-    canvas.draw_measures(on, rows, labels, LOOKS, SPREAD, style)
+VERDICT_WORDS = {"helps": "learner above it", "harms": "learner below it", "not told apart": "not told apart"}
+
+
+def _draw_measures(
+    on: Axes, rows: pd.DataFrame, measures: Mapping[str, str], names: Sequence[str], style: Style
+) -> None:
+    """Measures (column -> label) of each row as marks with intervals, the first on top; a missing one has none."""
+    several = len(measures) > 1
+    canvas.draw_measures(on, rows, measures, LOOKS, SPREAD, style)
     for at in np.flatnonzero(rows[list(measures)].isna().all(axis=1)):
         on.annotate("the same everywhere", (0.5, -at), xycoords=on.get_yaxis_transform(), fontsize=8, **CENTRED)
-    several = len(measures) > 1
-    canvas.name_rows(on, [canvas.literal_text(name) for name in names], room=0.5, below=1.1 * several)
+    canvas.name_rows(on, [canvas.literal_text(name) for name in names], room=0.5, below=0.9 * several)
     if several:
-        on.legend(fontsize=8, framealpha=1.0, loc="lower center", ncols=len(measures), **CLEAR)
+        look: Style = {"columnspacing": 1.0, "handletextpad": 0.3} | CLEAR
+        on.legend(fontsize=7, framealpha=1.0, loc="lower center", ncols=len(measures), **look)
 
 
 RATE_TITLES = {

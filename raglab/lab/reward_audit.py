@@ -1,4 +1,4 @@
-"""Reward audit (shore): whether a reward points where the labels point."""
+"""Reward audit (shore): what a learner comes to on a reward, judged by the labels."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.bandit.environments import Table
+from raglab.bandit.learner import LEARNERS, Bandit, LearnerEntry, check_bandit
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.trace_view import TraceView
+from raglab.lab.reward_notes import AuditTables, audit_notes
+from raglab.lab.reward_simulation import BEST, ROUTER, UNIFORM, SimulationSizes, simulate_learner
 from raglab.live.arm_choice import components, router, table
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import percentile_interval
@@ -35,152 +38,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
-COIN = 0.5
-
-
-def audit_notes(
-    world: Table,
-    signals: Mapping[str, Array],
-    correlations: pd.DataFrame,
-    policies: pd.DataFrame,
-    binds: ClampShares,
-    weights: RewardWeights,
-) -> tuple[str, ...]:
-    """Findings, the most important first."""
-    by_signal = {str(row["signal"]): row for row in correlations.to_dict("records")}
-    by_policy = {str(row["policy"]): row for row in policies.to_dict("records")}
-    reward = signals["reward"]
-    called = "The published weights" if weights == PUBLISHED else "These weights"
-    right = bool(np.isin(world.value[world.mask], (0.0, 1.0)).all())
-    said = [
-        _room(by_policy, right),
-        _within_case_notes(called, by_signal["reward"]),
-        _across(called, by_signal["reward"]),
-    ]
-    said += [
-        _decision_notes(by_policy, right),
-        _component_notes(by_signal),
-        _constant_components(by_signal, signals, world.mask),
-    ]
-    said += [_reward_spread(reward, world.mask), _clamp(binds), _missing(signals, world.mask)]
-    return tuple(line for line in said if line)
-
-
-def _sum(row: Any, right: bool) -> str:  # noqa: ANN401, FBT001 - a row of a frame
-    """Value of a policy in words."""
-    return f"is right {row['right']:.4g} of {row['n']} times" if right else f"earns {row['right']:.4g} of {row['n']}"
-
-
-def _room(rows: Mapping[str, Any], right: bool) -> str:  # noqa: FBT001
-    """What choosing could gain at all."""
-    best, oracle = rows.get("best fixed arm"), rows["oracle"]
-    if best is None:
-        return "No arm is available in every case, so there is no fixed arm to compare with."
-    gain = f"{best['regret']:.3g}{' right answers' if right else ''}"
-    fixed = f"the best fixed arm {best['right']:.4g}"
-    return f"The best arm of each case {_sum(oracle, right)}, {fixed}: choosing can gain at most {gain}."
-
-
-def _within_case_notes(called: str, row: Any) -> str:  # noqa: ANN401 - a row of a frame
-    """Does the reward tell the better arm of one question?"""
-    counted = f"{row['pairs']} pairs of arms in {row['cases']} cases"
-    if not row["pairs"]:
-        return "No case has two available arms of different value, so no reward can be told from a coin here."
-    share = f"{row['concordance']:.3g}"
-    if np.isnan(row["concordance_low"]):
-        return f"{called}: the better arm of a question has the higher reward in {share} of {counted}; too few to say."
-    sure = f"{share} ({row['concordance_low']:.3g} to {row['concordance_high']:.3g}) of {counted}"
-    if row["concordance_low"] > COIN:
-        verdict = "better than a coin"
-    elif row["concordance_high"] < COIN:
-        verdict = "worse than a coin: the reward points away from the labels"
-    else:
-        verdict = "no better than a coin, as far as these cases can tell"
-    return f"{called} are {verdict}: the better arm of a question has the higher reward in {sure}."
-
-
-def _across(called: str, row: Any) -> str:  # noqa: ANN401 - a row of a frame
-    """Does the reward tell right decisions from wrong ones over all questions?"""
-    if np.isnan(row["pearson"]):
-        return "Reward or value is the same in every row, so there is no correlation."
-    sure = f"{row['pearson']:+.3f} ({row['pearson_low']:+.3f} to {row['pearson_high']:+.3f})"
-    crosses = row["pearson_low"] <= 0.0 <= row["pearson_high"]
-    verdict = "do not move" if crosses else ("rise" if row["pearson"] > 0.0 else "fall")
-    told = f"{called}: over all {row['n']} rows the values {verdict} with the reward, correlation {sure}"
-    easy = row["pearson_low"] > 0.0 and not row["concordance_low"] > COIN
-    return f"{told}; it tells easy questions from hard ones, which no choice of an arm can use." if easy else f"{told}."
-
-
-def _decision_notes(rows: Mapping[str, Any], right: bool) -> str:  # noqa: FBT001
-    """What following the reward gives."""
-    row, coin = rows["greedy by reward"], rows["uniform"]
-    lost = f"{row['regret']:.3g} ({row['regret_low']:.3g} to {row['regret_high']:.3g})"
-    line = (
-        f"Choosing the arm of highest reward {_sum(row, right)}, a uniform choice {coin['right']:.4g}; it loses {lost} "
-        f"{'right answers ' if right else ''}against the best arm of each case"
-    )
-    if np.isnan(row["behind"]):
-        return line + "."
-    gain, low, high = (-row[name] + 0.0 for name in ("behind", "behind_high", "behind_low"))
-    return f"{line}, and gains {gain:+.3g} ({low:+.3g} to {high:+.3g}) against the best fixed arm."
-
-
-def _component_notes(rows: Mapping[str, Any]) -> str:
-    """Which components tell more than a coin within a case."""
-    good = [name for name, row in rows.items() if name != "reward" and row["concordance_low"] > COIN]
-    bad = [name for name, row in rows.items() if name != "reward" and row["concordance_high"] < COIN]
-    parts = [f"{', '.join(good)} point{'s' if len(good) == 1 else ''} to the better arm"] if good else []
-    parts += [f"{', '.join(bad)} point{'s' if len(bad) == 1 else ''} away from it"] if bad else []
-    return f"Within a question, by their intervals: {'; '.join(parts)}." if parts else ""
-
-
-def _constant_components(rows: Mapping[str, Any], signals: Mapping[str, Array], mask: NDArray[np.bool_]) -> str:
-    """Components that are the same everywhere."""
-    flat = [name for name in rows if np.ptp(_known_values(signals[name], mask)) == 0.0]
-    if not flat:
-        return ""
-    return f"{', '.join(flat)}: the same in every row, so it has no correlation, and choosing by it is uniform."
-
-
-def _reward_spread(reward: Array, mask: NDArray[np.bool_]) -> str:
-    """How far apart the rewards of one question lie."""
-    several = mask.sum(axis=1) > 1
-    if not several.any() or np.isnan(reward[mask]).all():
-        return ""
-    pool = np.where(mask & ~np.isnan(reward), reward, np.nan)[several]
-    pool = pool[~np.isnan(pool).all(axis=1)]
-    apart = float((np.nanmax(pool, axis=1) - np.nanmin(pool, axis=1)).mean()) if len(pool) else float("nan")
-    known = _known_values(reward, mask)
-    above = float((known > COIN).mean())
-    return (
-        f"Rewards lie between {known.min():.3f} and {known.max():.3f}; those of one question differ by {apart:.3f} on "
-        f"average; {100 * above:.3g} % lie above {COIN}, where thompson_beta sees a success."
-    )
-
-
-def _clamp(binds: ClampShares) -> str:
-    """How often the clamp binds."""
-    if binds.n == 0:
-        return ""
-    if binds.low == binds.high == 0.0:
-        return f"The clamp never binds in {binds.n} rows."
-    return (
-        f"The clamp binds below in {100 * binds.low:.3g} % and above in {100 * binds.high:.3g} % of {binds.n} rows: "
-        "differences beyond it are lost."
-    )
-
-
-def _missing(signals: Mapping[str, Array], mask: NDArray[np.bool_]) -> str:
-    """How many rows have no reward."""
-    none = int(np.isnan(signals["reward"][mask]).sum())
-    return f"{none} of {int(mask.sum())} rows have no reward, since a component is missing." if none else ""
-
-
-def _known_values(signal: Array, mask: NDArray[np.bool_]) -> Array:
-    values = signal[mask]
-    known = values[~np.isnan(values)]
-    return known if len(known) else np.zeros(1)
-
 
 BLOCK = 2_000_000  # cells of one block of resamples
 FLAT = 1e-12  # share of the variance below which a resample counts as constant
@@ -286,22 +143,30 @@ def unseen(n_cases: int, level: float) -> float:
 
 REWARD = "reward"
 MEASURES = ("pearson", "spearman", "concordance")
-BEST, ORACLE, UNIFORM = "best fixed arm", "oracle", "uniform"
+ORACLE = "oracle"
+RULES = {"mean reward": "mean_reward", "success share": "success_share", "mean value": "mean_value"}  # their columns
+_RULE = "audit_rewards takes a trace with a policy, or a bandit.Table alone"
 
 
 class RewardAudit(NamedTuple):
-    """What unsupervised rewards are worth, held against the labels.
+    """What rewards are worth to a learner, held against the labels.
 
     correlations: a row a signal. policies: a row a policy that a signal leads to, and the baselines.
-    clamped: how often the clamp of the reward binds. notes: the findings in plain sentences.
+    clamped: how often the clamp of the reward binds; None where the rewards came without components.
+    notes: the findings in plain sentences, what the learner comes to first.
     settings: what it was computed with.
+    arms: a row an arm, by what a learner follows. rules: a row a rule, with the arm that it ends on.
+    simulation: a row a policy, the learner first.
     """
 
     correlations: pd.DataFrame
     policies: pd.DataFrame
-    clamped: ClampShares
+    clamped: ClampShares | None
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
+    arms: pd.DataFrame
+    rules: pd.DataFrame
+    simulation: pd.DataFrame
 
 
 class ArmTables(NamedTuple):
@@ -351,81 +216,204 @@ def shard_arm_tables(trace: TraceData, policy: PolicyData, weights: RewardWeight
 
 @takes(trace="trace", policy="policy")
 def audit_rewards(
-    trace: TraceView,
-    policy: PolicyData,
+    trace: TraceView | Table,
+    policy: PolicyData | None = None,
     weights: RewardWeights = PUBLISHED,
     *,
+    bandit: str | Bandit = Bandit(),  # noqa: B008 - a tuple
     value: NDArray[np.floating[Any]] | None = None,
     budget_ms: float = BUDGET_MS,
     level: float = 0.95,
     n_boot: int = 2000,
+    rounds: int = 3000,
+    replications: int = 200,
     seed: int = 0,
 ) -> RewardAudit:
-    """Audit of the reward and of its components on a labelled trace that holds every arm of every case.
+    """Audit of a reward by what a learner comes to on it, on labelled cases of which every arm is known.
 
-    Only arms that are available for a question count (rule S4.1). Signals enter as they do in the reward: less latency
-    is better. Intervals resample cases, so that the arms of one question stay together.
+    The learner is simulated on the rewards and judged by the values, beside a uniform choice, the best fixed arm and
+    the source's router: that comparison is the first note. Only arms that are available for a question count (rule
+    S4.1). Signals enter as they do in the reward: less latency is better. Intervals resample cases, so that the arms
+    of one question stay together, and the learner learns again on every resampled table.
 
     Args:
-      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
-      value: what counts of each case and arm, [Q, A], such as nDCG@10; the right decision, 0 or 1, where not given.
+      trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; or a `bandit.Table`, whose
+        rewards and values are taken as they are.
+      policy: of a trace; left out with a table. weights: of the reward of a trace, likewise.
+      bandit: the learner, settings or name. Its threshold is the one of a success (`reward.threshold` gives another).
+      value: what counts of each case and arm, [Q, A], such as nDCG@10; the right decision, 0 or 1, or that of the
+        table where not given.
       level: of the intervals. n_boot: resamples of the cases.
+      rounds: that the learner plays; it is judged in the last fifth of them. replications: of that on the table.
 
     Returns:
+      `simulation`, columns as in `simulate_learner`: value at the end of the learner and of each policy, its
+      `difference` from each, and the `verdict`: `helps`, `harms`, `not told apart`.
+      `arms`, columns `arm`, `n` (cases in which it is available), `mean_reward`, `success_share` (rewards above the
+      threshold), `mean_value`, each with `_low`, `_high`.
+      `rules`, columns `rule` (`mean reward`, `success share`, and `mean value`, the labels'), `followed` (by the
+      learner), `arm` (that it ends on, of those that are always available where there are such), `leads` (share of the
+      resamples in which it is that arm), `value` (mean, with `_low`, `_high`).
       `correlations`, columns `signal`, `n` (case × arm rows), `pearson`, `spearman` with the value, each with `_low`
       and `_high`; `concordance` (share of pairs of arms of one case with different values in which the better arm has
-      the higher signal, ties half; 0.5 is a coin) with `_low`, `_high`, `pairs`, `cases` (those with a pair).
+      the higher signal, ties half; 0.5 is a coin; no learner follows it) with `_low`, `_high`, `pairs`, `cases` (those
+      with a pair).
       `policies`, columns `policy`, `n`, `right` (sum of values), `share` with `_low`, `_high`, `regret` (right answers
       lost against the oracle, the best available arm of each case) and `behind` (lost against the best fixed arm),
       each with `_low`, `_high`, paired case by case. Ties are shared equally between the arms.
 
     Raises:
-      ValueError: the trace lacks vectors or latencies, level is outside (0, 1), or n_boot is below 1.
+      ValueError: the trace lacks vectors or latencies, a trace without a policy or a table with one, level is outside
+        (0, 1), or n_boot, rounds or replications is below 1.
 
-    Source: rules S4.3, S4.4, S4.7, S6.3.
+    Source: rules S4.3, S4.4, S4.5, S4.7, S6.3.
 
     Example: `print(*audit_rewards(trace, policy).notes)`.
     """
-    world, seen, routed = arm_tables(trace, policy, weights, budget_ms=budget_ms)
-    if value is not None:
-        world = world._replace(value=np.asarray(value, dtype=np.float64))
-    return audit_table(world, seen, weights, baselines={"router": routed}, level=level, n_boot=n_boot, seed=seed)
+    sizes: dict[str, Any] = {"level": level, "n_boot": n_boot, "seed": seed}
+    sizes |= {"bandit": bandit, "rounds": rounds, "replications": replications}
+    if isinstance(trace, Table):
+        if policy is not None or weights != PUBLISHED:
+            msg = f"{_RULE}, got a table with a policy or weights; its rewards are taken as they are, leave both out."
+            raise ValueError(msg)
+        return audit_table(_with_value(trace, value), **sizes)
+    if policy is None:
+        msg = f"{_RULE}, got a trace alone; give the policy whose decisions are judged."
+        raise ValueError(msg)
+    world, measured, routed = arm_tables(trace, policy, weights, budget_ms=budget_ms)
+    return audit_table(_with_value(world, value), measured, weights, baselines={ROUTER: routed}, **sizes)
+
+
+def _with_value(world: Table, value: NDArray[np.floating[Any]] | None) -> Table:
+    return world if value is None else world._replace(value=np.asarray(value, dtype=np.float64))
 
 
 def audit_table(
     world: Table,
-    measured: pd.DataFrame | Mapping[str, Any],
+    measured: pd.DataFrame | Mapping[str, Any] | None = None,
     weights: RewardWeights = PUBLISHED,
     *,
     baselines: Mapping[str, Array] | None = None,
+    bandit: str | Bandit = Bandit(),  # noqa: B008 - a tuple
     level: float = 0.95,
     n_boot: int = 2000,
+    rounds: int = 3000,
+    replications: int = 200,
+    tables: int = 200,
     seed: int = 0,
 ) -> RewardAudit:
     """Audit of a table of full information; see `audit_rewards`.
 
     Args:
-      measured: components, a row a case and arm, cases outside. baselines: name -> probabilities, [Q, A].
+      measured: components, a row a case and arm, cases outside, from which weights make the reward; None: the rewards
+        of the table. baselines: name -> probabilities, [Q, A]. tables: resampled ones that the learner learns on.
     """
     import pandas as pd
 
     if not 0.0 < level < 1.0 or n_boot < 1:
         msg = f"level must be in (0, 1) and n_boot at least 1, got {level:g} and {n_boot}; 0.95 and 2000 are usual."
         raise ValueError(msg)
+    learner = Bandit(bandit) if isinstance(bandit, str) else bandit
+    check_bandit(learner, world.n_arms)
+    signals = _signals(world, measured, weights)
+    rewarded = world._replace(reward=signals[REWARD])
+    # The simulation comes first: it decides what the audit says, all else explains it.
+    plans = _plans(world, signals, baselines or {})
+    beside = {name: plans[name] for name in (UNIFORM, BEST, *(baselines or {})) if name in plans}
+    sizes = SimulationSizes(rounds, replications, tables, level, seed)
+    simulation = simulate_learner(rewarded, learner, beside, sizes)
+    arms, rules = arm_rules(rewarded, learner, level, n_boot, seed)
+    correlations = pd.DataFrame(_correlation_rows(world, signals, level, n_boot, seed))
+    policies = pd.DataFrame(_value_rows(world, plans, level, n_boot, seed))
+    binds = None
+    if measured is not None:
+        binds = clamp_shares(
+            {name: np.abs(each[world.mask]) for name, each in signals.items() if name != REWARD}, weights
+        )
+    settings = {"weights": weights, "level": level, "n_boot": n_boot, "seed": seed, "cases": len(world.mask)}
+    settings |= {"bandit": learner, "rounds": rounds, "replications": replications, "tables": tables}
+    settings["unit"] = "right answers" if np.isin(world.value[world.mask], (0.0, 1.0)).all() else "summed value"
+    parts = AuditTables(arms, rules, simulation, correlations, policies)
+    notes = audit_notes(rewarded, signals, parts, binds, None if measured is None else weights, learner)
+    return RewardAudit(correlations, policies, binds, notes, settings, arms, rules, simulation)
+
+
+def _signals(
+    world: Table, measured: pd.DataFrame | Mapping[str, Any] | None, weights: RewardWeights
+) -> dict[str, Array]:
+    """Components, of which less is better with their sign turned, and last the reward, [Q, A] each."""
+    if measured is None:
+        return {REWARD: np.asarray(world.reward, dtype=np.float64)}
     shape = world.mask.shape
     names = (*COMPONENTS, *(name for name in OPTIONAL if name in measured and getattr(weights, name) > 0.0))
     signals = {name: np.asarray(measured[name], dtype=np.float64).reshape(shape) for name in names}
-    signals = {name: -one if name in LESS_IS_BETTER else one for name, one in signals.items()}
-    signals[REWARD] = np.asarray(reward(measured, weights), dtype=np.float64).reshape(shape)
-    plans = _plans(world, signals, baselines or {})
-    correlations = pd.DataFrame(_correlation_rows(world, signals, level, n_boot, seed))
-    policies = pd.DataFrame(_value_rows(world, plans, level, n_boot, seed))
-    kept = {name: np.abs(one[world.mask]) for name, one in signals.items() if name != REWARD}
-    binds = clamp_shares(kept, weights)
-    settings = {"weights": weights, "level": level, "n_boot": n_boot, "seed": seed, "cases": shape[0]}
-    settings["unit"] = "right answers" if np.isin(world.value[world.mask], (0.0, 1.0)).all() else "summed value"
-    notes = audit_notes(world, signals, correlations, policies, binds, weights)
-    return RewardAudit(correlations=correlations, policies=policies, clamped=binds, notes=notes, settings=settings)
+    signals = {name: -each if name in LESS_IS_BETTER else each for name, each in signals.items()}
+    return signals | {REWARD: np.asarray(reward(measured, weights), dtype=np.float64).reshape(shape)}
+
+
+def arm_rules(world: Table, bandit: Bandit, level: float, n_boot: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What a learner follows, a row an arm, and the arm that each rule ends on, a row a rule; see `audit_rewards`.
+
+    Args:
+      world: with the rewards that are audited.
+    """
+    import pandas as pd
+
+    mask, known = world.mask, world.mask & ~np.isnan(world.reward)
+    success = np.where(known, world.reward > bandit.threshold, np.nan)
+    columns = {"mean_reward": world.reward, "success_share": success, "mean_value": world.value}
+    point = np.stack([mean_by_arm(each, mask) for each in columns.values()])  # [3, A]
+    # One resample of the cases serves all measures, so that a rule's arm and its value are of the same cases.
+    there = np.stack([mask & ~np.isnan(each) for each in columns.values()], axis=1).astype(np.float64)  # [Q, 3, A]
+    sums = np.stack([np.where(mask & ~np.isnan(each), each, 0.0) for each in columns.values()], axis=1)
+    n, shape = len(mask), point.shape
+    flat = np.concatenate([sums.reshape(n, -1), there.reshape(n, -1)], axis=1)
+    totals = np.concatenate([counts @ flat for counts in resamples(n, n_boot, n + flat.shape[1], seed)])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        draws = (totals[:, : point.size] / totals[:, point.size :]).reshape(-1, *shape)
+    low, high = percentile_interval(draws, level)
+    rows: list[dict[str, Any]] = [
+        {"arm": arm, "n": int(count)} for arm, count in zip(world.arms, mask.sum(axis=0), strict=True)
+    ]
+    binary = bool(np.isin(world.value[mask], (0.0, 1.0)).all())
+    counted = {"mean_reward": False, "success_share": True, "mean_value": binary}
+    for place, name in enumerate(columns):
+        for arm, row in enumerate(rows):
+            ends = low[place, arm], high[place, arm]
+            if counted[name] and point[place, arm] in {0.0, 1.0}:  # no resample differs, which is no proof
+                count = int(known[:, arm].sum()) if name == "success_share" else row["n"]
+                ends = clopper_pearson(int(point[place, arm]) * count, count, level)
+            row |= {name: point[place, arm], f"{name}_low": float(ends[0]), f"{name}_high": float(ends[1])}
+    arms = pd.DataFrame(rows)
+    return arms, pd.DataFrame(_rule_rows(arms, draws, LEARNERS[bandit.policy], n))
+
+
+def _rule_rows(arms: pd.DataFrame, draws: Array, entry: LearnerEntry, n_cases: int) -> list[dict[str, Any]]:
+    """Arm that each rule ends on; of equal ones all, and their mean value.
+
+    Args:
+      draws: of the measures of each arm, [B, 3, A].
+    """
+    followed = {"mean reward": not entry.successes and not entry.linear, "success share": entry.successes}
+    always = (arms["n"] == n_cases).to_numpy()
+    always = always if always.any() else ~always
+    rows = []
+    for place, (rule, column) in enumerate(RULES.items()):
+        measure = np.where(always, arms[column].to_numpy(np.float64), np.nan)
+        if np.isnan(measure).all():
+            continue
+        best = measure == np.nanmax(measure)
+        again = np.where(always, np.nan_to_num(draws[:, place], nan=-np.inf), -np.inf)
+        leads = float((again.argmax(axis=1) == int(np.argmax(best))).mean())
+        row = {
+            "rule": rule,
+            "followed": followed.get(rule, False),
+            "arm": " or ".join(arms["arm"][best]),
+            "leads": leads,
+        }
+        ends = {f"value{end}": float(arms.loc[best, f"mean_value{end}"].mean()) for end in ("", "_low", "_high")}
+        rows.append(row | ends)
+    return rows
 
 
 def _correlation_rows(world: Table, signals: Mapping[str, Array], level: float, n_boot: int, seed: int) -> list[Any]:

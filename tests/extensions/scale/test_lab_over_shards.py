@@ -434,9 +434,10 @@ class TestArms:
         """The same correlations, trials, weights and comparison."""
         chosen = always_answer(Policy.load())
         made = self.made(tmp_path)
-        audits = [audit_rewards(here, chosen, n_boot=20) for here in made]
+        audits = [audit_rewards(here, chosen, n_boot=20, rounds=20, replications=2) for here in made]
         same(audits[1].correlations, audits[0].correlations)
         same(audits[1].policies, audits[0].policies)
+        same(audits[1].simulation, audits[0].simulation)
         sizes: dict[str, Any] = {"trials": 3, "rounds": 20, "replications": 2, "n_boot": 20, "engine": "numpy"}
         one, two = (tune_bandit(here, chosen, **sizes) for here in made)
         assert (two.weights, two.bandit, two.notes) == (one.weights, one.bandit, one.notes)

@@ -1,0 +1,221 @@
+"""Simulated learner (shore): what a learner comes to on a reward, beside fixed policies, judged by value (S4.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.bandit.environments import POLICY, Table, check_world, feed, replication_blocks, stream
+from raglab.bandit.learner import Bandit, check_count
+from raglab.bandit.simulation import is_plain, kernel, run, stepwise_arms
+from raglab.metrics import clopper_pearson
+from raglab.metrics.intervals import percentile_interval
+from raglab.progress import progress
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
+UNIFORM, BEST, ROUTER = "uniform", "best fixed arm", "router"
+HELPS, HARMS, LEVEL = "helps", "harms", "not told apart"
+END = 0.2  # share of the rounds, the last ones, in which a learner is judged
+PATHS = 5  # of a learner on each resampled table
+ROUNDING = 1e-12  # of a difference that is none
+LEAST = 0.005  # of the range of the values: a smaller difference is none
+
+
+class SimulationSizes(NamedTuple):
+    """Sizes of a simulated comparison.
+
+    rounds: that the learner plays, judged in the last fifth of them. replications: of the learner on the table itself.
+    tables: resampled ones, on each of which it learns five times more. level: of the intervals. seed: of all chance.
+    """
+
+    rounds: int = 3000
+    replications: int = 200
+    tables: int = 200
+    level: float = 0.95
+    seed: int = 0
+
+
+def simulate_learner(world: Table, bandit: Bandit, plans: Mapping[str, Array], sizes: SimulationSizes) -> pd.DataFrame:
+    """Value at the end of a learner that sees the rewards of a table, minus that of policies that learn nothing.
+
+    The end is the last fifth of the rounds. Intervals resample questions, and the learner learns again on every
+    resampled table: on other questions of the same kind it might have ended on another arm.
+
+    Args:
+      world: cases in random order, with replacement, whatever order it states.
+      plans: name -> probabilities [Q, A] of policies that learn nothing.
+
+    Returns: a row a policy, the learner first: `policy`; `value` at the end with `_low`, `_high`; `difference` (learner
+      minus the policy, paired, likewise; NaN for the learner); `verdict` (`helps`, `harms`, `not told apart`: the
+      learner is above the policy, below it, or the interval holds 0 or the difference is under 0.5 % of the range of
+      the values); `pulls_<arm>` (share of the rounds at the end).
+
+    Raises:
+      ValueError: rounds, replications or tables below 1, or a learner that the table does not fit.
+
+    Source: rules S4.5, S4.7; Efron and Tibshirani 1993 for the percentile interval; Bonferroni for the best arm.
+    """
+    import pandas as pd
+
+    check_count("tables", sizes.tables, 1, "200 are usual")
+    if getattr(world, "order", "replacement") != "replacement":  # a resample of cases has no order of its own
+        ordered: Any = world
+        world = ordered._replace(order="replacement")
+    # The table itself gives the estimates; every policy is judged on all its cases, so that only paths are chance.
+    played = run(bandit, world, rounds=sizes.rounds, replications=sizes.replications, seed=sizes.seed)
+    if played.case is None:
+        msg = "a world must be a table of cases, got arms of known means; there is no value beside the reward."
+        raise ValueError(msg)
+    first = _end_start(sizes.rounds)
+    arms, cases = played.arm[:, first:], played.case[:, first:]
+    fixed = {name: _plan_values(plan, world) for name, plan in plans.items()}
+    ends = float(_expected_values(world, arms, cases, np.arange(len(world.mask))).mean())
+    values = np.array([ends, *(each.mean() for each in fixed.values())])
+    # Resampled tables, on which the learner starts again, say how far other questions would have led elsewhere.
+    checked: Any = check_world(world, sizes.rounds)
+    drawn = _resampled_values(checked, bandit, list(fixed.values()), sizes)
+    # The best fixed arm was chosen among several on these cases: its interval is that of as many comparisons.
+    wider = {BEST: _width_of_several(int(world.mask.all(axis=0).sum()) - 1, sizes.level)}
+    span = float(np.ptp(world.value[world.mask]))
+    shares = [_end_shares(arms, len(world.arms)).mean(axis=0), *(plan.mean(axis=0) for plan in plans.values())]
+    rows = []
+    for place, (name, share) in enumerate(zip([bandit.policy, *fixed], shares, strict=True)):
+        low, high = _interval_around(drawn[:, place], values[place], sizes.level)
+        row = {"policy": name, "value": values[place], "value_low": low, "value_high": high}
+        if place:
+            most = span * float(clopper_pearson(0, len(world.mask), sizes.level).high)
+            cells = _gain_cells(values[0] - values[place], drawn[:, 0] - drawn[:, place], sizes.level, most)
+            row |= _with_verdict(cells, wider.get(name, 1.0), LEAST * span)
+        else:
+            row |= _NO_GAIN
+        rows.append(row | {f"pulls_{arm}": each for arm, each in zip(world.arms, share.tolist(), strict=True)})
+    return pd.DataFrame(rows)
+
+
+_NO_GAIN: dict[str, Any] = dict.fromkeys(("difference", "difference_low", "difference_high"), np.nan) | {"verdict": ""}
+
+
+def _gain_cells(gain: float, drawn: Array, level: float, most: float) -> dict[str, float]:
+    """Difference of the learner from a policy, with its interval.
+
+    Args:
+      drawn: differences on resampled tables, [B]. most: difference that may be where the cases show none.
+    """
+    low, high = _interval_around(drawn, gain, level)
+    if (np.abs(drawn) < ROUNDING).all():  # never apart on these cases is no proof
+        low, high = gain - most, gain + most
+    return {"difference": gain, "difference_low": low, "difference_high": high}
+
+
+def _with_verdict(cells: dict[str, float], wider: float, least: float) -> dict[str, Any]:
+    """Difference whose interval is so many times as wide, and its verdict."""
+    gain, low, high = cells.values()
+    low, high = gain - wider * (gain - low), gain + wider * (high - gain)
+    ends = {"difference": gain, "difference_low": low, "difference_high": high}
+    return ends | {"verdict": verdict(gain, low, high, least)}
+
+
+def _width_of_several(n: int, level: float) -> float:
+    """How many times as wide a normal interval is that holds for all of n comparisons at once (Bonferroni).
+
+    Example:
+      >>> _width_of_several(1, 0.95), round(_width_of_several(2, 0.95), 3)
+      (1.0, 1.144)
+    """
+    tail = (1.0 - level) / 2.0
+    return NormalDist().inv_cdf(1.0 - tail / max(1, n)) / NormalDist().inv_cdf(1.0 - tail)
+
+
+def _interval_around(drawn: Array, estimate: float, level: float) -> tuple[float, float]:
+    """Percentile interval that holds the estimate."""
+    low, high = percentile_interval(drawn, level)
+    return min(float(low), estimate), max(float(high), estimate)
+
+
+def verdict(difference: float, low: float, high: float, least: float) -> str:
+    """Whether a learner gains by a reward.
+
+    Args:
+      difference, low, high: value of the learner minus that of another policy, with its interval.
+      least: smaller differences are none.
+
+    Example:
+      >>> verdict(0.04, 0.01, 0.07, 0.005), verdict(-0.04, -0.07, -0.01, 0.005), verdict(0.001, 0.0005, 0.002, 0.005)
+      ('helps', 'harms', 'not told apart')
+    """
+    if low > 0.0 and difference >= least:
+        return HELPS
+    return HARMS if high < 0.0 and difference <= -least else LEVEL
+
+
+def _resampled_values(world: Table, bandit: Bandit, plans: list[Array], sizes: SimulationSizes) -> Array:
+    """Values of the learner, which starts again on each, and of each plan on tables drawn with replacement, [B, P].
+
+    Args:
+      plans: value of each case under each policy that learns nothing, [Q] each.
+    """
+    n_cases, first = len(world.mask), _end_start(sizes.rounds)
+    rng = np.random.default_rng(np.random.SeedSequence(sizes.seed, spawn_key=(TABLES,)))
+    own = rng.integers(n_cases, size=(sizes.tables, n_cases), dtype=np.int32)
+    size = PATHS * sizes.tables
+    work = float(sizes.rounds * size)
+    # One block plays many tables at once: each replication draws its cases from the table that it belongs to.
+    learned: list[float] = []
+    for number, block in enumerate(progress(replication_blocks(size), "simulate", "block")):
+        met = feed(world, sizes.rounds, block, sizes.seed + 1, number)
+        table = (len(learned) * PATHS + np.arange(block)) // PATHS
+        case = own[table, met.case]
+        met = met._replace(case=case)
+        twin = kernel(bandit, work, "auto") if is_plain(bandit, met) else None
+        policy_rng = stream(sizes.seed + 1, number, POLICY)
+        arms = stepwise_arms(met, bandit, policy_rng) if twin is None else twin.played(met, bandit, policy_rng)
+        for place in range(0, block, PATHS):
+            paths, rows = slice(place, place + PATHS), own[table[place]]
+            learned.append(float(_expected_values(world, arms[first:, paths].T, case[first:, paths].T, rows).mean()))
+    values = np.array([[each[rows].mean() for each in plans] for rows in own]).reshape(len(own), len(plans))
+    return np.column_stack([learned, values])
+
+
+TABLES = 4  # stream of the resampled tables, beside those of a block of a world
+
+
+def _expected_values(world: Table, arms: NDArray[Any], cases: NDArray[Any], rows: NDArray[Any]) -> Array:
+    """Value of each replication at the end, on the cases of its table, [R].
+
+    The cases that were drawn at the end are few; what the shares of the arms would earn on all of the table's is known,
+    so that only the rest is taken from those drawn (a control variate).
+
+    Args:
+      arms, cases: of the rounds at the end, [R, E]. rows: cases of the table, [N].
+    """
+    value, mask = np.where(world.mask, world.value, 0.0), world.mask.astype(np.float64)
+    shares = _end_shares(arms, len(world.arms))
+    out = np.empty(len(arms))
+    for place, (share, arm, case) in enumerate(zip(shares, arms.astype(np.intp), cases, strict=True)):
+        room = mask @ share
+        plain = value.sum(axis=1) / mask.sum(axis=1)  # where none of its arms is on offer it may take any
+        expected = np.where(room > 0.0, (value @ share) / np.where(room > 0.0, room, 1.0), plain)
+        out[place] = (value[case, arm] - expected[case]).mean() + expected[rows].mean()
+    return out
+
+
+def _end_shares(arms: NDArray[Any], n_arms: int) -> Array:
+    """Share of each arm in each replication, [R, A]."""
+    return np.stack([(arms == arm).mean(axis=1) for arm in range(n_arms)], axis=1)
+
+
+def _end_start(rounds: int) -> int:
+    """First round that is judged."""
+    return rounds - max(1, round(END * rounds))
+
+
+def _plan_values(plan: Array, world: Table) -> Array:
+    """Expected value of each case under fixed probabilities, [Q]."""
+    return (plan * np.where(world.mask, world.value, 0.0)).sum(axis=1)

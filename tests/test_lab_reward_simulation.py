@@ -1,0 +1,222 @@
+"""What a learner comes to on a reward: crafted worlds, laws, and the audit of a table from end to end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab import reward
+from raglab.bandit import Bandit, Table
+from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table
+from raglab.lab.reward_simulation import BEST, UNIFORM, SimulationSizes, simulate_learner, verdict
+
+MEDIAN = 'reward.threshold(rewards, "median")'
+SMALL: dict[str, Any] = {"n_boot": 100, "rounds": 200, "replications": 20}
+
+
+def table_of(value: Any, rewards: Any, mask: Any = None) -> Table:
+    """Table without a context."""
+    values, seen = np.asarray(value, dtype=np.float64), np.asarray(rewards, dtype=np.float64)
+    arms = ("nor", "oner", "ircot", "graph")[: values.shape[1]]
+    is_open = np.ones(values.shape, dtype=bool) if mask is None else np.asarray(mask)
+    return Table(arms, values, seen, is_open, np.zeros((len(values), 0)), (), np.full(values.shape, np.nan))
+
+
+def misleading(n: int = 500) -> Table:
+    """Success bits 1.00 / .98 / .98 where the first arm is the worst, and every pair of arms agrees with the labels.
+
+    The first arm earns .55 always; the others .9, but .3 in one question of 50, in which all arms are alike in value.
+    """
+    case = np.arange(n)
+    low = np.stack([np.zeros(n, dtype=bool), case % 50 == 0, case % 50 == 25], axis=1)
+    rewards = np.where(low, 0.3, np.array([0.55, 0.9, 0.9]))
+    value = np.zeros((n, 3))
+    value[case % 10 < 3] = 1.0  # right whatever the arm
+    value[(case % 10 >= 5) & ~low.any(axis=1), 1:] = 1.0
+    return table_of(value, rewards)
+
+
+def rows_of(audit: RewardAudit, name: str = "simulation") -> dict[str, Any]:
+    """Rows of a table of an audit by their first column."""
+    return {str(row[0]): dict(row._asdict()) for row in getattr(audit, name).itertuples(index=False)}
+
+
+def test_a_reward_that_agrees_in_every_pair_misleads_a_learner_of_successes() -> None:
+    """Concordance 1, and the learner ends on the worst arm: the headline says so, and no note says it works."""
+    audit = audit_rewards(misleading(), **SMALL)
+    assert audit.correlations["concordance"].tolist() == [1.0]
+    assert audit.arms["success_share"].round(2).tolist() == [1.0, 0.98, 0.98]
+    assert audit.arms["mean_value"].round(2).tolist() == [0.3, 0.78, 0.78]
+    simulation = rows_of(audit)
+    assert simulation["thompson_beta"]["pulls_nor"] > 0.6
+    assert (simulation[UNIFORM]["verdict"], simulation[BEST]["verdict"]) == ("harms", "harms")
+    assert audit.notes[0].startswith("thompson_beta on this reward ends at 0.")
+    assert "misleads" in audit.notes[0]
+    assert any("yet the learner does not gain by it" in note for note in audit.notes)
+    assert not any("better than a coin" in note for note in audit.notes)
+
+
+def test_rules_end_on_different_arms() -> None:
+    """By successes the first arm, by mean rewards either of the others; the learner follows its own."""
+    rules = rows_of(audit_rewards(misleading(), **SMALL), "rules")
+    assert (rules["success share"]["arm"], rules["success share"]["followed"]) == ("nor", True)
+    assert (rules["mean reward"]["arm"], rules["mean reward"]["followed"]) == ("oner or ircot", False)
+    assert rules["mean value"]["arm"] == "oner or ircot"
+    assert rules["success share"]["leads"] == 1.0
+    assert rules["success share"]["value"] == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("bandit", ["thompson_nig", Bandit(threshold=0.55)])
+def test_another_learner_or_the_median_threshold_gains_on_the_same_rewards(bandit: Any) -> None:
+    """Mean rewards point to the best arms, and so do successes above the median."""
+    world = misleading()
+    assert reward.threshold(world.reward, "median") == 0.55
+    audit = audit_rewards(world, bandit=bandit, **SMALL)
+    assert rows_of(audit)[UNIFORM]["verdict"] == "helps"
+    assert "the reward helps it" in audit.notes[0]
+    assert not any("does not gain" in note for note in audit.notes)
+
+
+def test_rewards_on_one_side_of_the_threshold_are_counted_and_the_median_is_offered() -> None:
+    """1,480 of 1,500 rewards are successes; a learner of means is told nothing of it."""
+    (note,) = [note for note in audit_rewards(misleading(), **SMALL).notes if MEDIAN in note]
+    assert note.startswith("1480 of 1500 rewards lie above the threshold 0.5")
+    assert f"{MEDIAN}, 0.550 here" in note
+    others = audit_rewards(misleading(), bandit="thompson_nig", **SMALL).notes
+    assert not any(MEDIAN in note for note in others)
+
+
+def test_typical_rewards_at_the_threshold_are_counted() -> None:
+    """Good answers of the source's formula lie just above 0.5, others just below."""
+    rng = np.random.default_rng(0)
+    value = (rng.random((200, 2)) < 0.5).astype(float)
+    audit = audit_rewards(table_of(value, 0.48 + 0.032 * value), **SMALL)
+    assert any("400 of 400 rewards lie within 0.05 of the threshold 0.5" in note for note in audit.notes)
+    apart = audit_rewards(table_of(value, 0.2 + 0.6 * value), **SMALL)
+    assert not any(MEDIAN in note for note in apart.notes)
+
+
+def test_chance_is_not_told_apart_from_uniform() -> None:
+    """Rewards that know nothing of the value: neither helps nor harms, and the concordance is a detail."""
+    rng = np.random.default_rng(3)
+    world = table_of((rng.random((300, 3)) < 0.5).astype(float), rng.random((300, 3)))
+    audit = audit_rewards(world, **SMALL)
+    row = rows_of(audit)[UNIFORM]
+    assert row["verdict"] == "not told apart"
+    assert row["difference_low"] < 0.0 < row["difference_high"]
+    assert "not told apart from uniform" in audit.notes[0]
+
+
+def test_the_interval_of_the_best_fixed_arm_allows_for_its_choice() -> None:
+    """Best of three arms, two comparisons: 2.2414 / 1.9600 times as wide as that of the same arm under another name."""
+    world = misleading(100)
+    plan = np.broadcast_to(np.array([0.0, 1.0, 0.0]), world.value.shape)
+    rows = simulate_learner(world, Bandit(), {BEST: plan, "oner": plan}, SimulationSizes(50, 5, 40))
+    best, plain = rows.iloc[1], rows.iloc[2]
+    assert best["difference"] == plain["difference"]
+    for end in ("difference_low", "difference_high"):
+        assert best[end] - best["difference"] == pytest.approx(1.14357 * (plain[end] - plain["difference"]), rel=1e-4)
+
+
+def test_verdicts_by_head() -> None:
+    """The interval must lie on one side of 0, and the difference must count."""
+    assert verdict(0.02, 0.001, 0.04, 0.005) == "helps"
+    assert verdict(-0.02, -0.04, -0.001, 0.005) == "harms"
+    assert verdict(0.02, -0.001, 0.04, 0.005) == "not told apart"
+    assert verdict(-0.004, -0.0045, -0.0035, 0.005) == "not told apart"
+
+
+def grid(n: int) -> st.SearchStrategy[list[list[float]]]:
+    """Rows of three numbers on a coarse grid."""
+    cell = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
+    return st.lists(st.lists(cell, min_size=3, max_size=3), min_size=n, max_size=n)
+
+
+@settings(max_examples=15, deadline=None)
+@given(value=grid(8), rewards=grid(8), closed=st.lists(st.booleans(), min_size=8, max_size=8))
+def test_turned_values_turn_the_difference(value: Any, rewards: Any, closed: Any) -> None:
+    """The learner never sees the values: 1 - value gives the same path and the opposite difference, and twice twice."""
+    mask = np.ones((8, 3), dtype=bool)
+    mask[:, 2] = ~np.array(closed)
+    plans = {UNIFORM: mask / mask.sum(axis=1, keepdims=True)}
+    sizes = SimulationSizes(20, 4, 8)
+    world = table_of(value, rewards, mask)
+    turned = world._replace(value=1.0 - world.value)
+    first, second, third = (
+        simulate_learner(each, Bandit(), plans, sizes).iloc[1]
+        for each in (world, turned, world._replace(value=2.0 * world.value))
+    )
+    assert second["difference"] == pytest.approx(-first["difference"], abs=1e-12)
+    assert third["difference"] == pytest.approx(2.0 * first["difference"], abs=1e-12)
+    spread = (first["difference_high"] - first["difference_low"], second["difference_high"] - second["difference_low"])
+    assert spread[0] == pytest.approx(spread[1], abs=1e-9)
+    assert first["difference_low"] <= first["difference"] <= first["difference_high"]
+
+
+def test_one_arm_earns_its_mean() -> None:
+    """Nothing to choose: value and difference are exact whatever cases are drawn."""
+    value = np.arange(10.0)[:, None]
+    result = simulate_learner(
+        table_of(value, np.full((10, 1), 0.5)), Bandit(), {UNIFORM: np.ones((10, 1))}, SimulationSizes(7, 3, 5)
+    )
+    assert result["value"].tolist() == pytest.approx([4.5, 4.5])
+    assert result["difference"].iloc[1] == pytest.approx(0.0)
+    assert result["verdict"].iloc[1] == "not told apart"
+
+
+def test_the_same_seed_gives_the_same_comparison() -> None:
+    """Bit for bit; another seed moves the interval."""
+    plans = {UNIFORM: np.full((500, 3), 1 / 3)}
+    one, two, third = (
+        simulate_learner(misleading(), Bandit(), plans, SimulationSizes(50, 5, 20, seed=seed)) for seed in (1, 1, 2)
+    )
+    assert one.equals(two)
+    assert one["value_low"].iloc[1] != third["value_low"].iloc[1]
+
+
+def test_a_learner_starts_again_on_every_resampled_table() -> None:
+    """Arms that 60 questions hardly tell apart: the interval holds both arms, not the one of these questions alone."""
+    rng = np.random.default_rng(5)
+    rewards = (rng.random((60, 2)) < 0.5).astype(float)
+    rewards[:, 1] = np.where(np.arange(60) < 2, 1.0, rewards[:, 0])  # a little ahead on these questions
+    value = np.tile([0.0, 1.0], (60, 1))
+    plans = {UNIFORM: np.full((60, 2), 0.5)}
+    row = simulate_learner(table_of(value, rewards), Bandit(), plans, SimulationSizes(500, 50, 100)).iloc[0]
+    assert row["value_high"] - row["value_low"] > 0.2
+
+
+@pytest.mark.parametrize("bandit", ["ucb1", "epsilon_greedy", "lin_ucb"])
+def test_other_learners_are_audited(bandit: str) -> None:
+    """Of a linear one no rule is followed; its context is that of the table."""
+    world = misleading(100)._replace(features=np.ones((100, 1)), feature_names=("intercept",))
+    audit = audit_rewards(world, bandit=bandit, **SMALL | {"rounds": 40, "replications": 4})
+    assert audit.simulation["policy"].iloc[0] == bandit
+    assert audit.rules["followed"].tolist() == [bandit != "lin_ucb", False, False]
+
+
+def test_missing_rewards_and_masks_are_audited() -> None:
+    """A reward that never arrives counts in no mean; an arm that is open now and then is no arm to end on."""
+    world = misleading(100)
+    rewards = world.reward.copy()
+    rewards[:10, 1] = np.nan
+    mask = np.ones((100, 3), dtype=bool)
+    mask[10:, 0] = False
+    audit = audit_table(world._replace(reward=rewards, mask=mask), **SMALL, tables=10)
+    assert audit.arms["n"].tolist() == [10, 100, 100]
+    assert rows_of(audit, "rules")["success share"]["arm"] == "oner"
+    assert any("10 of 210 rows have no reward." in note for note in audit.notes)
+    assert audit.clamped is None
+
+
+def test_a_table_takes_no_policy_and_a_trace_needs_one() -> None:
+    """Rule, value, remedy."""
+    with pytest.raises(ValueError, match="got a table with a policy or weights"):
+        audit_rewards(misleading(), weights=reward.RewardWeights(margin=1.0))
+    with pytest.raises(ValueError, match="got a trace alone"):
+        audit_rewards(object())  # type: ignore[arg-type] # of no known kind
+    with pytest.raises(ValueError, match="tables must be"):
+        audit_table(misleading(), tables=0, **SMALL)
