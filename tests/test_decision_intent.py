@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.decision.intent import FLAGS, RULES, intent
+from raglab.decision.intent import FLAGS, RULES, intent, intent_by_rules, intent_rules
 from raglab.decision.item_masks import bit_masks, positions
+from raglab.languages import LANGUAGES, parse_language, union
 from raglab.patterns import Patterns, entities_in, entities_of, matches, pattern_hits, patterns_hash
 from raglab.signals import degenerate_scores, retrieval_confidence
 from raglab.store.loaders import load_cases
@@ -312,12 +315,13 @@ def test_confidence_of_many_blends_is_that_of_each(
 
 
 BROKER = Path(__file__).parent.parent / "datasets" / "broker"
+DATA = Path(__file__).parent / "data"
 
 
 def test_by_head() -> None:
-    """`how much` says 0.5 and `excess` 0.5: together 1 - 0.5 * 0.5."""
+    """`how much` says 0.3 and `excess` 0.3: together 1 - 0.7 * 0.7, enough for the table; each alone is not."""
     asked = intent("How much is the excess?")
-    assert asked.table == 0.75
+    assert asked.table == pytest.approx(0.51)
     assert asked.reasons == {"graph": (), "table": ("how much", "figure"), "complexity": ()}
 
 
@@ -396,6 +400,86 @@ def test_a_thing_called_network_or_link_is_no_relation(question: str) -> None:
     assert intent(question).graph == 0.0
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What is the deductible?",
+        "Quelle est la franchise ?",
+        "How many episodes are in season 2?",
+        "Who has the most wins in history?",
+        "What is the highest mountain in the country?",
+        "What is the difference between a hurricane and a typhoon?",
+        "How much does the average person sleep a day?",
+        "Combien d'habitants compte la ville ?",
+        "Who is the mayor?",
+        "Who plays the doctor in the first series?",
+        "Who is the tallest person on the earth?",
+        "Qui est le maire ?",
+        "Are both eyes affected?",
+    ],
+)
+def test_a_question_for_a_fact_opens_no_arm(question: str) -> None:
+    """A bare figure, a bare number, a record or a name: a sentence says it."""
+    asked = intent(question)
+    assert max(asked.graph, asked.table) < 0.5, asked.reasons
+
+
+@pytest.mark.parametrize(
+    ("question", "flag"),
+    [
+        ("Which vendors are connected to Corbel Ltd?", "graph"),
+        ("Who is the insurer?", "graph"),
+        ("Qui est l'assureur ?", "graph"),
+        ("How many invoices are still unpaid?", "table"),
+        ("List all contracts that expire before 2026", "table"),
+        ("Sort the suppliers by turnover", "table"),
+        ("Which month had the lowest rent?", "table"),
+        ("Quel contrat a la prime la plus élevée ?", "table"),
+        ("Classe les factures par montant", "table"),
+    ],
+)
+def test_work_on_rows_and_relations_open_their_arm(question: str, flag: str) -> None:
+    """Relations, counts by a filter, lists, orders, and the end of a column."""
+    assert getattr(intent(question), flag) >= 0.5, intent(question).reasons
+
+
+def test_one_more_language_is_read_by_its_rules() -> None:
+    """German of the small file, which the package does not read by itself."""
+    german = parse_language((DATA / "de.yaml").read_text(encoding="utf-8"), "de.yaml")
+    rules = intent_rules(union([LANGUAGES, german]))
+    assert intent_by_rules("Wie viele Rechnungen sind noch offen?", rules).table >= 0.5
+    assert intent_by_rules("Wer sind die Gesellschafter der Firma?", rules).graph >= 0.5
+    assert intent_by_rules("Wie hoch ist der Selbstbehalt?", rules).table < 0.5
+    assert intent("Wer sind die Gesellschafter der Firma?").graph == 0.0
+
+
+def labelled_questions() -> list[dict[str, Any]]:
+    """The list of questions labelled by hand."""
+    lines = (DATA / "intent_questions.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_the_labelled_questions_are_well_formed() -> None:
+    """Each once, half of each language for design and half for judging, at least a dozen of each need."""
+    rows = labelled_questions()
+    assert len({row["question"] for row in rows}) == len(rows)
+    for lang in ("en", "fr", "de"):
+        halves = [row["half"] for row in rows if row["lang"] == lang]
+        assert halves.count("design") == halves.count("judged")
+    assert min(sum(row[flag] for row in rows) for flag in ("graph", "table")) >= 24
+    assert not any(row["graph"] and row["table"] for row in rows)
+
+
+@pytest.mark.parametrize("half", ["design", "judged"])
+@pytest.mark.parametrize("flag", ["graph", "table"])
+def test_the_labelled_questions_open_what_they_need(half: str, flag: str) -> None:
+    """English and French; what the judged half shows is in experiments/README.md, the floors here leave room."""
+    rows = [row for row in labelled_questions() if row["half"] == half and row["lang"] != "de"]
+    opened = [row[flag] for row in rows if getattr(intent(row["question"]), flag) >= 0.5]
+    assert sum(opened) / len(opened) >= 0.9
+    assert sum(opened) / sum(row[flag] for row in rows) >= 0.7
+
+
 @pytest.mark.parametrize("question", ["", "   ", "???", "is hail insured", "définition de sinistre", "weather in Lyon"])
 def test_plain_questions(question: str) -> None:
     """No rule speaks, every score is 0."""
@@ -431,23 +515,32 @@ def test_the_reasons_are_the_score() -> None:
             assert 0.0 <= getattr(asked, flag) < 1.0
 
 
-def test_long_questions_take_linear_time() -> None:
-    """Ten thousand characters of what the patterns begin with."""
+@pytest.mark.parametrize(
+    "words",
+    [
+        "who |paid |can |before |how ",
+        "client |1.|between |fee |a-",
+        "how many |which more |total |most |how what by ",
+        "a" * 50,
+    ],
+)
+def test_long_questions_take_linear_time(words: str) -> None:
+    """Ten thousand characters of what the patterns begin with; a quadratic pattern would take a minute."""
     start = time.perf_counter()
-    for word in ("who ", "paid ", "can ", "before ", "how ", "client ", "a" * 50, "1.", "between "):
+    for word in words.split("|"):
         intent(word * (10_000 // len(word)))
-    assert time.perf_counter() - start < 2.0
+    assert time.perf_counter() - start < 4.0
 
 
 @pytest.mark.parametrize(
     ("flag", "labels", "precision", "recall"),
-    [("table", {"table_lookup", "comparison"}, 0.55, 0.85), ("graph", {"role"}, 0.7, 0.6)],
+    [("table", {"table_lookup", "comparison"}, 0.7, 0.65), ("graph", {"role"}, 0.75, 0.6)],
 )
 def test_agrees_with_the_labels(flag: str, labels: set[str], precision: float, recall: float) -> None:
     """At 0.5, over the cases that are not to be refused.
 
     A question for an amount that the corpus happens to state in prose bears the label `lookup`: no rule over the words
-    of the question can tell it from `table_lookup`.
+    of the question can tell it from `table_lookup`. Of the table lookups, a third asks for a bare figure or number.
     """
     cases = [case for case in load_cases(BROKER) if case.expect_status != "refuse"]
     flagged = [case.intent in labels for case in cases if getattr(intent(case.query), flag) >= 0.5]

@@ -450,7 +450,7 @@ ASKED = [
     f"{start} {end}?"
     for start in (
         "What is",
-        "Who is",
+        "Who is the loss payee of",
         "How much is",
         "Which document says what",
         "If it rains, and it is late, what is",
