@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.bandit.environments import Bernoulli, Table, check_world
+from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.learner import LEARNERS, Bandit, check_bandit
 from raglab.bandit.simulation import Run, follow_costs, run
 from raglab.canonical import digest
@@ -164,10 +164,14 @@ def compare_learners(
     chosen = FIXED in plans and fixed is None
     accounts = {name: _plan_account(plan, each[name], world, halves) for name, plan in plans.items()}
     accounts[""] = _plan_account(best_arms, best, world, halves)
-    work = {"seed": seed, "engine": engine, "work": float(rounds * (replications + n_boot) * max(1, len(trained)))}
+    work: dict[str, Any] = {
+        "seed": seed,
+        "engine": engine,
+        "work": float(rounds * (replications + n_boot) * max(1, len(trained))),
+    }
     for name, (bandit, met) in trained.items():
         learner, _ = follow_costs(bandit, met)
-        half = None if halves is None else half_sample_values(learner, check_world(met, rounds), halves, **work)
+        half = None if halves is None else half_sample_values(learner, met, halves, **work)
         nothing = np.zeros(len(world.mask))  # what a learner does in a case is not the same on every table
         mean = each[name].value.sum(axis=1) / rounds
         accounts[name] = Account(mean, nothing, np.zeros((0, 2, 2)) if half is None else half, fixed=False)
@@ -307,7 +311,8 @@ def _comparison_rows(
     """Right decisions, regret and difference of each policy, with their intervals; the account "" is the oracle's."""
     values = {name: earnings.value.sum() / best.n.sum() for name, earnings in each.items()}
     highest = best.value.sum() / best.n.sum()
-    nothing = Account(*(np.zeros_like(part) for part in accounts[""][:3]), fixed=True)
+    mean, by_case, half = (np.zeros_like(part) for part in (accounts[""].mean, accounts[""].by_case, accounts[""].half))
+    nothing = Account(mean, by_case, half, fixed=True)
     # Cases that all agree leave no variance; the exact binomial gives the width that they leave open.
     n_cases = best.n.shape[1]
     unseen = audit.unseen(n_cases, level) / n_cases

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.bandit.environments import BLOCK, POLICY, Table, feed, stream
+from raglab.bandit.environments import BLOCK, POLICY, Table, check_world, feed, stream
 from raglab.bandit.learner import Bandit
 from raglab.bandit.simulation import is_plain, kernel, stepwise_arms
 from raglab.metrics.intervals import t_quantile
@@ -91,15 +91,15 @@ def half_sample_values(
     """Mean value a round of a learner that learns on each half sample alone, [H, 2, 2].
 
     Args:
-      world: a checked table.
+      world: every case and arm; what the learner sees is its reward.
       work: choices of the whole simulation, as `simulation.kernel` reads them.
     """
     rounds, replications = halves.case.shape
-    means = []
+    checked, means = check_world(world, rounds), []
     # Blocks as large as those of a simulation, each with a stream of its own.
     for number, start in enumerate(range(0, replications, BLOCK), FIRST_BLOCK):
         case = np.ascontiguousarray(halves.case[:, start : start + BLOCK])
-        met = feed(world, rounds, case.shape[1], seed, number)._replace(case=case)
+        met = feed(checked, rounds, case.shape[1], seed, number)._replace(case=case)
         rng = stream(seed, number, POLICY)
         compiled = kernel(bandit, work, engine) if is_plain(bandit, met) else None
         arm = stepwise_arms(met, bandit, rng) if compiled is None else compiled.played(met, bandit, rng)

@@ -245,7 +245,8 @@ def estimate(
     outcomes, note = outcome_columns(log, reward)
     if note:
         warn_user(note)
-    parts, notes = [], {}
+    parts: list[pd.DataFrame] = []
+    notes: dict[str, str] = {}
     # One outcome after the other: the weights are the same, what is weighed is not.
     for outcome in outcomes:
         (rows,) = weigh_targets(log, shares, arms, session, mask, outcome)
