@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.bandit import Bandit, Table
-from raglab.lab.bandit_study import FIXED, ORACLE, UNIFORM, baselines, compare_learners
+from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM, baselines
 from raglab.lab.half_samples import (
     Account,
     best_arm_values,
@@ -19,6 +19,7 @@ from raglab.lab.half_samples import (
     half_sample_means,
     half_sample_values,
 )
+from raglab.lab.learner_comparison import compare_learners
 from raglab.metrics.intervals import mean_interval
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.bandit.environments import Table
+from raglab.bandit.fixed_plans import greedy_arms
 from raglab.bandit.learner import LEARNERS, Bandit, LearnerEntry, check_bandit
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.trace_view import TraceView
@@ -117,18 +118,6 @@ def concordant_pairs(signal: Array, value: Array, mask: NDArray[np.bool_]) -> Pa
     return Pairs((np.where(use, 0.5 + 0.5 * same, 0.0)).sum(axis=1), use.sum(axis=1).astype(np.float64))
 
 
-def greedy_arms(signal: Array, mask: NDArray[np.bool_]) -> Array:
-    """Who has the highest signal among the available arms, as probabilities [Q, A]; ties share a case equally.
-
-    An arm without a signal (NaN) is chosen only where none has one.
-    """
-    known = mask & ~np.isnan(signal)
-    pool = np.where(known.any(axis=1, keepdims=True), known, mask)
-    seen = np.where(pool, np.where(np.isnan(signal), 0.0, signal), -np.inf)
-    best = pool & (seen == seen.max(axis=1, keepdims=True))
-    return best / best.sum(axis=1, keepdims=True)
-
-
 def mean_by_arm(signal: Array, mask: NDArray[np.bool_]) -> Array:
     """Mean of a signal over the cases in which the arm is available and has one, [A]; NaN where there is none."""
     known = mask & ~np.isnan(signal)
@@ -214,7 +203,7 @@ def shard_arm_tables(trace: TraceData, policy: PolicyData, weights: RewardWeight
     return ArmTables(world, measured, router(trace, policy))
 
 
-@takes(trace="trace", policy="policy")
+@takes(trace="trace or table", policy="policy")
 def audit_rewards(
     trace: TraceView | Table,
     policy: PolicyData | None = None,
