@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from raglab.bandit import Bandit, State, Table, learned_state
+from raglab.bandit import Bandit, Ledger, State, Table, learned_ledger, learned_state
 from raglab.bandit.budget import Budget, frontier
 from raglab.bandit.plans import MIXTURE, compare_plans
 from raglab.bandit.priced_policy import fit_priced_policy, play_paced
@@ -31,6 +31,7 @@ from raglab.bandit.text_context import text_features
 BUDGETS = (1e-4, 2.3e-4, 4e-4, 6.6e-4)  # dollars a question
 SHUFFLES, LOGS = 100, 5
 COLD, UNIFORM, MEASURED = "cold", "from a uniform log of validation", "from all arms of validation"
+SMALL, BUDGET_EXPLORATIONS = 0.1, (0.0, 0.05, 0.2)  # of learners under a budget
 ENGINE = "numba" if find_spec("numba") else "numpy"  # the same bits
 # What the online search tries on validation; the ridge follows from the data.
 COMPONENTS, SPREADS, EXPLORATIONS, PRIOR_MEANS = (0, 32), (1.0, 0.1), (0.0, 0.02, 0.05, 0.1, 0.2, 0.5), (0.5, 1.0)
@@ -99,6 +100,39 @@ def budgets(rows: Mapping[str, list[dict[str, Any]]]) -> None:
         lines.append([f"{amount:g}", f"ridge, paced, mean of {SHUFFLES} shuffles", reward, worst, "–"])
     print("\n## Budgets: chosen on validation, judged on test\n")
     markdown(("$ a question", "policy", "reward", "spend of budget", "minus the mixture, paired"), lines)
+
+
+def uniform_ledger(table: Table, bandit: Bandit, budget: Budget, seed: int) -> Ledger:
+    """Ledger of a uniform log of a table."""
+    rows, arm = np.arange(len(table.mask)), np.random.default_rng(seed).integers(table.n_arms, size=len(table.mask))
+    reward, cost = table.gross[rows, arm], table.cost[rows, arm]
+    return learned_ledger(arm, reward, cost, bandit, budget, n_arms=table.n_arms, context=table.features)
+
+
+def learners_under_budgets(rows: Mapping[str, list[dict[str, Any]]], replications: int) -> None:
+    """LinUCB that learns rewards and costs while it keeps the budget, each row once in random order.
+
+    On lengths and sources; its exploration is that of the best cold play on validation.
+    """
+    tables = featured(rows, 0, SMALL)
+    val, test = tables["val"], tables["test"]
+    strength = ridge_strength(val, prior_mean=1.0)
+    sizes: dict[str, Any] = {"rounds": len(val.mask), "replications": replications, "seed": 0}
+    lines = []
+    for amount in BUDGETS:
+        budget = Budget(amount, "$")
+        bandits = [
+            Bandit("lin_ucb", exploration=e, prior_mean=1.0, prior_strength=strength) for e in BUDGET_EXPLORATIONS
+        ]
+        bandit = max(bandits, key=lambda one: float(run(one, val, budget=budget, **sizes).gross[:, -1].mean()))
+        for start in (COLD, UNIFORM):
+            first = uniform_ledger(val, bandit, budget, 0) if start == UNIFORM else None
+            done = run(bandit, test, budget=budget, initial=first, **sizes | {"rounds": len(test.mask), "seed": 1})
+            reward, spend = done.gross[:, -1] / len(test.mask), np.asarray(done.spend)[:, -1] / len(test.mask) / amount
+            line = [f"{amount:g}", f"lin_ucb, {start}", f"{reward.mean():.4f}"]
+            lines.append([*line, f"{spend.mean():.3f} (at most {spend.max():.3f})", f"{bandit.exploration:g}"])
+    print("\n## Learners that keep a budget online, each prompt of test once\n")
+    markdown(("$ a question", "policy", "reward", "spend of budget", "exploration"), lines)
 
 
 def mean_reward(bandit: Bandit, world: Table, replications: int, **more: Any) -> tuple[float, float]:  # noqa: ANN401
@@ -208,6 +242,7 @@ def main() -> None:
     print(f"ParetoBandit: {len(rows['val'])} prompts of validation, {len(rows['test'])} of test")
     if not options.no_budgets:
         budgets(rows)
+        learners_under_budgets(rows, max(2, options.replications // 6))
     if not options.no_online:
         settings = itertools.product(COMPONENTS, SPREADS)
         online({setting: featured(rows, *setting) for setting in settings}, "ParetoBandit", options.replications)

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import chi2
 
 from exact_regret import expected_regret, thompson, ucb1
-from raglab.bandit import LEARNERS, POLICIES, Bandit, Bernoulli, Table, environments, simulate
+from raglab.bandit import LEARNERS, POLICIES, Bandit, Bernoulli, Table, environments, learned_state, simulate
 from raglab.bandit.environments import Feed, check_world, feed, stream
 from raglab.bandit.simulation import is_plain, run, stepwise_arms
 
@@ -257,3 +257,22 @@ def test_what_cannot_be_run_is_refused(policy: Any, world: Any, seed: Any, rule:
     """With the rule, the value and a remedy."""
     with pytest.raises(ValueError, match=rule):
         run(policy, world, rounds=3, replications=1, seed=seed)
+
+
+@pytest.mark.parametrize("policy", ["lin_ucb", "lin_thompson"])
+@pytest.mark.parametrize("name", ["table", "table, masked"])
+@pytest.mark.parametrize("memory", [{"discount": 0.9}, {"discount": 0.99}, {"window": 1}, {"window": 6}], ids=str)
+def test_linear_learners_that_forget_have_a_loop(policy: str, name: str, memory: dict[str, Any]) -> None:
+    """Arm for arm what choose and update give, and from a first state where they discount."""
+    kernel = pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
+    block = met(name, 31)
+    for settings in ({}, {"prior_mean": 0.25, "prior_strength": 1.5, "exploration": 0.4}):
+        bandit = Bandit(policy)._replace(**memory, **settings)
+        world = WORLDS[name]
+        assert is_plain(bandit, block)
+        history = [None, learned_state(world, bandit, rounds=20)] if "discount" in memory else [None]
+        for initial in history:
+            plain = stepwise_arms(block, bandit, stream(3, 0, environments.POLICY), initial)
+            compiled = kernel.played(block, bandit, stream(3, 0, environments.POLICY), initial)
+            np.testing.assert_array_equal(plain, compiled)
+            assert len(np.unique(plain)) > 1

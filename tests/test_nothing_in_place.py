@@ -18,7 +18,7 @@ from decided import by_cost
 from parts import in_parts
 from raglab import breakpoints, certify, expected_cost, fusion, gates, metrics, replay, resolver, signals
 from raglab.bandit import learner, learners, scores, simulation
-from raglab.bandit.environments import Bernoulli
+from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.learner import Bandit
 from raglab.decision import chain, kernel, outcome_codes
 from raglab.decision.measurement import measured_tables
@@ -239,6 +239,9 @@ def of_bandits() -> None:
     table = Bernoulli(np.array([0.25, 0.5]))
     for name in ("ucb1", "thompson_beta", "thompson_nig"):
         simulation.run(Bandit(name), table, rounds=20, replications=2, seed=0)
+    half = np.full((20, 2), 0.5)
+    costly = Table(("a", "b"), half, half, half > 0.0, half[:, :0], (), half, cost=half * [1.0, 2.0])
+    simulation.run(Bandit("ucb1"), costly, rounds=20, replications=2, seed=0, budget=0.75)
 
 
 def of_votes() -> None:

@@ -295,6 +295,89 @@ def _linear_arms(
                     inverse[r, arm, i, j] -= mine[i] * mine[j]
 
 
+@compile_kernel(inline="always", checked=False)
+def _count_reward(
+    gram: Any, moment: Any, n: Any, r: int, arm: int, x: Any, reward: Any, row: int, mu: float, sign: float
+) -> None:
+    """Add a reward to an arm's sums, or take it out; no digit of what was taken out stays where nothing is left."""
+    paid = sign * (reward[row, arm] - mu)
+    n[r, arm] += sign
+    for i in range(len(x)):
+        moment[r, arm, i] = moment[r, arm, i] + paid * x[i] if n[r, arm] != 0.0 else 0.0
+        for j in range(len(x)):
+            gram[r, arm, i, j] = gram[r, arm, i, j] + sign * (x[i] * x[j]) if n[r, arm] != 0.0 else 0.0
+
+
+@compile_kernel(checked=False)
+def _forgetful_arms(
+    out: Any,
+    case: Any,
+    reward: Any,
+    mask: Any,
+    features: Any,
+    rng: Any,
+    first_gram: Any,
+    first_moment: Any,
+    mu: float,
+    ridge: float,
+    width: float,
+    draws: bool,
+    discount: float,
+    window: int,
+) -> None:
+    """Arms of lin_ucb or lin_thompson that discount, or whose window is above 0; first_gram is without the ridge.
+
+    What is forgotten is not the ridge, so that no inverse can be carried on: each score is solved for by Cholesky.
+    """
+    bits = rng.bit_generator
+    n_arms, size, d = reward.shape[1], out.shape[1], features.shape[1]
+    gram, moment, n = np.empty((size, n_arms, d, d)), np.empty((size, n_arms, d)), np.zeros((size, n_arms))
+    gram[:], moment[:] = first_gram, first_moment
+    lower, first, second, chance = np.zeros((d, d)), np.empty(d), np.empty(d), np.ones(n_arms)
+    for t in range(len(out)):
+        for r in range(size):
+            if draws:
+                for a in range(n_arms):
+                    chance[a] = _normal(bits)
+            row = int(case[t, r])
+            x = features[row]
+            arm, best = 0, -np.inf
+            for a in range(n_arms):
+                if len(mask) > 0 and not mask[row, a]:
+                    continue
+                # with lower the root of the design, first solves for x and second for the moment: their products are
+                # x' inv(A) x and moment' inv(A) x
+                square, mean = 0.0, 0.0
+                for i in range(d):
+                    for j in range(i + 1):
+                        rest = gram[r, a, i, j] + (ridge if i == j else 0.0)
+                        for k in range(j):
+                            rest -= lower[i, k] * lower[j, k]
+                        lower[i, j] = np.sqrt(rest) if i == j else rest / lower[j, j]
+                    x_rest, m_rest = x[i], moment[r, a, i]
+                    for k in range(i):
+                        x_rest -= lower[i, k] * first[k]
+                        m_rest -= lower[i, k] * second[k]
+                    first[i], second[i] = x_rest / lower[i, i], m_rest / lower[i, i]
+                    square += first[i] * first[i]
+                    mean += first[i] * second[i]
+                score = mu + mean + width * np.sqrt(max(square, 0.0)) * chance[a]
+                if score > best:
+                    arm, best = a, score
+            out[t, r] = arm
+            # the round is counted first: all sums fade, or the round that leaves the window is taken out
+            if discount < 1.0:
+                for a in range(n_arms):
+                    for i in range(d):
+                        moment[r, a, i] *= discount
+                        for j in range(d):
+                            gram[r, a, i, j] *= discount
+            if window > 0 and t >= window:
+                old = int(case[t - window, r])
+                _count_reward(gram, moment, n, r, int(out[t - window, r]), features[old], reward, old, mu, -1.0)
+            _count_reward(gram, moment, n, r, arm, x, reward, row, mu, 1.0)
+
+
 @compile_kernel(checked=False)
 def _add_round(arm: Any, case: Any, gap: Any, worth: Any, regret: Any, value: Any, pulls: Any) -> None:
     """Cumulative regret and value [R, T], and pulls [R, A], of arms [R, T]."""
@@ -415,11 +498,17 @@ def _regress_arms(
     met: Feed, bandit: Bandit, rng: np.random.Generator, width: float, initial: State | None, *, draws: bool
 ) -> Arms:
     block, features = _block(met), np.ascontiguousarray(met.features)
-    d, mu = features.shape[1], float(bandit.prior_mean)
-    # before a reward the design is the ridge alone
-    inverse, moment = np.tile(np.eye(d) / float(bandit.prior_strength), (met.n_arms, 1, 1)), np.zeros((met.n_arms, d))
+    d, mu, ridge = features.shape[1], float(bandit.prior_mean), float(bandit.prior_strength)
+    world = (block.out, block.case, block.reward, block.mask, features, rng)
+    gram, moment = np.zeros((met.n_arms, d, d)), np.zeros((met.n_arms, d))
     if initial is not None:
-        inverse = np.linalg.inv(initial.gram + float(bandit.prior_strength) * np.eye(d))
-        moment = np.ascontiguousarray(initial.moment)
-    _linear_arms(block.out, block.case, block.reward, block.mask, features, rng, inverse, moment, mu, width, draws)
+        gram, moment = np.ascontiguousarray(initial.gram), np.ascontiguousarray(initial.moment)
+    if bandit.discount < 1.0 or bandit.window:
+        memory = float(bandit.discount), int(bandit.window)
+        _forgetful_arms(*world, gram, moment, mu, ridge, width, draws, *memory)
+        return block.out
+    # before a reward the design is the ridge alone
+    first = np.tile(np.eye(d) / ridge, (met.n_arms, 1, 1))
+    inverse = first if initial is None else np.linalg.inv(gram + ridge * np.eye(d))
+    _linear_arms(*world, inverse, moment, mu, width, draws)
     return block.out

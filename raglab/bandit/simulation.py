@@ -257,8 +257,12 @@ def check_simulation(bandit: Bandit, world: Bernoulli | Table, rounds: int, repl
 
 
 def is_plain(bandit: Bandit, met: Feed) -> bool:
-    """Whether a compiled loop says what the learner would: nothing forgotten, delayed, missing or floored."""
-    settings = bandit.discount == 1.0 and bandit.window == 0 and bandit.floor == 0.0 and bandit.ties == "lowest"
+    """Whether a compiled loop says what the learner would: nothing delayed, missing or floored, nor forgotten.
+
+    A linear learner may forget: its loop knows how.
+    """
+    remembers = (bandit.discount == 1.0 and bandit.window == 0) or bandit.linear
+    settings = remembers and bandit.floor == 0.0 and bandit.ties == "lowest"
     there = met.case is None or not np.isnan(met.reward if met.mask is None else met.reward[met.mask]).any()
     never_late = isinstance(met.delay, int) and met.delay == 0 and met.lost is None and met.arm_delay is None
     return settings and bandit.history is None and never_late and bool(there)
@@ -286,7 +290,9 @@ def play_block(
     """
     met = feed(world, rounds, size, seed, number, delay=delay, missing=missing)
     rng = stream(seed, number, POLICY)
-    plain = is_plain(bandit, met) and (initial is None or (bandit.linear and isinstance(initial, State)))
+    # a first state of a window holds rounds of its own, which the loop does not know; nor does it know a ledger
+    is_looped = initial is None or (isinstance(initial, State) and bandit.linear and bandit.window == 0)
+    plain = is_plain(bandit, met) and is_looped
     if engine == "numba" and not plain:
         value = "a learner that forgets, has a floor, a budget or without a context a first state, or late rewards"
         refuse("engine numba plays plain learners whose rewards are there at once", value, "use engine='auto'")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
-from raglab.decision.trace_view import TraceView
+from raglab.decision.trace_view import TracePart, TraceView
 from raglab.values import Case, CaseCounts, TraceData
 
 KEPT = 8  # measured tables that a `Measured` keeps, and as many of each other kind
@@ -109,7 +109,7 @@ class Measured:
         return known[key]
 
 
-def once(trace: TraceView, kind: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - any measured value
+def once(trace: TraceView | TracePart, kind: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - any measured value
     """What is made of a measured trace once; of any other view at each call."""
     return trace.once(kind, None, make) if isinstance(trace, Measured) else make()
 

@@ -216,9 +216,18 @@ def test_the_samples_of_tables_load() -> None:
 COSTS: tuple[Any, ...] = (
     None, {"a": 0.1, "b": 0.2}, pd.Series({"a": 0.1, "b": 0.2}), {"a": 1}, {"a": np.nan, "b": 1}, 3, "ab",
     {"a": "x", "b": 0}, {"a": 1e300, "b": 0}, {"a": -1, "b": 0}, {0: 1}, {"a": 10**400, "b": 1},
+    {"a": "length", "b": 0.1}, np.ones((4, 2)), np.array([["x"] * 2] * 4),
+    pd.DataFrame({"b": [1.0] * 4, "a": [None] * 4}),
+)  # fmt: skip
+MORE: tuple[dict[str, Any], ...] = (
+    {}, {"price": 0.25}, {"price": -1}, {"price": "x"}, {"order": "given"}, {"order": 3}, {"delay": "length"},
+    {"delay": 2},
+    {"delay": [0, 1, 2, 3]}, {"delay": "none"}, {"delay": np.full((4, 2), 0.5)}, {"mask": np.ones((4, 2), np.bool_)},
+    {"mask": [[1, 0]] * 4}, {"cost_range": (0.0, 9.0)}, {"cost_range": (1.0, 0.0)}, {"intercept": False},
 )  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_a_mutated_frame_of_rewards_is_a_table_or_is_told() -> None:
     """What the learner sees is in [0, 1] where an arm is available, and each round has an arm."""
     whole = pd.DataFrame({"a": [1.0, 0.0, 0.5, 0.25], "b": [0.0, 1.0, None, 0.75], "length": [3, 9, 6, 1]})
@@ -234,8 +243,9 @@ def test_a_mutated_frame_of_rewards_is_a_table_or_is_told() -> None:
         changed, what = mutated_frame(rng, whole)
         features: Any = ("length",) if rng.random() < 0.8 else pick(rng, ((), "length", ["x"]))
         costs = pick(rng, COSTS) if rng.random() < 0.3 else None
-        told = f"features {features!r}, costs {costs!r}: {what}"
-        return Trial(told, lambda: Table.from_frame(changed, features=features, costs=costs), wrong)
+        more = pick(rng, MORE) if rng.random() < 0.3 else {}
+        told = f"features {features!r}, costs {costs!r}, {more}: {what}"
+        return Trial(told, lambda: Table.from_frame(changed, features=features, costs=costs, **more), wrong)
 
     failures = fuzz("frames: rewards", draw, None, -(-CASES // 5))
     assert not failures, report(failures)
