@@ -37,7 +37,7 @@ def played() -> bytes:
         run([0.2, 0.3, 0.5], world, rounds=20, replications=401, seed=4),
         run(Bandit("ucb1"), world, rounds=20, replications=401, seed=4, delay=(0, 3), missing=0.1),
     ]
-    return b"".join(part.tobytes() for one in runs for part in one if part is not None)
+    return b"".join(part.tobytes() for one in runs for part in one if isinstance(part, np.ndarray))
 
 
 def resampled() -> bytes:
