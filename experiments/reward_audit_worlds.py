@@ -69,7 +69,7 @@ def aligned_world(rng: np.random.Generator, sign: float) -> World:
     return World("aligned" if sign > 0.0 else "anti-aligned", draw)
 
 
-def null_world(rng: np.random.Generator) -> World:
+def chance_world(rng: np.random.Generator) -> World:
     """Arms of different value and rewards alike, or of equal value and different rewards."""
     same_rewards = rng.random() < 0.5
     means = spread_means(rng) if same_rewards else np.full(3, rng.uniform(0.2, 0.8))
@@ -79,7 +79,7 @@ def null_world(rng: np.random.Generator) -> World:
         value = (chance.random((n, 3)) < means).astype(np.float64)
         return value, np.clip(middle + 0.15 * chance.standard_normal((n, 3)), 0.0, 1.0)
 
-    return World("null", draw)
+    return World("chance", draw)
 
 
 def crafted_world(rng: np.random.Generator) -> World:
@@ -112,7 +112,7 @@ def world_of(number: int) -> World:
     makers: tuple[Callable[[], World], ...] = (
         lambda: aligned_world(rng, 1.0),
         lambda: aligned_world(rng, -1.0),
-        lambda: null_world(rng),
+        lambda: chance_world(rng),
         lambda: crafted_world(rng),
     )
     return makers[number % 4]()
