@@ -84,6 +84,12 @@ def learner_probabilities(
 
     Raises:
       ValueError: arms are not named anywhere, a feature is missing, or a setting or reward breaks its rule.
+
+    Example:
+      >>> import pandas as pd
+      >>> log = pd.DataFrame({"action": [0, 1, 1], "reward": [1.0, 0.0, 1.0]})
+      >>> learner_probabilities(Bandit("epsilon_greedy", epsilon=0.5), log, [0, 1], None, ()).tolist()
+      [[0.75, 0.25], [0.25, 0.75], [0.75, 0.25]]
     """
     names = list(arms) if arms is not None else [str(name)[2:] for name in log.columns if str(name).startswith(PREFIX)]
     if not names:
