@@ -30,6 +30,7 @@ from .displays.default_learner import ClarifyDisplay as ClarifyDisplay
 from .displays.default_learner import ConfidenceDisplay as ConfidenceDisplay
 from .displays.default_learner import SilenceDisplay as SilenceDisplay
 from .displays.default_learner import SplitDisplay as SplitDisplay
+from .displays.frontiers import FrontierDisplay as FrontierDisplay
 from .displays.gates import OutcomeTableDisplay as OutcomeTableDisplay
 from .displays.gates import ReliabilityDisplay as ReliabilityDisplay
 from .displays.gates import RiskCoverageDisplay as RiskCoverageDisplay

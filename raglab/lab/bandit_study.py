@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from raglab.bandit.budget import Budget
 from raglab.bandit.environments import Table
-from raglab.bandit.fixed_plans import ORACLE, baselines, best_fixed_arm
+from raglab.bandit.fixed_plans import FIXED, ORACLE, baselines, best_fixed_arm
 from raglab.bandit.learner import Bandit, check_bandit
 from raglab.bandit.simulation import run
 from raglab.canonical import digest
@@ -265,7 +265,7 @@ def _tune_on_trace(
         judge.world, names, plans, rounds=rounds, replications=AGAIN * replications, seed=seed + 1,
         reference=TUNED, level=level, n_boot=n_boot, engine=engine, fixed=fixed,
     )  # fmt: skip
-    notes += [*_comparison_notes(shown.table, seen, most_ms, apart=tune is not judge), *shown.notes]
+    notes += [*_comparison_notes(shown.table, seen, most_ms, fixed, apart=tune is not judge), *shown.notes]
     # No trial can judge the weight of a component that never varies.
     if not tune.measured["cache_hit"].any():
         notes.append("No answer came from a cache here, so w4 decides nothing; set it by hand.")
@@ -350,10 +350,13 @@ def _best_finalist(
     return weights, learner
 
 
-def _comparison_notes(shown: pd.DataFrame, seen: pd.DataFrame, most_ms: float, *, apart: bool) -> list[str]:
+def _comparison_notes(
+    shown: pd.DataFrame, seen: pd.DataFrame, most_ms: float, fixed: str | None, *, apart: bool
+) -> list[str]:
     """What the comparison says, in plain words.
 
     Args:
+      fixed: arm that was best on the cases tuned on; None where they are judged on too, or there is none.
       apart: whether the cases judged on are not those tuned on; what is chosen and judged on the same is never called
         better.
     """
@@ -377,6 +380,8 @@ def _comparison_notes(shown: pd.DataFrame, seen: pd.DataFrame, most_ms: float, *
             f"Tuned is {verdict} {name}: {100 * gain + 0.0:+.2f} points of right decisions "
             f"({100 * low + 0.0:+.2f} to {100 * high + 0.0:+.2f})."
         )
+        if name == FIXED and fixed is not None and low <= 0.0:
+            said.append(f"So it does not beat taking {fixed} always, the best arm of the cases tuned on.")
     room = rows[ORACLE]["right"] - rows[PUBLISHED_WEIGHTS]["right"]
     said.append(f"The best arm of every case would be {100 * room:.2f} points above the published weights.")
     if not seen["feasible"].any():

@@ -173,13 +173,25 @@ class ArmTables(NamedTuple):
         return np.asarray(reward(self.measured, weights), dtype=np.float64).reshape(self.world.mask.shape)
 
 
+@takes(trace="trace", policy="policy")
 def arm_tables(
     trace: TraceView, policy: PolicyData, weights: RewardWeights = PUBLISHED, *, budget_ms: float = BUDGET_MS
 ) -> ArmTables:
     """Tables of all cases of a trace, held whole; of shards one is in memory at a time.
 
+    `.world` is a `bandit.Table` of rewards, right decisions and masks, for `bandit.run`, `bandit.log`, `audit_rewards`
+    and `compare_learners`; `.measured` the components of the rewards, a row a case and arm; `.router` the source's
+    router as probabilities; `.rewards(weights)` re-scores.
+
+    Args:
+      weights: of the reward. budget_ms: milliseconds of a question, in the reward.
+
     Raises:
       ValueError: the trace lacks vectors or latencies.
+
+    Source: rules S4.1 to S4.4, S4.7.
+
+    Example: `bandit.run(Bandit(), arm_tables(trace, policy).world, rounds=1000, replications=50)`.
     """
     parts = list(each_shard(shard_arm_tables, trace, policy, weights, budget_ms, what="measure"))
     if len(parts) == 1:

@@ -151,7 +151,8 @@ def tune_on_table(
     again = {**played, "seed": seed + 1, "replications": AGAIN * replications}
     learner, price = _best_finalist(seen, space, problem, again)
     shown, fixed, told = _judge(problem, learner, price, {**again, "level": level, "n_boot": n_boot})
-    notes += [*_search_notes(seen, problem, price), *_verdict_notes(shown, fixed, problem), *told]
+    paced = _paced_note(problem, learner, price, {**again, "replications": replications})
+    notes += [*_search_notes(seen, problem, price), *_verdict_notes(shown, fixed, problem), *paced, *told]
     settings = {
         "bandit": base.policy, "trials": trials, "rounds": problem.rounds, "replications": replications,
         "budget": None if problem.budget is None else problem.budget.per_question, "price": problem.price,
@@ -450,6 +451,24 @@ def _verdict_notes(shown: pd.DataFrame, fixed: str | None, problem: TableProblem
             unit = f" {problem.budget.unit}" if problem.budget.unit else ""
             notes.append(f"{line}, {state} the budget of {limit:.4g}{unit}.")
     return notes
+
+
+def _paced_note(problem: TableProblem, learner: Bandit, price: float, sizes: Mapping[str, Any]) -> list[str]:
+    """What the tuned settings come to where a pacer moves the price by what was spent, as it would online."""
+    if problem.budget is None:
+        return []
+    budget = problem.budget._replace(price=price)
+    try:
+        done = run(learner, problem.judge, rounds=problem.rounds, budget=budget, **sizes)
+    except ValueError as error:  # a learner that cannot keep a budget by itself
+        return [f"Without a pacer: {error}"]
+    if done.spend is None:
+        return []
+    reward, spend = (part[:, -1] / problem.rounds for part in (done.gross, done.spend))
+    return [
+        f"With a pacer that starts from that price the tuned settings earn {reward.mean():.4g} and spend "
+        f"{spend.mean():.4g} a round on the same rows, {spend.min():.4g} to {spend.max():.4g} in {len(spend)} plays."
+    ]
 
 
 def _fingerprint(table: Table) -> str:
