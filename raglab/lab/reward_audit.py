@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from raglab.bandit.environments import Table
 from raglab.bandit.fixed_plans import greedy_arms
 from raglab.bandit.learner import LEARNERS, Bandit, LearnerEntry, check_bandit
+from raglab.bandit.simulation import follow_costs
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.trace_view import TraceView
 from raglab.lab.reward_notes import AuditTables, audit_notes
@@ -33,6 +34,7 @@ from raglab.reward import (
     clamp_shares,
     reward,
 )
+from raglab.user_warnings import warn_user
 from raglab.values import TraceData
 
 if TYPE_CHECKING:
@@ -316,6 +318,10 @@ def audit_table(
         raise ValueError(msg)
     learner = Bandit(bandit) if isinstance(bandit, str) else bandit
     check_bandit(learner, world.n_arms)
+    # What cannot follow costs is played as another learner, on the table and on its resamples alike.
+    learner, switched = follow_costs(learner, world)
+    if switched:
+        warn_user(switched)
     signals = _signals(world, measured, weights)
     rewarded = world._replace(reward=signals[REWARD])
     # The simulation comes first: it decides what the audit says, all else explains it.
@@ -336,6 +342,7 @@ def audit_table(
     settings["unit"] = "right answers" if np.isin(world.value[world.mask], (0.0, 1.0)).all() else "summed value"
     parts = AuditTables(arms, rules, simulation, correlations, policies)
     notes = audit_notes(rewarded, signals, parts, binds, None if measured is None else weights, learner)
+    notes = (*notes, switched) if switched else notes
     return RewardAudit(correlations, policies, binds, notes, settings, arms, rules, simulation)
 
 

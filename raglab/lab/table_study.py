@@ -15,6 +15,7 @@ from raglab.bandit.environments import Table, check_world
 from raglab.bandit.fixed_plans import FIXED, ORACLE, baselines, best_fixed_arm
 from raglab.bandit.learner import Bandit, check_count
 from raglab.bandit.plans import MIXTURE
+from raglab.bandit.priced_policy import fit_priced_policy
 from raglab.bandit.simulation import follow_costs, run
 from raglab.canonical import digest
 from raglab.lab.learner_comparison import compare_learners
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 UNTUNED = "settings as they were"
 WITHIN = "oracle within the budget"
+PRICED = "ridge with a price"
 ROUNDS = 1000  # of each simulation, where none are stated and rows are drawn with replacement
 LEAST_ROWS = 4  # of a table that is split: two to tune on, two to judge
 PRICES_OF_BUDGET = (1e-3, 10.0)  # prices that are tried under a budget, times 1 / per_question
@@ -388,6 +390,11 @@ def _plans(problem: TableProblem, judge: Table) -> tuple[dict[str, Array], str |
             plans[MIXTURE] = np.broadcast_to(mixture, judge.mask.shape)
         else:
             notes.append("The best fixed mixture has an arm that some row that judges cannot have; it is left out.")
+    if np.ptp(tune.features, axis=0).any():
+        try:
+            plans[PRICED] = fit_priced_policy(tune, problem.budget).plan(judge)
+        except ValueError as error:
+            notes.append(f"No regression with a price is within the budget on the rows tuned on: {error}")
     plans[WITHIN] = _plan_within(judge.value, judge, problem.budget)
     return plans, fixed, notes
 
@@ -424,7 +431,8 @@ def _verdict_notes(shown: pd.DataFrame, fixed: str | None, problem: TableProblem
     rows = {str(row["policy"]): row for row in shown.to_dict("records")}
     names = {FIXED: f"the best fixed arm, {fixed} (chosen on the rows tuned on)"}
     names[MIXTURE] = "the best fixed mixture (chosen on the rows tuned on)"
-    order = [name for name in (MIXTURE, FIXED) if name in rows]
+    names[PRICED] = "a ridge regression with a price (fit_priced_policy on the rows tuned on)"
+    order = [name for name in (MIXTURE, FIXED, PRICED) if name in rows]
     order += [name for name in rows if name not in {TUNED, ORACLE, WITHIN, *order}]
     notes = []
     for name in order:
@@ -436,7 +444,7 @@ def _verdict_notes(shown: pd.DataFrame, fixed: str | None, problem: TableProblem
         if low > 0.0:
             notes.append(f"Tuned beats {target}: {size}.")
         elif name in names:
-            notes.append(f"Tuned does not beat {target}: {size}. That needs no learning.")
+            notes.append(f"Tuned does not beat {target}: {size}. That needs no learning online.")
         else:
             word = "is below" if high < 0.0 else "is not told apart from"
             notes.append(f"Tuned {word} {target}: {size}.")
@@ -465,9 +473,9 @@ def _paced_note(problem: TableProblem, learner: Bandit, price: float, sizes: Map
     if done.spend is None:
         return []
     reward, spend = (part[:, -1] / problem.rounds for part in (done.gross, done.spend))
+    ends = f"{spend.min():.4g} to {spend.max():.4g} in {len(spend)} plays"
     return [
-        f"With a pacer that starts from that price the tuned settings earn {reward.mean():.4g} and spend "
-        f"{spend.mean():.4g} a round on the same rows, {spend.min():.4g} to {spend.max():.4g} in {len(spend)} plays."
+        f"A pacer that starts there has them earn {reward.mean():.4g} and spend {spend.mean():.4g} a round ({ends})."
     ]
 
 
