@@ -51,6 +51,19 @@ def never_tried(replications: int) -> None:
     head = ("means", "features beside the intercept", "lin_ucb, prior_mean 0 (as before)", "lin_ucb, default")
     markdown((*head, "lin_thompson, prior_mean 0", "lin_thompson, default"), rows)
     print("Each cell: share of replications with an arm never taken / share of pulls of the last arm.\n")
+    frame, rows = pd.DataFrame((np.random.default_rng(0).random((2000, 2)) < (0.8, 0.95)) * 1.0), []
+    table = Table.from_frame(frame, order="replacement")
+    for policy in ("lin_ucb", "lin_thompson"):
+        for exploration in (1.0, 0.3, 0.1):
+            cells = []
+            for prior_mean in (0.0, 0.5, 1.0):
+                bandit = Bandit(policy, exploration=exploration, prior_mean=prior_mean)
+                done = run(bandit, table, rounds=1000, replications=replications)
+                never, best = (done.pulls == 0).any(axis=1).mean(), done.pulls[:, -1].mean() / 1000
+                cells.append(f"{never:.3f} / {best:.3f}")
+            rows.append([policy, f"{exploration:g}", *cells])
+    print("The same of means .80, .95 by exploration and prior_mean.\n")
+    markdown(("learner", "exploration", "prior_mean 0", "prior_mean .5 (default)", "prior_mean 1"), rows)
 
 
 def intercepts(replications: int) -> None:
@@ -124,10 +137,10 @@ def orders(n_frames: int) -> None:
                         done = run(bandit, expected, rounds=1000, replications=10, seed=seed)
                         regrets.append(done.regret[:, -1].mean())
             process = run(bandit, Bernoulli(means), rounds=1000, replications=400).regret[:, -1]
-            given, drawn = (np.array(ends[order]) for order in ("given", "replacement"))
-            apart = given.mean() - process.mean()
-            error = np.hypot(given.std(ddof=1) / np.sqrt(len(given)), process.std(ddof=1) / np.sqrt(len(process)))
-            rows.append([title, name, shown(drawn), shown(given), shown(process), f"{apart / error:+.2f}"])
+            in_order, drawn = (np.array(ends[order]) for order in ("given", "replacement"))
+            apart = in_order.mean() - process.mean()
+            error = np.hypot(in_order.std(ddof=1) / np.sqrt(len(in_order)), process.std(ddof=1) / np.sqrt(len(process)))
+            rows.append([title, name, shown(drawn), shown(in_order), shown(process), f"{apart / error:+.2f}"])
     head = (
         "process",
         "learner",

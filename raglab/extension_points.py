@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from functools import cache
+from pathlib import Path
 from typing import Any, NoReturn
 
 ROOMS = "raglab.extensions"
@@ -29,15 +31,41 @@ def missing(what: str, room: str) -> NoReturn:
     Raises:
       MissingExtensionError: always.
     """
-    message = f"{what} is in raglab/extensions/{room}, which is not installed: install raglab-toolkit as a whole"
+    # A folder whose modules are there but whose `__init__.py` is lost is damaged, and says so.
+    is_damaged = any(any(Path(place, room).glob("*.py")) for place in _folders())
+    state = "which lacks its __init__.py" if is_damaged else "which is not installed"
+    message = f"{what} is in raglab/extensions/{room}, {state}: install raglab-toolkit as a whole"
     raise MissingExtensionError(message, name=f"{ROOMS}.{room}")
 
 
 @cache
 def installed() -> tuple[str, ...]:
     """Names of the rooms that are installed, sorted."""
-    folder = importlib.import_module(ROOMS).__path__
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(folder) if module.ispkg))
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(_folders()) if module.ispkg))
+
+
+def _folders() -> list[str]:
+    """Folders of rooms; none where `raglab.extensions` was deleted as a whole."""
+    try:
+        return list(importlib.import_module(ROOMS).__path__)
+    except ModuleNotFoundError as error:
+        if error.name != ROOMS:
+            raise
+        return []
+
+
+def names_by_room(stub: str) -> dict[str, str]:
+    """Rooms of the public names that are in one, by name.
+
+    Args:
+      stub: text of `__init__.pyi`.
+
+    Example:
+      >>> names_by_room("from .extensions.cockpit.display import cockpit as cockpit")
+      {'cockpit': 'cockpit'}
+    """
+    lines = re.findall(r"^from \.extensions\.(\w+)[\w.]* import (\w+) as \w+$", stub, re.MULTILINE)
+    return {name: room for room, name in lines}
 
 
 def extension(point: str, room: str, what: str) -> Any:  # noqa: ANN401

@@ -264,7 +264,7 @@ def digest(done: Run) -> str:
 
 def digests(policy: str) -> dict[str, str]:
     """Digests of a learner in every world it can play, with rewards at once and late, and of its log."""
-    found = {}
+    known = {}
     linear = LEARNERS[policy].linear
     for name, world in WORLDS.items():
         if linear and not isinstance(world, Table):
@@ -273,17 +273,17 @@ def digests(policy: str) -> dict[str, str]:
             bandit = Bandit(policy, prior_mean=0.0 if linear else 0.5)._replace(**change)
             for late in ({}, {"delay": (0, 3), "missing": 0.2}) if setting in {"plain", "window"} else ({},):
                 done = run(bandit, world, rounds=60, replications=5, seed=11, engine="numpy", **late)  # type: ignore[arg-type]
-                found[f"{policy} {name} {setting}{' late' if late else ''}"] = digest(done)
+                known[f"{policy} {name} {setting}{' late' if late else ''}"] = digest(done)
         # what a rewarded table or a mean is not late for has a compiled twin, whose bits are the same
         bandit = Bandit(policy, prior_mean=0.0 if linear else 0.5)
         if LEARNERS[policy].compiled is not None and name != "masked":
             done = run(bandit, world, rounds=60, replications=230, seed=11, engine="numba")
-            found[f"{policy} {name} compiled"] = digest(done)
+            known[f"{policy} {name} compiled"] = digest(done)
         rows = log(bandit, world, rounds=60, seed=3)
         columns = ["action", "reward", "propensity", "case", "value", *(f"p_{arm}" for arm in _names(world))]
         text = (rows[columns].to_numpy(np.float64).round(9) + 0.0).tobytes()  # last digits of an integral are SciPy's
-        found[f"{policy} {name} log"] = hashlib.sha256(text).hexdigest()[:16]
-    return found
+        known[f"{policy} {name} log"] = hashlib.sha256(text).hexdigest()[:16]
+    return known
 
 
 def _names(world: Any) -> tuple[str, ...]:

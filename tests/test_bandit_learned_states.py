@@ -49,9 +49,9 @@ OLD_SETUPS = {  # digests of commit 255937d
 ARMS = ("hybrid", "graph")
 
 
-def same(one: State, other: State) -> None:
+def same(first: State, second: State) -> None:
     """Every field has the same bits."""
-    for name, left, right in zip(State._fields, one, other, strict=True):
+    for name, left, right in zip(State._fields, first, second, strict=True):
         np.testing.assert_array_equal(left, right, err_msg=name)
 
 
@@ -91,11 +91,11 @@ class TestLearnedState:
         state = learned_state(world, bandit)
         assert (int(state.t), int(state.pulls.sum())) == (40, 40)
         assert state.pulls.min() > 8
-        one = learned_state(world, bandit, policy=[0.0, 1.0], rounds=40)
-        np.testing.assert_allclose(one.total[1], world.reward[:, 1].sum(), rtol=1e-12)
-        np.testing.assert_allclose(one.moment[1], (world.reward[:, 1] - 0.5) @ world.features, rtol=1e-12)
+        pulled = learned_state(world, bandit, policy=[0.0, 1.0], rounds=40)
+        np.testing.assert_allclose(pulled.total[1], world.reward[:, 1].sum(), rtol=1e-12)
+        np.testing.assert_allclose(pulled.moment[1], (world.reward[:, 1] - 0.5) @ world.features, rtol=1e-12)
         half = learned_state(world, bandit, policy=[0.0, 1.0], rounds=40, weight=0.5)
-        np.testing.assert_array_equal(half.gram, 0.5 * one.gram)
+        np.testing.assert_array_equal(half.gram, 0.5 * pulled.gram)
         assert int(half.t) == 40
 
     def test_a_run_goes_on_from_it(self) -> None:
@@ -117,12 +117,12 @@ class TestLearnedState:
         for prior_mean in (0.0, 0.5, 1.0):
             bandit = Bandit(policy, prior_mean=prior_mean, exploration=0.5)
             for initial in (None, learned_state(world, bandit, rounds=50)):
-                one, two = (
+                plain_run, compiled = (
                     run(bandit, world, rounds=150, replications=40, seed=2, engine=engine, initial=initial)
                     for engine in ("numpy", "numba")
                 )
-                np.testing.assert_array_equal(one.arm, two.arm)
-                np.testing.assert_array_equal(one.spend, two.spend)
+                np.testing.assert_array_equal(plain_run.arm, compiled.arm)
+                np.testing.assert_array_equal(plain_run.spend, compiled.spend)
         plain = learned_state(world, Bandit("ucb1"))
         with pytest.raises(ValueError, match="engine numba plays plain learners"):
             run(Bandit("ucb1"), world, rounds=5, replications=2, engine="numba", initial=plain)
@@ -232,20 +232,20 @@ class TestOnline:
 
     def test_it_goes_on_and_is_rebuilt(self, tmp_path: Path) -> None:
         """From the state that the other log's own learner has; the setup holds it, and the log proves the snapshot."""
-        other = self.filled(tmp_path / "other.sqlite")
-        setup = Setup(ARMS, other.setup.bandit, RewardWeights())
-        initial = logged_state(other.frame(), setup)
+        past = self.filled(tmp_path / "past.sqlite")
+        setup = Setup(ARMS, past.setup.bandit, RewardWeights())
+        initial = logged_state(past.frame(), setup)
         for name in ("n", "total", "gram", "pulls"):
-            np.testing.assert_allclose(getattr(initial, name), getattr(other.state(), name), atol=1e-12, err_msg=name)
+            np.testing.assert_allclose(getattr(initial, name), getattr(past.state(), name), atol=1e-12, err_msg=name)
         online = self.filled(tmp_path / "log.sqlite", initial=initial)
-        assert online.setup.digest != other.setup.digest
+        assert online.setup.digest != past.setup.digest
         assert int(online.state().t) == 16
         same(online.state(), online.rebuild())
         assert online.verify().findings == ()
         again = setup_of(json.loads(json.dumps(online.setup.body)))
         assert again.digest == online.setup.digest
-        for one in (other, online):
-            one.close()
+        for opened in (past, online):
+            opened.close()
         with pytest.raises(ValueError, match="a first state must be of a linear learner, got ucb1"):
             self.opened(tmp_path / "x.sqlite", bandit=Bandit("ucb1"), initial=initial)
         with pytest.raises(ValueError, match="a first state must be of 2 arms and 14 features"):

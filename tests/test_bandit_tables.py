@@ -54,10 +54,10 @@ class TestCosts:
         assert table.arms == ("small", "large")
         frame = pd.DataFrame(DOLLARS[:, ::-1], columns=["large", "small"])
         for costs in (frame, DOLLARS):
-            other = Table.from_frame(
+            again = Table.from_frame(
                 REWARDS, costs=costs, price=0.125, features=["length"], order="given", delay="late"
             )
-            for left, right in zip(table, other, strict=True):
+            for left, right in zip(table, again, strict=True):
                 np.testing.assert_array_equal(left, right)
         mixed = priced(costs={"small": 1.0, "large": "usd_large"}, features=["length", "usd_small"])
         np.testing.assert_array_equal(mixed.cost[:, 0], 1.0)
@@ -85,11 +85,11 @@ class TestCosts:
 
     def test_two_tables_share_a_scale(self) -> None:
         """With a range of costs that is stated, equal rewards at equal costs look the same in both."""
-        one, two = (
+        cheap, dear = (
             Table.from_frame(FRAME[["small"]], costs={"small": cost}, cost_range=(0.0, 8.0), order="given")
             for cost in (1.0, 2.0)
         )
-        np.testing.assert_allclose(one.reward - two.reward, 1.0 / 9.0, atol=1e-15)
+        np.testing.assert_allclose(cheap.reward - dear.reward, 1.0 / 9.0, atol=1e-15)
         with pytest.raises(ValueError, match=r"cost_range where that is stated, got 9.0"):
             Table.from_frame(FRAME[["small"]], costs={"small": 9.0}, cost_range=(0.0, 8.0), order="given")
 
@@ -139,10 +139,10 @@ class TestIntercept:
         table = Table.from_frame(rewards, order="given")
         assert (table.feature_names, table.features.tolist()) == (("intercept",), [[1.0]] * 4)
         assert Table.from_frame(rewards, order="given", intercept=False).features.shape == (4, 0)
-        constant = rewards.assign(two=2.0, zero=0.0)
-        assert Table.from_frame(constant, features=["two"], order="given").feature_names == ("two",)
-        assert Table.from_frame(constant, features=["two", "zero"], order="given").feature_names == ("two", "zero")
-        zero = Table.from_frame(constant.drop(columns="two"), features=["zero"], order="given")
+        constant = rewards.assign(twos=2.0, zero=0.0)
+        assert Table.from_frame(constant, features=["twos"], order="given").feature_names == ("twos",)
+        assert Table.from_frame(constant, features=["twos", "zero"], order="given").feature_names == ("twos", "zero")
+        zero = Table.from_frame(constant.drop(columns="twos"), features=["zero"], order="given")
         assert zero.feature_names == ("intercept", "zero")
         with pytest.raises(ValueError, match="a feature called intercept must be the same in every row"):
             Table.from_frame(rewards.assign(intercept=[1, 2, 3, 4]), features=["intercept"], order="given")
@@ -193,9 +193,9 @@ class TestOrder:
         table = priced(order=order, delay=0, features=["length", "late"])
         for policy in ("ucb1", "thompson_nig", "lin_ucb", "lin_thompson"):
             done = run(Bandit(policy), table, rounds=4, replications=20, engine=engine)
-            other = run(Bandit(policy), table, rounds=4, replications=20, engine="numpy")
-            np.testing.assert_array_equal(done.arm, other.arm, err_msg=policy)
-            np.testing.assert_array_equal(done.spend, other.spend)
+            reference = run(Bandit(policy), table, rounds=4, replications=20, engine="numpy")
+            np.testing.assert_array_equal(done.arm, reference.arm, err_msg=policy)
+            np.testing.assert_array_equal(done.spend, reference.spend)
 
 
 class TestSpend:
@@ -244,11 +244,11 @@ class TestDelay:
         )
         assert feed(check_world(by_arm, 30), 30, 4, 0, 0).arm_delay is not None
         for missing in (0.0, 0.3):
-            one, two = (
+            by_rows, by_cells = (
                 run(Bandit(policy="thompson_nig", window=9), world, rounds=30, replications=1, seed=4, missing=missing)
                 for world in (by_row, by_row._replace(delay=np.column_stack([delay, delay])))
             )
-            np.testing.assert_array_equal(one.arm, two.arm)
+            np.testing.assert_array_equal(by_rows.arm, by_cells.arm)
             done = run(Bandit("ucb1"), by_arm, rounds=30, replications=4, seed=4, missing=missing)
             expected = run(Bandit("ucb1"), by_row, rounds=30, replications=4, seed=4, missing=missing)
             np.testing.assert_array_equal(done.arm, expected.arm)
@@ -342,6 +342,21 @@ def test_every_arm_is_tried(policy: str, means: tuple[float, ...]) -> None:
     frame = pd.DataFrame((rng.random((1000, len(means))) < means) * 1.0)
     done = run(Bandit(policy), Table.from_frame(frame, order="replacement"), rounds=100, replications=200)
     assert done.pulls.min() > 0
+
+
+@pytest.mark.parametrize("policy", ["lin_ucb", "lin_thompson"])
+def test_an_optimistic_prior_tries_every_arm(policy: str) -> None:
+    """Whatever the exploration; with the default prior a small one settles on the first good arm."""
+    rng = np.random.default_rng(0)
+    table = Table.from_frame(pd.DataFrame((rng.random((1000, 2)) < (0.8, 0.95)) * 1.0), order="replacement")
+    never = [
+        (run(Bandit(policy, exploration=0.1, prior_mean=prior), table, rounds=200, replications=200).pulls == 0).any(
+            axis=1
+        )
+        for prior in (0.5, 1.0)
+    ]
+    assert never[0].mean() > 0.3
+    assert not never[1].any()
 
 
 def test_a_frame_in_order_is_the_process_that_made_it() -> None:

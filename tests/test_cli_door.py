@@ -22,7 +22,17 @@ from typer.testing import CliRunner
 from labelled import labelled
 from raglab.cli import app, common
 from raglab.cli.common import keep_inputs, show, shown_json, table_text
-from raglab.cli.door import EXIT_CODES, INTERNAL, INTERRUPTED, NO_READER, REFUSED, one_line, refusal, shell_command
+from raglab.cli.door import (
+    EXIT_CODES,
+    INTERNAL,
+    INTERRUPTED,
+    NO_READER,
+    REFUSED,
+    USAGE,
+    one_line,
+    refusal,
+    shell_command,
+)
 from raglab.cli.live import _response_text
 from raglab.store.files import InputError, Where, csv_text, input_error
 from raglab.store.policies import Policy
@@ -379,6 +389,17 @@ class TestStreams:
         assert ended.returncode == REFUSED
         assert ended.stderr.startswith(told)
         assert ended.stderr.count(b"\n") == 1
+        read, write = os.pipe()
+        os.close(read)
+        gone = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, **places)
+        os.close(write)
+        assert (gone.returncode, gone.stderr) == (NO_READER, b"")
+
+    @pytest.mark.parametrize(("arguments", "code"), [(["--help"], 0), (["decide", "--help"], 0), ([], USAGE)])
+    def test_the_help(self, places: dict[str, Any], arguments: list[str], code: int) -> None:
+        """Asked for, it is the output; without a command it is shown in place of one; nobody has to read it."""
+        command = [sys.executable, "-c", MAIN, *arguments]
+        assert subprocess.run(command, capture_output=True, check=False, **places).returncode == code
         read, write = os.pipe()
         os.close(read)
         gone = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, **places)

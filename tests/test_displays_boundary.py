@@ -12,6 +12,7 @@ import pytest
 from decided import by_cost
 from raglab import metrics, replay
 from raglab.decision import chain
+from raglab.decision.measured_trace import Measured
 from raglab.displays import boundary as measured
 from raglab.displays import canvas
 from raglab.displays.boundary import (
@@ -323,3 +324,10 @@ def test_doors_state_the_rule() -> None:
         decision_boundary(TraceData((), trace.chunks, trace.arms, map_fields(trace.hits, lambda f: f[:0])), gated())
     with pytest.raises(ValueError, match="level must be in"):
         shown(level=1.0)
+
+
+def test_a_measured_trace_has_the_boundary_of_its_trace() -> None:
+    """As every verb that takes one."""
+    trace, chosen = random_trace(3, n_cases=12), policy(confidence={"enabled": True})
+    plain, held = (DecisionBoundaryDisplay.from_trace(of, chosen) for of in (trace, Measured(trace)))
+    assert held.frame().equals(plain.frame())

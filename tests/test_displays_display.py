@@ -51,6 +51,11 @@ def test_a_display_is_its_data_and_its_drawing() -> None:
     assert shown.to_frame().equals(ROWS)
 
 
+def test_a_display_that_was_not_drawn_shows_itself() -> None:
+    """A notebook draws it first."""
+    assert "<img" in Levels(ROWS)._repr_html_()
+
+
 def test_another_number_of_axes_is_refused() -> None:
     """With what to do."""
     three = list(canvas.empty_figure().subplots(1, 3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from typing import Any
 
@@ -399,3 +400,21 @@ def test_a_certificate_of_policies_has_no_threshold() -> None:
     many = CERTIFIED.__class__("084febfc0adc", ("084febfc0adc",), 0.5, (), None, 0.1, "holm", 1, 1, 1, "")
     with pytest.raises(ValueError, match="certificate must be of one gate"):
         ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, certificate=many)
+
+
+@pytest.mark.parametrize("name", made())
+def test_a_display_can_be_pickled(name: str) -> None:
+    """It goes to a worker or a cache, drawn as it is."""
+    shown = made()[name]
+    twin = pickle.loads(pickle.dumps(shown))
+    assert twin.frame().equals(shown.frame())
+    assert "<img" in twin._repr_html_()
+
+
+def test_infinite_scores_are_drawn() -> None:
+    """Their steps lie beyond the axis, which holds the finite ones."""
+    scores = np.array([-np.inf, 0.25, 0.5, np.inf])
+    low, high = ThresholdSweepDisplay.from_predictions([0, 0, 1, 1], scores).ax_.get_xlim()
+    assert -1.0 < low < 0.25
+    assert 0.5 < high < 1.0
+    assert np.isfinite(ThresholdSweepDisplay.from_predictions([0, 1], scores[[0, 3]]).ax_.get_xlim()).all()

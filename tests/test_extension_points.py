@@ -136,11 +136,10 @@ def test_a_study_is_without_a_cockpit_where_its_room_is_missing(rooms: Callable[
 # A process in which one room is not there: what a user then sees of each of its names, and of the names beside it.
 GONE = """
 import sys
-import raglab, raglab.extensions
+import raglab
 from raglab.extension_points import MissingExtensionError, installed
 
-room, rooms, names = sys.argv[1], sys.argv[2], sys.argv[3].split()
-raglab.extensions.__path__ = [rooms]
+room, names = sys.argv[1], sys.argv[2].split()
 assert room not in installed()
 
 def check(call, name):
@@ -154,22 +153,50 @@ def check(call, name):
 for name in names:
     check(lambda: getattr(raglab, name), name)
     check(lambda: exec(f"from raglab import {name}"), name)
-    assert name in raglab.__all__
+    assert name not in {*raglab.__all__, *dir(raglab)}
+exec("from raglab import *")
 raglab.Policy, raglab.Case, raglab.gates
 """
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_name_of_a_missing_room_says_where_it_belongs(room: str, tmp_path: Path) -> None:
-    """As an attribute and as an import; what is beside it loads."""
-    for other in installed():
-        if other != room:
-            (tmp_path / other).symlink_to(ROOT / "extensions" / other)
+    """As an attribute and as an import; `import *` and what is beside it go on without it."""
+    rooms = tmp_path / "raglab" / "extensions"
+    rooms.mkdir(parents=True)
+    for folder, copied in ((ROOT, rooms.parent), (ROOT / "extensions", rooms)):
+        for path in folder.iterdir():
+            if path.name not in {"extensions", "__pycache__", room}:
+                (copied / path.name).symlink_to(path)
     names = " ".join(name for of, name in NAMES if of == room)
-    command = [sys.executable, "-c", GONE, room, str(tmp_path), names]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT.parent)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", GONE, room, names]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_damaged_room_is_not_reported_as_missing(rooms: Callable[..., None], tmp_path: Path) -> None:
+    """A lost module raises as Python does; a lost `__init__.py` is named; a folder of caches alone is no room."""
+    rooms(cockpit="POINTS = {}")
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'raglab\.extensions\.cockpit\.display'$"):
+        raglab.__getattr__("cockpit")
+    (tmp_path / "cockpit" / "__init__.py").rename(tmp_path / "cockpit" / "display.py")
+    (tmp_path / "scale" / "__pycache__").mkdir(parents=True)
+    installed.cache_clear()
+    with pytest.raises(MissingExtensionError, match=r"^raglab\.cockpit is in .*/cockpit, which lacks its __init__"):
+        raglab.__getattr__("cockpit")
+    with pytest.raises(MissingExtensionError, match=r"^raglab\.save_shards is in .*/scale, which is not installed: "):
+        raglab.__getattr__("save_shards")
+
+
+def test_all_rooms_may_be_deleted_with_their_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then none is installed, and a name of one is named as of any that is missing."""
+    monkeypatch.setitem(sys.modules, extension_points.ROOMS, None)
+    installed.cache_clear()
+    assert installed() == ()
+    with pytest.raises(MissingExtensionError, match=r"^raglab\.cockpit is in raglab/extensions/cockpit, which is not"):
+        raglab.__getattr__("cockpit")
+    installed.cache_clear()
 
 
 @pytest.mark.parametrize("room", installed())

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -527,3 +533,52 @@ def test_the_engines_agree() -> None:
         one, two = (tally(trace, policies, engine=engine) for engine in ("numpy", "numba"))
         assert (one.counts == two.counts).all()
         assert (one.stages == two.stages).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (Measured, "got a Measured; give it as it is"),
+        (lambda held: SimpleNamespace(parts=(held.trace,)), "got a SimpleNamespace; give it as it is"),
+        (lambda _: "trace.parquet", r"got a str; open one by raglab\.Trace\.open\(path\)"),
+        (lambda _: None, "got a NoneType; open one"),
+    ],
+)
+def test_what_is_measured_is_a_trace_in_memory(make: Callable[[Measured], Any], message: str) -> None:
+    """Anything else is refused at once, and no error of an attribute comes later."""
+    held = Measured(random_trace(1))
+    with pytest.raises(TypeError, match=rf"^Measured must have a plain trace in memory, {message}"):
+        Measured(held if make is Measured else make(held))
+
+
+def test_a_measured_trace_keeps_its_trace() -> None:
+    """Another trace would be decided with what was measured of the first; a pickle and a copy measure anew."""
+    held, rule = Measured(random_trace(1)), policy()
+    tables = decide(held, rule).frame()
+    with pytest.raises(AttributeError):
+        held.trace = random_trace(2)  # type: ignore[misc]
+    for twin in (copy.deepcopy(held), pickle.loads(pickle.dumps(held))):
+        pd.testing.assert_frame_equal(decide(twin, rule).frame(), tables)
+
+
+def test_threads_share_a_measured_trace() -> None:
+    """Also where each drops what another one measured, since there are more keys than are kept."""
+    held, keys = Measured(random_trace(1)), range(2 * KEPT + 1)
+
+    def ask_often(start: int) -> bool:
+        return all(held.once("number", (start + n) % len(keys), object) is not None for n in range(3_000))
+
+    switching = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(ask_often, range(8)))
+    finally:
+        sys.setswitchinterval(switching)
+
+
+def test_decisions_can_be_pickled() -> None:
+    """They go to a worker or a file with what they show."""
+    decisions = decide(Measured(random_trace(1)), policy())
+    twin = pickle.loads(pickle.dumps(decisions))
+    pd.testing.assert_frame_equal(twin.frame(reasons=True), decisions.frame(reasons=True))

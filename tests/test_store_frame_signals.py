@@ -386,3 +386,11 @@ class TestHostile:
         told = refusal(frame.drop(columns="score"), score="cosine")
         assert "or pass score=None and name your scores by signals" in told
         assert scored(frame, {**NODE, "mine": {**SCORE, "column": "score"}}).signals == ("mine", "node_score")
+
+
+@pytest.mark.parametrize("signals", [["score"], "score"])
+def test_signals_are_stated_by_name(signals: Any) -> None:
+    """A list of columns states neither direction nor unit."""
+    frame = pd.DataFrame({"query": ["a"], "hit_id": ["x"], "score": [0.5]})
+    with pytest.raises(InputError, match=r'^frame: signals must state each signal by its name, got .*; write \{"my_'):
+        trace_from_frame(frame, signals=signals)

@@ -17,6 +17,7 @@ from typer.main import get_command
 
 from raglab import values
 from raglab.cli import app
+from raglab.decision.measured_trace import Measured
 from raglab.patterns import Patterns, pattern_hits
 from raglab.policy import PolicyData
 from raglab.replay import decide
@@ -615,3 +616,10 @@ def test_hits_of_every_case_are_those_of_its_arm() -> None:
             found = trace.hits.chunk[row, trace.arm(arm), 0]
             wanted = {trace.chunks[number].chunk_id for number in found[found >= 0]}
             assert set(trace.hits_of(case.id, arm)["chunk"]) == wanted
+
+
+def test_a_measured_trace_is_merged_by_its_trace() -> None:
+    """It has no shards to merge, and the message does not name any."""
+    trace = full_trace()
+    with pytest.raises(InputError, match=r"must be in memory, got a Measured; give its \.trace\."):
+        trace.merge(Measured(trace))

@@ -199,7 +199,7 @@ class Door(TyperGroup):
                 check_environment()
             with (
                 warnings.catch_warnings(),
-                self.make_context(name, args or ["--help"], obj=shell_command(args), **extra) as ctx,
+                self.make_context(name, [*args] or ["--help"], obj=shell_command(args), **extra) as ctx,
             ):
                 warnings.showwarning = _show_warning
                 self.invoke(ctx)
@@ -207,6 +207,8 @@ class Door(TyperGroup):
         except typer.Exit as ended:
             return _flushed(ended.exit_code if args else USAGE)
         except BaseException as error:
+            if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
+                return NO_READER  # how rich, which prints the help, ends where nobody reads
             if isinstance(error, SystemExit | GeneratorExit):
                 raise
             return _tell(error, debug=debug)

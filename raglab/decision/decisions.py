@@ -44,7 +44,7 @@ from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST
 from raglab.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, SIGNALS_ASK, acts_by
 from raglab.signals import NAMES
-from raglab.thresholds import Thresholds
+from raglab.thresholds import Thresholds, policy_thresholds
 from raglab.values import Case, Status, TraceData, read_only
 
 if TYPE_CHECKING:
@@ -288,6 +288,10 @@ class Decisions(CaseVerdicts):
     outcome: chain.Outcome
     language: str = "en"
     held: Measured | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Gates are functions, which no pickle holds: they follow from the policy, as what was measured does.
+        return _restored, (self.trace, self.policy, self.tables, self.outcome, self.language)
 
     def __len__(self) -> int:
         """Count the cases."""
@@ -686,3 +690,9 @@ class Decisions(CaseVerdicts):
         own = [name for name in found.known.names if name not in NAMES]
         columns |= {f"{SIGNALS}.{name}": found.signals[found.known.place(name)][at] for name in own}
         return pd.DataFrame(columns)
+
+
+def _restored(trace: TraceData, policy: PolicyData, tables: Tables, outcome: chain.Outcome, language: str) -> Decisions:
+    """Decisions of a pickle or copy."""
+    limits = policy_thresholds([policy]).without(tables.evidence.off)
+    return Decisions(trace, policy, tables, limits, read_only(outcome), language)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from threading import Lock
 from typing import Any, Self
 
 from raglab.decision.trace_view import TracePart, TraceView
@@ -18,20 +19,40 @@ class Measured:
     A replay of a plain trace measures it each time, which of 10,000 cases takes about a second; of a `Measured` it
     does so once for all policies of the same structure. It is the only value of the algebra that grows.
 
+    Threads may share it. A pickle or copy is of the trace alone, and measures anew.
+
     Args:
       trace: in memory.
+
+    Raises:
+      TypeError: the trace is of shards, measured already, or none.
 
     Example: `held = Measured(trace)`, then `sweep(held, policies)`, `steps(held, policy)`, `decide(held, policy)`.
     """
 
     def __init__(self, trace: TraceData) -> None:
-        self.trace = trace
+        if not isinstance(trace, TraceData):
+            remedy = "open one by raglab.Trace.open(path)"
+            if hasattr(trace, "parts"):
+                remedy = "give it as it is: shards are measured one at a time, and a measured trace once"
+            msg = f"Measured must have a plain trace in memory, got a {type(trace).__name__}; {remedy}."
+            raise TypeError(msg)
+        self._trace = trace
         self._values: dict[str, dict[Any, Any]] = {}
+        self._lock = Lock()
 
     @classmethod
     def of(cls, trace: TraceData | Measured) -> Measured:
         """A measured trace as it is; of a plain one a new one."""
         return trace if isinstance(trace, Measured) else cls(trace)
+
+    @property
+    def trace(self) -> TraceData:
+        """The trace; another one needs a `Measured` of its own."""
+        return self._trace
+
+    def __reduce__(self) -> tuple[type[Measured], tuple[TraceData]]:
+        return type(self), (self._trace,)
 
     def __len__(self) -> int:
         """Count the cases, Q."""
@@ -101,12 +122,16 @@ class Measured:
 
     def once(self, kind: str, key: Any, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - any measured value
         """Measure once for a key; the oldest of its kind goes when there are too many."""
-        known = self._values.setdefault(kind, {})
-        if key not in known:
-            while len(known) >= KEPT:
+        with self._lock:
+            known = self._values.setdefault(kind, {})
+            if key in known:
+                return known[key]
+        # Outside the lock: measuring takes long and asks for other kinds; two threads may measure the same.
+        value = make()
+        with self._lock:
+            while len(known) >= KEPT and key not in known:
                 known.pop(next(iter(known)))
-            known[key] = make()
-        return known[key]
+            return known.setdefault(key, value)
 
 
 def once(trace: TraceView | TracePart, kind: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - any measured value

@@ -431,7 +431,7 @@ class PropensityDisplay(_ArmDisplay):
         """
         columns = [str(name) for name in log if str(name).startswith(PREFIX)]
         if not columns:
-            msg = f"a log must have a column p_<arm> for every arm, got {', '.join(map(str, log))}."
+            msg = f"a log must have a column p_<arm> for every arm, got {', '.join(map(str, log)) or 'none'}."
             raise ValueError(msg)
         given: dict[str, Any] = {}
         if "mask" in log:
@@ -467,7 +467,7 @@ class PropensityDisplay(_ArmDisplay):
         """
         p = np.array(propensity, dtype=np.float64)
         if p.ndim != 2 or p.shape[1] != len(arms) or not len(p):
-            msg = f"propensity must be [T, A] with an arm a name, got {p.shape} for {len(arms)} names."
+            msg = f"propensity must be [T, A] with an arm a name and T >= 1, got {p.shape} for {len(arms)} names."
             raise ValueError(msg)
         if ((p < 0.0) | (p > 1.0)).any():
             msg = f"propensity must be in [0, 1], got {p[(p < 0.0) | (p > 1.0)][0]:g}; it is a probability."

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from raglab import gates, metrics, replay
 from raglab.decimals import percent
 from raglab.decision import chain
+from raglab.decision.measured_trace import Measured
 from raglab.decision.trace_view import TraceView
 from raglab.displays import canvas
 from raglab.displays.display import Display, Shown
@@ -101,9 +102,11 @@ def decision_boundary(trace: TraceView, policy: Policy, arm: str | None = None, 
     return parts[0]._replace(**columns)
 
 
-def shard_boundary(trace: TraceData, policy: Policy, arm: str | None = None, depth: int | None = None) -> Boundary:
+def shard_boundary(
+    trace: TraceData | Measured, policy: Policy, arm: str | None = None, depth: int | None = None
+) -> Boundary:
     """`decision_boundary` of one trace in memory; pure, so that any worker may measure a shard."""
-    depths = trace.hits.chunk.shape[2]
+    depths = trace.n_depths
     _check_trace(trace, policy, depth, depths)
     (decisions,) = replay.decide_policies(trace, [policy], arm)
     found, every = decisions.tables.evidence, np.arange(len(trace))
@@ -150,7 +153,7 @@ def ranking_auroc(seen: Boundary, level: float = 0.95) -> tuple[float, Interval]
     return metrics.auroc(good, seen.confidence), metrics.auroc_interval(good, seen.confidence, level)
 
 
-def _check_trace(trace: TraceData, policy: Policy, depth: int | None, depths: int) -> None:
+def _check_trace(trace: TraceData | Measured, policy: Policy, depth: int | None, depths: int) -> None:
     if not len(trace):
         msg = "trace must hold at least one case, got none; check the split."
         raise ValueError(msg)

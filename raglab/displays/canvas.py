@@ -114,10 +114,13 @@ def rate_label(rate: str) -> str:
 def visible_range(breaks: NDArray[np.float64], marks: Sequence[float]) -> tuple[float, float]:
     """Part of an axis that holds every change, and every mark that is not off by `FAR` times the width of the changes.
 
+    An infinite change lies beyond every axis.
+
     Example:
-      >>> visible_range(np.array([0.0, 1.0]), [1.5, 40.0])
+      >>> visible_range(np.array([0.0, 1.0, np.inf]), [1.5, 40.0])
       (-0.09, 1.59)
     """
+    breaks = breaks[np.isfinite(breaks)]
     span = float(np.ptp(breaks)) if len(breaks) else 0.0
     near = [mark for mark in marks if span == 0.0 or breaks.min() - FAR * span <= mark <= breaks.max() + FAR * span]
     every = np.concatenate([breaks, np.asarray(near, dtype=np.float64)])
@@ -317,7 +320,11 @@ def legend_over(drawn: Figure, lines: Sequence[Any], labels: Sequence[str], colu
 
 
 def _percent() -> FuncFormatter:
-    return FuncFormatter(lambda share, _: f"{100 * share + 0.0:.4g} %")
+    return FuncFormatter(_percent_text)  # a named function, so that a figure can be pickled
+
+
+def _percent_text(share: float, _: int | None) -> str:
+    return f"{100 * share + 0.0:.4g} %"
 
 
 __all__ = ["Axes", "Figure"]

@@ -97,6 +97,8 @@ class Display:
         return f"{type(self).__name__}\n{_ENDLESS.sub(_endless, rows)}"
 
     def _repr_html_(self) -> str:
+        if not hasattr(self, "figure_"):  # made of its data, and never drawn
+            self.plot()
         shown = self._shown()
         return canvas.html(self.figure_, column_table(shown.caption, shown.columns), shown.intervals, shown.most)
 

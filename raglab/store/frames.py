@@ -443,6 +443,9 @@ class SignalColumn(NamedTuple):
 
 def signal_columns(signals: Mapping[str, Mapping[str, str]], name: str) -> tuple[SignalColumn, ...]:
     """Signals of a frame as they are stated."""
+    if not isinstance(signals, Mapping):
+        rule, remedy = "signals must state each signal by its name", 'write {"my_score": {"higher": …, "unit": …}}'
+        raise input_error(Where(name), rule, remedy, shown_value(signals))
     return tuple(_signal_column(signal, stated, name) for signal, stated in signals.items())
 
 

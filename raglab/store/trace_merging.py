@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.canonical import canonical_json, digest
+from raglab.decision.measured_trace import Measured
 from raglab.store.case_records import hash_cases
 from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.values import Answers, Chunk, Hits, Latency, PatternHits, TraceData
@@ -77,6 +78,7 @@ def shared_facts(trace: TraceData) -> dict[str, Any]:
     """
     if not isinstance(trace, TraceData):
         remedy = "merge its shards (trace.merge(*sharded.shards())), or write all by raglab.save_shards"
+        remedy = "give its .trace" if isinstance(trace, Measured) else remedy
         _refuse("traces that are merged must be in memory", f"a {type(trace).__name__}", remedy)
     optional = {name: getattr(trace, name) for name in ("pattern_hits", "queries", "answers", "vectors")}
     said = trace.answers

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.canonical import canonical_json, digest
+from raglab.decision.measured_trace import plain_trace
 from raglab.decision.measurement import Evidence
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.extensions.scale.measured_shards import ShardEvidence, measured_parts
@@ -718,7 +719,7 @@ def check_shard(shard: int | None) -> None:
 
 def _cut(traces: Iterable[Any], shard: int | None) -> Iterator[Any]:
     """Traces in parts of at most so many cases."""
-    return (piece for trace in traces for piece in _pieces(trace, shard))
+    return (piece for trace in traces for piece in _pieces(plain_trace(trace), shard))
 
 
 def _pieces(trace: Any, shard: int | None) -> Iterator[Any]:  # noqa: ANN401 - a trace, in memory or sharded

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
+from raglab.decision.measured_trace import Measured
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.extensions.scale.sharded_traces import MANIFEST, ShardedTrace, read_manifest, save_shards
 from raglab.store.case_records import hash_cases
@@ -436,3 +437,12 @@ class TestRefusals:
         made = save_shards([world()], tmp_path, shard=3)
         with pytest.raises(InputError, match="must be appended to a folder of shards as it stands"):
             made.split("tune").append(named(world(1), "x"))
+
+
+def test_measured_traces_are_written_as_their_traces(tmp_path: Path) -> None:
+    """Cut or whole, to the same bytes."""
+    trace = world()
+    for shard in (3, 100):
+        for name, of in (("plain", trace), ("held", Measured(trace))):
+            save_shards([of], tmp_path / f"{name}{shard}", shard=shard)
+        assert written(tmp_path / f"plain{shard}") == written(tmp_path / f"held{shard}")
