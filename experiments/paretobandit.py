@@ -74,6 +74,14 @@ def interval(row: pd.Series, name: str, form: str) -> str:
     return " ".join((f"{row[name]:{form}}", f"({row[f'{name}_low']:{form}} to {row[f'{name}_high']:{form}})"))
 
 
+def several(table: Table, plans: Sequence[np.ndarray], amount: float) -> list[str]:
+    """Mean and worst reward, and spend of the budget, of several plans."""
+    rewards = [float((plan * table.value).sum(axis=1).mean()) for plan in plans]
+    spends = [float((plan * table.cost).sum(axis=1).mean()) / amount for plan in plans]
+    reward = f"{np.mean(rewards):.4f} (least {min(rewards):.4f})"
+    return [reward, f"{np.mean(spends):.3f} (at most {max(spends):.3f})", "–"]
+
+
 def budgets(rows: Mapping[str, list[dict[str, Any]]]) -> None:
     """Reward and spend at each budget, beside the best fixed mixture of validation."""
     tables = featured(rows, 32)
@@ -93,11 +101,13 @@ def budgets(rows: Mapping[str, list[dict[str, Any]]]) -> None:
                 [f"{amount:g}", row["policy"], interval(row, "reward", ".4f"), f"{row['of_budget']:.3f}", gain]
             )
         orders = [play_paced(policy, test, order="shuffled", seed=seed).plan for seed in range(SHUFFLES)]
-        rewards = [float((plan * test.value).sum(axis=1).mean()) for plan in orders]
-        spends = [float((plan * test.cost).sum(axis=1).mean()) / amount for plan in orders]
-        worst = f"{np.mean(spends):.3f} (at most {max(spends):.3f})"
-        reward = f"{np.mean(rewards):.4f} (least {min(rewards):.4f})"
-        lines.append([f"{amount:g}", f"ridge, paced, mean of {SHUFFLES} shuffles", reward, worst, "–"])
+        lines.append([f"{amount:g}", f"ridge, paced, mean of {SHUFFLES} shuffles", *several(test, orders, amount)])
+        # What a log of one model a prompt teaches.
+        arms = [np.random.default_rng(seed).integers(val.n_arms, size=len(val.mask)) for seed in range(LOGS)]
+        logs = [play_paced(fit_priced_policy(val, budget, logged=arm), test).plan for arm in arms]
+        lines.append(
+            [f"{amount:g}", f"ridge of a uniform log, paced, mean of {LOGS} logs", *several(test, logs, amount)]
+        )
     print("\n## Budgets: chosen on validation, judged on test\n")
     markdown(("$ a question", "policy", "reward", "spend of budget", "minus the mixture, paired"), lines)
 
@@ -124,7 +134,7 @@ def learners_under_budgets(rows: Mapping[str, list[dict[str, Any]]], replication
         bandits = [
             Bandit("lin_ucb", exploration=e, prior_mean=1.0, prior_strength=strength) for e in BUDGET_EXPLORATIONS
         ]
-        bandit = max(bandits, key=lambda one: float(run(one, val, budget=budget, **sizes).gross[:, -1].mean()))
+        bandit = max(bandits, key=lambda bandit: float(run(bandit, val, budget=budget, **sizes).gross[:, -1].mean()))
         for start in (COLD, UNIFORM):
             first = uniform_ledger(val, bandit, budget, 0) if start == UNIFORM else None
             done = run(bandit, test, budget=budget, initial=first, **sizes | {"rounds": len(test.mask), "seed": 1})

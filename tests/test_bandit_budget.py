@@ -25,11 +25,13 @@ from raglab.bandit.ledgers import learned_ledger, net_state, start_ledger
 from raglab.bandit.plans import MIXTURE, compare_plans
 from raglab.bandit.priced_policy import fit_priced_policy, play_paced
 from raglab.bandit.simulation import log, run
+from raglab.lab.bandit_study import baselines, compare_learners
+from raglab.off_policy.evaluation import estimate
 
 HALVES = st.integers(0, 4).map(lambda n: n / 4.0)
 
 
-def made(reward: Any, cost: Any, features: Any = None, *, price: float = 0.0, order: str = "given") -> Table:
+def table_of(reward: Any, cost: Any, features: Any = None, *, price: float = 0.0, order: str = "given") -> Table:
     """Table of rewards and costs [Q, A]."""
     frame = pd.DataFrame(np.asarray(reward, float)).rename(columns=lambda n: f"arm{n}")
     names = [] if features is None else [f"x{n}" for n in range(np.shape(features)[1])]
@@ -57,7 +59,7 @@ def grids(most_rows: int = 6) -> st.SearchStrategy[tuple[np.ndarray, np.ndarray]
 
 def test_a_frontier_of_three_arms() -> None:
     """An arm below the line between two others is in no mixture."""
-    corners = frontier(made([[0.2, 0.4, 0.8]], [[1.0, 2.0, 3.0]]))
+    corners = frontier(table_of([[0.2, 0.4, 0.8]], [[1.0, 2.0, 3.0]]))
     assert corners.frame().to_numpy().tolist() == [[1.0, 0.2, 1.0, 0.0, 0.0], [3.0, 0.8, 0.0, 0.0, 1.0]]
     assert corners.mixture_at(2.5).tolist() == [0.25, 0.0, 0.75]
     assert corners.reward_at([0.5, 2.0, 9.0]).tolist()[1:] == [0.5, 0.8]
@@ -68,7 +70,7 @@ def test_a_frontier_of_three_arms() -> None:
 @settings(max_examples=60, deadline=None)
 def test_no_mixture_beats_the_frontier(grid: tuple[np.ndarray, np.ndarray]) -> None:
     """Concave and ascending; and the exact optimum of all pairs of arms at any spend."""
-    table = made(*grid)
+    table = table_of(*grid)
     corners = frontier(table)
     spend, reward = grid[1].mean(axis=0), grid[0].mean(axis=0)
     slopes = np.diff(corners.reward) / np.diff(corners.spend)
@@ -86,7 +88,7 @@ def test_no_mixture_beats_the_frontier(grid: tuple[np.ndarray, np.ndarray]) -> N
 @settings(max_examples=60, deadline=None)
 def test_a_mixture_keeps_its_budget(grid: tuple[np.ndarray, np.ndarray], eighths: int) -> None:
     """Its spend is the budget, or that of the best arm; below the least spend it is refused, which is named."""
-    table, budget = made(*grid), eighths / 8.0
+    table, budget = table_of(*grid), eighths / 8.0
     corners = frontier(table)
     if budget < corners.least_spend:
         with pytest.raises(ValueError, match=f"at least {corners.least_spend:.6g}"):
@@ -100,7 +102,7 @@ def test_a_mixture_keeps_its_budget(grid: tuple[np.ndarray, np.ndarray], eighths
 
 def test_a_frontier_leaves_out_what_a_question_cannot_have() -> None:
     """And says so."""
-    table = made([[0.2, 0.4], [0.2, np.nan]], [[1.0, 2.0], [1.0, 2.0]])
+    table = table_of([[0.2, 0.4], [0.2, np.nan]], [[1.0, 2.0], [1.0, 2.0]])
     assert frontier(table).spend.tolist() == [1.0]
     assert "arm1" in frontier(table).notes[0]
 
@@ -108,7 +110,7 @@ def test_a_frontier_leaves_out_what_a_question_cannot_have() -> None:
 def test_a_frontier_is_of_rewards_before_costs() -> None:
     """Whatever the table charges."""
     reward, cost = [[0.2, 0.8], [0.4, 0.6]], [[0.0, 1.0], [0.0, 0.5]]
-    free, charged = (frontier(made(reward, cost, price=price)) for price in (0.0, 0.5))
+    free, charged = (frontier(table_of(reward, cost, price=price)) for price in (0.0, 0.5))
     assert np.allclose(free.reward, charged.reward)
     assert np.allclose(free.spend, charged.spend)
 
@@ -214,7 +216,7 @@ def market(seed: int, size: int = 400, dearer: float = 1.0, order: str = "given"
     x = rng.normal(size=(size, 2))
     mean = np.column_stack([0.5 + 0.0 * x[:, 0], 0.6 + 0.15 * x[:, 0], 0.62 + 0.17 * x[:, 0]])
     cost = dearer * np.exp(0.4 * x[:, [1]]) * np.array([0.1, 1.0, 3.0])
-    return made(np.clip(mean + 0.05 * rng.normal(size=mean.shape), 0.0, 1.0), cost, x, order=order)
+    return table_of(np.clip(mean + 0.05 * rng.normal(size=mean.shape), 0.0, 1.0), cost, x, order=order)
 
 
 def test_a_priced_policy_beats_the_mixture_within_the_budget() -> None:
@@ -246,14 +248,30 @@ def test_a_pacer_holds_the_budget_where_costs_have_risen() -> None:
 
 def test_known_costs_and_another_table_for_the_price() -> None:
     """Costs that are known before are not predicted; a price can be chosen on questions of its own."""
-    table, other = market(0), market(2)
-    policy = fit_priced_policy(table, 0.6, validation=other, known_costs=True)
+    table, second = market(0), market(2)
+    policy = fit_priced_policy(table, 0.6, validation=second, known_costs=True)
     assert policy.costs is None
-    assert np.array_equal(policy.predictions(other)[1], other.cost)
-    assert float((policy.plan(other) * other.cost).sum(axis=1).mean()) == pytest.approx(0.6)
+    assert np.array_equal(policy.predictions(second)[1], second.cost)
+    assert float((policy.plan(second) * second.cost).sum(axis=1).mean()) == pytest.approx(0.6)
     assert list(policy.frame()) == ["arm", "reward_constant", "reward_strength", "reward_error"]
     with pytest.raises(ValueError, match="feature_names"):
-        policy.plan(made(other.gross, other.cost, other.features[:, :1]))
+        policy.plan(table_of(second.gross, second.cost, second.features[:, :1]))
+
+
+def test_a_log_teaches_a_policy() -> None:
+    """From one arm a question: nothing else is read, and it beats the mixture within the budget on another table."""
+    table, later = market(0, 1200), market(1)
+    arm = np.random.default_rng(0).integers(3, size=1200)
+    policy = fit_priced_policy(table, 0.6, logged=arm)
+    chosen = np.eye(3, dtype=bool)[arm]
+    blank = table._replace(
+        value=np.where(chosen, table.value, 0.125), cost=np.where(chosen, table.cost, 9.0), reward=table.reward * 0.5
+    )
+    again = fit_priced_policy(blank, 0.6, logged=arm)
+    assert again.price == policy.price
+    shown = compare_plans(later, {"priced": policy.plan(later)}, budget=0.6, validation=table).set_index("policy")
+    assert shown.loc["priced", "difference_low"] > 0.02
+    assert shown.loc["priced", "of_budget"] < 1.15
 
 
 def test_a_masked_arm_is_never_planned() -> None:
@@ -266,6 +284,24 @@ def test_a_masked_arm_is_never_planned() -> None:
     for plan in (policy.plan(part), play_paced(policy, part).plan):
         assert plan[::2, 1].sum() == 0.0
         assert plan[1::2, 1].sum() > 0.0
+
+
+def test_a_plan_is_what_run_estimate_and_comparisons_take() -> None:
+    """A priced plan as probabilities: simulated, estimated from a uniform log, and beside learners."""
+    table, later = market(0), market(1, order="shuffled")
+    plan = fit_priced_policy(table, 0.6).plan(later)
+    value = float((plan * later.value).sum(axis=1).mean())
+    done = run(plan, later, rounds=400, replications=20)
+    assert float(done.value[:, -1].mean()) / 400 == pytest.approx(value, abs=0.005)
+    assert done.spend is not None
+    rows = log(Bandit("epsilon_greedy", epsilon=1.0), later, rounds=400, seed=1)
+    estimates = estimate(rows, plan[rows["case"]], ("snips",))
+    assert estimates["low"][0] < value < estimates["high"][0]
+    plans = {"priced": plan} | baselines(later)
+    compared = compare_learners(later, {"nig": Bandit("thompson_nig")}, plans, rounds=400, replications=3)
+    right = compared.table.set_index("policy")["right"]
+    assert right["priced"] == pytest.approx(value, abs=0.01)
+    assert right["priced"] < right["oracle"]
 
 
 # Plans beside each other

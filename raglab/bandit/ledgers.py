@@ -215,6 +215,6 @@ def budgeted_arms(
         there = ~np.isnan(reward)
         when, who, arm, reward = when[there], who[there], arm[there], reward[there]
         rows = when if met.case is None else met.case[when, who]
-        seen = met.features[rows] if bandit.linear else none[who]
-        ledger = record_outcomes(ledger, who, arm, reward, cost[rows, arm], t - when, seen, bandit)
+        contexts = met.features[rows] if bandit.linear else none[who]
+        ledger = record_outcomes(ledger, who, arm, reward, cost[rows, arm], t - when, contexts, bandit)
     return arms

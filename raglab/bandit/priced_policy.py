@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.budget import (
     Budget,
@@ -19,7 +19,7 @@ from raglab.bandit.budget import (
     table_costs,
 )
 from raglab.bandit.environments import Table
-from raglab.bandit.learner import refuse
+from raglab.bandit.learner import check_arm, refuse
 from raglab.bandit.ridge import RidgeFit, fit_ridge
 
 if TYPE_CHECKING:
@@ -75,16 +75,19 @@ def fit_priced_policy(
     budget: Budget | float,
     *,
     validation: Table | None = None,
+    logged: ArrayLike | None = None,
     known_costs: bool = False,
     strength: float | None = None,
 ) -> PricedPolicy:
-    """Policy from a table whose arms were all measured: a ridge of reward and of cost an arm, and one price.
+    """Policy from a table: a ridge of reward and of cost an arm, and one price.
 
     The price is chosen on predictions of questions that were not fitted: those of `validation`, or each row of `table`
     by the regressions without it (leave-one-out, exact). What is paid there is the measured cost.
 
     Args:
       table: rewards, costs and features. validation: another table that the price is chosen on.
+      logged: [Q] the arm that was chosen in each row, of a log: nothing else is read of the table's rewards and costs.
+        Without `validation` the price is chosen on predicted costs, since nobody paid the others.
       budget: see `choose_price`. known_costs: whether a cost is known before the arm is chosen, such as a price list.
       strength: of all ridges; chosen for each from the data where None (see `fit_ridge`).
 
@@ -97,18 +100,21 @@ def fit_priced_policy(
     """
     checked = check_budget(budget)
     known, paid = table.mask & np.isfinite(table.gross), table_costs(table)
+    if logged is not None:
+        known = known & (check_arm(logged, len(table.arms))[:, None] == np.arange(len(table.arms)))
     # A cell that was not measured teaches nothing, and is NaN for the regressions.
     rewards = fit_ridge(table.features, np.where(known, table.gross, np.nan), strength=strength)
     costs = None if known_costs else fit_ridge(table.features, np.where(known, paid, np.nan), strength=strength)
     free = PriceChoice(0.0, 0.0, 0.0, 0.0)
     policy = PricedPolicy(table.arms, table.feature_names, rewards, costs, checked, free)
+    judged = table if validation is None else validation
+    reward, cost = policy.predictions(judged)
+    # On its own table a row is predicted by the regressions without it.
     if validation is None:
-        judged, reward = table, rewards.held_out
-        cost = paid if costs is None else np.maximum(costs.held_out, 0.0)
-    else:
-        judged = validation
-        reward, cost = policy.predictions(validation)
-    return policy._replace(price=choose_price(reward, cost, checked, spend=table_costs(judged), mask=judged.mask))
+        reward = rewards.held_out
+        cost = cost if costs is None else np.maximum(costs.held_out, 0.0)
+    spend = cost if validation is None and logged is not None else table_costs(judged)
+    return policy._replace(price=choose_price(reward, cost, checked, spend=spend, mask=judged.mask))
 
 
 class PacedPlay(NamedTuple):

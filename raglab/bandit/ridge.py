@@ -98,11 +98,11 @@ def _checked(strength: float) -> float:
 def _centred_fit(x: Array, y: Array, tried: Array) -> tuple[Array, float, float, Array]:
     """Weights [F], constant, strength and leave-one-out predictions [N] of one target."""
     middle, centre = x.mean(axis=0), float(y.mean())
-    left, singular, right = np.linalg.svd(x - middle, full_matrices=False)
+    basis, singular, right = np.linalg.svd(x - middle, full_matrices=False)
     # The constant is not shrunk: it takes 1/N of every row's leverage.
-    errors = [_left_out_errors(left, singular, y - centre, value, 1.0 / len(y)) for value in tried]
+    errors = [_left_out_errors(basis, singular, y - centre, value, 1.0 / len(y)) for value in tried]
     best = int(np.argmin([float((error**2).mean()) for error in errors]))
-    weights = right.T @ (_shrinkage(singular, tried[best], 1) * (left.T @ (y - centre)))
+    weights = right.T @ (_shrinkage(singular, tried[best], 1) * (basis.T @ (y - centre)))
     return weights, centre - float(middle @ weights), float(tried[best]), y - errors[best]
 
 
@@ -116,11 +116,11 @@ def _shrinkage(singular: Array, strength: float, power: int) -> Array:
     return np.where(some, singular**power / np.where(some, singular * singular + strength, 1.0), 0.0)
 
 
-def _left_out_errors(left: Array, singular: Array, y: Array, strength: float, constant: float) -> Array:
+def _left_out_errors(basis: Array, singular: Array, y: Array, strength: float, constant: float) -> Array:
     """Errors [N] of each row predicted from all others."""
     share = _shrinkage(singular, strength, 2)
-    leverage = constant + (left * left) @ share
-    error = y - left @ (share * (left.T @ y))
+    leverage = constant + (basis * basis) @ share
+    error = y - basis @ (share * (basis.T @ y))
     return error / np.maximum(1.0 - leverage, CERTAIN)
 
 
@@ -164,7 +164,7 @@ def ridge_strength(
     total = np.zeros(len(STRENGTHS))
     for x, reward in cells:
         if len(x):
-            left, singular, _ = np.linalg.svd(x, full_matrices=False)
-            errors = (_left_out_errors(left, singular, reward - prior_mean, value, 0.0) for value in STRENGTHS)
+            basis, singular, _ = np.linalg.svd(x, full_matrices=False)
+            errors = (_left_out_errors(basis, singular, reward - prior_mean, value, 0.0) for value in STRENGTHS)
             total += [float((error**2).sum()) for error in errors]
     return float(STRENGTHS[int(np.argmin(total))])
