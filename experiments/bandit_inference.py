@@ -30,6 +30,7 @@ from raglab.off_policy.targets import learner_probabilities
 LEARNERS = {name: Bandit(name) for name in ("thompson_beta", "ucb1", "lin_ucb")}
 ARMS, FEATURES = 3, 3
 SLOPES = np.array([[0.0, 0.2, 0.0], [0.0, 0.0, 0.2], [0.0, -0.1, -0.1]])
+FIRST = 1000  # number of the first table; the interval was chosen on tables 0 to 149
 MEASURES = ("right", "regret", "difference")
 
 
@@ -98,7 +99,7 @@ def coverage(name: str, sizes: argparse.Namespace) -> list[dict[str, object]]:
     truth = truths(population, sizes)
     inside: dict[tuple[str, str], list[np.ndarray]] = {}
     begun = time.perf_counter()
-    for number in range(sizes.tables):
+    for number in range(FIRST, FIRST + sizes.tables):
         world = population(np.random.default_rng([sizes.seed, number]), sizes.cases)
         plans = baselines(world)
         for reference in (FIXED, UNIFORM):
@@ -136,8 +137,8 @@ def on_arms(sizes: argparse.Namespace) -> list[dict[str, object]]:
             for name, bandit in learners.items()
         }
         for seed in range(sizes.tables):
-            found = compare_on_arms(means, learners, rounds=sizes.rounds, replications=replications, seed=seed).table
-            for row in found.to_dict("records")[:-1]:
+            table = compare_on_arms(means, learners, rounds=sizes.rounds, replications=replications, seed=seed).table
+            for row in table.to_dict("records")[:-1]:
                 held[row["policy"]] += row["regret_low"] <= truth[row["policy"]] <= row["regret_high"]
         rows += [
             {"learner": name, "replications": replications, "held %": 100 * held[name] / sizes.tables} for name in held
@@ -157,7 +158,7 @@ def direct(sizes: argparse.Namespace) -> list[dict[str, object]]:
     """Status of the direct method, and how often its interval holds the truth, by status; doubly robust beside it."""
     rows = []
     for name, (confounded, off) in LOGS.items():
-        seen: dict[tuple[str, str], list[bool]] = {}
+        held_by_status: dict[tuple[str, str], list[bool]] = {}
         for number in range(sizes.tables):
             rng = np.random.default_rng([sizes.seed, number])
             x = rng.random(2000)
@@ -173,8 +174,10 @@ def direct(sizes: argparse.Namespace) -> list[dict[str, object]]:
                 warnings.simplefilter("ignore", OverlapWarning)
                 table = estimate(log, [0.3, 0.7], ("dm", "dr"))
             for row in table.to_dict("records"):
-                seen.setdefault((row["estimator"], row["status"]), []).append(row["low"] <= 0.5 <= row["high"])
-        for (estimator, status), held in sorted(seen.items()):
+                held_by_status.setdefault((row["estimator"], row["status"]), []).append(
+                    row["low"] <= 0.5 <= row["high"]
+                )
+        for (estimator, status), held in sorted(held_by_status.items()):
             rows.append(
                 {
                     "log": name,

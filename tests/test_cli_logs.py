@@ -55,7 +55,7 @@ def test_the_table_is_that_of_the_library(path: str, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(pd.DataFrame(said["estimates"]), expected, check_exact=True)
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "deep" / "table.csv"), expected)
     assert (said["overlap"]["n"], said["overlap"]["status"]) == (900, "ok")
-    assert (said["notes"], said["warnings"]) == ({}, [])
+    assert (list(said["notes"]), said["warnings"]) == (["dm"], [])  # weak even where dr says the same
     text = ran(path)
     assert [line.split()[0] for line in text.stdout.splitlines()[1:8]] == list(ESTIMATORS)
     assert text.stdout.splitlines()[0].split() == list(COLUMNS)

@@ -113,11 +113,11 @@ def test_notes_say_what_the_intervals_are_of_and_what_flatters() -> None:
     rng = np.random.default_rng(2)
     met = world((rng.random((60, 3)) < 0.5) + 0.0)
     sizes: dict[str, Any] = {"rounds": 80, "replications": 5, "n_boot": 40}
-    found = compare_learners(met, {"ucb1": Bandit("ucb1")}, baselines(met), **sizes)
-    assert "fresh tables of 60 cases" in found.notes[0]
-    assert "10 splits of the cases, 40 replications" in found.notes[0]
-    assert "was chosen on the 60 cases that it is judged on" in found.notes[1]
-    own, elsewhere = (float(word) for word in found.notes[1].split() if word.startswith("0."))
+    result = compare_learners(met, {"ucb1": Bandit("ucb1")}, baselines(met), **sizes)
+    assert "fresh tables of 60 cases" in result.notes[0]
+    assert "10 splits of the cases, 40 replications" in result.notes[0]
+    assert "was chosen on the 60 cases that it is judged on" in result.notes[1]
+    own, elsewhere = (float(word) for word in result.notes[1].split() if word.startswith("0."))
     assert own > 0.5 > elsewhere - 0.1
     apart = compare_learners(met, {"ucb1": Bandit("ucb1")}, baselines(met, fixed="a"), fixed="a", **sizes)
     assert len(apart.notes) == 1

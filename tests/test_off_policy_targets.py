@@ -57,8 +57,8 @@ def test_estimates_of_arrays_are_those_of_before(interval: Any, modelled: bool) 
     """Values and intervals of all estimators, by both kinds of interval, with and without a reward model."""
     frame, target = logged()
     frame = frame.assign(q_0=0.25, q_1=0.5, q_2=0.75) if modelled else frame
-    found = quiet(frame, target, ESTIMATORS, 3, interval=interval, n_boot=50)
-    assert digest(found) == BEFORE[(interval, modelled)]
+    result = quiet(frame, target, ESTIMATORS, 3, interval=interval, n_boot=50)
+    assert digest(result) == BEFORE[(interval, modelled)]
 
 
 @pytest.mark.parametrize("policy", ["thompson_beta", "thompson_nig", "ucb1", "kl_ucb", "epsilon_greedy"])
@@ -66,8 +66,8 @@ def test_a_learner_on_its_own_log_is_what_was_logged(policy: str) -> None:
     """Its propensities in each round are those of the log, so that every weight is 1 and the value the mean reward."""
     bandit = Bandit(policy, floor=0.05)
     frame = play(bandit, Bernoulli(MEANS), rounds=150, seed=1)
-    found = quiet(frame, bandit, ("ips", "snips"))
-    assert found["value"].to_numpy() == pytest.approx(frame["reward"].mean(), abs=1e-8)
+    result = quiet(frame, bandit, ("ips", "snips"))
+    assert result["value"].to_numpy() == pytest.approx(frame["reward"].mean(), abs=1e-8)
     assert overlap(frame, bandit).max_weight == pytest.approx(1.0, abs=1e-7)
 
 
@@ -98,8 +98,8 @@ def test_a_learner_knows_the_rounds_before_and_no_other(seed: int, forgets: dict
         expected.append(propensities(state, bandit))
         state = update(record_pull(state, np.asarray(arm), bandit), arm, reward, bandit)
     weight = np.array(expected)[np.arange(25), frame["action"]] / frame["propensity"]
-    seen = overlap(frame, bandit, arms=range(3))
-    assert (seen.mean_weight, seen.max_weight) == pytest.approx((weight.mean(), weight.max()), abs=1e-9)
+    diagnostics = overlap(frame, bandit, arms=range(3))
+    assert (diagnostics.mean_weight, diagnostics.max_weight) == pytest.approx((weight.mean(), weight.max()), abs=1e-9)
 
 
 def test_a_learner_as_target_needs_arms() -> None:
@@ -107,8 +107,8 @@ def test_a_learner_as_target_needs_arms() -> None:
     frame, target = logged()
     with pytest.raises(ValueError, match=r"a learner as target needs the arms.*arms="):
         estimate(frame, Bandit())
-    found = difference(frame, Bandit("epsilon_greedy"), target, arms=[0, 1, 2])
-    assert found.first == pytest.approx(quiet(frame, Bandit("epsilon_greedy"), ("snips",), arms=[0, 1, 2])["value"][0])
+    result = difference(frame, Bandit("epsilon_greedy"), target, arms=[0, 1, 2])
+    assert result.first == pytest.approx(quiet(frame, Bandit("epsilon_greedy"), ("snips",), arms=[0, 1, 2])["value"][0])
     with pytest.raises(ValueError, match=r"reward must be in \[0, 1\], got 2"):
         estimate(frame.assign(reward=2.0), Bandit(), arms=[0, 1, 2])
 
@@ -175,10 +175,10 @@ def test_a_log_with_costs_is_estimated_in_the_users_unit() -> None:
     frame, (_, target) = with_costs(), logged(5)
     names = ("ips", "snips", "dr")
     with pytest.warns(UserWarning, match="this log has costs"):
-        found = quiet(frame, target, names)
+        result = quiet(frame, target, names)
     net = quiet(frame.drop(columns=["cost", "value"]).assign(reward=frame["value"]), target, names)
-    np.testing.assert_array_equal(found[COLUMNS], net[COLUMNS])
-    assert found.attrs["outcomes"] == ["value"]
+    np.testing.assert_array_equal(result[COLUMNS], net[COLUMNS])
+    assert result.attrs["outcomes"] == ["value"]
     with pytest.warns(UserWarning, match="this log has costs"):
         assert difference(frame, target, [0.2, 0.3, 0.5]).first == net["value"][1]
     with warnings.catch_warnings():
@@ -204,7 +204,7 @@ def test_several_outcomes_at_once() -> None:
         table[table["outcome"] == "cost"].drop(columns="outcome").reset_index(drop=True), alone
     )
     assert set(table.attrs["notes"]) == {
-        f"{name}: {one}" for name in ("gross", "cost", "value") for one in alone["estimator"]
+        f"{name}: {estimator}" for name in ("gross", "cost", "value") for estimator in alone["estimator"]
     }
     with pytest.raises(ValueError, match="q_<arm> must be the model of one outcome"):
         estimate(frame.assign(q_0=0.1, q_1=0.1, q_2=0.1), target, reward=("value", "cost"))

@@ -183,12 +183,12 @@ def _direct_findings(
         return [*weak, (2, "the overlap is too thin for dr to check it")]
     robust = fit_estimator(rows, "dr", settings)
     gap = robust.value - fitted.value
-    if abs(gap) <= ROUNDING * max(1.0, float(np.abs(rows.log.reward).max())):
-        gap = 0.0
     # The difference of the two, round by round: where their formulas meet it is 0 for certain.
     error = standard_error(robust.influence - fitted.influence, rows.log)
     own = standard_error(fitted.influence, rows.log)
     far = abs(gap) + SURE * error
+    if far <= ROUNDING * max(1.0, float(np.abs(rows.log.reward).max())):
+        far = 0.0
     apart = 0.0 if far == 0.0 else far / own if own > 0.0 else inf
     if isnan(apart):
         return [*weak, (2, "one session cannot tell whether dr agrees")]
