@@ -301,7 +301,7 @@ class TestSwitch:
         pd.testing.assert_frame_equal(rows, log(bandit._replace(policy="thompson_nig"), table, rounds=20))
         with pytest.warns(UserWarning, match="thompson_nig"):
             shown = compare_learners(table, {"default": bandit}, baselines(table), rounds=20, replications=2, n_boot=20)
-        assert [note.partition(":")[0] for note in shown.notes] == ["default"]
+        assert [note.partition(":")[0] for note in shown.notes if "thompson_nig" in note] == ["default"]
 
     def test_it_stays_where_nothing_is_charged(self) -> None:
         """At a price of 0, without costs, and in worlds that have none."""

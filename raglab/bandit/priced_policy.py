@@ -96,7 +96,12 @@ def fit_priced_policy(
 
     Source: rule S4.8.
 
-    Example: `fit_priced_policy(table, Budget(2.3e-4, "$")).plan(later_table)`.
+    Example: the dear arm is better where x is 1, and half of the questions can have it.
+      >>> import pandas as pd
+      >>> frame = pd.DataFrame({"small": [0.5, 0.5] * 4, "large": [0.5, 1.0] * 4, "x": [0.0, 1.0] * 4})
+      >>> table = Table.from_frame(frame, costs={"small": 1.0, "large": 3.0}, features=["x"], order="given")
+      >>> fit_priced_policy(table, Budget(2.0, "$")).plan(table)[:2].tolist()
+      [[1.0, 0.0], [0.0, 1.0]]
     """
     checked = check_budget(budget)
     known, paid = table.mask & np.isfinite(table.gross), table_costs(table)

@@ -318,12 +318,12 @@ def audit_table(
         raise ValueError(msg)
     learner = Bandit(bandit) if isinstance(bandit, str) else bandit
     check_bandit(learner, world.n_arms)
-    # What cannot follow costs is played as another learner, on the table and on its resamples alike.
-    learner, switched = follow_costs(learner, world)
-    if switched:
-        warn_user(switched)
     signals = _signals(world, measured, weights)
     rewarded = world._replace(reward=signals[REWARD])
+    # What cannot follow costs is played as another learner, on the table and on its resamples alike.
+    learner, switch = follow_costs(learner, rewarded)
+    if switch:
+        warn_user(switch)
     # The simulation comes first: it decides what the audit says, all else explains it.
     plans = _plans(world, signals, baselines or {})
     beside = {name: plans[name] for name in (UNIFORM, BEST, *(baselines or {})) if name in plans}
@@ -342,7 +342,9 @@ def audit_table(
     settings["unit"] = "right answers" if np.isin(world.value[world.mask], (0.0, 1.0)).all() else "summed value"
     parts = AuditTables(arms, rules, simulation, correlations, policies)
     notes = audit_notes(rewarded, signals, parts, binds, None if measured is None else weights, learner)
-    notes = (*notes, switched) if switched else notes
+    # What was switched stands right below the headline, which is of the learner that was played.
+    order = f"The order of the table, {world.order}, is not played: questions are drawn with replacement."
+    notes = (notes[0], *filter(None, (switch, order if world.order != "replacement" else "")), *notes[1:])
     return RewardAudit(correlations, policies, binds, notes, settings, arms, rules, simulation)
 
 

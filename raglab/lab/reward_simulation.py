@@ -65,9 +65,7 @@ def simulate_learner(world: Table, bandit: Bandit, plans: Mapping[str, Array], s
     import pandas as pd
 
     check_count("tables", sizes.tables, 1, "200 are usual")
-    if getattr(world, "order", "replacement") != "replacement":  # a resample of cases has no order of its own
-        ordered: Any = world
-        world = ordered._replace(order="replacement")
+    world = world._replace(order="replacement")  # a resample of cases has no order of its own
     # The table itself gives the estimates; every policy is judged on all its cases, so that only paths are chance.
     played = run(bandit, world, rounds=sizes.rounds, replications=sizes.replications, seed=sizes.seed)
     if played.case is None:
