@@ -158,6 +158,10 @@ def difference_interval(left: Account, right: Account, level: float) -> tuple[fl
         table, error = _retrained_variance(half)
         spread += error**2
     variance = max(table, 0.0) + chance
+    if variance <= 0.0 and not (left.fixed and right.fixed):
+        # Few halves may give a variance below 0; their plain spread, own chance and all, errs to the wide side.
+        variance = float(half.mean(axis=2).var(ddof=1))
+        spread = 2.0 * variance**2 / (2 * len(half) - 1)
     if variance <= 0.0:
         return middle, middle
     if not (left.fixed and right.fixed):
