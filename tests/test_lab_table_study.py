@@ -178,12 +178,31 @@ class TestBudget:
     """Reward is searched within the spend that a question may have."""
 
     def test_trials_are_feasible_within_the_budget(self) -> None:
-        """A trial keeps the budget or is marked; what is found starts the pacer."""
+        """A trial keeps 1.02 of it or is marked; price and step of the pacer are those that were found."""
         result = study("priced", bandit="lin_ucb", budget=Budget(0.6, "cents"), trials=12)
-        assert (result.trials["feasible"] == (result.trials["spend"] <= 0.6)).all()
+        assert (result.trials["feasible"] == (result.trials["spend"] <= 1.02 * 0.6)).all()
         assert result.trials["feasible"].any()
-        assert result.budget == Budget(0.6, "cents", price=result.price)
+        assert result.budget is not None
+        assert result.budget == Budget(0.6, "cents", price=result.price, step=result.budget.step)
+        assert result.trials["step"].iloc[0] == Budget(0.6).step
         assert any("pacer" in note for note in result.notes)
+
+    def test_the_comparison_plays_the_pacer(self) -> None:
+        """Reward and spend of the settings as they were are those of `run` under the budget, on the rows that judge."""
+        past, later = priced(slice(0, 120), order="given"), priced(slice(120, None), order="given")
+        result = raglab.tune_bandit(past, bandit="thompson_nig", judge=later, budget=0.6, rounds=120, **SMALL)
+        sizes: dict[str, Any] = {"rounds": 120, "replications": 20, "seed": 1}
+        played = run(Bandit("thompson_nig"), later.priced(0.0), budget=0.6, **sizes)
+        row = rows(result.comparison).loc[UNTUNED]
+        assert played.spend is not None
+        assert row["reward"] == pytest.approx(played.gross[:, -1].mean() / 120)
+        assert row["spend"] == pytest.approx(played.spend[:, -1].mean() / 120)
+        assert row["spend_low"] < row["spend"] < row["spend_high"]
+
+    def test_learners_that_keep_no_budget_are_refused(self) -> None:
+        """kl_ucb needs rewards in [0, 1]."""
+        with pytest.raises(ValueError, match="a learner under a budget must read rewards below 0, got kl_ucb"):
+            raglab.tune_bandit(priced(), bandit="kl_ucb", budget=0.6, **SMALL)
 
     def test_mixture_and_ridge_are_chosen_on_the_rows_tuned_on(self) -> None:
         """Their rows are what these plans come to on the later rows."""

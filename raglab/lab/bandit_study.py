@@ -166,8 +166,9 @@ def tune_bandit(
 
     Of a trace, reward weights are searched as well; split `tune` is searched on, split `report` judges. The value of a
     trial is the share of right decisions of the simulated bandit, which sees rewards alone. Of a table, whose rewards
-    are taken as they are, the value is the table's own, or under a budget the reward before costs; the price that the
-    learner is charged for a unit of cost is searched too, where costs are charged or there is a budget.
+    are taken as they are, the value is the table's own, or under a budget the reward before costs. The price that the
+    learner is charged for a unit of cost is searched too, where costs are charged. Under a budget a pacer keeps it,
+    whose first price and step are searched.
 
     All trials meet the same cases in the same order. The first trial is the published one, or the settings as they
     are; it and the best are judged once more on other chance and more replications: a learner that soon stays with one
@@ -184,8 +185,8 @@ def tune_bandit(
       bandit: policy, or settings to start from. Learners of successes cannot follow costs; see rule S4.5.
       judge: of a table, another one that judges. Without it the rows are split in halves: by their order where that is
         given, else at random; the notes say which.
-      budget: of a table with costs, the mean cost of a question that a trial may have; the notes name the best fixed
-        mixture within it.
+      budget: of a table with costs, the mean cost of a question that the learner keeps; a trial that spends more than
+        1.02 of it is infeasible.
       rounds, replications: of each simulation; 1,000 rounds, or as many as there are rows where each is played once.
       budget_ms: of a trace, milliseconds of a question, in the reward; 8,000 where not given. latency_budget_ms:
         highest mean latency that a trial may have; the same where not given.

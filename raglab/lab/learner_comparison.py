@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.bandit.budget import Budget
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM, greedy_arms
 from raglab.bandit.learner import Bandit
@@ -73,6 +74,7 @@ def compare_learners(
     engine: str = "auto",
     n_jobs: int = 1,
     fixed: str | None = None,
+    budgets: Mapping[str, Budget] | None = None,
 ) -> LearnerComparison:
     """Learners beside policies that learn nothing, on the same cases in the same order.
 
@@ -89,6 +91,7 @@ def compare_learners(
       level: of the intervals.
       n_boot: replications on half samples, in which every learner is trained again; four make a pair of halves.
       fixed: arm of the plan `best fixed arm`, where it was chosen on other cases; as for `baselines`.
+      budgets: name of a learner -> budget that it keeps, as for `bandit.run`.
 
     Returns: `table`, a row a policy: `policy`, `right` (mean value a round, with `_low`, `_high`), `regret` (value
       lost in all rounds against the best available arm of each case, likewise), `difference` (`right` minus that of the
@@ -104,8 +107,9 @@ def compare_learners(
         bandit, reward = (settings, world.reward) if isinstance(settings, Bandit) else settings
         trained[name] = bandit, world._replace(reward=reward)
     sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
+    kept: Mapping[str, Budget] = budgets or {}
     for name, (bandit, met) in progress(trained.items(), "simulate", "learner"):
-        runs[name] = run(bandit, met, **sizes, engine=engine, n_jobs=n_jobs)
+        runs[name] = run(bandit, met, **sizes, engine=engine, n_jobs=n_jobs, budget=kept.get(name))
     cases = _drawn_cases(next(iter(runs.values())) if runs else run(plans[next(iter(plans))], world, **sizes))
     drawn = _per_case(cases, len(world.mask))
     # The same cases for all: what chance the draws leave is the same on both sides of a difference.
@@ -123,8 +127,10 @@ def compare_learners(
     work: dict[str, Any] = {"seed": seed, "engine": engine}
     work["work"] = float(rounds * (replications + n_boot) * max(1, len(trained)))
     for name, (bandit, met) in trained.items():
-        learner, _ = follow_costs(bandit, met)
-        half = None if halves is None else half_sample_values(learner, met, halves, **work)
+        learner, _ = follow_costs(bandit, met, charged=name in kept)
+        half = None
+        if halves is not None:
+            half = half_sample_values(learner, met, halves, budget=kept.get(name), **work)
         nothing = np.zeros(len(world.mask))  # what a learner does in a case is not the same on every table
         mean = each[name].value.sum(axis=1) / rounds
         accounts[name] = Account(mean, nothing, np.zeros((0, 2, 2)) if half is None else half, fixed=False)

@@ -14,6 +14,7 @@ from raglab.bandit.budget import START, Budget, check_budget, choose_price, fron
 from raglab.bandit.environments import Table, check_world
 from raglab.bandit.fixed_plans import FIXED, ORACLE, baselines, best_fixed_arm
 from raglab.bandit.learner import Bandit, check_count
+from raglab.bandit.ledgers import check_budgeted
 from raglab.bandit.plans import MIXTURE
 from raglab.bandit.priced_policy import fit_priced_policy
 from raglab.bandit.simulation import follow_costs, run
@@ -45,7 +46,9 @@ WITHIN = "oracle within the budget"
 PRICED = "ridge with a price"
 ROUNDS = 1000  # of each simulation, where none are stated and rows are drawn with replacement
 LEAST_ROWS = 4  # of a table that is split: two to tune on, two to judge
+KEPT = 1.02  # of a budget that a trial may spend: a pacer ends near it, on either side
 PRICES_OF_BUDGET = (1e-3, 10.0)  # prices that are tried under a budget, times 1 / per_question
+STEPS = SearchRange(0.002, 0.2, log=True)  # of the pacer: how fast the price follows the spend
 PRICES_OF_TABLE = (0.125, 8.0)  # prices that are tried where a table charges costs, times its own
 END_NAMES = ("", "_low", "_high")
 
@@ -54,8 +57,9 @@ END_NAMES = ("", "_low", "_high")
 class TableStudy:
     """Outcome of a study of a learner on a table.
 
-    bandit: settings that were found. price: value lost a unit of cost that the learner is charged; 0 where nothing
-    costs. budget: with that price to start from, for `bandit.run(budget=)` and the online pacer; None without one.
+    bandit: settings that were found. price: value lost a unit of cost that the learner is charged, under a budget the
+    one that the pacer starts from; 0 where nothing costs. budget: with that price and the pacer's step, for
+    `bandit.run(budget=)`; None without one.
     trials: a row a trial: `value` a round, `feasible`, `spend`, `threshold`, and the values tried. comparison: a row a
     policy on the rows that judge: `policy`, `value` a round (under a budget `reward`, before costs), with costs
     `reward` and `spend` apart, `of_budget`, `difference` (policy minus tuned) and without a budget `regret`, each with
@@ -138,23 +142,25 @@ def tune_on_table(
     played: dict[str, Any] = {"replications": replications, "engine": engine}
 
     def judged(params: Mapping[str, Any]) -> TrialOutcome:
-        learner, price = _trial_settings(params, problem)
-        value, spend = _simulate_trial(learner, price, problem, seed=seed, **played)
-        limit = {} if problem.budget is None else {"spend": spend - problem.budget.per_question}
-        return TrialOutcome(value, limit, {"spend": spend, "threshold": learner.threshold})
+        settings = _trial_settings(params, problem)
+        value, spend = _simulate_trial(settings, problem, seed=seed, **played)
+        limit = {} if problem.budget is None else {"spend": spend - KEPT * problem.budget.per_question}
+        return TrialOutcome(value, limit, {"spend": spend, "threshold": settings.learner.threshold})
 
     # The settings as they are make a trial too, so that what is found earns no less on these rows.
-    known = _learner_view(problem.tune, problem.price).reward[problem.tune.mask]
+    known = problem.tune.reward[problem.tune.mask]
+    if problem.budget is None:
+        known = _learner_view(problem.tune, problem.price).reward[problem.tune.mask]
     first = first_values(problem.base, known, space) | ({"price": problem.price} if problem.charges else {})
+    first |= {} if problem.budget is None else {"step": problem.budget.step}
     study, seen = maximise(
         judged, space, trials=trials, sampler=sampler, seed=seed, first=[clipped_values(first, space)]
     )
     # The best of many short simulations is partly lucky: finalists meet other chance, and more of it.
     again = {**played, "seed": seed + 1, "replications": AGAIN * replications}
-    learner, price = _best_finalist(seen, space, problem, again)
-    shown, fixed, told = _judge(problem, learner, price, {**again, "level": level, "n_boot": n_boot})
-    paced = _paced_note(problem, learner, price, {**again, "replications": replications})
-    notes += [*_search_notes(seen, problem, price), *_verdict_notes(shown, fixed, problem), *paced, *told]
+    best = _best_finalist(seen, space, problem, again)
+    shown, fixed, told = _judge(problem, best, {**again, "level": level, "n_boot": n_boot})
+    notes += [*_search_notes(seen, problem, best), *_verdict_notes(shown, fixed, problem), *told]
     settings = {
         "bandit": base.policy, "trials": trials, "rounds": problem.rounds, "replications": replications,
         "budget": None if problem.budget is None else problem.budget.per_question, "price": problem.price,
@@ -162,9 +168,9 @@ def tune_on_table(
         "table": _fingerprint(table), "tune_rows": len(problem.tune.mask), "judge_rows": len(problem.judge.mask),
     }  # fmt: skip
     return TableStudy(
-        bandit=learner,
-        price=price,
-        budget=None if problem.budget is None else problem.budget._replace(price=price),
+        bandit=best.learner,
+        price=best.price,
+        budget=best.budget,
         trials=seen,
         comparison=shown,
         notes=tuple(notes),
@@ -193,6 +199,7 @@ def _problem(
         warn_user(switched)
         notes.append(switched)
     if checked is not None:
+        check_budgeted(learner, tune)  # some learners cannot keep one
         for part in (tune, judged):  # what nothing can keep is refused with the least spend that there is
             _plan_within(part.gross, part, checked)
     price = table.price
@@ -290,45 +297,66 @@ def _space(problem: TableProblem) -> dict[str, SearchRange]:
     unit, reach = problem.price, PRICES_OF_TABLE
     if problem.budget is not None:
         unit, reach = 1.0 / problem.budget.per_question, PRICES_OF_BUDGET
-    return space | {"price": SearchRange(unit * reach[0], unit * reach[1], log=True)}
+    steps = {} if problem.budget is None else {"step": STEPS}
+    return space | {"price": SearchRange(unit * reach[0], unit * reach[1], log=True)} | steps
 
 
-def _trial_settings(params: Mapping[str, Any], problem: TableProblem) -> tuple[Bandit, float]:
-    """Learner and price of the values of a trial."""
+class TrialSettings(NamedTuple):
+    """What a trial plays: the learner, the price that it is charged or starts from, and the budget with that price."""
+
+    learner: Bandit
+    price: float
+    budget: Budget | None
+
+
+def _trial_settings(params: Mapping[str, Any], problem: TableProblem) -> TrialSettings:
+    """Settings of the values of a trial."""
     price = round_value(params["price"]) if problem.charges else 0.0
+    if problem.budget is not None:
+        learner = tuned_learner(params, problem.base, problem.tune.reward[problem.tune.mask])
+        budget = problem.budget._replace(price=price, step=round_value(params["step"]))
+        return TrialSettings(learner, price, budget)
     known = _learner_view(problem.tune, price).reward[problem.tune.mask]
-    return tuned_learner(params, problem.base, known), price
+    return TrialSettings(tuned_learner(params, problem.base, known), price, None)
+
+
+def _first_settings(problem: TableProblem) -> TrialSettings:
+    """Settings as they were."""
+    price = problem.price if problem.charges else 0.0
+    budget = None if problem.budget is None else problem.budget._replace(price=price)
+    return TrialSettings(problem.base, price, budget)
 
 
 def _simulate_trial(
-    learner: Bandit, price: float, problem: TableProblem, *, seed: int, replications: int, engine: str
+    settings: TrialSettings, problem: TableProblem, *, seed: int, replications: int, engine: str
 ) -> tuple[float, float]:
-    """Value and spend a round of a learner on the rows that are tuned on."""
-    world = _learner_view(_objective(problem.tune, problem), price)
-    done = run(learner, world, rounds=problem.rounds, replications=replications, seed=seed, engine=engine)
+    """Value and spend a round of a learner on the rows tuned on; a budget is kept by a pacer from the price on."""
+    world = _objective(problem.tune, problem)
+    world = world if settings.budget is not None else _learner_view(world, settings.price)
+    sizes: dict[str, Any] = {"rounds": problem.rounds, "replications": replications, "seed": seed, "engine": engine}
+    done = run(settings.learner, world, budget=settings.budget, **sizes)
     spend = 0.0 if done.spend is None else float(done.spend[:, -1].mean()) / problem.rounds
     return float(done.value[:, -1].mean()) / problem.rounds, spend
 
 
 def _best_finalist(
     seen: pd.DataFrame, space: Mapping[str, SearchRange], problem: TableProblem, again: Mapping[str, Any]
-) -> tuple[Bandit, float]:
+) -> TrialSettings:
     """Best of the finalists on other chance, the first of equals; under a budget the best of those that keep it there.
 
     Where none keeps it, the one that spends least is taken.
     """
     scored = []
     for row in finalists(seen):
-        learner, price = _trial_settings({name: row[name] for name in space}, problem)
-        value, spend = _simulate_trial(learner, price, problem, **again)
-        over = 0.0 if problem.budget is None else max(0.0, spend - problem.budget.per_question)
-        scored.append(((-over, value), learner, price))
-    _, learner, price = max(scored, key=lambda entry: entry[0])
-    return learner, price
+        settings = _trial_settings({name: row[name] for name in space}, problem)
+        value, spend = _simulate_trial(settings, problem, **again)
+        over = 0.0 if problem.budget is None else max(0.0, spend - KEPT * problem.budget.per_question)
+        scored.append(((-over, value), settings))
+    return max(scored, key=lambda entry: entry[0])[1]
 
 
 def _judge(
-    problem: TableProblem, learner: Bandit, price: float, sizes: Mapping[str, Any]
+    problem: TableProblem, tuned: TrialSettings, sizes: Mapping[str, Any]
 ) -> tuple[pd.DataFrame, str | None, list[str]]:
     """Tuned learner beside the settings as they were and policies that learn nothing, on the rows that judge.
 
@@ -336,11 +364,14 @@ def _judge(
     """
     judge = _objective(problem.judge, problem)
     plans, fixed, notes = _plans(problem, judge)
-    names = {
-        TUNED: (learner, _learner_view(judge, price).reward),
-        UNTUNED: (problem.base, _learner_view(judge, problem.price if problem.charges else 0.0).reward),
-    }
-    more: dict[str, Any] = {"rounds": problem.rounds, "reference": TUNED, "fixed": fixed, **sizes}
+    more: dict[str, Any] = {"rounds": problem.rounds, "reference": TUNED, "fixed": fixed, "budgets": {}, **sizes}
+    names: dict[str, Any] = {}
+    for name, played in ((TUNED, tuned), (UNTUNED, _first_settings(problem))):
+        names[name] = played.learner
+        if played.budget is None:
+            names[name] = played.learner, _learner_view(judge, played.price).reward
+        else:
+            more["budgets"][name] = played.budget
     shown = compare_learners(judge, names, plans, **more)
     value = "value" if problem.budget is None else "reward"
     named = {f"right{end}": f"{value}{end}" for end in END_NAMES}
@@ -409,7 +440,7 @@ def _plan_within(reward: Array, table: Table, budget: Budget) -> Array:
     return choose_price(known, cost, budget, mask=table.mask).plan(known, cost, table.mask)
 
 
-def _search_notes(seen: pd.DataFrame, problem: TableProblem, price: float) -> list[str]:
+def _search_notes(seen: pd.DataFrame, problem: TableProblem, tuned: TrialSettings) -> list[str]:
     """What the search came to on the rows that it searched on."""
     kept = seen["feasible"] if seen["feasible"].any() else slice(None)
     best, first = float(seen.loc[kept, "value"].max()), float(seen["value"].iloc[0])
@@ -418,11 +449,16 @@ def _search_notes(seen: pd.DataFrame, problem: TableProblem, price: float) -> li
         f"On the rows tuned on, the best trial earns {best:.4g} a round, the first settings {first:.4g}; {flatters}"
     ]
     if problem.charges:
-        own = "at first" if problem.budget else "of the table"
-        notes.append(f"The learner is charged {price:.4g} a unit of cost; the price {own} was {problem.price:.4g}.")
+        price, before = f"{tuned.price:.4g} a unit of cost", f"{problem.price:.4g}"
+        line = f"The learner is charged {price}; the price of the table is {before}."
+        if tuned.budget is not None:
+            line = f"A pacer keeps the budget: first price {price} (before: {before}), step {tuned.budget.step:g}."
+        notes.append(line)
     if not seen["feasible"].any():
         limit = 0.0 if problem.budget is None else problem.budget.per_question
-        notes.append(f"No trial keeps the budget of {limit:.4g} on the rows tuned on; the one nearest to it is judged.")
+        notes.append(
+            f"No trial keeps {KEPT:g} of the budget of {limit:.4g} on the rows tuned on; the nearest one is judged."
+        )
     return notes
 
 
@@ -459,24 +495,6 @@ def _verdict_notes(shown: pd.DataFrame, fixed: str | None, problem: TableProblem
             unit = f" {problem.budget.unit}" if problem.budget.unit else ""
             notes.append(f"{line}, {state} the budget of {limit:.4g}{unit}.")
     return notes
-
-
-def _paced_note(problem: TableProblem, learner: Bandit, price: float, sizes: Mapping[str, Any]) -> list[str]:
-    """What the tuned settings come to where a pacer moves the price by what was spent, as it would online."""
-    if problem.budget is None:
-        return []
-    budget = problem.budget._replace(price=price)
-    try:
-        done = run(learner, problem.judge, rounds=problem.rounds, budget=budget, **sizes)
-    except ValueError as error:  # a learner that cannot keep a budget by itself
-        return [f"Without a pacer: {error}"]
-    if done.spend is None:
-        return []
-    reward, spend = (part[:, -1] / problem.rounds for part in (done.gross, done.spend))
-    ends = f"{spend.min():.4g} to {spend.max():.4g} in {len(spend)} plays"
-    return [
-        f"A pacer that starts there has them earn {reward.mean():.4g} and spend {spend.mean():.4g} a round ({ends})."
-    ]
 
 
 def _fingerprint(table: Table) -> str:
