@@ -240,7 +240,7 @@ def gsm8k(path: Path) -> dict[tuple[int, float], dict[str, Table]]:
 def studies(rows: Mapping[str, list[dict[str, Any]]], trials: int) -> None:
     """Settings and price of learners, searched on validation by `tune_bandit`, judged on test."""
     tables = featured(rows, 0, SMALL)
-    sizes: dict[str, Any] = {"trials": trials, "replications": 10, "rounds": len(rows["val"])}
+    sizes: dict[str, Any] = {"trials": trials, "replications": 5, "rounds": len(rows["val"])}
     lines = []
     for budget, policy in itertools.product(
         (None, Budget(2.3e-4, "$"), Budget(6.6e-4, "$")), ("thompson_nig", "lin_ucb")
