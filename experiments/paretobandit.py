@@ -1,7 +1,7 @@
 """Budgets on ParetoBandit's files: chosen on val_k4, judged once on test_k4; online play without a budget; GSM8K.
 
 python experiments/paretobandit.py [--data ../shared/data] [--replications 120] [--no-budgets] [--no-online]
-python experiments/paretobandit.py --no-budgets --no-online --trials 40     # studies of learners on validation
+python experiments/paretobandit.py --no-budgets --no-online --trials 15     # studies of learners on validation
 
 Four language models as arms; a row has the prompt, its source, and every model's reward and cost in dollars.
 """
@@ -245,7 +245,8 @@ def studies(rows: Mapping[str, list[dict[str, Any]]], trials: int) -> None:
     for budget, policy in itertools.product(
         (None, Budget(2.3e-4, "$"), Budget(6.6e-4, "$")), ("thompson_nig", "lin_ucb")
     ):
-        study = tune_bandit(tables["val"], bandit=policy, judge=tables["test"], budget=budget, **sizes)
+        engine = ENGINE if budget is None else "auto"  # no compiled loop keeps a budget
+        study = tune_bandit(tables["val"], bandit=policy, judge=tables["test"], budget=budget, engine=engine, **sizes)
         value = "value" if budget is None else "reward"
         for _, row in study.comparison.iterrows():
             spend = "–" if budget is None else f"{row['of_budget']:.3f}"

@@ -76,7 +76,7 @@ class TestSplit:
 
     def test_other_rows_are_drawn_by_the_seed(self) -> None:
         """Halves at random: the note names the seed, and another seed gives other halves."""
-        left, right = study("plain"), study("plain", seed=1)
+        left, right = study("plain", rounds=200), study("plain", seed=1, rounds=200)
         assert left.notes[0] == "Tuned on 100 rows drawn at random (seed 0), judged on the other 100."
         assert "seed 1" in right.notes[0]
         assert rows(left.comparison).loc[UNIFORM, "value"] != rows(right.comparison).loc[UNIFORM, "value"]
@@ -103,7 +103,7 @@ class TestSearch:
 
     def test_without_costs_only_settings_are_tried(self) -> None:
         """No price; of thompson_beta the threshold as a quantile; value and regret, no spend."""
-        result = study("plain")
+        result = study("plain", rounds=200)
         assert {"threshold_quantile", "exploration", "prior_strength"} <= set(result.trials.columns)
         assert "price" not in result.trials
         assert (result.price, result.budget) == (0.0, None)
@@ -152,7 +152,7 @@ class TestVerdict:
 
     def test_the_best_fixed_arm_is_chosen_on_the_rows_tuned_on(self) -> None:
         """By name, and said plainly where it is not beaten: an arm right in 80 % needs no learner."""
-        result = study("plain")
+        result = study("plain", rounds=200)
         (note,) = [note for note in result.notes if FIXED in note]
         assert note.startswith(f"Tuned does not beat the {FIXED}, hybrid (chosen on the rows tuned on)")
 
