@@ -415,7 +415,7 @@ def _plans(problem: TableProblem, judge: Table) -> tuple[dict[str, Array], str |
     try:
         mixture = frontier(tune).mixture_at(problem.budget)
     except ValueError as error:
-        notes.append(f"No fixed mixture is within the budget on the rows tuned on: {error}")
+        notes.append(f"No fixed mixture to compare with: {error}")
     else:
         if judge.mask[:, mixture > 0.0].all():
             plans[MIXTURE] = np.broadcast_to(mixture, judge.mask.shape)
@@ -425,7 +425,7 @@ def _plans(problem: TableProblem, judge: Table) -> tuple[dict[str, Array], str |
         try:
             plans[PRICED] = fit_priced_policy(tune, problem.budget).plan(judge)
         except ValueError as error:
-            notes.append(f"No regression with a price is within the budget on the rows tuned on: {error}")
+            notes.append(f"No regression with a price to compare with: {error}")
     plans[WITHIN] = _plan_within(judge.value, judge, problem.budget)
     return plans, fixed, notes
 
