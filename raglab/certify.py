@@ -4,6 +4,9 @@ A certificate says: with probability at least 1 − delta over the draw of the l
 chosen threshold (or policy) holds on the traffic the cases were drawn from. It holds for any scores, however poor:
 where they cannot carry the promise, nothing is certified. What makes it true is the order of the tests: it never
 depends on the labels that are tested (rule S6.4).
+
+This module is the arithmetic. A policy is certified by `raglab.certify_policy`, the best of several by
+`raglab.certify_best`.
 """
 
 from __future__ import annotations

@@ -32,10 +32,24 @@ def missing(what: str, room: str) -> NoReturn:
       MissingExtensionError: always.
     """
     # A folder whose modules are there but whose `__init__.py` is lost is damaged, and says so.
-    is_damaged = any(any(Path(place, room).glob("*.py")) for place in _folders())
+    modules = {path.name for place in _folders() for path in Path(place, room).glob("*.py")}
+    is_damaged = bool(modules) and "__init__.py" not in modules
     state = "which lacks its __init__.py" if is_damaged else "which is not installed"
     message = f"{what} is in raglab/extensions/{room}, {state}: install raglab-toolkit as a whole"
     raise MissingExtensionError(message, name=f"{ROOMS}.{room}")
+
+
+def check_installed(what: str, room: str) -> None:
+    """Refuse what needs a room that is gone.
+
+    Args:
+      what: the user asked for. room: folder in `raglab/extensions`.
+
+    Raises:
+      MissingExtensionError: the room is not installed.
+    """
+    if room not in installed():
+        missing(what, room)
 
 
 @cache

@@ -20,7 +20,7 @@ from raglab.policy import PolicyData
 from raglab.values import Case, Chunk, Corpus, TraceData
 
 Kind = Literal[
-    "policy or policies", "measured",
+    "policy or policies", "named policies", "measured",
     "trace", "traces", "policy", "policies", "corpus", "cases", "frame", "path", "table", "text", "numbers", "signals",
     "decisions", "log", "log or path", "lab", "lab or path", "world", "response",
     "baseline", "reward table", "trace or table",
@@ -62,6 +62,7 @@ _SINGULAR = {
     "policy": "a policy",
     "policies": "policies",
     "policy or policies": "a policy or several",
+    "named policies": "a mapping of names to policies",
     "corpus": "a corpus",
     "case": "a single case",
     "cases": "cases",
@@ -89,8 +90,8 @@ _SINGULAR = {
 _ALSO: Mapping[str, frozenset[str]] = {  # kinds that fit beside the one that is meant; the function looks into them
     "cases": frozenset({"list"}),
     "traces": frozenset({"list"}),
-    "policies": frozenset({"list", "mapping"}),
-    "policy or policies": frozenset({"policy", "policies", "list", "mapping"}),
+    "policies": frozenset({"list", "named policies"}),
+    "policy or policies": frozenset({"policy", "policies", "list", "named policies"}),
     "table": frozenset({"path", "frame", "mapping", "list", "plain list"}),
     "text": frozenset({"path"}),
     "numbers": frozenset({"list", "plain list"}),
@@ -101,7 +102,7 @@ _ALSO: Mapping[str, frozenset[str]] = {  # kinds that fit beside the one that is
     "trace or table": frozenset({"trace", "reward table"}),
 }
 _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; {} is the value
-    ("trace", "path"): "open it first: raglab.Trace.open({})",
+    ("trace", "path"): "open it first: a folder of shards by raglab.Trace.open, a file by raglab.Trace.load({})",
     ("trace", "frame"): "make a trace of it: raglab.trace_from_frame(frame)",
     ("trace", "corpus"): "retrieve first: raglab.build_trace(corpus, cases)",
     ("trace", "cases"): "retrieve first: raglab.build_trace(corpus, cases)",
@@ -123,7 +124,14 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("policy or policies", "result"): "give its .policy, or its .policies",
     ("policy", "policies"): "give one of them; raglab.sweep takes many",
     ("policies", "plain list"): "make each a policy: raglab.Policy.from_mapping(mapping)",
-    ("policies", "policy"): "put it in a list, or in a mapping of names where names are asked for",
+    ("policies", "policy"): "put it in a list",
+    ("policies", "mapping"): "make each a policy: raglab.Policy.from_mapping(mapping)",
+    ("policy or policies", "mapping"): "make each a policy: raglab.Policy.from_mapping(mapping)",
+    ("policy", "named policies"): "give one of them; raglab.sweep takes many",
+    ("named policies", "policy"): "name it: {{'defaults': policy}}",
+    ("named policies", "policies"): "name each: {{'defaults': policy, 'tuned': tuned}}",
+    ("named policies", "mapping"): "make each a policy: raglab.Policy.from_mapping(mapping)",
+    ("named policies", "path"): "load each first: raglab.Policy.load({})",
     ("corpus", "path"): "load it first: raglab.load_corpus({})",
     ("corpus", "chunks"): "make a corpus of them: raglab.Corpus(name, chunks)",
     ("cases", "path"): "load them first: raglab.load_cases({})",
@@ -143,11 +151,12 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("lab", "log"): "give the lab that keeps it: raglab.Lab.open(folder)",
 }
 _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing nearer is known
-    "trace": "build one by raglab.build_trace(corpus, cases), or open one by raglab.Trace.open(path)",
+    "trace": "build one by raglab.build_trace(corpus, cases), or load one by raglab.Trace.load(path)",
     "traces": "put them in a list",
     "policy": "load one by raglab.Policy.load(path), or the published one by raglab.Policy.load()",
     "policies": "put some in a list, such as [raglab.Policy.load()]",
     "policy or policies": "give one, such as raglab.Policy.load(path), or a list of some",
+    "named policies": "name some, such as {{'defaults': raglab.Policy.load()}}",
     "corpus": "load one by raglab.load_corpus(path)",
     "cases": "load some by raglab.load_cases(path or frame)",
     "frame": "read one by pandas.read_csv(path), or make one of rows by pandas.DataFrame(rows)",
@@ -183,11 +192,11 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
         not have, or more arguments by position than it takes.
 
     Example:
-      >>> @takes(trace="trace")
-      ... def size(trace, *, seed=0): ...
-      >>> size("a.parquet")
+      >>> @takes(policy="policy")
+      ... def gates(policy, *, seed=0): ...
+      >>> gates("a.yaml")
       Traceback (most recent call last):
-      TypeError: size: trace must be a trace, got a path 'a.parquet'; open it first: raglab.Trace.open('a.parquet').
+      TypeError: gates: policy must be a policy, got a path 'a.yaml'; load it first: raglab.Policy.load('a.yaml').
     """
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
@@ -198,7 +207,7 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
         by_position = [name for name, one in parameters.items() if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
         is_open = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
         places = [
-            (name, by_position.index(name) if name in by_position else -1, kind, parameters[name].default is None)
+            (name, by_position.index(name) if name in by_position else -1, kind, parameters[name].default)
             for name, kind in wanted.items()
         ]
         known = parameters.keys()
@@ -212,12 +221,12 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 unknown = next(name for name in kwargs if name not in known)
                 if not is_open or unknown in OTHER_NAMES or unknown in WORKERS:
                     raise TypeError(_keyword_message(function.__name__, unknown, [*known], is_open=is_open))
-            for name, place, kind, may_be_none in places:
+            for name, place, kind, default in places:
                 # A value of the right class passes by one look at it, since nearly every value is right.
-                value = args[place] if 0 <= place < len(args) else kwargs.get(name, _ABSENT)
-                if value is _ABSENT or isinstance(value, _RIGHT.get(kind, ())) or (value is None and may_be_none):
+                value = args[place] if 0 <= place < len(args) else kwargs.get(name, default)
+                if isinstance(value, _RIGHT.get(kind, ())) or (value is default and default is not _ABSENT):
                     continue
-                if not _fits(kind_of(value), kind):
+                if value is _ABSENT or not _fits(kind_of(value), kind):
                     values = {**dict(zip(by_position, args, strict=False)), **kwargs}
                     raise TypeError(_kind_message(function.__name__, name, values, wanted))
             return call(*args, **kwargs)
@@ -297,7 +306,7 @@ def kind_of(value: object) -> str:
     if not found and isinstance(getattr(value, "policy", None), PolicyData):
         return "result"
     if not found and isinstance(value, Mapping):
-        return "mapping"
+        return "named policies" if isinstance(next(iter(value.values()), None), PolicyData) else "mapping"
     return found or _kind_of_many(value)
 
 
@@ -330,7 +339,9 @@ def _kind_message(function: str, name: str, values: Mapping[str, object], kinds:
     if len(wrong) > 1 and all(any(_fits(came[other], kinds[one]) for other in wrong) for one in wrong):
         listed = ", ".join(_SINGULAR.get(got, "another value") for got in came.values())
         return f"{function} takes {', '.join(came)} in this order, got {listed}; swap them."
-    wanted, value = kinds[name], values[name]
+    wanted, value = kinds[name], values.get(name, _ABSENT)
+    if value is _ABSENT:
+        return f"{function}: {name} must be {_SINGULAR[wanted]}, got nothing; {_MAKE[wanted].format('')}."
     got = kind_of(value)
     remedy = _REMEDIES.get((wanted, got), _MAKE[wanted]).format(repr(str(value)))
     return f"{function}: {name} must be {_SINGULAR[wanted]}, got {_described(value, got)}; {remedy}."

@@ -17,6 +17,7 @@ from pydantic import (
     ValidationError,
     create_model,
     field_validator,
+    model_validator,
 )
 
 from raglab import gates
@@ -103,7 +104,7 @@ def _published_defaults() -> Mapping[str, Any]:
 
 
 GENERIC = "generic"  # the pack of no trade
-_NOT_HASHED = {"certificate", "notes", "pack", "pack_hash"}  # no threshold, switch or pattern
+_NOT_HASHED = {"certificate", "notes", "pack", "pack_hash", "tuned_on", "learned_cases"}  # nothing that decides
 
 USER_SECTIONS = ("signals", OWN)  # of gates of the user, by name
 # Lists of patterns, fitted curves and models: a difference in them is one difference.
@@ -169,6 +170,8 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
 
     pack: what the trade calls things, the name of a bundled pack or a path (rule S5.11). pack_hash: of its content,
     None of the generic pack and where it was not read; a policy file that states it takes no other content.
+    tuned_on: hash of the cases on which its values were chosen by a study. learned_cases: by the hash of a set that a
+    part of it learned from a code of each question, see `raglab.decision.learned_cases`. Neither is part of the id.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -184,8 +187,26 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     refusal_message: Annotated[str, Field(min_length=1)]
     pack: Annotated[str, Field(min_length=1, exclude_if=lambda name: name == GENERIC)] = GENERIC
     pack_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{12}$", exclude_if=lambda stated: stated is None)] = None
+    tuned_on: Annotated[str | None, Field(pattern="^[0-9a-f]{16}$", exclude_if=lambda stated: stated is None)] = None
+    learned_cases: Annotated[
+        dict[str, Annotated[str, Field(pattern="^(?:[A-Za-z0-9+/]{8})+$")]],
+        Field(default_factory=dict, exclude_if=lambda sets: not sets),
+    ]
     certificate: dict[str, Any] | None = None
     notes: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_all_sections(cls, rows: object) -> object:
+        needed = [name for name, field in cls.model_fields.items() if field.is_required()]
+        missing = [name for name in needed if isinstance(rows, Mapping) and name not in rows]
+        if missing:
+            rule = f"{cls.__name__} must be made with every section, got none of {', '.join(missing[:3])}"
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            remedy = "the published defaults are raglab.Policy.load(), with some values of your own raglab.Policy"
+            msg = f"{rule}{more}; {remedy}.from_mapping(mapping)."
+            raise TypeError(msg)  # a ValueError would be one line among those of pydantic
+        return rows
 
     @field_validator("certificate")
     @classmethod
@@ -234,7 +255,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
                 whole[name] = value
         if "pack" in whole:
             whole.setdefault("pack_hash", None)  # it is for the pack that was read
-        keeps = "certificate" in whole or touched.keys() | whole.keys() <= {"notes"}
+        keeps = "certificate" in whole or touched.keys() | whole.keys() <= {"notes", "tuned_on", "learned_cases"}
         certificate = {} if keeps else {"certificate": None}  # it is for what it was earned with
         if whole:
             rows = {name: getattr(self, name) for name in type(self).model_fields} | whole | touched | certificate
@@ -246,11 +267,11 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         return self.model_copy(update=sections | certificate)
 
     def without_gates(self) -> Self:
-        """Policy with every gate off: it answers whenever there is a hit."""
+        """Policy with every gate off: it answers whenever there is a hit, wherever it was tuned."""
         off: list[Any] = [item for gate in gates.GATES if gate.switch for item in (f"{gate.name}.enabled", False)]
         for section in ("signals", "gates"):
             off += [section, {}] if getattr(self, section) else []
-        return self.replace("decision.rule", "chain", *off)
+        return self.replace("decision.rule", "chain", "tuned_on", None, *off)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Copy with an id of its own: made of the fields alone, without what was worked out for this policy."""

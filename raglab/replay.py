@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
@@ -46,6 +46,7 @@ from raglab.decision.chain import (
     narrow_evidence,
 )
 from raglab.decision.decisions import DECIDED_BY, Decisions
+from raglab.decision.learned_cases import trace_learned, warn_of_learned
 from raglab.decision.measured_trace import Measured, plain_trace
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.outcome_codes import (
@@ -415,7 +416,7 @@ def _replay_kernel() -> Any:  # noqa: ANN401 - a module
 @takes(trace="measured", policies="policies")
 def sweep(
     trace: TraceView,
-    policies: Sequence[PolicyData],
+    policies: Sequence[PolicyData] | Mapping[str, PolicyData],
     arm: str | None = None,
     *,
     level: float | None = 0.95,
@@ -426,6 +427,7 @@ def sweep(
 
     Args:
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time; see `raglab.workers`.
+      policies: in a list, or by name: the names are the index.
       arm: which of the trace's arms; the first where not given. level: of the intervals; None leaves them out.
       engine: see `tally`. costs: label -> outcome -> cost, see `metrics.cost_matrix`.
 
@@ -435,10 +437,18 @@ def sweep(
       cases are judged by text: `missing_answers_k`, answered ones without a recorded answer, which count as not
       correct, of `missing_answers_n` (rule S6.3). Its `attrs["basis"]` says on which basis cases are judged;
       `attrs["engine"]` what counted, and why where the compiled kernel could not; `attrs["headline"]`, as a warning
-      does, how many cases are scored by status alone (rule S6.3).
+      does, how many cases are scored by status alone (rule S6.3). Where a policy was fitted or tuned on some of the
+      cases, a column `note` says so of it, with their number, and a warning too (rule S6.11).
     """
-    seen = tally(trace, policies, arm, engine=engine)
-    return with_headline(rate_table(seen, policies, level=level, costs=costs), trace_status_only(trace))
+    listed = list(policies.values()) if isinstance(policies, Mapping) else policies
+    names = list(policies) if isinstance(policies, Mapping) else [f"Policy {policy.policy_id}" for policy in listed]
+    table = rate_table(tally(trace, listed, arm, engine=engine), listed, level=level, costs=costs)
+    notes = warn_of_learned(names, trace_learned(listed, trace))
+    if any(notes):
+        table.insert(1, "note", notes)
+    if isinstance(policies, Mapping):
+        table = table.set_axis(names, axis=0).rename_axis("policy")
+    return with_headline(table, trace_status_only(trace))
 
 
 def rate_table(

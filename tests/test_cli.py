@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +76,13 @@ def test_help_shows_an_example(command: str) -> None:
     assert "Example: raglab" in shown.output or command == "demo"
 
 
+def test_the_version_and_the_module() -> None:
+    """`raglab --version`, and `python -m raglab` as `raglab`."""
+    assert CliRunner().invoke(app, ["--version"]).stdout == f"raglab {version('raglab-toolkit')}\n"
+    main = import_module("raglab.__main__").main
+    assert (main.__module__, main.__name__) == ("raglab.cli", "main")
+
+
 def test_no_command_shows_the_help() -> None:
     """The exit codes stand there too."""
     assert "Exit codes" in CliRunner().invoke(app, []).output
@@ -129,7 +138,10 @@ def test_decide_prints_every_case(world: Path) -> None:
     call = ["decide", str(world / "t.parquet"), "--out", str(out)]
     rows = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout)
     assert [row["case_id"] for row in rows] == [f"{s}-{c['id']}" for s in ("tune", "report") for c in CASES]
-    assert "confidence" in CliRunner().invoke(app, call).stdout
+    table = CliRunner().invoke(app, call).stdout
+    assert "confidence" in table
+    decisions = decide(Trace.load(world / "t.parquet"), Policy.load())
+    assert table.splitlines()[-1] == repr(decisions), "a page of rows ends with its total"
     assert len(out.read_text(encoding="utf-8").splitlines()) == 9
 
 
@@ -167,7 +179,8 @@ def test_one_case_is_explained_with_what_would_flip_it(world: Path) -> None:
     near = flips(Trace.load(world / "t.parquet"), Policy.load(), "tune-q1")
     assert (first["path"], first["flips_at"]) == (near["path"][0], near["flips_at"][0])
     assert "would flip it" in CliRunner().invoke(app, call).stdout
-    assert CliRunner().invoke(app, ["decide", str(world / "t.parquet"), "--case", "none"]).exit_code == 1
+    none = CliRunner().invoke(app, ["decide", str(world / "t.parquet"), "--case", "q1"])
+    assert (none.exit_code, "did you mean tune-q1 or report-q1?" in none.stderr) == (1, True)
 
 
 @pytest.mark.slow
@@ -182,6 +195,8 @@ def test_sweep_takes_policies_or_one_threshold(world: Path) -> None:
     rows = json.loads(CliRunner().invoke(app, ["sweep", trace, str(world / "p.yaml"), "--json"]).stdout)
     assert rows[0]["false_refusal_rate_n"] == 4
     assert CliRunner().invoke(app, ["sweep", trace]).exit_code == 1
+    threshold = CliRunner().invoke(app, ["sweep", trace, "l2.max_l2"])
+    assert (threshold.exit_code, threshold.stderr.rstrip().endswith("by --path l2.max_l2.")) == (1, True)
 
 
 @pytest.mark.slow

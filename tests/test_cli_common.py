@@ -14,7 +14,16 @@ from typer.testing import CliRunner
 import raglab.progress
 from labelled import labelled
 from raglab.cli import app
-from raglab.cli.common import AsJson, Quiet, parse_costs, parse_goal, parse_target, parse_targets, write_csv
+from raglab.cli.common import (
+    AsJson,
+    Quiet,
+    parse_columns,
+    parse_costs,
+    parse_goal,
+    parse_target,
+    parse_targets,
+    write_csv,
+)
 from raglab.lab.search_space import Goal
 from raglab.progress import progress
 from raglab.replay import sweep
@@ -66,8 +75,15 @@ def test_a_goal_of_options() -> None:
         parse_goal(None, ["cost=0.1"])
     with pytest.raises(ValueError, match=r"the target of coverage must be in"):
         parse_goal(None, ["coverage=10"])
-    with pytest.raises(ValueError, match=r"--target must be rate=highest.* got 'nothing' after 'coverage'"):
+    with pytest.raises(ValueError, match=r"--target must be rate=highest.* coverage=0\.05, got 'coverage'"):
         parse_goal(None, ["coverage"])
+
+
+def test_several_columns_in_one_option_are_refused_with_what_is_meant() -> None:
+    """A pair each time; a comma in a name alone is one pair."""
+    with pytest.raises(ValueError, match=r"got 2 in .*--columns query=question --columns expect_status=label"):
+        parse_columns(["query=question,expect_status=label"])
+    assert parse_columns(["query=question, in words"]) == {"query": "question, in words"}
 
 
 def test_the_doors_take_them(tmp_path: Path) -> None:

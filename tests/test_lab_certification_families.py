@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 from labelled import free_policy, labelled
 from raglab.breakpoints import breakpoints
 from raglab.cli import app
+from raglab.decision.learned_cases import queries_hash
 from raglab.decision.measurement import measured_tables, structure_hash
 from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import PATHS, certify_best, certify_policy, declared_family, grid
 from raglab.lab.certification_texts import certificate_lines
 from raglab.lab.certified_losses import RISK, count_rates, counted_losses, pilot_counts
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
-from raglab.lab.looks import queries_hash
 from raglab.lab.search_space import always_answer
 from raglab.replay import decide
 from raglab.store.policies import Policy

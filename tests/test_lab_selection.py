@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from labelled import free_policy, labelled
+from raglab.decision.learned_cases import IN_SAMPLE
 from raglab.lab.candidates import ANSWER, COST, DEFAULTS, FIXED, FREE, REFUSE, THRESHOLD, Candidate, Cases
 from raglab.lab.search_space import Goal
 from raglab.lab.selection import (
@@ -22,7 +23,7 @@ from raglab.lab.selection import (
     paired_saving,
     select_candidate,
 )
-from raglab.lab.study import IN_SAMPLE, UNSEEN, tune
+from raglab.lab.study import UNSEEN, tune
 from raglab.metrics import N_CELLS
 from raglab.store.policies import Policy
 from raglab.values import Status

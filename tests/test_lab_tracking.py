@@ -87,6 +87,16 @@ def client_of(run: TrackedRun) -> Any:
 
 
 @pytest.mark.slow
+def test_a_report_without_a_cockpit_says_so(
+    result: TuneResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And names the room that it is in."""
+    monkeypatch.setattr("raglab.lab.study.extensions", lambda _: {})
+    page = result.report(tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "no cockpit: it is in raglab/extensions/cockpit" in page
+
+
+@pytest.mark.slow
 def test_a_study_is_one_run_over_one_trace(result: TuneResult, mlruns: Path, tmp_path: Path) -> None:
     """The same id of the trace stands in tag, parameter, dataset and report; each policy is a nested run."""
     (tmp_path / "more.txt").write_text("more", encoding="utf-8")

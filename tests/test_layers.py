@@ -70,6 +70,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"lab"}),
     frozenset({"extensions"}),
     frozenset({"cli", "testing"}),
+    frozenset({"__main__"}),
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 # A bar on the screen, who runs a loop and where RULES.md stands are of the world; nothing computed hangs on them.

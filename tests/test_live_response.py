@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,14 @@ def test_a_part_keeps_its_answers() -> None:
     whole = decide(trace, one()).frame(reasons=True)
     part = decide(trace.subset([4, 1]), one()).frame(reasons=True)
     assert part["reason"].tolist() == whole["reason"].iloc[[4, 1]].tolist()
+
+
+def test_hits_without_text_are_counted() -> None:
+    """Nothing can be written from them."""
+    trace = random_trace(3, n_cases=6)
+    blank = replace(trace, chunks=tuple(chunk._replace(text="") for chunk in trace.chunks))
+    with pytest.warns(UserWarning, match=r"from the text of hits, and (\d+) of \1 have none; give the text"):
+        record_answers(blank, one(), Fixed(), Full())
 
 
 def test_another_generator_makes_another_trace() -> None:

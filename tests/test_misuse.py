@@ -30,7 +30,7 @@ FRAME = pd.DataFrame(
 CORPUS = Corpus("nests", (Chunk("a#1", "It is a nest.", "a.md", 1),))
 CASES = [Case("q1", "What is it?", "ok")]
 KINDS = {
-    "trace": "Trace.open",
+    "trace": "Trace.load",
     "policy": "Policy.load",
     "policies": "Policy.load",
     "corpus": "load_corpus",
@@ -91,7 +91,7 @@ def verbs() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("name", "parameter"), verbs())
 def test_a_path_where_a_value_is_meant_is_answered_by_every_verb(name: str, parameter: str) -> None:
-    """With the call that opens it: `raglab.Trace.open('out/a.parquet')`."""
+    """With the call that opens it: `raglab.Trace.load('out/a.parquet')`."""
     function: Any = getattr(raglab, name)
     for path in ("out/a.parquet", Path("out/a.parquet")):
         with pytest.raises(
@@ -153,6 +153,7 @@ def test_another_kind_of_value_is_answered_with_what_makes_one_of_it(trace: ragl
     """A frame, a corpus or cases for a trace; a mapping, many or a result for a policy; one for many."""
     decide: Any = raglab.decide
     sweep: Any = raglab.sweep
+    report: Any = raglab.write_report
     fitted = type("Fitted", (), {"policy": POLICY})()
     for call, told in (
         (lambda: decide(FRAME, POLICY), r"got a DataFrame; .*raglab\.trace_from_frame\(frame\)"),
@@ -162,6 +163,12 @@ def test_another_kind_of_value_is_answered_with_what_makes_one_of_it(trace: ragl
         (lambda: decide(trace, [POLICY]), r"got policies; .*raglab\.sweep"),
         (lambda: decide(trace, fitted), r"got a result; give its \.policy"),
         (lambda: sweep(trace, POLICY), r"got a policy; put it in a list"),
+        (lambda: sweep(trace, {"a": {}}), r"got a mapping; .*raglab\.Policy\.from_mapping\(mapping\)"),
+        (lambda: decide(trace, {"a": POLICY}), r"got a mapping of names to policies; .*raglab\.sweep"),
+        (lambda: report("a.html", trace, [POLICY]), r"got policies; name each: \{'defaults': policy"),
+        (lambda: report("a.html", trace, POLICY), r"got a policy; name it: \{'defaults': policy\}"),
+        (lambda: decide(trace), r"policy must be a policy, got nothing; .*raglab\.Policy\.load\(\)"),
+        (lambda: raglab.ask("What?"), r"lab must be a Lab or the folder of an index, got nothing; .*raglab\.Lab\.open"),  # type: ignore[call-arg]
     ):
         with pytest.raises(TypeError, match=told):
             call()
@@ -232,7 +239,7 @@ def test_an_object_of_another_class_passes() -> None:
     for value in (object(), np.zeros(2), iter(())):
         assert taken(value, [], None) == (value, [], None)
     assert taken(object(), (object(),), policy=object())
-    with pytest.raises(TypeError, match="missing 1 required positional argument: 'cases'"):
+    with pytest.raises(TypeError, match=r"cases must be cases, got nothing; .*load_cases"):
         taken(object())
 
 
@@ -240,6 +247,9 @@ def test_what_is_right_passes(trace: raglab.Trace) -> None:
     """By position and by name, None where there is a default, and any sequence."""
     assert len(raglab.decide(trace, policy=POLICY).frame()) == 2
     assert len(raglab.sweep(trace, (POLICY, POLICY))) == 2
+    by_name = raglab.sweep(trace, {"first": POLICY, "second": POLICY})
+    assert (by_name.index.name, [*by_name.index]) == ("policy", ["first", "second"])
+    pd.testing.assert_frame_equal(by_name.reset_index(drop=True), raglab.sweep(trace, [POLICY, POLICY]))
     assert len(raglab.audit_signals(trace, policy=None, repeats=0).frame) > 0
 
 

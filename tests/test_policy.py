@@ -38,6 +38,13 @@ def test_the_published_thresholds_are_those_of_the_rules() -> None:
     assert {path: policy.value(path) for path in published} == published
 
 
+def test_a_policy_of_no_sections_says_what_makes_one() -> None:
+    """Of none, and of some."""
+    for stated in ({}, {"l2": {"enabled": False}}):
+        with pytest.raises(TypeError, match=r"got none of chosen, .* more; .*Policy\.load\(\), .*from_mapping"):
+            PolicyData(**stated)
+
+
 def test_what_a_file_leaves_out_is_filled_in() -> None:
     """One stated threshold changes that one only."""
     policy = PolicyData.from_mapping({"l2": {"max_l2": 0.5}})

@@ -499,6 +499,8 @@ def test_a_constant_signal_comes_last_among_areas() -> None:
     assert isinstance(table, tables.ReportTable)
     assert [cells[0][:2] for cells in table.rows] == [("backwards", ""), ("constant", CONSTANT)]
     assert table.head[-1] == "AURC minus that of backwards"
+    # It ranks nothing: an area of 0.5 with an interval would say that it was measured.
+    assert [cells[1].text for cells in table.rows] == ["0.000", "–"]
 
 
 @pytest.mark.full
@@ -535,6 +537,8 @@ def test_incumbent_alone(tmp_path: Path) -> None:
     assert "What changed" not in page
     assert "Here mine meets" not in page
     Tags(page)
+    with pytest.warns(UserWarning, match="compares nothing .* give its name as tuned='mine'"):
+        written(tmp_path, some_trace(ROWS), {"defaults": Policy.load(), "mine": Policy.load()})
 
 
 @pytest.mark.full
@@ -905,6 +909,9 @@ def test_doors_state_the_rule(tmp_path: Path) -> None:
     """No cases, no incumbent and trials without rates each stop with rule and remedy, and write nothing."""
     with pytest.raises(ValueError, match="policies must hold the incumbent, got tuned"):
         written(tmp_path, some_trace(ROWS), {"tuned": Policy.load()})
+    both = {"defaults": Policy.load(), "mine": Policy.load()}
+    with pytest.raises(ValueError, match="the tuned one beside the incumbent, got mine and tuned='mien'"):
+        written(tmp_path, some_trace(ROWS), both, tuned="mien")
     with pytest.raises(ValueError, match="trials must have the columns"):
         written(tmp_path, some_trace(ROWS), trials=pd.DataFrame({"x": [1]}))
     with pytest.raises(ValueError, match="at least one case"):
@@ -1054,8 +1061,8 @@ def test_without_targets_the_lowest_usual_risk_within_reach_is_shown() -> None:
     _, need, _, table = promises.certificate_blocks(here)
     assert isinstance(need, blocks.Text)
     assert isinstance(table, tables.ReportTable)
-    assert need.text.startswith("hallucination_rate ≤ 5.0 % needs")
-    assert "for a risk of 5 %. AUROC" in table.caption
+    assert need.text.startswith("No target is stated; of a usual one, as an example: hallucination_rate ≤ 5.0 % needs")
+    assert "for a usual risk of 5 %. AUROC" in table.caption
     texts = [one.text for one in promises.certificate_blocks(here._replace(in_sample=("mine",))) if one.kind == "text"]
     assert not any("needs" in text for text in texts)
 

@@ -115,7 +115,8 @@ def test_what_was_read_is_stored_and_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "cells", "rule"),
     [
-        ("label", ["ok", "yes", "no"], "label: expect_status must be one of ok, refuse, ambiguous, got 'yes'; map"),
+        ("label", ["ok", "yes", "no"], "got 'yes'; replace your labels by ours"),
+        ("label", ["ok", "yes", "no"], ".replace({'yes': '…', 'no': '…'})"),
         ("label", ["ok", None, "refuse"], "column label: expect_status must not be missing"),
         ("question", ["a", " ", "c"], "column question: query must not be missing"),
         ("question", ["a", 3, "c"], "query must be a text of at most 20000 characters, got 3"),
@@ -193,6 +194,8 @@ def test_wrong_columns_are_told_together(tmp_path: Path) -> None:
         lambda: load_cases(CASES, columns={"questions": "question"}), "columns must map names among id, case_id, query"
     )
     told(lambda: load_cases(CASES, columns={"query": "q", "id": "uid"}), "and q, uid is none, got only")
+    for reversed_map in ({"question": "query", "label": "expect_status"}, {"label": "expect_status"}):
+        told(lambda map_=reversed_map: load_cases(CASES, columns=map_), "swap them: columns={")  # type: ignore[misc]
     told(lambda: load_cases(CASES, columns=["query"]), "columns must map our names")  # type: ignore[arg-type]
     told(lambda: load_cases(CASES.assign(query="x")), "query must be one column", "query and question")
     told(lambda: load_cases(pd.concat([CASES, CASES], axis=1)), "columns must have different names")

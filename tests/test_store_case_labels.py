@@ -117,12 +117,12 @@ class TestNames:
 
     @pytest.mark.parametrize("label", ["label", "expect_status", "verdict"])
     def test_other_labels_are_mapped_by_code(self, label: str) -> None:
-        """Of the newcomer: `OK` and `Refuse` are other labels; the message has the line that maps them."""
+        """Of the newcomer: `OK` and `Refuse` are other labels; the message has the line that replaces them."""
         frame = table().rename(columns={"label": label}).assign(**{label: ["OK", "ok", "Refuse", "refuse"]})
         columns = {"expect_status": label} if label == "verdict" else None
-        code = f'frame["{label}"] = frame["{label}"].map({{"OK": "ok", "Refuse": "refuse"'
+        code = f"frame[\"{label}\"] = frame[\"{label}\"].replace({{'OK': 'ok', 'Refuse': 'refuse'}})"
         refusal(lambda: load_cases(frame, columns=columns), "got 'OK'", code)
-        mapped = frame.assign(**{label: frame[label].map({"OK": "ok", "Refuse": "refuse"}).fillna(frame[label])})
+        mapped = frame.assign(**{label: frame[label].replace({"OK": "ok", "Refuse": "refuse"})})
         assert [case.expect_status for case in load_cases(mapped, columns=columns)] == ["ok", "ok", "refuse", "refuse"]
         if label != "verdict":
             refusal(lambda: trace_from_frame(hits().drop(columns="label").assign(**{label: frame[label]})), code)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -100,6 +101,13 @@ def test_a_case_may_expect_more_sources_than_a_number_has_bits(tmp_path: Path) -
     """131 expected sources load, as a query of a BEIR set has them."""
     rows = [{"id": "many", "query": "q", "expect_status": "ok", "expect_sources_any": [f"{n}.md" for n in range(131)]}]
     assert len(load_cases(write_records(tmp_path / "many.jsonl", *rows))[0].expect_sources_any) == 131
+
+
+def test_a_line_of_id_and_text_is_a_chunk_as_a_row_is(tmp_path: Path) -> None:
+    """Without a source each is a document of its own."""
+    rows = [{"id": "a/1", "text": "Glass is covered."}, {"id": "b", "text": "Hail is not."}]
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert load_corpus(tmp_path / "c.jsonl").chunks == load_corpus(pd.DataFrame(rows)).chunks
 
 
 def test_saving_and_loading_gives_equal_cases(tmp_path: Path) -> None:

@@ -342,8 +342,10 @@ class TestParts:
         cases = tuple(c._replace(split=s) for c, s in zip(plain.cases, ("tune", "report", "tune", None), strict=True))
         trace = stored(values.TraceData(cases, plain.chunks, plain.arms, plain.hits))
         assert [case.id for case in trace.split("tune").cases] == ["q0", "q2"]
-        with pytest.raises(ValueError, match="split must be one of None, report, tune, got 'certify'"):
+        with pytest.raises(ValueError, match="split must be one of report, tune, got 'certify'"):
             trace.split("certify")
+        with pytest.raises(ValueError, match=r"got 'tune' of cases without splits; .*raglab\.split\(cases\)"):
+            trace.subset([3]).split("tune")
 
 
 @pytest.mark.parametrize(

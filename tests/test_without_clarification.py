@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from generators import Fixed
 from raglab import extension_points
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog
 from raglab.audit.log_summary import defaults
+from raglab.cli import app
 from raglab.decision.signal_values import STORED
 from raglab.extension_points import MissingExtensionError
 from raglab.live.ask import ask, reply
@@ -21,6 +23,7 @@ from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import build_trace
 from raglab.packs import GENERIC
 from raglab.policy import PolicyData
+from raglab.replay import decide
 from raglab.store.policies import Policy
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
 
@@ -74,6 +77,9 @@ def test_clarify_says_what_is_missing(index: Path, monkeypatch: pytest.MonkeyPat
         Lab.open(index, clarify=True)
     with pytest.raises(MissingExtensionError, match=f"clarify=True {ROOM}"):
         reply("r1", "yes", lab=index)
+    written = {"--clarify": ["ask", str(index), "Who?", "--clarify"], "raglab reply": ["reply", str(index), "r1", "y"]}
+    for what, command in written.items():
+        assert f"raglab: {what} {ROOM}" in CliRunner().invoke(app, command).output
     lab = Lab.open(index, generator=Fixed(), cache=False)
     with pytest.raises(ValueError, match="a reply needs what asked"):
         reply("r1", "yes", lab=lab)
@@ -92,6 +98,9 @@ def test_a_signal_of_the_parser_says_what_is_missing(index: Path) -> None:
         ask("What is the motor excess?", lab=lab.replace(policy))
     trace = build_trace(CORPUS, CASES, cache=None, **SMALL)
     assert not set(STORED) & set(trace.columns)
+    for call in (lambda: decide(trace, policy), lambda: build_trace(CORPUS, CASES, policy=policy, cache=None, **SMALL)):
+        with pytest.raises(MissingExtensionError, match=f"the signal gaps {ROOM}"):
+            call()
     assert with_document_signals(trace, DocumentReader(tuple(CORPUS.chunks), GENERIC)) is trace
 
 

@@ -68,8 +68,8 @@ def record_policy(log: Entries, policy: PolicyData, at: str) -> str:
 
 
 def _body(policy: PolicyData) -> dict[str, Any]:
-    """A policy as the log keeps it: its pack by the hash, whatever folder that lay in."""
-    return {name: value for name, value in policy.model_dump(mode="json").items() if name != "pack"}
+    """A policy as the log keeps it: its pack by the hash, whatever folder that lay in, and no cases it learned from."""
+    return policy.model_dump(mode="json", exclude={"pack", "tuned_on", "learned_cases"})
 
 
 def row_gate(row: ClarificationDefault, learner: Learner) -> str:

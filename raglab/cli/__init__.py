@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -76,11 +78,23 @@ app = typer.Typer(
 )
 
 
+def _show_version(*, value: bool) -> None:
+    """Print the version, and end."""
+    from importlib.metadata import version
+
+    if value:
+        say(f"raglab {version('raglab-toolkit')}")
+        raise typer.Exit
+
+
 @app.callback()
 def shared_options(
     debug: Annotated[
         bool,
         typer.Option(DEBUG, help=f"Show the stack of what ends a command; before or after it, or {DEBUG_VARIABLE}=1."),
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Tune when a RAG system answers, refuses or asks back: retrieval once, every threshold replayed."""
@@ -200,6 +214,8 @@ def decide(
 
     keep_inputs(out, path, policy)
     cases = load_trace(path, split)
+    if case is not None:
+        _check_case(case, [one.id for one in cases.cases])
     chosen = policy_for(policy, cases, arm)
     decisions = decided(cases, chosen, arm)
     say_headline(cases)
@@ -217,8 +233,24 @@ def decide(
         table if as_json else table[["case_id", "expect_status", "status", "decided_by", "confidence", "reason"]],
         as_json=as_json,
     )
+    if not as_json:  # a page of rows has no total
+        say(f"\n{decisions!r}")
     if strict:
         _exit_on_failed_contracts(decisions, as_json=as_json)
+
+
+def _check_case(case: str, ids: Sequence[str]) -> None:
+    """Refuse an id that no case has.
+
+    Raises:
+      ValueError: names the nearest ids.
+    """
+    if case not in ids:
+        near = get_close_matches(case, ids, 3, 0.5) or [one for one in ids if case in one][:3]
+        meant = f"did you mean {' or '.join(near)}? All" if near else "all"
+        remedy = f"{meant} are in the column case_id of `raglab decide TRACE`"
+        msg = f"--case must be the id of one of the trace's {len(ids):,} cases, got {case!r:.80}; {remedy}."
+        raise ValueError(msg)
 
 
 def _explain_case(
@@ -286,11 +318,15 @@ def sweep(
 ) -> None:
     """Rates and expected cost of several policies, or of one threshold at every breakpoint."""
     from raglab.metrics import RATES
-    from raglab.replay import steps
+    from raglab.replay import SWEPT, steps
     from raglab.replay import sweep as swept
 
     if (threshold is None) == (not policies):
         msg = "sweep takes either policies or --path with one threshold, got both or none."
+        raise ValueError(msg)
+    paths = [str(one) for one in policies or () if str(one) in SWEPT and not one.exists()]
+    if paths:
+        msg = f"a policy must be a file, got {paths[0]}, which is a threshold; sweep it by --path {paths[0]}."
         raise ValueError(msg)
     keep_inputs(out, path, policy, *(policies or ()))
     of, costs = open_trace(path, split), parse_costs(cost)
@@ -301,6 +337,7 @@ def sweep(
         table.insert(0, "policy", [str(one) for one in policies or ()])
         lead = ["policy"]
     write_csv(table, out)
+    lead += ["note"] if "note" in table else []  # of a policy that is judged on what it learned from
     show(table if as_json else table[[*lead, *RATES, "expected_cost"]], as_json=as_json)
 
 

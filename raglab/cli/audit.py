@@ -33,6 +33,10 @@ def explain(
     """
     from raglab.audit.explanation import explain_request as explained
 
+    if log is None and Path(request).is_dir():
+        rule = "REQUEST must be the id of a request, as its response named it"
+        msg = f"{rule}, got the folder {request}; give the folder as --log: raglab explain ID --log {request}."
+        raise ValueError(msg)
     said = explained(request, _open_audit_log(log))
     say_json_text(said.json()) if as_json else say(str(said))
     if said.damage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from os.path import realpath
 from pathlib import Path
@@ -99,12 +100,11 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", callback=_no_bars, help="N
 
 def parse_target(text: str) -> tuple[str, float]:
     """Name and limit of `--target rate=limit`."""
-    name, given, value = text.partition("=")
+    name, _, value = text.partition("=")
     try:
         return name.strip(), float(value)
     except ValueError:
-        came = value if given else "nothing"
-        msg = f"--target must be rate=highest, such as hallucination_rate=0.05, got {came!r} after {name!r}."
+        msg = f"--target must be rate=highest, such as {name.strip() or 'over_ask_rate'}=0.05, got {text!r:.80}."
         raise ValueError(msg) from None
 
 
@@ -157,6 +157,11 @@ def parse_columns(texts: Sequence[str] | None) -> dict[str, str] | None:
     columns: dict[str, str] = {}
     for text in texts or ():
         ours, _, theirs = (part.strip() for part in text.partition("="))
+        pairs = re.split(r",\s*(?=\w+\s*=)", text)
+        if len(pairs) > 1:
+            remedy = f"repeat the option: {' '.join(f'--columns {pair.strip()}' for pair in pairs)}"
+            msg = f"columns must be one pair ours=theirs each time, got {len(pairs)} in {text!r:.200}; {remedy}."
+            raise ValueError(msg)
         if not ours or not theirs or ours in columns:
             msg = f"columns must be ours=theirs, such as query=question, each of ours once, got {text!r}; correct it."
             raise ValueError(msg)

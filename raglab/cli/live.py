@@ -167,8 +167,11 @@ def ask(
 ) -> None:
     """Answer a question from an index, refuse it, or ask back."""
     from raglab.live.ask import ask as asked
+    from raglab.live.clarifier import clarifier_maker
     from raglab.live.system import Lab
 
+    if clarify:
+        clarifier_maker("--clarify")
     parts = _open_models(model, parser, base_url, nli)
     system = Lab.open(folder, policy=policy, arm=arm, cache=cache, clarify=clarify, **parts)
     said = asked(question, lab=system, selected_option=select, documents=document, session=session)
@@ -200,8 +203,10 @@ def reply(
 ) -> None:
     """Reply to what `raglab ask` asked, or correct what it filled in by itself."""
     from raglab.live.ask import reply as replied
+    from raglab.live.clarifier import clarifier_maker
     from raglab.live.system import Lab
 
+    clarifier_maker("raglab reply")
     parts = _open_models(model, parser, base_url, nli)
     system = Lab.open(folder, policy=policy, arm=arm, cache=cache, clarify=True, **parts)
     said = replied(request_id, answer, lab=system, question=question)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.decision.answer_text import AnswerCheck, Basis, MissingAnswers
+from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.scoring import status_only_sentence
 from raglab.html_display import MOST_ROWS, Fold, display
 from raglab.metrics import CELLS, DISTINCT_CELL
@@ -123,6 +124,7 @@ class CaseVerdicts(Protocol):
             ("decided", self.status_counts()),
             ("contract", self.contracts()),
             *([("basis", self.basis_text())] if self.is_labelled else []),
+            *([("judged", self.in_sample)] if self.in_sample else []),
         ]
         folds = (
             Fold("label by decision", table, None, ("label", *(one.name for one in Status)), open=True),
@@ -165,10 +167,16 @@ class CaseVerdicts(Protocol):
         missing = self.missing_answers
         return f"{self.basis}; {missing}" if missing.k else str(self.basis)
 
+    @property
+    def in_sample(self) -> str:
+        """That the policy learned from some of these labelled cases, with the count; '' where it is not known to."""
+        return in_sample_note(trace_learned([self.policy], self.trace)[0]) if self.is_labelled else ""
+
     def _told(self) -> str:
         """What its representation says of the decisions."""
         basis = f"; basis {self.basis_text()}" if self.is_labelled else ""
-        return f"{self.status_counts()}; contract {self.contracts()}{basis}; policy {self.policy.policy_id}"
+        in_sample = f", {self.in_sample}" if self.in_sample else ""
+        return f"{self.status_counts()}; contract {self.contracts()}{basis}; policy {self.policy.policy_id}{in_sample}"
 
     @property
     def right(self) -> NDArray[np.bool_]:

@@ -32,9 +32,9 @@ class Measured:
 
     def __init__(self, trace: TraceData) -> None:
         if not isinstance(trace, TraceData):
-            remedy = "open one by raglab.Trace.open(path)"
+            remedy = "load one by raglab.Trace.load(path)"
             if hasattr(trace, "parts"):
-                remedy = "give it as it is: shards are measured one at a time, and a measured trace once"
+                remedy = "give it as it is: each shard is measured when replayed; or load it whole: trace.loaded()"
             msg = f"Measured must have a plain trace in memory, got a {type(trace).__name__}; {remedy}."
             raise TypeError(msg)
         self._trace = trace

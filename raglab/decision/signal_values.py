@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.decision.intent import intent
+from raglab.extension_points import check_installed
 from raglab.own_gates import own_gate
 from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST, in_order
@@ -32,6 +33,7 @@ from raglab.values import Case, Hits, TraceData
 COMPARED = ("dense", "bm25", "hybrid")  # arms whose agreement is a signal: words, meaning, and both
 OVERLAP_AT = 5  # first hits of two arms that are compared
 BEST = 10  # best cosines whose spread is a signal
+ROOM = "clarification"  # of `raglab.extensions`, that measures the signals of `STORED`
 STORED = tuple(signal.name for signal in PARSED)  # signals that only a trace's columns tell
 ANSWERED = tuple(signal.name for signal in BUILT_IN if signal.stage == "answer")
 Columns = dict[str, NDArray[np.float64]]
@@ -299,6 +301,7 @@ def check_signals(trace: TraceData, names: Iterable[str]) -> None:
     """Stop where only a trace's columns tell a signal and this trace has none of it.
 
     Raises:
+      MissingExtensionError: what measures it is not installed.
       ValueError: names the signal and says how to get it (rule S2.15).
     """
     lacking = [name for name in names if name not in trace.columns and (name in STORED or name not in NAMES)]
@@ -307,6 +310,7 @@ def check_signals(trace: TraceData, names: Iterable[str]) -> None:
     name = lacking[0]
     rule = f"a policy that uses the signal {name} needs a trace that holds it, got one without"
     if name in NAMES:
+        check_installed(f"the signal {name}", ROOM)  # without it the trace that is built again lacks it too
         msg = f"{rule}; it is measured on the documents when a trace is built: build it again with `raglab trace`."
     else:
         own = sorted(set(trace.columns).difference(NAMES))

@@ -84,7 +84,8 @@ def trace_parts(trace: TraceView) -> Sequence[TracePart]:
     """
     parts: Sequence[TracePart] | None = getattr(trace, "parts", None)
     if parts is None:
-        msg = f"trace must be in memory or of shards, got {type(trace).__name__}; load one by raglab.Trace.open."
+        remedy = "open a folder of shards by raglab.Trace.open, load a file by raglab.Trace.load"
+        msg = f"trace must be in memory or of shards, got {type(trace).__name__}; {remedy}."
         raise ValueError(msg)
     return parts
 
@@ -113,6 +114,6 @@ def check_in_memory(trace: object, what: str) -> None:
     """
     if not isinstance(trace, TraceData):
         came = f"a {type(trace).__name__}"
-        remedy = "draw some cases (raglab.lab.study_cases.draw_cases), or merge shards (first, *rest = trace.shards(); "
-        msg = f"{what} must have a trace in memory, got {came}; {remedy}first.merge(*rest))."
+        remedy = "load it whole (trace.loaded()), or draw some cases (raglab.lab.study_cases.draw_cases)"
+        msg = f"{what} must have a trace in memory, got {came}; {remedy}."
         raise TypeError(msg)

@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from raglab import metrics
 from raglab.breakpoints import StepCells, sum_moves
+from raglab.decision.learned_cases import hash_queries, with_learned_cases
 from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import Evidence, measured_tables
 from raglab.lab.decision_fitting import (
@@ -28,7 +29,6 @@ from raglab.lab.decision_fitting import (
     stratified_folds,
     tells_apart,
 )
-from raglab.lab.looks import queries_hash
 from raglab.lab.search_space import (
     LEAST_GAIN,
     Goal,
@@ -443,7 +443,9 @@ def cross_fit(cases: Cases) -> CostCrossFit:
         for of_repeat, asked in zip(probability, right, strict=True)
     )
     # The policy remembers its cases, on which it may not be certified (rule S6.4).
-    return CostCrossFit(evidence, fitted(np.arange(len(cases.label)), queries_hash(cases.trace.cases)))
+    queries = [case.query for case in cases.trace.cases]
+    policy = with_learned_cases(fitted(np.arange(len(cases.label)), hash_queries(queries)), queries)
+    return CostCrossFit(evidence, policy)
 
 
 def cost_candidate(cases: Cases, fit: CostCrossFit) -> Candidate:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES
+from raglab.decision.learned_cases import check_unlearned, learned_cases
 from raglab.decision.scoring import status_only_note, trace_status_only
 from raglab.decision.sharded_decisions import trace_basis
 from raglab.decision.trace_view import TraceView
 from raglab.lab.answer_basis import check_basis, check_compared, missing_notes
 from raglab.lab.certified_losses import COST, asking_note, count_rates, lower_bound
-from raglab.lab.looks import hash_queries, split_queries
+from raglab.lab.looks import split_queries
 from raglab.live.trace_building import build_trace
 from raglab.metrics import OBJECTIVES
 from raglab.misuse import takes
@@ -125,8 +126,8 @@ def check_policy(policy: Policy, trace: TraceView, *, again: bool = False) -> Re
 
     Raises:
       ValueError: the policy holds no whole certificate of its own, or one of an older raglab; the trace holds no
-        cases, these, or a split of them, are the cases it was certified on, they are judged on another basis, or too
-        many answers are missing.
+        cases, the policy was fitted, tuned or certified on any of these, they are judged on another basis, or too many
+        answers are missing.
 
     Source: rules S6.3, S6.4, S6.10.
     """
@@ -135,15 +136,19 @@ def check_policy(policy: Policy, trace: TraceView, *, again: bool = False) -> Re
         msg = "a check needs at least one case, got none."
         raise ValueError(msg)
     by_split = split_queries(trace)
-    every = [query for queries in by_split.values() for query in queries]
-    if not again and certificate["cases_hash"] in map(hash_queries, (every, *by_split.values())):
-        msg = "a check must see new cases, got those the policy was certified on; give others, or say --again."
+    (learned,) = learned_cases([policy], by_split)
+    check_unlearned(learned)
+    (certified,) = learned_cases([policy.model_copy(update={"tuned_on": certificate["cases_hash"]})], by_split)
+    if certified.k and not again:
+        came = f"{certified.k:,} of {certified.n:,} that the policy was certified on"
+        msg = f"a check must see new cases, got {came}; give others, or say --again."
         raise ValueError(msg)
     check_basis(certificate["basis"], trace_basis(trace))
     targets = {str(one["name"]): float(one["alpha"]) for one in certificate["promises"]}
     costs = certificate.get("costs") if COST in targets else None
     found = retest(policy, trace, targets, delta=float(certificate["delta"]), arm=certificate.get("arm"), costs=costs)
-    return found._replace(notes=(*found.notes, *_check_notes(certificate, trace, found.basis)))
+    doubt = [learned.doubt] if learned.doubt else []
+    return found._replace(notes=(*found.notes, *doubt, *_check_notes(certificate, trace, found.basis)))
 
 
 def retest(

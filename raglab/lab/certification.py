@@ -18,6 +18,13 @@ from raglab.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise, TestMethod
 from raglab.decimals import percent
+from raglab.decision.learned_cases import (
+    Queries,
+    check_unlearned,
+    hash_queries,
+    learned_cases,
+    with_learned_cases,
+)
 from raglab.decision.measured_trace import held_trace
 from raglab.decision.measurement import gates_off
 from raglab.decision.refusal_warnings import refusal_text
@@ -42,7 +49,7 @@ from raglab.lab.certified_losses import (
     pilot_counts,
     pilot_order,
 )
-from raglab.lab.looks import hash_queries, known_certificate, split_queries, take_look, trace_hash, union_hashes
+from raglab.lab.looks import known_certificate, split_queries, take_look, trace_hash
 from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
@@ -266,7 +273,7 @@ def certify_policy(
       UserWarning: one gate of the policy refuses nearly all cases labelled ok (in memory).
 
     Raises:
-      ValueError: no targets, a fused gate or a model of the decision that was fitted on the cases to certify on, an
+      ValueError: no targets, a policy of which a part was fitted or tuned on any of the cases to certify on, an
         unknown rate, target outside (0, 1), of the cost outside (0, the highest cost), costs without that target, no
         cases, or another certification on the same cases.
 
@@ -460,7 +467,7 @@ def _certification(
     facts = certificate.rows | _check_facts(held_out, key, arm_name, targets, terms.costs)
     return Certification(
         certificate=certificate,
-        policy=tried[tested.chosen].replace("certificate", facts) if tested.certified else None,
+        policy=_certified_policy(tried[tested.chosen], facts, cases) if tested.certified else None,
         table=_candidate_table(offered[0], tried, counts, tested, order, names, delta),
         needs=_data_needs(tested.promises, delta),
         nearest=near.alpha,
@@ -472,11 +479,18 @@ def _certification(
             *missing_candidates(tried, counts, tested.chosen),
             *unmeasured_note(held_out, offered[0]),
             *order.notes,
+            *_doubt_notes(offered, cases),
             *notes,
         ),
         chance=near.chance,
         status_only=int(alone.sum()),
     )
+
+
+def _certified_policy(policy: Policy, facts: Mapping[str, Any], cases: CertifyCases) -> Policy:
+    """Policy with its certificate and a code of each case it was certified on, by which a check counts them."""
+    queries = list(chain.from_iterable(cases.by_split[name] for name in cases.tested))
+    return with_learned_cases(policy.replace("certificate", facts), queries)
 
 
 def _pilot_trace(pilot: TraceView, start: Policy, arm: str | None) -> AbstractContextManager[TraceView]:
@@ -514,24 +528,23 @@ def _distinct_candidates(candidates: Iterable[Policy], cases: CertifyCases) -> l
     Raises:
       ValueError: one that has.
     """
-    hashes = {cases.held_out_hash, cases.trace_hash, *cases.overlapping}
     by_id: dict[str, Policy] = {}
     for policy in candidates:  # of equal ones that which remembers a look
         if policy.certificate is not None or policy.policy_id not in by_id:
             by_id[policy.policy_id] = policy
     offered = list(by_id.values())
-    for one in offered:
-        by_cost = one.decision.rule == EXPECTED_COST and one.decision.model is not None
-        learned = {
-            "fused gate": one.fused.fitted_on if one.fused.enabled else None,
-            "model of the decision": one.decision.model.fitted_on if by_cost and one.decision.model else None,
-        }
-        for what, fitted_on in learned.items():
-            if fitted_on is not None and fitted_on in hashes:
-                rule = f"cases must not be those that the {what} was fitted on"
-                msg = f"{rule}, got the same; split them into tune and certify."
-                raise ValueError(msg)
+    for learned in learned_cases(offered, cases.by_split, cases.tested):
+        check_unlearned(learned)
     return offered
+
+
+def _doubt_notes(offered: Sequence[Policy], cases: CertifyCases) -> tuple[str, ...]:
+    """Of which candidates it cannot be seen whether they learned from a part of the cases to certify on."""
+    doubts = [one.doubt for one in learned_cases(offered, cases.by_split, cases.tested) if one.doubt]
+    if not doubts:
+        return ()
+    of = "" if len(offered) == 1 else f"Of {len(doubts):,} of {len(offered):,} candidates: "
+    return (f"{of}{doubts[0]}",)
 
 
 class TestOrder(NamedTuple):
@@ -645,14 +658,15 @@ def _check_targets(targets: Mapping[str, float], costs: metrics.Costs | None) ->
 class CertifyCases(NamedTuple):
     """Cases that an order is learned on, None without any, and those to certify on; hashes of the latter and of all.
 
-    overlapping: hashes of every union of splits that holds the cases to certify on.
+    by_split: questions of all cases. tested: the split to certify on, None where there is none.
     """
 
     pilot: StudyTrace | None
     held_out: StudyTrace
     held_out_hash: str
     trace_hash: str
-    overlapping: tuple[str, ...] = ()
+    by_split: Queries
+    tested: tuple[str | None, ...] = (None,)
 
 
 def _certify_splits(trace: StudyTrace) -> CertifyCases:
@@ -662,8 +676,8 @@ def _certify_splits(trace: StudyTrace) -> CertifyCases:
     of_all = hash_queries(chain.from_iterable(by_split.values()))
     if held_out in by_split:
         learned_on = trace.split(pilot) if pilot in by_split else None
-        overlapping = tuple(hashed for union, hashed in union_hashes(by_split).items() if held_out in union)
-        return CertifyCases(learned_on, trace.split(held_out), hash_queries(by_split[held_out]), of_all, overlapping)
+        of_tested = hash_queries(by_split[held_out])
+        return CertifyCases(learned_on, trace.split(held_out), of_tested, of_all, by_split, (held_out,))
     if by_split.keys() - {None}:
         came = ", ".join(sorted(map(str, by_split)))
         msg = f"cases must have a split certify to certify on, got {came}; label one so."
@@ -671,7 +685,7 @@ def _certify_splits(trace: StudyTrace) -> CertifyCases:
     if not len(trace):
         msg = "a certificate needs at least one case, got none."
         raise ValueError(msg)
-    return CertifyCases(None, trace, of_all, of_all)
+    return CertifyCases(None, trace, of_all, of_all, by_split)
 
 
 def _warned_refusal(trace: TraceView, policy: Policy, arm: str | None) -> tuple[str, ...]:

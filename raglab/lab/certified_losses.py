@@ -12,6 +12,7 @@ from raglab import certify, metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.decimals import percent
 from raglab.decision.answer_text import Basis, MissingAnswers
+from raglab.decision.learned_cases import Learned, learning_parts, trace_learned
 from raglab.decision.outcome_codes import Tally
 from raglab.decision.trace_view import TraceView
 from raglab.lab.decision_fitting import held_out_cells
@@ -228,7 +229,22 @@ def pilot_counts(
         notes.append(_in_sample_note("the decision model", in_sample, len(offered), "too few cases to leave any out"))
     if fused:
         notes.append(_in_sample_note("the fused gate", fused, len(offered), "a policy does not hold how it is fitted"))
+    # What a policy keeps of its cases tells of others, whose pilot figures flatter as well.
+    learned = list(zip(offered, trace_learned(offered, pilot), strict=True))
+    partly = sum(any(name != "policy" and of != cases for name, of in _parts_of(one, row)) for one, row in learned)
+    tuned = sum("policy" in row.parts for _, row in learned)
+    if partly:
+        notes.append(
+            _in_sample_note("a part", partly, len(offered), "it was fitted on a part of the pilot, or on more")
+        )
+    if tuned:
+        notes.append(_in_sample_note("the policy", tuned, len(offered), "a study chose its values there"))
     return PilotCounts(losses, split.free_rate, tuple(notes))
+
+
+def _parts_of(policy: Policy, learned: Learned) -> list[tuple[str, str]]:
+    """Parts of a policy that learned from some cases, each with the hash of all the cases that it learned from."""
+    return [(name, of) for name, of in learning_parts(policy).items() if name in learned.parts]
 
 
 def _fitted_groups(offered: Sequence[Policy], cases: str) -> list[list[int]]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES, MissingAnswers
+from raglab.decision.learned_cases import IN_SAMPLE, trace_learned, warn_of_learned
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence
 from raglab.decision.trace_view import TraceView
@@ -18,7 +19,7 @@ from raglab.html_display import Cell, Fold, display
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.candidates import DEFAULTS, FREE, count_cells
 from raglab.lab.competition import BY_HAND, TUNED
-from raglab.lab.paired_gain import IN_SAMPLE, Advantage, Verdict, paired_advantage
+from raglab.lab.paired_gain import Advantage, Verdict, paired_advantage
 from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.replay import decide_policies, each_shard, join_columns, shard_codes
@@ -42,7 +43,8 @@ class Comparison(NamedTuple):
     that count in it under one policy alone, `only_a`, `only_b`; a rate has no p-value, since its interval is of no
     test. changed: cases decided otherwise, see `Decisions.changed`. a, b: their ids. basis: on
     which the cases are judged (rule S6.3). missing: answers of each that are not recorded. status_only: cases that are
-    scored by status alone.
+    scored by status alone. in_sample: which of the two learned from how many of the cases; there are no intervals and
+    no p then (rule S6.11).
     """
 
     a: str
@@ -53,6 +55,7 @@ class Comparison(NamedTuple):
     basis: str = SOURCES
     missing: tuple[MissingAnswers, ...] = ()
     status_only: int = 0
+    in_sample: str = ""
 
     @property
     def headline(self) -> str:
@@ -62,6 +65,8 @@ class Comparison(NamedTuple):
     def __repr__(self) -> str:
         cost: Any = self.table.iloc[0]
         told = f"cost {cost['difference']:+.3f} [{cost['low']:+.3f}, {cost['high']:+.3f}]"
+        if self.in_sample:
+            told = f"cost {cost['difference']:+.3f}, {self.in_sample}"
         sizes = f"{len(self.changed):,} of {self.cases:,} cases changed"
         headline = f"; {self.headline}" if self.headline else ""
         scored = f"basis {self.basis}{headline}"
@@ -78,7 +83,7 @@ class Comparison(NamedTuple):
             counts = ["", ""] if row["measure"] == COST else [f"{row[f'{one}_k']}/{row[f'{one}_n']}" for one in "ab"]
             of = (Cell(f"{row[one]:.3f}", count) for one, count in zip("ab", counts, strict=True))
             clear = row["low"] > 0.0 or row["high"] < 0.0
-            ends = f"[{row['low']:+.3f}, {row['high']:+.3f}]"
+            ends = IN_SAMPLE if self.in_sample else f"[{row['low']:+.3f}, {row['high']:+.3f}]"
             p = "" if isnan(row["p"]) else f"{row['p']:.3g}"
             rows.append((row["measure"], *of, Cell(f"{row['difference']:+.3f}", ends, "changed" if clear else ""), p))
         cases = (
@@ -86,6 +91,7 @@ class Comparison(NamedTuple):
             for row in self.changed.to_dict("records")
         )
         facts = [("a", self.a), ("b", self.b), ("cases", f"{self.cases:,}"), ("changed", counted(self._changes()))]
+        facts += [("judged", self.in_sample)] if self.in_sample else []
         facts += [("scoring", self.headline)] if self.headline else []
         facts += [("basis", self.basis)]
         facts += [(f"missing in {name}", str(one)) for name, one in zip("ab", self.missing, strict=False) if one.k]
@@ -105,6 +111,9 @@ def compare(
     Args:
       trace: in memory, or of shards (`Trace.open`), one of which is in memory at a time.
       arm: of the trace; the first where not given. costs: see `metrics.cost_matrix`.
+
+    Warns:
+      UserWarning: a policy was fitted or tuned on some of the cases: the figures are in sample, not comparable.
 
     Raises:
       ValueError: a case without a label, an unknown arm, costs that mean nothing, or a policy of which more than 5 % of
@@ -133,9 +142,20 @@ def compare(
         row = {"measure": name, "a": share[0, place], "b": share[1, place], **ends}
         rows.append(row | dict(zip(_COUNTS, map(int, counts), strict=True)))
     table = pd.DataFrame(rows).astype(dict.fromkeys(_COUNTS, "Int64"))
+    # Whatever learned from these cases fits them too well for an interval or a test of them to mean anything.
+    in_sample = _learned_text(trace, a, b)
+    if in_sample:
+        table[["low", "high", "p"]] = np.nan
     alone = int(first.status_only.sum())
     changed, basis = first.changed(second), str(first.basis)
-    return Comparison(a.policy_id, b.policy_id, len(first), table, changed, basis, missing, alone)
+    return Comparison(a.policy_id, b.policy_id, len(first), table, changed, basis, missing, alone, in_sample)
+
+
+def _learned_text(trace: TraceView, a: Policy, b: Policy) -> str:
+    """Which of two policies learned from how many of the cases, '' where neither is known to; warns of it."""
+    notes = warn_of_learned(("Policy a", "Policy b"), trace_learned([a, b], trace))
+    texts = [f"of {name} {note.removeprefix(f'{IN_SAMPLE}: ')}" for name, note in zip("ab", notes, strict=True) if note]
+    return f"{IN_SAMPLE}: {'; '.join(texts)}" if texts else ""
 
 
 _COUNTS = ("a_k", "a_n", "b_k", "b_n", "only_a", "only_b")  # of a rate, missing of the cost

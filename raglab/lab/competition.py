@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from raglab.decision.learned_cases import Queries, learned_cases
 from raglab.lab.candidates import (
     CHAIN,
     COST,
@@ -23,7 +24,6 @@ from raglab.lab.candidates import (
     rare_labels,
     threshold_candidate,
 )
-from raglab.lab.looks import queries_hash
 from raglab.lab.search_space import limit_depth
 from raglab.lab.study_notes import candidate_note
 from raglab.store.policies import Policy
@@ -85,7 +85,7 @@ class CompetitionEntry(NamedTuple):
 
 
 def competition(
-    cases: Cases, rule: str, named: Mapping[str, Policy | None], fitted_on: Collection[str] = ()
+    cases: Cases, rule: str, named: Mapping[str, Policy | None], by_split: Queries | None = None
 ) -> CompetitionEntry:
     """Who competes on these cases.
 
@@ -93,7 +93,7 @@ def competition(
       cases: measured cases.
       rule: see `tune`.
       named: of `check_competition`.
-      fitted_on: fingerprints of cases on which no policy that competes may be fitted, beside those of `cases`.
+      by_split: questions on which no policy that competes may be fitted or tuned, beside those of `cases`.
 
     Raises:
       ValueError: a candidate that cannot be made of these cases, or a policy that was fitted on them.
@@ -121,17 +121,20 @@ def competition(
         )
         raise ValueError(msg)
     # A policy fitted on these cases knows their labels, and no fold can take that back.
-    refused = {queries_hash(cases.trace.cases), *fitted_on}
-    for name, policy in named.items():
-        model = None if policy is None else policy.decision.model
-        fused = None if policy is None or not policy.fused.enabled else policy.fused.fitted_on
-        if {None if model is None else model.fitted_on, fused} & refused:
-            reason = "a policy that competes must not be fitted on cases of this trace"
-            msg = f"{reason}, got {name!r}; name {COST!r} instead, which is fitted without the case it decides."
-            raise ValueError(msg)
+    given = {name: policy for name, policy in named.items() if policy is not None}
+    sample: Queries = {None: [case.query for case in cases.trace.cases]}
+    for known in (sample, by_split or sample):
+        for name, learned in zip(given, learned_cases(list(given.values()), known), strict=True):
+            if learned.k:
+                reason = "a policy that competes must not be fitted on cases of this trace"
+                msg = (
+                    f"{reason}, got {name!r}: {learned.text}; name {COST!r} instead, which is fitted without the case "
+                    "it decides."
+                )
+                raise ValueError(msg)
+            notes += [f"Candidate {name}: {learned.doubt}"] if learned.doubt and known is sample else []
     own = CHAIN if rule == "chain" else own
     # A trace holds no hits of a deeper refinement, so it cannot be replayed.
-    given = {name: policy for name, policy in named.items() if policy is not None}
     policies = {name: limit_depth(policy, cases.trace) for name, policy in given.items()}
     for name, policy in policies.items():
         if policy is not given[name]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,11 +14,11 @@ from threadpoolctl import ThreadpoolController
 
 from raglab import metrics
 from raglab.decision.chain import ASKED_SLOT, answer_slots
+from raglab.decision.learned_cases import hash_queries, trace_queries, warn_of_held_back, with_learned_cases
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.expected_cost import CLASSES, LIMIT
 from raglab.lab.answer_basis import check_recorded
-from raglab.lab.looks import trace_hash
 from raglab.misuse import takes
 from raglab.parallel import run_each
 from raglab.policy_sections import EXPECTED_COST
@@ -527,5 +528,9 @@ def fit_decision(
     check_recorded(fitted, plain, arm, "a decision")
     cases = join_decision_cases(list(each_shard(fitted_cases, fitted, plain, arm, what="measure")))
     model = fit_model(cases, names=signals, seed=seed)
-    questions = trace_hash(fitted)  # no certificate on these cases (rule S6.4)
-    return decide_by_model(plain, model, fitted.arms[0] if arm is None else arm, costs, questions)
+    # The policy remembers its cases: there is no certificate and no comparison on them (rules S6.4, S6.11).
+    by_split = trace_queries(fitted)
+    queries = list(chain.from_iterable(by_split.values()))
+    warn_of_held_back(by_split, "A decision by expected cost")
+    decided = decide_by_model(plain, model, fitted.arms[0] if arm is None else arm, costs, hash_queries(queries))
+    return with_learned_cases(decided, queries)

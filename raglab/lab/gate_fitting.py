@@ -13,6 +13,7 @@ from raglab import calibration, fusion, metrics, replay
 from raglab.answering.extractive import FITTED_DIGITS, KNOTS, fit_answer_confidence
 from raglab.breakpoints import swept_paths, threshold_values
 from raglab.decision.answer_text import MIN_RECALL, gold_answers, is_right_answer
+from raglab.decision.learned_cases import hash_queries, trace_queries, warn_of_held_back, with_learned_cases
 from raglab.decision.measurement import measured_tables
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.signal_values import arm_order, first_by_rank
@@ -22,7 +23,6 @@ from raglab.gates import GATES, Threshold
 from raglab.html_display import Fold, display
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.decision_fitting import tune_cases
-from raglab.lab.looks import hash_queries
 from raglab.lab.search_space import always_answer, published_policy
 from raglab.metrics import Difference
 from raglab.misuse import takes
@@ -153,7 +153,8 @@ def fuse(
         msg = f"{rule}, got {right} and {wrong}; label more."
         raise ValueError(msg)
     fit = _fit_function(method)
-    ids, queries = zip(*((case.id, case.query) for cases in cases_by_shard(here) for case in cases), strict=True)
+    ids, by_split = [case.id for cases in cases_by_shard(here) for case in cases], trace_queries(here)
+    warn_of_held_back(by_split, "A fused gate")
     named = np.argsort(np.argsort(ids))
     order = np.lexsort((named, seen.right, *seen.score[::-1]))  # not that of the rows
     fold = np.empty(len(order), dtype=np.int64)  # not stratified: see `calibration.folds_of`
@@ -176,9 +177,11 @@ def fuse(
     parts = {part.signal: {"x": part.x, "y": part.y} for part in model.parts}
     # By this fingerprint a study refuses the policy as a candidate on cases it was fitted on.
     section = start.fused.model_dump() | {"enabled": True, "bias": model.bias, "parts": parts}
+    queries = list(chain.from_iterable(by_split.values()))
     section["fitted_on"] = hash_queries(queries)
     quality = _quality(seen.right[known], fusion.fused_probability(seen.score, model, seen.names)[known], p[known])
-    return FittedGate(policy=start.replace("fused", section), model=model, p=p, quality=quality, fitted_on=here)
+    fused = with_learned_cases(start.replace("fused", section), queries)
+    return FittedGate(policy=fused, model=model, p=p, quality=quality, fitted_on=here)
 
 
 @takes(trace="trace", policy="policy")

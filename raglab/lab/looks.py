@@ -6,53 +6,33 @@ Cases are known by their questions, which are read without the hits where a trac
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import chain, combinations
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from raglab.canonical import digest
+from raglab.decision.learned_cases import hash_queries
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.policy import PolicyData
 from raglab.replay import each_part
 from raglab.store.files import input_error, locked_lines, logged_lines, shown_value
 from raglab.store.record_fields import required_text
-from raglab.values import Case
-
-Queries = dict[str | None, list[str]]  # questions by split, None for cases without one
 
 
-def queries_hash(cases: Iterable[Case]) -> str:
-    """First 16 hex digits of the SHA-256 of the queries in sorted order: the same for cases that were labelled anew."""
-    return hash_queries([case.query for case in cases])
-
-
-def hash_queries(queries: Iterable[str]) -> str:
-    """`queries_hash` of cases whose questions are at hand; their order says nothing."""
-    return digest("\n".join(sorted(queries)), 16)
-
-
-def split_queries(trace: TraceView) -> Queries:
+def split_queries(trace: TraceView) -> dict[str | None, list[str]]:
     """Questions of a trace by split, held whole: about 150 bytes a case; of shards the cases are read, no hits."""
-    found: Queries = {}
+    found: dict[str | None, list[str]] = {}
     for part in each_part(part_queries, trace, what="read"):
         for split, queries in part.items():
             found.setdefault(split, []).extend(queries)
     return found
 
 
-def part_queries(part: TracePart) -> Queries:
+def part_queries(part: TracePart) -> dict[str | None, list[str]]:
     """Questions of one part of a trace by split; pure, so that any worker may read it."""
-    by_split: Queries = {}
+    by_split: dict[str | None, list[str]] = {}
     for case in part.cases:
         by_split.setdefault(case.split, []).append(case.query)
     return by_split
-
-
-def union_hashes(by_split: Mapping[str | None, list[str]]) -> dict[frozenset[str | None], str]:
-    """`queries_hash` of the cases of every union of splits, by the names of these."""
-    names = list(by_split)
-    unions = (frozenset(some) for size in range(1, len(names) + 1) for some in combinations(names, size))
-    return {union: hash_queries(chain.from_iterable(by_split[name] for name in union)) for union in unions}
 
 
 def trace_hash(trace: TraceView) -> str:

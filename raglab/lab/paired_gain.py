@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from raglab import metrics
 
 Verdict = Literal["better", "worse", "open"]
-IN_SAMPLE = "in sample, not comparable"  # of what was fitted or selected on the cases that it is judged on
 
 
 class Advantage(NamedTuple):

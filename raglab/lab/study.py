@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import SOURCES, Basis, MissingAnswers
+from raglab.decision.learned_cases import IN_SAMPLE, with_tuned_cases
 from raglab.decision.measured_trace import Measured, held_trace
 from raglab.decision.measurement import measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
@@ -37,8 +39,8 @@ from raglab.lab.candidates import (
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.competition import CandidateNames, CompetitionEntry, check_competition, competition, made_candidates
 from raglab.lab.decision_fitting import decision_cases
-from raglab.lab.looks import split_queries, union_hashes
-from raglab.lab.paired_gain import IN_SAMPLE, Advantage, paired_advantage
+from raglab.lab.looks import split_queries
+from raglab.lab.paired_gain import Advantage, paired_advantage
 from raglab.lab.search_space import (
     Goal,
     SearchRange,
@@ -261,6 +263,8 @@ class TuneResult:
         """Write the HTML report of tuned and reference policies on the judged cases, with `cockpit` where it is."""
         from raglab.lab.report.page import write_report
 
+        frozen = self.cockpit_page()
+        no_cockpit = "The page has no cockpit: it is in raglab/extensions/cockpit, which is not installed."
         return write_report(
             path,
             self.judged_on,
@@ -268,14 +272,14 @@ class TuneResult:
             arm=self.settings["arm"],
             plateaus=self.plateaus,
             trials=self.trials,
-            notes=self.notes,
+            notes=self.notes if frozen is not None else (*self.notes, no_cockpit),
             study=self.outcome,
             costs=self.goal.costs,
             targets=self.goal.targets,
             min_coverage=self.goal.min_coverage,
             max_over_ask=self.goal.max_over_ask,
             trace_id=self.settings["trace"],
-            cockpit=self.cockpit_page(),
+            cockpit=frozen,
         )
 
     def cockpit(self) -> str:
@@ -333,7 +337,7 @@ def tune(
       rule: `expected_cost` or `chain`. Where some label that occurs has fewer than 10 cases, or a fold could not fit
         the model, the family of single thresholds competes instead of the decision by expected cost.
       candidates: what competes as well: `one threshold`, `chain` or `expected cost`, or policies, by name where given
-        as a mapping. A policy that was tuned on these very cases has an advantage that nobody sees.
+        as a mapping. None may be fitted or tuned on these cases; of one tuned by hand nobody can see it.
       folds: of the cross-fit, from 2.
       repeats: deals of the cases into folds, from 1.
       trials: configurations of the chain tried before its line search.
@@ -376,8 +380,8 @@ def tune(
     )
     check_storage(of.problem, storage, study_name, on_trials)  # before shards are measured
     cases = _measured_cases(of, folds, repeats)
-    hashes = union_hashes(split_queries(trace)) if named else {}
-    entry = competition(cases, rule, named, hashes.values())  # before the search: what cannot compete is said at once
+    by_split = split_queries(trace) if named else None
+    entry = competition(cases, rule, named, by_split)  # before the search: what cannot compete is said at once
     with of.measured(of.splits.tuned_on).measured_once(of.problem.start, arm) as replayed:
         problem = of.problem._replace(trace=replayed)
         finish_shared_study(problem, storage, study_name)
@@ -465,8 +469,9 @@ def _judged_result(of: StudyProblem, cases: Cases, entry: CompetitionEntry, sear
     # The cases may be a sample: then trials, judged on all cases, are scored on the sample once more to be compared.
     refit = partial(_chain_of_trials, cases, search.trials)
     chosen = select_candidate(made_candidates(cases, entry, refit, min(POOL, trials)), entry.competing, cases)
-    tuned = chosen.policies[chosen.selected]
-    policies = _named_policies(chosen, of)
+    policies = _with_tuned_cases(_named_policies(chosen, of), tuned_on)
+    chosen = chosen._replace(policies={name: policies[name] for name in chosen.policies})
+    tuned = policies["tuned"]
     # All policies on the same cases at once, which chose none of them where there is a split to judge on.
     judged = judge_policies(of.measured(judged_on), list(policies.values()), arm)
     # An advantage is claimed over the incumbent, and on unseen cases only (rule S6.11).
@@ -557,6 +562,18 @@ def _named_policies(chosen: Selection, of: StudyProblem) -> dict[str, Policy]:
         "manual-loop": of.by_hand,
     }
     return first | {name: policy for name, policy in chosen.policies.items() if name not in first}
+
+
+def _with_tuned_cases(policies: Mapping[str, Policy], tuned_on: TraceView) -> dict[str, Policy]:
+    """Named policies; those that were made or selected here remember the cases tuned on (rules S6.4, S6.11)."""
+    # A policy that learned nothing from the cases, however it was come by, is judged honestly on any.
+    fixed = {policies[name].policy_id for name in FIXED}
+    made = {"tuned", "manual-loop", *RECIPES}
+    queries = list(chain.from_iterable(split_queries(tuned_on).values()))
+    return {
+        name: with_tuned_cases(policy, queries) if name in made and policy.policy_id not in fixed else policy
+        for name, policy in policies.items()
+    }
 
 
 def _chain_of_trials(cases: Cases, table: pd.DataFrame) -> Policy:

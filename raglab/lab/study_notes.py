@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -13,8 +13,9 @@ from raglab.decision.answer_text import MAX_MISSING, Basis, MissingAnswers
 from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.sharded_decisions import trace_basis
 from raglab.lab.answer_basis import missing_notes
-from raglab.lab.candidates import COST, FIXED, LEAST_OF_LABEL, THRESHOLD, Cases
-from raglab.lab.paired_gain import Advantage
+from raglab.lab.candidates import COST, FIXED, LEAST_OF_LABEL, THRESHOLD, Cases, count_cells
+from raglab.lab.paired_gain import Advantage, paired_advantage
+from raglab.lab.report.verdicts import target_met
 from raglab.lab.search_space import Goal
 from raglab.lab.selection import Selection
 from raglab.lab.study_cases import Splits
@@ -53,7 +54,9 @@ def candidate_note(rare: Mapping[str, int]) -> str:
 
 
 def selection_note(chosen: Selection, advantage: Advantage | None, judged: JudgedCells, goal: Goal) -> str:
-    """What was selected and whether it is shown to be better, in the first line of every page.
+    """What was selected, what it is shown to be better than and what not, and the targets it misses, in one line.
+
+    It is the first line of every page. Where the nested estimate contradicts what the judged cases show, it says so.
 
     Args:
       chosen: the selection.
@@ -61,12 +64,12 @@ def selection_note(chosen: Selection, advantage: Advantage | None, judged: Judge
       judged: the judged policies.
       goal: its costs price the judged cases.
 
-    Source: rules S6.8, S6.11.
+    Source: rules S6.2, S6.8, S6.9, S6.11.
     """
     incumbent, costs = chosen.incumbent, chosen.costs
     price = float(metrics.cost_matrix(goal.costs).max()) or 1.0
     if chosen.selected == incumbent:
-        return _kept_note(chosen, price)
+        return f"{_kept_note(chosen, price)}{_crossfit_miss(chosen, goal)}"
     # With no case kept from the choice the nested estimate is all there is, and it calls nothing better.
     if advantage is None:
         nested, base = chosen.held_out_estimate, float(costs["cross_validated"][incumbent])
@@ -74,6 +77,7 @@ def selection_note(chosen: Selection, advantage: Advantage | None, judged: Judge
         return (
             f"Selected: {chosen.selected}. On new cases it is expected to cost {nested:.3f} a case (nested estimate; "
             f"{incumbent} {base:.3f}).{nothing} {CHOSEN}: no case was kept from the choice (rules S6.5, S6.11)."
+            f"{_crossfit_miss(chosen, goal)}"
         )
     # Means of the same cases as the advantage, so that the three numbers of the line agree.
     cost = metrics.cell_costs(goal.matrix)
@@ -83,18 +87,94 @@ def selection_note(chosen: Selection, advantage: Advantage | None, judged: Judge
         f"Selected: {chosen.selected}. On {advantage.cases:,} cases it never saw it costs {own.mean():.3f} a case, "
         f"{incumbent} {other.mean():.3f}: it saves {advantage.text}."
     )
-    if advantage.verdict == "better":
-        # A few cases can show that there is a difference, and not how large it is.
-        discordant = int((own != other).sum())
-        few = (
-            f" Only {discordant} cases differ: read the interval as an order of magnitude." if discordant < FEW else ""
-        )
-        return f"{lead} It is better than {incumbent} (rule S6.11).{few}"
-    if advantage.verdict == "worse":
-        return f"{lead} It is worse than {incumbent} there: do not use it."
     # No difference shown is no equality: the note says what so few cases cannot tell (rule S6.12).
     guard = metrics.interval_guard(goal.matrix)
-    return f"{lead} {CHOSEN}. {metrics.paired_size_note(other - own, price=price, guard=guard)}"
+    size_note = (
+        "" if advantage.verdict != "open" else f" {metrics.paired_size_note(other - own, price=price, guard=guard)}"
+    )
+    says = _verdict_sentence(_fixed_verdicts(chosen, judged, goal, cells[0]), discordant=int((own != other).sum()))
+    return f"{lead} {says}{_nested_contradiction(chosen)}{_judged_miss(cells[0], goal)}{size_note}"
+
+
+def _verdict_sentence(by_verdict: Mapping[str, Sequence[str]], *, discordant: int) -> str:
+    """What the selected policy is better than, worse than, and not shown to be better than.
+
+    Args:
+      by_verdict: of `_fixed_verdicts`.
+      discordant: cases in which it and the incumbent cost differently.
+    """
+    better, worse = (" and than ".join(by_verdict[name]) for name in ("better", "worse"))
+    unshown = " or than ".join(by_verdict["open"])
+    # Each of these needs no tuning: what is worse than one of them is of no use, whatever else it beats.
+    if worse:
+        lead = f"It is better than {better} (rule S6.11), and" if better else "It is"
+        return f"{lead} worse than {worse} there: do not use it."
+    # A few cases can show that there is a difference, and not how large it is.
+    few = f" Only {discordant} cases differ: read the interval as an order of magnitude." if discordant < FEW else ""
+    if not better:
+        return f"{CHOSEN} than {unshown}."
+    doubt = f", not shown to be better than {unshown}" if unshown else ""
+    return f"It is better than {better} (rule S6.11){doubt}.{few}"
+
+
+def _fixed_verdicts(
+    chosen: Selection, judged: JudgedCells, goal: Goal, cells: NDArray[np.int8]
+) -> dict[str, list[str]]:
+    """Policies without tuning, by what the selected one is beside each on the judged cases, the incumbent first.
+
+    One that lacks recorded answers is left out (rule S6.3).
+
+    Args:
+      cells: of the selected policy, [Q].
+    """
+    names: dict[str, list[str]] = {"better": [], "open": [], "worse": []}
+    same = chosen.policies[chosen.selected].policy_id
+    for name in dict.fromkeys((chosen.incumbent, *FIXED)):
+        policy = chosen.policies.get(name)
+        if "compared" in chosen.costs and not chosen.costs["compared"].get(name, True):
+            continue
+        if policy is not None and (policy.policy_id != same or name == chosen.incumbent):
+            gain = paired_advantage(cells, judged.cells(policy), goal.costs, name)
+            names[gain.verdict].append(name)
+    return names
+
+
+def _nested_contradiction(chosen: Selection) -> str:
+    """That the nested estimate says otherwise of new cases than the judged cases; '' where it does not."""
+    base = float(chosen.costs["cross_validated"][chosen.incumbent])
+    if not chosen.held_out_estimate >= base:
+        return ""
+    return (
+        f" The nested estimate says otherwise: on new cases {chosen.held_out_estimate:.3f} a case, no less than "
+        f"{chosen.incumbent} when cross-fitted, {base:.3f}."
+    )
+
+
+def _judged_miss(cells: NDArray[np.int8], goal: Goal) -> str:
+    """Targets that the selected policy misses on the judged cases, with its rates; '' where it meets all."""
+    counts = count_cells(cells[None])
+    if not goal.targets or bool(goal.meets(counts)[0]):
+        return ""
+    table = metrics.rate_columns(metrics.rate_counts(counts), metrics.label_counts(counts), None)
+    missed = [
+        f"{name} {'≥' if metrics.RATE_TABLE[name].better == 'high' else '≤'} {limit:g} (it has {table[name][0]:.3f})"
+        for name, limit in goal.targets.items()
+        if not target_met(name, table[name][0], limit)
+    ]
+    if not missed:
+        return " It keeps its targets only by asking back or refusing, which counts as missed (rule S6.9)."
+    return f" It misses the target{'s' if len(missed) > 1 else ''} {' and '.join(missed)}."
+
+
+def _crossfit_miss(chosen: Selection, goal: Goal) -> str:
+    """That what was selected misses the targets when cross-fitted; '' where it keeps them."""
+    if not goal.targets or bool(chosen.costs["meets_targets"][chosen.selected]):
+        return ""
+    return f" When cross-fitted it misses the targets ({_target_text(goal)})."
+
+
+def _target_text(goal: Goal) -> str:
+    return ", ".join(f"{name} {limit:g}" for name, limit in goal.targets.items())
 
 
 def _kept_note(chosen: Selection, price: float) -> str:
@@ -137,7 +217,7 @@ def target_notes(chosen: Selection, goal: Goal) -> list[str]:
     """Whether what was selected keeps the targets, on cases it did not see."""
     if not goal.targets or chosen.misses <= 0.0:
         return []
-    targets = ", ".join(f"{name} {limit:g}" for name, limit in goal.targets.items())
+    targets = _target_text(goal)
     # Were there one that keeps them, only such would have been selected.
     note = (
         f"No candidate keeps the targets ({targets}) by one standard error on cases it did not see; the nearest is "

@@ -49,11 +49,14 @@ class Clarifier(Protocol):
         """Response to a request with the user's reply, logged."""
 
 
-def clarifier_maker() -> Callable[..., Clarifier]:
+def clarifier_maker(what: str = "clarify=True") -> Callable[..., Clarifier]:
     """What makes the clarifier of an index; see `live_clarifier.make_clarifier` of the extension.
+
+    Args:
+      what: the user wrote, for the message.
 
     Raises:
       MissingExtensionError: the extension is not installed.
     """
-    maker: Callable[..., Clarifier] = extension("clarifier", "clarification", "clarify=True")
+    maker: Callable[..., Clarifier] = extension("clarifier", "clarification", what)
     return maker

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
@@ -278,6 +278,10 @@ def record_answers(
       TypeError: a trace of shards.
       ValueError: an arm that the trace lacks; the policy gates on a confidence that the generator does not give.
 
+    Warns:
+      MissingAnswersWarning: see above.
+      UserWarning: hits have no text.
+
     Source: rules S0.1, S2.10, S2.12.
     """
     check_in_memory(trace, "record_answers")
@@ -288,6 +292,7 @@ def record_answers(
     keys = [key for arm in named for key in sets_of(trace, policy, arm)]
     # By question and hits alone: arms and depths that choose alike share an answer.
     known = _recorded_answers(trace, generator.name, scorer.name)
+    _warn_of_no_text(trace, {number for key in keys for number in key.chunks})
     before, failed = len(known), dict[tuple[int, tuple[int, ...]], ModelUnavailableError]()
     asked = with_required_confidence(generator, policy, {})
     for key in progress(keys, "answer", "set"):
@@ -318,6 +323,14 @@ def record_answers(
     meta |= {"generator": generator.name, "scorer": scorer.name}
     parts = {part.name: getattr(trace, part.name) for part in fields(values.TraceData)}
     return Trace(**parts | {"meta": meta, "answers": answers})
+
+
+def _warn_of_no_text(trace: values.TraceData, chunks: Collection[int]) -> None:
+    """Say how many of the hits that are answered from have no text."""
+    blank = sum(not trace.chunks[number].text.strip() for number in chunks)
+    if blank:
+        remedy = "give the text of each hit, in the frame's column `text`, or in the corpus"
+        warn_user(f"answers are written from the text of hits, and {blank:,} of {len(chunks):,} have none; {remedy}.")
 
 
 def _recorded_answers(

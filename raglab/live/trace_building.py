@@ -21,6 +21,7 @@ from raglab import policy as policies
 from raglab import resolver
 from raglab.arms import ARMS
 from raglab.canonical import canonical_json, digest
+from raglab.decision.signal_values import used_signals
 from raglab.documents import (
     EXACT_NAMES,
     chunk_documents,
@@ -491,6 +492,8 @@ def build_trace(
     Raises:
       ValueError: an unknown setting or arm, batch_size below 1, no cases, no chunks; or a case whose id another has,
         that names a document or expects a source there is none of, or whose grades are none.
+      MissingExtensionError: the policy uses a signal of the question parser, and the room `clarification` is not
+        installed.
 
     Warns:
       UserWarning: among the sources of which a case needs one are some that the corpus has not.
@@ -535,6 +538,9 @@ def plan_building(
     allowed = question_scopes(corpus.chunks, [case.selected_sources for case in cases], names)
     wanted = wanted.pinned(download=download).sized(corpus, cached=cache is not None)
     pack = GENERIC if policy is None else load_pack(policy.pack)
+    reader = DocumentReader(tuple(corpus.chunks), pack)
+    if policy is not None:
+        reader.measuring(used_signals(policy))  # what its signals need is missed before anything is encoded
 
     plan = Building(
         corpus=corpus,
@@ -547,7 +553,7 @@ def plan_building(
         pack=pack,
         command=command,
         batch_size=batch_size,
-        reader=DocumentReader(tuple(corpus.chunks), pack),
+        reader=reader,
     )
     return plan, allowed
 

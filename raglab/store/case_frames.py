@@ -93,8 +93,8 @@ def _sources(value: object) -> list[str] | None:
     return None if found is None or any(map(source_rule, found)) else found
 
 
-def _sources_remedy(_name: str, cell: object) -> str:
-    items = listed_sources(cell)
+def _sources_remedy(_name: str, cells: Sequence[object]) -> str:
+    items = listed_sources(cells[0])
     for source in items if isinstance(items, list | tuple) else ():
         broken = source_rule(source) if isinstance(source, str) else None
         if broken is not None:
@@ -154,9 +154,7 @@ CASE_COLUMNS: Mapping[str, ColumnRule] = {
     "query": ColumnRule(
         _question, _QUESTION_RULE, "write the question", aliases=("question",), required=True, filled=True
     ),
-    "expect_status": ColumnRule(
-        _status, _STATUS_RULE, lambda name, _: status_remedy(name), aliases=("label",), required=True, filled=True
-    ),
+    "expect_status": ColumnRule(_status, _STATUS_RULE, status_remedy, aliases=("label",), required=True, filled=True),
     "expect_sources": _SOURCES,
     "expect_sources_any": _SOURCES,
     "min_sources": ColumnRule(integer_from(0), "an integer from 0, of 31 bits", "correct it, or empty the cell"),
@@ -309,6 +307,10 @@ def _places(cells: Cells, known: Mapping[str, ColumnRule], columns: Mapping[str,
     if not isinstance(columns, Mapping | None) or any(not isinstance(name, str) for name in (columns or {}).values()):
         rule = "columns must map our names to those of the table"
         raise input_error(where, rule, 'write {"query": "question"}', shown_value(columns))
+    reversed_map = {theirs: ours for ours, theirs in (columns or {}).items() if cells.has(ours) and theirs in fields}
+    if columns and len(reversed_map) == len(columns) and not any(map(cells.has, columns.values())):
+        rule, remedy = "columns must map our names to those of the table", f"swap them: columns={reversed_map}"
+        raise input_error(where, rule, remedy, f"{columns}, whose first are of the table and second ours")
     # {"status": "status"} says that a column is an extra one, whatever it looks like.
     strange = [str(name) for name, given in (columns or {}).items() if name not in fields and name != given]
     if strange:

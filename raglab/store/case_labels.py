@@ -13,7 +13,7 @@ from raglab.decision.answer_text import ANSWERS, ANSWERS_REMEDY, ANSWERS_RULE, l
 from raglab.store.files import InputError, JsonLine, Where, input_error, shown_value
 from raglab.store.record_fields import check_size, note_place
 from raglab.user_warnings import warn_user
-from raglab.values import SOURCE_GRADES, Case
+from raglab.values import SOURCE_GRADES, STATUS_NAMES, Case
 
 SPLITS = ("tune", "certify", "report")
 OTHER_SPLITS = {
@@ -131,10 +131,23 @@ def plain_name(name: str) -> str:
     return "_".join(name.casefold().replace("-", " ").replace("_", " ").split())
 
 
-def status_remedy(column: str) -> str:
-    """What to do about other labels than ours in a column of a frame."""
+def status_remedy(column: str, cells: Sequence[object]) -> str:
+    """What to do about other labels than ours in a column of a frame: each that is there, with ours where it is near.
+
+    Example:
+      >>> print(status_remedy("label", ["Ok", "refused", "yes", "Ok"])[len("replace your labels by ours: ") :])
+      frame["label"] = frame["label"].replace({'Ok': 'ok', 'refused': 'refuse', 'yes': '…'})
+    """
+    labels = list(dict.fromkeys(shown_value(cell) for cell in cells if cell is not None))
+    pairs = [f"{label}: {_near_status(label)!r}" for label in labels[:_NAMES_SHOWN]]
     frame = f'frame["{column}"]'
-    return f'map your labels to these three: {frame} = {frame}.map({{"OK": "ok", "Refuse": "refuse", …}})'
+    more = ", …" if len(labels) > _NAMES_SHOWN else ""
+    return f"replace your labels by ours: {frame} = {frame}.replace({{{', '.join(pairs)}{more}}})"
+
+
+def _near_status(label: str) -> str:
+    """Our label that is spelt nearly as one of a table; … where none is."""
+    return next(iter(get_close_matches(label.strip("'\" ").casefold(), STATUS_NAMES, 1, 0.6)), "…")
 
 
 def near_name_error(near: Sequence[NearName], where: Where, *, table: bool) -> InputError:

@@ -30,13 +30,13 @@ class ColumnRule(NamedTuple):
     """What a column may hold.
 
     read: value of a cell as a record has it, None where it breaks the rule. rule, remedy: in words, the remedy also by
-    the column's name and the cell. aliases: its other names. required: whether it must be there. filled: whether none
-    of its cells may be missing, where it is there. bounds: ends of the range of a measurement.
+    the column's name and the cells that break it. aliases: its other names. required: whether it must be there.
+    filled: whether none of its cells may be missing, where it is there. bounds: ends of the range of a measurement.
     """
 
     read: Callable[[Any], Any]
     rule: str
-    remedy: str | Callable[[str, Any], str]
+    remedy: str | Callable[[str, Sequence[Any]], str]
     aliases: tuple[str, ...] = ()
     required: bool = False
     filled: bool = False
@@ -198,7 +198,8 @@ def _cell_error(
     rule, remedy = f"{wrong[first]} must not be missing", "fill it, or drop the row"
     if cell is not None:
         rule = f"{wrong[first]} must be {column.rule}"
-        remedy = column.remedy if isinstance(column.remedy, str) else column.remedy(name, cell)
+        broken = [cells.of(name)[row] for row in sorted(wrong) if wrong[row] == wrong[first]]
+        remedy = column.remedy if isinstance(column.remedy, str) else column.remedy(name, broken)
     if not is_unicode(cell):
         remedy = "correct the text, which holds half of a surrogate pair"
     if others:
@@ -232,7 +233,8 @@ def measurement(low: float, high: float, what: str, remedy: str | Callable[[floa
         number = _number(cell)
         return number if number is not None and low - ROUNDING <= number <= high + ROUNDING else None
 
-    def advice(_name: str, cell: object) -> str:
+    def advice(_name: str, broken: Sequence[object]) -> str:
+        cell = broken[0]
         number = _number(cell)
         if number is not None:
             return remedy if isinstance(remedy, str) else remedy(number)

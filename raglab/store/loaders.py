@@ -5,8 +5,9 @@ A corpus as JSON lines has two forms of ours. One chunk a line, what `save_corpu
 
     {"id": "a.md#1-1", "source": "a.md", "text": "…", "page": 1, "page_label": "i", "tags": {…}, "entities": […]}
 
-where id, source and text are required, and a `title` beside them is a tag. One document a line, cut into chunks on
-loading, as Markdown where the source ends in .md or .markdown, else as plain text::
+where id and text are required, a chunk without a source is a document of its own, and a `title` beside them is a tag.
+One document a line, cut into chunks on loading, as Markdown where the source ends in .md or .markdown, else as plain
+text::
 
     {"source": "a.md", "tags": {…}, "entities": […], "pages": [{"page": 1, "label": "i", "text": "…"}]}
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -82,6 +83,7 @@ from raglab.store.pictures import SUFFIXES, caption_file, picture_chunk
 from raglab.store.record_fields import (
     Record,
     check_size,
+    flat_name,
     note_place,
     only_keys,
     optional_integer,
@@ -325,7 +327,7 @@ def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
     files = {source: path for source, path in below.items() if path.suffix.lower() in endings}
     captions = {caption_file(path) for path in files.values() if path.suffix.lower() in SUFFIXES}
     files = {source: path for source, path in files.items() if path not in captions}
-    _warn_of_others(folder, [path for path in below.values() if path.suffix.lower() not in endings])
+    _warn_of_others(folder, [path for path in below.values() if path.suffix.lower() not in endings], files.values())
     if not files:
         there = " or ".join(dict.fromkeys(form.corpus_file for form in FORMATS.values() if form.corpus_file))
         rule = f"a folder must hold documents ({', '.join(endings)}) or {there}"
@@ -335,15 +337,20 @@ def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
     return chain.from_iterable(with_tags(chunks, tags.get(source)) for source, chunks in documents)
 
 
-def _warn_of_others(folder: Path, others: Sequence[Path]) -> None:
-    """Name what of a folder is left out, by kind."""
-    kinds = Counter(path.suffix.lower() or "without an ending" for path in others)
-    if kinds:
-        told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(_KINDS_SHOWN))
-        more = f" and {len(kinds) - _KINDS_SHOWN} more kinds" if len(kinds) > _KINDS_SHOWN else ""
-        rule = f"documents are {', '.join(_document_endings())}"
-        text = f"{folder}: left out of the corpus: {told}{more}; {rule}: convert the others, or take them away."
-        warn_user(visible(text))
+def _warn_of_others(folder: Path, others: Sequence[Path], documents: Collection[Path]) -> None:
+    """Name what of a folder is left out, by kind, and what is taken."""
+    if others:
+        taken = f"{_counted_kinds(documents)}" if documents else "none"
+        rule = f"documents are {', '.join(_document_endings())}, taken are {taken}"
+        left_out = f"left out of the corpus: {_counted_kinds(others)}"
+        warn_user(visible(f"{folder}: {left_out}; {rule}: convert the others, or take them away."))
+
+
+def _counted_kinds(paths: Iterable[Path]) -> str:
+    """Number of files by their ending, the most frequent first."""
+    kinds = Counter(path.suffix.lower() or "without an ending" for path in paths)
+    more = f" and {len(kinds) - _KINDS_SHOWN} more kinds" if len(kinds) > _KINDS_SHOWN else ""
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(_KINDS_SHOWN)) + more
 
 
 def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
@@ -465,7 +472,7 @@ def _chunk(line: JsonLine) -> tuple[Where, Chunk]:
     return where, Chunk(
         chunk_id=chunk_id,
         text=required_text(record, "text", where),
-        source=required_text(record, "source", where),
+        source=required_text(record, "source", where) if "source" in record else flat_name(chunk_id),
         page=optional_integer(record, "page", where, 1),
         page_label=optional_text(record, "page_label", where),
         tags=optional_tags(record, where),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -21,7 +21,7 @@ from raglab.store.files import Where, input_error, shown_value
 from raglab.store.signal_columns import array_hash, frame_series, signal_column
 from raglab.store.trace_files import damage_errors, load, parquet_frame, read_cases, save, trace_error
 from raglab.store.trace_merging import TraceError, merge_traces
-from raglab.values import Case, Hits, case_positions
+from raglab.values import NONE, Case, Hits, case_positions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -245,10 +245,21 @@ class Trace(values.TraceData):
         """
         rows = [row for row, case in enumerate(self.cases) if case.split == name]
         if not rows:
-            there = sorted({str(case.split) for case in self.cases})
-            msg = f"split must be one of {', '.join(there)}, got {name!r}; set `split` in the cases."
-            raise ValueError(msg)
+            raise split_error(name, {case.split or NONE for case in self.cases})
         return self.subset(rows)
+
+
+def split_error(name: str, there: Collection[str]) -> ValueError:
+    """Error about a split that no case is of.
+
+    Args:
+      there: splits of the cases, `NONE` of those without.
+    """
+    splits = sorted({*there} - {NONE})
+    if splits:
+        return ValueError(f"split must be one of {', '.join(splits)}, got {name!r}; set `split` in the cases.")
+    remedy = "deal them by raglab.split(cases) before raglab.build_trace, or leave the split out"
+    return ValueError(f"a split must be of cases that have one, got {name!r} of cases without splits; {remedy}.")
 
 
 class StudyTrace(TraceView, Protocol):

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.measured_trace import Measured
 from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import status_only_note, trace_status_only
@@ -116,11 +117,20 @@ class CockpitState:
         self._before, begins = self._look_at(self.baseline), self._look_at(start)
         refused = refusal_text(begins.said)
         self.notes += (f"The policy that it begins with: {refused}",) if refused else ()
+        self.notes += self._learned_notes(start) if self.labelled else ()
 
     def __repr__(self) -> str:
         n = len(self.diff())
         changes = "1 change" if n == 1 else f"{n} changes"
         return f"{type(self).__name__}: policy {self.policy.policy_id}, {changes}, {len(self.trace)} cases"
+
+    def _learned_notes(self, start: Policy) -> tuple[str, ...]:
+        """Which of the two policies learned from how many of the cases that are shown (rules S6.5, S6.11)."""
+        named = {start.policy_id: ("The policy that it begins with", start)}
+        named.setdefault(self.baseline.policy_id, ("The baseline", self.baseline))
+        rows = trace_learned([policy for _, policy in named.values()], self.trace)
+        notes = [in_sample_note(row) for row in rows]
+        return tuple(f"{name} is {note}." for (name, _), note in zip(named.values(), notes, strict=True) if note)
 
     # What it holds
 
@@ -168,14 +178,17 @@ class CockpitState:
 
     @guarded
     def code(self) -> str:
-        """Python that makes this policy of the baseline."""
+        """Python that makes this policy of the baseline; a comment where nothing is moved or code cannot say it all."""
         return self._code(self._changes())
 
     def _code(self, changed: Mapping[str, tuple[Any, Any]]) -> str:
         changes = [(path, after) for path, (_, after) in changed.items() if not path.startswith("(")]
         begins = "raglab.Policy.load()" if self.baseline.policy_id == published_id() else "policy"
+        if not changes and changed:
+            return "# patterns or fitted curves differ, which no code sets: keep them by cockpit.save(path)"
         if not changes:
-            return f"policy = {begins}"
+            is_made = begins != "policy"
+            return f"policy = {begins}" if is_made else f"# nothing is moved: {self.policy.policy_id}, as it was given"
         pairs = "".join(f"    {path!r}, {value!r},\n" for path, value in changes)
         return f"policy = {begins}.replace(\n{pairs})"
 

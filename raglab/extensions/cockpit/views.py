@@ -203,7 +203,7 @@ def _threshold_view(
     axis = axes.get(swept.path)
     return {
         "path": swept.path,
-        "key": swept.key,
+        "key": _shown_key(swept),
         "side": swept.side,
         "unit": swept.unit.described,
         "value": value,
@@ -218,6 +218,12 @@ def _threshold_view(
         "locked": swept.path in locked,
         "plateau": None if axis is None or axis.at < 0 else [_finite(axis.low[axis.at]), _finite(axis.high[axis.at])],
     }
+
+
+def _shown_key(swept: Threshold) -> str:
+    """Name of a threshold beside its slider; that of a cost has the label, since each label has one of its name."""
+    cost = swept.path.removeprefix("decision.costs.")
+    return swept.key if cost == swept.path else cost.replace(".", ": ")
 
 
 def _finite(value: float) -> float | None:

@@ -42,6 +42,7 @@ from raglab.extensions.learned_signals.score_models import (
     model_record,
     parse_model,
 )
+from raglab.html_display import display
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.decision_fitting import LEAST, decision_cases
 from raglab.live.measured_signals import add_signals, signal_rows
@@ -147,7 +148,7 @@ class LearnedSignal:
     name: str
     target: Target
     encoder: str
-    model: ScoreModel
+    model: ScoreModel = field(repr=False)
     fold_models: tuple[ScoreModel, ...] = field(repr=False)
     fold_of: Mapping[str, int] = field(repr=False)
     report: SignalReport
@@ -177,6 +178,19 @@ class LearnedSignal:
     def reader(self) -> EvidenceReader:
         """What reads the features; loads the encoder."""
         return EvidenceReader(encoder_by_identifier(self.encoder, self.loaded), _store(self.cache))
+
+    def _repr_html_(self) -> str:
+        """Display for a notebook: what it was learned for and how well it tells that apart."""
+        report = self.report
+        facts = [
+            ("name", self.name),
+            ("target", self.target),
+            ("encoder", self.encoder),
+            ("learned from", f"{report.cases:,} cases, {report.positive:,} of them positive"),
+            ("AUROC, cross-fitted", f"{report.auroc:.3f}, {report.low:.3f} to {report.high:.3f}"),
+            ("version", self.version),
+        ]
+        return display(type(self).__name__, facts)
 
     def values(self, rows: pd.DataFrame) -> list[float]:
         """Probability of each row, NaN where there is no word to compare; rows as `signal_function` needs them.

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from raglab.canonical import canonical_json, digest
 from raglab.decision.measured_trace import plain_trace
 from raglab.decision.measurement import Evidence
 from raglab.decision.recorded_answers import keep_used_chunks
+from raglab.decision.trace_view import part_with
 from raglab.extensions.scale.measured_shards import ShardEvidence, measured_parts
 from raglab.html_display import Fold, display, short
 from raglab.misuse import takes
@@ -35,8 +36,11 @@ from raglab.signals import declaration, own_signal
 from raglab.store.files import InputError, Where, input_error, locked, make_folder, read_json, shown_value, write_text
 from raglab.store.signal_columns import signal_column
 from raglab.store.trace_merging import TraceError, check_alike, joined_fingerprint, shared_facts, twice
-from raglab.store.traces import MANIFEST, signal_values
+from raglab.store.traces import MANIFEST, signal_values, split_error
 from raglab.values import NONE, Case, CaseCounts, case_positions, count_cases, counted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MANIFEST_SCHEMA = 1
 MAX_MANIFEST_BYTES = 2**28
@@ -428,9 +432,19 @@ class ShardedTrace(Generic[Stored]):
                 size, changes = sum(counts[name].values()), (*part.changes, KeptSplit(name))
                 parts.append(replace(part, size=size, counts={name: counts[name]}, changes=changes))
         if not parts:
-            msg = f"split must be one of {', '.join(sorted(there))}, got {name!r}; set `split` in the cases."
-            raise ValueError(msg)
+            raise split_error(name, there)
         return self._changed(parts, ["split", name])
+
+    def hits_of(self, case_id: str, arm: str | None = None) -> pd.DataFrame:
+        """Hits of one case, whose shard alone is loaded; as `Trace.hits_of`.
+
+        Raises:
+          KeyError: the trace holds no such case.
+          ValueError: no such arm.
+        """
+        shard: Any = part_with(self, case_id).loaded()
+        hits: pd.DataFrame = shard.hits_of(case_id, arm)
+        return hits
 
     def with_signal(self, name: str, values: Any, **declared: str) -> Self:  # noqa: ANN401 - array, Series or path
         """Trace with a signal of your own, held whole and given to each shard when it is loaded.

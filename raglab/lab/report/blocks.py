@@ -13,10 +13,10 @@ from raglab.breakpoints import threshold_at
 from raglab.decimals import decimals, percent
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.decisions import Decisions
+from raglab.decision.learned_cases import IN_SAMPLE
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.displays.tables import DASH, ReportTable, cut_text, estimate_cell, number_cell, number_text, share_cell
 from raglab.html_display import Cell
-from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report.verdicts import BOUGHT, Reach, Reachable, TargetVerdict, flipped_cases
 from raglab.policy import WHOLE, PolicyData
 from raglab.signals import BUILT_IN_SET, SignalSet

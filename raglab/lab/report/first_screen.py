@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from raglab import metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import missing_text
+from raglab.decision.learned_cases import in_sample_note
 from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import status_only_note
 from raglab.displays.tables import ReportTable, column_table, cut_text, estimate_cell, number_cell
@@ -73,12 +74,16 @@ def first_screen(
         selected = Fact("What was selected", f"{_identity(judged, judged.subject)}; chosen on these very cases.", note)
         facts = [selected, _estimate(study, costs), _cases(judged, study), promised, *_refusals(judged)]
         return FirstScreen([*facts, _advice_in_sample(judged)], None)
-    known = study is not None or set(judged.trace.counted()) == {judged.split}
+    if study is None and judged.subject in judged.in_sample:
+        facts = [*_learned_facts(judged), _cases(judged, study), promised, *_refusals(judged)]
+        return FirstScreen([*facts, _advice_in_sample(judged)], None)
+    known = study is not None or _learned_elsewhere(judged)
     found = _contests(judged, study, costs)
     misses = any(one.says != "met" for one in met if one.is_target)
     facts = [
         _winner(judged, found, note, known=known),
-        _price(judged, costs),
+        _price(judged, study, costs),
+        *_uncompared_facts(judged),
         _cases(judged, study),
         promised,
         *_refusals(judged),
@@ -93,6 +98,38 @@ def _refusals(judged: ReportData) -> list[Fact]:
     return [Fact(f"What {cut_text(name)} refuses", text, mark="bad") for name, text in texts.items() if text]
 
 
+def _learned_facts(judged: ReportData) -> list[Fact]:
+    """That the subject learned from the cases of the page, so that nothing here tells what it is worth."""
+    learned = judged.learned[judged.subject]
+    says = f"{_identity(judged, judged.subject)}: {in_sample_note(learned)}."
+    cost = "Not known here. Its cost on the cases that it learned from flatters: nothing is compared with it."
+    head = f"What {cut_text(judged.subject)} is expected to cost"
+    return [Fact("What was judged", says, mark="bad"), Fact(head, cost)]
+
+
+def _uncompared_facts(judged: ReportData) -> list[Fact]:
+    """Other policies that learned from the cases of the page, with which nothing is compared."""
+    texts = [f"{cut_text(name)}: {in_sample_note(judged.learned[name])}." for name in _learned_here(judged)]
+    return [Fact("What is not compared", " ".join(texts), mark="bad")] if texts else []
+
+
+def _learned_here(judged: ReportData) -> list[str]:
+    """Policies beside the subject that learned from the cases of the page, by their own records."""
+    return [name for name in judged.in_sample if name in judged.learned and name != judged.subject]
+
+
+def _learned_elsewhere(judged: ReportData) -> bool:
+    """Whether nothing speaks against it that the subject learned from other cases: its own record, else the split."""
+    if judged.subject in judged.learned:  # it learned from some of these, or that cannot be seen
+        return False
+    return _tuned_elsewhere(judged) or set(judged.trace.counted()) == {judged.split}
+
+
+def _tuned_elsewhere(judged: ReportData) -> bool:
+    """Whether the subject's own record says that it was tuned on other cases."""
+    return judged.policies[judged.subject].tuned_on is not None and judged.subject not in judged.learned
+
+
 def _contests(judged: ReportData, study: StudyOutcome | None, costs: metrics.Costs | None) -> list[PolicyContest]:
     """The subject against the incumbent, what else needs no tuning, and the other candidates.
 
@@ -100,7 +137,8 @@ def _contests(judged: ReportData, study: StudyOutcome | None, costs: metrics.Cos
     """
     roles = dict.fromkeys(FREE, "free policy") if study is None else reference_roles(study)
     roles = {**roles, judged.names[0]: roles.get(judged.names[0], "compared with")}
-    others = {name: judged.policies[name] for name in roles if name in judged.policies and name != judged.subject}
+    left_out = {judged.subject, *judged.in_sample}
+    others = {name: judged.policies[name] for name in roles if name in judged.policies and name not in left_out}
     subject = {TUNED: judged.policies[judged.subject]}
     return contests(judged.replayed, others | subject, {name: roles[name] for name in others}, judged.arm, costs)
 
@@ -140,7 +178,7 @@ def _winner(judged: ReportData, found: Sequence[PolicyContest], note: str, *, kn
         names = [cut_text(one.other) for one in open_]
         chosen = f"{text}: chosen, not shown to be better than {' or than '.join(names)}."
         return Fact(head, chosen if note else f"{text}: no difference shown to {' or to '.join(names)}.", note)
-    shown = known and not _uncompared(judged)
+    shown = known and not _uncompared(judged) and not _learned_here(judged)
     return Fact("What wins" if shown else head, text, note, mark="good" if shown else "")
 
 
@@ -154,11 +192,13 @@ def _untuned(found: Sequence[PolicyContest]) -> str:
     return next((cut_text(one.other) for one in found if one.verdict == "same" and one.other in FIXED), "")
 
 
-def _price(judged: ReportData, costs: metrics.Costs | None) -> Fact:
+def _price(judged: ReportData, study: StudyOutcome | None, costs: metrics.Costs | None) -> Fact:
+    """Cost of the subject here, and the nested estimate of a study, which may say otherwise of new cases."""
     row: dict[Any, Any] = judged.table.loc[[judged.subject]].to_dict("records")[0]
     paid, low, high = (float(row[f"expected_cost{end}"]) for end in ("", "_low", "_high"))
     text = f"{paid:.3f} of expected cost a case ({low:.3f} to {high:.3f}, 95 % interval; {_stated(costs)})."
-    return Fact(f"What {cut_text(judged.subject)} costs", text)
+    nested = "" if study is None else f"The nested estimate, from the cases tuned on, is {study.held_out_estimate:.3f}."
+    return Fact(f"What {cut_text(judged.subject)} costs", text, nested)
 
 
 def _stated(costs: metrics.Costs | None) -> str:
@@ -184,15 +224,25 @@ def _cases(judged: ReportData, study: StudyOutcome | None) -> Fact:
     labels = sum((Counter(by_label) for by_label in by_split.values()), Counter[str]())
     counts = ", ".join(f"{labels[status.name]} {status.name}" for status in Status)
     alone = status_only_note(judged.said[judged.subject].status_only)
+    learned, unknown = judged.learned.get(judged.subject), ""
+    if study is None and len(judged.names) > 1:
+        unknown = " What was tuned on is not known here."
+        if learned is not None:
+            unknown = f" {learned.doubt}" if learned.doubt else " It learned from these."
+        elif _tuned_elsewhere(judged):
+            unknown = f" {cut_text(judged.subject)} was tuned on other cases, by its own record."
+    elif learned is not None and learned.k and study is not None and study.unseen:
+        alone = f"Equal questions in two splits: {learned.text}. {alone}".strip()
     lead = f"{len(judged.trace)} cases"
     if set(by_split) == {judged.split}:
-        unknown = "" if study is not None or len(judged.names) == 1 else " What was tuned on is not known here."
         return Fact("On which cases", f"{lead} of split {cut_text(judged.split)}: {counts}.{unknown}", alone)
     text = f"{lead}, not all of split {cut_text(judged.split)}: {counts}."
     if study is not None and not study.unseen:
         return Fact("On which cases", f"{text} The study was tuned on the same cases (rule S6.5).", alone, mark="bad")
     if len(judged.names) == 1 or study is not None:
         return Fact("On which cases", text, alone)
+    if _tuned_elsewhere(judged) or (learned is not None and learned.k):
+        return Fact("On which cases", f"{text}{unknown}", alone)
     flatter = "What was tuned on is not known here: of thresholds tuned on some of them the rates flatter (rule S6.5)."
     return Fact("On which cases", f"{text} {flatter}", alone, mark="bad")
 
@@ -246,12 +296,21 @@ def _reason_to_wait(judged: ReportData, found: Sequence[PolicyContest], note: st
             f"{subject} is not shown to be better than {names}, {need} no tuning.{size} Label more cases, or find a "
             "signal that tells more."
         )
-    if lacks := _uncompared(judged):
-        return f"Record the missing answers of {' and of '.join(lacks)}: {subject} is not compared with that."
+    if reason := _uncompared_reason(judged, subject):
+        return reason
     if not any(one.other in FREE for one in found):
         return f"Hold {subject} against always-answer and always-refuse, which need no tuning, before use."
     if not known:
         return f"Judge {subject} on cases of split {cut_text(judged.split)}, on which nothing was tuned."
+    return ""
+
+
+def _uncompared_reason(judged: ReportData, subject: str) -> str:
+    """With which policies the subject is not compared, and the remedy; '' where it is with all."""
+    if lacks := _uncompared(judged):
+        return f"Record the missing answers of {' and of '.join(lacks)}: {subject} is not compared with that."
+    if names := " and ".join(map(cut_text, _learned_here(judged))):
+        return f"{subject} is not compared with {names}: judge them on cases that none of them learned from."
     return ""
 
 

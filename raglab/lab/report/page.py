@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from raglab import metrics, replay, robustness
 from raglab.certify import MAX_OVER_ASK
 from raglab.decimals import percent
+from raglab.decision.learned_cases import IN_SAMPLE, Learned, trace_learned
 from raglab.decision.measured_trace import held_trace
 from raglab.decision.trace_view import TraceView
 from raglab.displays.tables import ReportTable, column_table, cut_text, interval, number_cell, percent_cells, share_cell
 from raglab.html_display import Cell
+from raglab.lab.candidates import FREE
 from raglab.lab.comparison import StudyOutcome
-from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report import sections as parts
 from raglab.lab.report.blocks import Block, Frame, Picture, ReportSection, Text
 from raglab.lab.report.first_screen import first_screen
@@ -31,11 +32,13 @@ from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.misuse import takes
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.policies import Policy
+from raglab.user_warnings import warn_user
 from raglab.values import Status
 
 if TYPE_CHECKING:
     import pandas as pd
 
+TUNED = "tuned"  # name of the policy that a page is about
 MOST_SLICES = 20
 WRONG_LABELS = (0, 1, 2, 3, 5, 10)
 
@@ -207,14 +210,14 @@ def _sections(material: Material) -> list[ReportSection]:
     return sections
 
 
-@takes(path="path", trace="trace", policies="policies")
+@takes(path="path", trace="trace", policies="named policies")
 def write_report(
     path: str | Path,
     trace: TraceView,
     policies: Mapping[str, Policy],
     *,
     arm: str | None = None,
-    tuned: str = "tuned",
+    tuned: str = TUNED,
     incumbent: str = "defaults",
     plateaus: pd.DataFrame | None = None,
     trials: pd.DataFrame | None = None,
@@ -230,21 +233,25 @@ def write_report(
 ) -> Path:
     """Write one HTML page that needs nothing else, and its figures as PNG files in `<stem>_figures/` beside it.
 
-    Without the tuned policy it reports on the incumbent alone. Without `study` the page does not know what the policies
-    were tuned on, and says so. Of a study that was judged on the cases it was tuned on, the page gives the nested
-    estimate, compares nothing, and marks all rates of fitted policies as in sample (rules S6.5, S6.11).
+    Without the tuned policy it reports on the incumbent alone. Without `study` the policies' own records say which of
+    them were fitted or tuned on any of these cases; of what holds no record the page does not know what it was tuned
+    on, and says so. Of policies that learned from these cases, and of a study that was judged on the cases it was tuned
+    on, the page compares nothing and marks their rates as in sample; of a study it gives the nested estimate (rules
+    S6.5, S6.11).
 
     Args:
       trace: of the cases to judge on, already one split where there are splits; in memory, or of shards (`Trace.open`),
         one of which is in memory at a time: the page is the same, to the byte, but for the fingerprint of the trace.
-      policies: name -> policy. tuned, incumbent: the names of the two that are compared.
+      policies: name -> policy. tuned, incumbent: the names of the two that are compared; a page without the tuned one
+        is about the incumbent alone.
       arm: which of the trace's arms; the first where not given.
       plateaus: how far each threshold may move at no cost, shown as it is.
       trials: of a study, with columns `false_refusal_rate` and `hallucination_rate`.
       notes: paragraphs for the reader. split: what the cases should all be of; the page warns where they are not.
       study: what a study says of the policies; its first note says what was selected.
       costs: label -> outcome -> cost, of the expected cost; see `metrics.cost_matrix`.
-      targets: rate -> highest value, of a rate that is wanted high the least; without one the page names no target.
+      targets: rate -> highest value, of a rate that is wanted high the least; without one the page has no verdict on
+        a target, and what a certificate would need is of a usual one, which it says.
       min_coverage: share of the cases that must be answered for a target to be met, half the share of ok labels where
         not given. max_over_ask: share of the unambiguous that may be asked back.
       trace_id: of the whole trace, where `trace` is one of its splits; the page then names that one.
@@ -254,14 +261,17 @@ def write_report(
     Returns: the path of the page.
 
     Raises:
-      ValueError: no cases, the incumbent is not among the policies, trials lack a rate, costs or targets that mean
-        nothing, or a share outside [0, 1].
+      ValueError: no cases, the incumbent or a stated tuned one is not among the policies, trials lack a rate, costs or
+        targets that mean nothing, or a share outside [0, 1].
 
     Source: rules S6.2, S6.4, S6.5, S6.7, S6.8, S6.9, S6.11.
     """
     goal = Goal(costs=costs, targets=targets or {}, min_coverage=min_coverage, max_over_ask=max_over_ask)
     judged = _report_data(trace, policies, arm, tuned, incumbent, split, costs)
-    judged = judged._replace(targets=goal.targets, in_sample=() if study is None else study.in_sample)
+    # A study knows its splits; without one the policies' own records say what learned from these cases (rule S6.11).
+    learned = {name: row for name, row in _learned_rows(judged).items() if row.k or row.unknown}
+    in_sample = tuple(name for name, row in learned.items() if row.k) if study is None else study.in_sample
+    judged = judged._replace(targets=goal.targets, in_sample=in_sample, learned=learned)
     _check_trials(trials)
     page = Path(path)
     unmeasured = unmeasured_note(trace, judged.policies[judged.subject])
@@ -296,6 +306,7 @@ def _report_data(
         got = ", ".join(policies) or "none"
         msg = f"policies must hold the incumbent, got {got} and incumbent={incumbent!r}; give its name as incumbent."
         raise ValueError(msg)
+    _check_tuned(policies, tuned, incumbent)
     names = (incumbent, tuned) if tuned in policies and tuned != incumbent else (incumbent,)
     name = trace.arms[0] if arm is None else arm
     every = list(policies.values())
@@ -314,6 +325,29 @@ def _report_data(
         table=table,
         targets={},
     )
+
+
+def _learned_rows(judged: ReportData) -> dict[str, Learned]:
+    """From how many of these cases each policy learned, by name; a free policy learned nothing, whatever made it."""
+    named = {name: policy for name, policy in judged.policies.items() if name not in FREE}
+    return dict(zip(named, trace_learned(list(named.values()), judged.trace), strict=True))
+
+
+def _check_tuned(policies: Mapping[str, Policy], tuned: str, incumbent: str) -> None:
+    """Refuse a stated name of no policy; warn where one policy stands beside the incumbent and is not the tuned one.
+
+    Raises:
+      ValueError: see above.
+    """
+    rest = [name for name in policies if name != incumbent]
+    if tuned in policies or (tuned == TUNED and len(rest) != 1):  # baselines may stand beside an incumbent alone
+        return
+    listed = ", ".join(cut_text(name) for name in rest) or "none"
+    rule = f"policies must hold the tuned one beside the incumbent, got {listed} and tuned={tuned!r}"
+    if tuned != TUNED:
+        msg = f"{rule}; give the name of one of the policies as tuned, or leave tuned out."
+        raise ValueError(msg)
+    warn_user(f"{rule}: the page compares nothing and is about {incumbent!r}; give its name as tuned={rest[0]!r}.")
 
 
 def _check_trials(trials: pd.DataFrame | None) -> None:

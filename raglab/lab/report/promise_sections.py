@@ -27,6 +27,7 @@ from raglab.lab.certificate_checks import Retest, certificate_defect, check_poli
 from raglab.lab.certification import SPLITS, need_line
 from raglab.lab.certification_texts import diagnosis
 from raglab.lab.certified_losses import COST, asking_note
+from raglab.lab.decision_fitting import tells_apart
 from raglab.lab.looks import trace_hash
 from raglab.lab.report.blocks import Block, Text
 from raglab.lab.report.sections import ReportData
@@ -170,9 +171,10 @@ def _requirement_blocks(judged: ReportData) -> list[Block]:
     else:
         stated = {name: alpha for name, alpha in judged.targets.items() if name in OBJECTIVES and alpha > 0.0}
         usual = _alpha(len(seen.right), None)
+        lead = "" if stated else "No target is stated; of a usual one, as an example: "
         for name, alpha in (stated or {"hallucination_rate": usual}).items():
             k, n = rate_counts(judged, name)
-            texts.append(need_line(name, data_need(alpha, n, k, DELTA)))
+            texts.append(f"{lead}{need_line(name, data_need(alpha, n, k, DELTA))}")
     texts.append(best_signal_sentence(seen))
     return [*map(Text, texts), _diagnosis(seen, judged.targets.get("hallucination_rate"))]
 
@@ -181,6 +183,8 @@ def _diagnosis(seen: AnswerSignals, wanted: float | None) -> ReportTable:
     """What each signal alone could carry, for the wanted risk or the lowest usual one within reach."""
     alpha = _alpha(len(seen.right), wanted)
     frame = diagnosis(seen.right, seen.score, alpha, DELTA)
+    constant = [name for name, score in seen.score.items() if not tells_apart(score)]
+    frame.loc[frame["signal"].isin(constant), "AUROC"] = np.nan
     columns = {
         "signal": frame["signal"],
         "AUROC": estimate_cells(frame, "AUROC", "AUROC_"),
@@ -190,12 +194,14 @@ def _diagnosis(seen: AnswerSignals, wanted: float | None) -> ReportTable:
         "chance": percent_cells(frame["chance"]),
         "verdict": frame["verdict"],
     }
+    usual = "" if wanted else "usual "
     beyond = f" ({100 * wanted:g} % is beyond so few cases)" if wanted is not None and alpha > wanted else ""
     caption = (
-        f"What each signal alone could carry, for a risk of {100 * alpha:g} %{beyond}. AUROC: right against wrong if "
-        "answered, 95 % interval. Then the smallest coverage at which so many are answered that they could certify it "
-        "without an error, the risk there, the lowest risk at any larger one, and the probability that as many other "
-        "cases would certify the signal's best threshold (chosen here, so it flatters)."
+        f"What each signal alone could carry, for a {usual}risk of {100 * alpha:g} %{beyond}. AUROC: right against "
+        "wrong if answered, 95 % interval, a dash where the signal is the same in every case. Then the smallest "
+        "coverage at which so many are answered that they could certify it without an error, the risk there, the "
+        "lowest risk at any larger one, and the probability that as many other cases would certify the signal's best "
+        "threshold (chosen here, so it flatters)."
     )
     return column_table(caption, columns)
 

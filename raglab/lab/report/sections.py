@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from raglab.certify import MAX_OVER_ASK
 from raglab.decimals import percent
 from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.decisions import Decisions, chain_place
+from raglab.decision.learned_cases import IN_SAMPLE, Learned
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.decision.trace_view import TraceView
 from raglab.displays import canvas, figures
@@ -39,7 +41,6 @@ from raglab.html_display import Cell
 from raglab.lab.answer_basis import missing_if_answered, missing_notes, not_compared
 from raglab.lab.comparison import StudyOutcome
 from raglab.lab.decision_fitting import tells_apart
-from raglab.lab.paired_gain import IN_SAMPLE
 from raglab.lab.report.blocks import (
     Block,
     Picture,
@@ -86,7 +87,8 @@ class ReportData(NamedTuple):
 
     trace: in memory or of shards. replayed: the same, measured where it is in memory. names: the incumbent, then the
     tuned policy where there is one; said: decisions of these. table: of `replay.sweep`, the policies' names as index.
-    targets: that the user stated. in_sample: policies that were fitted or chosen on the cases of the page.
+    targets: that the user stated. in_sample: policies that were fitted or chosen on the cases of the page. learned: by
+    name, from how many of these cases each policy learned, where its own record says so.
     """
 
     trace: TraceView
@@ -100,6 +102,7 @@ class ReportData(NamedTuple):
     table: pd.DataFrame
     targets: Mapping[str, float]
     in_sample: tuple[str, ...] = ()
+    learned: Mapping[str, Learned] = MappingProxyType({})
 
     @property
     def subject(self) -> str:
@@ -487,7 +490,8 @@ def signals_section(judged: ReportData) -> list[Block]:
     for name in ordered:
         score = judged.seen.score[name]
         low, high = metrics.auroc_interval(right, score)
-        columns["AUROC"].append(estimate_cell(metrics.auroc(right, score), float(low), float(high)))
+        area = float("nan") if name in constant else metrics.auroc(right, score)  # it ranks nothing
+        columns["AUROC"].append(estimate_cell(area, float(low), float(high)))
         perfect = np.stack([right, np.ones_like(right)])  # a second signal that is never wrong has an AURC of 0
         own = metrics.aurc_difference(perfect, score, none, rng=np.random.default_rng(SEED))
         columns["AURC"].append(estimate_cell(areas[name], own.low, own.high))
@@ -497,7 +501,7 @@ def signals_section(judged: ReportData) -> list[Block]:
     caption = (
         "Each signal alone, 95 % intervals. AUROC: chance that a right case ranks above a wrong one (DeLong). AURC: "
         f"mean risk over all coverages, lower is better; its excess over {best}, the lowest here, by paired bootstrap. "
-        "Signals that are the same in every case come last."
+        "Signals that are the same in every case come last, with a dash for the AUROC: they rank nothing."
     )
     return [column_table(caption, columns)]
 
@@ -511,7 +515,9 @@ def worth_section(judged: ReportData) -> list[Block]:
         return [Text(f"Signals are not judged: {lacks}, without any gate (rule S6.3).", warning=True)]
     # Costs take hundreds of fits, which a page does not wait for: no repeats.
     audit = audit_signals(judged.trace, policy, arm=judged.arm, repeats=0)
-    measured = audit.frame[audit.frame["note"] != EVERYWHERE]
+    measured = audit.frame[audit.frame["note"] != EVERYWHERE].copy()
+    # What is the same in every case ranks nothing: an area of 0.5 with an interval would say that it was measured.
+    measured.loc[measured["note"] == CONSTANT, ["auroc_right", "auroc_ambiguous"]] = np.nan
     if not len(measured):
         return []
     nearest = zip(measured["nearest"], measured["rank_correlation"], strict=True)

@@ -253,6 +253,8 @@ class TestMoves:
         policy = free_policy()
         cockpit = raglab.cockpit(made(), policy).set("similarity.min_similarity", 0.55).set("l2.soft_max_l2", None)
         names: dict[str, Any] = {"policy": policy, "raglab": raglab}
+        exec(raglab.cockpit(made(), policy).code(), names)  # noqa: S102 - our own code, run as a user would
+        assert names["policy"] is policy  # nothing is moved, and the code is a comment
         exec(cockpit.code(), names)  # noqa: S102 - our own code, run as a user would
         assert names["policy"] == cockpit.policy
         assert Policy.load(cockpit.save(tmp_path / "policy.yaml")).policy_id == cockpit.policy.policy_id
@@ -326,6 +328,17 @@ class TestOddTraces:
         n_ok = sum(case.expect_status == "ok" for case in cockpit.trace.cases)
         assert any(note.startswith(f"{n_ok} of 60 cases are scored by status alone") for note in cockpit.notes)
 
+    def test_what_learned_from_the_shown_cases_is_in_sample(self) -> None:
+        """The policy that it begins with and the baseline, each with the count, in the caption too (S6.5, S6.11)."""
+        trace = made()
+        fitted = raglab.fit_decision(trace, free_policy())
+        says = "in sample, not comparable: the model of the decision was fitted or tuned on 60 of these 60 cases."
+        cockpit = raglab.cockpit(trace, fitted)
+        assert f"The policy that it begins with is {says}" in cockpit.notes
+        assert says in cockpit._repr_mimebundle_()[0]["text/html"]
+        assert f"The baseline is {says}" in raglab.cockpit(trace, free_policy(), compare=fitted).notes
+        assert not any("in sample" in note for note in raglab.cockpit(trace, free_policy()).notes)
+
     def test_a_gate_that_refuses_nearly_all_is_named(self) -> None:
         """As a warning and as a note (S2.19)."""
         trace = raglab.trace_from_frame(hits(), score="cosine")
@@ -338,7 +351,7 @@ class TestOddTraces:
         """Arguments in the wrong order, and a trace of shards."""
         with pytest.raises(TypeError, match=r"^cockpit takes trace, policy in this order, got .*; swap them\.$"):
             raglab.cockpit(free_policy(), made())  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match=r"^a cockpit must have a trace in memory, got a Shards; draw some cases"):
+        with pytest.raises(TypeError, match=r"^a cockpit must have a trace in memory, got a Shards; .*draw some cases"):
             CockpitState(Shards(), free_policy())  # type: ignore[arg-type]
 
     def test_one_case(self) -> None:
@@ -384,6 +397,9 @@ class TestOddTraces:
         names = [row["name"] for row in cockpit.page()["gates"]]
         assert "expected_cost" in names
         assert "similarity" not in names
+        keys = [one["key"] for row in cockpit.page()["gates"] for one in row["thresholds"]]
+        assert len({*keys}) == len(keys)
+        assert {"ok: answered_wrong", "refuse: answered_wrong", "ambiguous: answered_wrong", "ratio"} <= {*keys}
         check_rates(cockpit.set("decision.ratio", 3.0))
         with pytest.raises(ValueError, match="decides by expected cost"):
             cockpit.tune(trials=50)

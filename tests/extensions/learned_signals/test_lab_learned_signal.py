@@ -75,6 +75,8 @@ class TestLearnedSignal:
         assert signal.report[:2] == (48, 24)
         assert signal.report.auroc > 0.95
         assert signal.report.low < signal.report.auroc <= signal.report.high
+        assert len(repr(signal)) < 500  # without the numbers of its models
+        assert f"{signal.report.auroc:.3f}" in signal._repr_html_()
 
     def test_its_column_is_cross_fitted(self, signal: LearnedSignal, encoder: Encoder, tmp_path: Path) -> None:
         """The stored column is the report's; other questions have the model of all."""
@@ -246,5 +248,5 @@ def test_a_trace_of_shards_is_refused() -> None:
     class Shards:
         """A trace that is no trace in memory."""
 
-    with pytest.raises(TypeError, match=r"^learn_signal must have a trace in memory, got a Shards; draw some cases"):
+    with pytest.raises(TypeError, match=r"^learn_signal must have a trace in memory, got a Shards; .*draw some cases"):
         learn_signal.__wrapped__(Shards())  # type: ignore[attr-defined]

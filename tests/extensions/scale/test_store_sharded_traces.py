@@ -283,6 +283,15 @@ class TestVersions:
         save_shards([world(4)], tmp_path, shard=4)
         assert sorted(path.name for path in tmp_path.glob("v[1-9]-0*.parquet")) == ["v4-00000.parquet"]
 
+    def test_hits_of_a_case_are_those_in_memory(self, tmp_path: Path) -> None:
+        """Of whichever shard it is in."""
+        trace = world()
+        shards = save_shards([trace], tmp_path, shard=3)
+        for case in (trace.cases[0], trace.cases[-1]):
+            assert shards.hits_of(case.id).equals(trace.hits_of(case.id))
+        with pytest.raises(KeyError, match="case must be one of"):
+            shards.hits_of("none")
+
     @pytest.mark.full
     def test_a_killed_write_leaves_the_version_before(self, tmp_path: Path) -> None:
         """SIGKILL between two shards: the old manifest and its shards stand, and the write goes through again."""

@@ -1,0 +1,226 @@
+"""Cases that a policy learned from (algebra): whether it is judged on what it was fitted or tuned on (S6.4, S6.5).
+
+Cases are known by their questions. A policy names each set that a part of it learned from by one hash of the whole set
+(`fused.fitted_on`, `decision.model.fitted_on`, `tuned_on`) and keeps a hash a question beside it (`learned_cases`), so
+that an overlap is counted case by case. A policy file of an older raglab keeps the hash of the whole set alone.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, combinations
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.canonical import digest
+from raglab.decision.trace_view import TraceView, trace_parts
+from raglab.policy import PolicyData
+from raglab.policy_sections import EXPECTED_COST
+from raglab.user_warnings import warn_user
+from raglab.values import Case
+
+IN_SAMPLE = "in sample, not comparable"  # of what was fitted or selected on the cases that it is judged on
+MOST_CODES = 32_768  # questions of a set that a policy keeps: 256 KiB of a policy file
+CODE_BYTES = 6  # of a question: two of 20,000 questions agree by chance once in a million sets
+HELD_BACK = ("certify", "report")  # splits that nothing may learn from
+
+Queries = Mapping[str | None, Sequence[str]]  # questions by split, None for cases without one
+PolicyKind = TypeVar("PolicyKind", bound=PolicyData)
+
+
+def queries_hash(cases: Iterable[Case]) -> str:
+    """First 16 hex digits of the SHA-256 of the queries in sorted order: the same for cases that were labelled anew."""
+    return hash_queries([case.query for case in cases])
+
+
+def hash_queries(queries: Iterable[str]) -> str:
+    """`queries_hash` of cases whose questions are at hand; their order says nothing."""
+    return digest("\n".join(sorted(queries)), 16)
+
+
+def union_hashes(by_split: Queries) -> dict[frozenset[str | None], str]:
+    """`queries_hash` of the cases of every union of splits, by the names of these."""
+    names = list(by_split)
+    unions = (frozenset(some) for size in range(1, len(names) + 1) for some in combinations(names, size))
+    return {union: hash_queries(chain.from_iterable(by_split[name] for name in union)) for union in unions}
+
+
+def trace_queries(trace: TraceView) -> dict[str | None, list[str]]:
+    """Questions of a trace by split; of shards the cases alone are read."""
+    by_split: dict[str | None, list[str]] = {}
+    for case in chain.from_iterable(part.cases for part in trace_parts(trace)):
+        by_split.setdefault(case.split, []).append(case.query)
+    return by_split
+
+
+def question_codes(queries: Iterable[str]) -> NDArray[np.uint64]:
+    """The first 48 bits of the SHA-256 of each question, [Q]."""
+    return np.array([int(digest(query, 2 * CODE_BYTES), 16) for query in queries], dtype=np.uint64)
+
+
+def code_text(queries: Iterable[str]) -> str:
+    """Codes of the distinct questions, ascending, in base 64; of more than `MOST_CODES` the least, a fixed sample.
+
+    Example:
+      >>> code_text(["b", "a", "b"])
+      'PiPoFgA5ypeBEsob'
+    """
+    codes = np.unique(question_codes(queries))[:MOST_CODES]
+    raw = codes.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 8 - CODE_BYTES :]
+    return b64encode(raw.tobytes()).decode("ascii")
+
+
+def text_codes(text: str) -> NDArray[np.uint64]:
+    """Codes of `code_text`, ascending, [N]."""
+    raw = np.frombuffer(b64decode(text), dtype=np.uint8).reshape(-1, CODE_BYTES)
+    return np.pad(raw, ((0, 0), (8 - CODE_BYTES, 0))).view(">u8").ravel().astype(np.uint64)
+
+
+def with_learned_cases(policy: PolicyKind, queries: Collection[str]) -> PolicyKind:
+    """Policy that keeps the codes of cases that a part of it names by their hash; its policy_id stays."""
+    sets = {**policy.learned_cases, hash_queries(queries): code_text(queries)}
+    return policy.model_copy(update={"learned_cases": sets})
+
+
+def with_tuned_cases(policy: PolicyKind, queries: Collection[str]) -> PolicyKind:
+    """Policy that remembers the cases on which its values were chosen; its policy_id stays."""
+    return with_learned_cases(policy.model_copy(update={"tuned_on": hash_queries(queries)}), queries)
+
+
+def learning_parts(policy: PolicyData) -> dict[str, str]:
+    """What of a policy learned from cases and acts in it, and the hash of the set of these cases."""
+    model = policy.decision.model if policy.decision.rule == EXPECTED_COST else None
+    parts = {
+        "fused gate": policy.fused.fitted_on if policy.fused.enabled else None,
+        "model of the decision": None if model is None else model.fitted_on,
+        "policy": policy.tuned_on,
+    }
+    return {name: fitted_on for name, fitted_on in parts.items() if fitted_on is not None}
+
+
+class Learned(NamedTuple):
+    """What a policy learned from some cases.
+
+    parts: of the policy, that learned from any of them. k: of the `n` cases, from which it learned. unknown: parts of
+    which the policy keeps no code of each case, so that an overlap with a part of their cases is not seen.
+    """
+
+    parts: tuple[str, ...]
+    k: int
+    n: int
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """How many cases it learned from; '' where none is known."""
+        if not self.k:
+            return ""
+        verb = "was" if len(self.parts) == 1 else "were"
+        return f"the {' and the '.join(self.parts)} {verb} fitted or tuned on {self.k:,} of these {self.n:,} cases"
+
+    @property
+    def doubt(self) -> str:
+        """That an overlap with a part of the cases cannot be seen, and the remedy; '' where it can."""
+        if self.k or not self.unknown:
+            return ""
+        return (
+            f"Whether the {' and the '.join(self.unknown)} was fitted on some of these {self.n:,} cases cannot be "
+            "seen: the policy keeps the hash of the whole set alone. Fit it again to count the cases."
+        )
+
+
+def learned_cases(
+    policies: Sequence[PolicyData], by_split: Queries, target: Collection[str | None] | None = None
+) -> list[Learned]:
+    """What each policy learned from some cases.
+
+    A set of which a policy keeps the codes is compared case by case, another as a whole with every union of splits.
+
+    Args:
+      by_split: questions of a trace by split.
+      target: splits that are judged on; all of them where not given.
+
+    Source: rules S6.4, S6.5, S6.11.
+    """
+    judged = by_split.keys() if target is None else frozenset(target) & by_split.keys()
+    queries = list(chain.from_iterable(by_split[name] for name in judged))
+    sources = [learning_parts(policy) for policy in policies]
+    if not any(sources):
+        return [Learned((), 0, len(queries))] * len(policies)
+    codes = question_codes(queries)
+    # A split of equal questions with another one has both in its hash, so every union that holds judged cases counts.
+    of_split = np.repeat(np.arange(len(judged)), [len(by_split[name]) for name in judged])
+    places = {name: place for place, name in enumerate(judged)}
+    whole = {
+        hashed: np.isin(of_split, [places[name] for name in union & places.keys()])
+        for union, hashed in union_hashes(by_split).items()
+        if union & places.keys()
+    }
+    masks: dict[str, NDArray[np.bool_]] = {}
+    rows = []
+    for policy, parts in zip(policies, sources, strict=True):
+        hits, unknown, any_part = [], [], np.zeros(len(queries), dtype=bool)
+        for name, fitted_on in parts.items():
+            text = policy.learned_cases.get(fitted_on, "")
+            if text not in masks:
+                masks[text] = np.isin(codes, text_codes(text))
+            mask = masks[text] | whole.get(fitted_on, False)
+            if mask.any():
+                hits.append(name)
+                any_part |= mask
+            elif not text:
+                unknown.append(name)
+        rows.append(Learned(tuple(hits), int(any_part.sum()), len(queries), tuple(unknown)))
+    return rows
+
+
+def trace_learned(policies: Sequence[PolicyData], trace: TraceView) -> list[Learned]:
+    """`learned_cases` of all cases of a trace, which are read only where a policy learned from any."""
+    if not any(map(learning_parts, policies)):
+        return [Learned((), 0, len(trace))] * len(policies)
+    return learned_cases(policies, trace_queries(trace))
+
+
+def in_sample_note(learned: Learned) -> str:
+    """That a policy is judged on what it learned from, with the count; '' where it is not known to be."""
+    return f"{IN_SAMPLE}: {learned.text}" if learned.k else ""
+
+
+def warn_of_learned(names: Iterable[str], rows: Iterable[Learned]) -> list[str]:
+    """Note of each policy that is judged on what it learned from, '' of others; warns of these, and of doubts."""
+    notes = []
+    for name, learned in zip(names, rows, strict=True):
+        notes.append(in_sample_note(learned))
+        if text := notes[-1] or learned.doubt:
+            warn_user(f"{name}: {text}")
+    return notes
+
+
+def check_unlearned(learned: Learned) -> None:
+    """Refuse cases from which a policy learned.
+
+    Raises:
+      ValueError: it learned from some.
+
+    Source: rule S6.4.
+    """
+    if learned.k:
+        parts = " and the ".join(learned.parts)
+        rule = f"cases must not be those that the {parts} was fitted on"
+        msg = f"{rule}, got {learned.k:,} of {learned.n:,} that are; split the cases into tune and certify."
+        raise ValueError(msg)
+
+
+def warn_of_held_back(by_split: Queries, what: str) -> None:
+    """Warn where all cases that something is fitted on are of a split that is kept to certify or to report on."""
+    held = [str(name) for name in by_split if name in HELD_BACK]
+    n = sum(map(len, by_split.values()))
+    if n and len(held) == len(by_split):
+        warn_user(
+            f"{what} should be fitted on cases of split tune, got {n:,} of split {' and '.join(held)}, which is kept "
+            "to judge on: there the policy is in sample. Fit it on the whole trace, which takes split tune, or on "
+            "trace.split('tune')."
+        )

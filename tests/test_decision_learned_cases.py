@@ -1,0 +1,296 @@
+"""What a policy learned from is known case by case, and nothing that is judged on it is called better (S6.4, S6.11)."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labelled import free_policy, labelled
+from raglab.decision.learned_cases import (
+    IN_SAMPLE,
+    code_text,
+    hash_queries,
+    learned_cases,
+    learning_parts,
+    question_codes,
+    text_codes,
+    with_learned_cases,
+    with_tuned_cases,
+)
+from raglab.lab.certificate_checks import check_policy
+from raglab.lab.certification import certify_best, certify_policy
+from raglab.lab.comparison import compare
+from raglab.lab.decision_fitting import fit_decision
+from raglab.lab.gate_fitting import fuse
+from raglab.lab.paired_gain import paired_advantage
+from raglab.lab.report.page import write_report
+from raglab.lab.search_space import Goal, always_answer, always_refuse
+from raglab.lab.selection import Selection
+from raglab.lab.study import tune
+from raglab.lab.study_notes import selection_note
+from raglab.replay import decide, sweep
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+
+TARGET = {"hallucination_rate": 0.6}
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    """60 cases to tune on, 60 to certify on, 60 to report on."""
+    return labelled(3, {"tune": 60, "certify": 60, "report": 60})
+
+
+@pytest.fixture(scope="module")
+def fitted(trace: Trace) -> Policy:
+    """Decision by expected cost of split tune."""
+    return fit_decision(trace, free_policy())
+
+
+def _some(trace: Trace, split: str) -> Trace:
+    return trace.subset([row for row, case in enumerate(trace.cases) if case.split == split][:40])
+
+
+@given(st.lists(st.text(max_size=8), max_size=30))
+def test_codes_of_questions_are_read_back(queries: list[str]) -> None:
+    """Each distinct question once, ascending, in eight characters."""
+    text = code_text(queries)
+    codes = text_codes(text)
+    assert len(text) == 8 * len(set(queries))
+    np.testing.assert_array_equal(codes, np.unique(question_codes(queries)))
+
+
+def test_of_many_questions_a_fixed_sample_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least codes, whatever the order, so that a policy file stays small and an overlap is likely seen."""
+    monkeypatch.setattr("raglab.decision.learned_cases.MOST_CODES", 5)
+    queries = [f"question {number}" for number in range(40)]
+    assert code_text(queries) == code_text(queries[::-1])
+    np.testing.assert_array_equal(text_codes(code_text(queries)), np.sort(question_codes(queries))[:5])
+
+
+def test_overlap_is_counted_case_by_case() -> None:
+    """Of four judged cases, two of which ask one question, three ask what the policy was tuned on."""
+    policy = with_tuned_cases(Policy.load(), ["a", "b", "c"])
+    (row,) = learned_cases([policy], {"report": ["a", "a", "c", "d"], "tune": ["b"]}, ("report",))
+    assert (row.parts, row.k, row.n, row.unknown) == (("policy",), 3, 4, ())
+    assert row.text == "the policy was fitted or tuned on 3 of these 4 cases"
+    (other,) = learned_cases([policy], {None: ["d", "e"]})
+    assert (other.k, other.text, other.doubt) == (0, "", "")
+
+
+def test_an_old_policy_is_known_by_the_whole_set_alone() -> None:
+    """All its cases are refused, alone or with others; of a part of them the doubt is said."""
+    policy = Policy.load().replace("tuned_on", hash_queries(["a", "b"]))
+    rows = [
+        learned_cases([policy], by_split, ("certify",))[0]
+        for by_split in (
+            {"certify": ["a", "b"]},
+            {"certify": ["a"], "tune": ["b"]},
+            {"certify": ["c"], "tune": ["a", "b"]},
+            {"certify": ["a"]},
+        )
+    ]
+    assert [(row.k, row.n, row.unknown) for row in rows] == [
+        (2, 2, ()),
+        (1, 1, ()),
+        (0, 1, ("policy",)),
+        (0, 1, ("policy",)),
+    ]
+    assert "cannot be seen" in rows[3].doubt
+    assert rows[0].doubt == ""
+
+
+def test_the_record_is_no_part_of_the_id(fitted: Policy, trace: Trace, tmp_path: Path) -> None:
+    """It is written and read back; without it a policy is the same policy, its file that of an older raglab."""
+    queries = [case.query for case in trace.split("tune").cases]
+    tuned = with_tuned_cases(fitted, queries)
+    plain = tuned.replace("tuned_on", None, "learned_cases", {})
+    assert tuned.policy_id == fitted.policy_id == plain.policy_id
+    assert tuned.diff(plain) == {}
+    assert not {"tuned_on", "learned_cases"} & plain.model_dump().keys()
+    assert not {"tuned_on", "learned_cases"} & tuned.manifest.keys()
+    tuned.save(tmp_path / "tuned.yaml")
+    read = Policy.load(tmp_path / "tuned.yaml")
+    assert (read.tuned_on, read.learned_cases) == (hash_queries(queries), {hash_queries(queries): code_text(queries)})
+    with pytest.raises(ValueError, match="learned_cases"):
+        tuned.replace("learned_cases", {"x": "no code"})
+
+
+def test_what_does_not_act_learned_nothing(fitted: Policy, trace: Trace) -> None:
+    """A model under the chain, a fused gate that is off, and always-answer made of a tuned policy."""
+    assert list(learning_parts(fitted)) == ["model of the decision"]
+    assert learning_parts(fitted.replace("decision.rule", "chain")) == {}
+    fused = fuse(trace, free_policy()).policy
+    assert list(learning_parts(fused)) == ["fused gate"]
+    assert learning_parts(fused.replace("fused.enabled", False)) == {}
+    assert learning_parts(always_answer(with_tuned_cases(fused, ["a"]))) == {}
+
+
+def test_fits_warn_on_cases_that_are_held_back(trace: Trace) -> None:
+    """Where all cases are of split certify or report, and nowhere else."""
+    for fit in (fit_decision, fuse):
+        with pytest.warns(UserWarning, match="60 of split report, which is kept to judge on"):
+            fit(trace.split("report"), free_policy())
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fit(trace, free_policy())
+
+
+def test_a_part_of_the_certified_cases_is_refused(trace: Trace, fitted: Policy) -> None:
+    """40 of 60, by either function, and by the fused gate as by the model; split tune is accepted."""
+    part_of = _some(trace, "certify")
+    policies = {
+        "model of the decision": fit_decision(part_of, free_policy()),
+        "policy": with_tuned_cases(free_policy(), [case.query for case in part_of.cases]),
+    }
+    for part, policy in policies.items():
+        for certify in (certify_policy, certify_best):
+            with pytest.raises(ValueError, match=f"the {part} was fitted on, got 40 of 60"):
+                certify(trace, policy, targets=TARGET)
+    old = policies["model of the decision"].replace("learned_cases", {})
+    assert any("cannot be seen" in note for note in certify_policy(trace, old, targets=TARGET).notes)
+    assert not any("cannot be seen" in note for note in certify_policy(trace, fitted, targets=TARGET).notes)
+
+
+def test_a_check_refuses_what_was_learned_or_certified(trace: Trace, fitted: Policy) -> None:
+    """Some of the certified cases, which may be asked for again, and some of those fitted on, which may not."""
+    certified = certify_policy(trace, fitted, targets={"hallucination_rate": 0.9}).policy
+    assert certified is not None
+    with pytest.raises(ValueError, match="must see new cases, got 40 of 40"):
+        check_policy(certified, _some(trace, "certify"))
+    assert check_policy(certified, _some(trace, "certify"), again=True).verdict
+    for again in (False, True):
+        with pytest.raises(ValueError, match="was fitted on, got 40 of 40"):
+            check_policy(certified, _some(trace, "tune"), again=again)
+    assert check_policy(certified, trace.split("report")).verdict
+
+
+def test_figures_of_what_learned_from_the_cases_say_so(trace: Trace, fitted: Policy) -> None:
+    """Compare gives no interval, sweep and decide a note with the count; on other cases nothing changes."""
+    tune_cases, report, start = trace.split("tune"), trace.split("report"), free_policy()
+    says = f"{IN_SAMPLE}: the model of the decision was fitted or tuned on 60 of these 60 cases"
+    with pytest.warns(UserWarning, match="fitted or tuned on 60 of these 60"):
+        comparison = compare(tune_cases, start, fitted)
+    assert says.replace("the model", "of b the model") in repr(comparison)
+    assert comparison.table[["low", "high", "p"]].isna().all().all()
+    assert IN_SAMPLE in comparison._repr_html_()
+    with pytest.warns(UserWarning, match="fitted or tuned on 60 of these 60"):
+        table = sweep(tune_cases, [start, fitted])
+    assert table["note"].tolist() == ["", says]
+    assert says in repr(decide(tune_cases, fitted))
+    assert says in decide(tune_cases, fitted)._repr_html_()
+    assert compare(report, start, fitted).in_sample == ""
+    assert "note" not in sweep(report, [start, fitted])
+    assert IN_SAMPLE not in repr(decide(report, fitted))
+
+
+def _opening(path: Path) -> str:
+    page = re.sub(r"<(script|style).*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+
+
+def test_a_report_declares_no_winner_on_learned_cases(trace: Trace, fitted: Policy, tmp_path: Path) -> None:
+    """Neither where the subject learned from the cases, nor against another policy that did."""
+    start, report = free_policy(), trace.split("report")
+    free = {"always-answer": always_answer(fitted), "always-refuse": always_refuse(fitted)}
+    leak = fit_decision(_some(trace, "report"), start)
+    page = _opening(write_report(tmp_path / "a.html", report, {"defaults": start, "tuned": leak} | free))
+    assert "fitted or tuned on 40 of these 60 cases" in page
+    assert "chosen, not shown to be better" in page
+    for text in ("What wins", "tuned is better", "Use tuned", "tuned saves"):
+        assert text not in page
+    page = _opening(write_report(tmp_path / "b.html", report, {"defaults": leak, "tuned": fitted} | free))
+    assert "What is not compared" in page
+    assert "not compared with defaults" in page or "not shown to be better" in page
+    assert "What wins" not in page
+    tuned = with_tuned_cases(fitted, [case.query for case in trace.split("tune").cases])
+    page = _opening(write_report(tmp_path / "c.html", report, {"defaults": start, "tuned": tuned} | free))
+    assert "tuned was tuned on other cases, by its own record" in page
+    assert "What was tuned on is not known here" not in page
+    old = fitted.replace("learned_cases", {})
+    page = _opening(write_report(tmp_path / "d.html", report, {"defaults": start, "tuned": old} | free))
+    assert "cannot be seen: the policy keeps the hash of the whole set alone" in page
+    assert "What wins" not in page
+
+
+class _Judged:
+    """Cells of the judged cases by policy_id."""
+
+    def __init__(self, cells: dict[str, list[int]]) -> None:
+        self.by_id = {policy_id: np.array(row, dtype=np.int8) for policy_id, row in cells.items()}
+
+    def cells(self, policy: Policy) -> np.ndarray[Any, np.dtype[np.int8]]:
+        return self.by_id[policy.policy_id]
+
+
+def _first_note(nested: float, refused: int, goal: Goal) -> str:
+    """Of 40 questions to refuse the selected policy refuses so many, always-refuse all, the others none."""
+    start = Policy.load()
+    policies = {
+        "always-answer": always_answer(start),
+        "always-refuse": always_refuse(start),
+        "defaults": start,
+        "chain": start.replace("l2.max_l2", 0.5),
+    }
+    rows = [[2] * 40, [8] * 40, [2] * 40, [8] * refused + [2] * (40 - refused)]
+    judged = _Judged({policy.policy_id: row for policy, row in zip(policies.values(), rows, strict=True)})
+    costs = pd.DataFrame({"cross_validated": 0.5, "competes": True, "meets_targets": False}, index=list(policies))
+    chosen = Selection("chain", "always-answer", policies, costs, nested, {}, {}, 0.1)
+    cells = [judged.cells(policies[name]) for name in ("chain", "always-answer")]
+    return selection_note(chosen, paired_advantage(cells[0], cells[1], None, "always-answer"), judged, goal)
+
+
+def test_the_first_note_holds_both_halves_of_the_verdict() -> None:
+    """What is beaten and what is not, a nested estimate that says otherwise, and the target that is missed."""
+    note = _first_note(0.3, 39, Goal())
+    better = "better than always-answer and than defaults (rule S6.11), not shown to be better than always-refuse."
+    assert f"It is {better}" in note
+    assert "nested" not in note
+    assert "target" not in note
+    note = _first_note(0.6, 39, Goal(targets={"hallucination_rate": 0.1}))
+    assert "on new cases 0.600 a case, no less than always-answer when cross-fitted, 0.500." in note
+    assert note.endswith("It misses the target hallucination_rate ≤ 0.1 (it has 1.000).")
+    note = _first_note(0.3, 20, Goal())
+    assert (
+        "better than always-answer and than defaults (rule S6.11), and worse than always-refuse there: do not" in note
+    )
+    assert "It is worse than always-refuse there: do not use it" in _first_note(0.3, 0, Goal())
+
+
+@pytest.mark.slow
+def test_a_study_leaves_a_record_and_says_both_halves(trace: Trace) -> None:
+    """The policy names its cases; the first note names all that it is and is not better than, and missed targets."""
+    goal = Goal(targets={"hallucination_rate": 0.001})
+    result = tune(trace, policy=free_policy(), trials=16, batch_size=8, goal=goal)
+    queries = [case.query for case in trace.split("tune").cases]
+    assert result.policy.tuned_on == hash_queries(queries)
+    assert result.policies["always-answer"].tuned_on is None
+    assert result.policies["tuned"] is result.policy
+    (row,) = learned_cases([result.policy], {None: queries})
+    assert row.k == len(queries)
+    note = result.notes[0]
+    for name in ("always-answer", "always-refuse", "defaults"):
+        if result.policies[name].policy_id != result.policy.policy_id:
+            assert f"than {name}" in note
+    assert "It misses the target hallucination_rate ≤ 0.001 (it has 0." in note
+    with pytest.raises(ValueError, match="must not be fitted on cases of this trace"):
+        tune(trace, policy=free_policy(), trials=16, candidates={"mine": result.policy})
+
+
+def test_two_parts_are_counted_once() -> None:
+    """A fused gate and a study of overlapping cases: each case counts once."""
+    policy = Policy.load().replace("fused.parts", {"gap": {"x": [0.0], "y": [0.0]}}, "fused.enabled", True)
+    policy = policy.replace("fused.fitted_on", hash_queries(["a", "b"]))
+    policy = with_tuned_cases(with_learned_cases(policy, ["a", "b"]), ["b", "c"])
+    (row,) = learned_cases([policy], {None: ["a", "b", "c", "d"]})
+    assert (row.parts, row.k) == (("fused gate", "policy"), 3)
+    assert row.text.startswith("the fused gate and the policy were")
