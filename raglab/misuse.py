@@ -110,7 +110,7 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("trace", "decisions"): "give its .trace",
     ("trace", "reward table"): "it holds rewards, not hits; see raglab.audit_rewards and raglab.tune_bandit",
     ("traces", "trace"): "put it in a list",
-    ("trace or table", "path"): "open a trace first: raglab.Trace.open({})",
+    ("trace or table", "path"): "open a trace first: shards by raglab.Trace.open, a file by raglab.Trace.load({})",
     ("trace or table", "frame"): "make a table of rewards of it: raglab.bandit.Table.from_frame(frame)",
     ("reward table", "frame"): "make a table of rewards of it: raglab.bandit.Table.from_frame(frame)",
     ("reward table", "trace"): "make a table of it: raglab.arm_tables(trace, policy).world",
