@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import pairwise
 from typing import Any
 
@@ -426,6 +427,142 @@ def test_what_cannot_keep_a_budget_is_refused_or_switched() -> None:
         run([1.0, 0.0, 0.0], table, **plays)
     with pytest.raises(ValueError, match="Ledger with a budget"):
         run(Bandit("ucb1"), table, initial=start_ledger(3, Bandit("ucb1"), 0.6).state, **plays)
-    with pytest.warns(UserWarning, match="S4.5"):
+    with pytest.warns(UserWarning, match=r"S4\.5"):
         done = run(Bandit("thompson_beta"), table, **plays)
-    assert np.array_equal(done.arm, run(Bandit("thompson_nig"), table, **plays).arm)
+    with pytest.warns(UserWarning, match=r"S4\.8"):
+        plain = run(Bandit("thompson_nig"), table, **plays)
+    assert np.array_equal(done.arm, plain.arm)
+    assert (len(done.notes), done.notes[1:]) == (2, plain.notes)
+
+
+@pytest.mark.parametrize("wrong", ["1", True, None, [0.5], Budget("a"), Budget(1.0, price="a"), Budget(1.0, step=True)])  # type: ignore[arg-type]
+def test_a_budget_of_no_number_is_refused(wrong: Any) -> None:
+    """By the rule and the value, wherever a budget is read."""
+    for read in (start_pacer, frontier(market(0, 20)).mixture_at):
+        with pytest.raises(ValueError, match="of a budget must be a number"):
+            read(wrong)
+
+
+def test_a_learner_is_refused_a_budget_that_nothing_keeps() -> None:
+    """Below what the cheapest available arm of each question costs, of the rounds that are played."""
+    table = table_of([[0.5, 1.0]] * 4, [[1.0, 3.0], [1.0, 3.0], [2.0, 3.0], [2.0, 3.0]])
+    mask = np.ones((4, 2), bool)
+    mask[0, 0] = False
+    for play in (run, log):
+        plays: dict[str, Any] = {"rounds": 4} | ({"replications": 2} if play is run else {})
+        with pytest.raises(ValueError, match=r"at least 1\.5, the least spend"):
+            play(Bandit("thompson_nig"), table, budget=1.4, **plays)
+        with pytest.raises(ValueError, match="at least 2, the least spend"):
+            play(Bandit("thompson_nig"), table._replace(mask=mask), budget=1.9, **plays)
+        # the first two rows, which are played, cost 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            play(Bandit("thompson_nig"), table, budget=1.0, **(plays | {"rounds": 2}))
+
+
+def test_a_budget_that_is_not_kept_is_named() -> None:
+    """With how far the spend is above it, among the notes and in a warning; a kept one says nothing."""
+    table = market(1, 100, order="shuffled")
+    with pytest.warns(UserWarning, match=r"times the budget of 0\.6 \$ \(rule S4\.8\)"):
+        done = run(Bandit("thompson_nig"), table, rounds=50, replications=4, budget=Budget(0.6, "$"))
+    assert done.spend is not None
+    assert f"{done.spend[:, -1].mean() / 50:.4g} $" in done.notes[0]
+    with pytest.warns(UserWarning, match=r"rule S4\.8"):
+        log(Bandit("thompson_nig"), table, rounds=50, budget=Budget(0.6, "$"))
+    assert run(Bandit("thompson_nig"), table, rounds=50, replications=4, budget=9.0).notes == ()
+
+
+def test_a_price_on_features_that_tell_nothing_is_named() -> None:
+    """Left-out predictions differ by their row's noise alone, so all questions may go to one arm later."""
+    noted = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        reward = (rng.random((60, 2)) < [0.5, 0.6]).astype(float)
+        noise = table_of(reward, np.tile([1.0, 2.0], (60, 1)), rng.normal(size=(60, 1)))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            policy = fit_priced_policy(noise, 1.5)
+        spend = float((policy.plan(noise) * noise.cost).sum(axis=1).mean())
+        off = abs(spend - policy.price.spend) > 0.1 * policy.price.spend
+        assert bool(policy.notes) == off == bool(caught)
+        assert not off or f"{spend:.4g} by the regressions" in policy.notes[0]
+        assert fit_priced_policy(noise, 1.5, validation=noise).notes == ()
+        noted.append(off)
+    assert 0 < sum(noted) < 12
+    assert fit_priced_policy(market(0), 0.6).notes == ()
+
+
+def test_an_arm_that_was_never_measured_is_named() -> None:
+    """No regression can be made of it."""
+    table = market(0, 20)
+    mask = table.mask.copy()
+    mask[1:, 2] = False
+    with pytest.raises(ValueError, match="two measured rows of each arm, got 1 of arm2"):
+        fit_priced_policy(table._replace(mask=mask), 0.6)
+
+
+def test_few_questions_are_noted() -> None:
+    """Resampling them gives intervals that are too narrow."""
+    assert "9 questions" in compare_plans(market(0, 9), {"a": [1.0, 0.0, 0.0]}).attrs["notes"][0]
+    assert compare_plans(market(0, 10), {"a": [1.0, 0.0, 0.0]}).attrs["notes"] == ()
+
+
+def test_no_price_is_chosen_on_numbers_that_are_none() -> None:
+    """Nor on other shapes, no question, or a question without an arm."""
+    rows, nothing = np.ones((2, 2)), np.array([[True, True], [False, False]])
+    cases: list[tuple[Any, Any, Any, str]] = [
+        ([[np.nan, 1.0]], [[1.0, 2.0]], None, "reward of an available arm must be finite"),
+        ([[0.5, 1.0]], [[1.0, np.inf]], None, "cost of an available arm must be finite"),
+        ([[0.5, 1.0]], [[1.0]], None, r"must be \[Q, A\]"),
+        ([0.5, 1.0], [1.0, 2.0], None, r"must be \[Q, A\]"),
+        (np.zeros((0, 2)), np.zeros((0, 2)), None, "of a question at least"),
+        (rows, rows, nothing, "an arm for each question"),
+        (rows, rows, nothing.astype(int), "mask must be booleans"),
+    ]
+    for reward, cost, mask, rule in cases:
+        with pytest.raises(ValueError, match=rule):
+            choose_price(reward, cost, 1.5, mask=mask)
+    masked = choose_price([[np.nan, 1.0]], [[np.nan, 2.0]], 2.0, mask=np.array([[False, True]]))
+    assert (masked.price, masked.spend) == (0.0, 2.0)
+
+
+def test_a_history_of_costs_is_checked() -> None:
+    """A cost that is missing beside a reward would make every later mean one that is none."""
+    bandit, ridge = Bandit("thompson_nig"), Bandit("lin_ucb")
+    cases: list[tuple[Bandit, list[float], Any, str]] = [
+        (bandit, [1.0, np.nan], None, "number from 0, got nan, one of 1"),
+        (bandit, [1.0, -3.0], None, "number from 0, got -3"),
+        (bandit, [1.0], None, r"must be \[N\] each"),
+        (ridge, [1.0, 1.0], [[1.0]], "of 2 rounds"),
+        (ridge, [1.0, 1.0], [[1.0], [np.nan]], "NaN or infinity"),
+        (ridge, [1.0, 1.0], [1.0, 1.0], "learns from a context"),
+    ]
+    for learner, cost, context, rule in cases:
+        with pytest.raises(ValueError, match=rule):
+            learned_ledger([0, 1], [0.5, 0.5], cost, learner, 1.0, n_arms=2, context=context)
+    ledger = learned_ledger([0, 1], [0.5, np.nan], [1.0, np.nan], bandit, 1.0, n_arms=2)
+    assert ledger.cost.tolist() == [1.0, 0.0]  # what was never rewarded teaches nothing
+
+
+def test_what_no_policy_can_be_fitted_or_played_on_is_refused() -> None:
+    """A table without features or costs, an arm a row that is missing, a pacer of many plays, no resample."""
+    table = market(0, 40)
+    with pytest.raises(ValueError, match="features and costs, got no costs"):
+        fit_priced_policy(table._replace(cost=np.zeros((1, 1))), 0.6)
+    with pytest.raises(ValueError, match="features and costs, got none"):
+        fit_priced_policy(table._replace(features=np.zeros((40, 0)), feature_names=()), 0.6)
+    with pytest.raises(ValueError, match=r"logged must be \[Q\]"):
+        fit_priced_policy(table, 0.6, logged=[0, 1])
+    with pytest.raises(ValueError, match="pacer of one play"):
+        play_paced(fit_priced_policy(table, 0.6), table, pacer=start_pacer(0.6, (3,)))
+    for wrong in ({"n_boot": 0}, {"seed": -1}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            compare_plans(table, {"a": [1.0, 0.0, 0.0]}, **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ends", ["ab", (None, 4.0), (0.0, np.inf), (0.0, 1.0, 4.0), (np.nan, 4.0), (4.0, 1.0)])
+def test_a_range_of_costs_is_two_numbers(ends: Any) -> None:
+    """An endless one would leave every reward NaN, which never arrives."""
+    frame = pd.DataFrame({"a": [0.5], "b": [1.0]})
+    with pytest.raises(ValueError, match="cost_range must be the least and the largest cost"):
+        Table.from_frame(frame, costs={"a": 0.0, "b": 2.0}, cost_range=ends, order="given")

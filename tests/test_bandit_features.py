@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -255,3 +257,35 @@ def test_a_table_of_few_texts_has_the_columns_of_many() -> None:
         table = Table.from_frame(pd.concat([rewards, frame], axis=1), features=list(frame), order="given")
         names.append(table.feature_names)
     assert names[0] == names[1] == fitted.names
+
+
+def test_texts_of_the_same_words_and_no_texts() -> None:
+    """Components without variance are 0 and warn of nothing else; a table without rows has the columns."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted = text_features(["ab cd", "cd ab"])
+    assert [str(warning.message)[:7] for warning in caught] == ["2 texts"]
+    assert fitted.frame(["cd ab"]).iloc[0].tolist() == [1.0, 0.0, 0.0, 0.0]
+    many = text_features(TEXTS, SOURCES, components=2)
+    assert (many.frame([], []).shape, tuple(many.frame([], []))) == ((0, len(many.names)), many.names)
+
+
+def test_sources_and_spread_of_another_type_are_refused() -> None:
+    """A string is no list of sources, although it has as many letters."""
+    with pytest.raises(ValueError, match="sources must be one a text"):
+        text_features(["one", "two"], "ab", components=0)
+    with pytest.raises(ValueError, match="sources must be one a text"):
+        text_features(["one", "two"], ["a", "b"], components=0).frame(["one", "two"], "ab")
+    with pytest.raises(ValueError, match="spread"):
+        text_features(TEXTS, spread="wide")  # type: ignore[arg-type]
+
+
+def test_ridges_of_numbers_that_are_none_are_refused() -> None:
+    """An infinite target, a feature that is missing, or no source at all."""
+    with pytest.raises(ValueError, match="got infinity"):
+        fit_ridge([[1.0], [2.0]], [[np.inf], [1.0]])
+    log = pd.DataFrame({"action": [0, 0], "reward": [0.5, 1.0], "x": [np.nan, 1.0]})
+    with pytest.raises(ValueError, match="features must be finite"):
+        ridge_strength(log, features=["x"])
+    with pytest.raises(ValueError, match="a Table or a log, got int"):
+        ridge_strength(3)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from scipy.stats import norm
 from raglab.bandit import (
     POLICIES,
     Bandit,
+    Bernoulli,
     State,
     Table,
     choose,
@@ -288,3 +289,19 @@ def test_propensities_of_centred_learners_are_exact() -> None:
     many = State(*(np.broadcast_to(part, (20000, *part.shape)) for part in state))
     _, choice = choose(many, bandit, np.random.default_rng(1), context=at)
     assert abs((choice.arm == 0).mean() - expected) < 4.0 * np.sqrt(expected * (1.0 - expected) / 20000)
+
+
+def test_what_is_no_learner_no_state_or_no_column_is_refused() -> None:
+    """By the rule and the value, not by Python's words."""
+    past = pd.DataFrame({"action": [0, 1], "reward": [0.5, 1.0], "x": [0.0, 1.0]})
+    with pytest.raises(ValueError, match="learned by a Bandit, got 'lin_ucb'"):
+        learned_state(past, "lin_ucb", arms=["a", "b"])  # type: ignore[arg-type]
+    for wrong in (["x", "y"], "x"):
+        with pytest.raises(ValueError, match=r"features must be a list of columns among action, reward, x, got [xy]; "):
+            learned_state(past, Bandit("lin_ucb"), arms=["a", "b"], features=wrong)
+    with pytest.raises(ValueError, match="weight must be above 0"):
+        learned_state(past, Bandit("ucb1"), arms=["a", "b"], weight="2")  # type: ignore[arg-type]
+    world: Any = Bernoulli(np.array([0.2, 0.8]))
+    for first in (3, {"n": 1}):
+        with pytest.raises(ValueError, match=r"initial must be a State or a Ledger, got (int|dict)"):
+            run(Bandit("ucb1"), world, rounds=2, replications=2, initial=first)  # type: ignore[arg-type]

@@ -377,3 +377,9 @@ def test_a_frame_in_order_is_the_process_that_made_it() -> None:
     error = np.hypot(np.std(values["given"]) / np.sqrt(25), process.std() / np.sqrt(240))
     assert abs(np.mean(values["given"]) - process.mean()) < 3.0 * error
     assert np.mean(values["replacement"]) < process.mean() - 20.0 * error
+
+
+def test_a_feature_is_named_once() -> None:
+    """Twice the same column would be two features of one name."""
+    with pytest.raises(ValueError, match="features must be different columns, got x twice"):
+        Table.from_frame(pd.DataFrame({"a": [0.5, 1.0], "x": [0.0, 1.0]}), features=["x", "x"], order="given")

@@ -402,3 +402,12 @@ def test_the_audit_draws_its_tables() -> None:
     assert list(shown.plot(ax=three).axes_) == list(three)
     with pytest.raises(ValueError, match="ax must be 3 axes, or one of a grid, got 2"):
         shown.plot(ax=canvas.empty_figure(8, 4).subplots(1, 2))
+
+
+def test_one_round_is_drawn_without_a_warning() -> None:
+    """Also on a logarithmic axis, which has no width then."""
+    done = run(Bandit("ucb1"), Bernoulli(np.array([0.2, 0.8])), rounds=1, replications=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for log_x in (False, True):
+            assert len(RegretDisplay.from_runs({"ucb1": done}, log_x=log_x).rows) == 1

@@ -269,6 +269,28 @@ def test_settings_out_of_range_are_refused(level: float, n_boot: int) -> None:
         audited(level=level, n_boot=n_boot)
 
 
+def test_few_cases_prove_nothing() -> None:
+    """Of one or two cases resampling shows no spread: the interval is that of as many cases that show nothing."""
+    for n in (1, 2):
+        found = audited(np.tile([1.0, 0.0], (n, 1)), np.tile([0.9, 0.1], (n, 1)), rounds=100)
+        learner, uniform = found.simulation.iloc[0], found.simulation.set_index("policy").loc["uniform"]
+        assert uniform["verdict"] == "not told apart"
+        assert uniform["difference_high"] - uniform["difference"] > 0.8
+        assert learner["value_low"] < 0.5
+        assert f"There are {n} cases, too few" in found.notes[1]
+    many = audited(np.tile([1.0, 0.0], (10, 1)), np.tile([0.9, 0.1], (10, 1)), rounds=100)
+    assert many.simulation.set_index("policy").loc["uniform", "verdict"] == "helps"
+    assert not any("too few for intervals" in note for note in many.notes)
+
+
+def test_a_value_of_another_shape_is_refused() -> None:
+    """With the shape that it must have; a missing one of an available arm too."""
+    table = world(VALUE, SEEN)[0]
+    for value, got in ((np.ones((2, 2)), r"got \(2, 2\)"), (np.full((4, 2), np.nan), "got NaN or infinity")):
+        with pytest.raises(ValueError, match=r"value must be finite numbers \[Q, A\], \(4, 2\), " + got):
+            audit_rewards(table, value=value)
+
+
 @pytest.mark.full
 def test_intervals_hold_what_they_say() -> None:
     """Of 150 worlds whose truth is known, the 95 % interval of the concordance holds it in 88 to 99 %."""

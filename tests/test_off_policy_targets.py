@@ -235,3 +235,33 @@ def test_dm_alone_is_warned_of_and_beside_dr_it_is_marked() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert estimate(frame, target, ("dm", "dr"))["status"].tolist() == ["none", "ok"]
+
+
+def test_a_function_that_writes_leaves_the_log_alone() -> None:
+    """It is called with columns of its own."""
+    frame, _ = logged(0, n=300)
+    before = frame.copy()
+
+    def rule(log: pd.DataFrame) -> list[float]:
+        log["reward"] = 0.0
+        return [0.2, 0.3, 0.5]
+
+    assert quiet(frame, rule)["value"].tolist() == quiet(before, [0.2, 0.3, 0.5])["value"].tolist()
+    pd.testing.assert_frame_equal(frame, before)
+
+
+def test_what_a_learner_cannot_learn_from_is_refused() -> None:
+    """A log without rewards or rounds, features that are no numbers or no list; and a class is no learner."""
+    frame, _ = logged(0, n=300)
+    stated: dict[str, Any] = {"estimators": ("ips",), "arms": [0, 1, 2]}
+    ridge = Bandit("lin_ucb", floor=0.1)
+    cases: list[tuple[Any, Any, dict[str, Any], str]] = [
+        (frame.drop(columns="reward").assign(value=1.0), Bandit(), {"reward": "value"}, r"\['reward'\] missing"),
+        (frame[:0], Bandit(), {}, "got no rounds"),
+        (frame.assign(x="a"), ridge, {"features": ["x"]}, "the feature x must be numbers"),
+        (frame.assign(x=1.0), ridge, {"features": "x"}, "features must name the columns of lin_ucb's context, got 'x'"),
+        (frame, Bandit, {}, "got the class Bandit"),
+    ]
+    for log, target, more, rule in cases:
+        with pytest.raises(ValueError, match=rule):
+            estimate(log, target, **(stated | more))

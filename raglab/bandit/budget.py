@@ -17,6 +17,7 @@ Array = NDArray[np.float64]
 START = 0.1  # price of a pacer that is not given any, times the budget of a question
 REACH = 1e4  # a pacer's price stays within this factor of 1 / per_question
 ROUNDING = 1e-9  # share of a budget that sums may be off
+KEPT = 1.02  # spend over budget up to which a budget counts as kept
 
 
 class Budget(NamedTuple):
@@ -40,6 +41,11 @@ def check_budget(budget: Budget | float) -> Budget:
       ValueError: the rule, the value, and what to do.
     """
     checked = budget if isinstance(budget, Budget) else Budget(budget)
+    for name in ("per_question", "price", "step"):
+        value = getattr(checked, name)
+        unset = name == "price" and value is None
+        if not unset and (isinstance(value, bool) or not isinstance(value, int | float | np.number)):
+            refuse(f"{name} of a budget must be a number", repr(value), "give a number")
     if not 0.0 < checked.per_question < np.inf:
         refuse("per_question must be above 0", checked.per_question, "give the mean cost of a question")
     if checked.price is not None and not 0.0 < checked.price < np.inf:
@@ -54,6 +60,41 @@ def _refuse_budget(budget: Budget, least: float, how: str, remedy: str) -> NoRet
     unit = f" {budget.unit}" if budget.unit else ""
     rule = f"per_question must be at least {least:.6g}{unit}, the least spend of {how}"
     refuse(rule, f"{budget.per_question:.6g}{unit}", remedy)
+
+
+def check_keepable(table: Table, budget: Budget | float, rounds: int) -> None:
+    """Refuse a budget below what the cheapest arm of each question costs: no learner could keep it.
+
+    Args:
+      rounds: that are played; in the given order they are the table's first rows.
+
+    Raises:
+      ValueError: the budget is below that spend.
+    """
+    checked, played = check_budget(budget), slice(rounds if table.order == "given" else None)
+    least = float(np.where(table.mask, table_costs(table), np.inf)[played].min(axis=1).mean())
+    if checked.per_question < least * (1.0 - ROUNDING):
+        _refuse_budget(checked, least, "the cheapest arm of each question", "raise it, or add a cheaper arm")
+
+
+def unkept_note(budget: Budget | float, spend: float, rounds: int) -> str:
+    """What is to be said of a mean spend a round above the budget; nothing where it is kept.
+
+    Example:
+      >>> unkept_note(Budget(2.0, "$"), 2.0, 100)
+      ''
+      >>> unkept_note(Budget(2.0, "$"), 3.0, 100).partition(" (rule")[0]
+      'The mean spend of 100 rounds is 3 $, 1.5 times the budget of 2 $'
+    """
+    checked = check_budget(budget)
+    ratio, unit = spend / checked.per_question, f" {checked.unit}" if checked.unit else ""
+    if ratio <= KEPT:
+        return ""
+    return (
+        f"The mean spend of {rounds:,} rounds is {spend:.4g}{unit}, {ratio:.3g} times the budget of "
+        f"{checked.per_question:.4g}{unit} (rule S4.8): the price follows what was spent, and that was too few rounds "
+        "for it. More rounds, a larger step, a first price or a ledger from history come nearer."
+    )
 
 
 def table_costs(table: Table) -> Array:
@@ -197,7 +238,8 @@ def choose_price(
       mask: available arms, [Q, A].
 
     Raises:
-      ValueError: a budget below the spend of the arm that is predicted cheapest of each question.
+      ValueError: a budget below the spend of the arm that is predicted cheapest of each question; shapes that do not
+        fit, no question, or a number that is missing or infinite where the arm is available.
 
     Source: Everett, Generalized Lagrange multiplier method for solving problems of optimum allocation (1963).
 
@@ -208,7 +250,9 @@ def choose_price(
     """
     checked = check_budget(budget)
     paid = np.asarray(cost if spend is None else spend, np.float64)
-    prices, steps, first = _switches(np.asarray(reward, np.float64), np.asarray(cost, np.float64), paid, mask)
+    rewards, costs = np.asarray(reward, np.float64), np.asarray(cost, np.float64)
+    _check_predictions({"reward": rewards, "cost": costs, "spend": paid}, mask)
+    prices, steps, first = _switches(rewards, costs, paid, mask)
     # Spend a question between one price of change and the next; sums are of the prices' order, so the bits are.
     levels = (first + np.concatenate([[0.0], np.cumsum(steps)])) / len(paid)
     within = levels <= checked.per_question * (1.0 + ROUNDING)
@@ -225,6 +269,23 @@ def choose_price(
     mixed = (1.0 - share) * levels[last + 1] + share * levels[last]
     price, looser_price = 0.5 * float(prices[last] + after), 0.5 * float(prices[last] + before)
     return PriceChoice(price, looser_price, share, float(mixed))
+
+
+def _check_predictions(parts: dict[str, Array], mask: NDArray[np.bool_] | None) -> None:
+    """Refuse predictions that no price can be chosen on; see `choose_price`."""
+    shape = parts["reward"].shape
+    open_ = np.ones(shape, np.bool_) if mask is None else np.asarray(mask)
+    wrong = [name for name, part in {**parts, "mask": open_}.items() if part.shape != shape]
+    if wrong or len(shape) != 2 or 0 in shape:
+        value = {name: part.shape for name, part in parts.items()}
+        refuse("reward, cost, spend and mask must be [Q, A] each, of a question at least", value, "give all of each")
+    if open_.dtype != np.bool_ or not open_.any(axis=1).all():
+        refuse(
+            "mask must be booleans, with an arm for each question", open_.dtype, "leave out a question without an arm"
+        )
+    for name, part in parts.items():
+        if not np.isfinite(part[open_]).all():
+            refuse(f"{name} of an available arm must be finite", "NaN or infinity", "predict it, or mask the arm")
 
 
 def _switches(reward: Array, cost: Array, paid: Array, mask: NDArray[np.bool_] | None) -> tuple[Array, Array, float]:

@@ -135,6 +135,7 @@ class Table(NamedTuple):
           [[1.0, 0.75], [0.0, nan]]
         """
         _check_price(price)
+        _check_cost_range(cost_range)
         if costs is None and (price != 1.0 or cost_range is not None):
             refuse("a price and a cost_range need costs", "none", "state costs, or leave both out")
         parts = read_frame(frame, costs=costs, features=features, intercept=intercept, delay=delay, mask=mask)
@@ -157,6 +158,16 @@ class Table(NamedTuple):
         if order is None:
             warn_order_ignored(parts)
         return table
+
+
+def _check_cost_range(cost_range: object) -> None:
+    """Refuse a range of costs that is not two numbers; its place beside the costs is checked with these."""
+    if cost_range is None:
+        return
+    ends = tuple(cost_range) if isinstance(cost_range, tuple | list) else ()
+    numbers = all(isinstance(end, int | float | np.number) and 0.0 <= end < np.inf for end in ends)
+    if len(ends) != 2 or not numbers or ends[0] > ends[1]:
+        refuse("cost_range must be the least and the largest cost, two numbers from 0", repr(cost_range), "state both")
 
 
 def _cost_ends(table: Table) -> tuple[float, float]:
@@ -233,6 +244,7 @@ def _check_costs(world: Table) -> Table:
       ValueError: a cost below 0 or missing where the arm is available, or outside cost_range; a price below 0.
     """
     _check_price(world.price)
+    _check_cost_range(world.cost_range)
     cost = np.asarray(world.cost, dtype=np.float64)
     if cost.shape != world.mask.shape:
         if cost.shape != FREE.shape or cost.any():

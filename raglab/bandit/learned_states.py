@@ -66,7 +66,9 @@ def learned_state(
       >>> state.n.tolist(), state.total.tolist()
       ([1.0, 2.0], [0.25, 1.5])
     """
-    if not 0.0 < weight < np.inf or (bandit.window and weight != 1.0):
+    if not isinstance(bandit, Bandit):
+        refuse("a history is learned by a Bandit", repr(bandit), f"write Bandit({bandit!r})")
+    if isinstance(weight, bool | str) or not 0.0 < weight < np.inf or (bandit.window and weight != 1.0):
         refuse("weight must be above 0, and 1 beside a window", weight, "1 counts a round of history as a new one")
     if isinstance(source, Table):
         past = _played_history(source, bandit, policy, rounds, seed)
@@ -131,7 +133,13 @@ def _logged_history(
     if bandit.linear:
         if features is None:
             refuse(f"{bandit.policy} learns from a context", "no features", "name their columns, or give them [N, F]")
-        columns = isinstance(features, list | tuple) and all(isinstance(name, str) for name in features)
+        stated = features if isinstance(features, list | tuple) else ()
+        strings = [name for name in stated if isinstance(name, str)]
+        columns = bool(stated) and len(strings) == len(stated)
+        missing = [name for name in strings if name not in log.columns] if columns else []
+        if missing or isinstance(features, str):
+            rule = f"features must be a list of columns among {', '.join(map(str, log.columns))[:300]}"
+            refuse(rule, features if isinstance(features, str) else ", ".join(missing)[:80], "name each in a list")
         context = np.asarray(log[list(features)] if columns else features, dtype=np.float64)  # type: ignore[arg-type]
         if context.ndim != 2 or len(context) != len(log):
             refuse(f"features must be [N, F] of {len(log)} rounds", context.shape, "give a row a round")

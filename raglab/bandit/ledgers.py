@@ -157,24 +157,38 @@ def learned_ledger(
       arm, reward, cost: [N] of rounds; a NaN reward teaches nothing. context: [N, d], for a linear learner.
 
     Raises:
-      ValueError: an unknown arm, a reward outside [0, 1], or contexts that are missing.
+      ValueError: an unknown arm, a reward outside [0, 1], a cost that is missing or below 0, contexts that are missing,
+        or shapes that do not fit.
 
     Example:
       >>> ledger = learned_ledger([0, 1, 1], [0.5, 1.0, 0.5], [0.0, 2.0, 4.0], Bandit("thompson_nig"), 1.0, n_arms=2)
       >>> ledger.state.total.tolist(), ledger.cost.tolist(), float(ledger.pacer.spend)
       ([0.5, 1.5], [0.0, 6.0], 0.0)
     """
-    rewards = np.asarray(reward, np.float64)
+    rewards, costs = np.asarray(reward, np.float64), np.asarray(cost, np.float64)
     there = ~np.isnan(rewards)
+    n_rounds = np.shape(arm)
+    if len(n_rounds) != 1 or rewards.shape != n_rounds or costs.shape != n_rounds:
+        shapes = n_rounds, rewards.shape, costs.shape
+        refuse("arm, reward and cost must be [N] each", shapes, "give a number a round to all three")
+    wrong = there & ~((costs >= 0.0) & (costs < np.inf))
+    if wrong.any():
+        value = f"{costs[wrong][0]:g}, one of {int(wrong.sum())}"
+        refuse(
+            "the cost of a round with a reward must be a number from 0", value, "give what was paid, or drop the round"
+        )
     x = np.zeros((len(rewards), 0)) if context is None or not bandit.linear else np.asarray(context, np.float64)
-    if bandit.linear and x.shape[1] == 0:
+    if bandit.linear and x.ndim == 2 and x.shape[1] > 0 and not (len(x) == len(rewards) and np.isfinite(x).all()):
+        rule = f"context must be finite, [N, d] of {len(rewards)} rounds"
+        refuse(rule, x.shape if len(x) != len(rewards) else "NaN or infinity", "give a row a round")
+    if bandit.linear and (x.ndim != 2 or x.shape[1] == 0):
         refuse(f"{bandit.policy} learns from a context", "none", "give the features of every round")
     ledger = start_ledger(n_arms, bandit, check_budget(budget), n_features=x.shape[1])
     arms = check_arm(arm, n_arms)
     pulls = np.bincount(arms, minlength=n_arms)
     ledger = ledger._replace(state=ledger.state._replace(pulls=pulls, t=np.asarray(len(arms))))
     rows, ages = np.zeros(int(there.sum()), np.int64), np.zeros(int(there.sum()), np.int64)
-    checked, paid = check_reward(rewards[there]), np.asarray(cost, np.float64)[there]
+    checked, paid = check_reward(rewards[there]), costs[there]
     return record_outcomes(ledger, rows, arms[there], checked, paid, ages, x[there], bandit)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.budget import ROUNDING, Budget, check_budget, frontier, table_costs
 from raglab.bandit.environments import Table
-from raglab.bandit.learner import refuse
+from raglab.bandit.learner import check_count, refuse
 from raglab.metrics.intervals import check_level, percentile_interval
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 MIXTURE = "best fixed mixture"
 RESAMPLES = 100  # in memory at a time
+FEWEST = 10  # questions below which an interval by resampling is said to be too narrow
 
 
 def compare_plans(
@@ -62,6 +63,8 @@ def compare_plans(
     import pandas as pd
 
     check_level(level)
+    check_count("n_boot", n_boot, 1, "2000 are usual")
+    check_count("seed", seed, 0, "the same seed gives the same bits")
     notes: list[str] = []
     each = {name: _plan_rows(table, name, plan) for name, plan in plans.items()}
     if budget is not None:
@@ -76,6 +79,8 @@ def compare_plans(
     if not each:
         refuse("there must be a plan or a budget", "neither", "give a plan")
     against = list(each).index(reference if reference in each else next(iter(each)))
+    if len(table.mask) < FEWEST:
+        notes.append(f"Intervals resample {len(table.mask)} questions, which are too few: they are too narrow.")
     # A masked cell has probability 0; what stands in it is no number of anything.
     reward, cost = (np.where(table.mask, part, 0.0) for part in (table.gross, table_costs(table)))
     values = np.stack([[(plan * part).sum(axis=1) for plan in each.values()] for part in (reward, cost)])  # [2, P, Q]

@@ -21,11 +21,13 @@ from raglab.bandit.budget import (
 from raglab.bandit.environments import Table
 from raglab.bandit.learner import check_arm, refuse
 from raglab.bandit.ridge import RidgeFit, fit_ridge
+from raglab.user_warnings import warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
+UNSTEADY = 0.1  # share of a spend that two sets of predictions may differ by
 
 
 class PricedPolicy(NamedTuple):
@@ -33,6 +35,7 @@ class PricedPolicy(NamedTuple):
 
     rewards, costs: regressions of each arm; costs is None where costs are known before the choice. price: chosen on
     predictions of questions that the regressions had not seen. spend: a question of the choice, measured there.
+    notes: whether the regressions on all rows spend something else.
     """
 
     arms: tuple[str, ...]
@@ -41,6 +44,7 @@ class PricedPolicy(NamedTuple):
     costs: RidgeFit | None
     budget: Budget
     price: PriceChoice
+    notes: tuple[str, ...] = ()
 
     def predictions(self, table: Table) -> tuple[Array, Array]:
         """Predicted reward and cost, [Q, A] each.
@@ -92,7 +96,11 @@ def fit_priced_policy(
       strength: of all ridges; chosen for each from the data where None (see `fit_ridge`).
 
     Raises:
-      ValueError: a table without features, a budget that nothing can keep, or a validation table of other arms.
+      ValueError: a table without features or costs, a row without its logged arm, an arm measured in fewer than two
+        rows, a budget that nothing can keep, or a validation table of other arms.
+
+    Warns:
+      UserWarning: the regressions on all rows spend something else than the price was chosen for; `notes` says so too.
 
     Source: rule S4.8.
 
@@ -104,9 +112,19 @@ def fit_priced_policy(
       [[1.0, 0.0], [0.0, 1.0]]
     """
     checked = check_budget(budget)
+    if not table.feature_names or not table.has_costs:
+        value = "none" if table.has_costs else "no costs"
+        refuse("a priced policy needs a table with features and costs", value, "name features and costs in from_frame")
+    if logged is not None and np.shape(logged) != (len(table.mask),):
+        refuse(f"logged must be [Q], the arm of {len(table.mask)} rows", np.shape(logged), "give an arm a row")
     known, paid = table.mask & np.isfinite(table.gross), table_costs(table)
     if logged is not None:
         known = known & (check_arm(logged, len(table.arms))[:, None] == np.arange(len(table.arms)))
+    if (known.sum(axis=0) < 2).any():
+        arm = table.arms[int(np.argmin(known.sum(axis=0)))]
+        refuse(
+            "a regression needs two measured rows of each arm", f"{known.sum(axis=0).min()} of {arm}", "drop the arm"
+        )
     # A cell that was not measured teaches nothing, and is NaN for the regressions.
     rewards = fit_ridge(table.features, np.where(known, table.gross, np.nan), strength=strength)
     costs = None if known_costs else fit_ridge(table.features, np.where(known, paid, np.nan), strength=strength)
@@ -119,7 +137,28 @@ def fit_priced_policy(
         reward = rewards.held_out
         cost = cost if costs is None else np.maximum(costs.held_out, 0.0)
     spend = cost if validation is None and logged is not None else table_costs(judged)
-    return policy._replace(price=choose_price(reward, cost, checked, spend=spend, mask=judged.mask))
+    policy = policy._replace(price=choose_price(reward, cost, checked, spend=spend, mask=judged.mask))
+    return policy if validation is not None else _with_spend_note(policy, table, logged is not None)
+
+
+def _with_spend_note(policy: PricedPolicy, table: Table, is_log: bool) -> PricedPolicy:  # noqa: FBT001
+    """Policy whose note says, with a warning, where the regressions on all rows do not spend what was chosen.
+
+    Where features hardly tell the arms apart, predictions without a row differ by that row's own noise alone: a price
+    that halves those sends all questions to one arm later.
+    """
+    reward, cost = policy.predictions(table)
+    paid = cost if is_log else np.where(table.mask, table_costs(table), 0.0)
+    spend = float((policy.price.plan(reward, cost, table.mask) * paid).sum(axis=1).mean())
+    if abs(spend - policy.price.spend) <= UNSTEADY * policy.price.spend:
+        return policy
+    note = (
+        f"The price spends {policy.price.spend:.4g} a question on predictions without the row, but {spend:.4g} by the "
+        "regressions on all rows: the features hardly tell the arms apart. Choose the price on a validation table, and "
+        "see whether the best fixed mixture earns more (compare_plans)."
+    )
+    warn_user(note)
+    return policy._replace(notes=(note,))
 
 
 class PacedPlay(NamedTuple):
@@ -158,6 +197,8 @@ def play_paced(
     # A price of 0 cannot be multiplied: where the budget did not bind, the pacer starts as it does without a price.
     start = policy.price.price or policy.budget.price
     pacer = start_pacer(policy.budget._replace(price=start)) if pacer is None else pacer
+    if np.ndim(pacer.price):
+        refuse("a pacer of one play is needed", f"one of {np.shape(pacer.price)} plays", "start it without a batch")
     paid, arm, price = table_costs(table), np.empty(len(reward), np.intp), np.empty(len(reward))
     for row in rows:
         price[row] = float(pacer.price)

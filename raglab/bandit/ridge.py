@@ -65,6 +65,8 @@ def fit_ridge(features: ArrayLike, targets: ArrayLike, *, strength: float | None
         refuse("features must be [Q, F] and targets [Q, T]", (x.shape, y.shape), "give a row a question to both")
     if not np.isfinite(x).all():
         refuse("features must be finite", "NaN or infinity", "impute what is missing before")
+    if np.isinf(y).any():
+        refuse("targets must be numbers, or NaN where a row has none", "infinity", "leave it out as NaN")
     mean, spread = x.mean(axis=0), x.std(axis=0)
     scale = np.where(spread > 0.0, spread, 1.0)
     x = (x - mean) / scale
@@ -151,6 +153,8 @@ def ridge_strength(
         known = np.asarray(source.mask) & ~np.isnan(source.reward)
         cells = [(context[rows], source.reward[rows, arm]) for arm, rows in enumerate(known.T)]
     else:
+        if not hasattr(source, "columns"):
+            refuse("source must be a Table or a log", type(source).__name__, "give one of them")
         missing = [name for name in ("action", "reward", *features) if name not in source.columns]
         if missing:
             refuse("a log must have its columns action, reward and features", ", ".join(missing), "correct the names")
@@ -158,6 +162,8 @@ def ridge_strength(
         context = logged[list(features)].to_numpy(np.float64)
         action, reward = logged["action"].to_numpy(), logged["reward"].to_numpy(np.float64)
         cells = [(context[action == arm], reward[action == arm]) for arm in np.unique(action)]
+    if not np.isfinite(context).all():
+        refuse("features must be finite", "NaN or infinity", "impute what is missing before")
     if context.shape[1] == 0 or not len(context):
         refuse("a ridge needs features and rows", context.shape, "name the columns that are the context")
     # Arms are disjoint regressions of one strength: their squared errors add up.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab._numba import check_engine, kernel_of
-from raglab.bandit.budget import Budget, check_budget, table_costs
+from raglab.bandit.budget import Budget, check_budget, check_keepable, table_costs, unkept_note
 from raglab.bandit.environments import (
     POLICY,
     Accounts,
@@ -138,6 +138,8 @@ def check_initial(
     if isinstance(initial, Ledger) != (budget is not None):
         rule = "initial must be a Ledger with a budget, and a State without one"
         refuse(rule, type(initial).__name__, "make it with learned_ledger or with learned_state")
+    if not isinstance(initial, State | Ledger):
+        refuse("initial must be a State or a Ledger", type(initial).__name__, "make it with learned_state")
     state = initial.state if isinstance(initial, Ledger) else initial
     check_state(state, bandit)
     n_features = len(world.feature_names) if bandit.linear and isinstance(world, Table) else 0
@@ -423,7 +425,12 @@ def run(
         `raglab.workers`, where there are any.
 
     Raises:
-      ValueError: a world, a policy or sizes that break a rule; probability on an arm that is not available.
+      ValueError: a world, a policy or sizes that break a rule; probability on an arm that is not available; a budget
+        below what the cheapest arm of each question costs.
+
+    Warns:
+      UserWarning: another learner is played (rule S4.5), or the mean spend is over the budget (rule S4.8); `notes`
+        says so too.
 
     Source: rule S4.7.
 
@@ -447,6 +454,8 @@ def run(
         refuse("a budget needs a learner", "probabilities", "see fit_priced_policy and play_paced for a fixed policy")
     check_simulation(learner, met, rounds, replications, engine)
     check_initial(initial, learner, met, budget)
+    if budget is not None and isinstance(met, Table):
+        check_keepable(met, budget, rounds)
     fixed = None if isinstance(policy, Bandit) else _check_probabilities(policy, met, rounds)
     if initial is not None and (note or fixed is not None):
         refuse("an initial state must be of the learner that is played", note or "a fixed policy", "leave it out")
@@ -466,7 +475,21 @@ def run(
         done = list(progress(played, "simulate", "block", total=len(blocks)))
     whole = Run(*done[0]) if len(done) == 1 else Run(*(_join_blocks(part) for part in zip(*done, strict=True)))
     price = met.price if isinstance(met, Table) else 0.0
-    return whole._replace(price=price, arm_value=_arm_values(met, rounds), notes=(note,) if note else ())
+    over = _warn_unkept(budget, None if whole.spend is None else float(whole.spend[:, -1].mean()), rounds)
+    notes = tuple(filter(None, (note, over)))
+    return whole._replace(price=price, arm_value=_arm_values(met, rounds), notes=notes)
+
+
+def _warn_unkept(budget: Budget | float | None, spend: float | None, rounds: int) -> str:
+    """Note of a budget that was not kept, which is warned of too; nothing where it was, or where there is none.
+
+    Args:
+      spend: in all rounds.
+    """
+    note = "" if budget is None or spend is None else unkept_note(budget, spend / rounds, rounds)
+    if note:
+        warn_user(note)
+    return note
 
 
 def _check_lateness(delay: int | tuple[int, int], missing: float, world: World) -> tuple[int, int]:
@@ -564,6 +587,8 @@ def log(
     checked = check_world(world, rounds)
     learner, note = follow_costs(bandit, checked, charged=budget is not None)
     check_initial(initial, learner, checked, budget)
+    if budget is not None and isinstance(checked, Table):
+        check_keepable(checked, budget, rounds)
     if note and initial is not None:
         refuse("an initial state must be of the learner that is played", note, "leave it out")
     if note:
@@ -576,6 +601,8 @@ def log(
     played = _logged_rounds(learner, met, seed, first)
     case = np.full(rounds, -1) if met.case is None else met.case[:, 0].astype(np.int64)
     rows = case if met.case is not None else np.arange(rounds) % len(met.worth)
+    cost = np.zeros(rounds) if met.cost is None else met.cost[rows, played.action]
+    _warn_unkept(budget, float(cost.sum()), rounds)
     return pd.DataFrame(
         {
             "action": played.action,
@@ -584,7 +611,7 @@ def log(
             "propensity": played.share[np.arange(rounds), played.action],
             "case": case,
             "value": met.worth[rows, played.action],
-            "cost": np.zeros(rounds) if met.cost is None else met.cost[rows, played.action],
+            "cost": cost,
             "delay": played.delay,
             **({} if played.price is None else {"price": played.price}),
             **{f"p_{name}": played.share[:, number] for number, name in enumerate(names)},

@@ -115,6 +115,9 @@ def _frame_heads(frame: pd.DataFrame, features: Sequence[str]) -> list[str]:
     if missing:
         rule = f"features must be a list of columns among {', '.join(heads)[:300]}"
         _refuse_frame(rule, ", ".join(missing)[:80], "correct the name")
+    if len(set(features)) < len(features):
+        twice = next(name for place, name in enumerate(features) if name in features[:place])
+        _refuse_frame("features must be different columns", f"{twice} twice", "name it once")
     if not len(frame) or len(heads) == len(features):
         _refuse_frame("a frame must have a row and an arm", frame.shape, "write a row a round and a column an arm")
     return heads

@@ -52,7 +52,9 @@ class TextFeatures:
         """
         import pandas as pd
 
-        values = self.spread * (self._raw(_texts(texts), sources) - self.mean) / self.scale
+        checked = _texts(texts)
+        raw = self._raw(checked, sources) if checked else np.zeros((0, len(self.mean)))
+        values = self.spread * (raw - self.mean) / self.scale
         return pd.DataFrame(np.column_stack([np.ones(len(values)), values]), columns=list(self.names))
 
     def _raw(self, texts: list[str], sources: Sequence[object] | None) -> Array:
@@ -63,7 +65,7 @@ class TextFeatures:
         if sources is not None and not self.sources:
             refuse("sources must be none, as when the features were fitted", f"{len(sources)}", "fit them with sources")
         if sources is not None:
-            if len(sources) != len(texts):
+            if isinstance(sources, str) or len(sources) != len(texts):
                 refuse("sources must be one a text", (len(sources), len(texts)), "give as many")
             labels = np.array([str(source) for source in sources], dtype=object)
             dummies = labels[:, None] == np.array(self.sources, dtype=object)
@@ -114,10 +116,12 @@ def text_features(
     values = _texts(texts)
     check_count("components", components, 0, "0 leaves TF-IDF out")
     check_count("seed", seed, 0, "the same seed gives the same features")
-    if not 0.0 < spread < np.inf:
+    if isinstance(spread, bool | str) or not 0.0 < spread < np.inf:
         refuse("spread must be above 0", spread, "1 standardises")
     if not values:
         refuse("there must be a text", "none", "give the questions of a table")
+    if isinstance(sources, str):
+        refuse("sources must be one a text", repr(sources), "give a list")
     labels = () if sources is None else tuple(sorted({str(source) for source in sources}))
     vectorizer, reduction = _reduction(values, components, seed)
     count = 0 if reduction is None else int(reduction.components_.shape[0])
@@ -168,4 +172,6 @@ def _reduction(texts: list[str], components: int, seed: int) -> tuple[Any, Any]:
         warn_user(f"{len(texts)} texts have {words} words that two of them share: {count} of {components} components.")
     if count < 1:
         return None, None
-    return vectorizer, TruncatedSVD(count, n_iter=10, random_state=seed).fit(matrix)
+    # Texts of the same words have no variance, whose share scikit-learn divides by; the components are 0.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return vectorizer, TruncatedSVD(count, n_iter=10, random_state=seed).fit(matrix)

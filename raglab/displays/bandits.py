@@ -173,7 +173,8 @@ class RegretDisplay(FrameDisplay):
                 canvas.legend_above(on)
             if self.log_x:
                 on.set_xscale("log")
-            on.set_xlim(at[0] if self.log_x else 0, at[-1])
+            if at[0] < at[-1] or not self.log_x:  # of a single round there is no width
+                on.set_xlim(at[0] if self.log_x else 0, at[-1])
             on.set_ylabel(axis, fontsize=9)
             on.set_xlabel(f"rounds (count{', logarithmic' if self.log_x else ''})", fontsize=9)
             canvas.tidy(on)

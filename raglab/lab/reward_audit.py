@@ -15,7 +15,7 @@ from raglab.bandit.simulation import follow_costs
 from raglab.decision.sharded_decisions import join_frames
 from raglab.decision.trace_view import TraceView
 from raglab.lab.reward_notes import AuditTables, audit_notes
-from raglab.lab.reward_simulation import BEST, ROUTER, UNIFORM, SimulationSizes, simulate_learner
+from raglab.lab.reward_simulation import BEST, FEWEST, ROUTER, UNIFORM, SimulationSizes, simulate_learner
 from raglab.live.arm_choice import components, router, table
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import percentile_interval
@@ -44,7 +44,6 @@ Array = NDArray[np.float64]
 
 BLOCK = 2_000_000  # cells of one block of resamples
 FLAT = 1e-12  # share of the variance below which a resample counts as constant
-FEWEST = 10  # cases with a pair, below which a concordance has no interval
 
 
 class Pairs(NamedTuple):
@@ -288,7 +287,19 @@ def audit_rewards(
 
 
 def _with_value(world: Table, value: NDArray[np.floating[Any]] | None) -> Table:
-    return world if value is None else world._replace(value=np.asarray(value, dtype=np.float64))
+    """Table of another value.
+
+    Raises:
+      ValueError: it is not [Q, A], or not finite where the arm is available.
+    """
+    if value is None:
+        return world
+    stated = np.asarray(value, dtype=np.float64)
+    if stated.shape != world.mask.shape or not np.isfinite(stated[world.mask]).all():
+        got = stated.shape if stated.shape != world.mask.shape else "NaN or infinity"
+        msg = f"value must be finite numbers [Q, A], {world.mask.shape}, got {got}; give one of each case and arm."
+        raise ValueError(msg)
+    return world._replace(value=stated)
 
 
 def audit_table(
@@ -344,7 +355,9 @@ def audit_table(
     notes = audit_notes(rewarded, signals, parts, binds, None if measured is None else weights, learner)
     # What was switched stands right below the headline, which is of the learner that was played.
     order = f"The order of the table, {world.order}, is not played: questions are drawn with replacement."
-    notes = (notes[0], *filter(None, (switch, order if world.order != "replacement" else "")), *notes[1:])
+    few = f"There are {len(world.mask)} cases, too few for intervals by resampling: the other intervals are too narrow."
+    beneath = (switch, order if world.order != "replacement" else "", few if len(world.mask) < FEWEST else "")
+    notes = (notes[0], *filter(None, beneath), *notes[1:])
     return RewardAudit(correlations, policies, binds, notes, settings, arms, rules, simulation)
 
 

@@ -25,6 +25,7 @@ HELPS, HARMS, LEVEL = "helps", "harms", "not told apart"
 END = 0.2  # share of the rounds, the last ones, in which a learner is judged
 PATHS = 5  # of a learner on each resampled table
 ROUNDING = 1e-12  # of a difference that is none
+FEWEST = 10  # cases, or cases with a pair, below which resampling gives no interval
 LEAST = 0.005  # of the range of the values: a smaller difference is none
 
 
@@ -55,7 +56,8 @@ def simulate_learner(world: Table, bandit: Bandit, plans: Mapping[str, Array], s
     Returns: a row a policy, the learner first: `policy`; `value` at the end with `_low`, `_high`; `difference` (learner
       minus the policy, paired, likewise; NaN for the learner); `verdict` (`helps`, `harms`, `not told apart`: the
       learner is above the policy, below it, or the interval holds 0 or the difference is under 0.5 % of the range of
-      the values); `pulls_<arm>` (share of the rounds at the end).
+      the values); `pulls_<arm>` (share of the rounds at the end). Of fewer than 10 cases an interval reaches at least
+      as far as the exact one of as many cases that show nothing, times the range of the values.
 
     Raises:
       ValueError: rounds, replications or tables below 1, or a learner that the table does not fit.
@@ -82,14 +84,16 @@ def simulate_learner(world: Table, bandit: Bandit, plans: Mapping[str, Array], s
     # The best fixed arm was chosen among several on these cases: its interval is that of as many comparisons.
     wider = {BEST: _width_of_several(int(world.mask.all(axis=0).sum()) - 1, sizes.level)}
     span = float(np.ptp(world.value[world.mask]))
+    n_cases = len(world.mask)
+    most = span * float(clopper_pearson(0, n_cases, sizes.level).high)
+    few = most if n_cases < FEWEST else 0.0  # what few cases do not show may still be
     shares = [_end_shares(arms, len(world.arms)).mean(axis=0), *(plan.mean(axis=0) for plan in plans.values())]
     rows = []
     for place, (name, share) in enumerate(zip([bandit.policy, *fixed], shares, strict=True)):
-        low, high = _interval_around(drawn[:, place], values[place], sizes.level)
+        low, high = _interval_around(drawn[:, place], values[place], sizes.level, few)
         row = {"policy": name, "value": values[place], "value_low": low, "value_high": high}
         if place:
-            most = span * float(clopper_pearson(0, len(world.mask), sizes.level).high)
-            cells = _gain_cells(values[0] - values[place], drawn[:, 0] - drawn[:, place], sizes.level, most)
+            cells = _gain_cells(values[0] - values[place], drawn[:, 0] - drawn[:, place], sizes.level, most, few)
             row |= _with_verdict(cells, wider.get(name, 1.0), LEAST * span)
         else:
             row |= _NO_GAIN
@@ -100,13 +104,14 @@ def simulate_learner(world: Table, bandit: Bandit, plans: Mapping[str, Array], s
 _NO_GAIN: dict[str, Any] = dict.fromkeys(("difference", "difference_low", "difference_high"), np.nan) | {"verdict": ""}
 
 
-def _gain_cells(gain: float, drawn: Array, level: float, most: float) -> dict[str, float]:
+def _gain_cells(gain: float, drawn: Array, level: float, most: float, few: float = 0.0) -> dict[str, float]:
     """Difference of the learner from a policy, with its interval.
 
     Args:
-      drawn: differences on resampled tables, [B]. most: difference that may be where the cases show none.
+      drawn: differences on resampled tables, [B]. most: difference that may be where the cases show none. few: least
+        reach of the interval.
     """
-    low, high = _interval_around(drawn, gain, level)
+    low, high = _interval_around(drawn, gain, level, few)
     if (np.abs(drawn) < ROUNDING).all():  # never apart on these cases is no proof
         low, high = gain - most, gain + most
     return {"difference": gain, "difference_low": low, "difference_high": high}
@@ -131,10 +136,10 @@ def _width_of_several(n: int, level: float) -> float:
     return NormalDist().inv_cdf(1.0 - tail / max(1, n)) / NormalDist().inv_cdf(1.0 - tail)
 
 
-def _interval_around(drawn: Array, estimate: float, level: float) -> tuple[float, float]:
-    """Percentile interval that holds the estimate."""
+def _interval_around(drawn: Array, estimate: float, level: float, reach: float = 0.0) -> tuple[float, float]:
+    """Percentile interval that holds the estimate, and so much on either side of it."""
     low, high = percentile_interval(drawn, level)
-    return min(float(low), estimate), max(float(high), estimate)
+    return min(float(low), estimate - reach), max(float(high), estimate + reach)
 
 
 def verdict(difference: float, low: float, high: float, least: float) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -301,6 +303,14 @@ def _space(problem: TableProblem) -> dict[str, SearchRange]:
     return space | {"price": SearchRange(unit * reach[0], unit * reach[1], log=True)} | steps
 
 
+@contextmanager
+def _quiet_budgets() -> Iterator[None]:
+    """No warning of each play that spends more than its budget: trials, comparison and notes say what was spent."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The mean spend of ")
+        yield
+
+
 class TrialSettings(NamedTuple):
     """What a trial plays: the learner, the price that it is charged or starts from, and the budget with that price."""
 
@@ -334,7 +344,8 @@ def _simulate_trial(
     world = _objective(problem.tune, problem)
     world = world if settings.budget is not None else _learner_view(world, settings.price)
     sizes: dict[str, Any] = {"rounds": problem.rounds, "replications": replications, "seed": seed, "engine": engine}
-    done = run(settings.learner, world, budget=settings.budget, **sizes)
+    with _quiet_budgets():  # a trial over the budget is infeasible, which its row says
+        done = run(settings.learner, world, budget=settings.budget, **sizes)
     spend = 0.0 if done.spend is None else float(done.spend[:, -1].mean()) / problem.rounds
     return float(done.value[:, -1].mean()) / problem.rounds, spend
 
@@ -372,7 +383,8 @@ def _judge(
             names[name] = played.learner, _learner_view(judge, played.price).reward
         else:
             more["budgets"][name] = played.budget
-    shown = compare_learners(judge, names, plans, **more)
+    with _quiet_budgets():
+        shown = compare_learners(judge, names, plans, **more)
     value = "value" if problem.budget is None else "reward"
     named = {f"right{end}": f"{value}{end}" for end in END_NAMES}
     table = shown.table.rename(columns=named)
@@ -381,7 +393,8 @@ def _judge(
     if judge.has_costs and problem.budget is None and problem.charges:
         apart["reward"] = problem.judge.gross
     for measure, values in apart.items():
-        other = compare_learners(judge._replace(value=values), names, plans, **more).table
+        with _quiet_budgets():
+            other = compare_learners(judge._replace(value=values), names, plans, **more).table
         for end in END_NAMES:
             table[f"{measure}{end}"] = other[f"right{end}"]
     if problem.budget is not None:

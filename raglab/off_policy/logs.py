@@ -147,14 +147,14 @@ def read_log(
         msg = f"arms must name each of the {n_arms} columns of target once, got {list(arms)}."
         raise ValueError(msg)
     # One sum or extremum a column finds whether anything is wrong; only then is the first wrong row looked for.
-    outcome = _float_column(log[reward], reward)
+    outcome = float_column(log[reward], reward)
     if not np.isfinite(outcome.sum()):
         _raise_first_violation(
             ~np.isfinite(outcome), outcome, f"{reward} must be finite", f"leave out rounds without a {reward}"
         )
     _check_size(outcome, reward)
     # A weight divides by the propensity: one of 0 says that the round cannot have happened.
-    propensity = _float_column(log["propensity"], "propensity")
+    propensity = float_column(log["propensity"], "propensity")
     if not (propensity.min() > 0.0 and propensity.max() <= 1.0):
         bad = ~((propensity > 0.0) & (propensity <= 1.0))
         remedy = "log the probability with which the logged arm was chosen, before the choice"
@@ -200,7 +200,7 @@ def outcome_columns(log: pd.DataFrame, reward: str | Sequence[str] | None) -> tu
     return names, ""
 
 
-def _float_column(column: Any, name: str) -> Floats:  # noqa: ANN401 - a series
+def float_column(column: Any, name: str) -> Floats:  # noqa: ANN401 - a series
     """Column as float64, without a copy where it is that already."""
     try:
         return np.asarray(column.to_numpy(), dtype=np.float64)
@@ -262,7 +262,7 @@ def _reward_columns(log: pd.DataFrame, names: tuple[str, ...]) -> tuple[Floats, 
             return ()
         msg = f"a reward model must have a column for every arm, {wanted}; {missing} is missing; add it or drop all."
         raise ValueError(msg)
-    columns = tuple(_float_column(log[name], name) for name in wanted)
+    columns = tuple(float_column(log[name], name) for name in wanted)
     for name, column in zip(wanted, columns, strict=True):
         _check_size(column, name)
     return columns

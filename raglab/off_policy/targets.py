@@ -19,7 +19,7 @@ from raglab.bandit.learner import (
     restore_batch,
 )
 from raglab.bandit.propensity import propensities
-from raglab.off_policy.logs import Floats, action_positions
+from raglab.off_policy.logs import Floats, action_positions, float_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +42,9 @@ def target_probabilities(
     """
     if isinstance(target, Bandit):
         return learner_probabilities(target, log, arms, mask, features)
+    if isinstance(target, type):
+        msg = f"target must be probabilities, a function of the log, or a Bandit, got the class {target.__name__}."
+        raise ValueError(msg)  # noqa: TRY004 - as every other refusal of a target
     if callable(target):
         return _function_probabilities(target, log)
     if isinstance(target, str):
@@ -57,7 +60,7 @@ def _function_probabilities(rule: Any, log: pd.DataFrame) -> Any:  # noqa: ANN40
         'lambda log: [rule(row) for row in log.to_dict("records")].'
     )
     try:
-        return rule(log)
+        return rule(log.copy(deep=False))  # a column that it writes is not the log's
     except Exception as error:
         error.add_note(hint)
         raise
@@ -96,8 +99,13 @@ def learner_probabilities(
         msg = "a learner as target needs the arms, got a log without columns p_<arm>; name them (arms=…)."
         raise ValueError(msg)
     check_bandit(bandit, len(names))
+    missing = [name for name in ("action", "reward") if name not in log.columns]
+    if missing or not len(log):
+        value = f"{missing} missing" if missing else "no rounds"
+        msg = f"a learner as target learns from the columns action and reward of a log, got {value}; add them."
+        raise ValueError(msg)
     arm = action_positions(log["action"], len(names), names)
-    reward, context = log["reward"].to_numpy(np.float64), _context(bandit, log, features)
+    reward, context = float_column(log["reward"], "reward"), _context(bandit, log, features)
     known = ~np.isnan(reward)
     check_reward(reward[known])
     open_ = np.broadcast_to(True if mask is None else np.asarray(mask), (len(log), len(names)))
@@ -129,11 +137,11 @@ def _context(bandit: Bandit, log: pd.DataFrame, features: Sequence[str]) -> Floa
     if not bandit.linear:
         return np.zeros((len(log), 0))
     missing = [name for name in features if name not in log.columns]
-    if missing or not features:
-        value = f"{missing} missing" if missing else "none"
+    if missing or not features or isinstance(features, str):
+        value = repr(features) if isinstance(features, str) else f"{missing} missing" if missing else "none"
         msg = f"features must name the columns of {bandit.policy}'s context, got {value}; add them to the log."
         raise ValueError(msg)
-    context = log[list(features)].to_numpy(np.float64)
+    context = np.column_stack([float_column(log[name], f"the feature {name}") for name in features])
     if not np.isfinite(context).all():
         row = int(np.flatnonzero(~np.isfinite(context).all(axis=1))[0])
         msg = f"features must be finite, got NaN or infinity in row {row}; fill or drop it."
