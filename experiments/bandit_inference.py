@@ -21,8 +21,9 @@ import pandas as pd
 
 from raglab.bandit import Bandit, Bernoulli, Table
 from raglab.bandit.environments import POLICY, feed, stream
+from raglab.bandit.fixed_plans import FIXED, UNIFORM, baselines
 from raglab.bandit.simulation import is_plain, kernel, run, stepwise_arms
-from raglab.lab.bandit_study import FIXED, UNIFORM, baselines, compare_learners, compare_on_arms
+from raglab.lab.learner_comparison import compare_learners, compare_on_arms
 from raglab.off_policy import OverlapWarning, estimate
 from raglab.off_policy.targets import learner_probabilities
 

@@ -17,7 +17,9 @@ import pandas as pd
 
 import raglab
 from raglab.bandit import LEARNERS, Bandit, Table
-from raglab.lab.bandit_study import baselines, compare_learners, tune_bandit
+from raglab.bandit.fixed_plans import baselines
+from raglab.lab.bandit_study import tune_bandit
+from raglab.lab.learner_comparison import compare_learners
 from raglab.lab.reward_audit import audit_rewards
 from raglab.lab.search_space import always_answer
 from raglab.lab.slices import ndcg_by_case

@@ -1,6 +1,7 @@
 """Budgets on ParetoBandit's files: chosen on val_k4, judged once on test_k4; online play without a budget; GSM8K.
 
 python experiments/paretobandit.py [--data ../shared/data] [--replications 120] [--no-budgets] [--no-online]
+python experiments/paretobandit.py --no-budgets --no-online --trials 15     # studies of learners on validation
 
 Four language models as arms; a row has the prompt, its source, and every model's reward and cost in dollars.
 """
@@ -27,6 +28,7 @@ from raglab.bandit.priced_policy import fit_priced_policy, play_paced
 from raglab.bandit.ridge import ridge_strength
 from raglab.bandit.simulation import run
 from raglab.bandit.text_context import text_features
+from raglab.lab.bandit_study import tune_bandit
 
 BUDGETS = (1e-4, 2.3e-4, 4e-4, 6.6e-4)  # dollars a question
 SHUFFLES, LOGS = 100, 5
@@ -235,6 +237,27 @@ def gsm8k(path: Path) -> dict[tuple[int, float], dict[str, Table]]:
     return tables
 
 
+def studies(rows: Mapping[str, list[dict[str, Any]]], trials: int) -> None:
+    """Settings and price of learners, searched on validation by `tune_bandit`, judged on test."""
+    tables = featured(rows, 0, SMALL)
+    sizes: dict[str, Any] = {"trials": trials, "replications": 5, "rounds": len(rows["val"])}
+    lines = []
+    for budget, policy in itertools.product(
+        (None, Budget(2.3e-4, "$"), Budget(6.6e-4, "$")), ("thompson_nig", "lin_ucb")
+    ):
+        engine = ENGINE if budget is None else "auto"  # no compiled loop keeps a budget
+        study = tune_bandit(tables["val"], bandit=policy, judge=tables["test"], budget=budget, engine=engine, **sizes)
+        value = "value" if budget is None else "reward"
+        for _, row in study.comparison.iterrows():
+            spend = "–" if budget is None else f"{row['of_budget']:.3f}"
+            gap = interval(row, "difference", "+.4f")
+            amount = "none" if budget is None else f"{budget.per_question:g}"
+            lines.append([amount, policy, row["policy"], interval(row, value, ".4f"), spend, gap])
+        print(f"\n{policy}, budget {budget}\n", *study.notes, sep="\n- ")
+    print("\n## tune_bandit: searched on validation, judged on test\n")
+    markdown(("$ a question", "learner", "policy", "reward", "spend of budget", "minus tuned"), lines)
+
+
 def main() -> None:
     """Print all tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -242,6 +265,7 @@ def main() -> None:
     parser.add_argument("--replications", type=int, default=120)
     parser.add_argument("--no-budgets", action="store_true")
     parser.add_argument("--no-online", action="store_true")
+    parser.add_argument("--trials", type=int, default=0, help="of each study of a learner; 0 leaves them out")
     options = parser.parse_args()
     folder = options.data / "league" / "paretobandit"
     if not folder.is_dir():
@@ -253,6 +277,8 @@ def main() -> None:
     if not options.no_budgets:
         budgets(rows)
         learners_under_budgets(rows, max(2, options.replications // 6))
+    if options.trials:
+        studies(rows, options.trials)
     if not options.no_online:
         settings = itertools.product(COMPONENTS, SPREADS)
         online({setting: featured(rows, *setting) for setting in settings}, "ParetoBandit", options.replications)

@@ -30,6 +30,7 @@ from .displays.default_learner import ClarifyDisplay as ClarifyDisplay
 from .displays.default_learner import ConfidenceDisplay as ConfidenceDisplay
 from .displays.default_learner import SilenceDisplay as SilenceDisplay
 from .displays.default_learner import SplitDisplay as SplitDisplay
+from .displays.frontiers import FrontierDisplay as FrontierDisplay
 from .displays.gates import OutcomeTableDisplay as OutcomeTableDisplay
 from .displays.gates import ReliabilityDisplay as ReliabilityDisplay
 from .displays.gates import RiskCoverageDisplay as RiskCoverageDisplay
@@ -52,7 +53,6 @@ from .extensions.learned_signals.learned_signal import learn_signal as learn_sig
 from .extensions.scale.shard_building import build_shards as build_shards
 from .extensions.scale.sharded_traces import ShardedTrace as ShardedTrace
 from .extensions.scale.sharded_traces import save_shards as save_shards
-from .lab.bandit_study import compare_learners as compare_learners
 from .lab.bandit_study import tune_bandit as tune_bandit
 from .lab.certificate_checks import check_policy as check_policy
 from .lab.certification import certify_best as certify_best
@@ -68,7 +68,9 @@ from .lab.gate_fitting import fuse as fuse
 from .lab.gate_fitting import transfer as transfer
 from .lab.langchain import hits_frame as hits_frame
 from .lab.langchain import trace_from_langchain as trace_from_langchain
+from .lab.learner_comparison import compare_learners as compare_learners
 from .lab.report.page import write_report as write_report
+from .lab.reward_audit import arm_tables as arm_tables
 from .lab.reward_audit import audit_rewards as audit_rewards
 from .lab.search_space import Goal as Goal
 from .lab.search_space import SearchRange as SearchRange
@@ -94,6 +96,7 @@ from .live.ask import reply as reply
 from .live.langgraph_chain import build_graph as build_graph
 from .live.logged_requests import explain as explain
 from .live.measured_signals import add_signals as add_signals
+from .live.online_bandit import Online as Online
 from .live.response import Response as Response
 from .live.response import record_answers as record_answers
 from .live.signal_functions import register_signal as register_signal

@@ -14,6 +14,7 @@ from inspect import Parameter, signature
 from numbers import Number
 from typing import Any, Literal, ParamSpec, TypeVar
 
+from raglab.bandit.environments import Table
 from raglab.decision.measured_trace import Measured
 from raglab.policy import PolicyData
 from raglab.values import Case, Chunk, Corpus, TraceData
@@ -22,7 +23,7 @@ Kind = Literal[
     "policy or policies", "named policies", "measured",
     "trace", "traces", "policy", "policies", "corpus", "cases", "frame", "path", "table", "text", "numbers", "signals",
     "decisions", "log", "log or path", "lab", "lab or path", "world", "response",
-    "baseline",
+    "baseline", "reward table", "trace or table",
 ]  # fmt: skip
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -83,6 +84,8 @@ _SINGULAR = {
     "world": "a world of clarifications",
     "response": "a response",
     "baseline": "a baseline",
+    "reward table": "a table of rewards",
+    "trace or table": "a trace or a table of rewards",
 }
 _ALSO: Mapping[str, frozenset[str]] = {  # kinds that fit beside the one that is meant; the function looks into them
     "cases": frozenset({"list"}),
@@ -96,6 +99,7 @@ _ALSO: Mapping[str, frozenset[str]] = {  # kinds that fit beside the one that is
     "log or path": frozenset({"log", "path"}),
     "lab or path": frozenset({"lab", "path"}),
     "response": frozenset({"mapping"}),
+    "trace or table": frozenset({"trace", "reward table"}),
 }
 _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; {} is the value
     ("trace", "path"): "open it first: a folder of shards by raglab.Trace.open, a file by raglab.Trace.load({})",
@@ -104,7 +108,12 @@ _REMEDIES: Mapping[tuple[str, str], str] = {  # by what is meant and what came; 
     ("trace", "cases"): "retrieve first: raglab.build_trace(corpus, cases)",
     ("trace", "traces"): "give one of them",
     ("trace", "decisions"): "give its .trace",
+    ("trace", "reward table"): "it holds rewards, not hits; see raglab.audit_rewards and raglab.tune_bandit",
     ("traces", "trace"): "put it in a list",
+    ("trace or table", "path"): "open a trace first: shards by raglab.Trace.open, a file by raglab.Trace.load({})",
+    ("trace or table", "frame"): "make a table of rewards of it: raglab.bandit.Table.from_frame(frame)",
+    ("reward table", "frame"): "make a table of rewards of it: raglab.bandit.Table.from_frame(frame)",
+    ("reward table", "trace"): "make a table of it: raglab.arm_tables(trace, policy).world",
     ("policy", "path"): "load it first: raglab.Policy.load({})",
     ("policy", "mapping"): "make a policy of it: raglab.Policy.from_mapping(mapping)",
     ("policy", "result"): "give its .policy",
@@ -164,6 +173,8 @@ _MAKE: Mapping[Kind, str] = {  # how a value of a kind is made, where nothing ne
     "world": "make one by raglab.extensions.clarification.clarify_environments.load_world(name, path)",
     "response": "ask first: raglab.ask(question, lab=lab)",
     "baseline": "make one by raglab.lab.baseline.baseline_of(trace, policy)",
+    "reward table": "make one by raglab.bandit.Table.from_frame(frame), a column an arm",
+    "trace or table": "make a trace by raglab.build_trace(corpus, cases), or a table by raglab.bandit.Table.from_frame",
 }
 
 
@@ -192,7 +203,7 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
         # What can be known of the function is worked out once: `checked` runs at every call.
         parameters = signature(function).parameters
         wanted: dict[str, Kind] = {name: "trace" if kind == "measured" else kind for name, kind in kinds.items()}
-        call = _on_plain_traces(function) if "trace" in kinds.values() else function
+        call = _on_plain_traces(function) if {"trace", "trace or table"} & set(kinds.values()) else function
         by_position = [name for name, one in parameters.items() if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
         is_open = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
         places = [
@@ -243,12 +254,21 @@ _ABSENT = Parameter.empty
 # Types that are right at a glance; sequences and mappings are looked into, since cases and policies are such.
 _RIGHT: Mapping[str, Any] = {
     "trace": (TraceData, Measured),
+    "trace or table": (TraceData, Measured, Table),
+    "reward table": Table,
     "policy": PolicyData,
     "corpus": Corpus,
     "path": str,
     "text": str,
 }
-_TYPES = ((TraceData, "trace"), (PolicyData, "policy"), (Corpus, "corpus"), (Case, "case"), (Chunk, "chunk"))
+_TYPES = (
+    (TraceData, "trace"),
+    (PolicyData, "policy"),
+    (Corpus, "corpus"),
+    (Case, "case"),
+    (Chunk, "chunk"),
+    (Table, "reward table"),
+)
 _NAMED = {  # by name, since their packages lie above
     "ShardedTrace": "trace",
     "Measured": "trace",

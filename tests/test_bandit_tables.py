@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from raglab.bandit import Bandit, Bernoulli, Stats, Table, init
 from raglab.bandit.environments import check_world, feed
+from raglab.bandit.fixed_plans import baselines
 from raglab.bandit.simulation import log, run
-from raglab.lab.bandit_study import baselines, compare_learners
+from raglab.lab.learner_comparison import compare_learners
 
 FRAME = pd.DataFrame(
     {

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from arms import two_arms
 from labelled import free_policy, labelled
+from raglab.bandit.fixed_plans import FIXED, ORACLE, ROUTER, UNIFORM
 from raglab.cli import app
 from raglab.lab import certification_texts, study_cases
-from raglab.lab.bandit_study import FIXED, ORACLE, ROUTER, UNIFORM
 
 SMALL = ("--rounds", "120", "--replications", "4")
 

@@ -13,20 +13,11 @@ import pytest
 
 from arms import HYBRID_MS, ITERATIVE_MS, two_arms
 from raglab.bandit import Bandit, Table
+from raglab.bandit.fixed_plans import FIXED, ORACLE, ROUTER, UNIFORM, baselines, best_fixed_arm
 from raglab.bandit.simulation import run
-from raglab.lab import bandit_study as lab
-from raglab.lab.bandit_study import (
-    FIXED,
-    ORACLE,
-    ROUTER,
-    UNIFORM,
-    BanditStudy,
-    baselines,
-    best_fixed_arm,
-    compare_learners,
-    compare_on_arms,
-    tune_bandit,
-)
+from raglab.lab import learner_comparison as lab
+from raglab.lab.bandit_study import BanditStudy, tune_bandit
+from raglab.lab.learner_comparison import compare_learners, compare_on_arms
 from raglab.lab.search_space import SearchRange, always_answer
 from raglab.lab.trial_search import TrialOutcome, maximise
 from raglab.live.arm_choice import components, router, table

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.bandit import Bandit, Table
-from raglab.lab.bandit_study import FIXED, ORACLE, UNIFORM, baselines, compare_learners
+from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM, baselines
 from raglab.lab.half_samples import (
     Account,
     best_arm_values,
@@ -19,6 +19,7 @@ from raglab.lab.half_samples import (
     half_sample_means,
     half_sample_values,
 )
+from raglab.lab.learner_comparison import compare_learners
 from raglab.metrics.intervals import mean_interval
 
 
@@ -150,3 +151,12 @@ def test_differences_of_learners_hold() -> None:
     value, low, high = np.array(rows).T
     held = (low <= value.mean()) & (value.mean() <= high)
     assert held.mean() >= 0.85, held.mean()
+
+
+def test_few_halves_leave_no_interval_without_width() -> None:
+    """Twins that differ in sign give a variance below 0; the spread of the halves is taken, so the width is not 0."""
+    half = np.array([[[0.4, -0.3], [0.3, -0.4]], [[-0.2, 0.4], [0.4, -0.5]]])
+    left = Account(np.full(5, 0.5), np.zeros(20), half, fixed=False)
+    right = Account(np.full(5, 0.25), np.zeros(20), np.zeros((2, 2, 2)), fixed=False)
+    low, high = difference_interval(left, right, 0.95)
+    assert low < 0.25 < high

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from raglab.bandit.budget import Budget, Frontier, Pacer, choose_price, frontier, pace, start_pacer
 from raglab.bandit.environments import Bernoulli, Table
+from raglab.bandit.fixed_plans import baselines, best_fixed_arm
 from raglab.bandit.latency_guard import guarded
 from raglab.bandit.learned_states import learned_state
 from raglab.bandit.learner import (
@@ -28,7 +29,7 @@ from raglab.bandit.priced_policy import PricedPolicy, fit_priced_policy, play_pa
 from raglab.bandit.propensity import propensities, sample
 from raglab.bandit.ridge import fit_ridge, ridge_strength
 from raglab.bandit.scores import kl_upper
-from raglab.bandit.simulation import Simulation, simulate
+from raglab.bandit.simulation import Run, Simulation, log, run, simulate
 from raglab.bandit.text_context import TextFeatures, text_features
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "Ledger",
     "Pacer",
     "PricedPolicy",
+    "Run",
     "Saved",
     "Simulation",
     "State",
@@ -51,6 +53,8 @@ __all__ = [
     "Steps",
     "Table",
     "TextFeatures",
+    "baselines",
+    "best_fixed_arm",
     "choose",
     "choose_price",
     "compare_plans",
@@ -66,12 +70,14 @@ __all__ = [
     "learned_ledger",
     "learned_state",
     "loads",
+    "log",
     "merge",
     "pace",
     "play_paced",
     "propensities",
     "revise",
     "ridge_strength",
+    "run",
     "sample",
     "simulate",
     "start_pacer",

@@ -303,11 +303,16 @@ def play_block(
         done: Accounts = twin.accounts(met, twin.played(met, bandit, rng, initial))
         return done
     if isinstance(initial, Ledger) and isinstance(world, Table):
-        free = met._replace(reward=world.priced(0.0).reward)  # a ledger charges costs itself, at its own price
-        arms = budgeted_arms(free, table_costs(world), bandit, rng, initial, _arrivals(met))
+        arms = ledger_arms(met, world, bandit, rng, initial)
     else:
         arms = stepwise_arms(met, bandit, rng, None if isinstance(initial, Ledger) else initial)
     return play_accounts(met, arms)
+
+
+def ledger_arms(met: Feed, world: Table, bandit: Bandit, rng: np.random.Generator, initial: Ledger) -> Arms:
+    """Arms [T, R] of a learner that keeps a budget: a ledger charges costs itself, at its own price."""
+    free = met._replace(reward=world.priced(0.0).reward)
+    return budgeted_arms(free, table_costs(world), bandit, rng, initial, _arrivals(met))
 
 
 def simulate(

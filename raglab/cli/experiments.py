@@ -47,8 +47,8 @@ from raglab.store.files import make_folder, read_json
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.bandit_study import LearnerComparison
     from raglab.lab.certificate_checks import Retest
+    from raglab.lab.learner_comparison import LearnerComparison
     from raglab.reward import RewardWeights
     from raglab.store.policies import Policy
     from raglab.store.traces import StudyTrace
@@ -131,7 +131,7 @@ def _simulated_means(means: str, names: tuple[str, ...], sizes: dict[str, Any]) 
 
     from raglab.bandit import Bandit
     from raglab.displays.bandits import lai_robbins
-    from raglab.lab.bandit_study import compare_on_arms
+    from raglab.lab.learner_comparison import compare_on_arms
 
     if linear := [name for name in names if name.startswith("lin_")]:
         msg = f"arms of --means have no context to learn from, got {linear[0]}; choose another, or give a trace."
@@ -162,7 +162,8 @@ def _simulated_trace(
     import numpy as np
 
     from raglab.bandit import Bandit
-    from raglab.lab.bandit_study import FIXED, ORACLE, baselines, best_fixed_arm, compare_learners
+    from raglab.bandit.fixed_plans import FIXED, ORACLE, baselines, best_fixed_arm
+    from raglab.lab.learner_comparison import compare_learners
     from raglab.lab.search_space import always_answer as opened
     from raglab.live.arm_choice import router, table
 

@@ -1,38 +1,41 @@
-"""Bandit study (shore): reward weights, threshold and exploration tuned by Optuna, beside three baselines (S4.7)."""
+"""Bandit study (shore): reward weights and a learner's settings tuned by Optuna, on a trace or a table (S4.7, S4.8)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.bandit.environments import Bernoulli, Table
-from raglab.bandit.learner import LEARNERS, Bandit, check_bandit
-from raglab.bandit.simulation import Run, follow_costs, run
+from raglab.bandit.budget import Budget
+from raglab.bandit.environments import Table
+from raglab.bandit.fixed_plans import FIXED, ORACLE, baselines, best_fixed_arm
+from raglab.bandit.learner import Bandit, check_bandit
+from raglab.bandit.simulation import run
 from raglab.canonical import digest
 from raglab.decision.trace_view import TraceView
-from raglab.lab import reward_audit as audit
-from raglab.lab.half_samples import (
-    REPLICATIONS,
-    Account,
-    HalfSamples,
-    best_arm_values,
-    difference_interval,
-    draw_half_samples,
-    half_sample_means,
-    half_sample_values,
+from raglab.lab.half_samples import REPLICATIONS
+from raglab.lab.learner_comparison import compare_learners, mean_ms, run_earnings
+from raglab.lab.learner_search import (
+    AGAIN,
+    TUNED,
+    clipped_values,
+    finalists,
+    first_values,
+    learner_space,
+    settings_lines,
+    track_search,
+    tuned_learner,
 )
-from raglab.lab.reward_audit import ArmTables
+from raglab.lab.reward_audit import ArmTables, arm_tables
 from raglab.lab.search_space import DIGITS, SearchRange, round_value
+from raglab.lab.table_study import TableStudy, tune_on_table
 from raglab.lab.trial_search import TrialOutcome, maximise
-from raglab.metrics.intervals import mean_interval
 from raglab.misuse import takes
 from raglab.policy import PolicyData
-from raglab.progress import progress
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights
 from raglab.store.case_labels import check_split_names
 from raglab.values import NONE
@@ -43,318 +46,10 @@ if TYPE_CHECKING:
     from raglab.lab.tracking import TrackedRun
 
 Array = NDArray[np.float64]
-FIXED, UNIFORM, ORACLE, ROUTER = "best fixed arm", "uniform", "oracle", "router"
-MS_KNOWN = 1e-12
-
-
-class LearnerComparison(NamedTuple):
-    """Learners and baselines that met the same cases in the same order.
-
-    table: a row a policy, as `compare_learners` describes it. runs: name -> run, of the learners. reference: what
-    `difference` is taken against. notes: what the intervals mean, what flatters, and which learner was played as
-    another.
-    """
-
-    table: pd.DataFrame
-    runs: Mapping[str, Run]
-    reference: str
-    notes: tuple[str, ...] = ()
-
-
-class Earnings(NamedTuple):
-    """What a policy came to in each replication and case, [R, Q]; pulls [A], of all rounds of all replications."""
-
-    value: Array
-    n: Array  # rounds of the case
-    ms: Array
-    timed: Array  # rounds whose milliseconds are known
-    pulls: Array
-
-
-def baselines(world: Table, router: Array | None = None, *, fixed: str | None = None) -> dict[str, Array]:
-    """Policies that learn nothing, as probabilities [Q, A]: the best fixed arm, uniform, the router, the oracle.
-
-    A fixed arm is available in every case; where there is none, it is left out. The oracle takes the best available arm
-    of each case, ties shared.
-
-    Args:
-      router: of the source. fixed: name of the arm that was best on other cases; on these ones where not given.
-
-    Raises:
-      ValueError: the fixed arm is unknown, or not available in every case.
-    """
-    mask = world.mask
-    arm = best_fixed_arm(world) if fixed is None else fixed
-    plans: dict[str, Array] = {}
-    if arm is not None:
-        if arm not in world.arms or not mask[:, world.arms.index(arm)].all():
-            msg = f"fixed must be an arm that is available in every case, got {arm!r} of {', '.join(world.arms)}."
-            raise ValueError(msg)
-        plans[FIXED] = np.broadcast_to(np.eye(len(world.arms))[world.arms.index(arm)], mask.shape)
-    plans[UNIFORM] = mask / mask.sum(axis=1, keepdims=True)
-    if router is not None:
-        plans[ROUTER] = router
-    return plans | {ORACLE: audit.greedy_arms(world.value, mask)}
-
-
-def best_fixed_arm(world: Table) -> str | None:
-    """Arm of most value among those that are available in every case; the first of equals, None if there is none."""
-    always = np.flatnonzero(world.mask.all(axis=0))
-    return None if not len(always) else world.arms[always[int(np.argmax(world.value[:, always].sum(axis=0)))]]
-
-
-def compare_learners(
-    world: Table,
-    learners: Mapping[str, Bandit | tuple[Bandit, Array]],
-    plans: Mapping[str, Array],
-    *,
-    rounds: int,
-    replications: int,
-    seed: int = 0,
-    reference: str = FIXED,
-    level: float = 0.95,
-    n_boot: int = REPLICATIONS,
-    engine: str = "auto",
-    n_jobs: int = 1,
-    fixed: str | None = None,
-) -> LearnerComparison:
-    """Learners beside policies that learn nothing, on the same cases in the same order.
-
-    Intervals are of the expectation over fresh tables of as many cases from the same population, and over fresh chance:
-    what the learner earns there in so many rounds, minus what the reference earns on the same tables. Learners are
-    trained again on halves of the cases (see `half_samples`). The best fixed arm is chosen on the table that it is
-    judged on, so that its value flatters; it is chosen again in each half, and the notes say by how much. A difference
-    against it is one against that flattered value.
-
-    Args:
-      learners: name -> settings, or settings and rewards [Q, A] in the place of the world's.
-      plans: name -> probabilities [Q, A]; their expected value is taken, so that they add no chance.
-      reference: what `difference` is taken against; the first policy where it is not there.
-      level: of the intervals.
-      n_boot: replications on half samples, in which every learner is trained again; four make a pair of halves.
-      fixed: arm of the plan `best fixed arm`, where it was chosen on other cases; as for `baselines`.
-
-    Returns: `table`, a row a policy: `policy`, `right` (mean value a round, with `_low`, `_high`), `regret` (value
-      lost in all rounds against the best available arm of each case, likewise), `difference` (`right` minus that of the
-      reference, paired, likewise), `ms` (mean of the known), and `pulls_<arm>` (share of the rounds).
-
-    Source: rule S4.7.
-    """
-    import pandas as pd
-
-    runs: dict[str, Run] = {}
-    trained: dict[str, tuple[Bandit, Table]] = {}
-    for name, settings in learners.items():
-        bandit, reward = (settings, world.reward) if isinstance(settings, Bandit) else settings
-        trained[name] = bandit, world._replace(reward=reward)
-    sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
-    for name, (bandit, met) in progress(trained.items(), "simulate", "learner"):
-        runs[name] = run(bandit, met, **sizes, engine=engine, n_jobs=n_jobs)
-    cases = _drawn_cases(next(iter(runs.values())) if runs else run(plans[next(iter(plans))], world, **sizes))
-    drawn = _per_case(cases, len(world.mask))
-    # The same cases for all: what chance the draws leave is the same on both sides of a difference.
-    each = {name: run_earnings(played, world) for name, played in runs.items()}
-    each |= {name: expected_earnings(plan, drawn, world) for name, plan in plans.items()}
-    best_arms = audit.greedy_arms(world.value, world.mask)
-    best = expected_earnings(best_arms, drawn, world)
-    against = reference if reference in each else next(iter(each))
-    # Intervals: every learner is trained again on halves of the cases, the same halves for all.
-    ordered = world.order == "given"
-    halves = draw_half_samples(len(world.mask), rounds, n_boot, seed, ordered=ordered) if len(world.mask) > 1 else None
-    chosen = FIXED in plans and fixed is None
-    accounts = {name: _plan_account(plan, each[name], world, halves) for name, plan in plans.items()}
-    accounts[""] = _plan_account(best_arms, best, world, halves)
-    work: dict[str, Any] = {
-        "seed": seed,
-        "engine": engine,
-        "work": float(rounds * (replications + n_boot) * max(1, len(trained))),
-    }
-    for name, (bandit, met) in trained.items():
-        learner, _ = follow_costs(bandit, met)
-        half = None if halves is None else half_sample_values(learner, met, halves, **work)
-        nothing = np.zeros(len(world.mask))  # what a learner does in a case is not the same on every table
-        mean = each[name].value.sum(axis=1) / rounds
-        accounts[name] = Account(mean, nothing, np.zeros((0, 2, 2)) if half is None else half, fixed=False)
-    notes = [_interval_note(len(world.mask), halves)]
-    if chosen and halves is not None:
-        accounts[FIXED], flattery = _chosen_account(accounts[FIXED], world, halves)
-        notes.append(flattery)
-    rows = _comparison_rows(each, best, accounts, against, rounds, level)
-    shares = [
-        {f"pulls_{arm}": share for arm, share in zip(world.arms, _pull_shares(earnings.pulls), strict=True)}
-        for earnings in each.values()
-    ]
-    table = pd.DataFrame([row | share for row, share in zip(rows, shares, strict=True)])
-    notes += [f"{name}: {note}" for name in runs for note in runs[name].notes]
-    return LearnerComparison(table, runs, against, tuple(notes))
-
-
-def _plan_account(plan: Array, earnings: Earnings, world: Table, halves: HalfSamples | None) -> Account:
-    """Account of a policy that does the same on every table."""
-    by_case = (plan * np.where(world.mask, world.value, 0.0)).sum(axis=1)
-    half = np.zeros((0, 2, 2)) if halves is None else half_sample_means(by_case, halves)
-    return Account(earnings.value.sum(axis=1) / earnings.n.sum(axis=1), by_case, half, fixed=True)
-
-
-def _chosen_account(account: Account, world: Table, halves: HalfSamples) -> tuple[Account, str]:
-    """Account of the fixed arm that each table chooses for itself, and how much choosing flatters it."""
-    arms = np.flatnonzero(world.mask.all(axis=0))
-    half, elsewhere = best_arm_values(np.asarray(world.value, dtype=np.float64), arms, halves)
-    note = (
-        f"{FIXED} was chosen on the {len(world.mask)} cases that it is judged on, which flatters it: chosen on half of "
-        f"them it earns {half.mean():.4g} a round there and {elsewhere.mean():.4g} on the other half. Whether it is "
-        "better than a learner, only an arm chosen on other cases can show (fixed=)."
-    )
-    return account._replace(half=half, fixed=False), note
-
-
-def _interval_note(n_cases: int, halves: HalfSamples | None) -> str:
-    """What the intervals are of."""
-    if halves is None:
-        return "One case says nothing of others, so there are no intervals."
-    pairs, n = len(halves.member), halves.case.shape[1]
-    return (
-        f"Intervals are over fresh tables of {n_cases} cases and fresh chance; learners were trained again on both "
-        f"halves of {pairs} splits of the cases, {n} replications."
-    )
-
-
-def compare_on_arms(
-    means: Array,
-    learners: Mapping[str, Bandit],
-    *,
-    rounds: int,
-    replications: int,
-    seed: int = 0,
-    level: float = 0.95,
-    engine: str = "auto",
-    n_jobs: int = 1,
-) -> LearnerComparison:
-    """Learners beside a uniform choice on Bernoulli arms of known means, on the same chance.
-
-    Returns: `table`, a row a policy: `policy`, `reward` (expected, a round), `regret` (expected reward lost in all
-      rounds against the best arm, mean over replications, `_low` and `_high` a t interval of it), and `pulls_<arm>`
-      (share of the rounds).
-    """  # fmt: skip
-    import pandas as pd
-
-    world = Bernoulli(np.asarray(means, dtype=np.float64))
-    sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed, "n_jobs": n_jobs}
-    given = progress(learners.items(), "simulate", "learner")
-    runs = {name: run(bandit, world, engine=engine, **sizes) for name, bandit in given}
-    runs[UNIFORM] = run(np.full(world.n_arms, 1.0 / world.n_arms), world, **sizes)
-    rows = []
-    for name, one in runs.items():
-        last = one.regret[:, -1]
-        low, high = mean_interval(last[:, None], level)
-        row = {"policy": name, "reward": float(one.value[:, -1].mean()) / rounds, "regret": float(last.mean())}
-        shares = {
-            f"pulls_arm {arm}": share
-            for arm, share in enumerate(_pull_shares(one.pulls.sum(axis=0).astype(np.float64)))
-        }
-        rows.append(row | {"regret_low": float(low[0]), "regret_high": float(high[0])} | shares)
-    return LearnerComparison(pd.DataFrame(rows), runs, UNIFORM)
-
-
-def run_earnings(found: Run, world: Table) -> Earnings:
-    """What a run came to by replication and case."""
-    case, n_cases = _drawn_cases(found), len(world.mask)
-    arm = found.arm.astype(np.intp)
-    ms = world.ms[case, arm]
-    return Earnings(
-        value=_per_case(case, n_cases, world.value[case, arm]),
-        n=_per_case(case, n_cases),
-        ms=_per_case(case, n_cases, np.nan_to_num(ms)),
-        timed=_per_case(case, n_cases, ~np.isnan(ms)),
-        pulls=found.pulls.sum(axis=0).astype(np.float64),
-    )
-
-
-def expected_earnings(plan: Array, drawn: Array, world: Table) -> Earnings:
-    """What fixed probabilities [Q, A] are expected to come to, given how often each case was drawn, [R, Q]."""
-    value = (plan * np.where(world.mask, world.value, 0.0)).sum(axis=1)
-    known = world.mask & ~np.isnan(world.ms)
-    ms = (plan * np.where(known, world.ms, 0.0)).sum(axis=1)
-    timed = (plan * known).sum(axis=1)
-    return Earnings(value=drawn * value, n=drawn, ms=drawn * ms, timed=drawn * timed, pulls=drawn.sum(axis=0) @ plan)
-
-
-def mean_ms(one: Earnings) -> float:
-    """Mean milliseconds a round, of the rounds where they are known; NaN where none are."""
-    total = float(one.timed.sum())
-    return float(one.ms.sum()) / total if total > MS_KNOWN else float("nan")
-
-
-def _drawn_cases(found: Run) -> NDArray[np.int32]:
-    if found.case is None:
-        msg = "a run must be one over a table of cases, got one over arms of known means; see compare_on_arms."
-        raise ValueError(msg)
-    return found.case
-
-
-def _per_case(cases: NDArray[np.int32], n_cases: int, weight: NDArray[Any] | None = None) -> Array:
-    """Sum of weights, or count, of each case in each replication, [R, Q]."""
-    at = cases + n_cases * np.arange(len(cases))[:, None]
-    flat = None if weight is None else np.asarray(weight, dtype=np.float64).ravel()
-    size = n_cases * len(cases)
-    return np.bincount(at.ravel(), flat, size).reshape(len(cases), n_cases).astype(np.float64)
-
-
-def _comparison_rows(
-    each: Mapping[str, Earnings],
-    best: Earnings,
-    accounts: Mapping[str, Account],
-    against: str,
-    rounds: int,
-    level: float,
-) -> list[dict[str, Any]]:
-    """Right decisions, regret and difference of each policy, with their intervals; the account "" is the oracle's."""
-    values = {name: earnings.value.sum() / best.n.sum() for name, earnings in each.items()}
-    highest = best.value.sum() / best.n.sum()
-    mean, by_case, half = (np.zeros_like(part) for part in (accounts[""].mean, accounts[""].by_case, accounts[""].half))
-    nothing = Account(mean, by_case, half, fixed=True)
-    # Cases that all agree leave no variance; the exact binomial gives the width that they leave open.
-    n_cases = best.n.shape[1]
-    unseen = audit.unseen(n_cases, level) / n_cases
-    rows: list[dict[str, Any]] = []
-    for name, earnings in each.items():
-        account = accounts[name]
-        right = difference_interval(account, nothing, level)
-        low, high = difference_interval(accounts[""], account, level)
-        regret = (0.0, 0.0) if name == ORACLE else (max(low, 0.0), high)  # nothing earns more than the best arm
-        gap = (0.0, 0.0) if name == against else difference_interval(account, accounts[against], level)
-        if name != ORACLE and not (earnings.value - best.value).any():
-            regret = 0.0, unseen  # never apart on these cases is no proof
-        if name != against and not (earnings.value - each[against].value).any():
-            gap = -unseen, unseen
-        row: dict[str, Any] = {"policy": name}
-        row |= _with_ends("right", values[name], right)
-        row |= _with_ends("regret", rounds * (highest - values[name]), (rounds * regret[0], rounds * regret[1]))
-        row |= _with_ends("difference", values[name] - values[against], gap)
-        rows.append(row | {"ms": mean_ms(earnings)})
-    return rows
-
-
-def _with_ends(measure: str, value: float, ends: tuple[float, float]) -> dict[str, float]:
-    """Columns of a measure and its interval."""
-    return {measure: value, f"{measure}_low": ends[0], f"{measure}_high": ends[1]}
-
-
-def _pull_shares(pulls: Array) -> list[float]:
-    return (pulls / pulls.sum()).tolist()
-
-
 WEIGHTS = tuple(COMPONENT_TABLE[name].weight for name in COMPONENTS)  # w1 … w5
-TUNED, PUBLISHED_WEIGHTS = "tuned", "published weights"
-FINALISTS, AGAIN = 20, 5  # best trials that are judged once more, on so many times the replications
-SEARCHED = {  # settings of a learner that are tried, where it reads them, in this order
-    "epsilon": SearchRange(0.001, 0.5, log=True),
-    "exploration": SearchRange(0.05, 5.0, log=True),
-    "prior_strength": SearchRange(0.1, 100.0, log=True),
-    "threshold": SearchRange(0.0, 1.0),
-}
-QUANTILE = {"threshold": "threshold_quantile"}  # rewards lie close together, so their quantile is tried
+PUBLISHED_WEIGHTS = "published weights"
 UNKNOWN = 1e9  # excess of a latency that nobody measured, in ms
+ROUNDS = 1000  # of each simulation, where none are stated
 
 
 @dataclass(frozen=True)
@@ -389,7 +84,7 @@ class BanditStudy:
             "FLOOR": self.bandit.floor,
             "BUDGET_MS": self.settings["budget_ms"],
         }
-        return "".join(f"RAGLAB_BANDIT_{name}={value}\n" for name, value in rows.items())
+        return settings_lines(rows)
 
     def track(self, folder: str | Path | None = None) -> TrackedRun:
         """Log the study as one MLflow run: settings and values found, metrics, tables of trials and comparison.
@@ -397,75 +92,156 @@ class BanditStudy:
         Args:
           folder: as for `raglab.track`.
         """
-        from raglab.lab.tracking import TrackedData, track_run
+        from raglab.lab.tracking import TrackedData
 
-        rows = self.comparison.to_dict("records")
-        names = ("right", "right_low", "right_high", "regret", "ms")
-        series = [(f"{_metric_key(row['policy'])}.{name}", float(row[name]), 0) for row in rows for name in names]
-        best = self.trials["value"].where(self.trials["feasible"]).cummax()
-        series += [("best_value", float(value), int(number)) for number, value in enumerate(best)]
-        found = {f"tuned.{name}": value for name, value in self.weights._asdict().items()}
-        found |= {f"tuned.{name}": value for name, value in self.bandit._asdict().items() if name != "history"}
+        values = {f"tuned.{name}": value for name, value in self.weights._asdict().items()}
+        values |= {f"tuned.{name}": value for name, value in self.bandit._asdict().items() if name != "history"}
         splits = {name: int(self.settings[f"{name}_cases"]) for name in ("tune", "report")}
-        return track_run(
+        return track_search(
             f"{self.settings['bandit']}: {self.settings['trials']} trials: {digest(self.env(), 12)}",
-            "bandit",
-            {**self.settings, **found},
-            series,
-            {"trials": self.trials, "comparison": self.comparison},
+            {**self.settings, **values},
+            self.trials,
+            self.comparison,
+            {"bandit.env": self.env(), "notes.txt": "\n".join(self.notes) + "\n"},
             folder,
+            measures=("right", "right_low", "right_high", "regret", "ms"),
             tags={"trace_fingerprint": str(self.settings["trace"]), "policy_id": str(self.settings["policy_id"])},
-            texts={"bandit.env": self.env(), "notes.txt": "\n".join(self.notes) + "\n"},
             data=TrackedData("trace", str(self.settings["trace"]), splits),
         )
 
 
-@takes(trace="trace", policy="policy")
+@overload
 def tune_bandit(
     trace: TraceView,
     policy: PolicyData,
     *,
+    bandit: str | Bandit = ...,
+    trials: int = ...,
+    rounds: int | None = ...,
+    replications: int = ...,
+    budget_ms: float | None = ...,
+    latency_budget_ms: float | None = ...,
+    sampler: str = ...,
+    seed: int = ...,
+    level: float = ...,
+    n_boot: int = ...,
+    engine: str = ...,
+) -> BanditStudy: ...
+@overload
+def tune_bandit(
+    trace: Table,
+    *,
+    bandit: str | Bandit = ...,
+    judge: Table | None = ...,
+    budget: Budget | float | None = ...,
+    trials: int = ...,
+    rounds: int | None = ...,
+    replications: int = ...,
+    sampler: str = ...,
+    seed: int = ...,
+    level: float = ...,
+    n_boot: int = ...,
+    engine: str = ...,
+) -> TableStudy: ...
+@takes(trace="trace or table", policy="policy")
+def tune_bandit(
+    trace: TraceView | Table,
+    policy: PolicyData | None = None,
+    *,
     bandit: str | Bandit = "thompson_beta",
+    judge: Table | None = None,
+    budget: Budget | float | None = None,
     trials: int = 200,
-    rounds: int = 1000,
+    rounds: int | None = None,
     replications: int = 50,
-    budget_ms: float = BUDGET_MS,
+    budget_ms: float | None = None,
     latency_budget_ms: float | None = None,
     sampler: str = "tpe",
     seed: int = 0,
     level: float = 0.95,
     n_boot: int = REPLICATIONS,
     engine: str = "auto",
-) -> BanditStudy:
-    """Search reward weights and settings of a bandit on split `tune`, judge what is found on split `report`.
+) -> BanditStudy | TableStudy:
+    """Search settings of a bandit on some cases, judge what is found on others.
 
-    The value of a trial is the share of right decisions of the simulated bandit, which sees rewards alone. All trials
-    meet the same cases in the same order. The first trial is the published one; it and the best are judged once more on
-    other chance and more replications: a learner that soon stays with one arm may owe that to luck, and with few
-    replications a search finds the settings that were lucky.
+    Of a trace, reward weights are searched as well; split `tune` is searched on, split `report` judges. The value of a
+    trial is the share of right decisions of the simulated bandit, which sees rewards alone. Of a table, whose rewards
+    are taken as they are, the value is the table's own, or under a budget the reward before costs. The price that the
+    learner is charged for a unit of cost is searched too, where costs are charged. Under a budget a pacer keeps it,
+    whose first price and step are searched.
 
-    Searched: w1 … w5, lambda, and of the bandit what its policy reads: exploration (epsilon of epsilon_greedy), prior
-    strength, and the reward threshold of thompson_beta as a quantile of the rewards, which lie close together. Only
-    the product of lambda and w3 matters, and scaling w1 … w5 changes nothing: found weights sum to 1.
+    All trials meet the same cases in the same order. The first trial is the published one, or the settings as they
+    are; it and the best are judged once more on other chance and more replications: a learner that soon stays with one
+    arm may owe that to luck, and with few replications a search finds the settings that were lucky.
+
+    Searched: of the bandit what its policy reads: exploration (epsilon of epsilon_greedy), prior strength, and the
+    reward threshold of thompson_beta as a quantile of the rewards, which lie close together; of a trace w1 … w5 and
+    lambda. Only the product of lambda and w3 matters, and scaling w1 … w5 changes nothing: found weights sum to 1.
 
     Args:
       trace: in memory, or of shards, one of which is in memory at a time; without splits all cases serve for both, and
-        the notes say that the rates flatter.
-      bandit: policy, or settings to start from.
-      rounds, replications: of each simulation.
-      budget_ms: of a question, in the reward. latency_budget_ms: highest mean latency that a trial may have; the same
-        where not given.
+        the notes say that the rates flatter. Or a `bandit.Table`.
+      policy: of a trace; left out with a table.
+      bandit: policy, or settings to start from. Learners of successes cannot follow costs; see rule S4.5.
+      judge: of a table, another one that judges. Without it the rows are split in halves: by their order where that is
+        given, else at random; the notes say which.
+      budget: of a table with costs, the mean cost of a question that the learner keeps; a trial that spends more than
+        1.02 of it is infeasible.
+      rounds, replications: of each simulation; 1,000 rounds, or as many as there are rows where each is played once.
+      budget_ms: of a trace, milliseconds of a question, in the reward; 8,000 where not given. latency_budget_ms:
+        highest mean latency that a trial may have; the same where not given.
       level: of the intervals. n_boot: replications on half samples, as for `compare_learners`.
 
     Raises:
-      ValueError: unknown policy or sampler, trials below 1, or a trace without vectors or latencies.
+      ValueError: unknown policy or sampler, trials below 1, a trace without vectors or latencies, arguments of a trace
+        with a table or of a table with a trace, a budget that nothing can keep.
 
-    Source: rules S4.4, S4.5, S4.7, S6.5.
+    Source: rules S4.4, S4.5, S4.7, S4.8, S6.5.
 
-    Example: `print(tune_bandit(trace, policy).env())`.
+    Example: `print(tune_bandit(trace, policy).env())`, `print(*tune_bandit(table, bandit="lin_ucb").notes)`.
     """
     base = Bandit(bandit) if isinstance(bandit, str) else bandit
     check_bandit(base)
+    sizes: dict[str, Any] = {"trials": trials, "replications": replications, "sampler": sampler, "seed": seed}
+    sizes |= {"level": level, "n_boot": n_boot, "engine": engine}
+    if isinstance(trace, Table):
+        of_trace = {"policy": policy, "budget_ms": budget_ms, "latency_budget_ms": latency_budget_ms}
+        _refuse_arguments(of_trace, "a trace", "a table states rewards and costs itself")
+        return tune_on_table(trace, base, judge=judge, budget=budget, rounds=rounds, **sizes)
+    _refuse_arguments({"judge": judge, "budget": budget}, "a table", "a trace has splits, and latency_budget_ms")
+    if policy is None:
+        msg = "tune_bandit takes a trace with a policy, or a bandit.Table alone, got a trace alone; give the policy."
+        raise ValueError(msg)
+    budget_ms = BUDGET_MS if budget_ms is None else budget_ms
+    sizes |= {"rounds": ROUNDS if rounds is None else rounds}
+    return _tune_on_trace(trace, policy, base, budget_ms, latency_budget_ms, **sizes)
+
+
+def _refuse_arguments(values: Mapping[str, object], kind: str, why: str) -> None:
+    """Refuse arguments that the other kind of source takes."""
+    stated = [name for name, value in values.items() if value is not None]
+    if stated:
+        msg = f"{', '.join(stated)} of tune_bandit must be left out without {kind}, got them; {why}."
+        raise ValueError(msg)
+
+
+def _tune_on_trace(
+    trace: TraceView,
+    policy: PolicyData,
+    base: Bandit,
+    budget_ms: float,
+    latency_budget_ms: float | None,
+    *,
+    trials: int,
+    rounds: int,
+    replications: int,
+    sampler: str,
+    seed: int,
+    level: float,
+    n_boot: int,
+    engine: str,
+) -> BanditStudy:
+    """Study of weights and settings on a trace; see `tune_bandit`."""
     tune, judge, notes = _split_tables(trace, policy, budget_ms)
     most_ms = budget_ms if latency_budget_ms is None else latency_budget_ms
     space = _space(base)
@@ -490,7 +266,7 @@ def tune_bandit(
         judge.world, names, plans, rounds=rounds, replications=AGAIN * replications, seed=seed + 1,
         reference=TUNED, level=level, n_boot=n_boot, engine=engine, fixed=fixed,
     )  # fmt: skip
-    notes += [*_comparison_notes(shown.table, seen, most_ms, apart=tune is not judge), *shown.notes]
+    notes += [*_comparison_notes(shown.table, seen, most_ms, fixed, apart=tune is not judge), *shown.notes]
     # No trial can judge the weight of a component that never varies.
     if not tune.measured["cache_hit"].any():
         notes.append("No answer came from a cache here, so w4 decides nothing; set it by hand.")
@@ -518,9 +294,9 @@ def _split_tables(trace: TraceView, policy: PolicyData, budget_ms: float) -> tup
     if {"tune", "report"} <= splits:
         of_splits: Any = trace
         parts = (of_splits.split(name) for name in ("tune", "report"))
-        tune, judge = (audit.arm_tables(part, policy, budget_ms=budget_ms) for part in parts)
+        tune, judge = (arm_tables(part, policy, budget_ms=budget_ms) for part in parts)
         return tune, judge, []
-    every = audit.arm_tables(trace, policy, budget_ms=budget_ms)
+    every = arm_tables(trace, policy, budget_ms=budget_ms)
     note = "The cases have no splits tune and report: tuned and judged on the same cases, so the rates flatter (S6.5)."
     return every, every, [note]
 
@@ -528,8 +304,7 @@ def _split_tables(trace: TraceView, policy: PolicyData, budget_ms: float) -> tup
 def _space(base: Bandit) -> dict[str, SearchRange]:
     """What is tried, by name."""
     space = {name: SearchRange(0.0, 1.0) for name in WEIGHTS} | {"lambda_": SearchRange(0.25, 16.0, log=True)}
-    read = LEARNERS[base.policy].settings
-    return space | {QUANTILE.get(name, name): span for name, span in SEARCHED.items() if name in read}
+    return space | learner_space(base)
 
 
 def _trial_bandit(params: Mapping[str, Any], base: Bandit, part: ArmTables) -> tuple[RewardWeights, Bandit, Array]:
@@ -538,31 +313,14 @@ def _trial_bandit(params: Mapping[str, Any], base: Bandit, part: ArmTables) -> t
     shares = {name: round(params[name] / total, DIGITS) for name in WEIGHTS}
     weights = PUBLISHED._replace(**shares, lambda_=round_value(params["lambda_"]))
     rewards = part.rewards(weights)
-    known: dict[str, Any] = {
-        name: round_value(params[name]) for name in ("epsilon", "exploration", "prior_strength") if name in params
-    }
-    if "threshold_quantile" in params:
-        there = rewards[part.world.mask & ~np.isnan(rewards)]
-        known["threshold"] = _threshold(there, params["threshold_quantile"])
-    return weights, base._replace(**known), rewards
-
-
-def _threshold(rewards: Array, quantile: float) -> float:
-    """Threshold that the share `quantile` of the rewards do not exceed, of n + 1 such shares; 0 for none of them."""
-    place = min(int(quantile * (len(rewards) + 1)), len(rewards))
-    return float(np.ceil(np.sort(rewards)[place - 1] * 1e6) / 1e6) if place else 0.0
+    return weights, tuned_learner(params, base, rewards[part.world.mask]), rewards
 
 
 def _published_values(base: Bandit, part: ArmTables, space: Mapping[str, SearchRange]) -> dict[str, float]:
-    """Values of the published reward and of the bandit as given, for the first trial."""
+    """Values of the published reward and of the bandit as it is, for the first trial."""
     own: dict[str, float] = {name: float(getattr(PUBLISHED, name)) for name in (*WEIGHTS, "lambda_")}
-    own |= {name: getattr(base, name) for name in ("epsilon", "exploration", "prior_strength") if name in space}
-    if "threshold_quantile" in space:
-        rewards = part.rewards(PUBLISHED)
-        there = rewards[part.world.mask & ~np.isnan(rewards)]
-        below = int((there <= base.threshold).sum())
-        own["threshold_quantile"] = (below + 0.5) / (len(there) + 1)
-    return {name: float(np.clip(value, space[name].low, space[name].high)) for name, value in own.items()}
+    own |= first_values(base, part.rewards(PUBLISHED)[part.world.mask], space)
+    return clipped_values(own, space)
 
 
 def _simulate_trial(
@@ -582,12 +340,9 @@ def _best_finalist(
     sizes: Mapping[str, Any],
 ) -> tuple[RewardWeights, Bandit]:
     """Best of the finalists on other chance; the first of equals, so that the published one stays unless beaten."""
-    pool = seen[seen["feasible"]] if seen["feasible"].any() else seen
-    best = pool.sort_values(["value", "number"], ascending=[False, True], kind="stable").head(FINALISTS)
-    best = pool[pool["number"].isin([0, *best["number"]])]
     again = {**sizes, "replications": AGAIN * int(sizes["replications"])}
     scored = []
-    for row in best.to_dict("records"):
+    for row in finalists(seen):
         weights, learner, rewards = _trial_bandit({name: row[name] for name in space}, base, part)
         scored.append(
             (_simulate_trial(learner, part.world._replace(reward=rewards), seed=seed + 1, **again)[0], weights, learner)
@@ -596,10 +351,13 @@ def _best_finalist(
     return weights, learner
 
 
-def _comparison_notes(shown: pd.DataFrame, seen: pd.DataFrame, most_ms: float, *, apart: bool) -> list[str]:
+def _comparison_notes(
+    shown: pd.DataFrame, seen: pd.DataFrame, most_ms: float, fixed: str | None, *, apart: bool
+) -> list[str]:
     """What the comparison says, in plain words.
 
     Args:
+      fixed: arm that was best on the cases tuned on; None where they are judged on too, or there is none.
       apart: whether the cases judged on are not those tuned on; what is chosen and judged on the same is never called
         better.
     """
@@ -623,13 +381,10 @@ def _comparison_notes(shown: pd.DataFrame, seen: pd.DataFrame, most_ms: float, *
             f"Tuned is {verdict} {name}: {100 * gain + 0.0:+.2f} points of right decisions "
             f"({100 * low + 0.0:+.2f} to {100 * high + 0.0:+.2f})."
         )
+        if name == FIXED and fixed is not None and low <= 0.0:
+            said.append(f"So it does not beat taking {fixed} always, the best arm of the cases tuned on.")
     room = rows[ORACLE]["right"] - rows[PUBLISHED_WEIGHTS]["right"]
     said.append(f"The best arm of every case would be {100 * room:.2f} points above the published weights.")
     if not seen["feasible"].any():
         said.append(f"No trial keeps the mean latency within {most_ms:g} ms; the winner is the best of all trials.")
     return said
-
-
-def _metric_key(name: str) -> str:
-    """Name as MLflow takes it."""
-    return name.replace(" ", "_")

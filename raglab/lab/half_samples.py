@@ -12,9 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.bandit.budget import Budget
 from raglab.bandit.environments import BLOCK, POLICY, Table, check_world, feed, stream
 from raglab.bandit.learner import Bandit
-from raglab.bandit.simulation import is_plain, kernel, stepwise_arms
+from raglab.bandit.ledgers import Ledger
+from raglab.bandit.simulation import first_ledger, is_plain, kernel, ledger_arms, stepwise_arms
 from raglab.metrics.intervals import t_quantile
 
 Array = NDArray[np.float64]
@@ -86,23 +88,35 @@ def draw_half_samples(n_cases: int, rounds: int, replications: int, seed: int, *
 
 
 def half_sample_values(
-    bandit: Bandit, world: Table, halves: HalfSamples, *, seed: int, engine: str, work: float
+    bandit: Bandit,
+    world: Table,
+    halves: HalfSamples,
+    *,
+    seed: int,
+    engine: str,
+    work: float,
+    budget: Budget | None = None,
 ) -> Array:
     """Mean value a round of a learner that learns on each half sample alone, [H, 2, 2].
 
     Args:
       world: every case and arm; what the learner sees is its reward.
       work: choices of the whole simulation, as `simulation.kernel` reads them.
+      budget: that the learner keeps.
     """
     rounds, replications = halves.case.shape
     checked, means = check_world(world, rounds), []
+    first = first_ledger(None, bandit, checked, budget)
     # Blocks as large as those of a simulation, each with a stream of its own.
     for number, start in enumerate(range(0, replications, BLOCK), FIRST_BLOCK):
         case = np.ascontiguousarray(halves.case[:, start : start + BLOCK])
         met = feed(checked, rounds, case.shape[1], seed, number)._replace(case=case)
         rng = stream(seed, number, POLICY)
         compiled = kernel(bandit, work, engine) if is_plain(bandit, met) else None
-        arm = stepwise_arms(met, bandit, rng) if compiled is None else compiled.played(met, bandit, rng)
+        if isinstance(first, Ledger) and isinstance(checked, Table):
+            arm = ledger_arms(met, checked, bandit, rng, first)
+        else:
+            arm = stepwise_arms(met, bandit, rng) if compiled is None else compiled.played(met, bandit, rng)
         means.append(met.worth[case, arm].mean(axis=0))
     return np.concatenate(means).reshape(halves.shape)
 
@@ -158,6 +172,10 @@ def difference_interval(left: Account, right: Account, level: float) -> tuple[fl
         table, error = _retrained_variance(half)
         spread += error**2
     variance = max(table, 0.0) + chance
+    if variance <= 0.0 and not (left.fixed and right.fixed):
+        # Few halves may give a variance below 0; their plain spread, own chance and all, errs to the wide side.
+        variance = float(half.mean(axis=2).var(ddof=1))
+        spread = 2.0 * variance**2 / (2 * len(half) - 1)
     if variance <= 0.0:
         return middle, middle
     if not (left.fixed and right.fixed):

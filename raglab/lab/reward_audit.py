@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.bandit.environments import Table
+from raglab.bandit.fixed_plans import greedy_arms
 from raglab.bandit.learner import LEARNERS, Bandit, LearnerEntry, check_bandit
 from raglab.bandit.simulation import follow_costs
 from raglab.decision.sharded_decisions import join_frames
@@ -33,6 +34,7 @@ from raglab.reward import (
     clamp_shares,
     reward,
 )
+from raglab.user_warnings import warn_user
 from raglab.values import TraceData
 
 if TYPE_CHECKING:
@@ -117,18 +119,6 @@ def concordant_pairs(signal: Array, value: Array, mask: NDArray[np.bool_]) -> Pa
     return Pairs((np.where(use, 0.5 + 0.5 * same, 0.0)).sum(axis=1), use.sum(axis=1).astype(np.float64))
 
 
-def greedy_arms(signal: Array, mask: NDArray[np.bool_]) -> Array:
-    """Who has the highest signal among the available arms, as probabilities [Q, A]; ties share a case equally.
-
-    An arm without a signal (NaN) is chosen only where none has one.
-    """
-    known = mask & ~np.isnan(signal)
-    pool = np.where(known.any(axis=1, keepdims=True), known, mask)
-    seen = np.where(pool, np.where(np.isnan(signal), 0.0, signal), -np.inf)
-    best = pool & (seen == seen.max(axis=1, keepdims=True))
-    return best / best.sum(axis=1, keepdims=True)
-
-
 def mean_by_arm(signal: Array, mask: NDArray[np.bool_]) -> Array:
     """Mean of a signal over the cases in which the arm is available and has one, [A]; NaN where there is none."""
     known = mask & ~np.isnan(signal)
@@ -184,13 +174,25 @@ class ArmTables(NamedTuple):
         return np.asarray(reward(self.measured, weights), dtype=np.float64).reshape(self.world.mask.shape)
 
 
+@takes(trace="trace", policy="policy")
 def arm_tables(
     trace: TraceView, policy: PolicyData, weights: RewardWeights = PUBLISHED, *, budget_ms: float = BUDGET_MS
 ) -> ArmTables:
     """Tables of all cases of a trace, held whole; of shards one is in memory at a time.
 
+    `.world` is a `bandit.Table` of rewards, right decisions and masks, for `bandit.run`, `bandit.log`, `audit_rewards`
+    and `compare_learners`; `.measured` the components of the rewards, a row a case and arm; `.router` the source's
+    router as probabilities; `.rewards(weights)` re-scores.
+
+    Args:
+      weights: of the reward. budget_ms: milliseconds of a question, in the reward.
+
     Raises:
       ValueError: the trace lacks vectors or latencies.
+
+    Source: rules S4.1 to S4.4, S4.7.
+
+    Example: `bandit.run(Bandit(), arm_tables(trace, policy).world, rounds=1000, replications=50)`.
     """
     parts = list(each_shard(shard_arm_tables, trace, policy, weights, budget_ms, what="measure"))
     if len(parts) == 1:
@@ -214,7 +216,7 @@ def shard_arm_tables(trace: TraceData, policy: PolicyData, weights: RewardWeight
     return ArmTables(world, measured, router(trace, policy))
 
 
-@takes(trace="trace", policy="policy")
+@takes(trace="trace or table", policy="policy")
 def audit_rewards(
     trace: TraceView | Table,
     policy: PolicyData | None = None,
@@ -329,7 +331,10 @@ def audit_table(
     check_bandit(learner, world.n_arms)
     signals = _signals(world, measured, weights)
     rewarded = world._replace(reward=signals[REWARD])
+    # What cannot follow costs is played as another learner, on the table and on its resamples alike.
     learner, switch = follow_costs(learner, rewarded)
+    if switch:
+        warn_user(switch)
     # The simulation comes first: it decides what the audit says, all else explains it.
     plans = _plans(world, signals, baselines or {})
     beside = {name: plans[name] for name in (UNIFORM, BEST, *(baselines or {})) if name in plans}

@@ -1,0 +1,62 @@
+"""Policies that learn nothing (algebra): the best fixed arm, uniform, the oracle, as probabilities (S4.7)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.bandit.environments import Table
+from raglab.bandit.learner import refuse
+
+Array = NDArray[np.float64]
+FIXED, UNIFORM, ORACLE, ROUTER = "best fixed arm", "uniform", "oracle", "router"
+
+
+def baselines(world: Table, router: Array | None = None, *, fixed: str | None = None) -> dict[str, Array]:
+    """Policies that learn nothing, as probabilities [Q, A]: the best fixed arm, uniform, the router, the oracle.
+
+    A fixed arm is available in every case; where there is none, it is left out. The oracle takes the best available arm
+    of each case, ties shared. What is best is by value, net of price times cost.
+
+    Args:
+      router: of the source. fixed: name of the arm that was best on other cases; on these ones where not given.
+
+    Raises:
+      ValueError: the fixed arm is unknown, or not available in every case.
+
+    Example:
+      >>> import pandas as pd
+      >>> table = Table.from_frame(pd.DataFrame({"a": [1.0, 0.0], "b": [1.0, 1.0]}), order="given")
+      >>> {name: plan.tolist() for name, plan in baselines(table).items()}["best fixed arm"]
+      [[0.0, 1.0], [0.0, 1.0]]
+    """
+    mask = world.mask
+    arm = best_fixed_arm(world) if fixed is None else fixed
+    plans: dict[str, Array] = {}
+    if arm is not None:
+        if arm not in world.arms or not mask[:, world.arms.index(arm)].all():
+            rule = "fixed must be an arm that is available in every case"
+            refuse(rule, f"{arm!r} of {', '.join(world.arms)}", "name another, or none")
+        plans[FIXED] = np.broadcast_to(np.eye(len(world.arms))[world.arms.index(arm)], mask.shape)
+    plans[UNIFORM] = mask / mask.sum(axis=1, keepdims=True)
+    if router is not None:
+        plans[ROUTER] = router
+    return plans | {ORACLE: greedy_arms(world.value, mask)}
+
+
+def best_fixed_arm(world: Table) -> str | None:
+    """Arm of most value among those that are available in every case; the first of equals, None if there is none."""
+    always = np.flatnonzero(world.mask.all(axis=0))
+    return None if not len(always) else world.arms[always[int(np.argmax(world.value[:, always].sum(axis=0)))]]
+
+
+def greedy_arms(signal: Array, mask: NDArray[np.bool_]) -> Array:
+    """Who has the highest signal among the available arms, as probabilities [Q, A]; ties share a case equally.
+
+    An arm without a signal (NaN) is chosen only where none has one.
+    """
+    known = mask & ~np.isnan(signal)
+    pool = np.where(known.any(axis=1, keepdims=True), known, mask)
+    scores = np.where(pool, np.where(np.isnan(signal), 0.0, signal), -np.inf)
+    best = pool & (scores == scores.max(axis=1, keepdims=True))
+    return best / best.sum(axis=1, keepdims=True)

@@ -1,0 +1,59 @@
+"""The how-to of bandits: its blocks run in order without a warning, and the promised twelve lines are twelve."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+GUIDE = Path(__file__).parents[1] / "docs" / "bandit_howto.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.DOTALL)
+MOST_LINES = 12
+
+
+@pytest.fixture(scope="module")
+def names() -> dict[str, Any]:
+    """What all blocks define, run one after another."""
+    defined: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        for block in BLOCKS:
+            exec(compile(block, GUIDE.name, "exec"), defined)  # noqa: S102 - the project's own page
+    return defined
+
+
+def test_from_a_frame_to_plots_it_takes_twelve_lines() -> None:
+    """The block after the data has them all: regret, spend, log, estimate and plots."""
+    lines = [line for line in BLOCKS[1].splitlines() if line.strip()]
+    assert len(lines) <= MOST_LINES
+    for name in (
+        "Table.from_frame",
+        "bandit.run",
+        "bandit.log",
+        "off_policy.estimate",
+        "RegretDisplay",
+        "FrontierDisplay",
+    ):
+        assert name in BLOCKS[1]
+
+
+def test_the_blocks_give_reward_and_spend_apart(names: dict[str, Any]) -> None:
+    """Value is reward less price times spend in runs, estimates are of both, and the policy keeps the budget."""
+    for played in names["runs"].values():
+        np.testing.assert_allclose(played.value, played.gross - 0.2 * played.spend)
+    assert set(names["estimates"]["outcome"]) == {"value", "cost"}
+    shown = names["compared"].set_index("policy")
+    assert shown.loc["ridge with a price", "spend_low"] <= 0.5
+    assert names["regret"].frame()["spend"].notna().any()
+    assert {"ridge with a price", "best fixed mixture"} <= set(names["frontier"].frame()["policy"])
+
+
+def test_what_the_page_says_of_a_study(names: dict[str, Any]) -> None:
+    """It is judged on later rows, and the warm start is another run than the cold one."""
+    assert names["study"].notes[0] == "Tuned on 300 rows of one table, judged on 300 rows of another."
+    assert names["study"].budget.price == names["study"].price
+    assert names["cold"].spend[0, -1] / 300 == pytest.approx(0.5, abs=0.1)

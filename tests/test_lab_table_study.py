@@ -1,0 +1,309 @@
+"""Studies of a learner on a table: splits by order, price and budget, what must be beaten, refusals, MLflow."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import raglab
+from raglab.bandit import Bandit, Budget, Table, baselines, best_fixed_arm, fit_priced_policy, frontier, run
+from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM
+from raglab.bandit.plans import MIXTURE
+from raglab.lab.table_study import PRICED, UNTUNED, WITHIN, TableStudy, table_rows
+
+TUNED = "tuned"
+SMALL: dict[str, Any] = {"trials": 6, "replications": 4, "n_boot": 40, "seed": 0}
+COSTS = {"small": "cost_small", "large": "cost_large"}
+
+
+@cache
+def frame(n: int = 240) -> pd.DataFrame:
+    """Rewards 0 or 1 of a small and a large model, their costs, and how hard each question is."""
+    rng = np.random.default_rng(3)
+    hard = rng.random(n)
+    return pd.DataFrame(
+        {
+            "small": (rng.random(n) < 0.95 - 0.8 * hard) * 1.0,
+            "large": (rng.random(n) < 0.95 - 0.1 * hard) * 1.0,
+            "cost_small": 0.1,
+            "cost_large": 1.0 + hard,
+            "hard": hard,
+        }
+    )
+
+
+def priced(rows: slice = slice(None), *, price: float = 0.3, order: str = "shuffled", n: int = 240) -> Table:
+    """Table of some rows, on a scale of costs that all share."""
+    return Table.from_frame(
+        frame(n)[rows], costs=COSTS, price=price, features=["hard"], order=order, cost_range=(0.0, 2.0)
+    )
+
+
+def plain(order: str = "replacement") -> Table:
+    """Table without costs: the second arm is right in 80 %, the first in 20 %."""
+    rng = np.random.default_rng(1)
+    return Table.from_frame(
+        pd.DataFrame({"bm25": (rng.random(200) < 0.2) * 1.0, "hybrid": (rng.random(200) < 0.8) * 1.0}), order=order
+    )
+
+
+@cache
+def study(kind: str, **more: Any) -> TableStudy:
+    """Small study of a kind of table."""
+    tables = {"plain": plain, "priced": priced, "ordered": lambda: priced(order="given")}
+    return raglab.tune_bandit(tables[kind](), **(SMALL | more))
+
+
+def rows(frame: pd.DataFrame) -> Any:
+    """Rows of a table by policy."""
+    return frame.set_index("policy")
+
+
+class TestSplit:
+    """Which rows tune and which judge."""
+
+    def test_an_order_that_is_given_is_kept(self) -> None:
+        """First half and second half, and no more rounds than each has."""
+        result = study("ordered", bandit="thompson_nig")
+        assert result.notes[0] == "Tuned on the first 120 rows in their order, judged on the last 120."
+        assert any("120 rounds, not 1000" in note for note in result.notes)
+        assert result.settings["rounds"] == 120
+
+    def test_other_rows_are_drawn_by_the_seed(self) -> None:
+        """Halves at random: the note names the seed, and another seed gives other halves."""
+        left, right = study("plain", rounds=200), study("plain", seed=1, rounds=200)
+        assert left.notes[0] == "Tuned on 100 rows drawn at random (seed 0), judged on the other 100."
+        assert "seed 1" in right.notes[0]
+        assert rows(left.comparison).loc[UNIFORM, "value"] != rows(right.comparison).loc[UNIFORM, "value"]
+
+    def test_another_table_judges(self) -> None:
+        """The rows of the comparison are those of the judge: its uniform value, exactly, where each is played once."""
+        past, later = priced(slice(0, 120)), priced(slice(120, None))
+        result = raglab.tune_bandit(past, bandit="lin_ucb", judge=later, rounds=120, **SMALL)
+        assert result.notes[0] == "Tuned on 120 rows of one table, judged on 120 rows of another."
+        assert rows(result.comparison).loc[UNIFORM, "value"] == pytest.approx(later.value.mean())
+        assert rows(result.comparison).loc[UNIFORM, "spend"] == pytest.approx(later.cost.mean())
+
+    def test_rows_keep_all_their_parts(self) -> None:
+        """Values, costs and delays of the same rows."""
+        table = Table.from_frame(frame(), costs=COSTS, features=["hard"], delay=np.arange(240), order="given")
+        part = table_rows(table, np.array([5, 7]))
+        assert part.delay is not None
+        assert (part.delay.tolist(), part.cost.tolist()) == ([5, 7], table.cost[[5, 7]].tolist())
+        assert part.features.tolist() == table.features[[5, 7]].tolist()
+
+
+class TestSearch:
+    """What is tried, and what it is judged by."""
+
+    def test_without_costs_only_settings_are_tried(self) -> None:
+        """No price; of thompson_beta the threshold as a quantile; value and regret, no spend."""
+        result = study("plain", rounds=200)
+        assert {"threshold_quantile", "exploration", "prior_strength"} <= set(result.trials.columns)
+        assert "price" not in result.trials
+        assert (result.price, result.budget) == (0.0, None)
+        assert not [name for name in result.comparison.columns if name.startswith(("spend", "reward", "ms"))]
+        assert rows(result.comparison).loc[ORACLE, "regret"] == 0.0
+
+    def test_the_first_trial_has_the_settings_as_they_are(self) -> None:
+        """Its value is that of a plain simulation of the first half at the table's own price."""
+        result = study("ordered", bandit="lin_ucb")
+        played = run(Bandit("lin_ucb"), priced(slice(0, 120), order="given"), rounds=120, replications=4)
+        assert result.trials["value"].iloc[0] == pytest.approx(played.value[:, -1].mean() / 120)
+        assert result.trials["spend"].iloc[0] == pytest.approx(played.spend[:, -1].mean() / 120)  # type: ignore[index]
+        assert result.trials["price"].iloc[0] == pytest.approx(0.3)
+
+    def test_reward_and_spend_are_apart(self) -> None:
+        """Value is reward less the table's price times spend, for every policy, whatever the learner was charged."""
+        shown = study("priced", bandit="lin_ucb").comparison
+        np.testing.assert_allclose(shown["value"], shown["reward"] - 0.3 * shown["spend"])
+        assert {"spend_low", "spend_high", "reward_low", "reward_high", "regret"} <= set(shown.columns)
+        assert list(shown["policy"]) == [TUNED, UNTUNED, FIXED, UNIFORM, ORACLE]
+
+    def test_counted_costs_are_not_charged(self) -> None:
+        """At a price of 0 no price is searched, and a note says so; reward is the value."""
+        result = raglab.tune_bandit(priced(price=0.0), bandit="thompson_nig", **SMALL)
+        assert "price" not in result.trials
+        assert any("no price was searched" in note for note in result.notes)
+        assert "spend" in result.comparison
+
+    def test_the_same_seed_gives_the_same_study(self) -> None:
+        """Settings, trials, comparison and notes."""
+        left, right = (raglab.tune_bandit(priced(), bandit="thompson_nig", **SMALL) for _ in range(2))
+        assert (left.bandit, left.price, left.notes) == (right.bandit, right.price, right.notes)
+        pd.testing.assert_frame_equal(left.trials, right.trials)
+        pd.testing.assert_frame_equal(left.comparison, right.comparison)
+
+    def test_a_learner_of_successes_is_switched_and_said(self) -> None:
+        """thompson_beta cannot follow costs: a warning, a note, and thompson_nig in the result."""
+        with pytest.warns(UserWarning, match="thompson_nig is played"):
+            result = raglab.tune_bandit(priced(), **SMALL)
+        assert result.bandit.policy == "thompson_nig"
+        assert any("thompson_nig is played" in note for note in result.notes)
+
+
+class TestVerdict:
+    """The notes name what the tuned learner does not beat."""
+
+    def test_the_best_fixed_arm_is_chosen_on_the_rows_tuned_on(self) -> None:
+        """By name, and said plainly where it is not beaten: an arm right in 80 % needs no learner."""
+        result = study("plain", rounds=200)
+        (note,) = [note for note in result.notes if FIXED in note]
+        assert note.startswith(f"Tuned does not beat the {FIXED}, hybrid (chosen on the rows tuned on)")
+
+    def test_a_learner_that_reads_the_feature_beats_it(self) -> None:
+        """Two arms, each right where the other is wrong, as the feature tells."""
+        x = np.random.default_rng(0).random(400) < 0.5
+        world = Table.from_frame(
+            pd.DataFrame({"a": x * 1.0, "b": ~x * 1.0, "x": x * 1.0}), features=["x"], order="replacement"
+        )
+        result = raglab.tune_bandit(world, bandit="lin_ucb", **(SMALL | {"rounds": 300}))
+        assert rows(result.comparison).loc[TUNED, "value"] > 0.9
+        assert any(note.startswith(f"Tuned beats the {FIXED}") for note in result.notes)
+
+    def test_where_no_arm_is_always_there_none_is_fixed(self) -> None:
+        """The row is left out and a note says so."""
+        gaps = pd.DataFrame({"a": [1.0, None] * 40, "b": [None, 1.0] * 40, "c": [0.5, None, None, 0.5] * 20})
+        result = raglab.tune_bandit(Table.from_frame(gaps, order="shuffled"), **SMALL)
+        assert FIXED not in set(result.comparison["policy"])
+        assert any(note.startswith("No arm is available in every row") for note in result.notes)
+
+
+class TestBudget:
+    """Reward is searched within the spend that a question may have."""
+
+    def test_trials_are_feasible_within_the_budget(self) -> None:
+        """A trial keeps 1.02 of it or is marked; price and step of the pacer are those that were found."""
+        result = study("priced", bandit="lin_ucb", budget=Budget(0.6, "cents"), trials=12)
+        assert (result.trials["feasible"] == (result.trials["spend"] <= 1.02 * 0.6)).all()
+        assert result.trials["feasible"].any()
+        assert result.budget is not None
+        assert result.budget == Budget(0.6, "cents", price=result.price, step=result.budget.step)
+        assert result.trials["step"].iloc[0] == Budget(0.6).step
+        assert any("pacer" in note for note in result.notes)
+
+    def test_the_comparison_plays_the_pacer(self) -> None:
+        """Reward and spend of the settings as they were are those of `run` under the budget, on the rows that judge."""
+        past, later = priced(slice(0, 120), order="given"), priced(slice(120, None), order="given")
+        result = raglab.tune_bandit(past, bandit="thompson_nig", judge=later, budget=0.6, rounds=120, **SMALL)
+        sizes: dict[str, Any] = {"rounds": 120, "replications": 20, "seed": 1}
+        played = run(Bandit("thompson_nig"), later.priced(0.0), budget=0.6, **sizes)
+        row = rows(result.comparison).loc[UNTUNED]
+        assert played.spend is not None
+        assert row["reward"] == pytest.approx(played.gross[:, -1].mean() / 120)
+        assert row["spend"] == pytest.approx(played.spend[:, -1].mean() / 120)
+        assert row["spend_low"] < row["spend"] < row["spend_high"]
+
+    def test_learners_that_keep_no_budget_are_refused(self) -> None:
+        """kl_ucb needs rewards in [0, 1]."""
+        with pytest.raises(ValueError, match="a learner under a budget must read rewards below 0, got kl_ucb"):
+            raglab.tune_bandit(priced(), bandit="kl_ucb", budget=0.6, **SMALL)
+
+    def test_mixture_and_ridge_are_chosen_on_the_rows_tuned_on(self) -> None:
+        """Their rows are what these plans come to on the later rows."""
+        past, later = priced(slice(0, 120)), priced(slice(120, None))
+        result = raglab.tune_bandit(past, bandit="thompson_nig", judge=later, budget=0.6, rounds=120, **SMALL)
+        shown = rows(result.comparison)
+        gross, mixture = later.gross, frontier(past).mixture_at(0.6)
+        assert shown.loc[MIXTURE, "reward"] == pytest.approx((gross @ mixture).mean())
+        plan = fit_priced_policy(past.priced(0.0), 0.6).plan(later)
+        assert shown.loc[PRICED, "reward"] == pytest.approx((gross * plan).sum(axis=1).mean())
+        assert shown.loc[PRICED, "spend"] == pytest.approx((later.cost * plan).sum(axis=1).mean())
+        assert shown.loc[WITHIN, "of_budget"] == pytest.approx(1.0)
+        np.testing.assert_allclose(shown["of_budget"], shown["spend"] / 0.6)
+        assert "regret" not in shown
+        assert any(MIXTURE in note for note in result.notes)
+
+    def test_a_fixed_arm_must_be_within_it(self) -> None:
+        """The large model is better and too dear: the fixed arm is the small one."""
+        result = study("priced", bandit="thompson_nig", budget=0.6)
+        assert best_fixed_arm(priced(price=0.0)) == "large"
+        assert rows(result.comparison).loc[FIXED, "pulls_small"] == 1.0
+
+    def test_what_nothing_keeps_is_refused(self) -> None:
+        """With the least spend that there is."""
+        with pytest.raises(ValueError, match=r"per_question must be at least 0\.1.* least spend"):
+            raglab.tune_bandit(priced(), bandit="lin_ucb", budget=0.05, **SMALL)
+        with pytest.raises(ValueError, match="a budget needs a table with costs"):
+            raglab.tune_bandit(plain(), budget=0.05, **SMALL)
+
+
+class TestRefusals:
+    """Rule, value, remedy."""
+
+    def test_arguments_of_the_other_source(self) -> None:
+        """A table takes no policy or latency budget, a trace no judge."""
+        door: Any = raglab.tune_bandit
+        with pytest.raises(ValueError, match="latency_budget_ms of tune_bandit must be left out without a trace"):
+            door(plain(), latency_budget_ms=10.0, **SMALL)
+        with pytest.raises(ValueError, match="judge of tune_bandit must be left out without a table"):
+            door(object(), raglab.Policy.load(), judge=plain())
+        with pytest.raises(TypeError, match=r"a trace or a table of rewards, got a DataFrame; .*Table\.from_frame"):
+            door(frame())
+
+    def test_tables_that_do_not_fit(self) -> None:
+        """Other arms, other prices, too few rows."""
+        with pytest.raises(ValueError, match="judge must have the table's arms"):
+            raglab.tune_bandit(priced(), bandit="lin_ucb", judge=plain(), **SMALL)
+        with pytest.raises(ValueError, match=r"judge must have the table's price, 0\.3, got 0\.1"):
+            raglab.tune_bandit(priced(), bandit="lin_ucb", judge=priced(price=0.1), **SMALL)
+        with pytest.raises(ValueError, match="at least 4 rows, got 3"):
+            raglab.tune_bandit(priced(slice(0, 3)), bandit="lin_ucb", **SMALL)
+
+
+class TestDoors:
+    """Short public paths of what was internal."""
+
+    def test_bandits_are_in_one_place(self) -> None:
+        """Tables, baselines, budgets, simulations and logs are in raglab.bandit."""
+        from raglab import bandit
+
+        names = [
+            "Table",
+            "baselines",
+            "best_fixed_arm",
+            "Budget",
+            "run",
+            "log",
+            "learned_state",
+            "frontier",
+            "text_features",
+            "simulate",
+        ]
+        assert set(names) <= set(bandit.__all__)
+        assert all(hasattr(bandit, name) for name in bandit.__all__)
+
+    def test_baselines_of_a_table(self) -> None:
+        """They need no package of the shore; the fixed arm is net of costs."""
+        plans = baselines(priced(price=5.0))
+        assert list(plans) == [FIXED, UNIFORM, ORACLE]
+        assert plans[FIXED][0].tolist() == [1.0, 0.0]
+
+    def test_a_table_where_a_trace_is_meant(self) -> None:
+        """The message names what takes it, and a trace where a table is meant how to make one."""
+        decide: Any = raglab.decide
+        with pytest.raises(TypeError, match=r"got a table of rewards; .*raglab\.tune_bandit"):
+            decide(plain(), raglab.Policy.load())
+        compare: Any = raglab.compare_learners
+        with pytest.raises(TypeError, match=r"got a DataFrame; .*Table\.from_frame"):
+            compare(frame(), {}, {}, rounds=1, replications=1)
+
+
+@pytest.mark.slow
+def test_a_study_of_a_table_is_one_run_of_mlflow(mlruns: Path) -> None:
+    """Settings, values found, metrics and both tables."""
+    mlflow = pytest.importorskip("mlflow")
+    result = study("priced", bandit="lin_ucb", budget=Budget(0.6, "cents"), trials=12)
+    kept = result.track(mlruns)
+    client = mlflow.MlflowClient(tracking_uri=kept.tracking_uri)
+    (logged,) = client.search_runs([kept.experiment_id])
+    assert float(logged.data.params["tuned.price"]) == result.price
+    assert logged.data.metrics["tuned.spend"] == rows(result.comparison).loc[TUNED, "spend"]
+    files = {path.name for path in (mlruns / "artifacts").rglob("*") if path.is_file()}
+    assert files == {"trials.parquet", "comparison.parquet", "bandit.env", "notes.txt"}
+    assert result.env().startswith("RAGLAB_BANDIT_POLICY=lin_ucb\n")
