@@ -458,9 +458,9 @@ def _search_notes(seen: pd.DataFrame, problem: TableProblem, tuned: TrialSetting
     kept = seen["feasible"] if seen["feasible"].any() else slice(None)
     best, first = float(seen.loc[kept, "value"].max()), float(seen["value"].iloc[0])
     flatters = f"the best of {len(seen)} flatters. What follows is on the rows that judge."
-    notes = [
-        f"On the rows tuned on, the best trial earns {best:.4g} a round, the first settings {first:.4g}; {flatters}"
-    ]
+    over = "" if seen["feasible"].iloc[0] else ", over the budget"
+    rates = f"the best trial earns {best:.4g} a round, the first settings {first:.4g}{over}"
+    notes = [f"On the rows tuned on, {rates}; {flatters}"]
     if problem.charges:
         price, before = f"{tuned.price:.4g} a unit of cost", f"{problem.price:.4g}"
         line = f"The learner is charged {price}; the price of the table is {before}."
