@@ -105,8 +105,22 @@ def test_an_old_policy_is_known_by_the_whole_set_alone() -> None:
         (0, 1, ("policy",)),
         (0, 1, ("policy",)),
     ]
-    assert "cannot be seen" in rows[3].doubt
+    assert "is not seen" in rows[3].doubt
     assert rows[0].doubt == ""
+
+
+def test_a_few_equal_questions_are_repeats() -> None:
+    """At most one in twenty does not count, and is stated; one more counts; a whole set always counts."""
+    policy = with_tuned_cases(Policy.load(), ["hello", "thanks", "x"])
+    new = [f"q{n}" for n in range(19)]
+    (few,) = learned_cases([policy], {"report": ["hello", *new]})
+    assert (few.parts, few.k, few.repeated, few.text) == ((), 0, 1, "")
+    assert "1 of these 20 cases" in few.doubt
+    assert "S6.11" in few.doubt
+    (more,) = learned_cases([policy], {"report": ["hello", "thanks", *new]})
+    assert (more.k, more.repeated, more.doubt) == (2, 0, "")
+    (whole,) = learned_cases([policy], {"tune": ["hello", "thanks", "x"], "report": [f"q{n}" for n in range(99)]})
+    assert (whole.k, whole.repeated) == (3, 0)
 
 
 def test_the_record_is_no_part_of_the_id(fitted: Policy, trace: Trace, tmp_path: Path) -> None:
@@ -157,8 +171,8 @@ def test_a_part_of_the_certified_cases_is_refused(trace: Trace, fitted: Policy) 
             with pytest.raises(ValueError, match=f"the {part} was fitted on, got 40 of 60"):
                 certify(trace, policy, targets=TARGET)
     old = policies["model of the decision"].replace("learned_cases", {})
-    assert any("cannot be seen" in note for note in certify_policy(trace, old, targets=TARGET).notes)
-    assert not any("cannot be seen" in note for note in certify_policy(trace, fitted, targets=TARGET).notes)
+    assert any("is not seen" in note for note in certify_policy(trace, old, targets=TARGET).notes)
+    assert not any("is not seen" in note for note in certify_policy(trace, fitted, targets=TARGET).notes)
 
 
 def test_a_check_refuses_what_was_learned_or_certified(trace: Trace, fitted: Policy) -> None:
@@ -218,7 +232,7 @@ def test_a_report_declares_no_winner_on_learned_cases(trace: Trace, fitted: Poli
     assert "What was tuned on is not known here" not in page
     old = fitted.replace("learned_cases", {})
     page = _opening(write_report(tmp_path / "d.html", report, {"defaults": start, "tuned": old} | free))
-    assert "cannot be seen: the policy keeps the hash of the whole set alone" in page
+    assert "is not seen: the policy keeps the hash of the whole set alone" in page
     assert "What wins" not in page
 
 

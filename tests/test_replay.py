@@ -540,8 +540,8 @@ def test_the_engines_agree() -> None:
     [
         (Measured, "got a Measured; give it as it is"),
         (lambda held: SimpleNamespace(parts=(held.trace,)), "got a SimpleNamespace; give it as it is"),
-        (lambda _: "trace.parquet", r"got a str; open one by raglab\.Trace\.open\(path\)"),
-        (lambda _: None, "got a NoneType; open one"),
+        (lambda _: "trace.parquet", r"got a str; load one by raglab\.Trace\.load\(path\)"),
+        (lambda _: None, "got a NoneType; load one"),
     ],
 )
 def test_what_is_measured_is_a_trace_in_memory(make: Callable[[Measured], Any], message: str) -> None:

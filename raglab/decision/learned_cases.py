@@ -25,6 +25,7 @@ from raglab.values import Case
 IN_SAMPLE = "in sample, not comparable"  # of what was fitted or selected on the cases that it is judged on
 MOST_CODES = 32_768  # questions of a set that a policy keeps: 256 KiB of a policy file
 CODE_BYTES = 6  # of a question: two of 20,000 questions agree by chance once in a million sets
+REPEATED = 0.05  # share of cases up to which equal questions are taken for repeats: users ask some things twice
 HELD_BACK = ("certify", "report")  # splits that nothing may learn from
 
 Queries = Mapping[str | None, Sequence[str]]  # questions by split, None for cases without one
@@ -105,13 +106,16 @@ class Learned(NamedTuple):
     """What a policy learned from some cases.
 
     parts: of the policy, that learned from any of them. k: of the `n` cases, from which it learned. unknown: parts of
-    which the policy keeps no code of each case, so that an overlap with a part of their cases is not seen.
+    which the policy keeps no code of each case, so that an overlap with a part of their cases is not seen. repeated:
+    cases with a question that it learned from where they are at most `REPEATED` of all: they do not count in k, since
+    users ask some things twice, and are stated.
     """
 
     parts: tuple[str, ...]
     k: int
     n: int
     unknown: tuple[str, ...] = ()
+    repeated: int = 0
 
     @property
     def text(self) -> str:
@@ -123,11 +127,14 @@ class Learned(NamedTuple):
 
     @property
     def doubt(self) -> str:
-        """That an overlap with a part of the cases cannot be seen, and the remedy; '' where it can."""
+        """That some questions are repeats, or that an overlap with a part of the cases is not seen; '' otherwise."""
+        if self.repeated:
+            rule = f"at most {REPEATED:.0%} are taken for repeats and stay"
+            return f"{self.repeated:,} of these {self.n:,} cases have a question that it learned from; {rule} (S6.11)."
         if self.k or not self.unknown:
             return ""
         return (
-            f"Whether the {' and the '.join(self.unknown)} was fitted on some of these {self.n:,} cases cannot be "
+            f"Whether the {' and the '.join(self.unknown)} was fitted on some of these {self.n:,} cases is not "
             "seen: the policy keeps the hash of the whole set alone. Fit it again to count the cases."
         )
 
@@ -162,18 +169,23 @@ def learned_cases(
     masks: dict[str, NDArray[np.bool_]] = {}
     rows = []
     for policy, parts in zip(policies, sources, strict=True):
-        hits, unknown, any_part = [], [], np.zeros(len(queries), dtype=bool)
+        hits, unknown, any_part, is_whole = [], [], np.zeros(len(queries), dtype=bool), False
         for name, fitted_on in parts.items():
             text = policy.learned_cases.get(fitted_on, "")
             if text not in masks:
                 masks[text] = np.isin(codes, text_codes(text))
+            is_whole |= fitted_on in whole
             mask = masks[text] | whole.get(fitted_on, False)
             if mask.any():
                 hits.append(name)
                 any_part |= mask
             elif not text:
                 unknown.append(name)
-        rows.append(Learned(tuple(hits), int(any_part.sum()), len(queries), tuple(unknown)))
+        k, n = int(any_part.sum()), len(queries)
+        if not is_whole and 0 < k <= REPEATED * n:
+            rows.append(Learned((), 0, n, tuple(unknown), repeated=k))
+        else:
+            rows.append(Learned(tuple(hits), k, n, tuple(unknown)))
     return rows
 
 

@@ -78,7 +78,8 @@ class RegretDisplay(FrameDisplay):
     recent: int = 0
 
     SIZE: ClassVar = (7.2, 4.6)
-    MORE: ClassVar = 2.4  # inches of height of each further panel
+    MORE: ClassVar = 1.8  # inches of height of each further panel
+    MOST: ClassVar = 6.6  # of all panels, so that a notebook shows them at once
 
     @classmethod
     def from_runs(
@@ -155,7 +156,7 @@ class RegretDisplay(FrameDisplay):
 
     def _axes(self, ax: Axes | Sequence[Axes] | None) -> Sequence[Axes]:
         n_panels, (width, height) = len(self._panels), self.SIZE
-        return canvas.panels(ax, n_panels, 1, size=(width, height + (n_panels - 1) * self.MORE))
+        return canvas.panels(ax, n_panels, 1, size=(width, min(height + (n_panels - 1) * self.MORE, self.MOST)))
 
     def _draw(self, style: Style) -> list[Any]:
         lines, at = [], self.rows["round"].unique()

@@ -387,7 +387,7 @@ def _judge(
         shown = compare_learners(judge, names, plans, **more)
     value = "value" if problem.budget is None else "reward"
     named = {f"right{end}": f"{value}{end}" for end in END_NAMES}
-    table = shown.table.rename(columns=named)
+    table = shown.table.set_axis([named.get(name, name) for name in shown.table.columns], axis=1)
     # The same plays judged by another measure: what they see, and so what they choose, does not hang on it.
     apart = {"spend": table_costs(judge)} if judge.has_costs else {}
     if judge.has_costs and problem.budget is None and problem.charges:
