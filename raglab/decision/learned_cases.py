@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.canonical import digest
+from raglab.decision.measured_trace import once
 from raglab.decision.trace_view import TraceView, trace_parts
 from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST
@@ -139,6 +140,13 @@ class Learned(NamedTuple):
         )
 
 
+class KnownQuestions(NamedTuple):
+    """Questions that a policy is judged on: codes [Q], and by the hash of a union of splits who of them is in it."""
+
+    codes: NDArray[np.uint64]
+    unions: Mapping[str, NDArray[np.bool_]]
+
+
 def learned_cases(
     policies: Sequence[PolicyData], by_split: Queries, target: Collection[str | None] | None = None
 ) -> list[Learned]:
@@ -152,48 +160,72 @@ def learned_cases(
 
     Source: rules S6.4, S6.5, S6.11.
     """
-    judged = by_split.keys() if target is None else frozenset(target) & by_split.keys()
-    queries = list(chain.from_iterable(by_split[name] for name in judged))
     sources = [learning_parts(policy) for policy in policies]
     if not any(sources):
-        return [Learned((), 0, len(queries))] * len(policies)
-    codes = question_codes(queries)
+        n = sum(len(by_split[name]) for name in _judged_splits(by_split, target))
+        return [Learned((), 0, n)] * len(policies)
+    return _learned_rows(policies, sources, _known_questions(by_split, target))
+
+
+def _judged_splits(by_split: Queries, target: Iterable[str | None] | None) -> Collection[str | None]:
+    """Splits of a trace that are judged on."""
+    return by_split.keys() if target is None else frozenset(target) & by_split.keys()
+
+
+def _known_questions(by_split: Queries, target: Iterable[str | None] | None = None) -> KnownQuestions:
+    """Codes of the questions that are judged on, and the unions of splits that hold any of them."""
+    judged = _judged_splits(by_split, target)
+    codes = question_codes(chain.from_iterable(by_split[name] for name in judged))
     # A split of equal questions with another one has both in its hash, so every union that holds judged cases counts.
     of_split = np.repeat(np.arange(len(judged)), [len(by_split[name]) for name in judged])
     places = {name: place for place, name in enumerate(judged)}
-    whole = {
+    unions = {
         hashed: np.isin(of_split, [places[name] for name in union & places.keys()])
         for union, hashed in union_hashes(by_split).items()
         if union & places.keys()
     }
-    masks: dict[str, NDArray[np.bool_]] = {}
-    rows = []
+    return KnownQuestions(codes, unions)
+
+
+def _learned_rows(
+    policies: Sequence[PolicyData], sources: Sequence[Mapping[str, str]], known: KnownQuestions
+) -> list[Learned]:
+    """What each policy learned from the questions, by its parts and the hashes of their sets."""
+    rows: dict[tuple[tuple[str, str, str], ...], Learned] = {}
+    keys = []
     for policy, parts in zip(policies, sources, strict=True):
-        hits, unknown, any_part, is_whole = [], [], np.zeros(len(queries), dtype=bool), False
-        for name, fitted_on in parts.items():
-            text = policy.learned_cases.get(fitted_on, "")
-            if text not in masks:
-                masks[text] = np.isin(codes, text_codes(text))
-            is_whole |= fitted_on in whole
-            mask = masks[text] | whole.get(fitted_on, False)
-            if mask.any():
-                hits.append(name)
-                any_part |= mask
-            elif not text:
-                unknown.append(name)
-        k, n = int(any_part.sum()), len(queries)
-        if not is_whole and 0 < k <= REPEATED * n:
-            rows.append(Learned((), 0, n, tuple(unknown), repeated=k))
-        else:
-            rows.append(Learned(tuple(hits), k, n, tuple(unknown)))
-    return rows
+        # Policies of one study share their sets, so each set is compared once.
+        key = tuple((name, of, policy.learned_cases.get(of, "")) for name, of in parts.items())
+        keys.append(key)
+        if key not in rows:
+            rows[key] = _learned_row(key, known)
+    return [rows[key] for key in keys]
+
+
+def _learned_row(parts: Iterable[tuple[str, str, str]], known: KnownQuestions) -> Learned:
+    """What a policy learned from the questions; parts: name, hash of the set, and its codes as text."""
+    hits, unknown, any_part, is_whole = [], [], np.zeros(len(known.codes), dtype=bool), False
+    for name, fitted_on, text in parts:
+        is_whole |= fitted_on in known.unions
+        mask = np.isin(known.codes, text_codes(text)) | known.unions.get(fitted_on, False)
+        if mask.any():
+            hits.append(name)
+            any_part |= mask
+        elif not text:
+            unknown.append(name)
+    k, n = int(any_part.sum()), len(known.codes)
+    if not is_whole and 0 < k <= REPEATED * n:
+        return Learned((), 0, n, tuple(unknown), repeated=k)
+    return Learned(tuple(hits), k, n, tuple(unknown))
 
 
 def trace_learned(policies: Sequence[PolicyData], trace: TraceView) -> list[Learned]:
     """`learned_cases` of all cases of a trace, which are read only where a policy learned from any."""
-    if not any(map(learning_parts, policies)):
+    sources = [learning_parts(policy) for policy in policies]
+    if not any(sources):
         return [Learned((), 0, len(trace))] * len(policies)
-    return learned_cases(policies, trace_queries(trace))
+    known = once(trace, "questions", lambda: _known_questions(trace_queries(trace)))
+    return _learned_rows(policies, sources, known)
 
 
 def in_sample_note(learned: Learned) -> str:
