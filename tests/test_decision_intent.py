@@ -515,21 +515,13 @@ def test_the_reasons_are_the_score() -> None:
             assert 0.0 <= getattr(asked, flag) < 1.0
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "who |paid |can |before |how ",
-        "client |1.|between |fee |a-",
-        "how many |which more |total |most |how what by ",
-        "a" * 50,
-    ],
-)
-def test_long_questions_take_linear_time(words: str) -> None:
+def test_long_questions_take_linear_time() -> None:
     """Ten thousand characters of what the patterns begin with; a quadratic pattern would take a minute."""
+    words = "who |paid |can |before |how |client |1.|between |fee |a-|how many |which more |total |most |how what by "
     start = time.perf_counter()
-    for word in words.split("|"):
+    for word in (*words.split("|"), "a" * 50):
         intent(word * (10_000 // len(word)))
-    assert time.perf_counter() - start < 4.0
+    assert time.perf_counter() - start < 2.0
 
 
 @pytest.mark.parametrize(

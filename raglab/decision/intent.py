@@ -138,10 +138,10 @@ def intent(question: str) -> Intent:
     and the signals of one question ask alike.
 
     Example:
-      >>> asked = intent("Who is the beneficiary of the contract with the highest fee?")
-      >>> round(asked.graph, 2), round(asked.table, 3)
+      >>> scores = intent("Who is the beneficiary of the contract with the highest fee?")
+      >>> round(scores.graph, 2), round(scores.table, 3)
       (0.6, 0.755)
-      >>> asked.reasons["table"]
+      >>> scores.reasons["table"]
       ('figure', 'figure of a row', 'most or least of a column')
     """
     return intent_by_rules(question, RULES)
