@@ -5,7 +5,7 @@ READY := .venv/.ready
 # Modules are compiled once and kept, whatever the shell says: the tests start a hundred processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test test-fast test-all removal fuzz stress service lab mlflow bench bench-large bench-index notebooks lock clean
+.PHONY: demo test test-fast test-all removal fuzz stress service lab mlflow bench bench-large bench-index local-llm notebooks lock clean
 
 demo: $(READY)  ## documents and questions -> trace -> study -> report
 	$(BIN)/raglab demo
@@ -18,7 +18,7 @@ test: $(READY)  ## what a contributor runs: lint, types, every test and notebook
 test-fast: $(READY)  ## without the slow tests
 	FUZZ_CASES=$${FUZZ_CASES:-100} $(PYTEST) -m "not slow and not full"
 
-test-all: $(READY)  ## what CI runs: every test, browsers, crowds, 1,000 inputs at every door, and the removal test
+test-all: $(READY) local-llm  ## what CI runs: every test, browsers, crowds, 1,000 inputs at every door, and the removal test
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/mypy
 	$(PYTEST) --durations=30
@@ -32,7 +32,7 @@ removal: $(READY)  ## without each room of raglab/extensions in turn, or ROOMS="
 
 CASES ?= 50000
 fuzz: $(READY)  ## hostile inputs at every door, a table of what became of them; CASES=1000 is what the tests try
-	FUZZ_CASES=$(CASES) $(PYTEST) tests/fuzz
+	FUZZ_CASES=$(CASES) $(PYTEST) tests/fuzz $(wildcard tests/test_resigned*.py tests/extensions/*/test_fuzz_*.py tests/extensions/*/test_resigned*.py)
 
 SCALE ?= 1
 stress: $(READY)  ## kills and crowds on both databases; SCALE=0.1 is a tenth
@@ -48,7 +48,7 @@ lab: $(READY)  ## JupyterLab on the project, at the first notebook, on this mach
 	$(BIN)/jupyter lab --ip=127.0.0.1 --notebook-dir=. notebooks/01_quickstart.ipynb $(if $(filter 0,$(shell id -u)),--allow-root)
 
 mlflow: $(READY)  ## the runs of studies in MLflow, on this machine only, at http://127.0.0.1:5000
-	$(BIN)/python -c "from raglab.lab.tracking import serve; raise SystemExit(serve())"
+	$(BIN)/python -c "from raglab.lab.tracking import show_page; raise SystemExit(show_page())"
 
 # Without a tag of a release the last version is bfe28d6, the tree before the extensions.
 BASE ?= $(shell git describe --tags --abbrev=0 2>/dev/null || echo bfe28d6)
@@ -62,6 +62,9 @@ bench-large: $(READY)  ## memory and time of replay in shards; LARGE=1000000 is 
 bench-index: $(READY)  ## an index of many passages: memory, time to build and to ask, recall
 	$(BIN)/python experiments/bench_index.py
 
+local-llm: $(READY)  ## fetch a small language model (93 MB, Apache-2.0) for notebook 04 and the tests that need one
+	$(BIN)/python .ci/local_llm.py
+
 notebooks: $(READY)  ## run every notebook again and keep its outputs
 	cd notebooks && RAGLAB_PROGRESS=0 PYTHONPATH=../.ci ../$(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
 	  --ExecutePreprocessor.store_widget_state=False --NotebookExporter.preprocessors=static_outputs.StaticOutputs *.ipynb
@@ -71,9 +74,10 @@ lock: constraints.txt  ## hashes and licences of what constraints.txt pins, as p
 	.venv/lock/bin/pip install --quiet --upgrade pip packaging
 	.venv/lock/bin/python .ci/supply_chain.py
 
-$(READY): pyproject.toml constraints.txt
+# By requirements.lock and its hashes where the platform has them, else by constraints.txt; it says which.
+$(READY): pyproject.toml constraints.txt requirements.lock .ci/environment.py
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[bench,dask,fast,langgraph,openai,postgres,prometheus,test]"
+	$(BIN)/python .ci/environment.py
 	@touch $(READY)
 
 clean:  ## everything that can be made again

@@ -47,12 +47,12 @@ SEED = 0
 Right = Callable[[Case, Generation, Sequence[Chunk]], bool]
 
 
-class Answered(NamedTuple):
+class JudgedAnswer(NamedTuple):
     """A case with its passages, its answer, and whether that is right (never, where the label is not ok)."""
 
     case: Case
     passages: tuple[Chunk, ...]
-    said: Generation
+    generation: Generation
     right: bool
 
 
@@ -64,56 +64,58 @@ def first_hits(trace: Trace, arm: str = "hybrid") -> Iterator[tuple[Case, tuple[
         yield case, tuple(trace.chunks[int(chunks[i])] for i in there[np.argsort(ranks[there], kind="stable")][:FIRST])
 
 
-def answered(
-    asked: Iterator[tuple[Case, tuple[Chunk, ...]]],
+def judged_answers(
+    case_passages: Iterator[tuple[Case, tuple[Chunk, ...]]],
     right: Right,
     generator: Extractive = Extractive(),  # noqa: B008
-) -> list[Answered]:
+) -> list[JudgedAnswer]:
     """Answer every case."""
-    found = []
-    for case, passages in asked:
-        said = generator.answer(case.query, passages)
-        is_right = case.expect_status == "ok" and bool(said.text) and right(case, said, passages)
-        found.append(Answered(case, passages, said, is_right))
-    return found
+    answers = []
+    for case, passages in case_passages:
+        generation = generator.answer(case.query, passages)
+        is_right = case.expect_status == "ok" and bool(generation.text) and right(case, generation, passages)
+        answers.append(JudgedAnswer(case, passages, generation, is_right))
+    return answers
 
 
 def containing(golds: Mapping[str, Sequence[str]]) -> Right:
     """Whether an answer contains a gold answer, word for word after normalisation."""
 
-    def right(case: Case, said: Generation, _: Sequence[Chunk]) -> bool:
-        words = f" {normalise_answer(said.text)} "
+    def right(case: Case, generation: Generation, _: Sequence[Chunk]) -> bool:
+        words = f" {normalise_answer(generation.text)} "
         return any(f" {normalise_answer(gold)} " in words for gold in golds[case.id])
 
     return right
 
 
-def recalling(case: Case, said: Generation, passages: Sequence[Chunk]) -> bool:
+def recalling(case: Case, generation: Generation, passages: Sequence[Chunk]) -> bool:
     """Whether an answer has half of the gold's content and cites an expected source."""
     expected = {*case.expect_sources, *case.expect_sources_any}
-    names = {name for place in said.cited for name in (passages[place].shown, passages[place].file_name)}
-    return answer_recall(said.text, case.answer or "") >= HALF and bool(names & expected)
+    names = {name for place in generation.cited for name in (passages[place].shown, passages[place].file_name)}
+    return answer_recall(generation.text, case.answer or "") >= HALF and bool(names & expected)
 
 
 def golds_of(path: Path) -> dict[str, list[str]]:
     """Gold answers of each answerable SQuAD question."""
     articles = json.loads(path.read_text(encoding="utf-8"))["data"]
     questions = (qa for article in articles for paragraph in article["paragraphs"] for qa in paragraph["qas"])
-    return {qa["id"]: list(dict.fromkeys(one["text"] for one in qa["answers"])) for qa in questions if qa["answers"]}
+    return {
+        qa["id"]: list(dict.fromkeys(answer["text"] for answer in qa["answers"])) for qa in questions if qa["answers"]
+    }
 
 
-def labelled_ok(rows: Sequence[Answered], split: str | None = None) -> list[Answered]:
+def labelled_ok(rows: Sequence[JudgedAnswer], split: str | None = None) -> list[JudgedAnswer]:
     """Those labelled ok, of one split or of all."""
     return [row for row in rows if row.case.expect_status == "ok" and split in {None, row.case.split}]
 
 
-def said_at_all(rows: Sequence[Answered]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Raw confidence and rightness of those that were answered at all."""
-    said = [row for row in rows if row.said.text]
-    return np.array([row.said.confidence for row in said]), np.array([row.right for row in said])
+def answered_scores(rows: Sequence[JudgedAnswer]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Raw confidence and correctness of the answered cases."""
+    replies = [row for row in rows if row.generation.text]
+    return np.array([row.generation.confidence for row in replies]), np.array([row.right for row in replies])
 
 
-def rate(rows: Sequence[Answered]) -> str:
+def rate(rows: Sequence[JudgedAnswer]) -> str:
     """Share of right answers with its exact interval and counts."""
     k, n = sum(row.right for row in rows), len(rows)
     low, high = (float(end) for end in clopper_pearson(k, n))
@@ -126,9 +128,9 @@ def area(positive: NDArray[np.bool_], score: NDArray[np.float64]) -> str:
     return f"{auroc(positive, score):.3f} ({low:.3f}–{high:.3f})"
 
 
-def accuracy(name: str, rows: Sequence[Answered], golds: Mapping[str, Sequence[str]]) -> None:
+def accuracy(name: str, rows: Sequence[JudgedAnswer], golds: Mapping[str, Sequence[str]]) -> None:
     """Print how many answers hold a gold answer, EM and F1 of the sentences, and of the short answers in them."""
-    sentences = [row.said.text for row in rows]
+    sentences = [row.generation.text for row in rows]
     short = [short_answer(row.case.query, text) if text else "" for row, text in zip(rows, sentences, strict=True)]
     cells = [name, rate(rows)]
     for texts in (sentences, short):
@@ -139,32 +141,38 @@ def accuracy(name: str, rows: Sequence[Answered], golds: Mapping[str, Sequence[s
 
 def reliability(name: str, raw: NDArray[np.float64], p: NDArray[np.float64], right: NDArray[np.bool_]) -> None:
     """Print how far probabilities p, made of raw confidences, can be believed."""
-    found = judged(right, p)
+    scores = judged(right, p)
     low, high = ece_interval(right, p, rng=np.random.default_rng(SEED))
-    cells = [name, f"{right.size}", f"{p.mean():.3f}", f"{right.mean():.3f}", f"{found.ece:.3f} ({low:.3f}–{high:.3f})"]
-    cells += [f"{value:.3f}" for value in (found.smooth_ece, *found.brier)]
+    cells = [
+        name,
+        f"{right.size}",
+        f"{p.mean():.3f}",
+        f"{right.mean():.3f}",
+        f"{scores.ece:.3f} ({low:.3f}–{high:.3f})",
+    ]
+    cells += [f"{value:.3f}" for value in (scores.smooth_ece, *scores.brier)]
     print("|", " | ".join([*cells, area(right, raw)]), "|")
 
 
-def calibration(sets: Mapping[str, Sequence[Answered]]) -> None:
+def calibration(sets: Mapping[str, Sequence[JudgedAnswer]]) -> None:
     """Print the reliability of each set's confidence on report, as it comes and fitted on tune."""
     print("\n| judged on report | n | mean | right | ECE | smooth ECE | Brier | mcb | dsc | unc | AUROC |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for name, rows in sets.items():
-        x, y = fit_answer_confidence(*said_at_all(labelled_ok(rows, "tune")))
-        raw, right = said_at_all(labelled_ok(rows, "report"))
+        x, y = fit_answer_confidence(*answered_scores(labelled_ok(rows, "tune")))
+        raw, right = answered_scores(labelled_ok(rows, "report"))
         reliability(f"{name}, raw", raw, raw, right)
         reliability(f"{name}, fitted on tune", raw, np.interp(raw, x, y), right)
 
 
-def separation(name: str, rows: Sequence[Answered]) -> None:
+def separation(name: str, rows: Sequence[JudgedAnswer]) -> None:
     """Print whether the raw confidence tells cases labelled ok from the others; no answer counts as no confidence."""
-    score = np.nan_to_num(np.array([row.said.confidence for row in rows]))
+    score = np.nan_to_num(np.array([row.generation.confidence for row in rows]))
     is_ok = np.array([row.case.expect_status == "ok" for row in rows])
     print(f"{name}: ok ({is_ok.sum()}) against all other labels ({(~is_ok).sum()}), AUROC {area(is_ok, score)}")
 
 
-def speed(rows: Sequence[Answered]) -> None:
+def speed(rows: Sequence[JudgedAnswer]) -> None:
     """Print the time of an answer, passages read already and not."""
     for name, forget in (("passages read before", False), ("first time", True)):
         took = []
@@ -185,16 +193,15 @@ def main() -> None:
     parser.add_argument("squad", type=Path, help="dev-v2.0.json")
     parser.add_argument("--trace", type=Path, help="trace of the SQuAD set; built where there is none")
     parser.add_argument("--broker", type=Path, help="trace of the bundled set; built where there is none")
-    given = parser.parse_args()
-    golds = golds_of(given.squad)
-    squad = trace_of(given.squad, given.trace)
-    chunks = {chunk.shown: chunk for chunk in load_corpus(given.squad).chunks}
+    args = parser.parse_args()
+    golds = golds_of(args.squad)
+    squad = trace_of(args.squad, args.trace)
+    chunks = {chunk.shown: chunk for chunk in load_corpus(args.squad).chunks}
     alone = ((case, (chunks[case.expect_sources[0]],)) for case in squad.cases if case.expect_status == "ok")
-    hits = answered(first_hits(squad), containing(golds))
-    gold = answered(alone, containing(golds))
-    broker = answered(
-        first_hits(trace_of(BROKER, given.broker)), recalling, Extractive(pack=load_pack(BROKER / "pack"))
-    )
+    hits = judged_answers(first_hits(squad), containing(golds))
+    gold = judged_answers(alone, containing(golds))
+    of_pack = Extractive(pack=load_pack(BROKER / "pack"))
+    broker = judged_answers(first_hits(trace_of(BROKER, args.broker)), recalling, of_pack)
 
     print(
         "\n| SQuAD 2.0, answerable | holds a gold answer | EM | F1 | EM, short | F1, short |\n|---|---|---|---|---|---|"
@@ -202,7 +209,7 @@ def main() -> None:
     for split in (None, "report"):
         accuracy(f"first {FIRST} hits, {split or 'all'}", labelled_ok(hits, split), golds)
         accuracy(f"gold passage alone, {split or 'all'}", labelled_ok(gold, split), golds)
-    print(f"\nno answer at all: {sum(not row.said.text for row in labelled_ok(hits))} of them")
+    print(f"\nno answer at all: {sum(not row.generation.text for row in labelled_ok(hits))} of them")
     print("\n| broker set, ok | half of the gold's content, an expected source cited |\n|---|---|")
     for split in ("tune", "certify", "report", None):
         print(f"| {split or 'all'} | {rate(labelled_ok(broker, split))} |")

@@ -52,7 +52,7 @@ def at_rate(trace: raglab.Trace, policy: raglab.Policy, arm: str) -> tuple[Decis
 def by_intent(trace: raglab.Trace, policy: raglab.Policy) -> None:
     """Table of arms by intent."""
     intents = sorted({case.intent for case in trace.cases if case.expect_status == "ok" and case.intent is not None})
-    said = {arm: at_rate(trace, policy, arm) for arm in ARMS}
+    decisions_by_arm = {arm: at_rate(trace, policy, arm) for arm in ARMS}
     print(f"\n## Arms by intent, answerable cases; ok rate at hallucination rate {HALLUCINATION:.0%} over all cases\n")
     print("| intent | n | " + " | ".join(f"{arm}: hit@5, nDCG@10, ok" for arm in ARMS) + " | best nDCG@10 | best ok |")
     print("|---" * (len(ARMS) + 4) + "|")
@@ -65,7 +65,7 @@ def by_intent(trace: raglab.Trace, policy: raglab.Policy) -> None:
         table = raglab.ranking(trace.subset(rows)).query("order == 'final'").set_index("arm")
         cells, ok = [], {}
         for arm in ARMS:
-            decided = said[arm][0]
+            decided = decisions_by_arm[arm][0]
             good = int((decided.right[rows] & (decided.status[rows] == Status.ok)).sum())
             ok[arm] = good
             cells.append(f"{table.loc[arm, 'hit@5']:.3f}, {ndcg_of(table)[arm]:.3f}, {good}/{len(rows)}")
@@ -75,7 +75,7 @@ def by_intent(trace: raglab.Trace, policy: raglab.Policy) -> None:
     print("\n| arm | tau | hallucinations | coverage | mean ms | P95 ms | dearest stages (mean ms) |")
     print("|---" * 7 + "|")
     for arm in ARMS:
-        decided, tau = said[arm]
+        decided, tau = decisions_by_arm[arm]
         answered = decided.status == Status.ok
         wrong = int((answered & ~decided.right).sum())
         print(
@@ -85,13 +85,13 @@ def by_intent(trace: raglab.Trace, policy: raglab.Policy) -> None:
 
 def latency(trace: raglab.Trace, arm: str, depths: int) -> str:
     """Mean and P95 of what the first depths of an arm took, and its dearest stages."""
-    seen = trace.latency
-    if seen is None:
+    timing = trace.latency
+    if timing is None:
         return "– | – | –"
-    ms = seen.ms[:, trace.arm(arm), :depths]
+    ms = timing.ms[:, trace.arm(arm), :depths]
     total = np.nansum(ms, axis=(1, 2))
     stages = {
-        name: float(np.nanmean(ms[..., at])) for at, name in enumerate(seen.stages) if not np.isnan(ms[..., at]).all()
+        name: float(np.nanmean(ms[..., at])) for at, name in enumerate(timing.stages) if not np.isnan(ms[..., at]).all()
     }
     dearest = sorted(stages.items(), key=lambda pair: -pair[1])[:3]
     named = ", ".join(f"{name} {mean:.1f}" for name, mean in dearest)
@@ -154,7 +154,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, nargs="?", default=Path("out"))
     parser.add_argument("--data", type=Path, default=Path("datasets/broker"))
-    given = parser.parse_args()
-    stated = policy_of(given.data)
-    by_intent(trace_of(given.data, given.out / "arms.parquet", ARMS, 0), stated)
-    refinement(trace_of(given.data, given.out / "depths.parquet", ("hybrid", "iterative"), DEPTHS), stated)
+    args = parser.parse_args()
+    stated = policy_of(args.data)
+    by_intent(trace_of(args.data, args.out / "arms.parquet", ARMS, 0), stated)
+    refinement(trace_of(args.data, args.out / "depths.parquet", ("hybrid", "iterative"), DEPTHS), stated)

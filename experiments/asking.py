@@ -1,15 +1,27 @@
-"""Asking back: balanced accuracy on a set, and how often a pack of another trade asks where it knows nothing.
+"""Asking back, answering and reading, counted on sets: an outcome a line, and two runs compared in pairs.
 
-    .venv/bin/python -m experiments.asking FOLDER [--split report] [--pack generic] [--list]
+    .venv/bin/python -m experiments.asking --set broker handbook devices FOLDER --out out/asking.jsonl [--list]
+    .venv/bin/python -m experiments.asking --read out/asking.jsonl --against out/asking-before.jsonl [--seed 33]
     .venv/bin/python -m experiments.asking --strangers ../shared/data
 
-FOLDER holds `documents/`, `cases.jsonl`, a `policy.yaml` and a pack. Every case is asked live, of the documents that it
-names, with an audit log of its own. Asked back counts a clarification or options; right is asking back exactly where
-the label is `ambiguous`. `gap` is what the parser and the gap finder say alone, before any gate.
+A set is a folder of `datasets` (`broker`, `sealed/devices`) or another, with `documents/` and any of `cases.jsonl`,
+`situations.jsonl` and `fields.jsonl`, or, where the writer of the questions wrote tables, `questions.csv` and
+`replies.csv`. Where no policy is named, its own `policy.yaml` is taken, else that of the trade it is called by, else
+the published one. Every question has an audit log of its own. The lines hold no text of question, answer or document,
+so that an unseen set can be counted unread; `--list` prints them.
+
+- Asking back counts a clarification or options; right is asking back exactly where the label is `ambiguous` or `ask`.
+- An answer is right if it holds the wanted text (situations, tables) or cites an expected page (cases); a wrong answer
+  is any other text with status `ok`, so that an answer to what is to be refused is wrong too.
+- A question that is to be asked about ends well if the answer after the reply, or at once, is the wanted one.
+- A reply that names nothing must not become a vote, nor lead to an answer; a decline must not return what it declines.
+
+Intervals of a rate are exact (Clopper and Pearson). Those of a difference are a paired bootstrap: questions are drawn
+with all that hangs on them (the reply, the week later), set by set. All hold 95 %.
 
 `--strangers` puts questions of other worlds to the bundled insurance system: ClariQ's requests and open-domain
 questions written for it (`OPEN_DOMAIN`), of no document; and MedQuAD's complete questions to
-MedQuAD's own answers, each of the file that answers it, under the generic pack. Intervals are exact, 95 %.
+MedQuAD's own answers, each of the file that answers it, under the generic pack.
 """
 
 from __future__ import annotations
@@ -17,28 +29,105 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import re
 import tempfile
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
+
+import numpy as np
 
 import raglab
-from experiments.situations import policy_of
-from raglab.extensions.clarification.missing_fields import failures
-from raglab.extensions.clarification.question_parsing import parse
-from raglab.extensions.clarification.question_vocabulary import build_vocabulary
+from experiments import fields as field_labels
+from experiments.situations import START, Desk, holds, open_desk, pages_of, policy_of, read_situations, told
+from raglab.extensions.clarification.gaps import find_gaps
+from raglab.extensions.clarification.question_parsing import parse_question
+from raglab.live.response import Response
 from raglab.live.system import Lab
 from raglab.metrics import clopper_pearson
-from raglab.packs import GENERIC
+from raglab.packs import Pack
+from raglab.store.files import write_lines
 from raglab.store.policies import Policy
 from raglab.values import Chunk
 
 ROOT = Path(__file__).parent.parent
-BROKER = ROOT / "datasets" / "broker"
+DATASETS = ROOT / "datasets"
+BROKER = DATASETS / "broker"
 OPEN_DOMAIN = ROOT / "tests/extensions/clarification/data/gaps/open_domain.jsonl"
 FILES = 40  # of MedQuAD
+DRAWS = 4000  # of the bootstrap
+WANTS = {"ambiguous": "ask", "ok": "answer", "refuse": "refuse"}
+
+
+class QuestionOutcome(NamedTuple):
+    """What became of a question, of its reply, of the week later, or of a field: a line of the file.
+
+    set: name of the folder. part: case, situation, later, reply or field. id: of the line that states it. question:
+    what the bootstrap draws it with. kind: as the set calls it. want: ask, answer, refuse, vote, no vote, value, null.
+    asks: whether the system asks back. right, wrong: as this module says; both false where it refuses or misses.
+    votes: whether a value has more votes than before.
+    """
+
+    set: str
+    part: str
+    id: str
+    question: str
+    kind: str
+    want: str
+    asks: bool = False
+    right: bool = False
+    wrong: bool = False
+    votes: bool = False
+
+
+class Measure(NamedTuple):
+    """The mean of one or two rates: which outcomes count, and which of them are hits."""
+
+    name: str
+    rates: tuple[tuple[Callable[[QuestionOutcome], bool], Callable[[QuestionOutcome], bool]], ...]
+
+
+def _of(part: str, *wants: str) -> Callable[[QuestionOutcome], bool]:
+    return lambda row: row.part == part and (not wants or row.want in wants)
+
+
+def _asks(row: QuestionOutcome) -> bool:
+    return row.asks
+
+
+def _right(row: QuestionOutcome) -> bool:
+    return row.right
+
+
+def _wrong(row: QuestionOutcome) -> bool:
+    return row.wrong
+
+
+def _votes(row: QuestionOutcome) -> bool:
+    return row.votes
+
+
+_MUST_ASK, _CLEAR = _of("case", "ask"), _of("case", "answer", "refuse")
+MEASURES = (
+    Measure("balanced accuracy of asking", ((_MUST_ASK, _asks), (_CLEAR, lambda row: not row.asks))),
+    Measure("asked rightly", ((_MUST_ASK, _asks),)),
+    Measure("needless questions", ((_CLEAR, _asks),)),
+    Measure("ended in the wanted answer", ((_of("situation"), _right),)),
+    Measure("clear questions answered rightly", ((_of("case", "answer"), _right),)),
+    Measure("wrong answers", ((lambda row: row.part in {"case", "situation"}, _wrong),)),
+    Measure("a week later: not asked again", ((_of("later"), lambda row: not row.asks),)),
+    Measure("a week later: right", ((_of("later"), _right),)),
+    Measure("a week later: wrong", ((_of("later"), _wrong),)),
+    Measure("fields read rightly where stated", ((_of("field", "value"), _right),)),
+    Measure("wrong field values", ((_of("field"), _wrong),)),
+    Measure("votes from replies that name nothing", ((_of("reply", "no vote"), _votes),)),
+    Measure("answers after replies that name nothing", ((_of("reply", "no vote"), _wrong),)),
+    Measure("declined values returned", ((lambda row: row.part == "reply" and row.kind == "decline", _wrong),)),
+    Measure("votes from replies that name a candidate", ((_of("reply", "vote"), _votes),)),
+)
 
 
 def rate(k: int, n: int) -> str:
@@ -47,40 +136,275 @@ def rate(k: int, n: int) -> str:
     return f"{k}/{n} = {k / n if n else float('nan'):.2f} [{float(low):.2f}, {float(high):.2f}]"
 
 
-def asked_back(rows: Sequence[Mapping[str, Any]], lab: Lab) -> Iterator[tuple[bool, bool, str]]:
-    """Of each case whether it is asked back live, whether a gap is found, and what came of it."""
-    for number, row in enumerate(rows):
-        documents = list(row.get("selected_sources") or ())
-        said = raglab.ask(row["query"], lab=lab, documents=documents or None, request_id=f"{row['id']}-{number}")
-        parsed = parse(row["query"], lab.clarifier.gaps.vocabulary, documents=documents)  # type: ignore[union-attr]
-        own = [chunk for chunk in lab.clarifier.gaps.chunks if chunk.file_name in documents]  # type: ignore[union-attr]
-        gaps = failures(parsed, row["query"], own, pack=lab.pack)
-        question = "" if said["clarification"] is None else said["clarification"]["question_to_user"]
-        told = f"{said['status']}: {question or said['refusal_reason'] or said['answer']}"
-        yield said["status"] == "ambiguous", bool(gaps), told
+class CountedSet:
+    """A set, put to a system question by question.
+
+    Args:
+      folder: of the set. desk: the system, without a log.
+    """
+
+    def __init__(self, folder: Path, desk: Desk, *, list_all: bool) -> None:
+        inside = folder.resolve().is_relative_to(DATASETS.resolve())
+        self.name = str(folder.resolve().relative_to(DATASETS.resolve())) if inside else folder.name
+        self.folder, self.desk, self.list_all = folder, desk, list_all
+
+    def outcomes(self, pack: Pack) -> Iterator[QuestionOutcome]:
+        """Outcomes of every file that the set has."""
+        if (self.folder / "cases.jsonl").is_file():
+            yield from self.cases()
+        if (self.folder / "situations.jsonl").is_file():
+            yield from self.situations()
+        if (self.folder / "fields.jsonl").is_file():
+            yield from self.fields(pack)
+        if (self.folder / "questions.csv").is_file():
+            yield from self.tables()
+
+    def cases(self) -> Iterator[QuestionOutcome]:
+        """Outcomes of the labelled questions, of the documents that they name."""
+        for row in map(json.loads, (self.folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()):
+            documents = list(row.get("selected_sources") or ()) or None
+            response = raglab.ask(row["query"], lab=self.desk.fresh(), documents=documents, now=START)
+            pages = {*(row.get("expect_sources") or ()), *(row.get("expect_sources_any") or ())}
+            want, ok = WANTS[row["expect_status"]], response["status"] == "ok"
+            cites = ok and bool(pages & set(response["sources"]))
+            right = {"ask": _is_asking(response), "answer": cites, "refuse": response["status"] == "refuse"}[want]
+            kind = str(row.get("kind", ""))
+            yield self._listed(
+                QuestionOutcome(
+                    self.name, "case", row["id"], row["id"], kind, want, _is_asking(response), right, ok and not cites
+                ),
+                row["query"],
+                response,
+            )
+
+    def situations(self) -> Iterator[QuestionOutcome]:
+        """Outcomes of the situations: after the reply, and a week later."""
+        pages = pages_of(raglab.load_corpus(self.folder))
+        for one in read_situations(self.folder / "situations.jsonl"):
+            met = self.desk.meet(one, pages)
+            for part, response, mark in (("situation", met.last, "answered"), ("later", met.later, "right")):
+                wrong = response["status"] == "ok" and not met.marks[mark]
+                asks = _is_asking(met.first if part == "situation" else response)
+                yield self._listed(
+                    QuestionOutcome(self.name, part, one.id, one.id, one.gap, "answer", asks, met.marks[mark], wrong),
+                    one.first.question if part == "situation" else one.again.question,
+                    response,
+                )
+
+    def fields(self, pack: Pack) -> Iterator[QuestionOutcome]:
+        """Outcomes of the labelled fields, each read in its whole document."""
+        labels, documents = field_labels.labels(self.folder), field_labels.documents(self.folder)
+        for number, (label, result, _) in enumerate(field_labels.outcomes(labels, documents, pack)):
+            want = "null" if label.value is None else "value"
+            right, wrong = result in {"right", "rightly null"}, result in {"wrong", "invented"}
+            name = f"{label.doc}/{label.field}/{number}"
+            yield QuestionOutcome(self.name, "field", name, name, label.field, want, right=right, wrong=wrong)
+
+    def tables(self) -> Iterator[QuestionOutcome]:
+        """Outcomes of `questions.csv` with the reply that stands there, and of `replies.csv`."""
+        questions = {row["id"]: row for row in _table(self.folder / "questions.csv")}
+        for name, row in questions.items():
+            lab, want = self.desk.fresh(), row["expected"]
+            first = last = self._put(row, lab)
+            if want == "ask" and first["clarification"] is not None:
+                last = self._reply(first, row["reply"], lab) or first
+            right = last["status"] == "ok" and bool(row["answer"]) and holds(str(last["answer"]), row["answer"])
+            wrong, asks = last["status"] == "ok" and not right, _is_asking(first)
+            right_case = {"ask": asks, "answer": right, "refuse": last["status"] == "refuse"}[want]
+            yield self._listed(
+                QuestionOutcome(
+                    self.name, "case", name, name, row["group"], want, asks, right_case, wrong and want != "ask"
+                ),
+                row["question"],
+                first,
+            )
+            if want == "ask":
+                yield self._listed(
+                    QuestionOutcome(self.name, "situation", name, name, row["group"], "answer", asks, right, wrong),
+                    f"{row['question']} / {row['reply']}",
+                    last,
+                )
+        replies = self.folder / "replies.csv"
+        for row in _table(replies) if replies.is_file() else ():
+            yield from self._replied(row, questions[row["question_id"]])
+
+    def _put(self, row: Mapping[str, str], lab: Lab) -> Response:
+        return raglab.ask(row["question"], lab=lab, documents=row["documents"].split(";"), now=START)
+
+    def _reply(self, first: Response, text: str, lab: Lab) -> Response | None:
+        """Response to a reply; None where the system takes it for no reply."""
+        try:
+            return raglab.reply(first["request_id"], text, lab=lab, now=START + timedelta(minutes=1))
+        except ValueError:
+            return None
+
+    def _replied(self, row: Mapping[str, str], question: Mapping[str, str]) -> Iterator[QuestionOutcome]:
+        """Outcome of a reply, where its question is asked about at all."""
+        lab = self.desk.fresh()
+        first = self._put(question, lab)
+        if first["clarification"] is None or lab.audit is None:
+            return
+        text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda code: chr(int(code[1], 16)), row["reply"])
+        response = self._reply(first, text, lab)
+        votes = any(count > 0.0 for learned in lab.audit.rows() for count in learned.candidate_votes.values())
+        want = "vote" if row["names_candidate"] == "yes" else "no vote"
+        ok = response is not None and response["status"] == "ok"
+        yield self._listed(
+            QuestionOutcome(
+                self.name,
+                "reply",
+                row["id"],
+                row["question_id"],
+                row["kind"],
+                want,
+                right=votes == (want == "vote"),
+                wrong=ok and want == "no vote",
+                votes=votes,
+            ),
+            f"{question['question']} / {text}",
+            response or first,
+        )
+
+    def _listed(self, outcome: QuestionOutcome, question: str, response: Response) -> QuestionOutcome:
+        if self.list_all and (outcome.wrong or not outcome.right):
+            print(f"  {outcome.part} {outcome.id} {outcome.kind} want {outcome.want}: {question!r} -> {told(response)}")
+        return outcome
 
 
-def on_a_set(folder: Path, split: str | None, policy: Policy, *, list_all: bool) -> None:
-    """Print the rates of a set, by what is asked live and by the gaps alone."""
-    lines = (folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = [row for row in map(json.loads, lines) if split is None or row["split"] == split]
+def _is_asking(response: Response) -> bool:
+    return response["status"] == "ambiguous"
+
+
+def _table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def run_set(name: str, policy: Path | None, pack: Path | None, *, list_all: bool) -> list[QuestionOutcome]:
+    """Outcomes of a set, a folder of `datasets` or another.
+
+    Raises:
+      ValueError: the folder holds nothing to count.
+    """
+    folder = DATASETS / name if (DATASETS / name).is_dir() else Path(name)
+    of_trade = DATASETS / folder.name / "policy.yaml"
+    if policy is None and not (folder / "policy.yaml").is_file() and of_trade.is_file():
+        policy = of_trade
     with tempfile.TemporaryDirectory() as place:
-        raglab.build_index(raglab.load_corpus(folder), Path(place) / "index", policy=policy)
-        lab = raglab.Lab.open(Path(place) / "index", policy=policy, clarify=True, cache=False)
-        found = list(asked_back(rows, lab))
-    wanted = [row["expect_status"] == "ambiguous" for row in rows]
-    print(f"{folder}: {len(rows)} cases{f' of split {split}' if split else ''}, policy {policy.policy_id}")
-    for at, name in ((0, "asked back"), (1, "a gap is found")):
-        hit = [one[at] for one in found]
-        right = sum(one and other for one, other in zip(hit, wanted, strict=True))
-        kept = sum(not one and not other for one, other in zip(hit, wanted, strict=True))
-        n_clear = len(rows) - sum(wanted)
-        balanced = (right / sum(wanted) + kept / n_clear) / 2
-        needless = rate(n_clear - kept, n_clear)
-        print(f"  {name}: rightly {rate(right, sum(wanted))}, needlessly {needless}, balanced accuracy {balanced:.3f}")
-    for row, one, other in zip(rows, found, wanted, strict=True):
-        if list_all and one[0] != other:
-            print(f"  {row['id']} {row['expect_status']} {row.get('kind', '')}: {row['query']!r} -> {one[2][:160]}")
+        desk = open_desk(raglab.load_corpus(folder), policy_of(folder, policy, pack), Path(place))
+        counted = CountedSet(folder, desk, list_all=list_all)
+        outcomes = list(counted.outcomes(desk.lab.pack))
+    if not outcomes:
+        msg = f"a set must have cases, situations, fields or questions.csv, got {folder}; check the folder."
+        raise ValueError(msg)
+    return outcomes
+
+
+def read_outcomes(path: Path) -> list[QuestionOutcome]:
+    """Outcomes of a file; several files may be joined in it."""
+    return [QuestionOutcome(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def sums(outcomes: Sequence[QuestionOutcome], measure: Measure, places: Mapping[tuple[str, str], int]) -> np.ndarray:
+    """Hits and counts of each rate of a measure, by question.
+
+    Returns: [rates, 2, questions].
+    """
+    counts = np.zeros((len(measure.rates), 2, len(places)))
+    for row in outcomes:
+        for rate_counts, (counted, hit) in zip(counts, measure.rates, strict=True):
+            if counted(row):
+                rate_counts[:, places[row.set, row.question]] += (hit(row), 1.0)
+    return counts
+
+
+def drawn_weights(places: Mapping[tuple[str, str], int], seed: int) -> np.ndarray:
+    """How often each draw takes each question; every set keeps its number of questions.
+
+    Returns: [draws, questions].
+    """
+    rng = np.random.default_rng(seed)
+    weights = np.zeros((DRAWS, len(places)))
+    for name in dict.fromkeys(name for name, _ in places):
+        own = [place for (owner, _), place in places.items() if owner == name]
+        weights[:, own] = rng.multinomial(len(own), np.full(len(own), 1 / len(own)), size=DRAWS)
+    return weights
+
+
+def means(counts: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Value of a measure in each draw; NaN where a rate has nothing to count.
+
+    Args:
+      counts: [rates, 2, questions]. weights: [draws, questions].
+
+    Returns: [draws].
+    """
+    totals = counts @ weights.T  # [rates, 2, draws]
+    with np.errstate(invalid="ignore"):
+        return np.asarray((totals[:, 0] / totals[:, 1]).mean(axis=0))
+
+
+def check_same(new: Sequence[QuestionOutcome], old: Sequence[QuestionOutcome]) -> None:
+    """Refuse to compare runs of different questions; replies count only where their question was asked about.
+
+    Raises:
+      ValueError: a line of one file is not in the other.
+    """
+    keys = [{(row.set, row.part, row.id, row.want) for row in rows if row.part != "reply"} for rows in (new, old)]
+    if odd := keys[0] ^ keys[1]:
+        msg = f"two runs must hold the same questions, got {len(odd)} of one alone, first {min(odd)}; run both anew."
+        raise ValueError(msg)
+
+
+def comparison(new: Sequence[QuestionOutcome], old: Sequence[QuestionOutcome] | None, *, seed: int) -> Iterator[str]:
+    """Lines of the table: each measure by set, pooled, and as the mean of the sets; what it differs by from before."""
+    rows = [*new, *(old or ())]
+    places = {key: place for place, key in enumerate(dict.fromkeys((row.set, row.question) for row in rows))}
+    parts = {name: np.array([owner == name for owner, _ in places]) for name in dict.fromkeys(row.set for row in rows)}
+    once, weights = np.ones((1, len(places))), drawn_weights(places, seed)
+    yield "| measure | set | value |" + (" before | difference | 95 % |" if old else "")
+    yield "|---|---|---|" + ("---|---|---|" if old else "")
+    for measure in MEASURES:
+        runs = [sums(run, measure, places) for run in (new, old) if run is not None]
+        # A set that has nothing to count in one of the runs has no value.
+        there = {
+            name: part for name, part in parts.items() if all(run[:, 1][:, part].any(axis=1).all() for run in runs)
+        }
+        by_set = [[_value(run[..., part], once[:, part], weights[:, part]) for run in runs] for part in there.values()]
+        cells = dict(zip(there, by_set, strict=True))
+        if len(there) > 1:
+            # Pooled, a set counts by its questions; in the mean of the sets each trade counts as much as another.
+            whole = np.any([*there.values()], axis=0)
+            cells["pooled"] = [_value(run[..., whole], once[:, whole], weights[:, whole]) for run in runs]
+            cells["mean of the sets"] = [_mean_value(values) for values in zip(*by_set, strict=True)]
+        for name, values in cells.items():
+            shown = [value.text for value in values]
+            if len(values) > 1:
+                # Both runs are drawn by the same weights, so that what they share cancels.
+                low, high = np.nanquantile(values[0].draws - values[1].draws, [0.025, 0.975])
+                shown += [f"{values[0].number - values[1].number:+.3f}", f"{low:+.3f} to {high:+.3f}"]
+            yield f"| {measure.name} | {name} | " + " | ".join(shown) + " |"
+
+
+class MeasureValue(NamedTuple):
+    """A measure of a run in words, as a number, and in each draw of the bootstrap, [draws]."""
+
+    text: str
+    number: float
+    draws: np.ndarray
+
+
+def _value(counts: np.ndarray, once: np.ndarray, weights: np.ndarray) -> MeasureValue:
+    """Value of a measure; a rate tells its counts."""
+    number = float(means(counts, once)[0])
+    hits, count = counts[0].sum(axis=1)
+    text = f"{number:.3f}" if len(counts) > 1 else f"{hits:.0f}/{count:.0f} = {number:.3f}"
+    return MeasureValue(text, number, means(counts, weights))
+
+
+def _mean_value(values: Sequence[MeasureValue]) -> MeasureValue:
+    number = float(np.mean([value.number for value in values]))
+    return MeasureValue(f"{number:.3f}", number, np.mean([value.draws for value in values], axis=0))
 
 
 def strangers(data: Path) -> None:
@@ -94,7 +418,7 @@ def strangers(data: Path) -> None:
     policy = Policy.load(BROKER / "policy.yaml")
     with tempfile.TemporaryDirectory() as place:
         raglab.build_index(raglab.load_corpus(BROKER), Path(place) / "index", policy=policy)
-        lab = raglab.Lab.open(Path(place) / "index", policy=policy, clarify=True, cache=False)
+        lab = Lab.open(Path(place) / "index", policy=policy, clarify=True, cache=False)
         for name, asked in questions.items():
             said = [raglab.ask(question, lab=lab) for question in asked]
             clarified = [one["clarification"]["question_to_user"] for one in said if one["clarification"] is not None]
@@ -118,31 +442,41 @@ def medquad(data: Path) -> None:
             Chunk(f"{path.stem}#{n}", f"{focus} > {question.strip()}\n{answer.strip()}", f"{path.stem}.md", n)
             for n, (question, answer) in enumerate(pairs, 1)
         ]
-        vocabulary = build_vocabulary(chunks)
         for question, _ in pairs:
             total += 1
-            gaps = failures(
-                parse(question, vocabulary, documents=[chunks[0].file_name]), question, chunks, pack=GENERIC
-            )
+            gaps = find_gaps(parse_question(question, chunks), chunks)
             kinds.update([gaps[0].kind] if gaps else [])
     print(f"MedQuAD: a gap in a complete question {rate(kinds.total(), total)} {dict(kinds)}")
 
 
 def main() -> None:
-    """Print the rates that are asked for."""
+    """Run sets, read what was run, or print the rates on questions of other worlds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, nargs="?", help="documents/ and cases.jsonl")
-    parser.add_argument("--split", help="only cases of this split")
+    parser.add_argument("--set", nargs="+", default=[], help="folders of datasets, or others of that layout")
     parser.add_argument("--policy", type=Path, help="another than the set's")
     parser.add_argument("--pack", type=Path, help="another than the policy's")
-    parser.add_argument("--list", action="store_true", help="show the cases that are asked wrongly")
+    parser.add_argument("--list", action="store_true", help="show what is asked, answered or voted wrongly")
+    parser.add_argument("--out", type=Path, help="file of the outcomes, a line each")
+    parser.add_argument("--read", type=Path, help="outcomes of a run before, in the place of a run")
+    parser.add_argument("--against", type=Path, help="outcomes to compare with")
+    parser.add_argument("--seed", type=int, default=33, help="of the bootstrap")
     parser.add_argument("--strangers", type=Path, help="folder of the public data sets")
-    given = parser.parse_args()
-    if given.folder is not None:
-        on_a_set(given.folder, given.split, policy_of(given.folder, given.policy, given.pack), list_all=given.list)
-    if given.strangers is not None:
-        strangers(given.strangers)
-        medquad(given.strangers)
+    options = parser.parse_args()
+    if options.set and options.read:
+        parser.error("--set and --read exclude each other; name the sets to run, or the file of a run.")
+    outcomes = read_outcomes(options.read) if options.read else []
+    for name in options.set:
+        outcomes += run_set(name, options.policy, options.pack, list_all=options.list)
+    if options.out and outcomes:
+        write_lines((outcome._asdict() for outcome in outcomes), options.out)
+    if outcomes:
+        earlier = read_outcomes(options.against) if options.against else None
+        if earlier is not None:
+            check_same(outcomes, earlier)
+        print(*comparison(outcomes, earlier, seed=options.seed), sep="\n")
+    if options.strangers is not None:
+        strangers(options.strangers)
+        medquad(options.strangers)
 
 
 if __name__ == "__main__":

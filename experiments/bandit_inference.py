@@ -30,7 +30,7 @@ from raglab.off_policy.targets import learner_probabilities
 LEARNERS = {name: Bandit(name) for name in ("thompson_beta", "ucb1", "lin_ucb")}
 ARMS, FEATURES = 3, 3
 SLOPES = np.array([[0.0, 0.2, 0.0], [0.0, 0.0, 0.2], [0.0, -0.1, -0.1]])
-FIRST = 1000  # number of the first table; the interval was chosen on tables 0 to 149
+FIRST = 1000  # number of the first table; the interval was chosen on tables 0 to 499
 MEASURES = ("right", "regret", "difference")
 
 
@@ -105,7 +105,7 @@ def coverage(name: str, sizes: argparse.Namespace) -> list[dict[str, object]]:
         for reference in (FIXED, UNIFORM):
             rows = compare_learners(
                 world, LEARNERS, plans, rounds=sizes.rounds, replications=sizes.replications,
-                seed=1000 * sizes.seed + number, reference=reference,
+                seed=1000 * sizes.seed + number, reference=reference, engine="numba",
             ).table.set_index("policy")  # fmt: skip
             for learner in LEARNERS:
                 row, known = rows.loc[learner], truth.loc[(learner, reference)]

@@ -50,33 +50,33 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def audit(trace: raglab.Trace, policy: raglab.Policy, title: str, value: np.ndarray | None = None) -> None:
     """Tables and findings of a reward audit."""
-    found = audit_rewards(trace, policy, value=value)
+    reward_audit = audit_rewards(trace, policy, value=value)
     what = "right" if value is None else "nDCG@10 (sum)"
     print(f"\n## Reward audit: {title}\n")
     rows = [
         [row["policy"], cell(row, "value"), cell(row, "difference", 3, "+"), row["verdict"] or "–"]
-        for _, row in found.simulation.iterrows()
+        for _, row in reward_audit.simulation.iterrows()
     ]
     markdown(("policy", "value at the end", "the learner minus it", "the learner is"), rows)
     print()
     rows = [
         [row["arm"], f"{row['n']}", cell(row, "mean_reward"), cell(row, "success_share"), cell(row, "mean_value")]
-        for _, row in found.arms.iterrows()
+        for _, row in reward_audit.arms.iterrows()
     ]
     markdown(("arm", "cases", "mean reward", "successes", "mean value"), rows)
     print()
     rows = [
         [row["signal"], cell(row, "pearson"), cell(row, "spearman"), cell(row, "concordance"), f"{row['pairs']}"]
-        for _, row in found.correlations.iterrows()
+        for _, row in reward_audit.correlations.iterrows()
     ]
     markdown(("signal", "Pearson", "Spearman", "concordance within a question", "pairs"), rows)
     print()
     rows = [
         [row["policy"], f"{row['right']:.1f} of {row['n']}", cell(row, "regret", 1), cell(row, "behind", 1, "+")]
-        for _, row in found.policies.iterrows()
+        for _, row in reward_audit.policies.iterrows()
     ]
     markdown(("policy", what, "lost against the best arm of each case", "lost against the best fixed arm"), rows)
-    print("\n" + "\n".join(f"- {note}" for note in found.notes))
+    print("\n" + "\n".join(f"- {note}" for note in reward_audit.notes))
 
 
 def gains(trace: raglab.Trace) -> tuple[raglab.Trace, np.ndarray]:
@@ -89,7 +89,7 @@ def compared(world: Table, plans: dict[str, np.ndarray], title: str, rounds: int
     """Table of all learners and baselines."""
     names = [name for name, entry in LEARNERS.items() if world.features.shape[1] or not entry.linear]
     begun = time.perf_counter()
-    found = compare_learners(
+    comparison = compare_learners(
         world, {name: Bandit(name) for name in names}, plans, rounds=rounds, replications=replications
     ).table  # fmt: skip
     took = time.perf_counter() - begun
@@ -103,7 +103,7 @@ def compared(world: Table, plans: dict[str, np.ndarray], title: str, rounds: int
             "–" if np.isnan(row["ms"]) else f"{row['ms']:.1f}",
             ", ".join(f"{arm} {100 * row[f'pulls_{arm}']:.0f}" for arm in world.arms),
         ]
-        for _, row in found.iterrows()
+        for _, row in comparison.iterrows()
     ]
     head = ("policy", "right", "regret in all rounds", "right minus the best fixed arm", "ms", "pulls (%)")
     markdown(head, rows)
@@ -112,17 +112,17 @@ def compared(world: Table, plans: dict[str, np.ndarray], title: str, rounds: int
 def study(trace: raglab.Trace, policy: raglab.Policy, title: str, trials: int, mlruns: Path) -> None:
     """Table of what the study found, on the cases that it did not see; the study is logged to MLflow."""
     begun = time.perf_counter()
-    found = tune_bandit(trace, policy, trials=trials)
+    bandit_study = tune_bandit(trace, policy, trials=trials)
     took = time.perf_counter() - begun
     print(f"\n## Study of thompson_beta, {trials} trials: {title}; {took:.0f} s\n")
     rows = [
         [row["policy"], cell(row, "right"), cell(row, "difference", 3, "+"), f"{row['ms']:.1f}"]
-        for _, row in found.comparison.iterrows()
+        for _, row in bandit_study.comparison.iterrows()
     ]
     markdown(("policy", "right", "right minus tuned", "ms"), rows)
-    print("\n" + "\n".join(f"- {note}" for note in found.notes))
-    print("- found: " + ", ".join(found.env().split()))
-    print(f"- MLflow run {found.track(mlruns).run_id} in {mlruns}")
+    print("\n" + "\n".join(f"- {note}" for note in bandit_study.notes))
+    print("- found: " + ", ".join(bandit_study.env().split()))
+    print(f"- MLflow run {bandit_study.track(mlruns).run_id} in {mlruns}")
 
 
 def gsm8k(path: Path) -> Table:
@@ -140,11 +140,11 @@ def gsm8k(path: Path) -> Table:
     return Table(arms, value, value, np.ones(value.shape, dtype=bool), np.array(features), GSM_FEATURES, unknown)
 
 
-def bundled(path: Path, given: Path | None, trials: int, mlruns: Path) -> None:
+def bundled(path: Path, policy_path: Path | None, trials: int, mlruns: Path) -> None:
     """Everything about a trace."""
     trace, base = raglab.Trace.load(path), raglab.Policy.load(BUNDLED)
     policies = {"every gate off": always_answer(base)}
-    for place in (given, TUNED):
+    for place in (policy_path, TUNED):
         if place is not None and place.is_file():
             policies[str(place)] = raglab.Policy.load(place)
     for title, policy in policies.items():
@@ -162,16 +162,16 @@ def bundled(path: Path, given: Path | None, trials: int, mlruns: Path) -> None:
 
 
 if __name__ == "__main__":
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("trace", nargs="?", type=Path, default=Path("out/arms.parquet"))
-    asked.add_argument("--policy", type=Path)
-    asked.add_argument("--trials", type=int, default=200)
-    asked.add_argument("--mlruns", type=Path, default=Path("mlruns"))
-    asked.add_argument("--gsm8k", type=Path)
-    options = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trace", nargs="?", type=Path, default=Path("out/arms.parquet"))
+    parser.add_argument("--policy", type=Path)
+    parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--mlruns", type=Path, default=Path("mlruns"))
+    parser.add_argument("--gsm8k", type=Path)
+    options = parser.parse_args()
     if options.gsm8k is None:
         bundled(options.trace, options.policy, options.trials, options.mlruns)
     else:
         maths = gsm8k(options.gsm8k)
-        told = f"RouteLLM's GSM8K table, {len(maths.value)} questions, {' and '.join(maths.arms)}"
-        compared(maths, baselines(maths), told, 5000, 100)
+        heading = f"RouteLLM's GSM8K table, {len(maths.value)} questions, {' and '.join(maths.arms)}"
+        compared(maths, baselines(maths), heading, 5000, 100)

@@ -18,7 +18,7 @@ from pathlib import Path
 import ir_measures
 import numpy as np
 from numpy.typing import NDArray
-from sets import CRANFIELD, cranfield
+from sets import CRANFIELD, cranfield, cut
 
 from raglab.lab.slices import Gains, ndcg_by_case, ranking
 from raglab.live.trace_building import build_trace
@@ -34,7 +34,8 @@ NEAR = 1e-9
 def load(folder: Path) -> tuple[Corpus, tuple[Case, ...]]:
     """Corpus and cases of a folder."""
     if all((folder / name).is_file() for name in CRANFIELD):
-        return cranfield(folder)
+        corpus, cases = cranfield(folder)
+        return cut(corpus), cases
     return load_corpus(folder), load_cases(folder)
 
 
@@ -56,11 +57,13 @@ def run(trace: TraceData, arm: str) -> Iterator[ir_measures.ScoredDoc]:
             yield ir_measures.ScoredDoc(case.id, name, -float(place))
 
 
-def theirs(trace: TraceData, arm: str, *, binary: bool) -> NDArray[np.float64]:
+def reference_ndcg(trace: TraceData, arm: str, *, binary: bool) -> NDArray[np.float64]:
     """nDCG@10 of `ir_measures` of every case, [Q]; 0 where nothing was found, NaN where nothing is relevant."""
     judgements = list(qrels(trace.cases, binary=binary))
-    found = ir_measures.iter_calc([ir_measures.nDCG @ 10], judgements, list(run(trace, arm)))
-    by_query = dict.fromkeys((one.query_id for one in judgements), 0.0) | {one.query_id: one.value for one in found}
+    scores = ir_measures.iter_calc([ir_measures.nDCG @ 10], judgements, list(run(trace, arm)))
+    by_query = dict.fromkeys((record.query_id for record in judgements), 0.0) | {
+        record.query_id: record.value for record in scores
+    }
     return np.array([by_query.get(case.id, np.nan) for case in trace.cases])
 
 
@@ -69,10 +72,16 @@ def compared(trace: TraceData) -> Iterator[tuple[str, Gains, float, float, float
     for gains in ("graded", "binary"):
         values = ndcg_by_case(trace, gains)
         for arm in trace.arms:
-            ours, other = values[:, trace.arm(arm)], theirs(trace, arm, binary=gains == "binary")
-            if (np.isnan(ours) != np.isnan(other)).any():
+            ndcg, reference = values[:, trace.arm(arm)], reference_ndcg(trace, arm, binary=gains == "binary")
+            if (np.isnan(ndcg) != np.isnan(reference)).any():
                 sys.exit(f"{arm}: other queries are counted than by ir_measures.")
-            yield arm, gains, float(np.nanmean(ours)), float(np.nanmean(other)), float(np.nanmax(np.abs(ours - other)))
+            yield (
+                arm,
+                gains,
+                float(np.nanmean(ndcg)),
+                float(np.nanmean(reference)),
+                float(np.nanmax(np.abs(ndcg - reference))),
+            )
 
 
 def built(folder: Path, out: Path, rerank_k: int) -> Trace:
@@ -87,17 +96,17 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, default=Path("out/beir"), help="folder for the traces")
     parser.add_argument("--rerank-k", type=int, default=0)
-    given = parser.parse_args()
-    make_folder(given.out)
+    args = parser.parse_args()
+    make_folder(args.out)
     print("| set | queries | arm | gains | nDCG@10 | ir_measures | largest difference of a query |")
     print("|---|---:|---|---|---:|---:|---:|")
     worst = 0.0
-    for folder in given.folders:
-        trace = built(folder, given.out, given.rerank_k)
+    for folder in args.folders:
+        trace = built(folder, args.out, args.rerank_k)
         table = ranking(trace)
         n = f"{int(table['n'].iloc[0]):,} of {len(trace):,}"
-        for arm, gains, ours, other, most in compared(trace):
-            print(f"| {folder.name} | {n} | {arm} | {gains} | {ours:.4f} | {other:.4f} | {most:.1e} |")
+        for arm, gains, ndcg, reference, most in compared(trace):
+            print(f"| {folder.name} | {n} | {arm} | {gains} | {ndcg:.4f} | {reference:.4f} | {most:.1e} |")
             worst = max(worst, most)
     if worst > NEAR:
         sys.exit(f"nDCG@10 must equal that of ir_measures to {NEAR:g}, got a difference of {worst:.1e}.")

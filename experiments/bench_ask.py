@@ -20,7 +20,7 @@ from bench import BESIDE, ROOT, Options, Row, Rows
 import raglab
 
 BROKER = ROOT / "datasets" / "broker"
-PARTS = {  # of a question: stages of `seen.ms`; what is in none of them is the log
+PARTS = {  # of a question: stages of `record.ms`; what is in none of them is the log
     "encode": ("embed",),
     "retrieve": ("keyword", "dense", "graph", "table", "fuse", "measure", "rewrite"),
     "rerank": ("rerank",),
@@ -86,7 +86,7 @@ def milliseconds(lab: raglab.Lab, cases: Sequence[raglab.Case]) -> dict[str, np.
         for _ in range(2):
             for at, case in enumerate(cases):
                 start = time.process_time()
-                record = raglab.ask(case.query, lab=lab, documents=case.selected_sources).seen
+                record = raglab.ask(case.query, lab=lab, documents=case.selected_sources).record
                 spent = 1e3 * (time.process_time() - start)
                 parts = {name: sum(record.ms.get(stage, 0.0) for stage in stages) for name, stages in PARTS.items()}
                 measures = parts | {"question": spent, "log": spent - record.ms["total"]}

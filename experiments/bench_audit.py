@@ -198,7 +198,7 @@ def bandit_logged(options: Options) -> Rows:
             at.choose(f"r{number}", [True, True], dict.fromkeys(online.FEATURES, 0.5))
             at.update(f"r{number}", {name: float(rng.random()) for name in COMPONENTS})
         with at.log.writing() as log:
-            choice, reward = (log.one(table) or {} for table in (tables.CHOICES, tables.REWARDS))
+            choice, reward = (log.row(table) or {} for table in (tables.CHOICES, tables.REWARDS))
             for number in count(real):
                 if log.last >= rows:
                     break

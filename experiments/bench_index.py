@@ -73,7 +73,7 @@ def read_texts(data: Path) -> tuple[list[str], list[str]]:
         questions = [question["question"] for row in paragraphs for question in row["qas"]]
         return [row["context"] for row in paragraphs] + more, questions
     corpus = raglab.load_corpus(ROOT / "datasets" / "broker" / "documents")
-    texts = [chunk.text for chunk in corpus.chunks]
+    texts = [chunk.full_text for chunk in corpus.chunks]
     return texts, [" ".join(text.split()[:10]) + "?" for text in texts]
 
 

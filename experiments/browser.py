@@ -28,7 +28,7 @@ SECONDS = 90
 
 def chromium_path() -> str:
     """Path of the machine's Chromium; empty where there is none."""
-    return next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), "")
+    return next((path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), "")
 
 
 @contextmanager
@@ -46,18 +46,18 @@ def browser() -> Iterator[Browser]:
 
 def only_this_machine(page: Page) -> list[str]:
     """Block every request of a page that would leave the machine; the list fills with their addresses."""
-    asked: list[str] = []
+    addresses: list[str] = []
 
-    def route(one: Route) -> None:
-        address = one.request.url
+    def route(page_route: Route) -> None:
+        address = page_route.request.url
         if address.startswith(("http://127.0.0.1:", "ws://127.0.0.1:", "data:", "blob:", "file:")):
-            one.continue_()
+            page_route.continue_()
         else:
-            asked.append(address)
-            one.abort()
+            addresses.append(address)
+            page_route.abort()
 
     page.route("**/*", route)
-    return asked
+    return addresses
 
 
 @contextmanager

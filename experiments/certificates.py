@@ -33,7 +33,7 @@ ALONE = ("hallucination_rate",)
 LEVELS = (0.4, 0.3, 0.2, 0.1)  # hallucination rates that each way to decide is certified for
 
 
-class Given(NamedTuple):
+class CaseSet(NamedTuple):
     """One set: its name, trace and the policy whose patterns it takes."""
 
     name: str
@@ -41,11 +41,11 @@ class Given(NamedTuple):
     policy: Policy
 
 
-def given(text: str) -> Given:
+def read_set(text: str) -> CaseSet:
     """Set of an argument."""
     name, _, rest = text.partition("=")
     path, _, policy = rest.partition(":")
-    return Given(name, Trace.load(path), Policy.load(policy or None))
+    return CaseSet(name, Trace.load(path), Policy.load(policy or None))
 
 
 def share(row: Mapping[str, object], rate: str) -> str:
@@ -54,33 +54,36 @@ def share(row: Mapping[str, object], rate: str) -> str:
     return f"{k}/{n}, ≤ {float(upper_bound(k, n, DELTA)):.3f}" if n else "–"
 
 
-def outcome(found: Certification, trace: Trace) -> str:
+def outcome(certification: Certification, trace: Trace) -> str:
     """Certificate or reason, and what the report split says of it."""
-    made = found.certificate
-    told = ", ".join(f"{one.name.removesuffix('_rate')} {one.k:g}/{one.n} ≤ {one.bound:.3f}" for one in made.promises)
-    if found.policy is None:
-        return f"no: the safest candidate has {told}"
-    again = check_policy(found.policy, trace.split("report"))
-    seen = ", ".join(f"{row.k}/{row.n}" for row in again.table.itertuples())
-    return f"**yes**, coverage {made.coverage:.3f}: {told}; on report {again.verdict} ({seen})"
+    certificate = certification.certificate
+    promise_text = ", ".join(
+        f"{promise.name.removesuffix('_rate')} {promise.k:g}/{promise.n} ≤ {promise.bound:.3f}"
+        for promise in certificate.promises
+    )
+    if certification.policy is None:
+        return f"no: the safest candidate has {promise_text}"
+    again = check_policy(certification.policy, trace.split("report"))
+    report_rates = ", ".join(f"{row.k}/{row.n}" for row in again.table.itertuples())
+    return f"**yes**, coverage {certificate.coverage:.3f}: {promise_text}; on report {again.verdict} ({report_rates})"
 
 
-def certificates(sets: list[Given], fused: Mapping[str, Policy]) -> None:
+def certificates(sets: list[CaseSet], fused: Mapping[str, Policy]) -> None:
     """Print what each set certifies."""
     print("\n| set, certify cases | published defaults | 10 % / 1 % together | nearest by tune | certificate for it |")
     print("|---|---|---|---|---|")
-    for one in sets:
-        row = sweep(one.trace.split("certify"), [published_policy(one.policy)]).to_dict("records")[0]
+    for case_set in sets:
+        row = sweep(case_set.trace.split("certify"), [published_policy(case_set.policy)]).to_dict("records")[0]
         defaults = (
             f"false refusals {share(row, 'false_refusal_rate')}; hallucinations {share(row, 'hallucination_rate')}"
         )
         with tempfile.TemporaryDirectory() as folder:
             looks = Path(folder) / "looks.jsonl"
-            first = certify_best(one.trace, fused[one.name], TARGETS, delta=DELTA, looks=looks)
+            first = certify_best(case_set.trace, fused[case_set.name], TARGETS, delta=DELTA, looks=looks)
             targets, near, chance = dict(TARGETS), first.nearest, first.chance
             if near != near:  # noqa: PLR0124 - NaN: out of reach beside the other target
                 targets = {name: TARGETS[name] for name in ALONE}
-                tune, policy = one.trace.split("tune"), fused[one.name]
+                tune, policy = case_set.trace.split("tune"), fused[case_set.name]
                 free = count_rates(tune, [always_answer(policy)], ALONE)
                 near, chance = nearest_target(
                     count_rates(tune, grid(tune, policy), ALONE),
@@ -92,64 +95,66 @@ def certificates(sets: list[Given], fused: Mapping[str, Policy]) -> None:
             second = "–"
             if near == near:  # noqa: PLR0124
                 targets["hallucination_rate"] = near
-                found = certify_best(one.trace, fused[one.name], targets, delta=DELTA, looks=looks, again=True)
-                second = f"{outcome(found, one.trace)} (look {found.certificate.looks})"
+                certification = certify_best(
+                    case_set.trace, fused[case_set.name], targets, delta=DELTA, looks=looks, again=True
+                )
+                second = f"{outcome(certification, case_set.trace)} (look {certification.certificate.looks})"
         beside = ", false refusals ≤ 0.1" if len(targets) > 1 else " alone"
         hoped = f"hallucinations ≤ {near:g} (probability {chance:.2f}){beside}" if near == near else "none is likely"  # noqa: PLR0124
-        cells = (f"{one.name}, {first.certificate.cases}", defaults, outcome(first, one.trace), hoped, second)
+        cells = (f"{case_set.name}, {first.certificate.cases}", defaults, outcome(first, case_set.trace), hoped, second)
         print("| " + " | ".join(cells) + " |")
 
 
-def families(one: Given, fused: Policy) -> dict[str, list[Policy]]:
+def families(case_set: CaseSet, fused: Policy) -> dict[str, list[Policy]]:
     """Candidates of each way to decide: one family of policies each, declared before split certify is looked at."""
-    tune, bare = one.trace.split("tune"), always_answer(one.policy)
+    tune, bare = case_set.trace.split("tune"), always_answer(case_set.policy)
     gate = always_answer(fused).replace("fused.enabled", True)
     confidence = bare.replace("signals", {"confidence": {"min": 0.0}})
     return {
-        "chain": grid(tune, one.policy),
+        "chain": grid(tune, case_set.policy),
         "confidence alone": grid(tune, confidence),
         "fused gate alone": grid(tune, gate, paths=["fused.min_fused"]),
-        "expected cost": grid(tune, fit_decision(one.trace, one.policy)),
+        "expected cost": grid(tune, fit_decision(case_set.trace, case_set.policy)),
     }
 
 
 def level(candidates: list[Policy], trace: Trace, alpha: float, looks: Path) -> str:
     """What one family certifies at one target: coverage, over-ask, errors; and what the report split says."""
     targets = {ALONE[0]: alpha}
-    found = certify_best(trace, candidates, targets, delta=DELTA, looks=looks, again=True)
-    made, first = found.certificate, found.certificate.promises[0]
-    if found.policy is None:
+    certification = certify_best(trace, candidates, targets, delta=DELTA, looks=looks, again=True)
+    certificate, first = certification.certificate, certification.certificate.promises[0]
+    if certification.policy is None:
         return f"no ({first.k:g}/{first.n})"
-    again = check_policy(found.policy, trace.split("report"))
+    again = check_policy(certification.policy, trace.split("report"))
     k, n = (int(again.table[column].iloc[0]) for column in ("k", "n"))
-    asks = f", asks {made.over_ask:.3f}" if made.over_ask else ""
-    return f"**{made.coverage:.3f}**{asks}, {first.k:g}/{first.n}; {again.verdict} {again.coverage:.3f}, {k}/{n}"
+    asks = f", asks {certificate.over_ask:.3f}" if certificate.over_ask else ""
+    return f"**{certificate.coverage:.3f}**{asks}, {first.k:g}/{first.n}; {again.verdict} {again.coverage:.3f}, {k}/{n}"
 
 
-def coverages(sets: list[Given], fused: Mapping[str, Policy]) -> None:
+def coverages(sets: list[CaseSet], fused: Mapping[str, Policy]) -> None:
     """Print the coverage that each way to decide certifies at each hallucination rate."""
     heads = " | ".join(f"≤ {100 * alpha:.0f} %" for alpha in LEVELS)
     print(f"\n| set, cases (tune, certify, report); always answering errs | decides | {heads} |")
     print("|---|---" + "|---" * len(LEVELS) + "|")
-    for one in sets:
-        sizes = ", ".join(str(len(one.trace.split(name))) for name in ("tune", "certify", "report"))
-        free = count_rates(one.trace.split("certify"), [always_answer(one.policy)], ALONE)
-        said = f"{one.name}, {sizes}; {free.k[0, 0]:g}/{free.n[0, 0]}"
+    for case_set in sets:
+        sizes = ", ".join(str(len(case_set.trace.split(name))) for name in ("tune", "certify", "report"))
+        free = count_rates(case_set.trace.split("certify"), [always_answer(case_set.policy)], ALONE)
+        set_cell = f"{case_set.name}, {sizes}; {free.k[0, 0]:g}/{free.n[0, 0]}"
         with tempfile.TemporaryDirectory() as folder:
-            for place, (name, candidates) in enumerate(families(one, fused[one.name]).items()):
-                cells = [level(candidates, one.trace, alpha, Path(folder) / "looks.jsonl") for alpha in LEVELS]
-                print(f"| {'' if place else said} | {name} | {' | '.join(cells)} |", flush=True)
+            for place, (name, candidates) in enumerate(families(case_set, fused[case_set.name]).items()):
+                cells = [level(candidates, case_set.trace, alpha, Path(folder) / "looks.jsonl") for alpha in LEVELS]
+                print(f"| {'' if place else set_cell} | {name} | {' | '.join(cells)} |", flush=True)
 
 
-def gates(one: Given, policy: Policy, method: str) -> None:
+def print_gates(case_set: CaseSet, policy: Policy, method: str) -> None:
     """Print the fused gate beside the best single one and the published chain."""
-    table = compare_gates(one.trace.split("report"), policy)
+    table = compare_gates(case_set.trace.split("report"), policy)
     rows = table.set_index("gate")
     best = next(name for name in rows.index if name not in {FUSED, CHAIN})
     low, high = (float(rows.loc[best, end]) for end in ("low", "high"))
     chain = rows.loc[CHAIN]
     cells = (
-        f"{one.name}, {len(one.trace.split('report'))}",
+        f"{case_set.name}, {len(case_set.trace.split('report'))}",
         method,
         f"{rows.loc[FUSED, 'AURC']:.3f}",
         f"{best} {rows.loc[best, 'AURC']:.3f}",
@@ -164,15 +169,15 @@ def gates(one: Given, policy: Policy, method: str) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", nargs="+", type=given, help="name=trace.parquet or name=trace.parquet:policy.yaml")
-    sets: list[Given] = parser.parse_args().sets
-    fused = {one.name: fuse(one.trace, one.policy).policy for one in sets}
+    parser.add_argument("sets", nargs="+", type=read_set, help="name=trace.parquet or name=trace.parquet:policy.yaml")
+    sets: list[CaseSet] = parser.parse_args().sets
+    fused = {case_set.name: fuse(case_set.trace, case_set.policy).policy for case_set in sets}
     print("| set, report cases | fused by | AURC fused | best single | difference [95 %] | published chain | "
           "coverage at its risk: fused; single | risk at its coverage: fused; single |")  # fmt: skip
     print("|---|---|---|---|---|---|---|---|")
-    for one in sets:
-        gates(one, fused[one.name], "logistic")
-        gates(one, fuse(one.trace, one.policy, method="boosting").policy, "boosting")
+    for case_set in sets:
+        print_gates(case_set, fused[case_set.name], "logistic")
+        print_gates(case_set, fuse(case_set.trace, case_set.policy, method="boosting").policy, "boosting")
     certificates(sets, fused)
     coverages(sets, fused)
 

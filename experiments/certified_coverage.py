@@ -142,17 +142,17 @@ def difference(coverage: NDArray[np.float64], way: int, beside: int) -> str:
 def measure(name: str, trace: Trace, policy: Policy, deals: int, targets: Sequence[float]) -> None:
     """Print the rows of a set."""
     start = process_time()
-    found = [list(outcomes(trace, policy, seed, targets)) for seed in range(deals)]
+    outcomes_by_deal = [list(outcomes(trace, policy, seed, targets)) for seed in range(deals)]
     took = (process_time() - start) / deals
     for place, alpha in enumerate(targets):
-        rows = [deal[place] for deal in found]
+        rows = [deal[place] for deal in outcomes_by_deal]
         coverage = np.array([[way.coverage for way in row] for row in rows])
         cells = []
         for way in range(len(WAYS)):
             wrong, answered = (sum(getattr(row[way], of) for row in rows) for of in ("wrong", "answered"))
             risk = f", errs {wrong / answered:.3f}" if answered else ""
-            given = sum(row[way].certified for row in rows)
-            cells.append(f"{coverage[:, way].mean():.3f} ({given}/{deals}{risk})")
+            n_certified = sum(row[way].certified for row in rows)
+            cells.append(f"{coverage[:, way].mean():.3f} ({n_certified}/{deals}{risk})")
         cells += [difference(coverage, way, beside) for way in (2, 3) for beside in (0, 1)]
         head = f"{name}, {len(trace)} cases, {took:.1f} s a deal" if not place else ""
         print(f"| {head} | {alpha:g} | {' | '.join(cells)} |", flush=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from raglab.default_learner import Learner, Priced, World, asked, confidence_paths, silence, simulate, world
-from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW
+from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, SPLITS
 from raglab.default_learner.simulation import BASELINES, Policy
 from raglab.displays.canvas import png
 from raglab.displays.default_learner import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
@@ -33,7 +34,7 @@ from raglab.extensions.clarification.clarify_environments import (
     stable,
 )
 from raglab.extensions.clarification.contents import scope
-from raglab.extensions.clarification.fields import extract
+from raglab.extensions.clarification.field_values import read_value
 from raglab.lab.clarify_study import (
     HUNDRED,
     PUBLISHED,
@@ -213,11 +214,12 @@ def cover_sheets(args: argparse.Namespace) -> None:
     for share in (0.4, 0.2, 0.1):
         made = cover(share)
         hidden = made._replace(columns=(), levels=made.levels[..., :0])
-        for name, learner in (("vote_share", PUBLISHED), ("posterior", POSTERIOR)):
+        for name, rule in product(("vote_share", "posterior"), SPLITS):
+            learner = (PUBLISHED if name == "vote_share" else POSTERIOR)._replace(split=rule)
             sizes: dict[str, Any] = {"users": 2000, "requests": 400, "seed": 0, "n_jobs": args.jobs}
             seen, blind = asked(made, learner, **sizes), asked(hidden, learner, **sizes)
             at = np.where(seen.column == 0, seen.split, np.nan).astype(np.float64).ravel()
-            if name == "posterior":
+            if (name, rule) == ("posterior", "evidence"):
                 found[f"{100 * share:g} % cover sheets"] = at
             by_noise, false = int((seen.column > 0).sum()), int((blind.split >= 0).sum())
             low, high = (HUNDRED * float(end) for end in clopper_pearson(false, 2000))
@@ -225,14 +227,14 @@ def cover_sheets(args: argparse.Namespace) -> None:
             late = [HUNDRED * float(one.question[:, 300:].mean()) for one in (seen, blind)]
             rows.append(
                 [
-                    f"{100 * share:g} %", name, f"{np.isfinite(at).sum()} of 2000", ends, str(by_noise),
+                    f"{100 * share:g} %", f"{name}, {rule}", f"{np.isfinite(at).sum()} of 2000", ends, str(by_noise),
                     f"{false / 20:.2f} % ({low:.2f} to {high:.2f})", f"{late[0]:.1f}", f"{late[1]:.1f}",
                 ]
             )  # fmt: skip
     head = ("cover sheets", "rule", "split by page_1_kind", "after requests (5, 25, 50, 75, 95 %)", "split by noise")
     more = ("false splits where only noise is seen", "questions per 100 in the last 100, column seen", "not seen")
     markdown((*head, *more), rows)
-    drawn(SplitDisplay.from_found(found, name="case 12"), args.figures, "case-12")
+    drawn(SplitDisplay.from_requests(found, name="case 12"), args.figures, "case-12")
 
 
 def empty_reads() -> None:
@@ -242,15 +244,17 @@ def empty_reads() -> None:
         documents.setdefault(chunk.file_name, []).append(chunk)
     wrong = empty = 0
     for one in read_fields(BUNDLED / "fields.jsonl"):
-        if one.field not in PACK.readings:
+        field = PACK.fields.get(one.field)
+        if field is None or field.reading is None:
             continue
         chunks = documents[one.document]
         true = field_scope(one, chunks, pack=PACK)
         narrower = [value for value in SCOPES[:-1] if value != true]
-        held = extract(one.field, scope(chunks, true, field=one.field, pack=PACK), pack=PACK).value
+        held = read_value(one.field, scope(chunks, true, field=one.field, pack=PACK), pack=PACK)
         for value in narrower:
-            read = extract(one.field, scope(chunks, value, field=one.field, pack=PACK), pack=PACK).value
-            wrong, empty = wrong + (read != held or held is None), empty + (read is None)
+            read = read_value(one.field, scope(chunks, value, field=one.field, pack=PACK), pack=PACK)
+            is_wrong = held is None or (read is not None and read.value != held.value) or read is None
+            wrong, empty = wrong + is_wrong, empty + (read is None)
     print(f"\nBundled labels: of {wrong} reads of a scope that does not hold the field, {empty} came back empty.")
 
 

@@ -68,13 +68,13 @@ def folder_hash(folder: Path) -> str:
     return total.hexdigest()[:16]
 
 
-def build_and_sweep(given: argparse.Namespace, folder: Path) -> tuple[str, str]:
+def build_and_sweep(args: argparse.Namespace, folder: Path) -> tuple[str, str]:
     """Hash of the shards, and of a sweep over them."""
-    corpus, cases = raglab.load_corpus(given.data), raglab.load_cases(given.data)
-    if given.quick:
+    corpus, cases = raglab.load_corpus(args.data), raglab.load_cases(args.data)
+    if args.quick:
         corpus, cases = corpus._replace(chunks=corpus.chunks[::8]), [case for case in cases if not case.expect_sources]
         cases = [case for case in cases if not case.selected_sources and not case.expect_sources_any][:20]
-    trace = raglab.build_shards(corpus, cases, folder, shard=5 if given.quick else given.shard, cache=None)
+    trace = raglab.build_shards(corpus, cases, folder, shard=5 if args.quick else args.shard, cache=None)
     base = raglab.Policy.load(DATA / "policy.yaml")
     policies = [base.replace("l2.max_l2", 0.5 + number / 100) for number in range(100)]
     table = raglab.sweep(trace, policies)
@@ -90,17 +90,17 @@ def main() -> None:
     parser.add_argument("--scheduler", help="address of a cluster; processes of this machine where not given")
     parser.add_argument("--folder", type=Path, help="that all workers reach; a temporary one where not given")
     parser.add_argument("--quick", action="store_true")
-    given = parser.parse_args()
+    args = parser.parse_args()
     warnings.simplefilter("ignore")  # that some chunks are longer than the encoder reads
-    with tempfile.TemporaryDirectory() as made:
-        place, told = given.folder or Path(made), []
-        for kind in (ONE, *given.kinds):
-            with workers_of(kind, given.scheduler, Path(made) / "dask"):
+    with tempfile.TemporaryDirectory() as directory:
+        place, hashes = args.folder or Path(directory), []
+        for kind in (ONE, *args.kinds):
+            with workers_of(kind, args.scheduler, Path(directory) / "dask"):
                 begun = time.perf_counter()
-                told.append(build_and_sweep(given, place / kind.replace(" ", "-").replace(":", "-")))
+                hashes.append(build_and_sweep(args, place / kind.replace(" ", "-").replace(":", "-")))
                 seconds = time.perf_counter() - begun
-            print(f"{kind:12}{seconds:8.1f} s  shards {told[-1][0]}  sweep {told[-1][1]}", flush=True)
-    if len(set(told)) > 1:
+            print(f"{kind:12}{seconds:8.1f} s  shards {hashes[-1][0]}  sweep {hashes[-1][1]}", flush=True)
+    if len(set(hashes)) > 1:
         print("NOT THE SAME BYTES")
         raise SystemExit(1)
     print("the same bytes")

@@ -28,18 +28,18 @@ def by_case(encoder: str | None, data: Path, lang: str | None) -> Rows:
     """hit@5 and nDCG@10 of every question that expects a source, [2, Q], by arm and order."""
     corpus = raglab.load_corpus(data)
     cases = [case for case in raglab.load_cases(data) if lang is None or case.extra.get("lang") == lang]
-    asked = [case for case in cases if case.expect_sources or case.expect_sources_any]
-    trace = raglab.build_trace(corpus, asked, arms=ARMS, encoder=encoder)
-    tables = [raglab.ranking(trace.subset([row])).set_index(["arm", "order"]) for row in range(len(asked))]
+    sourced_cases = [case for case in cases if case.expect_sources or case.expect_sources_any]
+    trace = raglab.build_trace(corpus, sourced_cases, arms=ARMS, encoder=encoder)
+    tables = [raglab.ranking(trace.subset([row])).set_index(["arm", "order"]) for row in range(len(sourced_cases))]
     tables = [table[[HIT, next(name for name in table.columns if name.startswith(NDCG))]] for table in tables]
     return {key: np.array([table.loc[key].to_numpy(float) for table in tables]).T for key in tables[0].index}
 
 
-def difference(one: NDArray[np.float64], other: NDArray[np.float64]) -> str:
+def difference(values: NDArray[np.float64], baseline: NDArray[np.float64]) -> str:
     """Mean difference with its interval."""
-    drawn = np.random.default_rng(SEED).integers(0, len(one), (SAMPLES, len(one)))
-    low, high = np.quantile((one - other)[drawn].mean(axis=1), [0.025, 0.975])
-    return f"{(one - other).mean():+.3f} [{low:+.3f}, {high:+.3f}]"
+    drawn = np.random.default_rng(SEED).integers(0, len(values), (SAMPLES, len(values)))
+    low, high = np.quantile((values - baseline)[drawn].mean(axis=1), [0.025, 0.975])
+    return f"{(values - baseline).mean():+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 def main() -> None:
@@ -48,10 +48,10 @@ def main() -> None:
     parser.add_argument("--encoder", required=True, help="folder, NAME or NAME@REVISION")
     parser.add_argument("--data", type=Path, default=Path("datasets/broker"), help="folder that `raglab trace` takes")
     parser.add_argument("--lang", help="of the questions; all where not given")
-    given = parser.parse_args()
+    args = parser.parse_args()
     print("| retrieval | questions | hit@5, bundled | own | difference | nDCG@10, bundled | own | difference |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
-    bundled, own = (by_case(encoder, given.data, given.lang) for encoder in (None, given.encoder))
+    bundled, own = (by_case(encoder, args.data, args.lang) for encoder in (None, args.encoder))
     for key, rows in bundled.items():
         cells = [f"{a.mean():.3f} | {b.mean():.3f} | {difference(b, a)}" for a, b in zip(rows, own[key], strict=True)]
         print(f"| {', '.join(key)} | {rows.shape[1]} | {' | '.join(cells)} |")

@@ -5,16 +5,13 @@
 Every label of the set's `fields.jsonl` is asked of its whole document, by the pack that is named or else the set's own.
 A value is right if it is the labelled one, or one that the label accepts, but for white space and case. The bundled
 documents are split into tune and report by hash; the patterns were written by a reader of all of them, so report is no
-unseen text: it only had no part in the confidences. Nearer to life are the bundled questions that others wrote: those
-answerable ones that name a limit or a deductible are put as they are typed to the document they expect, and the value
-is right if it is an amount of the gold answer.
+unseen text.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
@@ -22,10 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from raglab.extensions.clarification.contents import scope
-from raglab.extensions.clarification.fields import extract
+from raglab.extensions.clarification.field_values import read_value
 from raglab.metrics import clopper_pearson
 from raglab.packs import Pack
-from raglab.store.loaders import load_cases, load_corpus
+from raglab.store.loaders import load_corpus
 from raglab.store.policies import load_pack
 from raglab.values import Chunk
 
@@ -33,13 +30,6 @@ ROOT = Path(__file__).resolve().parents[1]
 BROKER = ROOT / "datasets" / "broker"
 OUTCOMES = ("right", "wrong", "missed", "invented", "rightly null")
 Documents = Mapping[str, Sequence[Chunk]]
-NAMED = (  # the field of a question by the first of these that occurs in it
-    ("sub_limit", re.compile(r"\bsub-?limit|\binner limit", re.IGNORECASE)),
-    ("aggregate_limit", re.compile(r"\baggregate\b(?! deductible)", re.IGNORECASE)),
-    ("deductible", re.compile(r"\b(?:excess|deductible|franchise)", re.IGNORECASE)),
-    ("limit_per_occurrence", re.compile(r"\b(?:limit|plafond)", re.IGNORECASE)),
-)
-_AMOUNT = re.compile(r"\d+(?:[,. \u00a0\u202f]\d+)*")
 
 
 class Label(NamedTuple):
@@ -74,9 +64,15 @@ def outcome(label: Label, value: str | None) -> str:
     return "right" if _plain(value) in map(_plain, (label.value, *label.accept)) else "wrong"
 
 
+def field_value(field: str, chunks: Sequence[Chunk], pack: Pack, about: str = "") -> str | None:
+    """Value of a field in some passages, as a question with some words asks for it."""
+    found = read_value(field, chunks, pack=pack, about=about)
+    return None if found is None else found.value
+
+
 def outcomes(asked: Iterable[Label], given: Documents, pack: Pack) -> list[tuple[Label, str, str | None]]:
     """Each label with what came out when its whole document was read, and the value."""
-    values = [extract(label.field, given[label.doc], about=label.about, pack=pack).value for label in asked]
+    values = [field_value(label.field, given[label.doc], pack, label.about) for label in asked]
     return [(label, outcome(label, value), value) for label, value in zip(asked, values, strict=True)]
 
 
@@ -95,42 +91,11 @@ def routes(given: Documents, asked: Sequence[Label], pack: Pack) -> list[dict[st
         chunks = given[label.doc]
         if label.field != "insurer_name" or label.value is None or chunks[0].tags["page_1_kind"] != "coversheet":
             continue
-        first = extract(label.field, scope(chunks, "1"), pack=pack).value
-        toc = extract(label.field, scope(chunks, "toc", field=label.field, pack=pack), pack=pack)
+        first = field_value(label.field, scope(chunks, "1"), pack)
+        toc = field_value(label.field, scope(chunks, "toc", field=label.field, pack=pack), pack)
         kind = chunks[0].tags["doc_type"]
-        rows.append(
-            {"doc": label.doc, "kind": kind, "first": first, "toc": outcome(label, toc.value), "page": toc.page}
-        )
+        rows.append({"doc": label.doc, "kind": kind, "first": first, "toc": outcome(label, toc)})
     return rows
-
-
-class Asked(NamedTuple):
-    """A question by another hand: id, field, whether a value came, is in the gold answer, is its first amount."""
-
-    id: str
-    field: str
-    filled: bool
-    right: bool
-    first: bool
-
-
-def questions(folder: Path, given: Documents, pack: Pack) -> list[Asked]:
-    """What comes of the bundled answerable questions that name a limit or a deductible."""
-    found = []
-    for case in load_cases(folder / "cases.jsonl"):
-        field = next((field for field, named in NAMED if named.search(case.query)), None)
-        if field is None or case.expect_status != "ok":
-            continue
-        doc = (case.expect_sources or case.expect_sources_any)[0].partition("#")[0]
-        value = extract(field, given[doc], about=case.query, pack=pack).value
-        amounts = [_digits(amount) for amount in _AMOUNT.findall(case.answer or "")]
-        right = value is not None and _digits(value) in amounts
-        found.append(Asked(case.id, field, value is not None, right, right and _digits(value or "") == amounts[0]))
-    return found
-
-
-def _digits(text: str) -> str:
-    return re.sub(r"\D", "", text)
 
 
 def _plain(text: str) -> str:
@@ -153,7 +118,7 @@ def _shown(counted: Mapping[str, Counter[str]]) -> None:
 
 
 def main() -> None:
-    """Print accuracy by split and field, the confidences, and of the bundled set its questions and routes."""
+    """Print accuracy by split and field, and of the bundled set its routes."""
     parser = argparse.ArgumentParser(description="Accuracy of the extractor of fields on the labelled documents.")
     parser.add_argument("--source", type=Path, default=BROKER, help="folder with documents/ and fields.jsonl")
     parser.add_argument("--pack", type=Path, help="another than the set's own")
@@ -171,28 +136,17 @@ def main() -> None:
             counts = Counter(result for _, result, _ in part)
             filled = counts["right"] + counts["wrong"] + counts["invented"]
             print(f"{'':22}of values given right {_rate(counts['right'], filled)}")
-    print("\nof values given on tune, right / given, as the pack states them")
-    for field, (filled, right) in measured(found, pack).items():
-        rule = pack.readings[field]
-        stale = "" if (filled, right) == (rule.filled, rule.right) else "   the pack says otherwise"
-        print(f"  {field:22} {right}/{filled}{stale}")
     print("\nnot as labelled")
     for label, result, came in found:
         if options.values or result not in {"right", "rightly null"}:
             told = f"{label.doc} {label.field} {label.about!r}"
             print(f"  {result:9} {label.split:6} {told}: {label.value!r}, got {came!r}")
     if source == BROKER:
-        _bundled(source, given, asked, pack)
+        _bundled(given, asked, pack)
 
 
-def _bundled(source: Path, given: Documents, asked: Sequence[Label], pack: Pack) -> None:
-    """Print what comes of the bundled questions, and of the contents behind cover sheets."""
-    put = questions(source, given, pack)
-    filled = sum(one.filled for one in put)
-    print(f"\nquestions by other hands that name a limit or a deductible: {len(put)}, of these a value for {filled}")
-    print(f"  a value that the gold answer states: {_rate(sum(one.right for one in put), filled)}")
-    print(f"  the first amount of the gold answer: {_rate(sum(one.first for one in put), filled)}")
-    print("  wrong: " + ", ".join(one.id for one in put if one.filled and not one.right))
+def _bundled(given: Documents, asked: Sequence[Label], pack: Pack) -> None:
+    """Print what comes of the contents behind cover sheets."""
     rows = routes(given, asked, pack)
     for kind in ("contract", "other"):
         part_ = [row for row in rows if (row["kind"] == "contract") == (kind == "contract")]
@@ -201,16 +155,7 @@ def _bundled(source: Path, given: Documents, asked: Sequence[Label], pack: Pack)
         print(f"\ncover sheets, {kind}: page 1 gives nothing {_rate(nothing, len(part_))}")
         print(f"  the contents lead to the insurer {_rate(reached, len(part_))}")
         for row in part_:
-            print(f"    {row['doc']}: page 1 {row['first']!r}, contents {row['toc']} on page {row['page']}")
-
-
-def measured(found: Iterable[tuple[Label, str, str | None]], pack: Pack) -> dict[str, tuple[int, int]]:
-    """Of each field on tune: how often a value was given, and how often it was the labelled one."""
-    counts = {field: Counter[str]() for field in pack.readings}
-    for label, result, _ in found:
-        if label.split == "tune":
-            counts[label.field][result] += 1
-    return {field: (c["right"] + c["wrong"] + c["invented"], c["right"]) for field, c in counts.items()}
+            print(f"    {row['doc']}: page 1 {row['first']!r}, contents {row['toc']}")
 
 
 if __name__ == "__main__":

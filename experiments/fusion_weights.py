@@ -37,16 +37,16 @@ def halves(trace: Trace, n: int, seed: int = 0) -> Iterator[tuple[Trace, Trace]]
 def held_out(trace: Trace, n: int) -> list[str]:
     """Means over the halves: nDCG@10 of weight 1, of the chosen weight and of the embeddings alone."""
     rows, weights = [], []
-    for one, other in halves(trace, n):
-        weight = fusion_weights(one).dense_weight
-        table = fusion_weights(other, sorted({1.0, weight})).table.set_index("dense_weight")
+    for tune_half, test_half in halves(trace, n):
+        weight = fusion_weights(tune_half).dense_weight
+        table = fusion_weights(test_half, sorted({1.0, weight})).table.set_index("dense_weight")
         judged = table[next(name for name in table.columns if name.startswith("nDCG"))]  # by grades where there are any
-        dense = np.nanmean(ndcg_by_case(other)[:, other.arm("dense")])
+        dense = np.nanmean(ndcg_by_case(test_half)[:, test_half.arm("dense")])
         rows.append((judged[1.0], judged[weight], dense))
         weights.append(weight)
     mean, error = np.mean(rows, axis=0), np.std(np.diff(rows)[:, 0], ddof=1) / np.sqrt(n)
-    found = ", ".join(f"{weight:g} in {weights.count(weight)}" for weight in sorted(set(weights)))
-    return [*(f"{value:.4f}" for value in mean), f"{mean[1] - mean[0]:+.4f} ({error:.4f})", found]
+    choices = ", ".join(f"{weight:g} in {weights.count(weight)}" for weight in sorted(set(weights)))
+    return [*(f"{value:.4f}" for value in mean), f"{mean[1] - mean[0]:+.4f} ({error:.4f})", choices]
 
 
 def main() -> None:
@@ -54,14 +54,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="+", metavar="NAME=TRACE[:TRACE]")
     parser.add_argument("--halves", type=int, default=HALVES)
-    given = parser.parse_args()
+    args = parser.parse_args()
     print("| set | nDCG@10 fused 1:1 | at the chosen weight | dense | gain (s.e. over halves) | chosen |")
     print("|---|---|---|---|---|---|")
-    for stated in given.sets:
+    for stated in args.sets:
         name, _, paths = stated.partition("=")
         first, _, second = paths.partition(":")
         trace = without_splits(Trace.load(first))
-        print(f"| {name} | {' | '.join(held_out(trace, given.halves))} |")
+        print(f"| {name} | {' | '.join(held_out(trace, args.halves))} |")
         for path in filter(None, (first, second)):
             print(ranking(Trace.load(path)).round(4).to_string(index=False))
 

@@ -66,7 +66,7 @@ DEAL = "5x4"  # folds and repeats of `raglab.tune` by default
 RULES = ("new", "chain", "old")
 
 
-class Given(NamedTuple):
+class CaseSet(NamedTuple):
     """One set: its name, the path of its trace, and the policy (of HINT3: the platform) behind the colon."""
 
     name: str
@@ -75,13 +75,13 @@ class Given(NamedTuple):
 
 
 @lru_cache
-def load_set(given: Given) -> tuple[Trace, Policy]:
+def load_set(case_set: CaseSet) -> tuple[Trace, Policy]:
     """Trace and policy of a set; its policy refines no further than the trace measured."""
-    if Path(given.path).is_dir():
-        trace = hint3_trace(Path(given.path), *([given.more] if given.more else []))
+    if Path(case_set.path).is_dir():
+        trace = hint3_trace(Path(case_set.path), *([case_set.more] if case_set.more else []))
         return trace, limit_depth(Policy.load(), trace)
-    trace = Trace.load(given.path)
-    return trace, limit_depth(Policy.load(given.more), trace)
+    trace = Trace.load(case_set.path)
+    return trace, limit_depth(Policy.load(case_set.more), trace)
 
 
 # The log --------------------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class Unit(NamedTuple):
     trials: of the chain's search; 0 where there is none.
     """
 
-    given: Given
+    case_set: CaseSet
     draw: Draw
     matrix: str
     rule: str
@@ -105,9 +105,9 @@ class Unit(NamedTuple):
     @property
     def key(self) -> str:
         """Everything that changes the figures of a line."""
-        trace, _ = load_set(self.given)
+        trace, _ = load_set(self.case_set)
         settings = [self.draw.size, self.draw.number, self.matrix, self.rule, self.trials]
-        return json.dumps([VERSION, self.given.name, trace.fingerprint, *settings])
+        return json.dumps([VERSION, self.case_set.name, trace.fingerprint, *settings])
 
 
 def read_log(path: Path) -> dict[str, Line]:
@@ -131,22 +131,22 @@ def append_line(path: Path, line: Line) -> None:
 
 def line_of(unit: Unit, outcome: Outcome, seconds: float) -> Line:
     """Line of a unit."""
-    names = {"set": unit.given.name, "size": unit.draw.size, "number": unit.draw.number}
+    names = {"set": unit.case_set.name, "size": unit.draw.size, "number": unit.draw.number}
     about = {**names, "matrix": unit.matrix, "rule": unit.rule, "seconds": round(seconds, 2)}
     return {"key": unit.key, **about, **outcome._asdict()}
 
 
 def measure(units: Sequence[Unit]) -> Iterator[Line]:
     """Lines of units of one draw of a set: those of rule `new` together, since they share their models."""
-    (trace, policy), draw = load_set(units[0].given), units[0].draw
+    (trace, policy), draw = load_set(units[0].case_set), units[0].draw
     new = {(unit.matrix, unit.rule): unit for unit in units if unit.rule.startswith("new")}
     start = time.perf_counter()
     if new:
         matrices = {unit.matrix: COSTS[unit.matrix] for unit in new.values()}
         deals = list(dict.fromkeys(deal_of(unit.rule.split()[1]) for unit in new.values()))
-        found = list(selected(trace, policy, draw, matrices, deals))
-        seconds = (time.perf_counter() - start) / len(found)
-        for matrix, (folds, repeats), outcome in found:
+        selections = list(selected(trace, policy, draw, matrices, deals))
+        seconds = (time.perf_counter() - start) / len(selections)
+        for matrix, (folds, repeats), outcome in selections:
             yield line_of(new[matrix, f"new {folds}x{repeats}"], outcome, seconds)
     for unit in units:
         if unit.rule in {"chain", "old"}:
@@ -160,17 +160,17 @@ def measure_all(units: Sequence[Unit], path: Path) -> list[str]:
     """Measure what the log lacks, draw by draw, and write it there; what failed, and why."""
     make_folder(path.parent)
     before, failed = read_log(path), []
-    by_draw: dict[tuple[Given, Draw], list[Unit]] = {}
+    by_draw: dict[tuple[CaseSet, Draw], list[Unit]] = {}
     for unit in units:
         if unit.key not in before:
-            by_draw.setdefault((unit.given, unit.draw), []).append(unit)
+            by_draw.setdefault((unit.case_set, unit.draw), []).append(unit)
     warnings.simplefilter("ignore")
-    for (given, draw), group in by_draw.items():
+    for (case_set, draw), group in by_draw.items():
         try:
             for line in measure(group):
                 append_line(path, line)
         except Exception:  # noqa: BLE001 - printed at the end, with its place
-            failed.append(f"{given.name}, {draw}:\n{traceback.format_exc()}")
+            failed.append(f"{case_set.name}, {draw}:\n{traceback.format_exc()}")
     return failed
 
 
@@ -257,7 +257,7 @@ def costs_of(lines: Sequence[Line], matrix: str, rule: str) -> dict[int, dict[st
 def column(rows: Mapping[int, Mapping[str, float]], name: str, less: str | None = None) -> Mean:
     """Mean of a column over draws; less: minus another, draw by draw."""
     pairs = [(row.get(name, NAN), row.get(less, NAN) if less else 0.0) for row in rows.values()]
-    return mean([value - other for value, other in pairs])
+    return mean([value - baseline for value, baseline in pairs])
 
 
 def best_free(rows: Mapping[int, Mapping[str, float]]) -> str:
@@ -336,14 +336,14 @@ def print_estimates(by_place: Mapping[tuple[str, int], Sequence[Line]], rule: st
 # The command ----------------------------------------------------------------------------------------------------------
 
 
-def given_set(text: str) -> Given:
+def given_set(text: str) -> CaseSet:
     """Set of an argument."""
     name, equals, rest = text.partition("=")
     path, _, more = rest.partition(":")
     if not (name and equals and path):
         msg = f"a set must be name=trace, got {text!r}"
         raise argparse.ArgumentTypeError(msg)
-    return Given(name, path, more or None)
+    return CaseSet(name, path, more or None)
 
 
 def deal_of(text: str) -> tuple[int, int]:
@@ -374,48 +374,48 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def units_of(given: argparse.Namespace) -> list[Unit]:
+def units_of(args: argparse.Namespace) -> list[Unit]:
     """All that is asked for, draw by draw over all sets, so that a run cut short has some of each."""
-    own, known = dict(given.set_draws), {one.name for one in given.sets}
+    own, known = dict(args.set_draws), {case_set.name for case_set in args.sets}
     if set(own) - known:
         msg = f"--set-draws must name sets among {', '.join(sorted(known))}, got {min(set(own) - known)!r}"
         raise SystemExit(msg)
-    rules = [(f"new {deal}", 0) for deal in given.deals if "new" in given.rules]
-    rules += [(rule, given.trials) for rule in given.rules if rule != "new"]
+    rules = [(f"new {deal}", 0) for deal in args.deals if "new" in args.rules]
+    rules += [(rule, args.trials) for rule in args.rules if rule != "new"]
     return [
-        Unit(one, Draw(size, number), matrix, rule, trials)
-        for number in range(max([given.draws, *own.values()]))
-        for size in given.sizes
-        for one in given.sets
-        if number < own.get(one.name, given.draws)
-        for matrix in given.matrices
+        Unit(case_set, Draw(size, number), matrix, rule, trials)
+        for number in range(max([args.draws, *own.values()]))
+        for size in args.sizes
+        for case_set in args.sets
+        if number < own.get(case_set.name, args.draws)
+        for matrix in args.matrices
         for rule, trials in rules
     ]
 
 
 def main() -> None:
     """Measure what is missing, and print."""
-    start, given = time.perf_counter(), arguments()
-    if "old" in given.rules and hasattr(raglab, "certify_best"):
+    start, args = time.perf_counter(), arguments()
+    if "old" in args.rules and hasattr(raglab, "certify_best"):
         sys.exit(f"rule old must be that of commit 2843b80, got {raglab.__file__}; put its folder first in PYTHONPATH.")
-    path = given.out / "results.jsonl"
-    failed = [] if given.print_only else measure_all(units_of(given), path)
-    fingerprints = {one.name: load_set(one)[0].fingerprint for one in given.sets}
+    path = args.out / "results.jsonl"
+    failed = [] if args.print_only else measure_all(units_of(args), path)
+    fingerprints = {case_set.name: load_set(case_set)[0].fingerprint for case_set in args.sets}
     by_place: dict[tuple[str, int], list[Line]] = {}
-    for size in given.sizes:
+    for size in args.sizes:
         for name, fingerprint in fingerprints.items():
             of_place = [VERSION, name, fingerprint, size]
             lines = [line for line in read_log(path).values() if json.loads(line["key"])[:4] == of_place]
             by_place.setdefault((name, size), lines)
-    for one in given.sets:
-        trace, _ = load_set(one)
+    for case_set in args.sets:
+        trace, _ = load_set(case_set)
         counts = ", ".join(f"{n} {name}" for name, n in zip(LABELS, np.bincount(labels_of(trace)), strict=False))
-        print(f"- {one.name}: {len(trace)} cases ({counts})")
-    print_costs(by_place, f"new {given.deals[0]}")
-    print_chain(by_place, f"new {given.deals[0]}")
-    print_estimates(by_place, f"new {given.deals[0]}")
-    if len(given.deals) > 1:
-        print_deals(by_place, given.deals)
+        print(f"- {case_set.name}: {len(trace)} cases ({counts})")
+    print_costs(by_place, f"new {args.deals[0]}")
+    print_chain(by_place, f"new {args.deals[0]}")
+    print_estimates(by_place, f"new {args.deals[0]}")
+    if len(args.deals) > 1:
+        print_deals(by_place, args.deals)
     for rule in sorted({line["rule"] for lines in by_place.values() for line in lines}):
         spent = {place: [row["seconds"] for row in rows if row["rule"] == rule] for place, rows in by_place.items()}
         texts = [

@@ -156,8 +156,8 @@ def main() -> None:
             return rules.intent_by_rules(question, every)
 
     def opens(question: str) -> dict[str, bool]:
-        asked = score(question)
-        return {flag: getattr(asked, flag) >= bound for flag, bound in least.items()}
+        intent = score(question)
+        return {flag: getattr(intent, flag) >= bound for flag, bound in least.items()}
 
     groups = own_questions(every_language=options.language is not None)
     if options.misses:  # the judged half is looked at only through its rates

@@ -89,7 +89,7 @@ def read_set(text: str) -> Set:
     path, _, halves = rest.rpartition(":")
     trace = Trace.load(path)
     rows, y = labelled_rows(trace, "answerable")
-    seen: SeenCases = seen_cases(trace, Policy.load())
+    case_signals: SeenCases = seen_cases(trace, Policy.load())
     keys = [
         next((str(trace.cases[row].extra[key]) for key in GROUP_KEYS if key in trace.cases[row].extra), "")
         for row in rows
@@ -102,18 +102,18 @@ def read_set(text: str) -> Set:
         y,
         case_groups(trace, rows, None),
         keys,
-        seen.signals[:, rows],
-        seen.right[rows],
+        case_signals.signals[:, rows],
+        case_signals.right[rows],
     )
 
 
-def learning_half(one: Set, number: int, seed: int) -> NDArray[np.bool_]:
+def learning_half(case_set: Set, number: int, seed: int) -> NDArray[np.bool_]:
     """Cases of the learning half."""
-    if one.halves > 1:
+    if case_set.halves > 1:
         rng = np.random.default_rng([seed, number])
-        found: NDArray[np.bool_] = grouped_folds(one.y, one.group, 2, rng) == rng.integers(2)
-        return found
-    return np.isin(one.names, sorted({*one.names}, key=digest)[::2])
+        is_learning: NDArray[np.bool_] = grouped_folds(case_set.y, case_set.group, 2, rng) == rng.integers(2)
+        return is_learning
+    return np.isin(case_set.names, sorted({*case_set.names}, key=digest)[::2])
 
 
 def surer(row: int, values: Floats) -> Floats:
@@ -122,20 +122,27 @@ def surer(row: int, values: Floats) -> Floats:
     return np.nan_to_num(sign * values, nan=-1e9)
 
 
-def best_stored(one: Set, seen: NDArray[np.bool_]) -> int:
+def best_stored(case_set: Set, is_learning: NDArray[np.bool_]) -> int:
     """Built-in signal that ranks best on some cases."""
     return int(
-        np.argmax([metrics.auroc(one.y[seen], surer(row, values[seen])) for row, values in enumerate(one.signals)])
+        np.argmax(
+            [
+                metrics.auroc(case_set.y[is_learning], surer(row, values[is_learning]))
+                for row, values in enumerate(case_set.signals)
+            ]
+        )
     )
 
 
-def learned(one: Set, seen: NDArray[np.bool_], recipes: Sequence[Recipe], seed: int, x: Floats | None = None) -> Floats:
+def learned(
+    case_set: Set, is_learning: NDArray[np.bool_], recipes: Sequence[Recipe], seed: int, x: Floats | None = None
+) -> Floats:
     """Probability of all cases of x (of the set where not given) by a model of the seen ones, recipe chosen inside."""
-    number = np.unique(one.group[seen], return_inverse=True)[1]
-    fold = grouped_folds(one.y[seen], number, FOLDS, np.random.default_rng(seed))
-    recipe = choose_recipe(one.x[seen], one.y[seen], FEATURES, GROUPS, recipes, fold)
-    model = fit_score_model(one.x[seen], one.y[seen], FEATURES, GROUPS, recipe)
-    return model.probabilities(one.x if x is None else x, FEATURES)
+    number = np.unique(case_set.group[is_learning], return_inverse=True)[1]
+    fold = grouped_folds(case_set.y[is_learning], number, FOLDS, np.random.default_rng(seed))
+    recipe = choose_recipe(case_set.x[is_learning], case_set.y[is_learning], FEATURES, GROUPS, recipes, fold)
+    model = fit_score_model(case_set.x[is_learning], case_set.y[is_learning], FEATURES, GROUPS, recipe)
+    return model.probabilities(case_set.x if x is None else x, FEATURES)
 
 
 def logistics(groups: Sequence[str]) -> list[Recipe]:
@@ -152,12 +159,12 @@ def ways() -> Iterator[tuple[str, Sequence[Recipe]]]:
     for name in GROUPS:
         yield f"logistic, {name} alone", logistics((name,))
     for name in TEXT:
-        yield f"logistic, text without {name}", logistics([other for other in TEXT if other != name])
+        yield f"logistic, text without {name}", logistics([group for group in TEXT if group != name])
 
 
 def article_interval(y: NDArray[np.bool_], values: Floats, group: NDArray[np.int64], seed: int) -> str:
     """Interval of the AUROC over resamples of whole groups."""
-    rng, members = np.random.default_rng(seed), [np.flatnonzero(group == one) for one in np.unique(group)]
+    rng, members = np.random.default_rng(seed), [np.flatnonzero(group == article) for article in np.unique(group)]
     draws = []
     for _ in range(DRAWS):
         rows = np.concatenate([members[i] for i in rng.integers(len(members), size=len(members))])
@@ -166,91 +173,98 @@ def article_interval(y: NDArray[np.bool_], values: Floats, group: NDArray[np.int
     return f"{float(low):.3f}–{float(high):.3f}"
 
 
-def print_one_half(one: Set, seed: int) -> None:
+def print_one_half(case_set: Set, seed: int) -> None:
     """AUROC on the judged half with its intervals, and coverage at two levels of hallucination."""
-    seen = learning_half(one, 0, seed)
-    judged = ~seen
-    print(f"\n### {one.name}: learned from {seen.sum()} cases, judged on {judged.sum()} ({one.y[judged].sum()} ok)\n")
+    is_learning = learning_half(case_set, 0, seed)
+    judged = ~is_learning
+    print(
+        f"\n### {case_set.name}: learned from {is_learning.sum()} cases, "
+        f"judged on {judged.sum()} ({case_set.y[judged].sum()} ok)\n"
+    )
     print("| signal | AUROC | DeLong | articles |\n|---|---|---|---|")
-    y, group = one.y[judged], one.group[judged]
-    stored = best_stored(one, seen)
-    columns = {f"best stored ({NAMES[stored]})": surer(stored, one.signals[stored])}
-    columns |= {name: learned(one, seen, recipes, seed) for name, recipes in ways()}
+    y, group = case_set.y[judged], case_set.group[judged]
+    stored = best_stored(case_set, is_learning)
+    columns = {f"best stored ({NAMES[stored]})": surer(stored, case_set.signals[stored])}
+    columns |= {name: learned(case_set, is_learning, recipes, seed) for name, recipes in ways()}
     for name, values in columns.items():
-        told = signal_report(y, values[judged])
+        report = signal_report(y, values[judged])
         print(
-            f"| {name} | {told.auroc:.3f} | {told.low:.3f}–{told.high:.3f} |"
+            f"| {name} | {report.auroc:.3f} | {report.low:.3f}–{report.high:.3f} |"
             f" {article_interval(y, values[judged], group, seed)} |"
         )
-    number = np.unique(one.group[seen], return_inverse=True)[1]
+    number = np.unique(case_set.group[is_learning], return_inverse=True)[1]
     begin = time.perf_counter()
-    fit = cross_fit(one.x[seen], one.y[seen], number, seed=seed)
+    fit = cross_fit(case_set.x[is_learning], case_set.y[is_learning], number, seed=seed)
     print(
         f"\nCross-fitted in {time.perf_counter() - begin:.0f} s: {fit.model.recipe.described}; of the learning half ",
         end="",
     )
-    print(f"AUROC {metrics.auroc(one.y[seen], fit.held_out):.3f}, by models that did not see the case.\n")
+    print(f"AUROC {metrics.auroc(case_set.y[is_learning], fit.held_out):.3f}, by models that did not see the case.\n")
     print("| signal | level | coverage, hallucination | in hindsight |\n|---|---|---|---|")
-    right = fit_right(one, seen, seed)
-    whole = fit.model.probabilities(one.x, FEATURES)
+    right = fit_right(case_set, is_learning, seed)
+    whole = fit.model.probabilities(case_set.x, FEATURES)
     name = next(iter(columns))
     for title, own, values in (
-        (name, columns[name][seen], columns[name][judged]),
+        (name, columns[name][is_learning], columns[name][judged]),
         ("learned, answerable", fit.held_out, whole[judged]),
         ("learned, right if answered", right[0], right[1][judged]),
     ):
         for risk in RISKS:
-            print(f"| {title} | {risk:g} | {coverage(one, seen, own, values, risk)} |")
+            print(f"| {title} | {risk:g} | {coverage(case_set, is_learning, own, values, risk)} |")
 
 
-def fit_right(one: Set, seen: NDArray[np.bool_], seed: int) -> tuple[Floats, Floats]:
+def fit_right(case_set: Set, is_learning: NDArray[np.bool_], seed: int) -> tuple[Floats, Floats]:
     """Signal of the target `right`: cross-fitted on the learning half, and of all cases."""
-    number = np.unique(one.group[seen], return_inverse=True)[1]
-    fit = cross_fit(one.x[seen], one.right[seen], number, seed=seed)
-    return fit.held_out, fit.model.probabilities(one.x, FEATURES)
+    number = np.unique(case_set.group[is_learning], return_inverse=True)[1]
+    fit = cross_fit(case_set.x[is_learning], case_set.right[is_learning], number, seed=seed)
+    return fit.held_out, fit.model.probabilities(case_set.x, FEATURES)
 
 
-def coverage(one: Set, seen: NDArray[np.bool_], own: Floats, values: Floats, risk: float) -> str:
+def coverage(case_set: Set, is_learning: NDArray[np.bool_], own: Floats, values: Floats, risk: float) -> str:
     """Coverage and hallucination of the judged half, and the coverage of the best threshold in hindsight."""
-    right, judged = one.right[seen], ~seen
+    right, judged = case_set.right[is_learning], ~is_learning
     order = np.argsort(-own, kind="stable")
     wrong = np.cumsum(~right[order]) / np.arange(1, len(order) + 1)
     ends = np.append(np.diff(own[order]) != 0.0, True)  # a threshold parts no ties
     held = np.flatnonzero((wrong <= risk) & ends)
     answered = values >= own[order][held[-1]] if len(held) else np.zeros(judged.sum(), dtype=bool)
-    n, k = int(answered.sum()), int((answered & ~one.right[judged]).sum())
-    best = metrics.coverage_at_risk(one.right[judged], values, risk)
+    n, k = int(answered.sum()), int((answered & ~case_set.right[judged]).sum())
+    best = metrics.coverage_at_risk(case_set.right[judged], values, risk)
     return f"{n / judged.sum():.3f}, {k}/{n} = {k / max(n, 1):.3f} | {best:.3f}"
 
 
-def print_tuned(one: Set, seed: int, trials: int) -> None:
+def print_tuned(case_set: Set, seed: int, trials: int) -> None:
     """What `raglab.tune` on the learning half comes to on the judged half, without and with the column."""
-    learned_names = {one.names[row] for row in np.flatnonzero(learning_half(one, 0, seed))}
-    rows, _ = labelled_rows(one.trace, "answerable")
-    whole = one.trace.subset(rows)
-    plain = with_splits(whole, ["tune" if name in learned_names else "report" for name in one.names])
+    learned_names = {case_set.names[row] for row in np.flatnonzero(learning_half(case_set, 0, seed))}
+    rows, _ = labelled_rows(case_set.trace, "answerable")
+    whole = case_set.trace.subset(rows)
+    plain = with_splits(whole, ["tune" if name in learned_names else "report" for name in case_set.names])
     signal_column = raglab.learn_signal(plain, seed=seed).with_signal(plain)
     print("\n| tuned | pass | hallucination | false refusal | coverage |\n|---|---|---|---|---|")
     for title, trace in (("without the learned signal", plain), ("with it", signal_column)):
-        found = raglab.tune(trace, policy=limit_depth(Policy.load(), trace), trials=trials, seed=seed)
-        row = raglab.sweep(trace.split("report"), [found.policy]).iloc[0]
+        study = raglab.tune(trace, policy=limit_depth(Policy.load(), trace), trials=trials, seed=seed)
+        row = raglab.sweep(trace.split("report"), [study.policy]).iloc[0]
         names = ("pass_rate", "hallucination_rate", "false_refusal_rate", "coverage")
         print(f"| {title} | {' | '.join(f'{row[name]:.3f}' for name in names)} |")
 
 
-def print_halves(one: Set, seed: int) -> None:
+def print_halves(case_set: Set, seed: int) -> None:
     """Mean AUROC over halves, with the standard error."""
-    print(f"\n### {one.name}: {len(one.y)} cases ({one.y.sum()} ok), {one.halves} halves\n")
+    print(f"\n### {case_set.name}: {len(case_set.y)} cases ({case_set.y.sum()} ok), {case_set.halves} halves\n")
     print("| signal | AUROC (standard error) | less best stored |\n|---|---|---|")
-    found: dict[str, list[float]] = {}
-    for number in range(one.halves):
-        seen = learning_half(one, number, seed)
-        y, stored = one.y[~seen], best_stored(one, seen)
-        found.setdefault("best stored", []).append(metrics.auroc(y, surer(stored, one.signals[stored])[~seen]))
+    aurocs: dict[str, list[float]] = {}
+    for number in range(case_set.halves):
+        is_learning = learning_half(case_set, number, seed)
+        y, stored = case_set.y[~is_learning], best_stored(case_set, is_learning)
+        aurocs.setdefault("best stored", []).append(
+            metrics.auroc(y, surer(stored, case_set.signals[stored])[~is_learning])
+        )
         for name, recipes in ways():
-            found.setdefault(name, []).append(metrics.auroc(y, learned(one, seen, recipes, seed)[~seen]))
-    first = np.array(found["best stored"])
-    for name, drawn in found.items():
+            aurocs.setdefault(name, []).append(
+                metrics.auroc(y, learned(case_set, is_learning, recipes, seed)[~is_learning])
+            )
+    first = np.array(aurocs["best stored"])
+    for name, drawn in aurocs.items():
         values = np.array(drawn)
         cells = [
             f"{part.mean():.3f} ({part.std(ddof=1) / np.sqrt(len(part)):.3f})" for part in (values, values - first)
@@ -265,20 +279,24 @@ def print_other_domains(sets: Sequence[Set], seed: int) -> None:
         + "|---" * 5
         + "|"
     )
-    for one in sets:
-        seen = learning_half(one, 0, seed) if one.halves == 1 else np.ones(len(one.y), dtype=bool)
-        for other in sets:
-            if other is not one:
-                row = best_stored(other, np.ones(len(other.y), dtype=bool))
+    for learning_set in sets:
+        is_learning = (
+            learning_half(learning_set, 0, seed)
+            if learning_set.halves == 1
+            else np.ones(len(learning_set.y), dtype=bool)
+        )
+        for judged_set in sets:
+            if judged_set is not learning_set:
+                row = best_stored(judged_set, np.ones(len(judged_set.y), dtype=bool))
                 cells = []
                 for values in (
-                    surer(row, other.signals[row]),
-                    learned(one, seen, RECIPES, seed, other.x),
-                    learned(one, seen, logistics(TEXT), seed, other.x),
+                    surer(row, judged_set.signals[row]),
+                    learned(learning_set, is_learning, RECIPES, seed, judged_set.x),
+                    learned(learning_set, is_learning, logistics(TEXT), seed, judged_set.x),
                 ):
-                    told = signal_report(other.y, values)
-                    cells.append(f"{told.auroc:.3f} ({told.low:.3f}–{told.high:.3f})")
-                print(f"| {one.name} | {other.name} | {' | '.join(cells)} |")
+                    report = signal_report(judged_set.y, values)
+                    cells.append(f"{report.auroc:.3f} ({report.low:.3f}–{report.high:.3f})")
+                print(f"| {learning_set.name} | {judged_set.name} | {' | '.join(cells)} |")
 
 
 def main() -> None:
@@ -287,15 +305,15 @@ def main() -> None:
     parser.add_argument("sets", nargs="+", help="name=trace:halves")
     parser.add_argument("--seed", type=int, default=0, help="of halves, folds and resamples (0)")
     parser.add_argument("--tune", type=int, default=0, metavar="TRIALS", help="tune sets of one half too (no)")
-    given = parser.parse_args()
+    args = parser.parse_args()
     warnings.simplefilter("ignore")
-    sets = [read_set(text) for text in given.sets]
-    for one in sets:
-        (print_one_half if one.halves == 1 else print_halves)(one, given.seed)
-        if one.halves == 1 and given.tune:
-            print_tuned(one, given.seed, given.tune)
+    sets = [read_set(text) for text in args.sets]
+    for case_set in sets:
+        (print_one_half if case_set.halves == 1 else print_halves)(case_set, args.seed)
+        if case_set.halves == 1 and args.tune:
+            print_tuned(case_set, args.seed, args.tune)
     if len(sets) > 1:
-        print_other_domains(sets, given.seed)
+        print_other_domains(sets, args.seed)
 
 
 if __name__ == "__main__":

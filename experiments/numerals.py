@@ -44,27 +44,29 @@ class Text(NamedTuple):
 
 def texts() -> list[Text]:
     """Every bundled text once, in order."""
-    found: dict[str, str] = {}
+    lang_by_text: dict[str, str] = {}
     for chunk in load_corpus(DATA).chunks:
         lang = chunk.tags.get("lang", "en")
-        for piece in pieces(chunk.text):
+        for piece in pieces(chunk.full_text):
             for text in (piece.text, *piece.cells, *piece.heads):
-                found.setdefault(text, lang)
+                lang_by_text.setdefault(text, lang)
     for name, field in (("cases.jsonl", "query"), ("fields.jsonl", "value")):
         for line in (DATA / name).read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
             if row.get(field):
-                found.setdefault(row[field], row.get("lang", "fr" if " €" in row[field] else "en"))
-    return [Text(text, lang) for text, lang in found.items()]
+                lang_by_text.setdefault(row[field], row.get("lang", "fr" if " €" in row[field] else "en"))
+    return [Text(text, lang) for text, lang in lang_by_text.items()]
 
 
-def compared(name: str, some: list[Text], ours: Callable[[Text], Values], other: Callable[[Text], Values]) -> None:
+def compared(
+    name: str, some: list[Text], own_reader: Callable[[Text], Values], reference_reader: Callable[[Text], Values]
+) -> None:
     """Print how often two readers agree, examples where they do not, and what each takes."""
     spent = [0.0, 0.0]
     differ: list[tuple[str, Values, Values]] = []
     for text in some:
         results = []
-        for at, reader in enumerate((ours, other)):
+        for at, reader in enumerate((own_reader, reference_reader)):
             start = perf_counter()
             results.append(reader(text))
             spent[at] += perf_counter() - start
@@ -118,7 +120,7 @@ def dateparser(text: Text) -> Values:
     """The same by dateparser's search, in English and French."""
     from dateparser.search import search_dates
 
-    found = search_dates(
+    dates = search_dates(
         text.text,
         languages=["en", "fr"],
         settings={
@@ -128,7 +130,7 @@ def dateparser(text: Text) -> Values:
             "PREFER_DAY_OF_MONTH": "first",
         },
     )
-    return tuple((date.year, date.month, date.day) for _, date in found or ())
+    return tuple((date.year, date.month, date.day) for _, date in dates or ())
 
 
 def generated(lang: str, upto: int = 10_000) -> tuple[int, int, list[str]]:
@@ -149,13 +151,15 @@ def main() -> None:
     every = texts()
     compared("figures with marks, Babel", list(figures(every)), own_figure, babel)
     named = {*tables().numbers, *tables().scales}
-    worded = [one for one in every if named & set(re.findall(r"[^\W\d_]+", one.text.lower()))]
+    worded = [text for text in every if named & set(re.findall(r"[^\W\d_]+", text.text.lower()))]
     compared("numbers in words, text2num", worded, own_values, text2num)
     for lang in ("en", "fr", "fr_BE", "fr_CH"):
         print(f"num2words {lang} read back: {generated(lang)}")
-    dated = [one for one in every if YEAR.search(one.text)]
+    dated = [text for text in every if YEAR.search(text.text)]
     compared("dates with a year, dateparser", dated, own_dates, dateparser)
-    print(f"of {len(every):,} texts {sum(bool(quantities_in(one.text)) for one in every):,} state a quantity or a date")
+    print(
+        f"of {len(every):,} texts {sum(bool(quantities_in(text.text)) for text in every):,} state a quantity or a date"
+    )
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def campaign_of(folder: Path, named: str | None) -> str:
     """Campaign of which a folder holds both logs."""
     both = [{path.parent.name for path in (folder / name).glob("*/*.csv")} for name in POLICIES]
     there = sorted(
-        name for name in set.intersection(*both) if all(log_file(folder, one, name).is_file() for one in POLICIES)
+        name for name in set.intersection(*both) if all(log_file(folder, policy, name).is_file() for policy in POLICIES)
     )
     if named is None and len(there) == 1:
         return there[0]
@@ -127,23 +127,23 @@ def shares(action: np.ndarray, size: Size) -> np.ndarray:
     return count / np.maximum(1, count.sum(axis=1, keepdims=True))
 
 
-class Found(NamedTuple):
+class Evaluation(NamedTuple):
     """What the log of one policy says of the other, and what the other's own log says."""
 
     name: str
     by: Side
     on: Side
     target: np.ndarray
-    seen: Overlap
+    overlap: Overlap
     table: pd.DataFrame
     drawn: pd.DataFrame
 
 
-def found(name: str, by: Side, target: np.ndarray, on: Side) -> Found:
+def evaluate(name: str, by: Side, target: np.ndarray, on: Side) -> Evaluation:
     """All estimators, with both intervals."""
     table = estimate(by.log, target, ESTIMATORS)
     drawn = estimate(by.log, target, ESTIMATORS, interval="bootstrap", n_boot=2000)
-    return Found(name, by, on, target, overlap(by.log, target), table, drawn)
+    return Evaluation(name, by, on, target, overlap(by.log, target), table, drawn)
 
 
 def main() -> None:
@@ -151,15 +151,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--campaign", help="where the folder holds several")
-    given = parser.parse_args()
-    campaign = campaign_of(given.folder, given.campaign)
-    bts, random = sides(given.folder, campaign)
+    args = parser.parse_args()
+    campaign = campaign_of(args.folder, args.campaign)
+    bts, random = sides(args.folder, campaign)
     size = bts.size
     uniform = at_positions(np.full((size.positions, size.items), 1 / size.items), bts.position)
     warnings.simplefilter("ignore", OverlapWarning)  # the table has the status
     both = (
-        found("random", bts, uniform, random),
-        found("bts", random, at_positions(shares(bts.log["action"].to_numpy(), size), random.position), bts),
+        evaluate("random", bts, uniform, random),
+        evaluate("bts", random, at_positions(shares(bts.log["action"].to_numpy(), size), random.position), bts),
     )
     print(f"Campaign {campaign}: {size.items} items, {size.positions} positions.")
     print("Clicks per 1,000 rounds, with 95 % intervals:\n")
@@ -167,40 +167,41 @@ def main() -> None:
         "| value of | from the log of | estimator | value | delta method | bootstrap | ESS | largest weight | status |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
-    for one in both:
-        printed(one)
+    for evaluation in both:
+        print_evaluation(evaluation)
     print()
-    for one in both:
-        seen = one.seen
-        why = "; ".join(f"{name}: {one.table.attrs['notes'][name]}" for name in ("ips", "snips", "replay"))
+    for evaluation in both:
+        diagnostics = evaluation.overlap
+        why = "; ".join(f"{name}: {evaluation.table.attrs['notes'][name]}" for name in ("ips", "snips", "replay"))
         print(
-            f"- {one.name} from {one.by.name}: overlap {seen.status}, {seen.n:,} rounds worth {seen.ess:,.0f}, mean "
-            f"weight {seen.mean_weight:.3f} [{seen.mean_weight_low:.3f}, {seen.mean_weight_high:.3f}]; {why}"
+            f"- {evaluation.name} from {evaluation.by.name}: overlap {diagnostics.status}, {diagnostics.n:,} rounds "
+            f"worth {diagnostics.ess:,.0f}, mean weight {diagnostics.mean_weight:.3f} "
+            f"[{diagnostics.mean_weight_low:.3f}, {diagnostics.mean_weight_high:.3f}]; {why}"
         )
     learned(both[1])
     limits(both[0], both[1])
-    for one in both:
-        held(one)
+    for evaluation in both:
+        print_coverage(evaluation)
     print(WORDS)
 
 
-def printed(one: Found) -> None:
+def print_evaluation(evaluation: Evaluation) -> None:
     """Print a row for each estimator, and one for the policy's own log."""
-    for row, again in zip(one.table.itertuples(), one.drawn.itertuples(), strict=True):
+    for row, again in zip(evaluation.table.itertuples(), evaluation.drawn.itertuples(), strict=True):
         delta, drawn = (f"{1e3 * each.low:.2f} to {1e3 * each.high:.2f}" for each in (row, again))
         print(
-            f"| {one.name} | {one.by.name} | {row.estimator} | {1e3 * row.value:.2f} | {delta} | {drawn} "
+            f"| {evaluation.name} | {evaluation.by.name} | {row.estimator} | {1e3 * row.value:.2f} | {delta} | {drawn} "
             f"| {row.ess:,.0f} | {row.max_weight:.3g} | {row.status} |"
         )
-    clicks, rounds = one.on.clicks, len(one.on.log)
+    clicks, rounds = evaluation.on.clicks, len(evaluation.on.log)
     low, high = (1e3 * float(end) for end in clopper_pearson(clicks, rounds))
     print(
-        f"| {one.name} | **{one.name}** | its own {clicks} clicks | **{1e3 * clicks / rounds:.2f}** "
+        f"| {evaluation.name} | **{evaluation.name}** | its own {clicks} clicks | **{1e3 * clicks / rounds:.2f}** "
         f"| {low:.2f} to {high:.2f}, exact | | {rounds:,} | 1 | |"
     )
 
 
-def learned(of_bts: Found) -> None:
+def learned(of_bts: Evaluation) -> None:
     """Print what the estimated distribution of bts adds to the error, and what the mean propensity would have said."""
     rng, random, bts = np.random.default_rng(0), of_bts.by, of_bts.on
     again = []
@@ -214,35 +215,34 @@ def learned(of_bts: Found) -> None:
         f"- shares of bts: drawing its log again moves SNIPS by a standard deviation of {1e3 * np.std(again):.2f}, "
         f"beside a standard error of {1e3 * (row['high'] - row['low']) / 3.92:.2f} from the clicks."
     )
-    seen = bts.log.groupby("action")["propensity"].mean()
-    mean = seen.reindex(range(bts.size.positions * bts.size.items), fill_value=0.0)
+    propensities = bts.log.groupby("action")["propensity"].mean()
+    mean = propensities.reindex(range(bts.size.positions * bts.size.items), fill_value=0.0)
     mean = mean.to_numpy().reshape(bts.size.positions, bts.size.items)
     sums = mean.sum(axis=1)
     target = at_positions(mean / np.maximum(sums[:, None], 1e-12), random.position)
     value = 1e3 * estimate(random.log, target, ("snips",))["value"][0]
     print(
-        f"- mean logged propensities of bts sum to {', '.join(f'{one:.2f}' for one in sums)} at the positions; "
+        f"- mean logged propensities of bts sum to {', '.join(f'{total:.2f}' for total in sums)} at the positions; "
         f"divided by that they are another policy, worth {value:.2f} by SNIPS."
     )
 
 
-def held(one: Found) -> None:
+def print_coverage(evaluation: Evaluation) -> None:
     """Print how often an interval of SNIPS holds where every item is clicked alike, with these very weights."""
-    rate, rng, holds = one.on.clicks / len(one.on.log), np.random.default_rng(1), []
+    rate, rng, holds = evaluation.on.clicks / len(evaluation.on.log), np.random.default_rng(1), []
     for _ in range(WORLDS):
-        world = one.by.log.assign(reward=(rng.random(len(one.by.log)) < rate).astype(float))
-        row = estimate(world, one.target, ("snips",)).iloc[0]
+        world = evaluation.by.log.assign(reward=(rng.random(len(evaluation.by.log)) < rate).astype(float))
+        row = estimate(world, evaluation.target, ("snips",)).iloc[0]
         holds.append(row["low"] <= rate <= row["high"])
-    error = one.table.set_index("estimator")
+    error = evaluation.table.set_index("estimator")
     gaps = {
-        name: (error.loc[name, "value"] - rate) / _error(error.loc[name], rate, len(one.on.log))
+        name: (error.loc[name, "value"] - rate) / _error(error.loc[name], rate, len(evaluation.on.log))
         for name in ("ips", "snips", "dr")
     }
     print(
-        f"- {one.name} from {one.by.name}: were every item clicked at {1e3 * rate:.2f}, the 95 % interval of SNIPS "
-        f"would hold in {np.mean(holds):.1%} of such logs; against the policy's own log the values are off by "
-        + ", ".join(f"{gap:+.1f} ({name})" for name, gap in gaps.items())
-        + " standard errors of both."
+        f"- {evaluation.name} from {evaluation.by.name}: were every item clicked at {1e3 * rate:.2f}, the 95 % "
+        f"interval of SNIPS would hold in {np.mean(holds):.1%} of such logs; against the policy's own log the values "
+        "are off by " + ", ".join(f"{gap:+.1f} ({name})" for name, gap in gaps.items()) + " standard errors of both."
     )
 
 
@@ -250,7 +250,7 @@ def _error(row: pd.Series, rate: float, rounds: int) -> float:
     return float(np.hypot((row["high"] - row["low"]) / 3.92, np.sqrt(rate * (1 - rate) / rounds)))
 
 
-def limits(of_random: Found, of_bts: Found) -> None:
+def limits(of_random: Evaluation, of_bts: Evaluation) -> None:
     """Print what these logs cannot show."""
     bts, random = of_random.by, of_random.on
     n, p, q = len(bts.log), bts.clicks / len(bts.log), random.clicks / len(random.log)
@@ -265,19 +265,19 @@ def limits(of_random: Found, of_bts: Found) -> None:
         f"- the bts log alone: {1e3 * paired.value:.2f} [{1e3 * paired.low:.2f}, {1e3 * paired.high:.2f}] more "
         f"by SNIPS ({paired.status})."
     )
-    for one in (of_random, of_bts):
-        row = one.table.set_index("estimator").loc["snips"]
+    for evaluation in (of_random, of_bts):
+        row = evaluation.table.set_index("estimator").loc["snips"]
         half = 1e3 * (row["high"] - row["low"]) / 2
         need = n * (half / (gap / 2)) ** 2
         print(
-            f"- {one.name} from {one.by.name}: half an interval is {half:.2f}; to bring it to half of the gap of "
-            f"{gap:.2f}, about {need:,.0f} rounds like these."
+            f"- {evaluation.name} from {evaluation.by.name}: half an interval is {half:.2f}; to bring it to half of "
+            f"the gap of {gap:.2f}, about {need:,.0f} rounds like these."
         )
-    for one in (bts, random):
-        cells = one.log.groupby("action")["reward"].sum()
+    for log_side in (bts, random):
+        cells = log_side.log.groupby("action")["reward"].sum()
         print(
-            f"- {one.name}: {one.clicks} clicks fall on {int((cells > 0).sum())} of {len(cells)} items × positions, "
-            f"at most {int(cells.max())} on one."
+            f"- {log_side.name}: {log_side.clicks} clicks fall on {int((cells > 0).sum())} of {len(cells)} "
+            f"items × positions, at most {int(cells.max())} on one."
         )
 
 

@@ -84,13 +84,13 @@ def ask_all(corpus: raglab.Corpus, trace: raglab.Trace, policy: raglab.Policy, o
     lab = raglab.Lab.open(out / "index", policy=policy, arm=trace.arms[0], cache=False, audit=False)
     with step(f"ask {len(trace.cases)} questions"):
         responses = [raglab.ask(case.query, lab=lab) for case in trace.cases]
-    others = [
-        (case.id, said, response["status"], response["refusal_reason"])
-        for case, said, response in zip(trace.cases, replayed, responses, strict=True)
-        if said != response["status"]
+    differences = [
+        (case.id, replay_status, response["status"], response["refusal_reason"])
+        for case, replay_status, response in zip(trace.cases, replayed, responses, strict=True)
+        if replay_status != response["status"]
     ]
-    print(f"           decided live as replayed: {len(responses) - len(others)} of {len(responses)}")
-    for row in others:
+    print(f"           decided live as replayed: {len(responses) - len(differences)} of {len(responses)}")
+    for row in differences:
         print(f"           {row}")
     refused = Counter(
         response["refusal_reason"].split(" ")[0]

@@ -42,9 +42,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("every", type=int, nargs="?", default=1)
     parser.add_argument("--data", type=Path, default=BROKER)
-    given = parser.parse_args()
-    corpus, cases = raglab.load_corpus(given.data), raglab.load_cases(given.data)[:: given.every]
-    policy = raglab.Policy.load(given.data / "policy.yaml").replace(*CHANGES)
+    args = parser.parse_args()
+    corpus, cases = raglab.load_corpus(args.data), raglab.load_cases(args.data)[:: args.every]
+    policy = raglab.Policy.load(args.data / "policy.yaml").replace(*CHANGES)
     trace = raglab.build_trace(corpus, cases, policy=policy, max_depth=policy.refine.max_depth)
     agree: Counter[str] = Counter()
     decided: Counter[str] = Counter()
@@ -53,16 +53,16 @@ def main() -> None:
         lab = raglab.Lab.open(Path(folder) / "index", policy=policy, cache=False, audit=False)
         graph = raglab.build_graph(lab)
         # With the answers that live would be given, so that what is not fit to leave is refused here as well.
-        said = raglab.decide(raglab.record_answers(trace, policy, lab.generator, lab.scorer), policy)
+        decisions = raglab.decide(raglab.record_answers(trace, policy, lab.generator, lab.scorer), policy)
         for row, case in enumerate(cases):
             stated = {"question": case.query, "documents": list(case.selected_sources)}
             live = raglab.ask(case.query, lab=lab, documents=stated["documents"])
             by_graph = graph.invoke(stated)["response"]
-            status = raglab.Status(int(said.status[row])).name
-            reason = said.reason(row) if status == "refuse" else None
+            status = raglab.Status(int(decisions.status[row])).name
+            reason = decisions.reason(row) if status == "refuse" else None
             agree["ask"] += (live["status"], live["refusal_reason"]) == (status, reason)
             agree["graph"] += (by_graph["status"], by_graph["refusal_reason"]) == (status, reason)
-            decided[str(said.decided_by[row])] += 1
+            decided[str(decisions.decided_by[row])] += 1
     print(f"{len(cases)} questions; ask agrees with the replay in {agree['ask']}, the graph in {agree['graph']}")
     print("decided by", ", ".join(f"{name} {count}" for name, count in decided.most_common()))
 

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from holdout import Given, Mean, append_line, figures, given_set, load_set, mean, read_log
+from holdout import CaseSet, Mean, append_line, figures, given_set, load_set, mean, read_log
 from numpy.typing import NDArray
 from scipy.stats import norm
 from tqdm import tqdm
@@ -68,15 +68,15 @@ def drawn_signal(trace: Trace, right: NDArray[np.bool_], seed: int, *, noise: bo
 
 
 @lru_cache
-def right_cases(given: Given) -> NDArray[np.bool_]:
+def right_cases(case_set: CaseSet) -> NDArray[np.bool_]:
     """Whether each case of a set would be right if answered, [Q]."""
-    return seen_cases(*load_set(given)).right
+    return seen_cases(*load_set(case_set)).right
 
 
-def signal_trace(given: Given, kind: str, seed: int) -> Trace:
+def signal_trace(case_set: CaseSet, kind: str, seed: int) -> Trace:
     """Trace of a set with a signal of a kind."""
-    trace, _ = load_set(given)
-    return trace if kind == "none" else drawn_signal(trace, right_cases(given), seed, noise=kind == "noise")
+    trace, _ = load_set(case_set)
+    return trace if kind == "none" else drawn_signal(trace, right_cases(case_set), seed, noise=kind == "noise")
 
 
 # Halves ---------------------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def signal_trace(given: Given, kind: str, seed: int) -> Trace:
 class Unit(NamedTuple):
     """One study: of a set with a signal of a kind, on a half."""
 
-    given: Given
+    case_set: CaseSet
     half: int
     kind: str
     trials: int
@@ -93,7 +93,7 @@ class Unit(NamedTuple):
 
 def unit_key(unit: Unit) -> str:
     """What a line of the log is found by: everything that changes its figures."""
-    trace, policy = load_set(unit.given)
+    trace, policy = load_set(unit.case_set)
     return json.dumps([VERSION, trace.fingerprint, policy.policy_id, unit.half, unit.kind, unit.trials])
 
 
@@ -101,7 +101,7 @@ def measure(unit: Unit) -> dict[str, Any]:
     """Line of a study."""
     warnings.simplefilter("ignore")
     start = time.perf_counter()
-    trace, policy = signal_trace(unit.given, unit.kind, unit.half), load_set(unit.given)[1]
+    trace, policy = signal_trace(unit.case_set, unit.kind, unit.half), load_set(unit.case_set)[1]
     outcome = tuned(trace, policy, Draw(0, unit.half), None, trials=unit.trials)
     seconds = round(time.perf_counter() - start, 1)
     about = {"half": unit.half, "kind": unit.kind, "seconds": seconds}
@@ -122,10 +122,10 @@ def measure_all(units: Sequence[Unit], path: Path, jobs: int) -> None:
 Table = Mapping[str, Sequence[Mapping[str, float]]]  # kind -> figures by half
 
 
-def paired(table: Table, kind: str, figure: str) -> Mean:
+def paired_difference(table: Table, kind: str, figure: str) -> Mean:
     """Mean difference of a figure to the studies without the signal, half by half."""
     pairs = zip(table[kind], table["none"], strict=True)
-    return mean([row[figure] - other[figure] for row, other in pairs])
+    return mean([row[figure] - plain_row[figure] for row, plain_row in pairs])
 
 
 def print_halves(lines: Sequence[Mapping[str, Any]], trials: int) -> None:
@@ -140,31 +140,31 @@ def print_halves(lines: Sequence[Mapping[str, Any]], trials: int) -> None:
     for kind, shown in KINDS.items():
         cells = [str(mean([row[name] for row in table[kind]])) for name in columns]
         chosen = {line["selected"] for line in lines if line["kind"] == kind}
-        more = "–" if kind == "none" else str(paired(table, kind, "pass_rate"))
+        more = "–" if kind == "none" else str(paired_difference(table, kind, "pass_rate"))
         print(f"| {shown} | {' | '.join(cells)} | {more} | {', '.join(sorted(chosen))} |")
-    gain, harm = paired(table, "signal", "pass_rate"), paired(table, "noise", "held_out")
+    gain, harm = paired_difference(table, "signal", "pass_rate"), paired_difference(table, "noise", "held_out")
     print(f"\n- pass with the signal − without: {gain}, asked ≥ 0.08: {'met' if gain.value >= 0.08 else '**missed**'}")
     error = mean([row["held_out"] for row in table["none"]]).error
-    kept = "met" if abs(harm.value) < error else "**missed**"
-    print(f"- cost with noise − without: {harm}, asked within ± one standard error of the cost, {error:.3f}: {kept}")
+    verdict = "met" if abs(harm.value) < error else "**missed**"
+    print(f"- cost with noise − without: {harm}, asked within ± one standard error of the cost, {error:.3f}: {verdict}")
 
 
 # What it tells and certifies ------------------------------------------------------------------------------------------
 
 
-def print_areas(given: Given, draws: int) -> None:
+def print_areas(case_set: CaseSet, draws: int) -> None:
     """Print how well the signal tells right-if-answered from wrong, by `raglab.audit_signals` over all cases."""
-    policy = load_set(given)[1]
-    found: dict[str, list[float]] = {kind: [] for kind in KINDS if kind != "none"}
+    policy = load_set(case_set)[1]
+    areas_by_kind: dict[str, list[float]] = {kind: [] for kind in KINDS if kind != "none"}
     for seed in range(draws):
-        for kind, areas in found.items():
-            trace = signal_trace(given, kind, seed)
+        for kind, areas in areas_by_kind.items():
+            trace = signal_trace(case_set, kind, seed)
             whole = with_splits(trace, ["tune"] * len(trace))
             frame = raglab.audit_signals(whole, policy, repeats=0).frame.set_index("signal")
             areas.append(float(frame.loc[NAME, "auroc_right"]))
     best = frame.drop(NAME)["auroc_right"].astype(float)
     print(f"\n### AUROC of right if answered over {len(trace)} cases, {draws} draws\n")
-    for kind, areas in found.items():
+    for kind, areas in areas_by_kind.items():
         print(f"- {KINDS[kind]}: {mean(areas)}, from {min(areas):.3f} to {max(areas):.3f}")
     print(f"- best built-in signal: {best.idxmax()} {best.max():.3f}")
 
@@ -174,25 +174,25 @@ def certified(trace: Trace, policy: Policy, alpha: float) -> str:
     start = raglab.fit_decision(trace, policy)
     offered = grid(trace.split("tune"), start)
     targets = {"hallucination_rate": alpha}
-    found = certify_best(trace, offered, targets, delta=DELTA, again=True)
-    made, first = found.certificate, found.certificate.promises[0]
-    if found.policy is None:
+    certification = certify_best(trace, offered, targets, delta=DELTA, again=True)
+    certificate, first = certification.certificate, certification.certificate.promises[0]
+    if certification.policy is None:
         return f"no ({first.k:g}/{first.n})"
-    again = check_policy(found.policy, trace.split("report"))
+    again = check_policy(certification.policy, trace.split("report"))
     k, n = (int(again.table[column].iloc[0]) for column in ("k", "n"))
-    return f"**{made.coverage:.3f}**, {first.k:g}/{first.n}; report {again.coverage:.3f}, {k}/{n}"
+    return f"**{certificate.coverage:.3f}**, {first.k:g}/{first.n}; report {again.coverage:.3f}, {k}/{n}"
 
 
-def print_certificates(given: Given, draws: int) -> None:
+def print_certificates(case_set: CaseSet, draws: int) -> None:
     """Print the coverage that is certified with the signal and without, on the same cases."""
-    trace, policy = load_set(given)
+    trace, policy = load_set(case_set)
     sizes = ", ".join(f"{len(trace.split(name))} {name}" for name in ("tune", "certify", "report"))
     print(f"\n### Certified coverage, delta {DELTA:g}, expected cost ({sizes}); hallucinations of those answered\n")
     print("| signal | " + " | ".join(f"≤ {100 * alpha:.0f} %" for alpha in LEVELS) + " |")
     print("|---" * (len(LEVELS) + 1) + "|")
     rows = [("none", 0), *(("signal", seed) for seed in range(draws)), ("noise", 0)]
     for kind, seed in rows:
-        part = signal_trace(given, kind, seed)
+        part = signal_trace(case_set, kind, seed)
         drawn = "" if kind == "none" else f", draw {seed}"
         cells = [certified(part, policy, alpha) for alpha in LEVELS]
         print(f"| {KINDS[kind]}{drawn} | {' | '.join(cells)} |", flush=True)
@@ -207,14 +207,14 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=100, help="configurations of the chain that a study tries (100)")
     parser.add_argument("--draws", type=int, default=5, help="draws of the signal to certify with (5)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
-    given = parser.parse_args()
-    print_areas(given.set, given.halves)
-    print_certificates(given.set, given.draws)
-    path = given.out / "results.jsonl"
-    units = [Unit(given.set, half, kind, given.trials) for half in range(given.halves) for kind in KINDS]
-    measure_all(units, path, given.jobs)
+    args = parser.parse_args()
+    print_areas(args.set, args.halves)
+    print_certificates(args.set, args.draws)
+    path = args.out / "results.jsonl"
+    units = [Unit(args.set, half, kind, args.trials) for half in range(args.halves) for kind in KINDS]
+    measure_all(units, path, args.jobs)
     log = read_log(path)
-    print_halves([log[unit_key(unit)] for unit in units], given.trials)
+    print_halves([log[unit_key(unit)] for unit in units], args.trials)
 
 
 if __name__ == "__main__":

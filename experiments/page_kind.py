@@ -93,15 +93,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train the classifier of page 1 on the bundled documents.")
     parser.add_argument("--source", type=Path, default=BROKER)
     parser.add_argument("--pack", default=str(OUT.parent), help="whose terms are counted; a folder, or generic")
-    given = parser.parse_args()
-    pack = load_pack(given.pack)
-    pages = first_pages(given.source)
+    args = parser.parse_args()
+    pack = load_pack(args.pack)
+    pages = first_pages(args.source)
     model = trained(pages, pack)
     rows = yaml.safe_dump(
         {"page_kind": {"terms": pack.page_kind.terms, "model": model}}, sort_keys=False, allow_unicode=True, width=120
     )
-    if Path(given.pack).is_dir():
-        write_text(HEAD + rows, Path(given.pack) / OUT.name)
+    if Path(args.pack).is_dir():
+        write_text(HEAD + rows, Path(args.pack) / OUT.name)
     else:
         print(rows)
     low, high = model["interval_95"]

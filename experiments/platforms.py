@@ -50,15 +50,15 @@ def rates_row(trace: Trace) -> str:
     bare = always_answer(Policy.load())
     rows = sweep(trace, [bare, bare.replace("signals.node_score.min", MIN_SCORE)]).to_dict("records")
     names = ("hallucination_rate", "false_refusal_rate", "coverage", "pass_rate")
-    told = [f"{row[f'{name}_k']}/{row[f'{name}_n']}" for row in rows for name in names]
-    return " | ".join(told)
+    cells = [f"{row[f'{name}_k']}/{row[f'{name}_n']}" for row in rows for name in names]
+    return " | ".join(cells)
 
 
 def reliability_row(trace: Trace) -> str:
     """How far the score can be believed where a platform finds an intent: AUROC, ECE, and share right by bin."""
-    said = decide(trace, always_answer(Policy.load()))
-    answered = said.status == Status.ok
-    right, score = said.right[answered], trace.signal("node_score").to_numpy()[answered]
+    decisions = decide(trace, always_answer(Policy.load()))
+    answered = decisions.status == Status.ok
+    right, score = decisions.right[answered], trace.signal("node_score").to_numpy()[answered]
     low, high = metrics.auroc_interval(right, score)
     error = calibration.ece(right, score, bins=BINS, strategy="quantile")
     ends = calibration.ece_interval(right, score, bins=BINS, strategy="quantile", rng=np.random.default_rng(0))
@@ -71,17 +71,17 @@ def reliability_row(trace: Trace) -> str:
 def certificate_row(trace: Trace) -> str:
     """What each level certifies: threshold, share answered, errors and bound."""
     policy = always_answer(Policy.load()).replace("signals.node_score.min", MIN_SCORE)
-    told = []
+    cells = []
     for alpha in LEVELS:
-        found = certify_best(trace, policy, {"hallucination_rate": alpha}, again=True)
-        (promise,) = found.certificate.promises
-        seen = f"{promise.k:g}/{promise.n} ≤ {promise.bound:.3f}"
-        if found.policy is None:
-            told.append(f"no ({seen})")
+        certification = certify_best(trace, policy, {"hallucination_rate": alpha}, again=True)
+        (promise,) = certification.certificate.promises
+        counts = f"{promise.k:g}/{promise.n} ≤ {promise.bound:.3f}"
+        if certification.policy is None:
+            cells.append(f"no ({counts})")
         else:
-            least = found.policy.value("signals.node_score.min")
-            told.append(f"**{found.certificate.coverage:.3f}** at {least:.3f} ({seen})")
-    return " | ".join(told)
+            least = certification.policy.value("signals.node_score.min")
+            cells.append(f"**{certification.certificate.coverage:.3f}** at {least:.3f} ({counts})")
+    return " | ".join(cells)
 
 
 def main() -> None:

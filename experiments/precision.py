@@ -47,8 +47,8 @@ def build(data: Path, policy: Path, precision: str, out: Path) -> float:
 
 def ranks(trace: raglab.Trace) -> dict[str, NDArray[np.float64]]:
     """hit@1, hit@5 and hit@20 of the final order, of each question that expects a source."""
-    asked = [row for row, case in enumerate(trace.cases) if case.expect_sources or case.expect_sources_any]
-    tables = [raglab.ranking(trace.subset([row])).set_index("order").loc["final"] for row in asked]
+    sourced_rows = [row for row, case in enumerate(trace.cases) if case.expect_sources or case.expect_sources_any]
+    tables = [raglab.ranking(trace.subset([row])).set_index("order").loc["final"] for row in sourced_rows]
     names = [name for name in tables[0].index if name.startswith(("hit@", "nDCG@10"))]
     return {name: np.array([float(table[name]) for table in tables]) for name in names}
 
@@ -58,30 +58,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=Path("datasets/broker"), help="folder that `raglab trace` takes")
     parser.add_argument("--policy", type=Path, default=Path("datasets/broker/policy.yaml"))
-    given = parser.parse_args()
+    args = parser.parse_args()
     seconds: dict[str, list[float]] = {name: [] for name in PRECISIONS}
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(TURNS):
             for name in PRECISIONS:
                 place = Path(folder) / f"{name}-{turn}.parquet"
-                seconds[name].append(build(given.data, given.policy, name, place))
-        one, other = (raglab.Trace.load(Path(folder) / f"{name}-0.parquet") for name in PRECISIONS)
+                seconds[name].append(build(args.data, args.policy, name, place))
+        plain_trace, half_trace = (raglab.Trace.load(Path(folder) / f"{name}-0.parquet") for name in PRECISIONS)
     plain, half = (min(seconds[name]) for name in PRECISIONS)
-    print(f"trace of {len(one)} cases, least of {TURNS} turns: {plain:.1f} s and {half:.1f} s, {plain / half:.2f} x\n")
+    print(
+        f"trace of {len(plain_trace)} cases, least of {TURNS} turns: {plain:.1f} s and {half:.1f} s, "
+        f"{plain / half:.2f} x\n"
+    )
     print("| | float32 | bfloat16 | difference |\n|---|---:|---:|---:|")
-    before, after = ranks(one), ranks(other)
+    before, after = ranks(plain_trace), ranks(half_trace)
     for name, values in before.items():
         print(f"| {name} | {values.mean():.3f} | {after[name].mean():.3f} | {difference(after[name], values)} |")
-    policy = raglab.Policy.load(given.policy)
+    policy = raglab.Policy.load(args.policy)
     for named, chosen in (("published", policy), ("answers all", raglab.always_answer(policy))):
-        left, right = (raglab.sweep(trace, [chosen]).iloc[0] for trace in (one, other))
+        left, right = (raglab.sweep(trace, [chosen]).iloc[0] for trace in (plain_trace, half_trace))
         for rate in RATE_TABLE:
             k, n = (f"{rate}_k", f"{rate}_n")
             print(
                 f"| {rate}, {named} | {left[k]}/{left[n]} | {right[k]}/{right[n]} | {right[rate] - left[rate]:+.3f} |"
             )
-        changed = raglab.decide(one, chosen).changed_rows(raglab.decide(other, chosen))
-        print(f"| decisions that change, {named} | | | {len(changed)} of {len(one)} |")
+        changed = raglab.decide(plain_trace, chosen).changed_rows(raglab.decide(half_trace, chosen))
+        print(f"| decisions that change, {named} | | | {len(changed)} of {len(plain_trace)} |")
 
 
 if __name__ == "__main__":

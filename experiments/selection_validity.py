@@ -81,8 +81,8 @@ def world(right: Callable[..., Floats], refuse: Callable[..., Floats], ambiguous
     signals[[NAMES.index(name) for name in grids]] = rows[:4]
     known = (confidence, cosine, gaps, words)
     p, to_refuse, to_ask = right(*known), refuse(*known), ambiguous(*known)
-    others = np.stack([np.ones(len(p)), to_refuse, to_ask])
-    classes = np.concatenate([p[None], (1.0 - p) * others / others.sum(axis=0)])
+    odds = np.stack([np.ones(len(p)), to_refuse, to_ask])
+    classes = np.concatenate([p[None], (1.0 - p) * odds / odds.sum(axis=0)])
     return World(signals, can_ask > 0.0, likely / likely.sum(), classes)
 
 
@@ -110,10 +110,10 @@ class Setting(NamedTuple):
 def settings() -> dict[str, Setting]:
     """What is simulated, by title."""
     odds = (lambda *known: 2.0 - known[0], lambda *known: 0.2 + 4.0 * known[2])
-    told, faint = world(_told, *odds), world(_faint, *odds)
+    strong, faint = world(_told, *odds), world(_faint, *odds)
     return {
-        "30 %, 150 + 150": Setting(told, 0.30, 150),
-        "20 %, 300 + 300": Setting(told, 0.20, 300),
+        "30 %, 150 + 150": Setting(strong, 0.30, 150),
+        "20 %, 300 + 300": Setting(strong, 0.20, 300),
         "faint signals: 40 %, 150 + 150": Setting(faint, 0.40, 150),
         "flat risk of 31 %: 30 %, 150 + 150": Setting(world(partial(_constant, 0.69), *odds), 0.30, 150),
     }
@@ -155,8 +155,8 @@ Recipe = Callable[[DecisionCases], Family]
 
 def counted(cases: DecisionCases, status: NDArray[np.int8]) -> NDArray[np.int64]:
     """Cell of every case, [C, Q], where it is decided so, [C, Q]."""
-    found = np.where(status == Status.ok, cases.classes == CLASSES.index("right"), cases.options_right)
-    return DISTINCT_CELL[status.astype(np.int64) * metrics.CELLS + LABEL_OF_CLASS[cases.classes] * 2 + found]
+    is_right = np.where(status == Status.ok, cases.classes == CLASSES.index("right"), cases.options_right)
+    return DISTINCT_CELL[status.astype(np.int64) * metrics.CELLS + LABEL_OF_CLASS[cases.classes] * 2 + is_right]
 
 
 def losses(cell: NDArray[np.int64]) -> RateCounts:
@@ -217,16 +217,16 @@ def by_expected_cost(cases: DecisionCases) -> Family:
 
     def actions(signals: Floats, values: Floats) -> tuple[Floats, Floats, Floats]:
         probability = model.probabilities(signals)
-        found = expected_costs(probability, model.asked_right, action_costs(COSTS, values[:, None]))
-        return found[0], np.broadcast_to(found[1], found[0].shape), np.broadcast_to(found[2], found[0].shape)
+        costs = expected_costs(probability, model.asked_right, action_costs(COSTS, values[:, None]))
+        return costs[0], np.broadcast_to(costs[1], costs[0].shape), np.broadcast_to(costs[2], costs[0].shape)
 
     def decide(signals: Floats, can_ask: NDArray[np.bool_], values: Floats) -> NDArray[np.int8]:
         return least_cost(*actions(signals, values), can_ask)
 
-    answer, refused, asked = (part[0] for part in actions(cases.signals, np.ones(1)))
+    answer, refused, ask_cost = (part[0] for part in actions(cases.signals, np.ones(1)))
     # The cost of a right answer is 0, so that of answering is proportional to the ratio. Just below the breakpoint:
     # the last bits of a quotient are not those of the product.
-    dearest = np.where(cases.can_ask, np.minimum(refused, asked), refused) / np.maximum(answer, 1e-12)
+    dearest = np.where(cases.can_ask, np.minimum(refused, ask_cost), refused) / np.maximum(answer, 1e-12)
     values = np.unique(np.append(dearest * (1.0 - 1e-9), 1.0))
     return Family(values, 1.0, decide, tuple(Status))
 
@@ -266,7 +266,9 @@ def cross_fitted(recipe: Recipe, cases: DecisionCases, rng: np.random.Generator)
 def dearest(actions: tuple[Status, ...]) -> float:
     """Largest cost over labels and outcomes of some actions."""
     named = {Status.ok: "answered", Status.refuse: "refused", Status.ambiguous: "asked"}
-    columns = [metrics.OUTCOMES.index(of) for one in actions for of in metrics.OUTCOMES if of.startswith(named[one])]
+    columns = [
+        metrics.OUTCOMES.index(of) for action in actions for of in metrics.OUTCOMES if of.startswith(named[action])
+    ]
     return float(COSTS[:, columns].max())
 
 
@@ -279,12 +281,12 @@ def selected(cases: DecisionCases, name: str, learned: CrossFitted) -> str:
       name: of the candidate. learned: it, cross-fitted.
     """
     cost = metrics.cell_costs()
-    free = {other: recipe(cases) for other, recipe in FREE.items()}
+    free = {free_name: recipe(cases) for free_name, recipe in FREE.items()}
     loss = {
-        other: cost[counted(cases, family.decide(cases.signals, cases.can_ask, np.array([family.tuned])))[0]]
-        for other, family in free.items()
+        free_name: cost[counted(cases, family.decide(cases.signals, cases.can_ask, np.array([family.tuned])))[0]]
+        for free_name, family in free.items()
     }
-    incumbent = min(loss, key=lambda other: loss[other].mean())
+    incumbent = min(loss, key=lambda free_name: loss[free_name].mean())
     pseudo = dearest(free[incumbent].actions) - dearest(learned.families[0].actions)
     saving = np.append(loss[incumbent] - cost[learned.cells(cases)[0]], pseudo)
     error = saving.std(ddof=1) / sqrt(len(saving))
@@ -314,8 +316,8 @@ def single(family: Family, held_out: DecisionCases, alpha: float) -> float | Non
 
 def observed(family: Family, cases: DecisionCases, alpha: float) -> float | None:
     """Number with the most right answers whose observed risk is at most alpha."""
-    seen = rates(cases, family, family.values)
-    n, k = seen.n[:, 0], seen.k[:, 0]
+    counts = rates(cases, family, family.values)
+    n, k = counts.n[:, 0], counts.k[:, 0]
     keeps = (n > 0) & (k <= alpha * n)
     return float(family.values[keeps][np.argmax((n - k)[keeps])]) if keeps.any() else None
 
@@ -350,7 +352,7 @@ WAYS = (
 class Simulated(NamedTuple):
     """Shares of the repeats by way: with a promise, with a broken one; mean true coverage. won: repeats by policy."""
 
-    given: Floats
+    promised: Floats
     broken: Floats
     coverage: Floats
     won: Mapping[str, int]
@@ -380,21 +382,22 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--repeats", type=int, default=1_000)
     options.add_argument("--setting", type=int, action="append", help="number from 0; repeat; all where not given")
-    given = options.parse_args()
-    most = DELTA + 3.0 * sqrt(DELTA * (1.0 - DELTA) / given.repeats)
-    print(f"| {given.repeats:,} repeats | promise | given | broken; ✗: above {most:.3f} | mean true coverage |")
+    args = options.parse_args()
+    most = DELTA + 3.0 * sqrt(DELTA * (1.0 - DELTA) / args.repeats)
+    print(f"| {args.repeats:,} repeats | promise | given | broken; ✗: above {most:.3f} | mean true coverage |")
     print("|---|---|---|---|---|")
     for seed, (title, setting) in enumerate(settings().items()):
-        if given.setting and seed not in given.setting:
+        if args.setting and seed not in args.setting:
             continue
         start = process_time()
-        found = simulated(setting, given.repeats, seed)
+        simulation = simulated(setting, args.repeats, seed)
         for way, name in enumerate(WAYS):
-            broken = f"{found.broken[way]:.3f}{' ✗' * int(found.broken[way] > most)}"
-            row = (title * (way == 0), name, f"{found.given[way]:.3f}", broken, f"{found.coverage[way]:.3f}")
+            broken = f"{simulation.broken[way]:.3f}{' ✗' * int(simulation.broken[way] > most)}"
+            promised, coverage = simulation.promised[way], simulation.coverage[way]
+            row = (title * (way == 0), name, f"{promised:.3f}", broken, f"{coverage:.3f}")
             print("| " + " | ".join(row) + " |")
-        won = ", ".join(f"{name} {times}" for name, times in found.won.items() if times)
-        took = (process_time() - start) / given.repeats
+        won = ", ".join(f"{name} {times}" for name, times in simulation.won.items() if times)
+        took = (process_time() - start) / args.repeats
         print(f"| | selected: {won}; {took:.2f} s a repeat | | | |", flush=True)
 
 

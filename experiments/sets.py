@@ -29,6 +29,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from raglab.model_tokens import encoder_tokens
+from raglab.store.chunking import OVERLAP, TokenLimit, cut_long_chunks
 from raglab.store.files import make_folder, write_lines, write_text
 from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import load_cases, save_cases, save_corpus
@@ -82,9 +84,10 @@ def cranfield(folder: Path) -> tuple[Corpus, tuple[Case, ...]]:
     chunks = []
     for part in documents.split("<doc>")[1:]:
         number, title, text = (_between(part, tag) for tag in ("docno", "title", "text"))
-        # an abstract begins with its title; two have no text at all and stay, so that counts are the published ones
-        whole = text if text.startswith(title) else f"{title}\n{text}"
-        chunks.append(Chunk(number, whole.strip(), number))
+        # an abstract begins with its title, which heads it; two have no text and stay, so that counts are as published
+        body = text.removeprefix(title).strip()
+        section = (" ".join(title.split()),) if title.strip() and body else ()
+        chunks.append(Chunk(number, body if section else (body or title).strip(), number, section=section))
     stated = [(_between(part, "num"), _between(part, "title")) for part in topics.split("<top>")[1:]]
     grades: dict[str, dict[str, int]] = {}
     for line in judgements.splitlines():
@@ -99,10 +102,17 @@ def cranfield(folder: Path) -> tuple[Corpus, tuple[Case, ...]]:
     return Corpus("cranfield", tuple(chunks)), tuple(cases)
 
 
+def cut(corpus: Corpus, *, max_tokens: int = 256, overlap: int = OVERLAP) -> Corpus:
+    """Documents that the bundled encoder does not read whole in pieces, as `load_corpus` cuts those of BEIR's form."""
+    limit = TokenLimit(encoder_tokens().count, max_tokens, overlap)
+    return corpus._replace(chunks=tuple(chunk for _, chunk in cut_long_chunks(corpus.chunks, limit)))
+
+
 def save_beir(corpus: Corpus, cases: Sequence[Case], out: Path) -> None:
     """Write documents, queries and their grades in BEIR's form, where a document may have no text."""
     make_folder(out / "qrels")
-    write_lines(({"_id": chunk.chunk_id, "text": chunk.text} for chunk in corpus.chunks), out / "corpus.jsonl")
+    documents = ({"_id": one.chunk_id, "title": one.section_path, "text": one.text} for one in corpus.chunks)
+    write_lines(documents, out / "corpus.jsonl")
     write_lines(({"_id": case.id, "text": case.query} for case in cases), out / "queries.jsonl")
     graded = [(case.id, source, f"{grade:g}") for case in cases for source, grade in source_grades(case).items()]
     rows = ["\t".join(row) + "\n" for row in [("query-id", "corpus-id", "score"), *graded]]

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 import raglab
 from raglab.default_learner import OTHER, ClarificationDefault
-from raglab.extensions.clarification.question_vocabulary import plain_terms
+from raglab.extensions.clarification.language_words import plain as plain_terms
 from raglab.live.response import Response
 from raglab.live.system import Lab
 from raglab.metrics import clopper_pearson
@@ -145,7 +145,7 @@ def pages_of(corpus: Corpus) -> dict[str, str]:
     """Text of each page, under `file#page`."""
     pages: dict[str, str] = {}
     for chunk in corpus.chunks:
-        pages[chunk.shown] = f"{pages.get(chunk.shown, '')}\n{chunk.text}"
+        pages[chunk.shown] = f"{pages.get(chunk.shown, '')}\n{chunk.full_text}"
     return pages
 
 
@@ -207,7 +207,7 @@ class Desk:
 def ending(response: Response) -> str:
     """What a response came to, in a few words, with the gate where it refuses."""
     if response["status"] == "refuse":
-        failed = [check.gate for check in response.seen.checks if not check.passes]
+        failed = [check.gate for check in response.record.checks if not check.passes]
         return f"refused by {failed[-1] if failed else 'no gate'}"
     return {"ok": "answered", "ambiguous": "options of the resolver"}.get(str(response["status"]), response["status"])
 

@@ -1,4 +1,4 @@
-"""When a row of the default table splits: the seed's own sequence, random traffic, and rows of noise.
+"""When a row of the default table splits by evidence: the seed's own sequence, random traffic, and rows of noise.
 
 Case 12 of the clarification article: the insurer of a broker contract is on page 1, but where page 1 is a cover sheet
 it is in the section that the table of contents names. Requests come one after the other to one row; each has the value
@@ -135,7 +135,7 @@ def requests_until_split(
         that one default would do for them as well. accuracy: of the classifier of page 1. noise_columns: of two values
         each.
     """
-    settings = Learner() if learner is None else learner
+    settings = Learner(split="evidence") if learner is None else learner
     about = (coversheets, contents, accuracy, noise_columns, at_most, settings)
     requests, late, questions, column = zip(*(_one(rng, *about) for _ in range(rows)), strict=True)
     return Found(np.array(requests), np.array(late), np.array(questions), tuple(column))
@@ -188,7 +188,7 @@ def false_splits(
     Args:
       failing: share of the signals that are failures.
     """
-    settings = Learner() if learner is None else learner
+    settings = Learner(split="evidence") if learner is None else learner
     return sum(_splits(rng, columns, n_levels, failing, signals, settings) for _ in range(rows))
 
 
@@ -212,7 +212,7 @@ def seed_table(rng: np.random.Generator, rows: int) -> None:
     print(f"| {' | '.join((*head, 'at most 2 after decidable', 'by another column'))} |\n" + "|---" * 6 + "|")
     for bodies, columns in product(BODIES, COLUMNS):
         draws = rng.integers(2, size=(rows if columns else 1, bodies + MOST, columns))
-        found = [seed_sequence(bodies, noise, Learner("posterior")) for noise in draws]
+        found = [seed_sequence(bodies, noise, Learner("posterior", split="evidence")) for noise in draws]
         decidable, split = (np.array([one[at] for one in found]) for at in (0, 1))
         inside = int(((split > 0) & (split - decidable <= 2) | (split > 0) & (decidable == 0)).sum())
         low, high = (HUNDRED * float(end) for end in clopper_pearson(inside, len(found)))
@@ -231,7 +231,11 @@ def traffic_table(rows: int) -> None:
     print(f"| {' | '.join((*head, *more))} |\n" + "|---" * 8 + "|")
     for rule, share, contents in product(RULES, SHARES, CONTENTS):
         rng = np.random.default_rng(12)
-        about: dict[str, Any] = {"coversheets": share, "contents": contents, "learner": Learner(rule=rule)}
+        about: dict[str, Any] = {
+            "coversheets": share,
+            "contents": contents,
+            "learner": Learner(rule=rule, split="evidence"),
+        }
         found = requests_until_split(rng, rows=rows, **about)
         there = np.array([column == COLUMN for column in found.column])
         if not there.any():

@@ -88,8 +88,8 @@ def forked(work: Callable[[], object], output: Path) -> int:
         os.dup2(into, 2)
         work()
         code = 0
-    except SystemExit as told:
-        code = told.code if isinstance(told.code, int) else int(told.code is not None)
+    except SystemExit as exit_error:
+        code = exit_error.code if isinstance(exit_error.code, int) else int(exit_error.code is not None)
     except BaseException:  # noqa: BLE001 - whatever it was stands in the file
         traceback.print_exc()
     finally:
@@ -102,8 +102,8 @@ def ended(child: int, patience: float = PATIENCE_S) -> int | None:
     """Exit code of a process, negative for a signal; None, and the process killed, where it goes on for too long."""
     until = time.monotonic() + patience
     while time.monotonic() < until:
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.002)
     killed(child)
@@ -154,8 +154,8 @@ def content(path: Path) -> str:
 def contents(folder: Path) -> dict[str, str]:
     """Digest of every result in a folder."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    kept = (path for path in files if not path.name.endswith((".tmp", "-wal", "-shm", "-journal")))
-    return {str(path.relative_to(folder)): content(path) for path in kept}
+    results = (path for path in files if not path.name.endswith((".tmp", "-wal", "-shm", "-journal")))
+    return {str(path.relative_to(folder)): content(path) for path in results}
 
 
 def ran(name: str, words: list[str], folder: Path) -> float:
@@ -171,11 +171,11 @@ def ran(name: str, words: list[str], folder: Path) -> float:
 def command_killed(name: str, words: list[str], folder: Path, kills: int, drawn: np.random.Generator) -> Damage:
     """What is left of a command's results, in `out`, after kills at any moment of its work."""
     damage, start = Damage(name), time.monotonic()
-    seconds = min(ran(name, words, folder / one) for one in ("first", "second"))
-    first, second = (contents(folder / one / "out") for one in ("first", "second"))
+    seconds = min(ran(name, words, folder / run) for run in ("first", "second"))
+    first, second = (contents(folder / run / "out") for run in ("first", "second"))
     same = {path: digest for path, digest in first.items() if second.get(path) == digest}
-    if left := sorted(first.keys() - same.keys()):
-        print(f"{name}: {', '.join(left)} is not the same after two runs that nobody killed, and not compared")
+    if unstable := sorted(first.keys() - same.keys()):
+        print(f"{name}: {', '.join(unstable)} is not the same after two runs that nobody killed, and not compared")
     for number in range(TRIES * kills):
         if damage.times == kills:
             break
@@ -206,11 +206,11 @@ def readable(folder: Path, damage: Damage) -> dict[str, str]:
     for path in folder.rglob("*.sqlite"):
         with closing(sqlite3.connect(path)) as link:
             damage.half_written += link.execute("PRAGMA integrity_check").fetchone() != ("ok",)
-    found = contents(folder)
+    digests = contents(folder)
     return (
-        found
+        digests
         if (folder.parent / "output").read_text().endswith("\n")
-        else {path: digest for path, digest in found.items() if not path.endswith(".sqlite")}
+        else {path: digest for path, digest in digests.items() if not path.endswith(".sqlite")}
     )
 
 
@@ -232,8 +232,8 @@ def commands(folder: Path, kills: int, seed: int) -> list[Damage]:
     trace = ["trace", str(corpus), "--cases", str(cases), "--out", "out/trace.parquet", *policy]
     index = ["index", str(corpus), "--out", "out", *policy]
     rows = [command_killed("trace", trace, folder / "trace", kills, np.random.default_rng(seed))]
-    made = str(folder / "trace" / "first" / "out" / "trace.parquet")
-    tune = ["tune", made, "--out", "out", "--trials", "200", "--no-track", *policy]
+    trace_path = str(folder / "trace" / "first" / "out" / "trace.parquet")
+    tune = ["tune", trace_path, "--out", "out", "--trials", "200", "--no-track", *policy]
     rows.append(command_killed("tune", tune, folder / "tune", kills, np.random.default_rng(seed + 1)))
     rows.append(command_killed("index", index, folder / "index", kills, np.random.default_rng(seed + 2)))
     return rows
@@ -259,19 +259,19 @@ def workers_killed(name: str, trace: Path, folder: Path, at: Server, kills: int,
     codes = [ended(child) for child in children]
     damage.locked += codes.count(None)
     study = optuna.load_study(study_name="stress", storage=url)
-    done = [one for one in study.trials if one.state.name == "COMPLETE"]
-    places = Counter(one.user_attrs["place"] for one in done)
+    done = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
+    places = Counter(trial.user_attrs["place"] for trial in done)
     damage.acknowledged = len(places)
     damage.lost, damage.doubled = TRIALS - len(places), places.total() - len(places)
-    damage.half_written += sum(not (one.constraints and "counts" in one.user_attrs) for one in done)
-    damage.locked += sum(one.state.name == "RUNNING" for one in study.trials)  # a claim that outlived its worker
+    damage.half_written += sum(not (trial.constraints and "counts" in trial.user_attrs) for trial in done)
+    damage.locked += sum(trial.state.name == "RUNNING" for trial in study.trials)  # a claim that outlived its worker
     # The result is made of what is stored: nothing is proposed again.
     codes.append(ended(forked(command_line(folder, words), outputs[-1])))
     damage.lost += sum(code not in {0, None} for code in codes)
     now = optuna.load_study(study_name="stress", storage=url).trials
     damage.doubled += len(now) - len(study.trials)
     if damage.total:
-        printed = "".join(one.read_text()[-500:] for one in outputs if one.exists())
+        printed = "".join(output.read_text()[-500:] for output in outputs if output.exists())
         print(f"{name}: {damage}, ended with {codes}: {printed}")
     damage.seconds = time.monotonic() - start
     return damage
@@ -280,9 +280,9 @@ def workers_killed(name: str, trace: Path, folder: Path, at: Server, kills: int,
 # Logs: one asker that is killed, and eight writers at once.
 
 
-def teller(told: Path) -> Callable[[str, str], None]:
-    """What writes down that a call came back: in one write, so that a kill leaves the line whole or out."""
-    into = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+def journal_writer(journal: Path) -> Callable[[str, str], None]:
+    """Function that appends a line for each returned call, in one write, so that a kill leaves no partial line."""
+    into = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     return lambda what, request: os.write(into, f"{what} {request}\n".encode()) and None
 
 
@@ -292,7 +292,7 @@ def environment(place: str) -> Mapping[str, str]:
     return {f"RAGLAB_{name}": value for name, value in (known | {"BANDIT_W_THUMBS": "0.2"}).items()}
 
 
-def asker(name: str, index: Path, place: str, told: Path) -> Callable[[], None]:
+def asker(name: str, index: Path, place: str, journal: Path) -> Callable[[], None]:
     """Questions, replies and thumbs without an end."""
 
     def work() -> None:
@@ -302,15 +302,16 @@ def asker(name: str, index: Path, place: str, told: Path) -> Callable[[], None]:
         os.chdir(index.parent)
         policy = raglab.Policy.load(BROKER / "policy.yaml")
         free = ("l2.enabled", False, "similarity.enabled", False, "gap.enabled", False, "confidence.enabled", False)
-        tell, lab = teller(told), raglab.Lab.open(index, policy=policy.replace(*free))
+        tell, lab = journal_writer(journal), raglab.Lab.open(index, policy=policy.replace(*free))
         tell("opened", name)
         for number in range(1_000_000):
             request, (question, document, answer) = f"{name}-{number}", QUESTIONS[number % len(QUESTIONS)]
             about = {"documents": [DOCUMENTS[document]], "session": f"s{number % 3}"}
-            said = raglab.ask(question, lab=lab, request_id=request, **about)
+            response = raglab.ask(question, lab=lab, request_id=request, **about)
+            if not response.record.logged:  # answered with a warning while the server of the log was down
+                continue
             tell("asked", request)
-            if said["clarification"] is not None:
-                raglab.reply(request, answer, lab=lab)
+            if response["clarification"] is not None and raglab.reply(request, answer, lab=lab).record.logged:
                 tell("replied", request)
             with suppress(ValueError):  # of a request that was answered without an arm, or not at all
                 raglab.feedback(request, number % 2 == 0, lab=lab)
@@ -319,7 +320,7 @@ def asker(name: str, index: Path, place: str, told: Path) -> Callable[[], None]:
     return work
 
 
-def writer(name: str, place: str, told: Path, until: float) -> Callable[[], None]:
+def writer(name: str, place: str, journal: Path, until: float) -> Callable[[], None]:
     """Rows of the audit log and of the bandit's, as a question makes them, until a moment."""
 
     def work() -> None:
@@ -329,7 +330,7 @@ def writer(name: str, place: str, told: Path, until: float) -> Callable[[], None
         from raglab.policy import PolicyData
         from raglab.reward import RewardWeights
 
-        key, policy, tell = ("insurer_name", "contract", {}), PolicyData.from_mapping(), teller(told)
+        key, policy, tell = ("insurer_name", "contract", {}), PolicyData.from_mapping(), journal_writer(journal)
         log = AuditLog(place)
         online = Online(Bandit(floor=0.05), RewardWeights(thumbs=0.2), 8000.0, place, ("hybrid", "iterative", "graph"))
         raw = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}
@@ -358,7 +359,7 @@ def writer(name: str, place: str, told: Path, until: float) -> Callable[[], None
     return work
 
 
-def judge_log(place: str, told: Path, damage: Damage) -> None:
+def judge_log(place: str, journal: Path, damage: Damage) -> None:
     """Hold a log against what was acknowledged, and against itself."""
     from raglab.audit.log import AuditLog
     from raglab.live.settings import BanditSettings
@@ -382,21 +383,21 @@ def judge_log(place: str, told: Path, damage: Damage) -> None:
             rows |= {table.name: list(entries.rows(table.name)) for table in tables if table.key is None}
             last = max(last, entries.last)
         part.close()
-    numbers = sorted(row["seq"] for found in rows.values() for row in found)
+    numbers = sorted(row["seq"] for table_rows in rows.values() for row in table_rows)
     damage.half_written += numbers != list(range(1, last + 1))
-    said = Counter(tuple(line.split()) for line in told.read_text().splitlines())
+    calls = Counter(tuple(line.split()) for line in journal.read_text().splitlines())
     tables = {"asked": REQUESTS, "replied": REPLIES, "decided": DECISIONS, "rewarded": REWARDS, "thumbed": THUMBS}
     there = {what: Counter(row["request_id"] for row in rows[name]) for what, name in tables.items()}
     signals = [row for row in rows[CHANGES] if row["kind"] == "signal"]
     there["signalled"] = Counter(row["request_id"] for row in signals)
-    damage.acknowledged = sum(what in there for what, _ in said)
-    damage.lost = sum(what in there and not there[what][request] for what, request in said)
+    damage.acknowledged = sum(what in there for what, _ in calls)
+    damage.lost = sum(what in there and not there[what][request] for what, request in calls)
     # A request may teach several rows of the default table, each one signal of a kind.
-    told_once = [there[what] for what in ("asked", "replied", "rewarded", "thumbed")]
-    told_once.append(Counter(f"{row['request_id']} {row['row_id']} {row['signal']}" for row in signals))
-    damage.doubled = sum(count - 1 for found in told_once for count in found.values())
-    damage.locked += said_of(said, "locked")
-    damage.half_written += said_of(said, "failed")
+    single_calls = [there[what] for what in ("asked", "replied", "rewarded", "thumbed")]
+    single_calls.append(Counter(f"{row['request_id']} {row['row_id']} {row['signal']}" for row in signals))
+    damage.doubled = sum(count - 1 for counts in single_calls for count in counts.values())
+    damage.locked += call_count(calls, "locked")
+    damage.half_written += call_count(calls, "failed")
     log = AuditLog(place, create=False)
     damage.half_written += log.rebuild() != log.rows()
     damage.half_written += len(log.verify().findings)
@@ -408,16 +409,16 @@ def judge_log(place: str, told: Path, damage: Damage) -> None:
         online.close()
 
 
-def said_of(said: Counter[tuple[str, ...]], what: str) -> int:
+def call_count(calls: Counter[tuple[str, ...]], what: str) -> int:
     """How often something was told."""
-    return sum(count for line, count in said.items() if line[0] == what)
+    return sum(count for line, count in calls.items() if line[0] == what)
 
 
 def log_killed(name: str, places: Places, folder: Path, kills: int, drawn: np.random.Generator) -> Damage:
     """What is left of the logs of an index whose asker is killed, and killed again."""
-    damage, start, place, told = Damage(name), time.monotonic(), str(places("asked.sqlite")), folder / "told"
+    damage, start, place, journal = Damage(name), time.monotonic(), str(places("asked.sqlite")), folder / "told"
     folder.mkdir(parents=True)
-    told.touch()
+    journal.touch()
     index = folder / "index"
     words = ["index", str(folder.parent / "corpus"), "--out", str(index), "--quiet"]
     code = ended(forked(command_line(folder, [*words, "--policy", str(BROKER / "policy.yaml")]), folder / "output"))
@@ -425,12 +426,12 @@ def log_killed(name: str, places: Places, folder: Path, kills: int, drawn: np.ra
         raise SystemExit((folder / "output").read_text())
     seconds = 3.0
     for number in range(kills):
-        size, began = told.stat().st_size, time.monotonic()
-        child = forked(asker(f"k{number}", index, place, told), folder / "output")
+        size, began = journal.stat().st_size, time.monotonic()
+        child = forked(asker(f"k{number}", index, place, journal), folder / "output")
         if number % NOW_AND_THEN == NOW_AND_THEN - 1:
             time.sleep(drawn.uniform(0.0, 1.0) * seconds)
         else:
-            wait_until(lambda size=size: b"asked" in told.read_bytes()[size:], child)
+            wait_until(lambda size=size: b"asked" in journal.read_bytes()[size:], child)
             seconds = time.monotonic() - began
             time.sleep(drawn.uniform(0.0, 1.0))
         if places.server is not None and number % NOW_AND_THEN == 1:
@@ -441,9 +442,9 @@ def log_killed(name: str, places: Places, folder: Path, kills: int, drawn: np.ra
             print(f"{name}, kill {number}: it had ended by itself: {(folder / 'output').read_text()[-2000:]}")
         damage.times += 1
         # Whoever comes next gets its turn, and finds all that was acknowledged.
-        damage.locked += not usable(place, f"after{number}", told)
+        damage.locked += not usable(place, f"after{number}", journal)
         counted = Damage(name, damage.times, locked=damage.locked)
-        judge_log(place, told, counted)
+        judge_log(place, journal, counted)
         if counted.total:
             print(f"{name}, kill {number}: {counted}")
         damage.lost, damage.doubled = max(damage.lost, counted.lost), max(damage.doubled, counted.doubled)
@@ -453,7 +454,7 @@ def log_killed(name: str, places: Places, folder: Path, kills: int, drawn: np.ra
     return damage
 
 
-def usable(place: str, request: str, told: Path) -> bool:
+def usable(place: str, request: str, journal: Path) -> bool:
     """Whether a log takes a request within a few seconds."""
     from raglab.audit.log import AuditLog
     from raglab.policy import PolicyData
@@ -461,19 +462,24 @@ def usable(place: str, request: str, told: Path) -> bool:
     start, log = time.monotonic(), AuditLog(place)
     with suppress(ValueError):
         log.opened(request, "who?", policy=PolicyData.from_mapping(), fingerprint="f", models={})
-        teller(told)("asked", request)
+        journal_writer(journal)("asked", request)
     log.close()
-    return time.monotonic() - start < 10.0 and f"asked {request}\n" in told.read_text()
+    return time.monotonic() - start < 10.0 and f"asked {request}\n" in journal.read_text()
 
 
 def log_crowded(name: str, places: Places, folder: Path, seconds: float) -> Damage:
     """What is left of a log that eight write to at once."""
-    damage, start, place, told = Damage(name, WRITERS), time.monotonic(), str(places("crowd.sqlite")), folder / "told"
+    damage, start, place, journal = (
+        Damage(name, WRITERS),
+        time.monotonic(),
+        str(places("crowd.sqlite")),
+        folder / "told",
+    )
     folder.mkdir(parents=True)
-    told.touch()
+    journal.touch()
     until = time.time() + seconds
     children = [
-        forked(writer(f"w{number}", place, told, until), folder / f"output{number}") for number in range(WRITERS)
+        forked(writer(f"w{number}", place, journal, until), folder / f"output{number}") for number in range(WRITERS)
     ]
     codes = [ended(child, seconds + PATIENCE_S) for child in children]
     output = "".join((folder / f"output{number}").read_text() for number in range(WRITERS))
@@ -481,7 +487,7 @@ def log_crowded(name: str, places: Places, folder: Path, seconds: float) -> Dama
         damage.half_written += sum(code != 0 for code in codes)
         print(f"{name}: ended with {codes}: {output[-2000:]}")
     spent = time.monotonic() - start
-    judge_log(place, told, damage)
+    judge_log(place, journal, damage)
     print(f"{name}: {damage.acknowledged} acknowledged in {spent:.1f} s, {damage.acknowledged / spent:.0f} a second")
     damage.seconds = time.monotonic() - start
     return damage
@@ -503,9 +509,9 @@ def shown(rows: list[Damage]) -> str:
     """The table."""
     head = ("what", "times", "acknowledged", "lost", "doubled", "locked", "half-written", "s")
     cells = [head]
-    for one in rows:
-        numbers = (one.times, one.acknowledged, one.lost, one.doubled, one.locked, one.half_written)
-        cells.append((one.what, *map(str, numbers), f"{one.seconds:.0f}"))
+    for damage in rows:
+        numbers = (damage.times, damage.acknowledged, damage.lost, damage.doubled, damage.locked, damage.half_written)
+        cells.append((damage.what, *map(str, numbers), f"{damage.seconds:.0f}"))
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     return "\n".join(
         "  ".join(cell.ljust(width) if not column else cell.rjust(width) for column, (cell, width) in enumerate(pairs))
@@ -530,8 +536,8 @@ def main() -> int:
     for name in ("matplotlib.pyplot", "optuna", "sentence_transformers", "raglab.lab.study", "raglab.live.settings"):
         import_module(name)
     gc.freeze()
-    with tempfile.TemporaryDirectory(prefix="raglab-stress-") as made:
-        folder, kills = Path(made), max(1, round(KILLS * stated.scale))
+    with tempfile.TemporaryDirectory(prefix="raglab-stress-") as directory:
+        folder, kills = Path(directory), max(1, round(KILLS * stated.scale))
         documents(folder / "corpus")
         rows = [] if stated.only == "logs" else commands(folder, kills, stated.seed)
         rows += [] if stated.only == "commands" else logs(folder, stated.scale, stated.seed, None)
@@ -545,7 +551,7 @@ def main() -> int:
                 if stated.only != "commands":
                     rows += logs(folder, stated.scale, stated.seed, at)
     print(shown(rows))
-    return int(any(one.total for one in rows))
+    return int(any(damage.total for damage in rows))
 
 
 if __name__ == "__main__":

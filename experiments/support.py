@@ -79,14 +79,14 @@ def begin(path: Path) -> Labelled:
 def cosines(data: Labelled) -> Scores:
     """Cosine of each claim and the nearest sentence of its evidence, 0 where there is none."""
     split = [[sentence for text in texts for sentence in sentences(text)] for texts in data.evidence]
-    texts = sorted({*data.claims, *(sentence for found in split for sentence in found)})
+    texts = sorted({*data.claims, *(sentence for claim_sentences in split for sentence in claim_sentences)})
     vectors = embed(load_encoder(), texts, default_cache()).vectors
     place = {text: number for number, text in enumerate(texts)}
     near = [
-        vectors[[place[one] for one in found]] @ vectors[place[claim]]
-        for claim, found in zip(data.claims, split, strict=True)
+        vectors[[place[sentence] for sentence in claim_sentences]] @ vectors[place[claim]]
+        for claim, claim_sentences in zip(data.claims, split, strict=True)
     ]
-    return np.array([found.max(initial=0.0) for found in near], np.float64)
+    return np.array([similarities.max(initial=0.0) for similarities in near], np.float64)
 
 
 def difference(right: NDArray[np.bool_], first: Scores, second: Scores) -> tuple[float, Interval]:
@@ -122,17 +122,17 @@ def main() -> None:
     parser.add_argument("wice", type=Path)
     parser.add_argument("begin", type=Path)
     parser.add_argument("--no-encoder", action="store_true", help="leave out what needs the encoder")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     rows, middle, speed = [], [], []
     names: list[str] = []
-    for data, splits in ((wice(asked.wice), WICE), (begin(asked.begin), BEGIN)):
+    for data, splits in ((wice(args.wice), WICE), (begin(args.begin), BEGIN)):
         started = time.process_time()
         support = support_scores(data.claims, data.evidence)
         each = (time.process_time() - started) / len(data.claims) * 1e3
         words = np.mean([sum(len(text.split()) for text in texts) for texts in data.evidence])
         scores = {"word overlap": overlap_scores(data.claims, data.evidence), "embedded": support}
-        if not asked.no_encoder:
+        if not args.no_encoder:
             cosine = cosines(data)
             scores |= {
                 "best-sentence cosine": cosine,
@@ -143,7 +143,7 @@ def main() -> None:
         rows += [row(split, data.labels, scores) for split in splits]
         speed.append(f"| {splits[0].name.split(',')[0]} | {words:.0f} | {each:.2f} |")
         for label in sorted(set(data.labels)):
-            held = support[[one == label for one in data.labels]]
+            held = support[[claim_label == label for claim_label in data.labels]]
             low, half, high = np.quantile(held, [0.1, 0.5, 0.9])
             middle.append(
                 f"| {label} | {len(held)} | {low:.2f} | {half:.2f} | {high:.2f} | {(held >= 0.5).mean():.2f} |"

@@ -77,7 +77,7 @@ def synthetic_hits(sizes: Sizes, rng: np.random.Generator) -> Hits:
         >= np.where(rng.random(sizes.cases) < 0.02, rng.integers(0, sizes.hits, sizes.cases), sizes.hits)[:, None]
     )
 
-    def kept(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def hit_values(values: NDArray[np.float64]) -> NDArray[np.float64]:
         return stored(np.where(absent, np.nan, values))
 
     return Hits(
@@ -85,14 +85,14 @@ def synthetic_hits(sizes: Sizes, rng: np.random.Generator) -> Hits:
         rank=np.where(absent, -1, np.where(absent, sizes.hits, rank).argsort(axis=1).argsort(axis=1)).astype(np.int32)[
             :, None, None, :
         ],
-        l2=kept(l2),
-        cosine=kept(1.0 - l2 / 2.0),
-        s_hybrid=kept(np.sort(rng.random(shape), axis=1)[:, ::-1] * rng.uniform(0.2, 1.0, (sizes.cases, 1))),
-        s_rerank=kept(1.0 / (1.0 + np.exp(-s_raw))),
-        s_raw=kept(s_raw),
-        anchor_sim=kept(rng.uniform(0.05, 0.7, shape)),
-        sig_sim=kept(sig_sim),
-        sig_sim_strict=kept(sig_sim),
+        l2=hit_values(l2),
+        cosine=hit_values(1.0 - l2 / 2.0),
+        s_hybrid=hit_values(np.sort(rng.random(shape), axis=1)[:, ::-1] * rng.uniform(0.2, 1.0, (sizes.cases, 1))),
+        s_rerank=hit_values(1.0 / (1.0 + np.exp(-s_raw))),
+        s_raw=hit_values(s_raw),
+        anchor_sim=hit_values(rng.uniform(0.05, 0.7, shape)),
+        sig_sim=hit_values(sig_sim),
+        sig_sim_strict=hit_values(sig_sim),
         n_reranked=np.full((sizes.cases, 1, 1), N_RERANKED, dtype=np.int32),
     )
 

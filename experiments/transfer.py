@@ -45,11 +45,11 @@ def main() -> None:
     parser.add_argument("demo", type=Path, help="folder with trace.parquet and tuned.yaml of `make demo`")
     parser.add_argument("out", type=Path, help="folder for the second model and its trace")
     parser.add_argument("--data", type=Path, default=DATA, help="folder that the first trace is of")
-    given = parser.parse_args()
-    first, tuned = Trace.load(given.demo / "trace.parquet"), Policy.load(given.demo / "tuned.yaml")
+    args = parser.parse_args()
+    first, tuned = Trace.load(args.demo / "trace.parquet"), Policy.load(args.demo / "tuned.yaml")
     second = build_trace(
-        load_corpus(given.data), load_cases(given.data), out=given.out / "trace.parquet", policy=tuned,
-        encoder=str(shortened(given.out / "model")),
+        load_corpus(args.data), load_cases(args.data), out=args.out / "trace.parquet", policy=tuned,
+        encoder=str(shortened(args.out / "model")),
     )  # fmt: skip
     start = certify_best(first, tuned, TARGETS)
     print(start.certificate.reason, start.certificate.promises, sep="\n")

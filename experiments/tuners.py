@@ -162,9 +162,9 @@ def tuned(trace: Trace, policy: Policy, draw: Draw, costs: metrics.Costs | None,
       settings: of `raglab.tune`.
     """
     goal = raglab.Goal(costs=costs, targets={})
-    found = raglab.tune(tuning_trace(trace, draw), policy=policy, seed=draw.number, goal=goal, **settings)
-    expected = found.held_out_estimate if hasattr(found, "held_out_estimate") else found.expected
-    return outcome_of(found.selected, expected, found.costs, judged_cells(trace, draw, found.policies))
+    study = raglab.tune(tuning_trace(trace, draw), policy=policy, seed=draw.number, goal=goal, **settings)
+    expected = study.held_out_estimate if hasattr(study, "held_out_estimate") else study.expected
+    return outcome_of(study.selected, expected, study.costs, judged_cells(trace, draw, study.policies))
 
 
 def selected(
@@ -183,7 +183,7 @@ def selected(
 
     Returns: name of the matrix, folds and repeats, and the outcome, one after the other.
     """
-    from raglab.lab import candidates as made
+    from raglab.lab import candidates as lab_candidates
     from raglab.lab.competition import competition
     from raglab.lab.decision_fitting import decision_cases, policy_with_costs
     from raglab.lab.selection import select_candidate
@@ -194,7 +194,7 @@ def selected(
     held = Measured(drawn)
     evidence = measured_tables(held, start).evidence
     goal, seed = raglab.Goal(), draw.number
-    cases = made.Cases(
+    cases = lab_candidates.Cases(
         held,
         None,
         start,
@@ -203,7 +203,7 @@ def selected(
         evidence,
         decision_cases(evidence),
         {},
-        made.question_numbers(drawn.cases),
+        lab_candidates.question_numbers(drawn.cases),
         seed,
     )
     try:
@@ -211,21 +211,21 @@ def selected(
     except ValueError:  # too few cases of a kind
         always = None
     for folds in dict.fromkeys(folds for folds, _ in deals):
-        most = max(repeats for other, repeats in deals if other == folds)
+        most = max(repeats for n_folds, repeats in deals if n_folds == folds)
         widest = cases._replace(folds=folds, repeats=most)
-        fit = made.cross_fit(widest) if made.can_fit(widest) else None
-        for repeats in (repeats for other, repeats in deals if other == folds):
+        fit = lab_candidates.cross_fit(widest) if lab_candidates.can_fit(widest) else None
+        for repeats in (repeats for n_folds, repeats in deals if n_folds == folds):
             dealt = widest._replace(repeats=repeats)
             part = fit._replace(evidence=fit.evidence[:repeats]) if fit else None
-            if part is None and made.can_fit(dealt):
-                part = made.cross_fit(dealt)
+            if part is None and lab_candidates.can_fit(dealt):
+                part = lab_candidates.cross_fit(dealt)
             for name, costs in matrices.items():
                 priced = dealt._replace(goal=raglab.Goal(costs=costs))
-                entrants = [*made.free_candidates(priced), made.threshold_candidate(priced)]
-                entrants += [made.cost_candidate(priced, part)] if part else []
-                entrants = [one for one in entrants if one is not None]
+                entrants = [*lab_candidates.free_candidates(priced), lab_candidates.threshold_candidate(priced)]
+                entrants += [lab_candidates.cost_candidate(priced, part)] if part else []
+                entrants = [entrant for entrant in entrants if entrant is not None]
                 choice = select_candidate(entrants, competition(priced, "expected_cost", {}).competing, priced)
-                free = min(FREE, key=lambda one: choice.costs.loc[one, "in_sample"])
+                free = min(FREE, key=lambda free_name: choice.costs.loc[free_name, "in_sample"])
                 own = {
                     TUNED: choice.policies[choice.selected],
                     ALWAYS: policy_with_costs(always, costs) if always else choice.policies[free],

@@ -81,9 +81,9 @@ def our_grid(score: Floats, alpha: float) -> Floats:
     return at[enough if enough.any() else slice(1)] / 100.0
 
 
-def mapie(method: str, ours: bool, score: Floats, right: Rights, alpha: float) -> float | None:  # noqa: FBT001
+def mapie(method: str, has_own_grid: bool, score: Floats, right: Rights, alpha: float) -> float | None:  # noqa: FBT001
     """Threshold that MAPIE calls best for this precision, among 0, 0.01 … 0.99 or our candidates."""
-    grid = our_grid(score, alpha) if ours else np.arange(100) / 100.0
+    grid = our_grid(score, alpha) if has_own_grid else np.arange(100) / 100.0
     control = BinaryClassificationController(
         lambda p: np.stack([1.0 - p, p], axis=1), precision, 1.0 - alpha,
         confidence_level=1.0 - DELTA, list_predict_params=grid, fwer_method=method,
@@ -110,7 +110,7 @@ METHODS: dict[str, Callable[[Floats, Rights, float], float | None]] = {
 def simulated(of: World, alpha: float, n: int, repeats: int, seed: int) -> Floats:
     """Share of broken promises and mean coverage of each method on the same draws, [methods, 2]."""
     risk, coverage = truth(of)
-    found = np.zeros((len(METHODS), 2))
+    totals = np.zeros((len(METHODS), 2))
     for rng in np.random.default_rng(seed).spawn(repeats):
         drawn = rng.choice(of.at.size, n, p=of.chance)
         score, right = of.at[drawn], rng.random(n) >= of.wrong[drawn]
@@ -118,8 +118,8 @@ def simulated(of: World, alpha: float, n: int, repeats: int, seed: int) -> Float
             threshold = method(score, right, alpha)
             if threshold is not None:
                 at = np.searchsorted(of.at, threshold)
-                found[i] += risk[at] > alpha, coverage[at]
-    return found / repeats
+                totals[i] += risk[at] > alpha, coverage[at]
+    return totals / repeats
 
 
 def main() -> None:
@@ -135,11 +135,11 @@ def main() -> None:
         "power: 10 %, n 200": (world(65.0, 5.0, lambda at: expit((40.0 - at) / 9.0)), 0.10, 200),
         "flat risk: 10 %, n 400": (world(55.0, 1.0, lambda at: np.full(at.shape, 0.105)), 0.10, 400),
     }
-    found = np.stack([simulated(*each, repeats, seed) for seed, each in enumerate(settings.values())])
+    measures = np.stack([simulated(*each, repeats, seed) for seed, each in enumerate(settings.values())])
     most = DELTA + 3.0 * sqrt(DELTA * (1.0 - DELTA) / repeats)
     for i, title in enumerate((f"broken promises of {repeats:,}; ✗: above {most:.3f}", "mean coverage")):
         print(f"\n| {title} | {' | '.join(settings)} |\n{'|---' * (len(settings) + 1)}|")
-        for name, row in zip(METHODS, found[..., i].T.tolist(), strict=True):
+        for name, row in zip(METHODS, measures[..., i].T.tolist(), strict=True):
             print(f"| {name} |" + "".join(f" {share:.3f}{' ✗' * (i == 0 and share > most)} |" for share in row))
     best = [((truth(of)[0] <= alpha) * truth(of)[1]).max() for of, alpha, _ in settings.values()]
     print("| the most that keeps the promise |" + "".join(f" {share:.3f} |" for share in best))

@@ -16,6 +16,11 @@ from . import signals as signals
 from . import testing as testing
 from . import values as values
 from .answering.compression import compress as compress
+from .answering.generation import ModelGenerator as ModelGenerator
+from .answering.local_model import LocalModel as LocalModel
+from .answering.metered_client import RequestBudget as RequestBudget
+from .answering.openai_client import OpenAIClient as OpenAIClient
+from .answering.prompts import Prompt as Prompt
 from .audit.live_rates import live_rates as live_rates
 from .audit.log import AuditLog as AuditLog
 from .decision.measured_trace import Measured as Measured
@@ -40,9 +45,6 @@ from .displays.logs import LiveRatesDisplay as LiveRatesDisplay
 from .displays.logs import RewardAuditDisplay as RewardAuditDisplay
 from .displays.signals import SignalAuditDisplay as SignalAuditDisplay
 from .extensions.clarification.clarified_traces import clarified_trace as clarified_trace
-from .extensions.clarification.field_fitting import FieldLabel as FieldLabel
-from .extensions.clarification.field_fitting import fit_field_model as fit_field_model
-from .extensions.clarification.field_fitting import read_field_labels as read_field_labels
 from .extensions.clarification.field_reading import read_contents as read_contents
 from .extensions.clarification.field_reading import read_field as read_field
 from .extensions.cockpit.display import Cockpit as Cockpit
@@ -80,6 +82,7 @@ from .lab.search_space import full_space as full_space
 from .lab.search_space import starting_policy as starting_policy
 from .lab.signal_audit import SignalAudit as SignalAudit
 from .lab.signal_audit import audit_signals as audit_signals
+from .lab.signal_calibration import calibrate_signal as calibrate_signal
 from .lab.slices import fusion_weights as fusion_weights
 from .lab.slices import ranking as ranking
 from .lab.slices import slices as slices
@@ -88,6 +91,7 @@ from .lab.study import tune as tune
 from .lab.support_calibration import SupportCalibration as SupportCalibration
 from .lab.support_calibration import calibrate_support as calibrate_support
 from .lab.tracking import track as track
+from .live.answer_recording import record_answers as record_answers
 from .live.apply import apply as apply
 from .live.arm_choice import feedback as feedback
 from .live.ask import ask as ask
@@ -98,7 +102,6 @@ from .live.logged_requests import explain as explain
 from .live.measured_signals import add_signals as add_signals
 from .live.online_bandit import Online as Online
 from .live.response import Response as Response
-from .live.response import record_answers as record_answers
 from .live.signal_functions import register_signal as register_signal
 from .live.system import Lab as Lab
 from .live.system import build_index as build_index

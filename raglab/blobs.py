@@ -19,13 +19,18 @@ from errno import EACCES, EPERM, EROFS
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic
 from typing import TypeVar
 from urllib.parse import quote
 
 from raglab.characters import visible
 from raglab.user_warnings import warn_user
 
-BUSY_S = 60.0  # a writer waits so long for its turn
+BUSY_S = 60.0  # a writer waits so long for its turn in a file of SQLite, unless it states another patience
+CACHE_PATIENCE_S = 1.0  # a question waits so long for a cache, whose value is seldom worth more
+# What fails at once is tried every time. What is silent, or locked, is left alone for a multiple of the time that it
+# took, so that a tenth of the time at most is spent on waiting for it.
+AT_ONCE_S, PAUSE, LONGEST_PAUSE_S = 0.5, 10.0, 60.0
 LOOKUP = 500  # keys of one query; one key a query takes 1.4 times as long
 MOST_BYTES = 2**28  # of one value
 KEY_BYTES = 32
@@ -35,6 +40,7 @@ _SCHEMA = "CREATE TABLE blobs (key TEXT PRIMARY KEY, digest BLOB NOT NULL, value
 _OBJECTS = {(b"table", b"blobs", _SCHEMA.encode()), (b"index", b"sqlite_autoindex_blobs_1", None)}
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how a rollback journal begins, and ends where it names another file
 _UNWRITABLE = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
+_LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _ABANDONED: list[object] = []  # connections of the process before a fork: closing them here would drop its locks
 
 T = TypeVar("T")
@@ -44,6 +50,23 @@ def cache_folder() -> Path:
     """The user's own folder: RAGLAB_CACHE, else ~/.cache/raglab."""
     folder = os.environ.get("RAGLAB_CACHE")
     return Path(folder) if folder else Path.home() / ".cache" / "raglab"
+
+
+def cache_file(path: str | Path) -> Path:
+    """File of a cache that a user names.
+
+    Raises:
+      ValueError: it is a folder.
+    """
+    if Path(path).is_dir():
+        msg = visible(f"cache must be a file, got the folder {path}; name a file in it, such as {path}/cache.sqlite.")
+        raise ValueError(msg)
+    return Path(path)
+
+
+def pause_after(seconds: float) -> float:
+    """Seconds for which a file or server is left alone that took so many to fail."""
+    return min(PAUSE * seconds, LONGEST_PAUSE_S) if seconds > AT_ONCE_S else 0.0
 
 
 _PROCESS_SECRET = secrets.token_bytes(KEY_BYTES)
@@ -61,13 +84,28 @@ def own_secret(folder: Path | None = None) -> bytes:
         with suppress(OSError):
             if path.is_file() and path.stat().st_size == KEY_BYTES:
                 return path.read_bytes()
-        # One of another length is no key. Of two processes that begin at once, one may go on with its own secret.
         with suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.unlink(missing_ok=True)
-            with open(path, "xb", opener=partial(os.open, mode=0o600)) as file:
-                file.write(secrets.token_bytes(KEY_BYTES))
+            _make_secret(path)
     return _PROCESS_SECRET
+
+
+def _make_secret(path: Path) -> None:
+    """Put a new secret in its place whole, unless another thread or process was faster: both go on with that one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with open(new, "xb", opener=partial(os.open, mode=0o600)) as file:
+            file.write(secrets.token_bytes(KEY_BYTES))
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            if path.stat().st_size != KEY_BYTES:  # one of another length is no key
+                new.replace(path)
+        except OSError:  # a file system without links
+            new.replace(path)
+    finally:
+        with suppress(OSError):
+            new.unlink()
 
 
 class Blobs:
@@ -75,19 +113,29 @@ class Blobs:
 
     Every write is one transaction: a process that is killed loses at most its last one. Whatever goes wrong costs the
     cache and never the caller: a file that is none of ours, or damaged, is put aside under the ending `.damaged` and
-    made again; without a place to write, what is there is read. One warning says what failed; a place that is
-    read-only needs none.
+    made again; a folder in its place stays as it is, since it may hold a user's work, and there is no cache; without a
+    place to write, what is there is read. One warning says what failed; a place that is read-only needs none. A file
+    that another process holds longer than the patience is done without for a while.
     """
 
-    def __init__(self, path: Path, *, most_bytes: int | None = None, secret: bytes | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        most_bytes: int | None = None,
+        secret: bytes | None = None,
+        patience_s: float = BUSY_S,
+    ) -> None:
         """Name the file; it is opened on first use, and made by the first write.
 
         Args:
           most_bytes: of the file, about; the least recently stored go first. None is without end.
           secret: binds the digests to who knows it, so that a file from elsewhere holds nothing; None takes what
             anyone wrote.
+          patience_s: seconds to wait for a turn.
         """
         self.path, self._most, self._secret = path, most_bytes, secret
+        self._patience_s, self._alone_until = patience_s, 0.0
         self._process, self._lock = os.getpid(), threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._warned = False
@@ -135,13 +183,17 @@ class Blobs:
             self._run(delete, make=False)
 
     def clear(self) -> None:
-        """Take out all values."""
+        """Take out all values; one warning says where they cannot be."""
 
-        def delete(connection: sqlite3.Connection) -> None:
+        def delete(connection: sqlite3.Connection) -> bool:
             with connection:
                 connection.execute("DELETE FROM blobs")
+            return True
 
-        self._run(delete, make=False)
+        # Whoever empties a cache counts on it: it is tried even where it was locked a moment ago.
+        self._alone_until = 0.0
+        if not self._run(delete, make=False) and self.path.is_file():
+            warn_user(visible(f"the cache {self.path} is not emptied: it cannot be written now; empty it again later."))
 
     def close(self) -> None:
         """Let go of the file; the next use opens it again."""
@@ -171,14 +223,18 @@ class Blobs:
         """Result of some work on the file; None where there is none to work on. Of a damaged file, on a new one."""
         self._leave_fork()
         with self._lock:
-            for attempt in range(2):
+            start = monotonic()
+            for attempt in range(2 if start >= self._alone_until else 0):
                 try:
                     if self._connection is None:
                         if not (make or os.path.lexists(self.path)):
                             return None
-                        self._connection = _open(self.path)
+                        self._connection = _open(self.path, self._patience_s)
                     return work(self._connection)
                 except (sqlite3.Error, OSError, UnicodeError, OverflowError, MemoryError, _ForeignError) as error:
+                    if _code(error) in _LOCKED:  # another process has it; a later use may find it free
+                        self._alone_until = monotonic() + pause_after(monotonic() - start)
+                        return None
                     if attempt or not self._recover(error):
                         return None
         return None
@@ -186,8 +242,10 @@ class Blobs:
     def _recover(self, error: Exception) -> bool:
         """Whether the place is free for a new file, since the old one is damaged; the failure is said."""
         reason, code = str(error) or type(error).__name__, _code(error)
-        if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-            return False  # another process has it; the next use may find it free
+        folder = next((path for path in (self.path, *_beside(self.path)) if path.is_dir()), None)
+        if folder is not None:
+            self._warn(f"must be a file, got a folder as {folder.name}: it stays, and raglab works without the cache")
+            return False
         if code == sqlite3.SQLITE_READONLY or getattr(error, "errno", None) in {EROFS, EACCES, EPERM}:
             return False
         # These say nothing against what stands in the file. SQLite's own "error" is a statement that does not fit it.
@@ -233,20 +291,20 @@ def _code(error: Exception) -> int:
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _open(path: Path, patience_s: float) -> sqlite3.Connection:
     """Connection to a file of ours, which is made where it is not there."""
     if not os.path.lexists(path):
         _make(path)
-    reason = "a link" if path.is_symlink() else forged_beside(path)
+    reason = "a link" if path.is_symlink() else unsafe_neighbour(path)
     if reason:
         raise _ForeignError(reason)
     try:
-        return _connect(path, "mode=rw")
+        return _connect(path, "mode=rw", patience_s)
     except sqlite3.OperationalError as error:
         # A full disk, or a closed folder, has no room for what SQLite keeps beside a file, not even to read it.
         if _code(error) not in _UNWRITABLE:
             raise
-        return _connect(path, "mode=ro&immutable=1")
+        return _connect(path, "mode=ro&immutable=1", patience_s)
 
 
 def _make(path: Path) -> None:
@@ -273,18 +331,18 @@ def _make(path: Path) -> None:
                 rest.unlink()
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
+def _connect(path: Path, mode: str, patience_s: float) -> sqlite3.Connection:
     """Connection to a file of ours, which runs nothing that stands in it.
 
     Args:
-      mode: as in a URI of SQLite.
+      mode: as in a URI of SQLite. patience_s: seconds to wait for a lock.
 
     Raises:
       sqlite3.Error: the file cannot be opened, or is damaged.
       _ForeignError: its schema is not ours.
     """
     address = f"file:{quote(str(path.absolute()))}?{mode}"
-    link = sqlite3.connect(address, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    link = sqlite3.connect(address, uri=True, timeout=patience_s, isolation_level=None, check_same_thread=False)
     try:
         link.text_factory = bytes
         link.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
@@ -301,23 +359,23 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     return link
 
 
-def forged_beside(path: Path) -> str | None:
-    """What lies at or beside a file of SQLite that it must not open, in words; None where nothing does.
+def unsafe_neighbour(path: Path) -> str | None:
+    """Unsafe file at or beside a file of SQLite, in words; None where there is none.
 
     A pipe never ends; and a rollback journal may name a second file, which SQLite deletes once it was played back. A
     journal of ours names none, since no transaction of ours spans two files.
     """
     if path.exists() and not path.is_file():
         return f"a folder, pipe or device as {path.name}"
-    for one in _beside(path):
+    for neighbour in _beside(path):
         with suppress(FileNotFoundError):
-            if not stat.S_ISREG(one.lstat().st_mode):
-                return f"a link, folder, pipe or device as {one.name}"
-            if one.name.endswith("-journal"):
-                with one.open("rb") as file:
-                    file.seek(max(0, one.stat().st_size - len(_JOURNAL)))
+            if not stat.S_ISREG(neighbour.lstat().st_mode):
+                return f"a link, folder, pipe or device as {neighbour.name}"
+            if neighbour.name.endswith("-journal"):
+                with neighbour.open("rb") as file:
+                    file.seek(max(0, neighbour.stat().st_size - len(_JOURNAL)))
                     if file.read() == _JOURNAL:
-                        return f"a journal that names another file as {one.name}"
+                        return f"a journal that names another file as {neighbour.name}"
     return None
 
 

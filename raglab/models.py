@@ -7,11 +7,15 @@ prompts and maximum length are those of the model's own configuration.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+import struct
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from math import isfinite
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -25,6 +29,7 @@ from raglab.model_files import (
     Prompts,
     bundled_model,
     check_weights,
+    file_digest,
     find_model,
     in_precision,
     reads_pictures,
@@ -96,10 +101,12 @@ class Encoder:
                 self.model.encode(batch, prompt="", batch_size=BATCH, output_value=None, show_progress_bar=False)
             )
 
-        found = np.empty((len(pictures), self.dim), np.float32)
-        for at, vectors in forward_passes(self.model, [(*one.size, i) for i, one in enumerate(pictures)], one_pass):
-            found[at] = vectors
-        return found
+        embeddings = np.empty((len(pictures), self.dim), np.float32)
+        for at, vectors in forward_passes(
+            self.model, [(*picture.size, i) for i, picture in enumerate(pictures)], one_pass
+        ):
+            embeddings[at] = vectors
+        return embeddings
 
     def sentences(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
         """Sentence embeddings, L2-normalised, float32 [N, dim].
@@ -107,10 +114,10 @@ class Encoder:
         Args:
           query: whether the texts are questions; passages otherwise. They differ by the model's prompts alone.
         """
-        found = np.empty((len(texts), self.dim), np.float32)
+        embeddings = np.empty((len(texts), self.dim), np.float32)
         for at, vectors in self._passes(texts, _sentence_vectors, query=query):
-            found[at] = vectors
-        return found
+            embeddings[at] = vectors
+        return embeddings
 
     def tokens(self, texts: Sequence[str], *, query: bool = False) -> list[Tokens]:
         """Token embeddings, L2-normalised, prompt and special tokens left out; one float16 [n_tokens, dim] a text."""
@@ -125,10 +132,10 @@ class Encoder:
 
         sentences = np.empty((len(texts), self.dim), np.float32)
         tokens: list[Tokens] = [np.empty((0, self.dim), np.float16)] * len(texts)
-        for at, found in self._passes(texts, read, query=query):
-            sentences[at] = found.sentences
-            for i, one in zip(at, found.tokens, strict=True):
-                tokens[i] = one
+        for at, encoding in self._passes(texts, read, query=query):
+            sentences[at] = encoding.sentences
+            for i, token_vectors in zip(at, encoding.tokens, strict=True):
+                tokens[i] = token_vectors
         return Encoding(sentences, tokens)
 
     def spans(self, texts: Sequence[str], *, query: bool = False) -> list[NDArray[np.int64]]:
@@ -145,22 +152,22 @@ class Encoder:
         prompt = self.prompts.query if query else self.prompts.passage
         before = sum(number not in special for number in tokenizer(prompt)["input_ids"])
         options = {"return_offsets_mapping": True, "truncation": True, "max_length": self.max_tokens}
-        told = tokenizer([prompt + text for text in texts], **options)
-        found = []
-        for ids, offsets in zip(told["input_ids"], told["offset_mapping"], strict=True):
-            kept = [pair for number, pair in zip(ids, offsets, strict=True) if number not in special][before:]
-            found.append(np.clip(np.array(kept, dtype=np.int64).reshape(-1, 2) - len(prompt), 0, None))
-        return found
+        encoding = tokenizer([prompt + text for text in texts], **options)
+        token_spans = []
+        for ids, offsets in zip(encoding["input_ids"], encoding["offset_mapping"], strict=True):
+            pairs = [pair for number, pair in zip(ids, offsets, strict=True) if number not in special][before:]
+            token_spans.append(np.clip(np.array(pairs, dtype=np.int64).reshape(-1, 2) - len(prompt), 0, None))
+        return token_spans
 
     def lengths(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Tokens of each passage as the model counts them, its prompt and the tokens that frame it included, [N]."""
         # A copy: a tokenizer that other threads use must not be told to stop cutting.
         tokenizer: Any = copy.deepcopy(self.model.tokenizer)
-        found: list[int] = []
+        counts: list[int] = []
         for start in range(0, len(texts), COUNTED):
             some = [self.prompts.passage + text for text in texts[start : start + COUNTED]]
-            found += [len(ids) for ids in tokenizer(some, truncation=False, verbose=False)["input_ids"]]
-        return np.array(found, dtype=np.int64)
+            counts += [len(ids) for ids in tokenizer(some, truncation=False, verbose=False)["input_ids"]]
+        return np.array(counts, dtype=np.int64)
 
     def _passes(
         self, texts: Sequence[str], read: Callable[[list[dict[str, Any]]], _Result], *, query: bool
@@ -297,6 +304,194 @@ def load_nli(name: str, *, download: bool = False) -> Nli:
     return Nli(identifier, named[0], model)
 
 
+@dataclass(frozen=True, slots=True)
+class CausalModel:
+    """A causal language model with its tokenizer and the template of its chats.
+
+    name: stable identifier that belongs into fingerprints. context: tokens of prompt and reply together. model,
+    tokenizer: the loaded ones.
+    """
+
+    name: str
+    context: int
+    model: Any = field(repr=False, compare=False)
+    tokenizer: Any = field(repr=False, compare=False)
+
+    def prompt_ids(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Tokens of some messages in the model's template, with what opens a reply.
+
+        A template may refuse instructions of the system, as Gemma's does: they stand before the user's words there.
+        """
+        from jinja2 import TemplateError
+
+        try:
+            return self.ids(self._chat(messages))
+        except TemplateError:
+            roles = [message["role"] for message in messages]
+            if roles[:2] != ["system", "user"]:
+                raise
+            text = f"{messages[0]['content']}\n\n{messages[1]['content']}"
+            return self.ids(self._chat([{"role": "user", "content": text}, *messages[2:]]))
+
+    def _chat(self, messages: Sequence[Mapping[str, str]]) -> str:
+        plain = [dict(message) for message in messages]
+        return str(self.tokenizer.apply_chat_template(plain, add_generation_prompt=True, tokenize=False))
+
+    def ids(self, text: str) -> list[int]:
+        """Tokens of a text; nothing is put around it, and half a surrogate pair is a question mark."""
+        text = text.encode("utf-8", "replace").decode("utf-8")
+        return [int(token) for token in self.tokenizer(text, add_special_tokens=False)["input_ids"]]
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Text of tokens; special ones are left out."""
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """Tokens that end a reply."""
+        stated = self.model.generation_config.eos_token_id
+        several = stated if isinstance(stated, list) else [stated]
+        return frozenset(int(token) for token in (*several, self.tokenizer.eos_token_id) if token is not None)
+
+    def log_probabilities(self, ids: Sequence[int]) -> Generator[NDArray[np.float64], int, None]:
+        """Log-probabilities of the next token, [vocabulary]: after some tokens, then after each one that is sent.
+
+        The keys and values of earlier tokens are kept, so that a step reads one token.
+
+        Example: `steps = model.log_probabilities(ids); first = next(steps); second = steps.send(int(first.argmax()))`
+        """
+        import torch
+
+        past, chosen = None, list(ids)
+        while True:
+            with _THREADS.single_thread():
+                inputs = torch.tensor([chosen], device=self.model.device)
+                outputs = network_outputs(self.model, {"input_ids": inputs, "past_key_values": past, "use_cache": True})
+                past = outputs.past_key_values
+                last = outputs.logits[0, -1].double()
+                values = numpy_array(torch.log_softmax(last, dim=-1).to(torch.float64)).astype(np.float64)
+            chosen = [(yield values)]
+
+    def reply_log_probabilities(self, ids: Sequence[int], reply: Sequence[int]) -> NDArray[np.float64]:
+        """Log-probability of each token of a reply after some tokens, [n], from one pass."""
+        import torch
+
+        with _THREADS.single_thread():
+            inputs = torch.tensor([[*ids, *reply]], device=self.model.device)
+            logits = network_outputs(self.model, {"input_ids": inputs}).logits[0, len(ids) - 1 : -1].double()
+            rows = torch.log_softmax(logits, dim=-1)
+            return numpy_array(rows[torch.arange(len(reply)), torch.tensor(list(reply))]).astype(np.float64)
+
+
+def load_causal_model(name: str, *, download: bool = False) -> CausalModel:
+    """Load a causal language model in float32.
+
+    Args:
+      name: as for `load_encoder`, but nothing is bundled; a folder with weights in safetensors, or a file in GGUF, or a
+        folder with one such file, which needs the extra `raglab-toolkit[local]`.
+      download: as for `load_encoder`.
+
+    Raises:
+      ImportError: the extra is needed and not installed.
+      ValueError: the name must be found and be a causal language model with a template of chats.
+    """
+    identifier, folder, gguf = _causal_files(name, download=download)
+    if gguf and (find_spec("gguf") is None or find_spec("accelerate") is None):
+        msg = 'a model in GGUF needs the extra raglab-toolkit[local], got none; pip install "raglab-toolkit[local]".'
+        raise ImportError(msg)
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    options |= {"gguf_file": gguf.name} if gguf else {}
+    weights: dict[str, Any] = {"dtype": torch.float32} | ({} if gguf else {"use_safetensors": True})
+    silence = _quiet_gguf() if gguf else nullcontext()
+    with quiet(), silence, explain_load_failure(identifier, "a causal language model", "transformers"):
+        if not gguf:
+            check_weights(folder)
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **options)
+        if not getattr(tokenizer, "chat_template", None):
+            msg = "it has no template of chats, so that it is no instruct model"
+            raise ValueError(msg)
+        model: Any = AutoModelForCausalLM.from_pretrained(str(folder), **options, **weights).eval()
+        context = int(getattr(model.config, "max_position_embeddings", 0) or 0) or 2048
+        loaded = CausalModel(identifier, context, model, tokenizer)
+        _check_template(loaded)
+    return loaded
+
+
+def _check_template(model: CausalModel) -> None:
+    """Stop where a model's template cannot put instructions and a question into a prompt.
+
+    Raises:
+      ValueError: it fails.
+    """
+    from jinja2 import TemplateError
+
+    try:
+        model.prompt_ids([{"role": "system", "content": "Answer."}, {"role": "user", "content": "Who?"}])
+    except TemplateError as error:
+        msg = f"its template of chats takes no instructions with a question ({error})"
+        raise ValueError(msg) from error
+
+
+def causal_model_name(name: str, *, download: bool = False) -> str:
+    """Identifier that a causal language model has once it is loaded, from its files alone.
+
+    Args:
+      name, download: as of `load_causal_model`.
+
+    Raises:
+      ValueError: the name must be found.
+    """
+    return _causal_files(name, download=download)[0]
+
+
+def _causal_files(name: str, *, download: bool) -> tuple[str, Path, Path | None]:
+    """Identifier, folder and, where it is one, file in GGUF of a causal language model."""
+    if gguf := _gguf_file(name):
+        return f"{gguf.stem}@{file_digest(gguf)}", gguf.parent, gguf
+    files = find_model(str(name), download=download)
+    return files.identifier, files.folder, None
+
+
+def check_causal_name(name: object) -> None:
+    """Stop where a causal language model is named by a path that does not exist, or by no text at all.
+
+    Raises:
+      TypeError, ValueError: see above.
+    """
+    if not isinstance(name, str | os.PathLike):
+        msg = f"a model must be a folder, a file in GGUF or a name of the hub, got {type(name).__name__}; name it."
+        raise TypeError(msg)
+    path = Path(name).expanduser()
+    is_path = path.is_absolute() or path.suffix == ".gguf" or str(name).startswith((".", "~")) or len(path.parts) > 2
+    if is_path and not path.exists():
+        rule = "a model must be a folder, a file in GGUF or a name of the hub such as owner/name"
+        msg = f"{rule}, got {visible(str(name))!r}, which does not exist; correct the path."
+        raise ValueError(msg)
+    if path.is_file() and path.suffix != ".gguf":
+        msg = f"a file of a model must be in GGUF and end in .gguf, got {visible(str(name))!r}; name its folder."
+        raise ValueError(msg)
+
+
+def _gguf_file(name: str) -> Path | None:
+    """File in GGUF that a path names, or that stands alone in a folder without weights in safetensors.
+
+    Raises:
+      ValueError: several such files stand in the folder.
+    """
+    path = Path(name).expanduser()
+    if path.suffix == ".gguf" and path.is_file():
+        return path
+    there = sorted(path.glob("*.gguf")) if path.is_dir() and not any(path.glob("*.safetensors")) else []
+    if len(there) > 1:
+        names = ", ".join(file.name for file in there[:5])
+        msg = f"a folder must hold one file in GGUF, got {len(there)}: {names}; name the file."
+        raise ValueError(msg)
+    return there[0] if there else None
+
+
 def device_name() -> str:
     """Accelerator where there is one, as sentence-transformers chooses it."""
     from sentence_transformers.util import get_device_name
@@ -361,10 +556,10 @@ def _logits(model: st.CrossEncoder, pairs: Sequence[tuple[str, str]]) -> NDArray
             raw = model.predict(batch, batch_size=BATCH, activation_fn=nn.Identity(), show_progress_bar=False)
         return np.reshape(raw, (len(batch), -1))
 
-    found = np.empty((len(pairs), int(model.config.num_labels)), np.float64)
+    logit_rows = np.empty((len(pairs), int(model.config.num_labels)), np.float64)
     for at, logits in forward_passes(model, [(len(a) + len(b), a, b) for a, b in pairs], one_pass):
-        found[at] = logits
-    return found
+        logit_rows[at] = logits
+    return logit_rows
 
 
 def _is_bare(model: Any, batch: Sequence[Any]) -> bool:  # noqa: ANN401 - an encoder or cross-encoder
@@ -372,7 +567,7 @@ def _is_bare(model: Any, batch: Sequence[Any]) -> bool:  # noqa: ANN401 - an enc
     return len(batch) == 1 and model.device.type == "cpu" and getattr(model, "truncate_dim", None) is None
 
 
-def _outputs(model: Any, text: Any, prompt: str | None, **given: str) -> Any:  # noqa: ANN401 - as above
+def _outputs(model: Any, text: Any, prompt: str | None, **options: str) -> Any:  # noqa: ANN401 - as above
     """Raw outputs of a model for one text, or one pair, as `encode` and `predict` of the library compute them.
 
     Left out is what these do besides: walking all modules to see where they are, sorting, bars of progress.
@@ -382,7 +577,7 @@ def _outputs(model: Any, text: Any, prompt: str | None, **given: str) -> Any:  #
     if model.training:
         model.eval()
     with torch.inference_mode():
-        return model(model.preprocess([text], prompt=prompt, **given), **given)
+        return model(model.preprocess([text], prompt=prompt, **options), **options)
 
 
 def _encoded(model: Any, batch: Sequence[Any], prompt: str, task: str) -> list[dict[str, Any]]:  # noqa: ANN401 - as above
@@ -391,7 +586,12 @@ def _encoded(model: Any, batch: Sequence[Any], prompt: str, task: str) -> list[d
         encode: Callable[..., list[Any]] = model.encode_query if task == "query" else model.encode_document
         return encode(list(batch), prompt=prompt, batch_size=BATCH, output_value=None, show_progress_bar=False)
     whole = _outputs(model, batch[0], prompt, task=task)
-    return [{name: one[0] if getattr(one, "ndim", 0) and len(one) == 1 else one for name, one in whole.items()}]
+    return [
+        {
+            name: output[0] if getattr(output, "ndim", 0) and len(output) == 1 else output
+            for name, output in whole.items()
+        }
+    ]
 
 
 def network_outputs(network: Any, inputs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a network of transformers
@@ -423,7 +623,7 @@ def forward_passes(
         return
 
     def alone(position: int) -> _Result:
-        with _THREADS.one():
+        with _THREADS.single_thread():
             return one_pass([position])
 
     workers = min(_THREADS.count(), len(order))
@@ -453,7 +653,7 @@ class _TorchThreads:
             return self._count if self._passes else int(torch.get_num_threads())
 
     @contextmanager
-    def one(self) -> Iterator[None]:
+    def single_thread(self) -> Iterator[None]:
         """One thread for the operations inside; the user's count is put back, whichever pass ends last."""
         import torch
 
@@ -480,14 +680,14 @@ def _sentence_vectors(items: Sequence[Mapping[str, Any]]) -> NDArray[np.float32]
 
 def _tokens(items: Sequence[Mapping[str, Any]], special: Sequence[int]) -> list[Tokens]:
     """Token embeddings of a pass, without the special ones and those of the prompt."""
-    found = []
+    tokens = []
     for item in items:
         there = numpy_array(item["attention_mask"]) > 0
-        kept = there & ~np.isin(numpy_array(item["input_ids"]), special)
+        is_text = there & ~np.isin(numpy_array(item["input_ids"]), special)
         first = int(np.argmax(there))  # what stands before it pads the text on the left
-        kept[: first + int(item.get("prompt_length") or 0)] = False
-        found.append(_unit_vectors(numpy_array(item["token_embeddings"])[kept]).astype(np.float16))
-    return found
+        is_text[: first + int(item.get("prompt_length") or 0)] = False
+        tokens.append(_unit_vectors(numpy_array(item["token_embeddings"])[is_text]).astype(np.float16))
+    return tokens
 
 
 def numpy_array(tensor: Any) -> NDArray[Any]:  # noqa: ANN401  (a torch tensor on any device)
@@ -521,15 +721,30 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
+def _quiet_gguf() -> Iterator[None]:
+    """No progress bar of transformers' reader of GGUF, which heeds no setting."""
+    from transformers import modeling_gguf_pytorch_utils as untyped
+
+    reading: Any = untyped
+    shown = getattr(reading, "tqdm", None)
+    reading.tqdm = lambda items, **_: items
+    try:
+        yield
+    finally:
+        reading.tqdm = shown
+
+
+@contextmanager
 def explain_load_failure(identifier: str, kind: str, library: str = "sentence-transformers") -> Iterator[None]:
     """Turn a loader's failure into a message with rule, value and remedy."""
     from safetensors import SafetensorError
 
+    broken = (ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError, struct.error)
     try:
         yield
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
-        told = visible(next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(".")
+    except (OSError, ArithmeticError, MemoryError, AssertionError, *broken) as error:
+        reason = visible(next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(".")
         if "trust_remote_code" in str(error):
-            told = "it needs code of its own, which raglab never runs"
-        msg = f"{identifier} must hold {kind} that {library} can read, but: {told}; choose another model."
+            reason = "it needs code of its own, which raglab never runs"
+        msg = f"{identifier} must hold {kind} that {library} can read, but: {reason}; choose another model."
         raise ValueError(msg) from error

@@ -7,6 +7,7 @@ has not registered is refused.
 
 from __future__ import annotations
 
+import keyword
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.gates import Firing, Side, Threshold, meets_threshold
-from raglab.signal_gates import OWN, OwnLimits, own_margin
+from raglab.signal_gates import OWN, OwnThresholds, own_margin
 from raglab.signals import BUILT_IN, LONGEST_TEXT, Unit, is_name, unit_of
 from raglab.values import Floats
 
@@ -25,6 +26,7 @@ from raglab.values import Floats
 OF_QUESTION = ("words", "denied", "allowed", "explicit")
 OF_HITS = ("n_hits", "best_l2", "top1", "n_groups", "n_options_all", "fused")
 OF_CHOSEN = ("missing", "share")
+MOST_NUMBER = 1e300  # that a threshold may be, so that no difference of two overflows
 WIDER, WIDEST = 16, 2**58  # growth of the steps of a search over bit patterns, and where it ends
 _ROUNDING = 1e-9  # share by which headroom at two values of a threshold may differ and count as equal
 Margin = Callable[[Callable[[str], Any], Any], Floats]
@@ -53,8 +55,12 @@ class OwnGate(NamedTuple):
     @property
     def signals(self) -> tuple[str, ...]:
         """Signals that it reads, built-in ones as well."""
-        known = {one.name for one in BUILT_IN}
-        named = (one.removeprefix("signals.") for one in self.reads if one.startswith("signals.") or one in known)
+        known = {signal.name for signal in BUILT_IN}
+        named = (
+            measurement.removeprefix("signals.")
+            for measurement in self.reads
+            if measurement.startswith("signals.") or measurement in known
+        )
         return tuple(dict.fromkeys(named))
 
 
@@ -92,8 +98,8 @@ def register_gate(
     Example:
       >>> @register_gate(thresholds={"max_age": {"side": "ceiling", "default": 365.0, "unit": "days"}},
       ...                reads=["signals.age"])
-      ... def fresh(read, limits):
-      ...     return limits.max_age - read("signals.age")
+      ... def fresh(read, thresholds):
+      ...     return thresholds.max_age - read("signals.age")
       >>> own_gate("fresh").thresholds[0].path
       'gates.fresh.max_age'
       >>> del REGISTERED["fresh"]
@@ -111,10 +117,24 @@ def register_gate(
             raise ValueError(msg)
         # A misspelt name would read as missing in every case, and missing never passes: it is refused here.
         known = (*OF_QUESTION, *OF_HITS, *OF_CHOSEN)
-        for one in reads:
-            if one not in known and not (one.startswith("signals.") and is_name(one.removeprefix("signals."))):
+        if (
+            isinstance(reads, str)
+            or not isinstance(reads, Sequence)
+            or not all(isinstance(measurement, str) for measurement in reads)
+        ):
+            rule = f"reads of gate {own} must be a list of texts"
+            msg = f"{rule}, got {str(reads)[:80]!r}; write reads=['signals.confidence']."
+            raise ValueError(msg)
+        if not isinstance(thresholds, Mapping):
+            rule = f"thresholds of gate {own} must be a mapping of key to side, default and unit"
+            msg = f"{rule}, got {str(thresholds)[:80]!r}; write {{}} for none."
+            raise ValueError(msg)  # noqa: TRY004 - as of any other argument that is none
+        for measurement in reads:
+            if measurement not in known and not (
+                measurement.startswith("signals.") and is_name(measurement.removeprefix("signals."))
+            ):
                 named = f"signals.<name> or one of {', '.join(known)}"
-                msg = f"gate {own} must read {named}, got {str(one)[:80]!r}."
+                msg = f"gate {own} must read {named}, got {str(measurement)[:80]!r}."
                 raise ValueError(msg)
         if not reads:
             msg = f"gate {own} must read something, got nothing; name a signal, as in signals.confidence."
@@ -133,15 +153,23 @@ def register_gate(
 
 def _threshold(gate: str, key: str, stated: Mapping[str, Any]) -> Threshold:
     """A threshold as it is registered."""
-    if not is_name(key) or key in {"enabled", "on"}:
+    # The function reads it as `thresholds.<key>`, which a word of Python's grammar cannot be.
+    if not is_name(key) or key in {"enabled", "on"} or keyword.iskeyword(key):
         rule = f"a threshold of gate {gate} must have a name of small letters, digits and underscores"
-        msg = f"{rule}, got {str(key)[:80]!r}."
+        msg = f"{rule}, and none of Python's keywords, got {str(key)[:80]!r}; rename it, as in least_{str(key)[:30]}."
         raise ValueError(msg)
-    unknown = sorted(set(stated) - {"side", "default", "unit", "low", "high"})
-    if unknown or stated.get("side") not in get_args(Side) or not isinstance(stated.get("default"), int | float):
+    keys = {"side", "default", "unit", "low", "high"}
+    whole = isinstance(stated, Mapping) and {"side", "default"} <= set(stated) <= keys
+    if not whole or not _is_side(stated["side"]):
         rule = f"threshold {key} of gate {gate} must state side (floor or ceiling) and default"
-        msg = f"{rule}, and may state unit, low and high; got {str(dict(stated))[:120]}."
+        msg = f"{rule}, and may state unit, low and high; got {str(stated)[:120]}."
         raise ValueError(msg)
+    for name in ("default", "low", "high"):
+        if name in stated and not _is_number(stated[name]):
+            held = stated[name]
+            value = f"one of {held.bit_length()} bits" if type(held) is int else repr(held)[:80]
+            msg = f"{name} of {gate}.{key} must be a finite number, got {value}; write it without quotes."
+            raise ValueError(msg)
     unit = unit_of(stated.get("unit", "number"))
     unit = Unit(unit.name, float(stated.get("low", unit.low)), float(stated.get("high", unit.high)), note=unit.note)
     default = float(stated["default"])
@@ -150,6 +178,17 @@ def _threshold(gate: str, key: str, stated: Mapping[str, Any]) -> Threshold:
         raise ValueError(msg)
     path = f"{OWN}.{gate}.{key}"
     return Threshold(path, stated["side"], unit, path, default=default)
+
+
+def _is_side(side: object) -> bool:
+    return isinstance(side, str) and side in get_args(Side)
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is a finite real number of 64 bits; a bool is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    return -MOST_NUMBER <= (value if isinstance(value, int) else float(value)) <= MOST_NUMBER
 
 
 def own_gate(name: str) -> OwnGate:
@@ -168,8 +207,8 @@ def own_gate(name: str) -> OwnGate:
     raise ValueError(msg)
 
 
-def check_section(name: str, stated: Mapping[str, Any]) -> str:
-    """What is wrong with a gate's section of a policy, empty where nothing is; of a gate that is not registered none.
+def section_error(name: str, stated: Mapping[str, Any]) -> str:
+    """Error in a gate's section of a policy; empty where there is none, or where no such gate is registered.
 
     Args:
       stated: `enabled`, and thresholds by key.
@@ -177,7 +216,7 @@ def check_section(name: str, stated: Mapping[str, Any]) -> str:
     gate = REGISTERED.get(name)
     if gate is None:
         return ""
-    rows = {one.key: one for one in gate.thresholds}
+    rows = {threshold.key: threshold for threshold in gate.thresholds}
     for key, value in stated.items():
         if key == "enabled":
             continue
@@ -188,7 +227,7 @@ def check_section(name: str, stated: Mapping[str, Any]) -> str:
     return ""
 
 
-def own_limits(name: str, sections: Sequence[Mapping[str, Any] | None]) -> OwnLimits:
+def own_thresholds(name: str, sections: Sequence[Mapping[str, Any] | None]) -> OwnThresholds:
     """Thresholds of a gate in many policies, [P, 1] each; off in a policy that does not state it.
 
     Raises:
@@ -200,15 +239,18 @@ def own_limits(name: str, sections: Sequence[Mapping[str, Any] | None]) -> OwnLi
         return np.array(values, dtype=kind)[:, None]
 
     values = [
-        column([one.default if row is None else row.get(one.key, one.default) for row in sections], np.float64)
-        for one in gate.thresholds
+        column(
+            [threshold.default if row is None else row.get(threshold.key, threshold.default) for row in sections],
+            np.float64,
+        )
+        for threshold in gate.thresholds
     ]
     on = column([row is not None and row.get("enabled", True) for row in sections], np.bool_)
-    form: Any = namedtuple("OwnThresholds", tuple(one.key for one in gate.thresholds))  # type: ignore[misc]  # noqa: PYI024 - by registration
-    return OwnLimits(name, gate.firing, gate.margins, gate.reads, form(*values), on)
+    form: Any = namedtuple("OwnValues", tuple(threshold.key for threshold in gate.thresholds))  # type: ignore[misc]  # noqa: PYI024 - by registration
+    return OwnThresholds(name, gate.firing, gate.margins, gate.reads, form(*values), on)
 
 
-def check_direction(limits: OwnLimits, read: Callable[[str], Any]) -> None:
+def check_direction(thresholds: OwnThresholds, read: Callable[[str], Any]) -> None:
     """Stop at a gate whose headroom moves against the side of one of its thresholds.
 
     Headroom is compared at both ends of each threshold's range and at the least and greatest value in force, all other
@@ -216,34 +258,36 @@ def check_direction(limits: OwnLimits, read: Callable[[str], Any]) -> None:
     called.
 
     Args:
-      limits: of many policies, [P, 1] each. read: measurement by its name, of the cases at hand.
+      thresholds: of many policies, [P, 1] each. read: measurement by its name, of the cases at hand.
 
     Raises:
       ValueError: headroom of a case rises with a floor or falls with a ceiling; or see `own_margin`.
 
     Source: rule S2.18.
     """
-    on = np.flatnonzero(limits.on)
-    if limits.firing == "warn" or not len(on):
+    on = np.flatnonzero(thresholds.on)
+    if thresholds.firing == "warn" or not len(on):
         return
-    one = limits.rows(slice(int(on[0]), int(on[0]) + 1))
-    for row in own_gate(limits.name).thresholds:
-        stated = getattr(limits.values, row.key)[on]
+    first = thresholds.rows(slice(int(on[0]), int(on[0]) + 1))
+    for row in own_gate(thresholds.name).thresholds:
+        stated = getattr(thresholds.values, row.key)[on]
         points = sorted({row.low, float(stated.min()), float(stated.max()), row.high})
         with np.errstate(all="ignore"):  # a logarithm of the low end is no concern of the caller
-            found = [
-                np.asarray(own_margin(replace(one, values=one.values._replace(**{row.key: np.full((1, 1), at)})), read))
+            margins = [
+                np.asarray(
+                    own_margin(replace(first, values=first.values._replace(**{row.key: np.full((1, 1), at)})), read)
+                )
                 for at in points
             ]
-        _check_side(limits.name, row, points, np.broadcast_arrays(*found))
+        _check_side(thresholds.name, row, points, np.broadcast_arrays(*margins))
 
 
-def _check_side(gate: str, row: Threshold, points: Sequence[float], found: Sequence[NDArray[Any]]) -> None:
+def _check_side(gate: str, row: Threshold, points: Sequence[float], margins: Sequence[NDArray[Any]]) -> None:
     """Stop where headroom at ascending values of a threshold, an array a value, moves against its side."""
-    must, other, sign = ("fall", "ceiling", -1.0) if row.side == "floor" else ("rise", "floor", 1.0)
+    must, opposite, sign = ("fall", "ceiling", -1.0) if row.side == "floor" else ("rise", "floor", 1.0)
     wrong, right = [], False
     for first, second in combinations(range(len(points)), 2):
-        before, after = sign * found[first], sign * found[second]
+        before, after = sign * margins[first], sign * margins[second]
         moves = ~np.isclose(before, after, rtol=_ROUNDING, atol=0.0, equal_nan=True)
         right |= bool((moves & (after > before)).any())  # where it is missing it neither rises nor falls
         against = moves & (after < before)
@@ -252,34 +296,35 @@ def _check_side(gate: str, row: Threshold, points: Sequence[float], found: Seque
         return
     first, second, against = wrong[0]
     at = np.unravel_index(int(np.argmax(against)), against.shape)
-    remedy = f"state side: {other}, or swap the subtraction"
+    remedy = f"state side: {opposite}, or swap the subtraction"
     if right:
         remedy = f"it moves both ways: return headroom that can only {must} as {row.key} rises"
     msg = (
-        f"headroom of gate {gate} must {must} as {row.path} rises, which is a {row.side}, got {found[first][at]:g} at "
-        f"{points[first]:g} and {found[second][at]:g} at {points[second]:g} ({int(against.sum()):,} of "
+        f"headroom of gate {gate} must {must} as {row.path} rises, which is a {row.side}, "
+        f"got {margins[first][at]:g} at "
+        f"{points[first]:g} and {margins[second][at]:g} at {points[second]:g} ({int(against.sum()):,} of "
         f"{against.size:,} measurements); {remedy}."
     )
     raise ValueError(msg)
 
 
 def critical_values(
-    gate: OwnGate, key: str, limits: OwnLimits, read: Callable[[str], Any], shape: tuple[int, ...]
+    gate: OwnGate, key: str, thresholds: OwnThresholds, read: Callable[[str], Any], shape: tuple[int, ...]
 ) -> NDArray[np.float64]:
     """Value of a threshold up to which a floor passes, or from which a ceiling does, [...]; NaN where none decides.
 
     Headroom falls as a floor rises, so there is one such number, found by `last_passing` between the ends of the range.
 
     Args:
-      limits: the other thresholds, of one policy. shape: of the cases.
+      thresholds: the other thresholds, of one policy. shape: of the cases.
 
     Source: rule S2.18.
     """
-    row = next(one for one in gate.thresholds if one.key == key)
+    row = next(threshold for threshold in gate.thresholds if threshold.key == key)
     near, far = (row.low, row.high) if row.side == "floor" else (row.high, row.low)
 
     def margin(value: Any, measured: Callable[[str], Any]) -> Any:  # noqa: ANN401 - floats
-        return own_margin(replace(limits, values=limits.values._replace(**{key: value})), measured)
+        return own_margin(replace(thresholds, values=thresholds.values._replace(**{key: value})), measured)
 
     passing, failing = (np.broadcast_to(margin(np.full(shape, end), read), shape) for end in (near, far))
     changing = np.nonzero(meets_threshold(passing) & ~meets_threshold(failing))
@@ -294,9 +339,9 @@ def critical_values(
         still: NDArray[np.bool_] = np.broadcast_to(meets_threshold(margin(value, measured)), (1, len(value)))[0]
         return still
 
-    found = np.full(shape, np.nan)
-    found[changing] = last_passing(passes, near, far, crossing(near, far, passing[changing], failing[changing]))
-    return found
+    critical = np.full(shape, np.nan)
+    critical[changing] = last_passing(passes, near, far, crossing(near, far, passing[changing], failing[changing]))
+    return critical
 
 
 def crossing(near: float, far: float, passing: NDArray[np.float64], failing: NDArray[np.float64]) -> Any:  # noqa: ANN401
@@ -343,9 +388,9 @@ def last_passing(
     return known
 
 
-def _middle(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Mean of two integers, rounded down, whatever their sum."""
-    return (one >> 1) + (other >> 1) + (one & other & 1)
+def _middle(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Mean of two integers, rounded down; no sum overflows."""
+    return (low >> 1) + (high >> 1) + (low & high & 1)
 
 
 def _ordered(values: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -20,8 +20,12 @@ from typing import Annotated, Any, Literal, Self, get_args
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from raglab.user_warnings import warn_user
+
+LONGEST_EXPRESSION = 10_000  # characters
+MOST_TEXT = 400_000  # characters of all expressions, half as many again as the largest pack of ours has
 MERGED = ("parts", "wording")  # keys that a pack adds to; any other key that it states stands for the generic one
-_PLAIN_TEXT = ("parts", "wording", "name", "about", "page_kind.model", "field_model")  # in these a brace is a brace
+_PLAIN_TEXT = ("parts", "wording", "name", "page_kind.model")  # in these a brace is a brace
 _PART = re.compile(r"(?<!\\[pPxN])\{([a-z_]{2,})\}")
 _UNBOUNDED = re.compile(r"[*+]|\{\d*,\}")
 _COUNT_PART = re.compile(r"\{\d+(?:,\d*)?\}|[*+?]")
@@ -136,27 +140,6 @@ class FieldPattern(_Part):
         return expression
 
 
-class Aside(_Part):
-    """Words of a question that turn a field to another matter, and what its value looks like.
-
-    words: turn it, and must stand beside the value. closed: words after which nothing is read. under: must occur in the
-    section's heading.
-    """
-
-    words: Expression
-    value: Expression
-    closed: Expression | None = None
-    under: Expression | None = None
-
-
-class Total(_Part):
-    """The amount of a row of totals. row: what its first cell says. under: what its section's heading says."""
-
-    row: Expression
-    under: Expression
-
-
-FigureKind = Literal["deducted", "each", "total", "inner"]
 ValueKind = Literal[
     "date", "amount", "percentage", "duration", "phone", "email", "url", "person", "organisation", "reference",
     "quantity", "text",
@@ -167,43 +150,27 @@ VALUE_KINDS: tuple[ValueKind, ...] = get_args(ValueKind)
 class FieldReading(_Part):
     """How one field is read from documents.
 
-    prose, headings: patterns, strongest first. role: what the cell of a table's row says that states the field; its
-    name stands in another cell. total: of the row whose amount it is. figure: which figure of tables it is: what is
-    deducted, or the ceiling for each event, in total, or within another. aside: words of a question that mean another
-    matter. kind: of its value, which is read whole or not at all. labels: words by which documents name the field, read
-    as whole words without case and accents, beside which a value of the kind stands. without: must not occur in its
-    sentence or row; under: must occur in the section's heading. no_value: what no value of it holds. filled, right: on
-    labelled documents, how often a value was given and how often it was the right one; the confidence is made of them.
+    prose: patterns, strongest first. role: what the cell of a table's row says that states the field; its name stands
+    in another cell. kind: of its value, which is read whole or not at all. labels: words by which documents name the
+    field, read as whole words without case and accents, beside which a value of the kind stands. without: must not
+    occur in its sentence or row.
     """
 
     prose: tuple[FieldPattern, ...] = ()
-    headings: tuple[FieldPattern, ...] = ()
     role: Expression | None = None
-    total: Total | None = None
-    figure: FigureKind | None = None
-    aside: Aside | None = None
     kind: ValueKind | None = None
     labels: Expressions = ()
     without: Expression | None = None
-    under: Expression | None = None
-    no_value: Expression | None = None
-    filled: Annotated[int, Field(ge=0)] = 0
-    right: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")
     def _has_a_kind(self) -> Self:
         if self.labels and self.kind is None:
             msg = f"a reading with labels must have a kind, which its value has; write one of {', '.join(VALUE_KINDS)}"
             raise ValueError(msg)
-        if (self.without or self.under) and not self.labels:
-            msg = "without and under narrow the labels of a reading, got no labels; name them, or leave these out"
+        if self.without and not self.labels:
+            msg = "without narrows the labels of a reading, got no labels; name them, or leave it out"
             raise ValueError(msg)
         return self
-
-    @property
-    def confidence(self) -> float:
-        """Mean of the posterior of being right, Beta(1 + right, 1 + wrong), in (0, 1)."""
-        return (self.right + 1.0) / (self.filled + 2.0)
 
 
 class Titles(_Part):
@@ -214,69 +181,19 @@ class Titles(_Part):
 
 
 class FieldTerms(_Part):
-    """A field, or a family of figures, that a question may ask for.
+    """A field that a question may ask for.
 
-    asked: how questions name it. own_words: of a field or family, which say nothing about which figure or passage is
-    meant. family: among whose figures one has to choose. on_a_page: documents state it once, on some page. names: its
-    value is the name of a person or firm. one_kind: it leaves nothing to choose. column: it is a column of its own.
-    reading: how documents are read for it, None where no rule reads it. titles: of a table of contents.
+    asked: how questions name it. own_words: of the field, which say nothing about which of its values is meant.
+    on_a_page: where a document states it is asked, page by page, before it is read. names: its value is the name of a
+    person or firm. reading: how documents are read for it, None where no rule reads it. titles: of a table of contents.
     """
 
     asked: Expressions
     own_words: Expressions = ()
-    family: str = ""
     on_a_page: bool = False
     names: bool = False
-    one_kind: bool = False
-    column: bool = False
     reading: FieldReading | None = None
     titles: Titles | None = None
-
-
-class Family(_Part):
-    """Figures among which one would have to choose.
-
-    heads: what the head of a column, the label of a row or a heading says of them. kinds: values that are offered, as
-    their words stand in documents. first: kinds that are offered before the others. otherwise: kind of a figure that no
-    expression names, '' for none. own_rows: a row that no kind names is a kind of its own. by_columns: the head of a
-    column tells the kind before the label of a row does. several: a sentence may be of several kinds; stated: and
-    states one without a sum. settled: a kind that the question names leaves nothing open. bare: only a question that is
-    about nothing further leaves the kind open. row_field: that the rows of its tables belong to. reads: kind ->
-    field whose rule reads it, `*` for any.
-    """
-
-    heads: Expressions = ()
-    kinds: TermTable = {}
-    first: tuple[str, ...] = ()
-    otherwise: str = ""
-    own_rows: bool = False
-    by_columns: bool = False
-    several: bool = False
-    stated: bool = False
-    settled: bool = False
-    bare: bool = False
-    row_field: str = ""
-    reads: Mapping[str, str] = {}
-
-    @property
-    def is_chosen(self) -> bool:
-        """Whether one document states several kinds of it."""
-        return bool(self.kinds) or self.own_rows
-
-
-class Version(_Part):
-    """The old or the new figures. value: of a date scope. asked: how questions name it. heads: of columns."""
-
-    value: str
-    asked: Expressions
-    heads: Expressions
-
-
-class Versions(_Part):
-    """Old and new figures."""
-
-    old: Version
-    new: Version
 
 
 class Role(_Part):
@@ -287,66 +204,35 @@ class Role(_Part):
 
 
 class VagueRole(_Part):
-    """Words that may mean any of several roles.
-
-    asked: those words. unless: words that tell the role after all. field: that they ask for. key: of the learned row.
-    """
+    """Words that may mean any of several roles."""
 
     asked: Expressions
-    unless: Expressions
-    field: str
-    key: str
 
 
-class Documents(_Part):
-    """Types of document. kinds: how questions name them. dated: whose figures another version replaces.
-
-    amends: that states old figures beside new ones. any: type that is taken where none is known.
-    """
-
-    kinds: TermTable = {}
-    dated: tuple[str, ...] = ()
-    amends: str = ""
-    any: str = "document"
-
-
-class Figures(_Part):
-    """Words by which figures of tables and sentences are told apart.
-
-    deducted, ceiling: what a figure is. each, total, inner: of a ceiling. general: a figure that holds where no other
-    does. price: sections whose sums are no ceiling. sentences: how a sentence states one, with a group `value`.
-    own_words: of figures, which tell no row from another.
-    """
-
-    deducted: Expression
-    ceiling: Expression
-    each: Expression
-    total: Expression
-    inner: Expression
-    general: Expression
-    price: Expression
-    sentences: Mapping[FigureKind, Expression] = {}
-    own_words: frozenset[str] = frozenset()
+MOST_WEIGHT = 1e12  # of a model: no sum of so large numbers overflows, and no fit makes them
+MOST_FEATURES = 20_000  # of a model; a pack holds no more values
+Weight = Annotated[float, Field(strict=True, ge=-MOST_WEIGHT, le=MOST_WEIGHT, allow_inf_nan=False)]
+Count = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
 
 
 class Weighing(_Part):
     """A feature's mean and scale, and its weight in the logit."""
 
-    mean: float
-    scale: Annotated[float, Field(gt=0.0)]
-    weight: float
+    mean: Weight
+    scale: Annotated[float, Field(strict=True, ge=1.0 / MOST_WEIGHT, le=MOST_WEIGHT, allow_inf_nan=False)]
+    weight: Weight
 
 
 class PageModel(_Part):
     """Logistic regression over features of page 1, and what it was measured to do."""
 
     trained_by: str
-    documents: int
-    coversheets: int
-    left_out_right: int
-    interval_95: tuple[float, float]
-    features: Mapping[str, Weighing]
-    intercept: float
+    documents: Count
+    coversheets: Count
+    left_out_right: Count
+    interval_95: tuple[Weight, Weight]
+    features: Annotated[Mapping[str, Weighing], Field(max_length=MOST_FEATURES)]
+    intercept: Weight
 
 
 class PageKinds(_Part):
@@ -357,148 +243,40 @@ class PageKinds(_Part):
 
 
 class FieldWording(_Part):
-    """A field in words: with its article, without one after a negation, and whether it is named or stated."""
+    """A field in words, with its article."""
 
     the: str
-    a: str
-    named: str
-
-
-class DocumentWording(_Part):
-    """A type of document in words: `a contract`, `this contract`."""
-
-    a: str
-    this: str
-
-
-NO_FIELD = "none"  # class of a field model for values that are no field's
-
-
-class KindModel(_Part):
-    """Multinomial logistic regression over the words around the values of one kind.
-
-    classes: the fields of the kind, and `none`. intercepts: one a class. weights: feature -> one a class.
-    """
-
-    classes: tuple[str, ...]
-    intercepts: tuple[float, ...]
-    weights: Mapping[str, tuple[float, ...]]
-
-    @model_validator(mode="after")
-    def _has_a_number_a_class(self) -> Self:
-        for name, row in (("intercepts", self.intercepts), *self.weights.items()):
-            if len(row) != len(self.classes):
-                msg = f"{name} must hold a number for each of {len(self.classes)} classes, got {len(row)}; fit it again"
-                raise ValueError(msg)
-        return self
-
-
-class FieldModel(_Part):
-    """What tells the value of a field by the words around it, and what it was measured to do.
-
-    trained_by: command that fitted it. documents, labels: that it was fitted to. margin: least lead of a value over the
-    next one. words, words_margin: the same of the words alone, without what rules say; a kind that is not among them
-    has the one lead only. filled, right: values given, and those that were right, on documents left out of the fit.
-    """
-
-    trained_by: str
-    documents: int
-    labels: int
-    margin: Annotated[float, Field(ge=0.0, le=1.0)]
-    filled: Annotated[int, Field(ge=0)]
-    right: Annotated[int, Field(ge=0)]
-    kinds: Mapping[ValueKind, KindModel]
-    words: Mapping[ValueKind, KindModel] = {}
-    words_margin: Annotated[float, Field(ge=-1.0, le=1.0)] = 0.0
-
-    @model_validator(mode="after")
-    def _has_the_same_classes_by_words(self) -> Self:
-        for kind, model in self.words.items():
-            if kind not in self.kinds or model.classes != self.kinds[kind].classes:
-                msg = (
-                    f"words.{kind} must have the classes of kinds.{kind}, got {', '.join(model.classes)}; fit it again"
-                )
-                raise ValueError(msg)
-        return self
-
-    @property
-    def confidence(self) -> float:
-        """Mean of the posterior of being right, Beta(1 + right, 1 + wrong), in (0, 1)."""
-        return (self.right + 1.0) / (self.filled + 2.0)
 
 
 class Wording(_Part):
-    """How questions to the user are put in one language.
+    """How questions to the user name fields in one language."""
 
-    fields: that documents state once. documents: by type; any_document: of another. families: several figures. values:
-    as a user reads them; sections: as pages to read. written: values as a question is completed by them.
-    """
-
-    any_document: DocumentWording
     fields: Mapping[str, FieldWording] = {}
-    documents: Mapping[str, DocumentWording] = {}
-    families: Mapping[str, str] = {}
-    values: Mapping[str, str] = {}
-    sections: Mapping[str, str] = {}
-    written: Mapping[str, str] = {}
 
 
 class Pack(_Part):
-    """What a trade calls things.
+    """What a trade calls things: synonyms, roles and wording, and no mechanism.
 
     Expressions over questions are matched as whole words in a text without accents, in small letters; those over
     documents in the text as it stands. Tables are ordered: the first entry that occurs wins.
 
-    about: what the documents are, as a model is told. fields: that questions ask for, families behind their members.
-    families: of figures. mentions: words in which a sentence states a figure of a family. intents: what is to be done.
-    sections: kinds of section; named_sections: how a question names one, with a group. page, toc, whole, cited_part:
-    scopes of pages; part: a part of a document; no_part: what looks like one. versions: old and new figures; now: the
-    version in force; change: asks for both. wide, broad: asks what is said, or for a whole subject. roles, vague_role,
-    somebody: persons. verb: of a question that asks for something. form_words: scope a question and say nothing about
-    its subject; filler: content words that do neither; same: stems of words that mean one thing. language_words: that
-    tell the language beside its small words. amounts: by language, nouns whose value is a number. later:
-    words of a question about tables that speak of the newer figures. value_words: by kind of value (`amount`,
-    `duration`, `person`, …), words by which a question asks for one. field_model: which value is which field, fitted to
-    labelled documents; rules alone where there is none.
+    fields: that questions ask for. roles, vague_role: persons. language_words: that tell the language beside its small
+    words. amounts: by language, nouns whose value is a number. later: words of a question about tables that speak of
+    the newer figures. contents_intro, contents_title: of a table of contents. page_kind: how a cover sheet is told
+    from a body. wording: of questions to the user.
     """
 
     name: str
-    about: str
     fields: Mapping[str, FieldTerms]
-    families: Mapping[str, Family]
-    mentions: TermTable
-    intents: TermTable
-    sections: TermTable
-    named_sections: Expressions
-    page: Expressions
-    toc: Expressions
-    whole: Expressions
-    cited_part: Expressions
-    part: Expression
-    no_part: Expression
-    documents: Documents
-    versions: Versions
-    now: Expressions
-    change: Expressions
-    wide: Expressions
-    broad: Expressions
     roles: Mapping[str, Role]
     vague_role: VagueRole | None
-    somebody: Expressions
-    verb: Expressions
-    form_words: Expressions
-    filler: frozenset[str]
-    same: Mapping[str, str]
     language_words: Mapping[str, frozenset[str]]
     amounts: Mapping[str, Expressions]
     later: Expressions = ()
-    value_words: TermTable = {}
-    figures: Figures
     contents_intro: Expression
     contents_title: Expression
     page_kind: PageKinds
     wording: Mapping[str, Wording]
-    field_model: FieldModel | None = None
 
     def __hash__(self) -> int:
         """By content, so that what is read from a text may be kept by pack."""
@@ -520,35 +298,10 @@ class Pack(_Part):
         """Expressions of fields and families."""
         return {name: field.asked for name, field in self.fields.items()}
 
-    @cached_property
-    def readings(self) -> Mapping[str, FieldReading]:
-        """How documents are read, of the fields that have a rule."""
-        return {name: field.reading for name, field in self.fields.items() if field.reading is not None}
-
-    @cached_property
-    def heads(self) -> TermTable:
-        """Expressions that put a figure into a family."""
-        return {name: family.heads for name, family in self.families.items() if family.heads}
-
-    @cached_property
-    def role_terms(self) -> TermTable:
-        """Expressions of roles."""
-        return {name: role.asked for name, role in self.roles.items()}
-
-    @cached_property
-    def version_terms(self) -> TermTable:
-        """Expressions of the old and the new version, by the value of the date scope."""
-        return {version.value: version.asked for version in (self.versions.old, self.versions.new)}
-
-    def family(self, field: str | None) -> str:
-        """Family of a field, '' where it has none."""
-        known = self.fields.get(field or "")
-        return known.family if known else ""
-
     def own_words(self, field: str | None) -> Expressions:
-        """Words of a field, else of its family, that say nothing further."""
-        family, own = self.fields.get(self.family(field)), self.fields.get(field or "")
-        return (family.own_words if family else ()) or (own.own_words if own else ())
+        """Words of a field that say nothing further."""
+        known = self.fields.get(field or "")
+        return known.own_words if known else ()
 
     @model_validator(mode="after")
     def _refers_to_what_is_there(self) -> Self:
@@ -556,30 +309,12 @@ class Pack(_Part):
             if name not in known:
                 msg = f"{where} must name one that exists, got {name!r}; write one of {', '.join(known)}"
                 raise ValueError(msg)
-        for name, reading in self.readings.items():
-            if reading.right > reading.filled:
-                msg = f"fields.{name}.reading.right must be at most filled, got {reading.right} of {reading.filled}"
-                raise ValueError(msg)
         return self
 
 
 def _references(pack: Pack) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Names that a pack refers to: where, the name, what there is."""
-    fields, families = tuple(pack.fields), tuple(pack.families)
-    for name, field in pack.fields.items():
-        if field.family:
-            yield f"fields.{name}.family", field.family, (*fields, *families)
-    yield from ((f"mentions.{name}", name, families) for name in pack.mentions)
-    yield from ((f"roles.{name}.field", role.field, fields) for name, role in pack.roles.items())
-    for name, family in pack.families.items():
-        if family.row_field:
-            yield f"families.{name}.row_field", family.row_field, fields
-        yield from ((f"families.{name}.reads.{kind}", field, fields) for kind, field in family.reads.items())
-    if pack.vague_role is not None:
-        yield "vague_role.field", pack.vague_role.field, fields
-    for kind, model in (pack.field_model.kinds if pack.field_model is not None else {}).items():
-        known = (NO_FIELD, *(name for name, reading in pack.readings.items() if reading.kind == kind))
-        yield from ((f"field_model.kinds.{kind}.classes", name, known) for name in model.classes)
+    yield from ((f"roles.{name}.field", role.field, tuple(pack.fields)) for name, role in pack.roles.items())
 
 
 def _canonical_pack(value: Any) -> Any:  # noqa: ANN401 - whatever a pack holds
@@ -604,7 +339,13 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
       ValueError: an unknown key or part, a reference to what is not there, a bad expression; names file, key and rule.
     """
     rows = dict(_bundled_pack())
-    for key, value in stated.items():
+    kept, retired = without_retired(stated)
+    if retired:
+        shown = ", ".join(retired[:6]) + (f" and {len(retired) - 6} more" if len(retired) > 6 else "")
+        warn_user(
+            f"{where(retired[0])}: {len(retired)} keys of an earlier version do nothing any more: {shown}; remove them."
+        )
+    for key, value in kept.items():
         deep = key in MERGED and isinstance(value, Mapping)
         rows[key] = merge_packs(rows.get(key, {}), value) if deep else value
     parts = rows.pop("parts", {})
@@ -615,10 +356,55 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
     for name, expression in parts.items():
         known[str(name)] = _fill_expressions(str(expression), known, f"parts.{name}", where)
     whole = {key: _expand_parts(value, known, key, where) for key, value in rows.items()}
+    if (size := _text_size({key: value for key, value in whole.items() if key not in _PLAIN_TEXT})) > MOST_TEXT:
+        rule = f"expressions of a pack must have at most {MOST_TEXT:,} characters together, its parts put in"
+        msg = f"{where('fields')}: {rule}, got {size:,}; take some away."
+        raise ValueError(msg)
     try:
         return Pack.model_validate(whole)
     except ValidationError as error:
         raise ValueError(" ".join(_problem(one, where) for one in error.errors())) from None
+
+
+_RETIRED = {
+    "": """about mentions intents sections named_sections page toc whole cited_part part no_part documents versions now
+        change wide broad somebody verb form_words filler same value_words figures families field_model""",
+    "fields": "family one_kind column",
+    "reading": "headings total figure aside under no_value filled right",
+    "vague_role": "unless field key",
+    "wording": "any_document documents families values sections written",
+    "field_wording": "a named",
+}
+# Keys of earlier versions, by the part that they stood in; '' is the pack.
+RETIRED: Mapping[str, frozenset[str]] = {part: frozenset(keys.split()) for part, keys in _RETIRED.items()}
+
+
+def without_retired(stated: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What a pack states but for keys of earlier versions, and the paths of these."""
+    retired: list[str] = []
+
+    def kept(value: Any, part: str, path: str) -> Any:  # noqa: ANN401 - whatever a pack holds
+        if not isinstance(value, Mapping):
+            return value
+        gone = [key for key in value if key in RETIRED.get(part, ())]
+        retired.extend(f"{path}{key}" for key in gone)
+        return {key: item for key, item in value.items() if key not in gone}
+
+    rows = kept(stated, "", "")
+    for part in ("fields", "wording"):
+        if isinstance(rows.get(part), Mapping):
+            rows[part] = {name: kept(item, part, f"{part}.{name}.") for name, item in rows[part].items()}
+    for name, item in rows["fields"].items() if isinstance(rows.get("fields"), Mapping) else ():
+        if isinstance(item, Mapping) and "reading" in item:
+            rows["fields"][name] = {**item, "reading": kept(item["reading"], "reading", f"fields.{name}.reading.")}
+    for language, item in rows["wording"].items() if isinstance(rows.get("wording"), Mapping) else ():
+        if isinstance(item, Mapping) and isinstance(item.get("fields"), Mapping):
+            path = f"wording.{language}.fields"
+            own = {name: kept(texts, "field_wording", f"{path}.{name}.") for name, texts in item["fields"].items()}
+            rows["wording"][language] = {**item, "fields": own}
+    if "vague_role" in rows:
+        rows["vague_role"] = kept(rows["vague_role"], "vague_role", "vague_role.")
+    return rows, retired
 
 
 def merge_packs(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -641,7 +427,23 @@ def _expand_parts(value: Any, parts: Mapping[str, str], path: str, where: Callab
     return [_expand_parts(one, parts, path, where) for one in value] if isinstance(value, list) else value
 
 
+def _text_size(value: Any) -> int:  # noqa: ANN401 - whatever a pack holds
+    """Characters of all texts; those of models, which are no expressions, are left out."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(_text_size(held) for key, held in value.items() if key != "model")
+    return sum(map(_text_size, value)) if isinstance(value, list | tuple) else 0
+
+
 def _fill_expressions(text: str, parts: Mapping[str, str], path: str, where: Callable[[str], str]) -> str:
+    # Parts hold parts: thirty that each hold the one before twice would fill the memory.
+    size = len(text) + sum(len(parts.get(match[1], "")) for match in _PART.finditer(text))
+    if size > LONGEST_EXPRESSION:
+        rule = f"an expression must have at most {LONGEST_EXPRESSION:,} characters with its parts"
+        msg = f"{where(path)}: {path}: {rule}, got {size:,}; shorten it."
+        raise ValueError(msg)
+
     def part(match: re.Match[str]) -> str:
         if match[1] not in parts:
             msg = f"{where(path)}: {path}: no part is called {match[1]!r}; write one of {', '.join(sorted(parts))}."

@@ -23,7 +23,7 @@ AHEAD = 2  # items a thread that are under way or done before the first of them 
 
 
 class Client(Protocol):
-    """What is asked of a `dask.distributed.Client`."""
+    """Protocol of the methods of `dask.distributed.Client` that are called."""
 
     def submit(self, function: Any, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - Dask's
         """Future of a call."""
@@ -75,10 +75,10 @@ def workers(kind: str | Client = "threads", n: int | None = None) -> Iterator[Wo
       ...     running
       Workers(threads, 2)
     """
-    made = _checked(kind, n)
-    before = _current.set(made)
+    pool = _checked(kind, n)
+    before = _current.set(pool)
     try:
-        yield made
+        yield pool
     finally:
         _current.reset(before)
 

@@ -37,6 +37,7 @@ class Patterns(NamedTuple):
         return {name: self.document_entities.get(name, aliases) for name, aliases in self.entities.items()}
 
 
+MOST_PATTERNS = 5_000  # of a list, and of all entities with their aliases: each is looked for in every chunk
 COUNTED = ("deny", "allow", "generic", "facet", "compare", "coverage_generic")
 
 
@@ -48,22 +49,30 @@ def patterns_hash(patterns: Any) -> str:  # noqa: ANN401 - whatever has the fiel
     return digest(canonical_json(rows, default=list), 12)
 
 
+LARGEST_BYTES = 2**20  # of memory that RE2 may take for one expression, about 10,000 instructions
+MOST_INSTRUCTIONS = 300_000  # of all expressions of a policy together: a microsecond each to compile
+MOST_PARTS = 20_000  # of all patterns of a policy
+
+
 @lru_cache(maxsize=4096)
-def _compile_pattern(pattern: str) -> Any:  # noqa: ANN401 - re2 ships no types
+def _compile_pattern(pattern: str, largest: int = LARGEST_BYTES) -> Any:  # noqa: ANN401 - re2 ships no types
     import re2
 
     options = re2.Options()
     options.log_errors = False
     options.case_sensitive = False
+    options.max_mem = largest
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
+        reason = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else str(error)
         remedy = (
             "look-around is not linear-time: write a list of expressions that must all match"
             if "(?=" in pattern or "(?!" in pattern or "(?<" in pattern
+            else "repeat less, or split it"
+            if "too large" in reason
             else "see the syntax of RE2"
         )
-        reason = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else error
         msg = f"a pattern must be a linear-time regular expression, got {pattern!r} ({reason}); {remedy}."
         raise ValueError(msg) from None
 
@@ -76,6 +85,43 @@ def _compile_part(part: str) -> Any:  # noqa: ANN401 - re2 ships no types
         msg = f"a pattern must end each quotation \\Q with \\E, got {part!r}; add the \\E."
         raise ValueError(msg)
     return compiled
+
+
+class PatternBudget(NamedTuple):
+    """What patterns take: expressions, and instructions of RE2."""
+
+    parts: int
+    instructions: int
+
+
+NOTHING_SPENT = PatternBudget(0, 0)
+
+
+def check_patterns(patterns: Iterable[Pattern], spent: PatternBudget = NOTHING_SPENT) -> PatternBudget:
+    """Compile patterns one after the other, and stop where all that were compiled take too much; what they take.
+
+    Args:
+      spent: by other patterns of the same policy.
+
+    Raises:
+      ValueError: an expression that RE2 does not take, or more than `MOST_PARTS` or `MOST_INSTRUCTIONS` of all.
+
+    Source: rule S2.1.
+
+    Example:
+      >>> check_patterns(["price", ["bicycle", "cost"]]).parts
+      3
+    """
+    n_parts, size = spent
+    for pattern in patterns:
+        for part in [pattern] if isinstance(pattern, str) else pattern:
+            size, n_parts = size + _compile_part(part).programsize, n_parts + 1
+            if size > MOST_INSTRUCTIONS or n_parts > MOST_PARTS:
+                most = f"{MOST_PARTS:,} expressions and {MOST_INSTRUCTIONS:,} instructions of RE2"
+                total = f"{n_parts:,} and {size:,} up to {part[:80]!r}"
+                msg = f"all patterns together must take at most {most}, got {total}; repeat less, or join some."
+                raise ValueError(msg)
+    return PatternBudget(n_parts, size)
 
 
 def matches(pattern: Pattern, text: str) -> bool:
@@ -103,7 +149,7 @@ def _matches(pattern: Pattern, text: str | bytes) -> bool:
 def _either(patterns: tuple[str, ...]) -> Any:  # noqa: ANN401 - re2 ships no types
     """Expression that occurs where any of the patterns does; None where they are too large for one."""
     try:
-        return _compile_pattern("|".join(f"(?:{pattern})" for pattern in patterns))
+        return _compile_pattern("|".join(f"(?:{pattern})" for pattern in patterns), 8 * LARGEST_BYTES)
     except ValueError:
         return None
 
@@ -160,7 +206,10 @@ def entities_of(texts: Sequence[str], entities: Mapping[str, Sequence[Pattern]])
       >>> entities_of(["Acme pays", "who pays?"], {"Acme": ("acme",)})
       (('Acme',), ())
     """
-    rows = ((name, tuple(one if isinstance(one, str) else tuple(one) for one in of)) for name, of in entities.items())
+    rows = (
+        (name, tuple(pattern if isinstance(pattern, str) else tuple(pattern) for pattern in patterns))
+        for name, patterns in entities.items()
+    )
     among = _alternatives(tuple(rows))
     return tuple(tuple(among.named(text.encode())) for text in texts)
 
@@ -173,8 +222,8 @@ def entities_in(text: str, entities: Mapping[str, Sequence[Pattern]]) -> tuple[s
 
 def chunk_entities(chunks: Sequence[Chunk], names: Mapping[str, Sequence[Pattern]]) -> tuple[tuple[str, ...], ...]:
     """Entities of each chunk: those that its metadata states and those that its text names (rule S2.5)."""
-    found = entities_of([chunk.text for chunk in chunks], names)
-    return tuple(tuple(dict.fromkeys((*chunk.entities, *own))) for chunk, own in zip(chunks, found, strict=True))
+    entities = entities_of([chunk.full_text for chunk in chunks], names)
+    return tuple(tuple(dict.fromkeys((*chunk.entities, *own))) for chunk, own in zip(chunks, entities, strict=True))
 
 
 def pattern_hits(

@@ -13,6 +13,7 @@ import yaml
 from pydantic import (
     ConfigDict,
     Field,
+    StrictStr,
     TypeAdapter,
     ValidationError,
     create_model,
@@ -99,7 +100,7 @@ def _published_defaults() -> Mapping[str, Any]:
     rows = dict(_stated())
     for gate in gates.GATES:
         if gate.switch and gate.name not in rows:
-            rows[gate.name] = {"enabled": False} | {one.key: one.default for one in gate.thresholds}
+            rows[gate.name] = {"enabled": False} | {threshold.key: threshold.default for threshold in gate.thresholds}
     return rows
 
 
@@ -163,6 +164,10 @@ _fields: dict[str, Any] = {name: (_SECTIONS.get(name, Any), ...) for name in _pu
 _Sections = create_model("_Sections", **_fields)
 
 
+MOST_SETS = 100  # of cases that parts of a policy learned from
+_LONGEST_CODES = 2**18  # characters of a set: 32,768 questions
+
+
 class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     """All thresholds, switches and patterns together; frozen, changed by `replace`.
 
@@ -184,16 +189,19 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     signals: SignalSections
     gates: GateSections
     patterns: PatternLists
-    refusal_message: Annotated[str, Field(min_length=1)]
-    pack: Annotated[str, Field(min_length=1, exclude_if=lambda name: name == GENERIC)] = GENERIC
+    refusal_message: Annotated[StrictStr, Field(min_length=1)]
+    pack: Annotated[StrictStr, Field(min_length=1, exclude_if=lambda name: name == GENERIC)] = GENERIC
     pack_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{12}$", exclude_if=lambda stated: stated is None)] = None
     tuned_on: Annotated[str | None, Field(pattern="^[0-9a-f]{16}$", exclude_if=lambda stated: stated is None)] = None
     learned_cases: Annotated[
-        dict[str, Annotated[str, Field(pattern="^(?:[A-Za-z0-9+/]{8})+$")]],
-        Field(default_factory=dict, exclude_if=lambda sets: not sets),
+        dict[
+            Annotated[StrictStr, Field(pattern="^[0-9a-f]{16}$")],
+            Annotated[StrictStr, Field(pattern="^(?:[A-Za-z0-9+/]{8})+$", max_length=_LONGEST_CODES)],
+        ],
+        Field(default_factory=dict, exclude_if=lambda sets: not sets, max_length=MOST_SETS),
     ]
     certificate: dict[str, Any] | None = None
-    notes: str | None = None
+    notes: StrictStr | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -208,13 +216,15 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             raise TypeError(msg)  # a ValueError would be one line among those of pydantic
         return rows
 
-    @field_validator("certificate")
+    @field_validator("certificate", "notes")
     @classmethod
-    def _of_json(cls, certificate: dict[str, Any] | None) -> dict[str, Any] | None:
-        if not _is_json(certificate):
-            msg = "a certificate must hold texts, finite numbers, lists and mappings of texts to them"
+    def _of_json(cls, stated: Any) -> Any:  # noqa: ANN401 - of either
+        if not _is_json(stated):
+            msg = (
+                "it must hold Unicode texts, finite numbers of 64 bits, lists and mappings of texts to them; correct it"
+            )
             raise ValueError(msg)
-        return certificate
+        return stated
 
     @classmethod
     def from_mapping(cls, stated: object = None, where: str = "policy") -> Self:
@@ -279,23 +289,25 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         fields = (deepcopy(fields) if deep else fields) | dict(update or {})
         return type(self).model_construct(set(self.model_fields_set) | fields.keys() & (update or {}).keys(), **fields)
 
-    def diff(self, other: PolicyData | None = None) -> dict[str, tuple[Any, Any]]:
+    def diff(self, baseline: PolicyData | None = None) -> dict[str, tuple[Any, Any]]:
         """What differs from another policy: path -> (value here, value there); nothing where the ids are the same.
 
+        The first of each pair is of this policy, the second of the baseline: of a tuned policy (tuned, published). What
+        decides comes first: gates on signals and of the user, the decision; gates that are off and patterns come last.
         A list of patterns, a fitted curve or model is one value. None also stands for a gate that one does not state.
 
         Args:
-          other: the published policy where not given.
+          baseline: the published policy where not given.
 
         Example:
           >>> PolicyData.from_mapping({"l2": {"max_l2": 0.7}}).diff()
           {'l2.max_l2': (0.7, 0.8)}
         """
-        here, there = self.settings, (_published() if other is None else other).settings
+        here, there = self.settings, (_published() if baseline is None else baseline).settings
         pairs = {path: (here.get(path), there.get(path)) for path in (here | there)}
-        return {
-            path: (_plain(one), _plain(two)) for path, (one, two) in pairs.items() if _ordered(one) != _ordered(two)
-        }
+        changed = {path: pair for path, pair in pairs.items() if _ordered(pair[0]) != _ordered(pair[1])}
+        ranked = sorted(changed, key=lambda path: _change_rank(path, changed[path][0]))
+        return {path: (_plain(changed[path][0]), _plain(changed[path][1])) for path in ranked}
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -305,14 +317,14 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
 
     def __repr__(self) -> str:
         changes = [f"{path} {told_value(value)}" for path, (value, _) in self.diff().items()]
-        told, left = "", len(changes)
+        text, left = "", len(changes)
         for change in changes:
-            if len(told) + len(change) > _LONGEST_DIFF:
+            if len(text) + len(change) > _LONGEST_DIFF:
                 break
-            told, left = f"{told}, {change}", left - 1
+            text, left = f"{text}, {change}", left - 1
         more = f", … {left} more" if left else ""
         what = (
-            f"{len(changes)} change{'' if len(changes) == 1 else 's'}: {(told + more)[2:]}" if changes else "published"
+            f"{len(changes)} change{'' if len(changes) == 1 else 's'}: {(text + more)[2:]}" if changes else "published"
         )
         return f"{type(self).__name__.removesuffix('Data')}({self.policy_id}, {what})"
 
@@ -331,7 +343,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         for path in changed.keys() - settings.keys():  # a gate of the other that is not stated here
             rows.setdefault(path.rpartition(".")[0], []).append(_shown(path, path.rpartition(".")[2], None, changed))
         order = [name for name in self.gates_in_order() if name in rows]
-        others = [name for name in rows if name not in order]
+        rest = [name for name in rows if name not in order]
         facts = [
             ("policy_id", self.policy_id),
             ("changes", f"{len(changed)} of the published"),
@@ -341,7 +353,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         ]
         folds = (
             Fold("gates in order", [(name, *rows[name]) for name in order], open=True),
-            Fold("other settings", [(name, *rows[name]) for name in others]),
+            Fold("other settings", [(name, *rows[name]) for name in rest]),
         )
         return display(type(self).__name__.removesuffix("Data"), facts, folds)
 
@@ -354,22 +366,24 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         stated = self.decision.order or tuple(gate.name for gate in gates.GATES)
         names: list[str] = []
         for name in (*stated, *(gate.name for gate in gates.GATES if gate.switch)):
-            names += [one for one in user if one not in stated] if name == "signals" else [name]
+            names += [section for section in user if section not in stated] if name == "signals" else [name]
         return list(dict.fromkeys((*names, *user)))
 
     def value(self, path: str) -> Any:  # noqa: ANN401 - values of any field
         """Value at a path such as `l2.max_l2`."""
-        found: Any = self
+        value: Any = self
+        if not isinstance(path, str):
+            raise ValueError(_no_such_path(repr(path)))  # noqa: TRY004 - as of any other path that there is not
         for part in path.split("."):
-            if found is self.signals and is_name(part):  # a signal that the policy does not gate has no bounds
-                found = found.get(part, UNSTATED)
+            if value is self.signals and is_name(part):  # a signal that the policy does not gate has no bounds
+                value = value.get(part, UNSTATED)
                 continue
-            if found is self.gates:
+            if value is self.gates:
                 return self._own_value(path)
-            if part not in getattr(type(found), "model_fields", {}):
+            if part not in getattr(type(value), "model_fields", {}):
                 raise ValueError(_no_such_path(path))
-            found = getattr(found, part)
-        return found
+            value = getattr(value, part)
+        return value
 
     def _own_value(self, path: str) -> Any:  # noqa: ANN401 - a switch, a number or None
         """Value of a path below `gates`: as stated, else as the gate is registered."""
@@ -381,7 +395,11 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             return stated or {}
         if key == "enabled":
             return stated is not None and stated.get(key, True)
-        rows = {one.key: one.default for one in REGISTERED[name].thresholds} if name in REGISTERED else {}
+        rows = (
+            {threshold.key: threshold.default for threshold in REGISTERED[name].thresholds}
+            if name in REGISTERED
+            else {}
+        )
         return (stated or {}).get(key, rows.get(key))
 
     @cached_property  # a policy is frozen, and a page or a study asks for its id again and again
@@ -435,11 +453,11 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         return dict(_leaves(_canonical_rows(self.model_dump(mode="json", exclude=left_out))))
 
 
-def check_pack(stored: object, given: str | None, what: str, remedy: str) -> None:
+def check_pack(stored: object, pack: str | None, what: str, remedy: str) -> None:
     """Stop where something was made with one pack and is used with another (rule S5.11).
 
     Args:
-      stored, given: hashes; none where no pack is known or named, which fits any. what: was made with `stored`.
+      stored, pack: hashes; none where no pack is known or named, which fits any. what: was made with `stored`.
 
     Raises:
       ValueError: two hashes that differ.
@@ -447,8 +465,8 @@ def check_pack(stored: object, given: str | None, what: str, remedy: str) -> Non
     Example:
       >>> check_pack(None, "0c1d2e3f4a5b", "the trace", "build it again")
     """
-    if stored and given and stored != given:
-        msg = f"{what} must be used with the pack that it was made with, {stored}, got {given}; {remedy}."
+    if stored and pack and stored != pack:
+        msg = f"{what} must be used with the pack that it was made with, {stored}, got {pack}; {remedy}."
         raise ValueError(msg)
 
 
@@ -507,6 +525,14 @@ def _published() -> PolicyData:
 def _ordered(value: Any) -> Any:  # noqa: ANN401 - a value of any field
     """Value as two are compared: the order of entities is that of reasons."""
     return list(value.items()) if isinstance(value, Mapping) else value
+
+
+def _change_rank(path: str, value: Any) -> int:  # noqa: ANN401 - a value of any field
+    """Place of a change among others: what decides, then thresholds, then what is switched off and lists."""
+    section = path.partition(".")[0]
+    if section in USER_SECTIONS or path.startswith("decision."):
+        return 0
+    return 2 if section == "patterns" or (value is False and path.endswith(".enabled")) else 1
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a value of any field
@@ -580,8 +606,10 @@ def _is_json(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_json, value))
     if isinstance(value, str):
-        return not any("\ud800" <= one <= "\udfff" for one in value)  # halves of surrogate pairs
-    return value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))
+        return not any("\ud800" <= character <= "\udfff" for character in value)  # halves of surrogate pairs
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63  # a longer one has no text in YAML
+    return value is None or (isinstance(value, float) and math.isfinite(value))
 
 
 _PROBLEMS = 5  # that a message names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
@@ -16,19 +16,22 @@ from pydantic import (
     ConfigDict,
     Field,
     StrictBool,
+    StrictFloat,
     StrictStr,
+    ValidationError,
     create_model,
     field_validator,
     model_validator,
 )
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from raglab import gates
 from raglab.arms import ARMS, CHOOSERS
 from raglab.expected_cost import DecisionModel, SignalPart
 from raglab.gate_order import check_order
 from raglab.metrics.costs import LABELS, OUTCOMES
-from raglab.own_gates import check_section
-from raglab.patterns import Pattern, matches, patterns_hash
+from raglab.own_gates import section_error
+from raglab.patterns import COUNTED, MOST_PATTERNS, NOTHING_SPENT, Pattern, check_patterns, patterns_hash
 from raglab.signals import (
     COSINE,
     COST,
@@ -80,6 +83,12 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+# Of models: as many as no fit makes, and so far from the largest float that no sum of them overflows.
+MOST_KNOTS, MOST_PARTS, MOST_WEIGHT = 10_000, 200, 1e12
+LEAST_SCALE = 1e-100  # of a signal: one that hardly varies has a tiny scale, and no quotient overflows
+Number = Annotated[float, Field(strict=True, ge=-MOST_WEIGHT, le=MOST_WEIGHT, allow_inf_nan=False)]
+
+
 class ContextSection(_Section):
     """Which hits go to the answer (rules S1.2, S1.3)."""
 
@@ -94,13 +103,13 @@ class OfGates:
 def section_of(gate: gates.Gate) -> Any:  # noqa: ANN401 - a model
     """Section of a gate: its switch, and a number a threshold within the range of its unit."""
     fields: dict[str, Any] = {"enabled": (bool, ...)}
-    for one in gate.thresholds:
-        kind: Any = Annotated[int if one.whole else float, _unit_field(one.unit)]
-        fields[one.key] = (kind | None if one.nullable else kind, ...)
-    made = create_model(gate.name.title(), __base__=_Section, __doc__=f"Rule {gate.rule}.", **fields)
-    made.__module__, made.__qualname__ = __name__, f"{OfGates.__name__}.{made.__name__}"
-    setattr(OfGates, made.__name__, made)
-    return made
+    for threshold in gate.thresholds:
+        kind: Any = Annotated[int if threshold.whole else float, _unit_field(threshold.unit)]
+        fields[threshold.key] = (kind | None if threshold.nullable else kind, ...)
+    section = create_model(gate.name.title(), __base__=_Section, __doc__=f"Rule {gate.rule}.", **fields)
+    section.__module__, section.__qualname__ = __name__, f"{OfGates.__name__}.{section.__name__}"
+    setattr(OfGates, section.__name__, section)
+    return section
 
 
 class Gap(section_of(gates.gate_by_name("gap"))):  # type: ignore[misc]
@@ -120,15 +129,17 @@ class Polyline(_Section):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
 
-    x: tuple[float, ...]
-    y: tuple[float, ...]
+    x: Annotated[tuple[Number, ...], Field(max_length=MOST_KNOTS)]
+    y: Annotated[tuple[Number, ...], Field(max_length=MOST_KNOTS)]
 
     @model_validator(mode="after")
     def _monotone(self) -> Self:
-        if not self.x or len(self.x) != len(self.y) or not all(map(isfinite, (*self.x, *self.y))):
+        if not self.x or len(self.x) != len(self.y):
             msg = "x and y must be as many finite numbers, at least one; fit the gate again"
             raise ValueError(msg)
-        if any(one >= two for one, two in pairwise(self.x)) or any(one > two for one, two in pairwise(self.y)):
+        if any(left >= right for left, right in pairwise(self.x)) or any(
+            left > right for left, right in pairwise(self.y)
+        ):
             msg = "x must ascend and y must not fall, a surer signal never lowers the probability; fit the gate again"
             raise ValueError(msg)
         return self
@@ -137,9 +148,9 @@ class Polyline(_Section):
 class FusionSection(section_of(gates.gate_by_name("fused"))):  # type: ignore[misc]
     """Rule S2.14."""
 
-    bias: Annotated[float, Field(allow_inf_nan=False)]
+    bias: Number
     fitted_on: StrictStr | None
-    parts: dict[StrictStr, Polyline]
+    parts: Annotated[dict[StrictStr, Polyline], Field(max_length=MOST_PARTS)]
 
     @model_validator(mode="after")
     def _usable(self) -> Self:
@@ -282,13 +293,13 @@ def _known_gates(stated: dict[str, dict[str, bool | float]]) -> dict[str, dict[s
                 rule = "must be a finite number, of enabled true or false"
                 msg = f"{name}.{cut_value(key)} {rule}, got {value!r}; correct it"
                 raise ValueError(msg)
-        if wrong := check_section(name, section):
+        if wrong := section_error(name, section):
             raise ValueError(wrong)
     return stated
 
 
 GateSections = Annotated[
-    dict[StrictStr, dict[StrictStr, StrictBool | float]], AfterValidator(_known_gates)
+    dict[StrictStr, dict[StrictStr, StrictBool | StrictFloat]], AfterValidator(_known_gates)
 ]  # of the user, by name: `enabled` and thresholds
 Cost = Annotated[float, _unit_field(COST)]
 
@@ -316,18 +327,15 @@ class CostsSection(_Section):
         return np.array([[getattr(getattr(self, label), name) for name in OUTCOMES] for label in LABELS])
 
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
 class PartSection(_Section):
     """What one signal adds to the logits of the classes (rule S2.17)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
 
-    center: Finite
-    scale: Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-    missing: Finite
-    weights: tuple[Finite, Finite, Finite, Finite]
+    center: Number
+    scale: Annotated[float, Field(strict=True, ge=LEAST_SCALE, le=MOST_WEIGHT, allow_inf_nan=False)]
+    missing: Number
+    weights: tuple[Number, Number, Number, Number]
 
 
 class ModelSection(_Section):
@@ -335,9 +343,9 @@ class ModelSection(_Section):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
 
-    parts: dict[StrictStr, PartSection]
-    bias: tuple[Finite, Finite, Finite, Finite]
-    asked_right: Share
+    parts: Annotated[dict[StrictStr, PartSection], Field(max_length=MOST_PARTS)]
+    bias: tuple[Number, Number, Number, Number]
+    asked_right: Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=False)]
     structure: Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
     fitted_on: StrictStr | None = None
 
@@ -386,7 +394,6 @@ class DecisionSection(_Section):
         return self
 
 
-MOST_PATTERNS = 5_000  # of a list, and of all entities with their aliases: each is looked for in every chunk
 LONGEST_PATTERN = 2_000  # characters
 LONGEST_NAME = 200  # characters of an entity's name
 
@@ -425,7 +432,6 @@ class PatternLists(_Section):
                 if len(part) > LONGEST_PATTERN:
                     msg = f"a pattern must have at most {LONGEST_PATTERN} characters, {len(part)} are more; split it"
                     raise ValueError(msg)
-                matches(part, "")
         return patterns
 
     @field_validator("entities", "document_entities")
@@ -444,6 +450,23 @@ class PatternLists(_Section):
                 raise ValueError(msg)
             cls._compile(aliases)
         return entities
+
+    @model_validator(mode="after")
+    def _compiled(self) -> Self:
+        """Patterns of all lists against one budget, so that a thousand small bombs are no larger than one."""
+        lists: dict[str, list[Pattern]] = {name: list(getattr(self, name)) for name in COUNTED}
+        lists |= {
+            name: list(chain.from_iterable(getattr(self, name).values())) for name in ("entities", "document_entities")
+        }
+        spent = NOTHING_SPENT
+        for name, patterns in lists.items():
+            try:
+                spent = check_patterns(patterns, spent)
+            except ValueError as error:  # of that list, as errors of its own fields are
+                problem = PydanticCustomError("pattern", "{rule}", {"rule": str(error).removesuffix(".")})
+                details = InitErrorDetails(type=problem, loc=(name,), input=getattr(self, name))
+                raise ValidationError.from_exception_data(type(self).__name__, [details]) from None
+        return self
 
     @model_validator(mode="after")
     def _known_entities(self) -> Self:

@@ -129,10 +129,10 @@ def loaded_part(part: TracePart) -> TraceData | Measured:
 
 def join_columns(parts: Iterable[Any]) -> Any:  # noqa: ANN401 - arrays, or named tuples of them
     """Columns of all shards in one: arrays along their last axis, or named tuples of arrays field by field."""
-    found = list(parts)
-    if isinstance(found[0], tuple):
-        return type(found[0])(*(join_columns(fields) for fields in zip(*found, strict=True)))
-    return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)
+    columns = list(parts)
+    if isinstance(columns[0], tuple):
+        return type(columns[0])(*(join_columns(fields) for fields in zip(*columns, strict=True)))
+    return columns[0] if len(columns) == 1 else np.concatenate(columns, axis=-1)
 
 
 def cases_by_shard(trace: TraceView) -> Iterator[Sequence[Case]]:
@@ -210,30 +210,32 @@ def decide_shard(part: TracePart, policy: PolicyData, arm: str | None) -> Decisi
 
 
 def decide_on_tables(
-    measured: Tables, trace: TraceData | Measured, policy: PolicyData, limits: Thresholds | None = None
+    measured: Tables, trace: TraceData | Measured, policy: PolicyData, thresholds: Thresholds | None = None
 ) -> Decisions:
-    """Decision of a policy on tables that are measured already; limits: its thresholds, where they are at hand."""
-    return refine_on_tables(measured, trace, policy, policy_thresholds([policy]) if limits is None else limits)[0]
+    """Decision of a policy on tables that are measured already; thresholds: of the policy, where they are known."""
+    return refine_on_tables(measured, trace, policy, policy_thresholds([policy]) if thresholds is None else thresholds)[
+        0
+    ]
 
 
 def refine_on_tables(
     measured: Tables,
     trace: TraceData | Measured,
     policy: PolicyData,
-    limits: Thresholds,
+    thresholds: Thresholds,
     passes: list[Pass] | None = None,
 ) -> tuple[Decisions, NDArray[np.bool_]]:
     """Decision of a policy on measured tables, and which cases are tried once more after the last depth, [Q].
 
     Args:
-      limits: thresholds of the policy. passes: see `raglab.decision.chain.refine_loop`.
+      thresholds: of the policy. passes: see `raglab.decision.chain.refine_loop`.
     """
-    check_own_gates(measured.evidence, limits)
-    limits = limits.without(measured.evidence.off)
-    outcome, going = decide_and_refine(measured.evidence, limits, (1, len(trace)), passes)
+    check_own_gates(measured.evidence, thresholds)
+    thresholds = thresholds.without(measured.evidence.off)
+    outcome, going = decide_and_refine(measured.evidence, thresholds, (1, len(trace)), passes)
     of_policy = read_only(Outcome(*(field[0] for field in outcome)))
     held = trace if isinstance(trace, Measured) else None
-    return Decisions(plain_trace(trace), policy, measured, limits, of_policy, held=held), going[0]
+    return Decisions(plain_trace(trace), policy, measured, thresholds, of_policy, held=held), going[0]
 
 
 def resolver_structure(policy: PolicyData) -> tuple[bool, bool, int, str]:
@@ -270,13 +272,13 @@ def _sum_tallies(tallies: Iterable[Tally], n_policies: int) -> Tally:
     stages = np.zeros((n_policies, len(STAGES)), dtype=np.int64)
     missing, by_text = np.zeros((n_policies, 2), dtype=np.int64), 0
     labels, engines = np.zeros(3, dtype=np.int64), dict[str, None]()
-    for one in tallies:
-        cells += one.cells
-        stages += one.stages
-        labels += one.labels
-        missing += one.missing
-        by_text += one.by_text
-        engines[one.engine] = None
+    for shard_tally in tallies:
+        cells += shard_tally.cells
+        stages += shard_tally.stages
+        labels += shard_tally.labels
+        missing += shard_tally.missing
+        by_text += shard_tally.by_text
+        engines[shard_tally.engine] = None
     return Tally(cells, stages, labels, "; ".join(engines), missing, by_text)
 
 
@@ -324,15 +326,15 @@ def _tally_evidence(
     compiled, fell_back = _compiled_kernel(engine), dict[str, None]()
     for places in _replay_groups(policies):
         group = [policies[place] for place in places]
-        found, limits = measured(group), policy_thresholds(group)
-        unknown = not_compiled(found, limits)
+        evidence, thresholds = measured(group), policy_thresholds(group)
+        unknown = unsupported_by_kernel(evidence, thresholds)
         if engine == "numba" and unknown:
             msg = f"engine numba must know what it replays, got {unknown}; use engine='auto'."
             raise ValueError(msg)
         fell_back |= {unknown: None} if unknown and compiled is not None else {}
         use = vectorised_codes if unknown or compiled is None else compiled
-        cells[places], stages[places], missing[places] = count_codes(use(found, limits, len(group)))
-        by_text = int(found.by_text.sum())
+        cells[places], stages[places], missing[places] = count_codes(use(evidence, thresholds, len(group)))
+        by_text = int(evidence.by_text.sum())
     used = (
         f"numpy, since numba does not know {' or '.join(fell_back)}" if fell_back else "numba" if compiled else "numpy"
     )
@@ -348,15 +350,15 @@ def _replay_groups(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
         yield from orders.values()
 
 
-def not_compiled(found: Evidence, limits: Thresholds) -> str:
-    """What the compiled kernel does not know of cases and policies, in words; empty where it knows all."""
-    if found.l2.shape[0] > 1 or found.answered:
-        return f"traces of {found.l2.shape[0]} depths{' with answers' if found.answered else ''}"
-    if limits.own:
-        return f"gates of your own ({', '.join(limits.own)})"
-    if not limits.order.published:
+def unsupported_by_kernel(evidence: Evidence, thresholds: Thresholds) -> str:
+    """Feature of cases and policies that the compiled kernel lacks, in words; empty where it has all."""
+    if evidence.l2.shape[0] > 1 or evidence.answered:
+        return f"traces of {evidence.l2.shape[0]} depths{' with answers' if evidence.answered else ''}"
+    if thresholds.own:
+        return f"gates of your own ({', '.join(thresholds.own)})"
+    if not thresholds.order.published:
         return "an order of the gates other than the published one"
-    if limits.costs is not None and limits.signals:
+    if thresholds.costs is not None and thresholds.signals:
         return "gates on signals before expected costs"
     return ""
 
@@ -372,13 +374,13 @@ def shard_codes(
     codes = np.empty((len(policies), len(trace)), dtype=np.int16)
     for places in _replay_groups(policies):
         check_stored(held.trace, [policies[place] for place in places])
-        found = measured_tables(held, policies[places[0]], arm).evidence
-        limits = policy_thresholds([policies[place] for place in places])
-        check_own_gates(found, limits)
-        seen, limits = narrow_evidence(found, limits)
+        evidence = measured_tables(held, policies[places[0]], arm).evidence
+        thresholds = policy_thresholds([policies[place] for place in places])
+        check_own_gates(evidence, thresholds)
+        narrow, thresholds = narrow_evidence(evidence, thresholds)
         for rows in progress(list(spans(len(places), max(1, BLOCK // max(1, len(trace))))), "replay", "part"):
             shape = (rows.stop - rows.start, len(trace))
-            codes[places[rows]] = outcome_codes(seen, decide_cases(seen, policy_slice(limits, rows), shape))
+            codes[places[rows]] = outcome_codes(narrow, decide_cases(narrow, policy_slice(thresholds, rows), shape))
     return codes
 
 
@@ -452,20 +454,22 @@ def sweep(
 
 
 def rate_table(
-    seen: Tally, policies: Sequence[PolicyData], *, level: float | None = 0.95, costs: metrics.Costs | None = None
+    counts: Tally, policies: Sequence[PolicyData], *, level: float | None = 0.95, costs: metrics.Costs | None = None
 ) -> pd.DataFrame:
-    """What `sweep` tells of policies, from their counted decisions."""
+    """Table of `sweep` from counted decisions, a row a policy."""
     import pandas as pd
 
     columns: dict[str, Any] = {
         "policy_id": [policy.policy_id for policy in policies],
-        **_rate_columns(seen.cells, level, costs),
-        **{f"decided_by.{name}": seen.stages[:, name == DECIDED_BY].sum(axis=1) for name in dict.fromkeys(DECIDED_BY)},
+        **_rate_columns(counts.cells, level, costs),
+        **{
+            f"decided_by.{name}": counts.stages[:, name == DECIDED_BY].sum(axis=1) for name in dict.fromkeys(DECIDED_BY)
+        },
     }
-    if seen.by_text:
-        columns |= {"missing_answers_k": seen.missing[:, 0], "missing_answers_n": seen.missing[:, 1]}
+    if counts.by_text:
+        columns |= {"missing_answers_k": counts.missing[:, 0], "missing_answers_n": counts.missing[:, 1]}
     frame = pd.DataFrame(columns)
-    frame.attrs |= {"engine": seen.engine, "basis": str(seen.basis)}
+    frame.attrs |= {"engine": counts.engine, "basis": str(counts.basis)}
     return frame
 
 
@@ -548,8 +552,8 @@ def shard_moves(
       path: None is every threshold that acts.
     """
     if path is None:
-        found = measured_tables(trace, policy, arm).evidence
-        return moves_of_paths(found, policy, acting_paths(found, policy))
+        evidence = measured_tables(trace, policy, arm).evidence
+        return moves_of_paths(evidence, policy, acting_paths(evidence, policy))
     return moves_of_paths(_path_tables(trace, policy, path, arm).evidence, policy, [path])
 
 
@@ -573,20 +577,22 @@ def flips(trace: TraceView, policy: PolicyData, case_id: str, arm: str | None = 
     """
     import pandas as pd
 
-    part, limits = part_with(trace, case_id).loaded(), policy_thresholds([policy])
-    if user_gates(limits):  # one case cannot show on which side a gate of the user refuses: all are asked (rule S2.18)
+    part, thresholds = part_with(trace, case_id).loaded(), policy_thresholds([policy])
+    if user_gates(
+        thresholds
+    ):  # one case cannot show on which side a gate of the user refuses: all are asked (rule S2.18)
         decide_policies(part, [policy], arm)
     alone = _single_case(part, case_row([case.id for case in part.cases], case_id))
     (decisions,) = decide_policies(alone, [policy], arm)
-    found = decisions.tables.evidence
+    evidence = decisions.tables.evidence
     current = Status(int(decisions.status[0]))
     rows = []
-    for path, (points, codes) in piece_codes(found, limits, acting_paths(found, policy)).items():
-        value, swept = policy.value(path), swept_paths(found.known, user_gates(limits))[path]
-        width = float(found.l2.shape[1]) if swept.whole else swept.high - swept.low
+    for path, (points, codes) in piece_codes(evidence, thresholds, acting_paths(evidence, policy)).items():
+        value, swept = policy.value(path), swept_paths(evidence.known, user_gates(thresholds))[path]
+        width = float(evidence.l2.shape[1]) if swept.whole else swept.high - swept.low
         if path.startswith("decision."):  # a cost has no greatest value: its change counts beside itself
             width = max(float(value), 1.0)
-        moved = swept_threshold(found.known, limits, path)
+        moved = swept_threshold(evidence.known, thresholds, path)
         tried = closest_flip(float(value), points[:, 0], STATUS_OF[codes[:, 0] % N_CODES // CELLS], int(current), moved)
         if tried is not None:
             at, becomes = tried
@@ -598,20 +604,22 @@ def flips(trace: TraceView, policy: PolicyData, case_id: str, arm: str | None = 
 
 def _single_case(trace: TraceData, row: int) -> TraceData:
     """Trace of one case with its own chunks, labelled in any case: what flips is its status, whatever its label."""
-    found = trace.pattern_hits
-    if found is not None:
-        found = found._replace(counts=found.counts[[row]], query_entities=(found.query_entities[row],))
-    one = TraceData(
+    pattern_hits = trace.pattern_hits
+    if pattern_hits is not None:
+        pattern_hits = pattern_hits._replace(
+            counts=pattern_hits.counts[[row]], query_entities=(pattern_hits.query_entities[row],)
+        )
+    case_trace = TraceData(
         cases=(trace.cases[row]._replace(expect_status=trace.cases[row].expect_status or Status.refuse.name),),
         chunks=trace.chunks,
         arms=trace.arms,
         hits=map_fields(trace.hits, lambda field: field[[row]]),
-        pattern_hits=found,
+        pattern_hits=pattern_hits,
         meta=trace.meta,
         answers=select_answers(trace.answers, [row]),
         columns={name: column[[row]] for name, column in trace.columns.items()},
     )
-    return keep_used_chunks(one)
+    return keep_used_chunks(case_trace)
 
 
 __all__ = [

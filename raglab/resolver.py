@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.plain_arrays import ROUNDING, float_array, is_missing
 from raglab.resolver_rules import (
     ONE_OPTION,
     OUTCOMES,
@@ -98,6 +99,11 @@ def union_over(mask: NDArray[np.uint64], chosen: NDArray[np.integer[Any]]) -> ND
     return np.bitwise_or.reduce(np.where(chosen >= 0, taken, np.uint64(0)), axis=-1)
 
 
+def _planes(bits: NDArray[np.uint64], n_axes: int) -> NDArray[np.uint64]:
+    """Bits as planes, [W, ...]: those of one plane may come without its axis; n_axes: of a plane."""
+    return bits[None] if bits.ndim == n_axes else bits
+
+
 def _bits_set(planes: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Bits set over all planes, [...] of [W, ...]."""
     return np.bitwise_count(planes).sum(axis=0, dtype=np.int64)
@@ -120,8 +126,8 @@ def fill_entities(
     """
     k = chosen.shape[1]
     chosen = chosen.copy()
-    planes, asked = mask.reshape(-1, *page_key.shape), wanted.reshape(-1, len(page_key))
-    lack = _bits_set(asked & ~union_over(planes, chosen))
+    planes, wanted_planes = _planes(mask, 2), _planes(wanted, 1)
+    lack = _bits_set(wanted_planes & ~union_over(planes, chosen))
     rows = np.nonzero((lack > 0) & (chosen[:, 0] >= 0))[0]
     if not len(rows):
         return chosen
@@ -130,7 +136,7 @@ def fill_entities(
     part = np.where(np.arange(k) < keep[:, None], chosen[rows], -1)
     bits, pages = planes[:, rows], page_key[rows]
     count = (part >= 0).sum(axis=1)
-    missing = asked[:, rows] & ~union_over(bits, part)
+    missing = wanted_planes[:, rows] & ~union_over(bits, part)
     taken = np.where(part >= 0, np.take_along_axis(pages, np.maximum(part, 0), axis=1), -1)
     for place in range(page_key.shape[1]):
         if not missing.any():
@@ -172,16 +178,16 @@ def options(
 
     Source: rule S3.5.
     """
-    found: list[Option] = []
-    seen: set[tuple[int, ...]] = set()
+    distinct: list[Option] = []
+    known_sources: set[tuple[int, ...]] = set()
     for places in members:
         picked = _distinct_pages(places, file_key, page_key, page_only, final_k)
         sources = tuple(sorted({page_key[place] for place in picked}))
-        if sources in seen:
+        if sources in known_sources:
             continue
-        seen.add(sources)
-        found.append(Option(len(found) + 1, tuple(picked), sources, l2[picked[0]]))
-    return tuple(found)
+        known_sources.add(sources)
+        distinct.append(Option(len(distinct) + 1, tuple(picked), sources, l2[picked[0]]))
+    return tuple(distinct)
 
 
 def _distinct_pages(
@@ -207,13 +213,13 @@ def _distinct_pages(
     return picked
 
 
-def select(found: Sequence[Option], selected_option: int) -> Option:
+def select(choices: Sequence[Option], selected_option: int) -> Option:
     """The option that the user chose.
 
     Raises:
       KeyError: `Invalid selection: <id>`, the reason of the refusal (rule S3.7).
     """
-    for option in found:
+    for option in choices:
         if option.option_id == selected_option:
             return option
     msg = INVALID_SELECTION.format(option=selected_option)
@@ -345,7 +351,7 @@ def entity_counts(mask: NDArray[np.uint64], groups: Groups) -> EntityCounts:
     Source: rule S3.3, `entities`.
     """
     size, n_groups = groups.anchor.shape
-    planes = mask.reshape(-1, *groups.group.shape)
+    planes = _planes(mask, 2)
     union = np.zeros((len(planes), size, n_groups + 1), dtype=np.uint64)
     members = np.zeros((size, n_groups + 1), dtype=np.int64)
     at = (np.arange(size)[:, None], groups.group)
@@ -466,8 +472,8 @@ def resolve(
     if not shape[-1]:  # no group of any query
         none = np.full((*shape[:-1], 1), np.nan)
         return resolve(none, thresholds, n_entities=n_entities, overview=overview, switches=switches)
-    limits = _check_rule_thresholds(thresholds)
-    on = RuleSwitches(*(_flags(f"switches.{name}", one) for name, one in switches._asdict().items()))
+    rule_thresholds = _check_rule_thresholds(thresholds)
+    on = RuleSwitches(*(_flags(f"switches.{name}", flag) for name, flag in switches._asdict().items()))
     named = _query_counts("n_entities", n_entities, shape[:-1])
     overviews = _query_column("overview", _flags("overview", overview), shape[:-1])
     groups = _CandidateGroups(
@@ -484,7 +490,9 @@ def resolve(
         msg = f"entity_hits must be at most n_entities, got {most}; state how many entities the query names."
         raise ValueError(msg)
     evidence, winners, offered = _measure_groups(groups, named, overviews, max_options)
-    number, tied = decide_rules(evidence, on, limits, np.broadcast_shapes(named.shape, *map(np.shape, (*limits, *on))))
+    number, tied = decide_rules(
+        evidence, on, rule_thresholds, np.broadcast_shapes(named.shape, *map(np.shape, (*rule_thresholds, *on)))
+    )
     # Winner and options are those of the pool of groups that the rule chose from, of each query.
     pool, query = tied.astype(np.int64), np.arange(named.size).reshape(named.shape)
     group, options_ = winners[pool, number, query], offered[pool, np.broadcast_to(query, number.shape)]
@@ -502,7 +510,6 @@ def resolve(
 MOST = 2**31 - 1  # of a count
 DISTANCE, COUNTED = Unit("squared L2 distance", 0.0, np.inf), Unit("count", 0.0, MOST, whole=True)
 SOURCES = Unit("number of a set of sources", 0.0, 2.0**53, whole=True)  # above that two numbers are one as floats
-ROUNDING = 1e-6  # by which a cosine of rounded vectors may leave its range
 
 
 def _check_settings(thresholds: object, switches: object, max_options: object) -> None:
@@ -521,17 +528,17 @@ def _check_settings(thresholds: object, switches: object, max_options: object) -
 
 
 def _real_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Real numbers as float64, [...]; None among them is NaN."""
+    """Real numbers as float64, [...]; a missing one is NaN."""
     remedy = "give a plain number each, in lists of one length or an array"
     try:
         column = np.asarray(values)
-        if column.dtype == object and all(one is None or _is_real(one) for one in column.flat):
-            column = column.astype(np.float64)
+        if column.dtype == object and all(is_missing(value) or _is_real(value) for value in column.flat):
+            column = float_array(column, name)
     except ValueError:  # of NumPy, which takes no ragged lists
         msg = f"{name} must hold real numbers in a rectangle, got lists of different lengths; {remedy}."
         raise ValueError(msg) from None
     if column.size and column.dtype.kind not in "iuf":
-        wrong = next(one for one in column.flat if one is not None and not _is_real(one))
+        wrong = next(value for value in column.flat if not (is_missing(value) or _is_real(value)))
         msg = f"{name} must hold real numbers, got {wrong!r:.60}; {remedy}."
         raise ValueError(msg)
     return column.astype(np.float64)
@@ -547,10 +554,10 @@ def _flags(name: str, values: ArrayLike) -> NDArray[np.bool_]:
         column = np.asarray(values)
     except ValueError:
         column = np.asarray("lists of different lengths")
-    if column.dtype == object and all(isinstance(one, bool | np.bool_) for one in column.flat):
+    if column.dtype == object and all(isinstance(value, bool | np.bool_) for value in column.flat):
         column = column.astype(np.bool_)
     if column.size and column.dtype != np.bool_:
-        wrong = next(one for one in column.flat if not isinstance(one, bool | np.bool_))
+        wrong = next(value for value in column.flat if not isinstance(value, bool | np.bool_))
         msg = f"{name} must be True or False, got {wrong!r:.60}; write a comparison where it is a number: count > 0."
         raise ValueError(msg)
     return column.astype(np.bool_)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.plain_arrays import float_array
 from raglab.values import Floats
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ def score_margin(s_rerank: ArrayLike, retrieved: ArrayLike | None = None) -> Flo
       >>> score_margin([0.3, 0.8, float("nan")]), score_margin([0.3, 0.8, float("nan")], [True, True, True])
       (0.5, nan)
     """
-    scores = _in_range("s_rerank", np.asarray(s_rerank, dtype=np.float64), 1.0)
+    scores = _in_range("s_rerank", float_array(s_rerank, "s_rerank"), 1.0)
     hit = _hit_mask(retrieved, ~np.isnan(scores))
     if scores.shape[-1] == 0:
         return _scalar_or_array(np.zeros(scores.shape[:-1]))
@@ -220,16 +221,16 @@ def hit_diversity(vectors: ArrayLike, retrieved: ArrayLike | None = None) -> Flo
       >>> hit_diversity([[1.0, 0.0], [0.0, 1.0]]), hit_diversity([[1.0, 0.0], [1.0, 0.0]]), hit_diversity([[1.0, 0.0]])
       (1.0, 0.0, 0.0)
     """
-    units = np.asarray(vectors, dtype=np.float64)
+    units = float_array(vectors, "vectors")
     hit = _hit_mask(retrieved, np.asarray(~np.isnan(units).any(axis=-1)))
-    kept = np.where(hit[..., None], units, 0.0)
-    squares = np.einsum("...kd,...kd->...k", kept, kept)
+    hit_vectors = np.where(hit[..., None], units, 0.0)
+    squares = np.einsum("...kd,...kd->...k", hit_vectors, hit_vectors)
     wrong = hit & (np.abs(squares - 1.0) > 2.0 * UNIT_NORM)
     if wrong.any():
         msg = f"vectors must have length 1, got {float(np.sqrt(squares[wrong][0])):g}; divide each by its norm."
         raise ValueError(msg)
     n = hit.sum(axis=-1)
-    both = (kept.sum(axis=-2) ** 2).sum(axis=-1) - squares.sum(axis=-1)  # every ordered pair of different hits
+    both = (hit_vectors.sum(axis=-2) ** 2).sum(axis=-1) - squares.sum(axis=-1)  # every ordered pair of different hits
     value = np.clip(1.0 - both / np.maximum(n * (n - 1), 1), 0.0, 1.0)
     missing = (hit & np.isnan(squares)).any(axis=-1)
     return _scalar_or_array(np.where(missing, np.nan, np.where(n < 2, 0.0, value)))
@@ -255,17 +256,20 @@ def rank_consistency(first: ArrayLike, second: ArrayLike, retrieved: ArrayLike |
       >>> rank_consistency([0.9, 0.5, 0.1], [0.8, 0.2, 0.4])  # two of three pairs
       0.6666666666666666
     """
-    one, two = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if one.shape != two.shape:
-        msg = f"first and second must score the same hits, got shapes {one.shape} and {two.shape}; pad both with NaN."
+    first_scores, second_scores = float_array(first, "first"), float_array(second, "second")
+    if first_scores.shape != second_scores.shape:
+        shapes = f"{first_scores.shape} and {second_scores.shape}"
+        msg = f"first and second must score the same hits, got shapes {shapes}; pad both with NaN."
         raise ValueError(msg)
-    hit = _hit_mask(retrieved, ~(np.isnan(one) & np.isnan(two)))
-    left, right = np.triu_indices(one.shape[-1], 1)
-    agree = np.sign(one[..., left] - one[..., right]) * np.sign(two[..., left] - two[..., right])
+    hit = _hit_mask(retrieved, ~(np.isnan(first_scores) & np.isnan(second_scores)))
+    left, right = np.triu_indices(first_scores.shape[-1], 1)
+    agree = np.sign(first_scores[..., left] - first_scores[..., right]) * np.sign(
+        second_scores[..., left] - second_scores[..., right]
+    )
     pair = hit[..., left] & hit[..., right]
     n = pair.sum(axis=-1)
     value = 0.5 + 0.5 * np.where(pair, agree, 0.0).sum(axis=-1) / np.maximum(n, 1)
-    missing = (hit & (np.isnan(one) | np.isnan(two))).any(axis=-1)
+    missing = (hit & (np.isnan(first_scores) | np.isnan(second_scores))).any(axis=-1)
     return _scalar_or_array(np.where(missing, np.nan, value))
 
 
@@ -297,7 +301,7 @@ def threshold(rewards: ArrayLike, rule: float | str = 0.5) -> float:
     if rule != "median":
         msg = f"rule must be a number in [0, 1] or 'median', got {rule!r}; the source's is 0.5."
         raise ValueError(msg)
-    values = _in_range("rewards", np.asarray(rewards, dtype=np.float64).ravel(), 1.0)
+    values = _in_range("rewards", float_array(rewards, "rewards").ravel(), 1.0)
     known = values[~np.isnan(values)]
     if not len(known) or known.min() == known.max():
         msg = f"rewards must differ for a median to split them, got {len(known)} alike; state a number instead."
@@ -321,7 +325,7 @@ def answer_brevity(n_words: ArrayLike) -> Floats:
       >>> answer_brevity([0, 50, 150]).tolist()
       [1.0, 0.5, 0.25]
     """
-    words = np.asarray(n_words, dtype=np.float64)
+    words = float_array(n_words, "n_words")
     if np.any(words < 0.0):
         msg = (
             f"n_words must be at least 0, got {float(words[words < 0.0].flat[0]):g}; NaN says that there is no answer."
@@ -373,7 +377,7 @@ def _weight(part: Component, weights: RewardWeights) -> Any:  # noqa: ANN401 - a
 
 def _column(components: ComponentColumns, name: str) -> NDArray[np.float64]:
     """Values of a component as float64, checked; one that is optional and absent is missing in every row."""
-    values = np.asarray(components.get(name, np.nan), dtype=np.float64)
+    values = float_array(components.get(name, np.nan), name)
     return _in_range(name, values, COMPONENT_TABLE[name].high)
 
 

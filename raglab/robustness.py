@@ -99,11 +99,11 @@ def answers(
       >>> answers(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([True, False, True]))
       (AnsweredCases(right=1, wrong=0, refuse=1, ambiguous=0), array([1, 2, 0]))
     """
-    said = status == Status.ok
-    of = {one: int((said & (label == one)).sum()) for one in Status}
-    good = int((said & (label == Status.ok) & right).sum())
-    found = AnsweredCases(good, of[Status.ok] - good, of[Status.refuse], of[Status.ambiguous])
-    return found, np.bincount(label, minlength=len(Status))
+    is_answered = status == Status.ok
+    of = {outcome: int((is_answered & (label == outcome)).sum()) for outcome in Status}
+    good = int((is_answered & (label == Status.ok) & right).sum())
+    cases = AnsweredCases(good, of[Status.ok] - good, of[Status.refuse], of[Status.ambiguous])
+    return cases, np.bincount(label, minlength=len(Status))
 
 
 class TrafficRates(NamedTuple):
@@ -153,19 +153,19 @@ def traffic_rates(
       (0.2, 0.122)
     """
     share, size = _label_shares(shares), np.asarray(labels, dtype=np.int64)
-    seen = AnsweredCases(*(int(count) for count in counts))
-    _possible(seen, size, share, delta)
-    answered = (seen.right + seen.wrong, seen.refuse, seen.ambiguous)
+    cases = AnsweredCases(*(int(count) for count in counts))
+    _possible(cases, size, share, delta)
+    answered = (cases.right + cases.wrong, cases.refuse, cases.ambiguous)
     strata = [(s, k, n) for s, k, n in zip(share, answered, size.tolist(), strict=True) if s > 0.0]
-    of_ok, others = (strata[:1], strata[1:]) if share[Status.ok] > 0.0 else ([], strata)
+    of_ok, rest = (strata[:1], strata[1:]) if share[Status.ok] > 0.0 else ([], strata)
 
-    right = sum(s * seen.right / n for s, _, n in of_ok)
+    right = sum(s * cases.right / n for s, _, n in of_ok)
     coverage = sum(s * k / n for s, k, n in strata)
-    each = delta / ((1 + bool(others)) * len(of_ok) + len(others))
+    each = delta / ((1 + bool(rest)) * len(of_ok) + len(rest))
     least_ok = sum(s * _lower_rate(k, n, each) for s, k, n in of_ok)
-    most_others = sum(s * _upper_rate(k, n, each) for s, k, n in others)
-    most_wrong = _upper_rate(seen.wrong, answered[Status.ok], each)
-    most = (least_ok * most_wrong + most_others) / (least_ok + most_others) if others else most_wrong
+    most_others = sum(s * _upper_rate(k, n, each) for s, k, n in rest)
+    most_wrong = _upper_rate(cases.wrong, answered[Status.ok], each)
+    most = (least_ok * most_wrong + most_others) / (least_ok + most_others) if rest else most_wrong
 
     each = delta / len(strata)
     return TrafficRates(
@@ -192,24 +192,28 @@ def _label_shares(shares: Mapping[str, float] | Sequence[float] | NDArray[np.flo
         if unknown:
             msg = f"shares must be of {', '.join(names)}, got {unknown[0]!r}; name labels, not kinds of question."
             raise ValueError(msg)
-        found = [float(shares.get(name, 0.0)) for name in names]
+        fractions = [float(shares.get(name, 0.0)) for name in names]
     else:
-        found = [float(share) for share in shares]
-    if len(found) != len(names) or not all(0.0 <= share <= 1.0 for share in found) or abs(sum(found) - 1.0) > 1e-9:
-        msg = f"shares must be three from 0 to 1 that sum to 1, got {found}; divide by their sum."
+        fractions = [float(share) for share in shares]
+    if (
+        len(fractions) != len(names)
+        or not all(0.0 <= share <= 1.0 for share in fractions)
+        or abs(sum(fractions) - 1.0) > 1e-9
+    ):
+        msg = f"shares must be three from 0 to 1 that sum to 1, got {fractions}; divide by their sum."
         raise ValueError(msg)
-    return found[0], found[1], found[2]
+    return fractions[0], fractions[1], fractions[2]
 
 
-def _possible(seen: AnsweredCases, size: NDArray[np.int64], share: Sequence[float], delta: float) -> None:
+def _possible(cases: AnsweredCases, size: NDArray[np.int64], share: Sequence[float], delta: float) -> None:
     """Stop at counts that cannot be."""
     check_delta(delta)
-    answered = (seen.right + seen.wrong, seen.refuse, seen.ambiguous)
+    answered = (cases.right + cases.wrong, cases.refuse, cases.ambiguous)
     for label, count, n, weight in zip(Status, answered, size, share, strict=True):
-        if min(seen) < 0 or count > n:
-            came = f"{tuple(seen)} of {size.tolist()}"
+        if min(cases) < 0 or count > n:
+            pair = f"{tuple(cases)} of {size.tolist()}"
             msg = (
-                f"answered cases must be between 0 and those of their label, got {came}; count both on the same cases."
+                f"answered cases must be between 0 and those of their label, got {pair}; count both on the same cases."
             )
             raise ValueError(msg)
         if weight > 0.0 and n == 0:
@@ -241,8 +245,8 @@ def quantile_map(threshold: float, source: NDArray[np.float64], target: NDArray[
         msg = "threshold must be a number, got NaN; a gate without a threshold has nothing to map."
         raise ValueError(msg)
     if np.shape(source) != np.shape(target) or np.ndim(source) != 1:
-        came = f"{np.shape(source)} and {np.shape(target)}"
-        msg = f"source and target must be scores of the same queries, [Q] each, got {came}; score the same queries."
+        shapes = f"{np.shape(source)} and {np.shape(target)}"
+        msg = f"source and target must be scores of the same queries, [Q] each, got {shapes}; score the same queries."
         raise ValueError(msg)
     levels, sizes = np.unique(target[~np.isnan(target)], return_counts=True)
     if not len(levels):

@@ -24,10 +24,10 @@ def rule_sentences() -> dict[str, str]:
     """
     text = files("raglab").joinpath("RULES.md").read_text(encoding="utf-8")
     stated = list(_STATED.finditer(text))
-    ends = [*(one.start() for one in stated[1:]), len(text)]
+    ends = [*(match.start() for match in stated[1:]), len(text)]
     return {
-        one[1]: (f"{one[2]}: " if one[2] else "") + _first_sentence(text[one.end() : end])
-        for one, end in zip(stated, ends, strict=True)
+        match[1]: (f"{match[2]}: " if match[2] else "") + _first_sentence(text[match.end() : end])
+        for match, end in zip(stated, ends, strict=True)
     }
 
 
@@ -43,8 +43,8 @@ def rules_address() -> str | None:
 
     A notebook server shows what is below its root, which a checkout of the project is and `site-packages` is not.
     """
-    with as_file(files("raglab").joinpath("RULES.md")) as found:
-        place = Path(found)
+    with as_file(files("raglab").joinpath("RULES.md")) as file:
+        place = Path(file)
     root = place.parents[1]
     try:
         inside = Path.cwd().relative_to(root)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from raglab.characters import visible
+from raglab.plain_arrays import measured_values
 from raglab.signals import LONGEST_TEXT, SignalSet
 from raglab.values import Bools, Floats, read_only
 
@@ -35,7 +36,7 @@ class SignalThresholds(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OwnLimits:
+class OwnThresholds:
     """Of a gate of the user (rule S2.18): what it does on fire, its margin function, thresholds by key and switch.
 
     reads: names of the measurements that it declares. values: a named tuple of scalars or [P, 1]. on: scalar or [P, 1].
@@ -48,9 +49,9 @@ class OwnLimits:
     values: Any
     on: Any = True
 
-    def rows(self, keep: slice) -> OwnLimits:
-        """The same of some policies."""
-        return replace(self, values=type(self.values)(*(one[keep] for one in self.values)), on=self.on[keep])
+    def rows(self, keep: slice) -> OwnThresholds:
+        """Thresholds of some of the policies."""
+        return replace(self, values=type(self.values)(*(column[keep] for column in self.values)), on=self.on[keep])
 
     def headroom(self, read: Callable[[str], Any]) -> Any:  # noqa: ANN401 - scalar or array
         """Headroom of the cases, +inf where the gate is off; a function that is off in all policies is not called.
@@ -69,7 +70,7 @@ COPY = "what a gate reads is read-only: take a copy first, as in numpy.array(rea
 _WRITES = re.compile("read-?only|WRITEABLE")  # in what NumPy says of a write to an array that is read-only
 
 
-def own_margin(limits: OwnLimits, read: Callable[[str], Any]) -> Any:  # noqa: ANN401 - scalar or array
+def own_margin(thresholds: OwnThresholds, read: Callable[[str], Any]) -> Any:  # noqa: ANN401 - scalar or array
     """Headroom that the function of a gate of the user returns, whether the gate is on or off.
 
     The function gets measurements and thresholds as read-only views of their own.
@@ -83,11 +84,11 @@ def own_margin(limits: OwnLimits, read: Callable[[str], Any]) -> Any:  # noqa: A
 
     Source: rule S2.18.
     """
-    shapes = [np.shape(value) for value in limits.values]
+    shapes = [np.shape(value) for value in thresholds.values]
 
     def measured(name: str) -> Any:  # noqa: ANN401 - scalar or array
-        if name not in limits.reads:
-            msg = f"it must read only what its `reads` lists, {', '.join(limits.reads)}, got {str(name)[:80]!r}"
+        if name not in thresholds.reads:
+            msg = f"it must read only what its `reads` lists, {', '.join(thresholds.reads)}, got {str(name)[:80]!r}"
             raise ValueError(msg)
         value = read(name)
         shapes.append(np.shape(value))
@@ -95,11 +96,11 @@ def own_margin(limits: OwnLimits, read: Callable[[str], Any]) -> Any:  # noqa: A
 
     try:
         with np.errstate():  # what the function sets of NumPy holds within it alone
-            margin = limits.margins(measured, type(limits.values)(*map(_own_view, limits.values)))
+            margin = thresholds.margins(measured, type(thresholds.values)(*map(_own_view, thresholds.values)))
     except Exception as error:
         raised = visible(format_exception_only(error)[0].strip())[:LONGEST_TEXT]
-        raise _no_headroom(limits.name, raised, COPY if _WRITES.search(raised) else REMEDY) from error
-    return _checked_margin(limits.name, margin, np.broadcast_shapes(*shapes))
+        raise _no_headroom(thresholds.name, raised, COPY if _WRITES.search(raised) else REMEDY) from error
+    return _checked_margin(thresholds.name, margin, np.broadcast_shapes(*shapes))
 
 
 def _own_view(value: Any) -> Any:  # noqa: ANN401 - scalar or array
@@ -138,19 +139,23 @@ def _no_headroom(gate: str, got: str, remedy: str) -> ValueError:
     return ValueError(f"gate {gate} must return headroom, a real number a case, got {got}; {remedy}.")
 
 
-class UserLimits(NamedTuple):
+class UserThresholds(NamedTuple):
     """Thresholds of the gates on signals and of those of the user, by name."""
 
     signals: Mapping[str, SignalThresholds]
-    own: Mapping[str, OwnLimits]
+    own: Mapping[str, OwnThresholds]
 
-    def only(self, names: Sequence[str] | None) -> UserLimits:
+    def only(self, names: Sequence[str] | None) -> UserThresholds:
         """Those named `signals.<name>` and `gates.<name>`; all where not given."""
         if names is None:
             return self
-        return UserLimits(
-            {name: one for name, one in self.signals.items() if f"{SIGNALS}.{name}" in names},
-            {name: one for name, one in self.own.items() if f"{OWN}.{name}" in names},
+        return UserThresholds(
+            {
+                name: signal_thresholds
+                for name, signal_thresholds in self.signals.items()
+                if f"{SIGNALS}.{name}" in names
+            },
+            {name: own for name, own in self.own.items() if f"{OWN}.{name}" in names},
         )
 
 
@@ -165,17 +170,17 @@ def signal_path(name: str) -> str:
     return f"{SIGNALS}.{name}"
 
 
-def acts_by(limits: SignalThresholds) -> str:
+def firing_of(thresholds: SignalThresholds) -> str:
     """What the gate of one policy does on fire: `refuse`, `ask` or `warn`."""
-    return "refuse" if np.all(limits.refuses) else "ask" if np.all(limits.asks) else "warn"
+    return "refuse" if np.all(thresholds.refuses) else "ask" if np.all(thresholds.asks) else "warn"
 
 
-def is_gated(limits: SignalThresholds) -> bool:
+def is_gated(thresholds: SignalThresholds) -> bool:
     """Whether the gate is on with a bound in any policy; what is not gated need not be there."""
-    return bool(np.any(limits.on & ~(np.isnan(limits.min) & np.isnan(limits.max))))
+    return bool(np.any(thresholds.on & ~(np.isnan(thresholds.min) & np.isnan(thresholds.max))))
 
 
-def signal_margins(value: Floats, limits: SignalThresholds, *, missing_passes: bool = False) -> SignalMargins:
+def signal_margins(value: Floats, thresholds: SignalThresholds, *, missing_passes: bool = False) -> SignalMargins:
     """Headroom of a signal within its bounds; +inf where neither is set or the gate is off.
 
     Args:
@@ -187,15 +192,16 @@ def signal_margins(value: Floats, limits: SignalThresholds, *, missing_passes: b
       >>> signal_margins(3.0, SignalThresholds(max=1.0))
       SignalMargins(signal=np.float64(-2.0))
     """
+    value = measured_values(value)
     margin: Any = np.inf
-    for bound, least in ((limits.min, True), (limits.max, False)):
+    for bound, least in ((thresholds.min, True), (thresholds.max, False)):
         unset = np.isnan(bound)
         if not np.all(unset):  # most gates set one bound: no pass over the cases for the other
-            found = np.subtract(value, bound) if least else np.subtract(bound, value)
-            margin = np.minimum(margin, np.where(unset, np.inf, found) if np.any(unset) else found)
+            bound_margin = np.subtract(value, bound) if least else np.subtract(bound, value)
+            margin = np.minimum(margin, np.where(unset, np.inf, bound_margin) if np.any(unset) else bound_margin)
     if missing_passes:
         margin = np.where(np.isnan(value), np.inf, margin)
-    return SignalMargins(signal=margin if np.asarray(limits.on).all() else np.where(limits.on, margin, np.inf))
+    return SignalMargins(signal=margin if np.asarray(thresholds.on).all() else np.where(thresholds.on, margin, np.inf))
 
 
 class SignalsMargins(NamedTuple):
@@ -205,25 +211,26 @@ class SignalsMargins(NamedTuple):
     signals_ask: Floats
 
 
-def signals_margins(read: Callable[[str], Any], limits: UserLimits) -> SignalsMargins:
+def all_signal_margins(read: Callable[[str], Any], thresholds: UserThresholds) -> SignalsMargins:
     """Least headroom of all gates on signals and of the user together, by what they do; one that asks in vain refuses.
 
     Args:
-      read: measurement by its name; `known` are the signals that there are. limits: of each gate that some policy has.
+      read: measurement by its name; `known` are the signals that there are.
+      thresholds: of each gate that some policy has.
 
     Source: rules S2.15, S2.16, S2.18.
     """
     refuses: Any = np.inf
     asks: Any = np.inf
     known: SignalSet = read("known")
-    for name, bounds in limits.signals.items():
-        if not is_gated(bounds):
+    for name, signal_thresholds in thresholds.signals.items():
+        if not is_gated(signal_thresholds):
             continue
         passes = known.signal(name).missing == "passes"
-        (margin,) = signal_margins(read(signal_path(name)), bounds, missing_passes=passes)
-        refuses = np.minimum(refuses, _margin_where(bounds.refuses, margin))
-        asks = np.minimum(asks, _margin_where(bounds.asks, margin))
-    for own in limits.own.values():
+        (margin,) = signal_margins(read(signal_path(name)), signal_thresholds, missing_passes=passes)
+        refuses = np.minimum(refuses, _margin_where(signal_thresholds.refuses, margin))
+        asks = np.minimum(asks, _margin_where(signal_thresholds.asks, margin))
+    for own in thresholds.own.values():
         if own.firing == "refuse":
             refuses = np.minimum(refuses, own.headroom(read))
         elif own.firing == "ask":

@@ -207,8 +207,8 @@ def check_name(name: object) -> str:
     if not is_name(name):
         rule = "a signal's name must be a small letter, then up to 39 small letters, digits or underscores"
         shown = repr(name)
-        came = shown if len(shown) <= 80 else f"{shown[:80]}... ({len(shown):,} characters)"
-        msg = f"{rule}, got {came}; rename it, as in no_answer_score."
+        text = shown if len(shown) <= 80 else f"{shown[:80]}... ({len(shown):,} characters)"
+        msg = f"{rule}, got {text}; rename it, as in no_answer_score."
         raise ValueError(msg)
     assert isinstance(name, str)  # noqa: S101 - said above
     if name in NAMES:
@@ -266,7 +266,7 @@ def own_signal(
         ("stage", stage, get_args(Stage)),
         ("missing", missing, get_args(Missing)),
     ):
-        if value not in allowed:
+        if not isinstance(value, str) or value not in allowed:
             msg = f"{what} of signal {check_name(name)} must be one of {', '.join(allowed)}, got {str(value)[:80]!r}."
             raise ValueError(msg)
     # Both appear in tables and messages, which have room for one short line.
@@ -291,18 +291,18 @@ def own_signal(
     )
 
 
-def declaration(one: Signal) -> dict[str, Any]:
+def declaration(declared: Signal) -> dict[str, Any]:
     """Declaration of a user's own signal as a trace's meta holds it; `declared_signal` reads it."""
-    unit = one.unit
+    unit = declared.unit
     named = next((name for name, known in UNITS.items() if known == unit), None)
     stated = {"name": unit.name, "low": unit.low, "high": unit.high, "whole": unit.whole}
     return {
-        "higher": one.direction,
+        "higher": declared.direction,
         "unit": named or (unit.name if unit_of(unit.name) == unit else stated),
-        "stage": one.stage,
-        "missing": one.missing,
-        "source": one.source,
-        "version": one.version,
+        "stage": declared.stage,
+        "missing": declared.missing,
+        "source": declared.source,
+        "version": declared.version,
     }
 
 

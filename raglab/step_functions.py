@@ -35,54 +35,60 @@ ROWS_AT_ONCE = 1 << 19  # decisions made at once where parts of the cases would 
 Pieces = tuple[NDArray[np.float64], NDArray[np.int16]]  # breakpoints [B, Q] and codes [B + 1, Q] between them
 
 
-def piece_codes(found: Evidence, limits: Thresholds, paths: Sequence[str]) -> dict[str, Pieces]:
+def piece_codes(evidence: Evidence, thresholds: Thresholds, paths: Sequence[str]) -> dict[str, Pieces]:
     """Breakpoints [B, Q] of each case and its codes on the pieces between them, [B + 1, Q], of some thresholds.
 
     Piece i of a ceiling is [b(i-1), b(i)), of a floor (b(i-1), b(i)]; the first begins at the low end of the
     range, the last ends at its high end.
     """
-    check_own_gates(found, limits)
-    swept = {path: swept_threshold(found.known, limits, path) for path in paths}
-    points = {path: live_breakpoints(found, limits, path) for path in paths}
+    check_own_gates(evidence, thresholds)
+    swept = {path: swept_threshold(evidence.known, thresholds, path) for path in paths}
+    points = {path: live_breakpoints(evidence, thresholds, path) for path in paths}
     # A case that changes once is one thing at the low end and another at the high one, so that the ends of many
     # thresholds are as many policies, which are decided together.
-    ends = _end_codes(found, limits, [swept[path] for path in paths if len(points[path]) < 2])
+    ends = _end_codes(evidence, thresholds, [swept[path] for path in paths if len(points[path]) < 2])
     return {
-        path: (points[path], ends[path] if path in ends else _between_codes(found, limits, swept[path], points[path]))
+        path: (
+            points[path],
+            ends[path] if path in ends else _between_codes(evidence, thresholds, swept[path], points[path]),
+        )
         for path in paths
     }
 
 
-def _end_codes(found: Evidence, limits: Thresholds, swept: Sequence[Threshold]) -> dict[str, NDArray[np.int16]]:
+def _end_codes(evidence: Evidence, thresholds: Thresholds, swept: Sequence[Threshold]) -> dict[str, NDArray[np.int16]]:
     """Codes at the low and the high end of the range of each threshold, [2, Q], by path."""
-    size = len(found.label)
+    size = len(evidence.label)
     codes: dict[str, NDArray[np.int16]] = {}
     for some in spans(len(swept), max(1, ROWS_AT_ONCE // max(1, 2 * size))):
-        moved = [limits.with_value(one.path, np.array([[one.low], [one.high]])) for one in swept[some]]
+        moved = [
+            thresholds.with_value(threshold.path, np.array([[threshold.low], [threshold.high]]))
+            for threshold in swept[some]
+        ]
         shape = (2 * len(moved), size)
-        both = outcome_codes(found, decide_cases(found, stacked(moved, 2), shape))
-        codes |= {one.path: both[2 * place : 2 * place + 2] for place, one in enumerate(swept[some])}
+        both = outcome_codes(evidence, decide_cases(evidence, stacked(moved, 2), shape))
+        codes |= {threshold.path: both[2 * place : 2 * place + 2] for place, threshold in enumerate(swept[some])}
     return codes
 
 
 def _between_codes(
-    found: Evidence, limits: Thresholds, swept: Threshold, values: NDArray[np.float64]
+    evidence: Evidence, thresholds: Thresholds, swept: Threshold, values: NDArray[np.float64]
 ) -> NDArray[np.int16]:
     """Codes on the pieces between several breakpoints of each case, [B + 1, Q]."""
     # Most cases have far fewer pieces than the one that has most: the few that have many are decided apart.
     n_points = np.count_nonzero(~np.isnan(values), axis=0)
     enough = int(np.searchsorted(np.bincount(n_points).cumsum(), (1.0 - MANY_PIECES) * len(n_points)))
     if enough == len(values):
-        return _piecewise_codes(found, limits, swept, values)
-    few = _piecewise_codes(found, limits, swept, values[:enough])
+        return _piecewise_codes(evidence, thresholds, swept, values)
+    few = _piecewise_codes(evidence, thresholds, swept, values[:enough])
     codes = np.concatenate([few, np.broadcast_to(few[-1], (len(values) - enough, len(n_points)))])
     many = np.flatnonzero(n_points > enough)
-    codes[:, many] = _piecewise_codes(case_rows(found, many), limits, swept, values[:, many])
+    codes[:, many] = _piecewise_codes(case_rows(evidence, many), thresholds, swept, values[:, many])
     return codes
 
 
 def _piecewise_codes(
-    found: Evidence, limits: Thresholds, swept: Threshold, values: NDArray[np.float64]
+    evidence: Evidence, thresholds: Thresholds, swept: Threshold, values: NDArray[np.float64]
 ) -> NDArray[np.int16]:
     """Codes at one value within each piece, [B + 1, Q]: at its closed end, where it has one."""
     low, high = np.full((1, values.shape[1]), swept.low), np.full((1, values.shape[1]), swept.high)
@@ -92,7 +98,7 @@ def _piecewise_codes(
         trial = np.concatenate([first, np.where(np.isnan(values), high, values)])
     else:
         trial = np.concatenate([np.where(np.isnan(values), high, values), high])
-    return outcome_codes(found, decide_cases(found, limits.with_value(swept.path, trial), trial.shape))
+    return outcome_codes(evidence, decide_cases(evidence, thresholds.with_value(swept.path, trial), trial.shape))
 
 
 def case_moves(values: NDArray[np.float64], codes: NDArray[np.int16]) -> Moves:
@@ -107,9 +113,9 @@ def case_moves(values: NDArray[np.float64], codes: NDArray[np.int16]) -> Moves:
     return Moves(first, values[moved], cell[:-1][moved], cell[1:][moved])
 
 
-def step_cells(found: Evidence, policy: PolicyData, path: str) -> StepCells:
+def step_cells(evidence: Evidence, policy: PolicyData, path: str) -> StepCells:
     """Cells behind `steps` of one threshold, of cases that are measured already."""
-    return _steps_of_paths(found, policy, [path])[path]
+    return _steps_of_paths(evidence, policy, [path])[path]
 
 
 def path_moves(evidence: Evidence, policy: PolicyData, path: str) -> tuple[Threshold, Moves]:
@@ -117,24 +123,24 @@ def path_moves(evidence: Evidence, policy: PolicyData, path: str) -> tuple[Thres
     return moves_of_paths(evidence, policy, [path])[path]
 
 
-def all_step_cells(found: Evidence, policy: PolicyData) -> dict[str, StepCells]:
+def all_step_cells(evidence: Evidence, policy: PolicyData) -> dict[str, StepCells]:
     """Cells behind `steps` of all thresholds, by path in their order, of cases that are measured already.
 
     Left out are thresholds that the policy does not set and those that decide nothing, such as of a gate that is off.
     """
-    return _steps_of_paths(found, policy, acting_paths(found, policy))
+    return _steps_of_paths(evidence, policy, acting_paths(evidence, policy))
 
 
-def _steps_of_paths(found: Evidence, policy: PolicyData, paths: Sequence[str]) -> dict[str, StepCells]:
-    moves = moves_of_paths(found, policy, paths)
+def _steps_of_paths(evidence: Evidence, policy: PolicyData, paths: Sequence[str]) -> dict[str, StepCells]:
+    moves = moves_of_paths(evidence, policy, paths)
     return {path: sum_moves([moved], swept) for path, (swept, moved) in moves.items()}
 
 
-def moves_of_paths(found: Evidence, policy: PolicyData, paths: Sequence[str]) -> dict[str, tuple[Threshold, Moves]]:
+def moves_of_paths(evidence: Evidence, policy: PolicyData, paths: Sequence[str]) -> dict[str, tuple[Threshold, Moves]]:
     """Some thresholds, and the values at which cases change their cell, by path."""
-    limits = policy_thresholds([policy])
-    pieces = piece_codes(found, limits, paths)
-    return {path: (swept_threshold(found.known, limits, path), case_moves(*pieces.pop(path))) for path in paths}
+    thresholds = policy_thresholds([policy])
+    pieces = piece_codes(evidence, thresholds, paths)
+    return {path: (swept_threshold(evidence.known, thresholds, path), case_moves(*pieces.pop(path))) for path in paths}
 
 
 def closest_flip(

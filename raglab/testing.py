@@ -85,10 +85,10 @@ def check_signal(
     function, start = signal_function(signal), policy or PolicyData.from_mapping()
     whole = sample_trace() if trace is None else trace
     step = max(1, -(-len(whole) // most_cases))
-    seen = whole.subset(range(0, len(whole), step)) if isinstance(whole, Trace) else whole
-    rows = signal_rows(seen, function, [0], start.structure, seen.answers)
+    sample = whole.subset(range(0, len(whole), step)) if isinstance(whole, Trace) else whole
+    rows = signal_rows(sample, function, [0], start.structure, sample.answers)
     cells = [*rows.cells.values()]
-    whose = [f"case {seen.cases[places[0][0]].id!r}" for places in rows.places.values()]
+    whose = [f"case {sample.cases[places[0][0]].id!r}" for places in rows.places.values()]
     if not cells:
         msg = f"check_signal needs rows of the signal {function.name}, got none; give a trace with hits and answers."
         raise ValueError(msg)
@@ -98,13 +98,13 @@ def check_signal(
     alone = np.concatenate([measure(function, [row], [name]) for row, name in zip(cells, whose, strict=True)])
     backwards = _in_batches(function, cells[::-1], whose[::-1])[::-1]
     again = _in_batches(function, cells, whose)
-    for other, rule in (
+    for repeat, rule in (
         (again, "return the same for the same rows again; fix its seed, or its temperature"),
         (backwards, "not hang on the order of the rows; score each row by itself"),
         (alone, "return the same for a row alone and among others; score each row by itself, or round the values"),
     ):
-        _same(function, values, other, whose, rule)
-    area = (nan, nan, nan) if trace is None else _direction(function, seen, rows.places, values, start)
+        _same(function, values, repeat, whose, rule)
+    area = (nan, nan, nan) if trace is None else _direction(function, sample, rows.places, values, start)
     return SignalCheck(len(cells), float(np.isnan(values).mean()), ms, *area)
 
 
@@ -120,15 +120,15 @@ def _in_batches(
 def _same(
     function: SignalFunction,
     values: NDArray[np.float64],
-    other: NDArray[np.float64],
+    repeat: NDArray[np.float64],
     whose: Sequence[str],
     rule: str,
 ) -> None:
     """Stop at the first row whose values differ."""
-    differs = np.flatnonzero(~((values == other) | (np.isnan(values) & np.isnan(other))))
+    differs = np.flatnonzero(~((values == repeat) | (np.isnan(values) & np.isnan(repeat))))
     if len(differs):
         row = int(differs[0])
-        msg = f"the signal {function.name} must {rule}: got {values[row]} and {other[row]} for {whose[row]}."
+        msg = f"the signal {function.name} must {rule}: got {values[row]} and {repeat[row]} for {whose[row]}."
         raise AssertionError(msg)
 
 
@@ -156,10 +156,10 @@ def _direction(
     low, high = metrics.auroc_interval(truth, by_case[known], CONTRADICTED)
     area = metrics.auroc(truth, by_case[known])
     if high < 0.5:
-        other = "ask" if function.higher == "surer" else "surer"
+        opposite = "ask" if function.higher == "surer" else "surer"
         msg = (
             f"the signal {function.name} must be higher where a case is {kind}, got an AUROC of {area:.3f}"
-            f" [{low:.3f}, {high:.3f}] over {int(known.sum())} cases; declare higher={other!r}, or turn its sign."
+            f" [{low:.3f}, {high:.3f}] over {int(known.sum())} cases; declare higher={opposite!r}, or turn its sign."
         )
         raise AssertionError(msg)
     return area, float(low), float(high)

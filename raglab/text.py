@@ -10,15 +10,17 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from raglab.characters import composed, unaccented, visible
+import regex
+
+from raglab.characters import unaccented, visible
 from raglab.code_blocks import CodeBlock, split_code
 from raglab.languages import LANGUAGES, Language
 from raglab.numerals import any_of, comma_thousands, plain_number, tables
+from raglab.words import is_plain, join_lines, spaced, split_words, word_count
 
 BITS = 64  # of a number: words, entities or sources in one plane of a mask
 
 
-_TOKEN = re.compile(r"[^\W_]+")  # letters and digits
 STOP_WORDS = frozenset(LANGUAGES.words.stop)  # they say nothing about what a question is about (rule S2.7)
 
 
@@ -43,16 +45,6 @@ def fold_case(text: str) -> str:
       'element'
     """
     return unaccented(text).casefold()
-
-
-def split_words(text: str) -> list[str]:
-    """Lower-case words of a text in order, with accents, numbers included.
-
-    Example:
-      >>> split_words("Quel est l'excess? £1,000")
-      ['quel', 'est', 'l', 'excess', '1', '000']
-    """
-    return _TOKEN.findall(composed(text).casefold())
 
 
 def jaccard(first: frozenset[str], second: frozenset[str]) -> float:
@@ -91,7 +83,21 @@ _STOP = frozenset(LANGUAGES.words.stop)
 Kind = Literal["heading", "prose", "head", "row", "code"]
 
 _END = re.compile(r"(?<=[.!?…])(?:\[[^\[\]]{1,24}\])*(?:[\"'”)\]]|[ \u00a0\u202f]?»)*\s+")
-_OPENING = "\"'“«([ \u00a0\u202f"
+_STOPS = "。｡．।॥؟！？።፧။។៕"  # of other scripts, which a sentence may follow without a blank
+_SPACED_STOPS = "۔։"  # a blank follows these: inside a word they are a mark of abbreviation or stress
+_CLOSING = "\"'”’»)\\]」』）】》〉］｣"
+_ANY_END = re.compile(
+    rf"{_END.pattern}"
+    rf"|(?<=[{_STOPS}])(?![{_STOPS}{_SPACED_STOPS}.!?…])(?:\[[^\[\]]{{1,24}}\])*[{_CLOSING}]*\s*(?=\S)"
+    rf"|(?<=[{_SPACED_STOPS}])[{_CLOSING}]*\s+(?=\S)"
+)
+_OTHER_STOP = re.compile(f"[{_STOPS}{_SPACED_STOPS}]")
+_STOP_APART = re.compile(r"[^\s.]\s\.\s+[^\s.]")
+_CONTINUES_QUOTE = re.compile("[」』）】》〉］｣][\u3041-\u309f]")  # 「…。」と: what was said, and who said it
+_OPENING = "\"'“«([ \u00a0\u202f¿¡「『（【《〈［｢"
+# What no title ends with, and no line above a rule.
+_TITLE_STOPS = tuple(f".!?…:;,{_STOPS}{_SPACED_STOPS}：；，、،؛")
+_UNDERLINE_STOPS = tuple(f".…;,{_STOPS}{_SPACED_STOPS}；，、،؛")
 _ENUMERATED = re.compile(r"\([a-z]{1,4}\)\s")
 _WORD = re.compile(r"[^\W\d_]+")
 _LOOK_BACK = 16  # characters: longer than any abbreviation
@@ -150,23 +156,27 @@ def sentences(text: str) -> list[str]:
     return [piece.text for piece in pieces(text)]
 
 
-def pieces(text: str) -> list[Piece]:
+def pieces(text: str, *, titled: bool = True) -> list[Piece]:
     r"""What `sentences` gives, each with its kind, and table rows with their cells under the heads of their columns.
+
+    Args:
+      titled: whether a first line without a mark may be a heading; not so where the headings are known, as those of a
+        chunk's section are.
 
     Example:
       >>> pieces("| Peril | Excess |\n|---|---|\n| Storm | £400 |")[1]
       Piece(text='Storm; £400', kind='row', cells=('Storm', '£400'), heads=('Peril', 'Excess'))
     """
     lines = _plain_lines(text)
-    found: list[Piece] = []
+    text_pieces: list[Piece] = []
     block: list[str] = []  # lines of the paragraph or list item at hand
     heads: tuple[str, ...] = ()
-    if lines and _is_title(lines):
-        found.append(Piece(_MARK.sub("", str(lines[0])).strip(), "heading"))
+    if titled and lines and _is_title(lines):
+        text_pieces.append(Piece(_MARK.sub("", str(lines[0])).strip(), "heading"))
         lines = lines[1:]
 
     def close() -> None:
-        found.extend(Piece(part, "prose") for part in _prose(" ".join(block)))
+        text_pieces.extend(Piece(part, "prose") for part in _prose(join_lines(block)))
         block.clear()
 
     for line in lines:
@@ -174,19 +184,19 @@ def pieces(text: str) -> list[Piece]:
         if isinstance(line, CodeBlock):
             close()
             heads = ()
-            found += [] if line.is_blank else [Piece(line.markdown, "code")]
+            text_pieces += [] if line.is_blank else [Piece(line.markdown, "code")]
             continue
         bare = line.strip()
         if bare.startswith("|"):
             close()
-            heads = _add_table_line(found, bare, heads)
+            heads = _add_table_line(text_pieces, bare, heads)
             continue
         heads = ()  # the table has ended
         if bare.startswith("#") and _MARK.match(line):
             close()
-            found += [Piece(part, "heading") for part in [_MARK.sub("", line).strip()] if part]
+            text_pieces += [Piece(part, "heading") for part in [_MARK.sub("", line).strip()] if part]
         elif len(block) == 1 and is_underline(line, block[0]):
-            found.append(Piece(block.pop(), "heading"))
+            text_pieces.append(Piece(block.pop(), "heading"))
         elif not bare:
             close()
         elif _MARK.match(line) or _ENUMERATED.match(bare):
@@ -195,18 +205,18 @@ def pieces(text: str) -> list[Piece]:
         else:
             block.append(bare)
     close()
-    return found
+    return text_pieces
 
 
-def _add_table_line(found: list[Piece], line: str, heads: tuple[str, ...]) -> tuple[str, ...]:
+def _add_table_line(text_pieces: list[Piece], line: str, heads: tuple[str, ...]) -> tuple[str, ...]:
     """Add a line of a table to the pieces; the heads of its columns, as far as they are known below it."""
     if not _RULE.match(line):
         cells = _line_cells(line)
         shown = "; ".join(cell for cell in cells if cell)
-        found += [Piece(shown, "row", cells, heads if len(heads) == len(cells) else ())] if shown else []
-    elif found and found[-1].kind == "row" and not heads:  # the rule makes a head of the row above it
-        heads = found[-1].cells
-        found[-1] = found[-1]._replace(kind="head")
+        text_pieces += [Piece(shown, "row", cells, heads if len(heads) == len(cells) else ())] if shown else []
+    elif text_pieces and text_pieces[-1].kind == "row" and not heads:  # the rule makes a head of the row above it
+        heads = text_pieces[-1].cells
+        text_pieces[-1] = text_pieces[-1]._replace(kind="head")
     return heads
 
 
@@ -219,9 +229,7 @@ def is_underline(line: str, above: str) -> bool:
     """
     marks = _UNDERLINE.fullmatch(line)
     return (
-        marks is not None
-        and bool(above.strip())
-        and (bool(marks[1]) or not above.rstrip().endswith((".", "…", ";", ",")))
+        marks is not None and bool(above.strip()) and (bool(marks[1]) or not above.rstrip().endswith(_UNDERLINE_STOPS))
     )
 
 
@@ -248,10 +256,10 @@ def _plain_prose(lines: Sequence[str]) -> list[str]:
     """The same of lines without code."""
     shown = _COMMENT.sub("", "\n".join(lines))
     bold = [_BOLD_LABEL.match(line) is not None for line in shown.splitlines()]
-    found: list[str] = []
+    prose: list[str] = []
     for n, line in enumerate(_EMPHASIS.sub(r"\2", shown).splitlines()):
-        found += ["", line] if n and bold[n - 1] and bold[n] else [line]
-    return found
+        prose += ["", line] if n and bold[n - 1] and bold[n] else [line]
+    return prose
 
 
 def _is_title(lines: Sequence[str | CodeBlock]) -> bool:
@@ -260,7 +268,7 @@ def _is_title(lines: Sequence[str | CodeBlock]) -> bool:
     if isinstance(first, CodeBlock) or first.lstrip().startswith(("|", "#")):
         return False
     first = first.strip()
-    if not first or first.endswith((".", "!", "?", "…", ":", ";", ",")):
+    if not first or first.endswith(_TITLE_STOPS):
         return False
     if isinstance(below, CodeBlock) or below.lstrip().startswith("|") or _MARK.match(below):
         return True
@@ -269,9 +277,11 @@ def _is_title(lines: Sequence[str | CodeBlock]) -> bool:
     if _PATH_JOINT in first and not first.startswith(">"):
         return True
     longest = max(len(line) for line in lines if isinstance(line, str))
-    room = len(first) + 1 + len(below.split(maxsplit=1)[0])
+    word = below.split(maxsplit=1)[0]
+    is_wide = word_count(word) > 1  # letters of twice the width, between any two of which a line may break
+    room = len(first) + 1 + (1 if is_wide else len(word))
     begins = below.lstrip().startswith("`") or _begins(below.lstrip(" *|-+•>"))  # with a name of code, or a capital
-    return begins and room <= max(_TITLE_WIDTH * longest, _NARROWEST)
+    return begins and room <= max(_TITLE_WIDTH * longest, _NARROWEST / 2 if is_wide else _NARROWEST)
 
 
 def _line_cells(line: str) -> tuple[str, ...]:
@@ -293,21 +303,49 @@ def _prose(block: str) -> Iterator[str]:
 def sentence_ends(text: str) -> Iterator[tuple[int, int]]:
     """Ends of sentences that another one follows: behind its full stop, and where the other begins.
 
+    Behind a stop of another script (`。`, `।`, `؟`) one begins whatever follows, with a blank or without; so it does
+    behind a full stop between blanks, where the text ends with such a one: its tokens are parted, often without case.
+
     Example:
-      >>> list(sentence_ends("Ask Mr. Lee. He is in."))
-      [(12, 13)]
+      >>> list(sentence_ends("Ask Mr. Lee. He is in.")), list(sentence_ends("はい。いいえ。"))
+      ([(12, 13)], [(3, 3)])
+      >>> list(sentence_ends("the wing stalls . it is thin .")), list(sentence_ends("Run pip install . in it."))
+      ([(17, 18)], [])
     """
     start = 0
-    for match in _END.finditer(text):
-        after = text[match.end() :][:_LOOK_BACK]
-        if _begins(after) and not _continues_sentence(text[max(start, match.end() - _LOOK_BACK) : match.end()], after):
+    is_tokenised = _STOP_APART.match(f"{text.rstrip()[-3:]} x") is not None
+    has_other_stop = not text.isascii() and _OTHER_STOP.search(text) is not None
+    for match in (_ANY_END if has_other_stop else _END).finditer(text):
+        after = text[match.end() : match.end() + _LOOK_BACK]
+        before = text[max(start, match.end() - _LOOK_BACK) : match.end()]
+        if _OTHER_STOP.match(text, match.start() - 1):
+            ends = not (_CONTINUES_QUOTE.match(text, match.end() - 1) or _is_decimal(text, match.start()))
+        elif is_tokenised and _STOP_APART.match(text, match.start() - 3):
+            ends = not any(_continues_sentence(joined, after) for joined in _joined_stops(before))
+        else:
+            ends = _begins(after) and not _continues_sentence(before, after)
+        if ends:
             yield match.start(), match.end()
             start = match.end()
 
 
+def _joined_stops(before: str) -> tuple[str, str]:
+    """What stands before a full stop between blanks as it is written elsewhere, its last word with a capital too."""
+    words = before.rstrip(" .\t\n\r")
+    lead, blank, last = words.rpartition(" ")
+    return f"{words}. ", f"{lead}{blank}{last.capitalize() if len(last) > 1 else last}. "
+
+
+def _is_decimal(text: str, end: int) -> bool:
+    """Whether the stop before a place is a point of full width between digits."""
+    return text[end - 1] == "．" and text[end : end + 1].isnumeric() and text[end - 2 : end - 1].isnumeric()
+
+
 def _begins(after: str) -> bool:
-    """Whether a sentence may begin so: with a capital, a digit, a sum of money, or a letter in brackets."""
+    """Whether a sentence may begin so: a capital, a letter without case, a digit, money, or a letter in brackets."""
     first = after.lstrip(_OPENING)[:1]
+    if first >= "\u0590" and first.isalpha() and (first <= "\u10ff" or first.lower() == first.upper()):
+        return True  # Georgian, below U+10FF, has small letters alone
     return first.isupper() or first.isdigit() or (first in "£$€¥" and first != "") or bool(_ENUMERATED.match(after))
 
 
@@ -323,11 +361,13 @@ def _continues_sentence(before: str, after: str) -> bool:
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
-_TERM = re.compile(
+_TERM_EXPRESSION = (
     r"(?P<word>[^\W\d_]+)"
     r"|(?P<grouped>(?<![\w.,])\d{1,3}(?P<mark>[,'’ \u00a0\u2009\u202f])\d{3}(?:(?P=mark)\d{3})*(?:[.,]\d{1,2})?(?!\d))"
     r"|(?P<number>\d+(?:[.,]\d+)*)"
 )
+_TERM = re.compile(_TERM_EXPRESSION)
+_MARKED_TERM = regex.compile(_TERM_EXPRESSION)  # for other scripts: its letters include their marks
 _NUMERALS = tables()
 _ENDINGS = frozenset(map(fold_case, _NUMERALS.endings))
 _NAMED = {  # single words alone: hundred and thousand too, which are numbers by themselves
@@ -393,23 +433,24 @@ def content_terms(text: str) -> tuple[str, ...]:
       >>> content_terms("L'excédent est de 1 200,50 € dès le 1er mars, over ten days")
       ('excedent', '1200.5', '1', 'mars', '10', 'days')
     """
-    found: list[str] = []
+    terms: list[str] = []
     figure_end = -1  # where the last number in digits ended: what is written to it may belong to it
-    for match in _TERM.finditer(fold_case(comma_thousands(text))):
+    term_pattern = _TERM if is_plain(text) else _MARKED_TERM
+    for match in term_pattern.finditer(fold_case(comma_thousands(spaced(text)))):
         term = match[0]
         glued = match.start() == figure_end
         if match.lastgroup != "word":
-            found.append(plain_number(term) or term)
+            terms.append(plain_number(term) or term)
             figure_end = match.end()
-        elif glued and term in _NUMERALS.suffixes and found[-1].isdigit():
-            found[-1] = str(int(found[-1]) * _NUMERALS.suffixes[term])
+        elif glued and term in _NUMERALS.suffixes and terms[-1].isdigit():
+            terms[-1] = str(int(terms[-1]) * _NUMERALS.suffixes[term])
         elif not (term in _IDLE or (glued and term in _ENDINGS)):
-            found.append(_NAMED.get(term, term))
-    return tuple(found)
+            terms.append(_NAMED.get(term, term))
+    return tuple(terms)
 
 
-def _f1(found: Sequence[str], wanted: Sequence[str]) -> float:
-    if not found or not wanted:
-        return float(found == wanted)
-    shared = sum((Counter(found) & Counter(wanted)).values())
-    return 2.0 * shared / (len(found) + len(wanted))
+def _f1(tokens: Sequence[str], wanted: Sequence[str]) -> float:
+    if not tokens or not wanted:
+        return float(tokens == wanted)
+    shared = sum((Counter(tokens) & Counter(wanted)).values())
+    return 2.0 * shared / (len(tokens) + len(wanted))

@@ -13,11 +13,11 @@ from raglab import gates
 from raglab.expected_cost import PATHS, ActionCosts
 from raglab.gate_order import ON_CHOSEN, Order, policy_order, published_order, user_names
 from raglab.gates import IntentThresholds, RefineThresholds
-from raglab.own_gates import own_gate, own_limits
+from raglab.own_gates import own_gate, own_thresholds
 from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST, UNSTATED, SignalSection, in_order
 from raglab.resolver import RuleSwitches, RuleThresholds
-from raglab.signal_gates import OWN, SIGNALS, OwnLimits, SignalThresholds, UserLimits
+from raglab.signal_gates import OWN, SIGNALS, OwnThresholds, SignalThresholds, UserThresholds
 from raglab.values import Floats
 
 COST_FIELDS = {path: name for name, path in PATHS.items()}  # of `ActionCosts`, by path in `decision.costs`
@@ -39,13 +39,13 @@ class Thresholds(NamedTuple):
     refine: RefineThresholds
     signals: Mapping[str, SignalThresholds]
     costs: ActionCosts | None
-    own: Mapping[str, OwnLimits]
+    own: Mapping[str, OwnThresholds]
     order: Order
 
     @property
-    def user(self) -> UserLimits:
+    def user(self) -> UserThresholds:
         """Thresholds of the gates on signals and of those of the user."""
-        return UserLimits(self.signals, self.own)
+        return UserThresholds(self.signals, self.own)
 
     def without(self, off: Collection[str]) -> Thresholds:
         """The same with some gates switched off."""
@@ -73,19 +73,19 @@ class Thresholds(NamedTuple):
         return self._replace(gates={**self.gates, section: self.gates[section]._replace(**{key: values})})
 
 
-def stacked(limits: Sequence[Any], n: int) -> Any:  # noqa: ANN401 - thresholds, a part of them, or an array
+def stacked(thresholds: Sequence[Any], n: int) -> Any:  # noqa: ANN401 - thresholds, a part of them, or an array
     """Thresholds of n policies each, [n, 1] or [1, 1], one below the other; what all share as one object stays so."""
-    first = limits[0]
-    if all(one is first for one in limits):
+    first = thresholds[0]
+    if all(row is first for row in thresholds):
         return first
-    if isinstance(first, OwnLimits):
-        parts = {name: stacked([getattr(one, name) for one in limits], n) for name in ("values", "on")}
+    if isinstance(first, OwnThresholds):
+        parts = {name: stacked([getattr(row, name) for row in thresholds], n) for name in ("values", "on")}
         return replace(first, **parts)
     if isinstance(first, dict):
-        return {name: stacked([one[name] for one in limits], n) for name in first}
+        return {name: stacked([row[name] for row in thresholds], n) for name in first}
     if isinstance(first, tuple):
-        return type(first)(*(stacked(fields, n) for fields in zip(*limits, strict=True)))
-    return np.concatenate([np.broadcast_to(one, (n, 1)) for one in limits])
+        return type(first)(*(stacked(fields, n) for fields in zip(*thresholds, strict=True)))
+    return np.concatenate([np.broadcast_to(row, (n, 1)) for row in thresholds])
 
 
 UNSET, ON = np.full((1, 1), np.nan), np.full((1, 1), fill_value=True)  # of one policy
@@ -118,20 +118,24 @@ def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
         refine=RefineThresholds(of("refine.max_depth"), of("refine.epsilon"), of("refine.refine_on_refusal")),
         signals=_held(_signal_thresholds(policies), SIGNALS, order),
         costs=_action_costs(of) if policies and policies[0].decision.rule == EXPECTED_COST else None,
-        own=_held(_own_limits(policies), OWN, order),
+        own=_held(_own_thresholds(policies), OWN, order),
         order=order,
     )
 
 
-def _held(limits: Mapping[str, Any], section: str, order: Order) -> dict[str, Any]:
+def _held(thresholds: Mapping[str, Any], section: str, order: Order) -> dict[str, Any]:
     """Thresholds of the gates of the user that an order holds."""
-    return {name: one for name, one in limits.items() if order.published or f"{section}.{name}" in order.user}
+    return {
+        name: gate_thresholds
+        for name, gate_thresholds in thresholds.items()
+        if order.published or f"{section}.{name}" in order.user
+    }
 
 
-def _own_limits(policies: Sequence[PolicyData]) -> dict[str, OwnLimits]:
+def _own_thresholds(policies: Sequence[PolicyData]) -> dict[str, OwnThresholds]:
     """Thresholds of the gates of the user that some policy has, by name."""
     names = sorted({name for policy in policies if policy.gates for name in policy.gates})
-    return {name: own_limits(name, [policy.gates.get(name) for policy in policies]) for name in names}
+    return {name: own_thresholds(name, [policy.gates.get(name) for policy in policies]) for name in names}
 
 
 def gates_order(policies: Sequence[PolicyData]) -> Order:

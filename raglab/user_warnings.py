@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
 from pathlib import Path
 
 PACKAGE = str(Path(__file__).parent) + os.sep
+_INSIDE = (PACKAGE, contextlib.__file__)  # a block of ours ends in a frame of contextlib
 
 
 def warn_user(message: Warning | str, category: type[Warning] = UserWarning) -> None:
@@ -18,6 +20,6 @@ def warn_user(message: Warning | str, category: type[Warning] = UserWarning) -> 
       category: kind of warning, where the message is a text.
     """
     frame, level = sys._getframe(1), 2  # noqa: SLF001 - what inspect.currentframe gives, without its cost
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+    while frame is not None and frame.f_code.co_filename.startswith(_INSIDE):
         frame, level = frame.f_back, level + 1  # type: ignore[assignment]
     warnings.warn(message, category, stacklevel=level)

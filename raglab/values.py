@@ -8,18 +8,21 @@ measurement is NaN, a missing index is -1, and neither ever passes a gate.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from functools import wraps
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab.html_display import Cell, Fold, display, short
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Floats = NDArray[np.float64] | float
 Ints = NDArray[np.integer[Any]] | int
@@ -29,6 +32,7 @@ SCHEMA_VERSION = 3
 LONGEST_QUESTION = 20_000  # characters of a question, at every door
 NONE = "none"  # label or split of a case that has none
 CaseCounts = dict[str, dict[str, int]]  # cases by split and label
+SECTION_JOINT = " > "  # between the headings of a chunk's section
 TAG_KEYS = ("domain", "doc_type", "product", "vendor", "version")
 
 
@@ -120,7 +124,7 @@ def converted(**converters: Callable[[Any], Any]) -> Callable[[type[Kind]], type
     """
 
     def decorate(kind: Any) -> Any:  # noqa: ANN401 - the method of a dataclass cannot be written in its body
-        init, names = kind.__init__, [one.name for one in fields(kind)]
+        init, names = kind.__init__, [attribute.name for attribute in fields(kind)]
 
         def convert(name: str, value: Any) -> Any:  # noqa: ANN401 - of any field
             return converters[name](value) if name in converters else value
@@ -161,8 +165,8 @@ def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
         def refuse(value: Any) -> None:  # noqa: ANN401 - of the kind
             wrong = ((name, item) for name, item in zip(kind._fields, value, strict=True) if not fits(name, item))
             name, item = next(wrong)
-            of, came = repr(value[0])[:_SHOWN], repr(item)[:_SHOWN]
-            msg = f"{kind.__name__} {of}: {name} must be {rules[name].rule}, got {came}; {rules[name].remedy}."
+            of, item_text = repr(value[0])[:_SHOWN], repr(item)[:_SHOWN]
+            msg = f"{kind.__name__} {of}: {name} must be {rules[name].rule}, got {item_text}; {rules[name].remedy}."
             raise ValueError(msg)
 
         def fits(name: str, item: object) -> bool:
@@ -199,7 +203,14 @@ def document_path(source: str) -> str:
 
 
 @checked(
-    chunk_id=_TEXT, text=_TEXT, source=_TEXT, page=_PAGE, page_label=_OPTIONAL_TEXT, tags=_MAPPING, entities=_TEXTS
+    chunk_id=_TEXT,
+    text=_TEXT,
+    source=_TEXT,
+    page=_PAGE,
+    page_label=_OPTIONAL_TEXT,
+    tags=_MAPPING,
+    entities=_TEXTS,
+    section=_TEXTS,
 )
 class Chunk(NamedTuple):
     """One retrievable passage.
@@ -207,7 +218,9 @@ class Chunk(NamedTuple):
     chunk_id: unique in its corpus. source: path of its document relative to the corpus; the last part is the file name.
     page: position of the page in the document, from 1, or None. page_label: as printed.
     tags: `domain`, `doc_type`, `product`, `vendor`, `version` and any other; blank is missing.
-    entities: names of the entities that its metadata states.
+    entities: names of the entities that its metadata states. section: headings above the text, outermost first, the
+    document's title first where it has one. Answers, quotes and support are of `text`; whoever looks at the words of a
+    chunk (search, embeddings, rules) reads `full_text`.
     """
 
     chunk_id: str
@@ -217,9 +230,25 @@ class Chunk(NamedTuple):
     page_label: str | None = None
     tags: Mapping[str, str] = {}
     entities: tuple[str, ...] = ()
+    section: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Chunk({short(self.chunk_id)}, {short(self.shown)}, {short(self.text)})"
+
+    @property
+    def section_path(self) -> str:
+        """Headings above the text in a line, '' where there are none."""
+        return SECTION_JOINT.join(self.section)
+
+    @property
+    def full_text(self) -> str:
+        r"""The headings in a line above the text; what is indexed, embedded and reranked.
+
+        Example:
+          >>> Chunk("a#1", "It is £250.", "a.md", section=("Home", "Excess")).full_text
+          'Home > Excess\nIt is £250.'
+        """
+        return f"{self.section_path}\n{self.text}" if self.section else self.text
 
     @property
     def document(self) -> str:
@@ -242,15 +271,45 @@ class Chunk(NamedTuple):
         return f"{self.document}#{self.page_shown}"
 
 
-class Corpus(NamedTuple):
+@dataclass(frozen=True, slots=True, repr=False)
+class Corpus:
     """The chunks of a collection in their order; a chunk's position breaks ties (rule S0.4).
 
+    Its length is the number of its chunks, and a loop over it gives them.
+
     pictures: where the file of each chunk that is a picture lies on this machine, by chunk id; no part of the content.
+
+    Example:
+      >>> corpus = Corpus("home", (Chunk("a", "Glass is covered.", "a.md"), Chunk("b", "Hail is not.", "a.md")))
+      >>> len(corpus), [chunk.chunk_id for chunk in corpus], len(corpus._replace(chunks=corpus.chunks[:1]))
+      (2, ['a', 'b'], 1)
     """
 
     name: str
     chunks: tuple[Chunk, ...]
-    pictures: Mapping[str, str] = {}
+    pictures: Mapping[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.chunks)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return iter(self.chunks)
+
+    def _replace(self, **changes: Any) -> Self:  # noqa: ANN401 - values of fields
+        """Copy with other values of some fields, as of a named tuple."""
+        return replace(self, **changes)
+
+    def frame(self) -> pd.DataFrame:
+        """One row a chunk, by the columns that `load_corpus` takes of a frame; files of pictures are not in it.
+
+        Example:
+          >>> Corpus("home", (Chunk("a", "Glass is covered.", "a.md", 2),)).frame()[["id", "source", "page"]].values
+          array([['a', 'a.md', 2]], dtype=object)
+        """
+        import pandas as pd
+
+        rows = [chunk._replace(tags=dict(chunk.tags)) for chunk in self.chunks]
+        return pd.DataFrame(rows, columns=["id", *Chunk._fields[1:]]).astype({"page": "Int64"})
 
     def __repr__(self) -> str:
         documents = len({chunk.source for chunk in self.chunks})
@@ -265,10 +324,10 @@ class Corpus(NamedTuple):
             ("pictures", f"{len(self.pictures):,}"),
         ]
         documents = ((source, f"{n:,}") for source, n in of.items())
-        chunks = ((chunk.chunk_id, chunk.shown, chunk.text) for chunk in self.chunks)
+        chunks = ((chunk.chunk_id, chunk.shown, chunk.section_path, chunk.text) for chunk in self.chunks)
         folds = (
             Fold("documents", documents, len(of), ("source", "chunks")),
-            Fold("chunks", chunks, len(self.chunks), ("chunk", "shown as", "text")),
+            Fold("chunks", chunks, len(self.chunks), ("chunk", "shown as", "section", "text")),
         )
         return display(f"Corpus {self.name}", facts, folds)
 
@@ -362,8 +421,8 @@ def source_grades(case: Case) -> dict[str, float]:
     for source, grade in stated.items() if isinstance(stated, Mapping) else [(None, stated)]:
         usable = isinstance(grade, int | float | np.number) and not isinstance(grade, bool)
         if source not in grades or not usable or not 0.0 < grade < np.inf:
-            came = short(str({source: grade} if isinstance(stated, Mapping) else stated))
-            msg = f"{rule}, got {came} in case {case.id!r}; correct it, or list the source under expect_sources_any."
+            value = short(str({source: grade} if isinstance(stated, Mapping) else stated))
+            msg = f"{rule}, got {value} in case {case.id!r}; correct it, or list the source under expect_sources_any."
             raise ValueError(msg)
         grades[source] = float(grade)
     return grades
@@ -431,6 +490,25 @@ class Hits(NamedTuple):
 def map_fields(hits: Hits, change: Callable[[NDArray[Any]], Any]) -> Hits:
     """Hits with every field changed alike, such as `map_fields(hits, lambda field: field[rows])`."""
     return Hits(*[change(field) for field in hits])
+
+
+MOST_HITS = 32_000  # of a case, arm and depth: places of sets of hits are of 16 bits in the algebra, 767 of them spare
+
+
+def check_n_hits(n_hits: int) -> None:
+    """Stop at more hits of a case than the algebra counts.
+
+    Raises:
+      ValueError: more than `MOST_HITS`.
+
+    Example:
+      >>> check_n_hits(50)
+    """
+    if n_hits > MOST_HITS:
+        msg = (
+            f"hits of a case, arm and depth must be at most {MOST_HITS:,}, got {n_hits:,}; keep the first of each case."
+        )
+        raise ValueError(msg)
 
 
 FLOAT_FIELDS = (
@@ -596,8 +674,8 @@ class TraceData:
 
     @property
     def has_answers(self) -> bool:
-        """Whether answers are recorded."""
-        return self.answers is not None
+        """Whether any answer is recorded."""
+        return self.answers is not None and bool(self.answers.text)
 
     def counted(self) -> CaseCounts:
         """Cases by split and label."""
@@ -618,7 +696,7 @@ class TraceData:
 
     def arm(self, name: str) -> int:
         """Position of an arm on axis A."""
-        if name not in self.arms:
+        if not isinstance(name, str) or name not in self.arms:
             msg = f"arm must be one of {', '.join(self.arms)}, got {name!r}; build the trace with it to replay it."
             raise ValueError(msg)
         return self.arms.index(name)
@@ -679,7 +757,7 @@ def counted(counts: Mapping[str, int]) -> str:
       >>> counted({"refuse": 1, "ok": 1_200})
       '1,200 ok, 1 refuse'
     """
-    return ", ".join(f"{n:,} {name}" for name, n in sorted(counts.items(), key=lambda one: -one[1]))
+    return ", ".join(f"{n:,} {name}" for name, n in sorted(counts.items(), key=lambda pair: -pair[1]))
 
 
 def case_positions(rows: Sequence[int] | NDArray[np.integer[Any]], n_cases: int) -> NDArray[np.int64]:
@@ -695,16 +773,16 @@ def case_positions(rows: Sequence[int] | NDArray[np.integer[Any]], n_cases: int)
       >>> case_positions(range(2), 3)
       array([0, 1])
     """
-    given = np.asarray(rows)
+    positions = np.asarray(rows)
     remedy = "count from 0"
-    if given.dtype == np.bool_:
-        came, remedy = "a mask", "np.flatnonzero(mask) gives positions"
-    elif given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        came = repr(rows)[:60]
+    if positions.dtype == np.bool_:
+        value, remedy = "a mask", "np.flatnonzero(mask) gives positions"
+    elif positions.ndim != 1 or (positions.size and positions.dtype.kind not in "iu"):
+        value = repr(rows)[:60]
         remedy = "those of ids are [row for row, case in enumerate(trace.cases) if case.id in ids]"
-    elif given.size and not 0 <= given.min() <= given.max() < n_cases:
-        came = f"{given.min()} to {given.max()}"
+    elif positions.size and not 0 <= positions.min() <= positions.max() < n_cases:
+        value = f"{positions.min()} to {positions.max()}"
     else:
-        return given.astype(np.int64)
-    msg = f"rows must be positions from 0 to {n_cases - 1}, got {came}; {remedy}."
+        return positions.astype(np.int64)
+    msg = f"rows must be positions from 0 to {n_cases - 1}, got {value}; {remedy}."
     raise ValueError(msg)

@@ -19,11 +19,12 @@ USAGE = {"prompt_tokens": 40, "completion_tokens": 10, "total_tokens": 50}
 
 
 class Reply(NamedTuple):
-    """What the server sends; a status of 0 is silence until the end of the test."""
+    """What the server sends; a status of 0 is silence until the end of the test. pause: seconds between its bytes."""
 
     status: int = 200
     body: bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
+    pause: float = 0.0
 
 
 def completion(text: Any, usage: Any = USAGE, **choice: Any) -> Reply:
@@ -62,12 +63,16 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         """Keep quiet."""
 
+    def do_GET(self) -> None:
+        """No list of models."""
+        self.send_error(404)
+
     def do_POST(self) -> None:
         """Note the request and reply."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         text = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
-        found = re.search(r"<question>\n(.*?)\n</question>", text, re.DOTALL)
-        question = found[1] if found else ""
+        found = re.search(r"^(?:Question|Field):\n((?:> .*\n?)+)", text, re.MULTILINE)
+        question = "\n".join(line.removeprefix("> ") for line in found[1].splitlines()) if found else ""
         with self.server.lock:
             self.server.asked.append(question)
             self.server.bodies.append({**body, "path": self.path})
@@ -83,7 +88,12 @@ class _Handler(BaseHTTPRequestHandler):
             for name, value in (("content-length", str(len(reply.body))), *reply.headers):
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(reply.body)
+            if reply.pause:
+                for byte in reply.body:
+                    self.server.released.wait(reply.pause)
+                    self.wfile.write(bytes([byte]))
+            else:
+                self.wfile.write(reply.body)
             with self.server.lock:
                 self.server.served[question] += reply.status == 200
 

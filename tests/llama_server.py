@@ -10,9 +10,33 @@ from typing import Any
 from judge_server import JudgeServer, Reply, completion
 from local_server import serving
 
-SURE = {"content": [{"token": "t", "logprob": -0.05, "top_logprobs": [{"token": "t", "logprob": -0.05}]}]}
+TOP = [{"token": token, "logprob": logprob} for token, logprob in (("t", -0.05), ("Yes", -4.0), ("No", -5.0))]
+SURE = {"content": [{"token": "t", "logprob": -0.05, "top_logprobs": TOP}]}
 SILENCE = Reply(0)  # until the client gives up
 GONE = Reply(502, b"upstream is gone")
+
+
+def error(status: int, message: str, *headers: tuple[str, str]) -> Reply:
+    """An error as such servers word it."""
+    return Reply(status, json.dumps({"error": {"message": message, "code": status}}).encode(), headers)
+
+
+MARKED = "Passage 1:\n> The motor excess is 250 pounds [1]."
+WHOLE = completion("The motor excess is 250 pounds [1].", logprobs=SURE)
+# What servers do, and the kind of the failure that it must end in; '' is an answer.
+QUIRKS: dict[str, tuple[Reply, str]] = {
+    "busy": (error(429, "slow down"), "HTTP 429"),
+    "busy for an hour": (error(429, "slow down", ("retry-after", "3600")), "HTTP 429"),
+    "broken": (error(500, "CUDA error"), "HTTP 500"),
+    "half a JSON": (Reply(body=WHOLE.body[:60]), "malformed reply"),
+    "a drip": (WHOLE._replace(pause=0.05), "timeout"),
+    "a redirect": (Reply(307, b"", (("location", "/elsewhere/v1/chat/completions"),)), "HTTP 307"),
+    "an unknown model": (error(404, "The model `tiny` does not exist"), "HTTP 404"),
+    "context overflow": (error(400, "the request exceeds the available context size, 512 tokens"), "HTTP 400"),
+    "cut off by the context": (completion("The motor", logprobs=SURE, finish_reason="length"), "cut off"),
+    "another model": (Reply(body=WHOLE.body.replace(b'{"id"', b'{"model": "other.gguf", "id"')), ""),
+    "echoed marks": (completion(MARKED, logprobs=SURE), ""),
+}
 
 
 class LlamaServer(JudgeServer):
@@ -48,8 +72,9 @@ class LlamaServer(JudgeServer):
 
     @property
     def probes(self) -> int:
-        """How often it was asked for a few tokens alone."""
-        return self.asked.count("")
+        """How often it was probed: of the requests of a probe the first is counted."""
+        whole = [body for body in self.bodies if "messages" in body and body["max_tokens"] == 8]
+        return sum(body["temperature"] == 0.0 and "single word yes" in str(body["messages"]) for body in whole)
 
 
 def cut_off(text: str = "The motor excess is") -> Reply:

@@ -82,7 +82,7 @@ def hits_of(trace: TraceData, policy: PolicyData, row: int, arm: int, depth: int
         if number < 0:
             continue
         chunk = trace.chunks[number]
-        named = {name for name, patterns in aliases.items() if any(matches(p, chunk.text) for p in patterns)}
+        named = {name for name, patterns in aliases.items() if any(matches(p, chunk.full_text) for p in patterns)}
         sig = (seen.sig_sim_strict if policy.resolver.strict else seen.sig_sim)[at][place]
         scores = [float(field[at][place]) for field in (seen.l2, seen.cosine, seen.s_hybrid, seen.s_rerank, seen.s_raw)]
         rank = int(seen.rank[at][place])
@@ -103,7 +103,7 @@ def confidence(policy: PolicyData, hits: list[One]) -> float:
         return 0.0
     scored = [hit for hit in hits if hit.reranked]
     bad = any(not 0.0 <= hit.s_rerank <= 1.0 for hit in scored)
-    flat = len({hit.s_raw for hit in scored}) == 1 and len({hit.chunk.text for hit in scored}) >= 3
+    flat = len({hit.s_raw for hit in scored}) == 1 and len({hit.chunk.full_text for hit in scored}) >= 3
     use_hybrid = not scored or bad or flat
     curve, blend = policy.confidence.calibration, policy.confidence.blend
     top = sorted(hits, key=lambda hit: hit.rank)[: policy.chosen.final_k]

@@ -33,11 +33,11 @@ from raglab.lab.report.page import write_report
 from raglab.lab.search_space import Goal, always_answer
 from raglab.lab.slices import slices
 from raglab.lab.study import tune
-from raglab.live.response import record_answers
-from raglab.replay import decide, steps, sweep
+from raglab.live.answer_recording import record_answers
+from raglab.replay import decide, shard_cells, steps, sweep
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import Case, Chunk, Generation, Hits
+from raglab.values import Case, Chunk, Generation, Hits, ModelUnavailableError
 from worlds import Hit, ask, policy, random_trace, trace_of
 
 GOLD, WRONG = "The excess is £250.", "Glass is covered."
@@ -277,7 +277,7 @@ class TestComparisons:
         one, two = (always_answer(PLAIN).replace("chosen.final_k", k) for k in (1, 2))
         trace = recorded(questions(20), range(20), one, decided_only=True)
         found = contests(trace, {"tuned": one, "two": two, "always": one}, {"two": "other", "always": "free policy"})
-        assert [contest.other for contest in found] == ["always"]
+        assert [contest.reference for contest in found] == ["always"]
         found = contests(trace, {"tuned": two, "always": one}, {"always": "free policy"})
         assert found == []
 
@@ -427,3 +427,77 @@ class TestLaws:
         assert sweep(trace, [PLAIN]).attrs["engine"].startswith("numpy")
         counts = [sweep(trace, [PLAIN], engine=engine)["pass_rate_k"].tolist() for engine in ("auto", "numpy")]
         assert counts[0] == counts[1] == [2]
+
+
+FREE = policy(support={"enabled": False})
+
+
+class Fails(NamedTuple):
+    """Says the gold answer, and fails for some questions, by the number in them."""
+
+    failing: frozenset[int]
+    name: str = "fails"
+    gives_confidence = True
+
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+        """The gold answer."""
+        del passages
+        if int(question.rsplit(maxsplit=1)[-1]) in self.failing:
+            msg = "a language model must answer, got timeout."
+            raise ModelUnavailableError(msg, kind="timeout")
+        return Generation(GOLD, 0.9, (0,))
+
+
+class TestMissingIsNoRefusal:
+    """Rules S0.1, S6.3: a case that is refused only since no answer is recorded is not refused rightly."""
+
+    @staticmethod
+    def half_recorded(*, gold: bool) -> Trace:
+        """Six cases, of which the last three should be refused; no answer is recorded for q2, q4 and q5."""
+        labels = ["ok"] * 3 + ["refuse"] * 3
+        cases = [
+            Case("q", f"question {n}", label, answer=GOLD if gold and label == "ok" else None)
+            for n, label in enumerate(labels)
+        ]
+        made = trace_of(*((case, [[Hit(0.25, text=GOLD)]]) for case in cases))
+        fields = (made.cases, made.chunks, made.arms, made.hits)
+        trace = Trace(*fields, made.pattern_hits, {"fingerprint": "f" * 16, "cases_hash": "c" * 16})
+        with pytest.warns(UserWarning, match="3 of 6 answers are missing"):
+            return record_answers(trace, FREE, Fails(frozenset({2, 4, 5})), Weighed())
+
+    @pytest.mark.parametrize("gold", [True, False])
+    def test_it_is_refused_and_not_correct(self, *, gold: bool) -> None:
+        """Reason, warning and contract say that no answer is recorded; rates count it as answered wrongly."""
+        trace = self.half_recorded(gold=gold)
+        on = FREE
+        decisions = decide(trace, on)
+        assert decisions.status.tolist() == [0, 0, 1, 0, 1, 1]
+        assert decisions.passes.tolist() == [True, True, False, False, False, False]
+        for row in (2, 4, 5):
+            assert "no answer is recorded for these hits" in decisions.reason(row)
+        assert "no answer is recorded for these hits" in str(decisions.why(4))
+        assert decisions.warnings(4)[-1] == "no answer is recorded for these hits"
+        assert "2 refused only since no answer is recorded, which is not correct" in decisions.basis_text()
+        row = sweep(trace, [on]).iloc[0]
+        assert row["pass_rate"] == pytest.approx(2 / 6)
+        assert row["hallucination_rate"] == pytest.approx(3 / 5)
+        assert case_cells_of(trace, on) == decisions.cells.tolist()
+
+    def test_an_earned_refusal_stays_right(self) -> None:
+        """A gate before the answer refuses; so does one that judges an answer that is there."""
+        trace = self.half_recorded(gold=True)
+        early = FREE.replace("similarity.enabled", True).replace("similarity.min_similarity", 0.99)
+        assert decide(trace, early).passes.tolist() == [False] * 3 + [True] * 3
+        strict = policy(support={"enabled": False}, generation={"min_generation_confidence": 0.95})
+        assert decide(trace, strict).passes.tolist() == [False] * 3 + [True, False, False]
+
+    def test_a_trace_without_answers_has_none_missing(self) -> None:
+        """There the gates on answers are off."""
+        trace = replace(self.half_recorded(gold=True), answers=None)
+        assert not np.isin(decide(trace, FREE).answer_checks, [AnswerCheck.unearned]).any()
+
+
+def case_cells_of(trace: Trace, one: Any) -> list[int]:
+    """Cells of the vectorised replay."""
+    cells: list[int] = shard_cells(trace, [one])[0].tolist()
+    return cells

@@ -42,7 +42,7 @@ class TestByHand:
         """Five words are seven tokens: the one sentence that fits is the one with both words and a sum."""
         found = compress("How much is the storm excess?", [chunk(1, STORM)], budget=7)
         assert found.passages == (chunk(1, "The storm excess is £400."),)
-        assert found.kept == ((1,),)
+        assert found.positions == ((1,),)
         assert found.tokens == words_as_tokens("The storm excess is £400.") == 7
 
     def test_in_the_order_of_the_document(self) -> None:
@@ -107,7 +107,7 @@ class TestCited:
             "storm excess", [chunk(1, STORM), chunk(2, other), chunk(3, "The storm.")], budget=1, keep=(0, 1)
         )
         assert [one.text for one in found.passages] == ["The storm excess is £400.", "Its excess is nil."]
-        assert found.kept == ((1,), (1,), ())
+        assert found.positions == ((1,), (1,), ())
         assert found.tokens == 7 + 6
 
     def test_it_comes_before_better_ones(self) -> None:
@@ -239,14 +239,14 @@ class TestAlways:
         numbers = [int(one.chunk_id.rpartition("#")[2]) for one in found.passages]
         assert all(one < other for one, other in pairwise(numbers))
         assert (
-            {n for n, kept in enumerate(found.kept) if kept}
+            {n for n, kept in enumerate(found.positions) if kept}
             <= set(numbers)
-            <= {n for n, kept in enumerate(found.kept) if kept or n in keep}
+            <= {n for n, kept in enumerate(found.positions) if kept or n in keep}
         )
         for number, one in zip(numbers, found.passages, strict=True):
             assert one._replace(text="") == given_[number]._replace(text="")
-            assert sentences(one.text) == [sentences(passages[number])[at] for at in found.kept[number]]
-        assert all(tuple(sorted(set(kept))) == kept for kept in found.kept)
+            assert sentences(one.text) == [sentences(passages[number])[at] for at in found.positions[number]]
+        assert all(tuple(sorted(set(kept))) == kept for kept in found.positions)
         assert bool(found.passages) or not any(sentences(text) for text in passages)
 
     @pytest.mark.slow

@@ -270,7 +270,9 @@ def test_it_is_a_value() -> None:
 def test_it_answers_from_the_bundled_documents(question: str, answer: str) -> None:
     """A row, a French sentence and an English one, among other passages of the same document."""
     chunks = load_corpus(BROKER).chunks
-    where = next(chunk for chunk in chunks if any(line.text == answer for line in passage_lines(chunk.text)))
+    where = next(
+        chunk for chunk in chunks if any(line.text == answer for line in passage_lines(chunk.text, chunk.section))
+    )
     others = [chunk for chunk in chunks if chunk.source == where.source and chunk != where][:3]
     assert Extractive().answer(question, [where, *others])[:1] == (answer,)
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from generators import Drawn, Weighed
 from hostile_texts import assert_inert
-from raglab.audit.explanation import decide_by_checks, explain_request, margins, problems
+from raglab.audit.explanation import check_differences, decide_by_checks, explain_request, margins
 from raglab.audit.log import AuditLog, check_from_json, check_to_json
 from raglab.decision.checks import Check
 from raglab.decision.decisions import Decisions
-from raglab.live.response import record_answers
+from raglab.live.answer_recording import record_answers
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.thresholds import policy_thresholds
@@ -30,7 +30,7 @@ from worlds import policy as stated_policy
 pytestmark = pytest.mark.slow
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-PASSES = Check("similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "top-1 similarity 0.9 is at or above")
+PASSES = Check("similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "similarity of the nearest hit 0.9 is at or above")
 FAILS = Check("support", "S2.11", 0.2, 0.5, 0.2 - 0.5, False, "support of the weakest claim 0.2 is below")
 POLICY = PolicyData.from_mapping()
 
@@ -61,7 +61,7 @@ def test_the_checks_alone_give_the_decision(seed: int, depths: int, answered: bo
             anew, told = decide_by_checks(checks), response(said, row)
             assert anew is not None
             assert anew.status == told["status"]
-            assert problems(checks, policy_thresholds([policy])) == []
+            assert check_differences(checks, policy_thresholds([policy])) == []
             if anew.status == "refuse" and anew.gate not in {"domain", "l2"}:
                 assert told["refusal_reason"].startswith(anew.text)
             known = [one for one in margins(checks, policy_thresholds([policy])) if one is not None]
@@ -80,8 +80,8 @@ def test_what_a_signal_s_gate_does_is_held_against_the_policy() -> None:
         ({"gate": "signals.nqc"}, "the policy gates no signal nqc"),
     ):
         edited = [*found[:place], found[place]._replace(**edit), *found[place + 1 :]]
-        assert any(told in problem for problem in problems(edited, policy_thresholds([chosen])))
-    assert problems(found, policy_thresholds([chosen])) == []
+        assert any(told in problem for problem in check_differences(edited, policy_thresholds([chosen])))
+    assert check_differences(found, policy_thresholds([chosen])) == []
 
 
 def test_no_checks_decide_nothing() -> None:

@@ -289,7 +289,7 @@ class TestWords:
         log, other = audit_logs(), audit_logs()
         opened(log, "r1", "open Sesame?", now=START)
         with other.log.reading() as entries:
-            assert entries.one(REQUESTS) is not None
+            assert entries.row(REQUESTS) is not None
             with pytest.raises(ValueError, match=r"a log must have no other reader .* forget again"):
                 log.forget(before=START + timedelta(days=1))
             assert lies(tmp_path, "Sesame") != []

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -156,7 +157,7 @@ class TestTrust:
     @pytest.mark.parametrize("place", ["", "-wal", "-shm", "-journal"])
     @pytest.mark.parametrize("kind", ["folder", "pipe", "link", "broken link", "empty", "text", "/dev/zero"])
     def test_what_is_no_file_of_ours(self, tmp_path: Path, file: Path, place: str, kind: str) -> None:
-        """Nothing hangs, nothing elsewhere changes, and a new store takes the place or the old one is read."""
+        """Nothing hangs, nothing elsewhere changes; a new store takes the place unless that is a folder."""
         with closing(Blobs(file)) as first:
             first.put({"a": b"1"})
         spot, victim = file.with_name(file.name + place), tmp_path / "victim"
@@ -177,9 +178,35 @@ class TestTrust:
             warnings.simplefilter("always")
             store.get(["a"])
             store.put({"b": b"2"})
-        assert store.get(["b"]) == {"b": b"2"}
+        assert store.get(["b"]) == ({} if kind == "folder" else {"b": b"2"})
         assert victim.read_bytes() == b"precious"
         assert not (tmp_path / "no").exists()
+
+    @pytest.mark.parametrize("place", ["", "-wal", "-shm", "-journal"])
+    @pytest.mark.parametrize("linked", [False, True])
+    def test_a_folder_is_refused_and_stays(self, tmp_path: Path, file: Path, place: str, *, linked: bool) -> None:
+        """It may hold a user's work: whoever uses the cache goes without, is told once, and nothing is renamed."""
+        spot = file.with_name(file.name + place)
+        if place:
+            with closing(Blobs(file)) as first:
+                first.put({"a": b"1"})
+            spot.unlink(missing_ok=True)
+        work = tmp_path / "work" if linked else spot
+        work.mkdir(parents=True)
+        (work / "notes.txt").write_text("mine", encoding="utf-8")
+        if linked:
+            spot.parent.mkdir(exist_ok=True)
+            spot.symlink_to(work)
+        before = sorted(path.name for path in tmp_path.rglob("*"))
+        store = Blobs(file)
+        with pytest.warns(UserWarning, match=f"must be a file, got a folder as {spot.name}: it stays"):
+            store.put({"b": b"2"})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # it is said once
+            store.drop(["b"])
+            assert store.get(["a", "b"]) == {}
+        assert sorted(path.name for path in tmp_path.rglob("*")) == before
+        assert (spot / "notes.txt").read_text(encoding="utf-8") == "mine"
 
     def test_a_forged_journal_deletes_nothing(self, tmp_path: Path, file: Path) -> None:
         """A rollback journal may name a file that SQLite deletes after it: it is never played back."""
@@ -349,6 +376,19 @@ class TestSecret:
             assert len(own_secret(tmp_path / "deep")) == KEY_BYTES
         assert own_secret(tmp_path / "deep") != first
         assert not (tmp_path / "marker").exists()
+
+    def test_those_that_begin_at_once_have_the_same(self, tmp_path: Path) -> None:
+        """Whoever makes it first; else the rest of a process is lost with it."""
+        for attempt in range(100):
+            together = Barrier(4)
+
+            def secret(_: int, together: Barrier = together, folder: Path = tmp_path / str(attempt)) -> bytes:
+                together.wait()
+                return own_secret(folder)
+
+            with ThreadPoolExecutor(4) as pool:
+                assert len(set(pool.map(secret, range(4)))) == 1
+            assert [path.name for path in (tmp_path / str(attempt)).iterdir()] == ["cache.key"]
 
     def test_without_a_place_it_is_of_this_process(self, tmp_path: Path) -> None:
         """A folder that cannot be made is no error."""

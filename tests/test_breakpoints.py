@@ -17,7 +17,7 @@ from generators import Drawn, Weighed
 from raglab import step_functions
 from raglab.breakpoints import StepCells, acting_paths, breakpoints, live_breakpoints, swept_threshold
 from raglab.decision.measurement import measured_tables
-from raglab.live.response import record_answers
+from raglab.live.answer_recording import record_answers
 from raglab.own_gates import REGISTERED, last_passing, register_gate
 from raglab.policy import PolicyData
 from raglab.replay import all_step_cells, decide, flips, step_cells, steps, tally

@@ -591,7 +591,7 @@ def test_check_probability_takes_any_shape() -> None:
     """And hands it back as float64."""
     assert check_probability([[0, 1], [0.5, 0.25]]).dtype == np.float64
     assert check_probability([]).size == 0
-    with pytest.raises(ValueError, match="p must not be NaN, got 1 of 2"):
+    with pytest.raises(ValueError, match="p must not be missing, got 1 of 2, the first at position 1"):
         check_probability([0.5, np.nan])
 
 

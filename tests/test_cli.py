@@ -89,7 +89,7 @@ def test_no_command_shows_the_help() -> None:
 
 
 def test_tables_are_read_by_their_columns(tmp_path: Path) -> None:
-    """`trace` takes CSV and TSV with `ours=theirs`; a wrong cell is named with its own column before any retrieval."""
+    """`trace` takes CSV and TSV with `field=column`; a wrong cell is named with its own column before any retrieval."""
     chunks, cases = tmp_path / "chunks.tsv", tmp_path / "cases.csv"
     chunks.write_text("key\tbody\n1\tGlass is covered.\n", encoding="utf-8")
     cases.write_text("question,gold\nIs glass covered?,yes\n", encoding="utf-8")
@@ -99,12 +99,57 @@ def test_tables_are_read_by_their_columns(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "cases.csv, row 0 (line 2), column gold: expect_status must be one of ok, refuse, ambiguous" in done.output
     for more, told in (
-        ([], "the columns id, text are required"),
-        ([*whole, "--columns", "gold"], "must be ours=theirs"),
+        ([], "the column text is required"),
+        ([*whole, "--columns", "gold"], "must be field=column"),
     ):
         done = CliRunner().invoke(app, [*command, *more])
         assert done.exit_code == 1
         assert told in done.output
+
+
+def test_remedies_of_tables_name_the_options_of_the_shell(tmp_path: Path) -> None:
+    """Those of the corpus are others than those of the labels."""
+    chunks, cases = tmp_path / "chunks.tsv", tmp_path / "cases.csv"
+    chunks.write_text("key\tbody\n1\tGlass is covered.\n", encoding="utf-8")
+    cases.write_text("inquiry,gold\nIs glass covered?,yes\n", encoding="utf-8")
+    trace = ["trace", str(chunks), "--cases", str(cases), "--out", str(tmp_path / "t.parquet"), "--quiet"]
+    index = ["index", str(chunks), "--out", str(tmp_path / "index")]
+    for command, told in (
+        ([*trace, "--columns", "text=body"], "(--corpus-columns text=…)"),
+        (index, "(--corpus-columns text=…)"),
+        ([*trace, "--corpus-columns", "text=body, id=key"], "repeat the option: --corpus-columns text=body"),
+        ([*trace, "--corpus-columns", "text=body", "--columns", "query"], "--columns must be field=column"),
+        ([*trace, "--corpus-columns", "text=body", "--columns", "intent=gold"], "(--columns query=… --columns"),
+    ):
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 1
+        assert told in done.output
+
+
+def test_encodings_of_documents_and_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`trace`, `index` and `add` take that of the documents, of a folder for what is not UTF-8; labels have theirs."""
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
+    folder, cases, more = tmp_path / "docs", tmp_path / "cases.csv", tmp_path / "more.md"
+    folder.mkdir()
+    (folder / "a.md").write_text("Öl ist gedeckt.", encoding="utf-8")
+    for path, text in ((folder / "b.md", "Glas für 5 €."), (more, "Größe."), (cases, "query,label\nÖl?,refuse\n")):
+        path.write_bytes(text.encode("cp1252"))
+    out, place = tmp_path / "t.parquet", tmp_path / "index"
+    trace = ["trace", str(folder), "--cases", str(cases), "--out", str(out), "--quiet", "--encoding", "cp1252"]
+    done = CliRunner().invoke(app, trace)
+    assert (done.exit_code, "(--cases-encoding)" in done.output) == (1, True)
+    done = CliRunner().invoke(app, [*trace, "--cases-encoding", "cp1252"])
+    assert done.exit_code == 0, done.output
+    assert "1 files are read as utf-8 (a.md)" in done.output
+    traced = Trace.load(out)
+    assert {chunk.text for chunk in traced.chunks} == {"Öl ist gedeckt.", "Glas für 5 €."}
+    assert [case.query for case in traced.cases] == ["Öl?"]
+    done = CliRunner().invoke(app, ["index", str(folder), "--out", str(place), "--encoding", "cp1252", "--quiet"])
+    assert (done.exit_code, "2" in done.stdout) == (0, True), done.output
+    done = CliRunner().invoke(app, ["add", str(place), str(more), "--quiet"])
+    assert (done.exit_code, "(--encoding)" in done.output) == (1, True)
+    done = CliRunner().invoke(app, ["add", str(place), str(more), "--encoding", "cp1252", "--quiet"])
+    assert (done.exit_code, "more.md" in done.stdout) == (0, True), done.output
 
 
 def test_the_published_policy_is_printed_with_its_id() -> None:

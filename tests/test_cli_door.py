@@ -255,7 +255,7 @@ class TestText:
         said |= {"sources": [f"{HOSTILE}\nsources: forged"], "warnings": [HOSTILE], "options": []}
 
         class Said(dict[str, Any]):
-            seen = type("Seen", (), {"propensity": None})()
+            record = type("Record", (), {"propensity": None})()
 
         told = _response_text(Said(said), Path("i"), None)
         assert [line.partition(":")[0] for line in told.split("\n")] == ["ok · p", "one", HOSTILE, "sources", "warning"]

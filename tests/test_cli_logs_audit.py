@@ -28,8 +28,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             request, "who is the insurer?", policy=PolicyData.from_mapping(), fingerprint="f", models={}, now=START
         )
         value = 0.9 if status == "ok" else 0.5
-        check = Check("similarity", "S2.6", value, 0.7, value - 0.7, status == "ok", "top-1 similarity")
-        reason = None if status == "ok" else "top-1 similarity"
+        check = Check("similarity", "S2.6", value, 0.7, value - 0.7, status == "ok", "similarity of the nearest hit")
+        reason = None if status == "ok" else "similarity of the nearest hit"
         log.decided(request, {"status": status, "answer": "Acme", "refusal_reason": reason}, [check])
     log.close()
     return tmp_path

@@ -45,8 +45,8 @@ def url(postgresql: Server) -> str:
     policy = PolicyData.from_mapping()
     for number in range(4):
         log.opened(f"r{number}", "who pays?", policy=policy, fingerprint="f", models={}, now=START)
-        check = Check("similarity", "S2.6", 0.5, 0.7, 0.5 - 0.7, False, "top-1 similarity")
-        said = {"status": "refuse", "answer": "no", "refusal_reason": "top-1 similarity"}
+        check = Check("similarity", "S2.6", 0.5, 0.7, 0.5 - 0.7, False, "similarity of the nearest hit")
+        said = {"status": "refuse", "answer": "no", "refusal_reason": "similarity of the nearest hit"}
         log.decided(f"r{number}", said, [check], now=START)
         online.choose(f"r{number}", [True, True], {})
         online.update(f"r{number}", RAW)

@@ -54,7 +54,7 @@ class TestASetOfATrade:
         pages: dict[tuple[str, int | None], str] = {}
         for chunk in load_corpus(SETS / trade).chunks:
             key = (chunk.file_name, chunk.page)
-            pages[key] = pages.get(key, "") + letters(chunk.text)
+            pages[key] = pages.get(key, "") + letters(chunk.full_text)
         for row in rows(trade, "fields.jsonl"):
             if row["value"] is not None:
                 assert letters(row["value"]) in pages[row["doc"], row["page"]], row

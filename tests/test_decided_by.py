@@ -38,7 +38,7 @@ def _is_off(decisions: Decisions, name: str) -> bool:
     if own:
         gated = chosen.signals if section == "signals" else chosen.gates
         return own not in gated or not gated[own].enabled
-    by_order = name in decisions.limits.order.off or name in decisions.tables.evidence.off
+    by_order = name in decisions.thresholds.order.off or name in decisions.tables.evidence.off
     switch = next(gate.switch for gate in GATES if gate.name == name)
     return by_order or bool(switch and not getattr(chosen, name).enabled)
 

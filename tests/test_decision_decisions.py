@@ -9,7 +9,7 @@ from decided import by_cost, with_columns
 from generators import Drawn, Weighed
 from raglab.decision import chain
 from raglab.decision.decisions import DECIDED_BY, GATE_OF, Decisions
-from raglab.live.response import record_answers
+from raglab.live.answer_recording import record_answers
 from raglab.replay import decide
 from raglab.values import Case, Status, TraceData
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
@@ -118,3 +118,14 @@ def test_changed_cases_are_named_with_what_they_were() -> None:
     assert len(before.changed(before)) == 0
     with pytest.raises(ValueError, match=r"must be on the same cases to be compared, got others \(3 and 1\)"):
         before.changed(decide(trace_of((ask(), [[Hit(0.25)]])), policy()))
+
+
+def test_numbers_that_go_by_l2_are_of_the_nearest_hit() -> None:
+    """The first in the arm's order is another: cosine and gap are of the nearest hits, and the messages say so."""
+    hits = [Hit(0.5, "near.md", rank=1), Hit(0.9, "first.md", rank=0)]
+    checks = {check.gate: check.text for check in decide(trace_of((ask(), [hits])), policy()).explain("q")}
+    assert checks["similarity"].startswith("similarity of the nearest hit 0.75 ")
+    assert checks["l2"].startswith("l2 of the nearest hit 0.5 ")
+    both = [Hit(0.5, "near.md", rank=1), Hit(0.6, "next.md", rank=2), Hit(0.7, "first.md", rank=0)]
+    checks = {check.gate: check.text for check in decide(trace_of((ask(), [both])), policy()).explain("q")}
+    assert checks["gap"].startswith("gap of the two nearest hits 0.1 ")

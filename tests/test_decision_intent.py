@@ -19,8 +19,9 @@ from raglab.patterns import Patterns, entities_in, entities_of, matches, pattern
 from raglab.signals import degenerate_scores, retrieval_confidence
 from raglab.store.loaders import load_cases
 from raglab.store.policies import Policy
-from raglab.text import BITS, content_words, split_words
+from raglab.text import BITS, content_words
 from raglab.values import Case, Chunk
+from raglab.words import split_words
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
 NAN = np.nan
@@ -114,8 +115,8 @@ def test_what_a_policy_takes_no_question_breaks(pattern: str) -> None:
 
 def test_patterns_too_large_for_one_expression() -> None:
     """Each is small enough for RE2 and all together are not: they are tried one by one."""
-    large = [rf"{place}x\pL{{300}}" for place in range(3)]
-    assert entities_in("2x" + "a" * 300, {"none": large[:2], "two": large}) == ("two",)
+    large = [rf"{place}x\pL{{40}}" for place in range(40)]
+    assert entities_in("39x" + "a" * 40, {"none": large[:2], "two": large}) == ("two",)
 
 
 @pytest.mark.parametrize(
@@ -518,21 +519,21 @@ def test_the_reasons_are_the_score() -> None:
 def test_long_questions_take_linear_time() -> None:
     """Ten thousand characters of what the patterns begin with; a quadratic pattern would take a minute."""
     words = "who |paid |can |before |how |client |1.|between |fee |a-|how many |which more |total |most |how what by "
-    start = time.perf_counter()
+    start = time.process_time()
     for word in (*words.split("|"), "a" * 50):
         intent(word * (10_000 // len(word)))
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 @pytest.mark.parametrize(
     ("flag", "labels", "precision", "recall"),
-    [("table", {"table_lookup", "comparison"}, 0.7, 0.65), ("graph", {"role"}, 0.75, 0.6)],
+    [("table", {"table_lookup", "comparison"}, 0.65, 0.85), ("graph", {"role"}, 0.75, 0.6)],
 )
 def test_agrees_with_the_labels(flag: str, labels: set[str], precision: float, recall: float) -> None:
     """At 0.5, over the cases that are not to be refused.
 
     A question for an amount that the corpus happens to state in prose bears the label `lookup`: no rule over the words
-    of the question can tell it from `table_lookup`. Of the table lookups, a third asks for a bare figure or number.
+    of the question can tell it from `table_lookup`. A figure of a named thing opens the table all the same.
     """
     cases = [case for case in load_cases(BROKER) if case.expect_status != "refuse"]
     flagged = [case.intent in labels for case in cases if getattr(intent(case.query), flag) >= 0.5]

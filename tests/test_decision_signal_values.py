@@ -20,7 +20,7 @@ from raglab.decision.signal_values import (
     score_statistics,
     signal_rows,
 )
-from raglab.live.response import record_answers
+from raglab.live.answer_recording import record_answers
 from raglab.policy import PolicyData
 from raglab.signals import BUILT_IN, NAMES
 from raglab.store.policies import Policy

@@ -30,7 +30,8 @@ from raglab.default_learner.stratification import evidence
 from raglab.metrics import clopper_pearson
 
 NOW = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
-POSTERIOR = Learner(rule="posterior")
+POSTERIOR = Learner(rule="posterior", split="evidence")
+EVIDENCE = Learner(split="evidence")
 Seen = list[tuple[str, str, dict[str, str]]]  # value, signal, conditions
 
 
@@ -79,7 +80,7 @@ def splits_of_noise(rng: np.random.Generator, rows: int, n_levels: int, failing:
     wrong = np.cumsum(at & outcomes[..., None, None], axis=1)
     tried = (of > 0).sum(axis=-1) > 1
     found = np.where(of > 0, evidence(wrong, of), 0.0).sum(axis=-1) / np.maximum((of > 0).sum(axis=-1), 1)
-    bar = np.maximum(tried.sum(axis=-1, keepdims=True), 1) / Learner().alpha
+    bar = np.maximum(tried.sum(axis=-1, keepdims=True), 1) / EVIDENCE.alpha
     return int(((found >= bar) & tried).any(axis=(1, 2)).sum())
 
 
@@ -121,41 +122,41 @@ def test_many_tables_at_once_are_each() -> None:
 def test_case_12_is_found_at_the_second_cover_sheet() -> None:
     """12 cases before on bodies, and two cover sheets on which page 1 fails: 54 against 20, not yet at the first."""
     made = learned(case_12(bodies=12, covers=2)[:-1])  # the second failure, before the user says what is right
-    found = stratify(made, Learner())
+    found = stratify(made, EVIDENCE)
     assert found is not None
     assert found[:3] == ("page_1_kind", "coversheet", "1")
     assert (round(found.evidence, 1), found.bar) == (53.9, 20.0)
-    assert stratify(learned(case_12(bodies=12, covers=1)), Learner()) is None
+    assert stratify(learned(case_12(bodies=12, covers=1)), EVIDENCE) is None
 
 
 def test_rejections_are_evidence_as_failures_are() -> None:
     """Who says no to page 1 on a cover sheet and names the table of contents tells the same."""
     seen = [*case_12(bodies=12, covers=0), *[("1", "explicit_no", {"page_1_kind": "coversheet"})] * 2]
-    found = stratify(learned(seen), Learner())
-    assert found == stratify(learned(case_12(bodies=12, covers=2)[:-1]), Learner())
+    found = stratify(learned(seen), EVIDENCE)
+    assert found == stratify(learned(case_12(bodies=12, covers=2)[:-1]), EVIDENCE)
     made = learned(case_12(bodies=12, covers=0))
     for _ in range(2):
         about: Any = {"now": NOW, "conditions": {"page_1_kind": "coversheet"}}
         made = update(made, "1", "explicit_no", "toc", **about)
-    assert stratify(made, Learner()) == found
+    assert stratify(made, EVIDENCE) == found
 
 
 def test_what_came_first_does_not_matter() -> None:
     """Cover sheets first, bodies later: found as soon as enough bodies are right."""
     seen = case_12(bodies=12, covers=3)
     late = learned([*seen[12:], *seen[:12]])
-    found = stratify(learned(seen), Learner())
+    found = stratify(learned(seen), EVIDENCE)
     assert found is not None
-    assert stratify(late, Learner()) == found
-    assert stratify(learned(seen[12:] + seen[:3]), Learner()) is None
+    assert stratify(late, EVIDENCE) == found
+    assert stratify(learned(seen[12:] + seen[:3]), EVIDENCE) is None
 
 
 def test_what_is_tried_has_its_price() -> None:
     """Each further column and each further value that was tried under two conditions raises the bar by 20."""
-    plain = stratify(learned(case_12(bodies=12, covers=3)), Learner())
+    plain = stratify(learned(case_12(bodies=12, covers=3)), EVIDENCE)
     more = [(value, signal, about | {"language": "fed"[at % 3]}) for at, (value, signal, about) in
             enumerate(case_12(bodies=12, covers=3))]  # fmt: skip
-    found = stratify(learned(more), Learner())
+    found = stratify(learned(more), EVIDENCE)
     assert plain is not None
     assert found is not None
     assert (plain.bar, found.bar, found[:3]) == (20.0, 60.0, plain[:3])  # toc was tried in both languages as well
@@ -194,7 +195,7 @@ def test_the_split_learns_apart_and_the_old_row_stays() -> None:
 def test_the_published_rule_takes_the_split_as_well() -> None:
     """Eight yeses of eight: the failures that led to the split are spent, and coversheets are silent at once."""
     made = learned(case_12())
-    found = stratify(made, Learner())
+    found = stratify(made, EVIDENCE)
     assert found is not None
     body, cover = split(made, found, now=NOW)
     assert (cover.confidence, gate(cover)) == (1.0, "apply")
@@ -204,7 +205,7 @@ def test_the_published_rule_takes_the_split_as_well() -> None:
 def test_a_row_does_not_split_twice_by_one_column() -> None:
     """Of the column that it was split by the old row keeps nothing; the other columns stay."""
     made = learned(case_12(language="fr"))
-    found = stratify(made, Learner())
+    found = stratify(made, EVIDENCE)
     assert found is not None
     assert list(looked(made, found).strata) == ["language"]
     assert list(looked(made).strata) == ["page_1_kind", "language"]
@@ -213,15 +214,15 @@ def test_a_row_does_not_split_twice_by_one_column() -> None:
 def test_a_column_of_one_value_is_not_tried() -> None:
     """It neither splits nor costs anything."""
     alone = learned([("1", "explicit_yes", {})] * 8 + [("1", "failure", {"language": "fr"})] * 8)
-    assert stratify(alone, Learner()) is None
-    assert stratify(learned(case_12(language="fr")), Learner()) == stratify(learned(case_12()), Learner())
+    assert stratify(alone, EVIDENCE) is None
+    assert stratify(learned(case_12(language="fr")), EVIDENCE) == stratify(learned(case_12()), EVIDENCE)
 
 
 def test_requests_without_a_value_say_nothing_of_a_column() -> None:
     """Blank and missing are the same, and change no p-value but by what the others count."""
     blank: Seen = [("1", "implicit_ok", {"page_1_kind": ""}), ("1", "failure", {}), ("1", "implicit_ok", {})] * 2
     made = learned([*case_12(covers=8), *blank])
-    found, plain = stratify(made, Learner()), stratify(learned(case_12()), Learner())
+    found, plain = stratify(made, EVIDENCE), stratify(learned(case_12()), EVIDENCE)
     assert found == plain
     assert sum(counts["1"].failed for counts in made.strata["page_1_kind"].values()) == 8
 
@@ -229,7 +230,7 @@ def test_requests_without_a_value_say_nothing_of_a_column() -> None:
 def test_a_condition_under_which_a_value_was_not_tried() -> None:
     """A page 1 under which only the table of contents was ever tried says nothing of page 1."""
     extra: Seen = [("toc", "explicit_yes", {"page_1_kind": "scan"})]
-    found, plain = stratify(learned(case_12() + extra), Learner()), stratify(learned(case_12()), Learner())
+    found, plain = stratify(learned(case_12() + extra), EVIDENCE), stratify(learned(case_12()), EVIDENCE)
     assert found is not None
     assert plain is not None
     assert (found[:4], found.bar, plain.bar) == (plain[:4], 40.0, 20.0)  # the table of contents is now tried as well
@@ -238,12 +239,12 @@ def test_a_condition_under_which_a_value_was_not_tried() -> None:
 def test_of_two_columns_the_larger_evidence_is_taken() -> None:
     """And the first by name where they are equal."""
     both = learned([(value, signal, seen | {"a_copy": seen["page_1_kind"]}) for value, signal, seen in case_12()])
-    found = stratify(both, Learner())
+    found = stratify(both, EVIDENCE)
     assert found is not None
     assert (found.column, found.bar) == ("a_copy", 2 / 0.05)
     seen = [(value, signal, about | {"a_copy": about["page_1_kind"]}) for value, signal, about in case_12()]
     seen[0] = (*seen[0][:2], {"page_1_kind": "body", "a_copy": "coversheet"})
-    found = stratify(learned(seen), Learner())
+    found = stratify(learned(seen), EVIDENCE)
     assert found is not None
     assert found.column == "page_1_kind"
 
@@ -252,14 +253,14 @@ def test_failures_that_do_not_gather() -> None:
     """Half of bodies and half of coversheets fail: no split, however many."""
     kinds = ("body", "coversheet")
     seen: Seen = [("1", signal, {"page_1_kind": kind}) for signal in ("implicit_ok", "failure") for kind in kinds] * 20
-    assert [stratify(learned(seen[:count]), Learner()) for count in range(1, 81)] == [None] * 80
+    assert [stratify(learned(seen[:count]), EVIDENCE) for count in range(1, 81)] == [None] * 80
 
 
 def test_every_value_is_looked_at() -> None:
     """Page 1 leads and is always right; that the table of contents fails on cover sheets alone splits the row."""
     seen: Seen = [("1", "explicit_yes", {"page_1_kind": kind}) for kind in ("body", "coversheet")] * 10
     seen += [("toc", "implicit_ok", {"page_1_kind": "body"})] * 12
-    found = stratify(learned(seen + [("toc", "failure", {"page_1_kind": "coversheet"})] * 3), Learner())
+    found = stratify(learned(seen + [("toc", "failure", {"page_1_kind": "coversheet"})] * 3), EVIDENCE)
     assert found is not None
     assert (found[:3], found.bar) == (("page_1_kind", "coversheet", "toc"), 40.0)
 
@@ -267,13 +268,13 @@ def test_every_value_is_looked_at() -> None:
 def test_a_row_of_failures_alone_has_nothing_to_split() -> None:
     """They are everywhere."""
     made = learned([("1", "failure", {"page_1_kind": kind}) for kind in ("body", "coversheet")] * 20)
-    assert stratify(made, Learner()) is None
+    assert stratify(made, EVIDENCE) is None
 
 
 def test_a_split_survives_json() -> None:
     """Row and split read back equal, so that a log rebuilds the new rows."""
     made = learned(case_12())
-    found = stratify(made, Learner())
+    found = stratify(made, EVIDENCE)
     assert found is not None
     back = ClarificationDefault.model_validate_json(made.model_dump_json())
     again = Split(**json.loads(json.dumps(found._asdict())))
@@ -287,7 +288,7 @@ def test_a_split_of_a_version_before() -> None:
     old = stored_split({"column": "page_1_kind", "value": "coversheet", "p": 0.0, "bar": 0.0125, "look": 1})
     assert (old.candidate, old.bar) == ("", 80.0)
     assert np.isfinite(old.evidence)
-    found = stratify(made, Learner())
+    found = stratify(made, EVIDENCE)
     assert found is not None
     assert split(made, old, now=NOW) == split(made, found, now=NOW)
     assert looked(made, old) == looked(made, found)
@@ -304,7 +305,7 @@ def test_a_split_that_cannot_be_is_refused() -> None:
 
 def test_a_split_keeps_what_is_remembered() -> None:
     """Half of the votes are forgotten: the new rows have half of theirs, and what they had is their sample."""
-    learner = Learner(half_life_days=30.0)
+    learner = Learner(half_life_days=30.0, split="evidence")
     made = learned(case_12(), learner)
     made = update(made, "1", "failure", now=NOW + timedelta(days=30), conditions={}, learner=learner)
     found = stratify(made, learner)
@@ -338,7 +339,7 @@ def test_the_arrays_of_noise_are_what_stratify_finds() -> None:
         wrong, of = (at & outcomes[:count, None, None]).sum(axis=0), at.sum(axis=0)
         tried = (of > 0).all(axis=-1)
         found = np.where(tried, evidence(wrong, of).mean(axis=-1), 0.0)
-        split_ = stratify(row, Learner())
+        split_ = stratify(row, EVIDENCE)
         assert (split_ is not None) == bool(found.max() >= max(tried.sum(), 1) / 0.05)
         if split_ is not None:
             assert split_.column == f"noise_{found.argmax()}"

@@ -19,7 +19,7 @@ from raglab.expected_cost import (
     expected_costs,
     least_cost,
 )
-from raglab.live.response import record_answers
+from raglab.live.answer_recording import record_answers
 from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep
 from raglab.signals import NAMES

@@ -15,7 +15,7 @@ from laws_of_cost import PATHS_OF_COST, check_case, check_flip, check_steps
 from raglab.decision.chain import STAGES, decide_cases
 from raglab.decision.measurement import measured_tables
 from raglab.expected_cost import LIMIT, class_probabilities
-from raglab.live.response import record_answers
+from raglab.live.answer_recording import record_answers
 from raglab.metrics import LABELS, OUTCOMES
 from raglab.policy import PolicyData
 from raglab.replay import SWEPT, decide, sweep, tally

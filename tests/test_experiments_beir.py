@@ -115,18 +115,19 @@ def test_cranfield_is_judged_by_place(scripts: Any, tmp_path: Path) -> None:
 
     Written in BEIR's form it is read as the same corpus and cases, all of them of the split `report`.
     """
-    corpus, cases = scripts.load(DATA / "cranfield")
+    sets = importlib.import_module("sets")
+    corpus, cases = sets.cranfield(DATA / "cranfield")
     assert (len(corpus.chunks), len(cases), len({chunk.source for chunk in corpus.chunks})) == (1400, 225, 1400)
     assert [case.id for case in cases[:3]] == ["1", "2", "3"]
     assert "heat conduction in composite slabs" in cases[2].query
-    texts = {chunk.source: chunk.text for chunk in corpus.chunks}
+    texts = {chunk.source: chunk.full_text for chunk in corpus.chunks}
     assert all("slab" in texts[source] for source in cases[2].expect_sources_any[:2])
     assert sum(len(case.expect_sources_any) for case in cases) == 1612
     graded = [case for case in cases if case.extra]
     assert [max(case.extra["source_grades"].values()) for case in graded] == [3]
-    assert [chunk.source for chunk in corpus.chunks if not chunk.text] == ["471", "995"]
-    importlib.import_module("sets").save_beir(corpus, cases, tmp_path / "cranfield")
-    assert raglab.load_corpus(tmp_path / "cranfield").chunks == corpus.chunks
+    assert [chunk.source for chunk in corpus.chunks if not chunk.full_text] == ["471", "995"]
+    sets.save_beir(corpus, cases, tmp_path / "cranfield")
+    assert raglab.load_corpus(tmp_path / "cranfield").chunks == scripts.load(DATA / "cranfield")[0].chunks
     assert raglab.load_cases(tmp_path / "cranfield") == tuple(case._replace(split="report") for case in cases)
 
 
@@ -139,7 +140,7 @@ def test_judgements_by_number_place_or_neither(tmp_path: Path, scripts: Any) -> 
         (tmp_path / "cranqrel.trec.txt").write_text("".join(f"{name} 0 7 1\r\n" for name in judged))
         corpus, cases = scripts.load(tmp_path)
         assert [(case.id, case.query) for case in cases] == list(zip(named, ("one", "two"), strict=True))
-        assert corpus.chunks[0].text == "t is"
+        assert corpus.chunks[0].full_text == "t\nis"
     (tmp_path / "cranqrel.trec.txt").write_text("1 0 7 1\n9 0 7 1\n")
     with pytest.raises(ValueError, match="by its number or its place, got '9'"):
         scripts.load(tmp_path)

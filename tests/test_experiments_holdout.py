@@ -128,7 +128,7 @@ def test_where_no_model_can_be_fitted_the_cheaper_free_policy_stands_for_it(scri
 
 def unit_of(scripts: Any, path: Path, matrix: str, deal: str = "2x1") -> Any:
     """A unit of the new rule on a saved trace."""
-    place = scripts.holdout.Given("made", str(path), None)
+    place = scripts.holdout.CaseSet("made", str(path), None)
     return scripts.holdout.Unit(place, scripts.tuners.Draw(40, 0), matrix, f"new {deal}", 0)
 
 

@@ -171,7 +171,7 @@ def test_a_fit_needs_both_kinds_and_a_signal_that_varies() -> None:
         ({"parts": {"gap": {"x": [0.0, 1.0], "y": [1.0, 0.0]}}}, r"fused.parts.gap: x must ascend and y must not fall"),
         ({"parts": {"gap": {"x": [0.0], "y": []}}}, r"fused.parts.gap: x and y must be as many finite numbers"),
         ({"parts": {"gap": {"x": [], "y": []}}}, r"fused.parts.gap: x and y must be as many finite numbers"),
-        ({"parts": {"gap": {"x": [0.0], "y": [NAN]}}}, r"fused.parts.gap: x and y must be as many finite numbers"),
+        ({"parts": {"gap": {"x": [0.0], "y": [NAN]}}}, r"fused.parts.gap.y.0: input should be a finite number"),
         ({"parts": {"gap": {"x": [0.0]}}}, r"fused.parts.gap.y: field required"),
         ({"enabled": True}, "a fused gate without parts refuses everything; fit one"),
         ({"bias": float("inf")}, "fused.bias"),

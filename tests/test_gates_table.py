@@ -32,7 +32,7 @@ import numpy as np
 import pytest
 
 from raglab import replay
-from raglab.audit.explanation import decide_by_checks, problems
+from raglab.audit.explanation import decide_by_checks, check_differences
 from raglab.decision import kernel
 from raglab.decision.chain import STAGES
 from raglab.lab.certification import grid
@@ -65,7 +65,7 @@ assert replay.decide(trace, always_answer(chosen)).frame()["status"].tolist() ==
 
 # The audit: the decision follows from the checks, whose margins follow from value and threshold.
 assert decide_by_checks(said.explain("q0")).gate == "toy"
-assert problems(said.explain("q0"), policy_thresholds([chosen])) == []
+assert check_differences(said.explain("q0"), policy_thresholds([chosen])) == []
 
 # Steps, flips, search space, certificates and report.
 open_ = chosen.replace("confidence.enabled", False)

@@ -16,19 +16,24 @@ from labelled import labelled
 from raglab import bandit
 from raglab.audit.log import AuditLog
 from raglab.certify import Certificate, Promise
+from raglab.characters import visible
+from raglab.decision.checks import Check, Checks
 from raglab.fusion import Model, Part
 from raglab.html_display import MOST_ROWS, Cell, Fold, display
 from raglab.lab.comparison import compare
 from raglab.lab.study import tune
+from raglab.live.response import KEYS, Response
 from raglab.off_policy.logs import read_log
 from raglab.policy import PolicyData
 from raglab.replay import decide
+from raglab.store.log_chain import Finding
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Corpus
 from worlds import random_policies, with_signals
 
-SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>\u202e"
+# Markup, and characters that turn a line, end it, hide, or move a cursor; of a file no half of a surrogate pair comes.
+SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>\u202e\u2066\u2028\x1b[2J\x85\ufeff\U000e0041"
 BIG = 10_000
 
 
@@ -108,9 +113,31 @@ def check_display(value: Any) -> None:
     assert page.startswith('<div class="raglab-value')
     assert "<script" not in page
     assert "<img" not in page
-    assert "\u202e" not in page
+    for text in (line, page):
+        assert visible(text, lines=True) == text
     tags = set(re.findall(r"<\s*/?\s*([a-zA-Z!]+)", page))
     assert tags <= {"div", "style", "b", "table", "tr", "th", "td", "small", "details", "summary", "span"}
+
+
+SHOWN: dict[str, Callable[[], str]] = {
+    "checks": lambda: repr(Checks([Check("l2", "S2.3", 1.0, 1.0, 0.0, passes=True, text=SCRIPT)])),
+    "response": lambda: repr(Response(dict.fromkeys(KEYS, SCRIPT), None)),  # type: ignore[arg-type]
+    "finding": lambda: str(Finding(SCRIPT, 1, SCRIPT)),
+    "part": lambda: repr(Part(SCRIPT, (0.0,), (0.0,))),
+    "model": lambda: repr(_model()),
+    "comparison": lambda: repr(compare(labelled(3, {"tune": 8}), Policy.load(), Policy.load())),
+    "page of a response": lambda: Response(
+        dict.fromkeys(KEYS, SCRIPT) | dict.fromkeys(("clarification", "options", "default_applied")),
+        None,  # type: ignore[arg-type]
+    )._repr_html_(),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_line_shows_no_unseen_character(name: str) -> None:
+    """What turns, ends or hides a line stands as an escape."""
+    text = SHOWN[name]()
+    assert visible(text, lines=True) == text
 
 
 @pytest.mark.slow

@@ -443,6 +443,19 @@ def test_signals_are_diagnosed() -> None:
     assert set(few["verdict"]) == {"too few cases: 230 must be answered"}
 
 
+@pytest.mark.parametrize("n_wrong", [1, 2, 5, 6, 20])
+def test_a_signal_without_error_is_not_said_to_fail(n_wrong: int) -> None:
+    """With five wrong cases even an AUROC of 1 has an interval that holds .5: that is a matter of the cases."""
+    right = np.array([True] * 200 + [False] * n_wrong)
+    signals = {"perfect": right * 1.0, "flat": np.full(len(right), 0.5)}
+    rows = diagnosis(right, signals, n_wrong / 500, 0.4, size=10.0)
+    verdict = dict(zip(rows["signal"], rows["verdict"], strict=True))
+    assert rows.loc[0, "AUROC"] == 1.0
+    few = f"too few cases to tell: {n_wrong} wrong"
+    assert verdict["flat"] == (few if n_wrong < 6 else "does not separate")
+    assert verdict["perfect"] == (few if n_wrong < 6 else "within reach")
+
+
 @settings(deadline=None, derandomize=True, max_examples=3)
 @given(seed=st.integers(0, 99))
 def test_the_order_of_the_cases_changes_nothing(trace: Trace, found: Certification, seed: int) -> None:

@@ -38,7 +38,7 @@ def cases(n_ok: int, n_refuse: int) -> TraceData:
 def test_a_worse_policy_is_called_worse() -> None:
     """Of 12 cases to answer, refusing all has none right: each costs 1 more, which is the sign test, p = 2 / 2^12."""
     (found,) = contests(cases(12, 0), {"tuned": REFUSES, "always-answer": ANSWERS}, ROLES)
-    assert (found.only_tuned, found.only_other) == (0, 12)
+    assert (found.only_tuned, found.only_reference) == (0, 12)
     assert (found.verdict, found.gain.p, found.gain.estimate) == ("worse", pytest.approx(2 / 2**12), -1.0)
     text = contest_sentence(found)
     assert text.startswith("tuned against always-answer (incumbent): tuned is worse than always-answer; of expected")
@@ -74,7 +74,7 @@ def test_stated_costs_decide_who_wins() -> None:
     trace, these = cases(20, 12), {"tuned": REFUSES, "always-answer": ANSWERS}
     (plain,) = contests(trace, these, ROLES)
     (graded,) = contests(trace, these, ROLES, costs={"refuse": {"answered_wrong": 10}})
-    assert (plain.verdict, plain.only_tuned, plain.only_other) == ("open", graded.only_tuned, graded.only_other)
+    assert (plain.verdict, plain.only_tuned, plain.only_reference) == ("open", graded.only_tuned, graded.only_reference)
     assert graded.verdict == "better"
     assert graded.gain.estimate == pytest.approx((12 * 10 - 20) / 32)
     assert graded.gain.p < 0.05

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from generators import Weighed
 from raglab.lab.gate_fitting import answer_outcomes, calibrate_answers, calibrate_cosine, case_signals
-from raglab.live.response import record_answers
+from raglab.live.answer_recording import record_answers
 from raglab.replay import decide
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -46,6 +47,14 @@ def test_right_is_labelled_ok_and_says_the_gold_answer() -> None:
     table = answer_outcomes(trace, chosen)
     assert table["raw"].tolist() == [n / 10 for n in range(10)]
     assert table.loc[table["right"], "case_id"].tolist() == [f"q{n}{n}" for n in (6, 7, 8)]
+
+
+def test_the_frame_states_the_basis_of_right() -> None:
+    """Text where a case labelled ok has a gold answer; of one without, and of one to refuse, the sources."""
+    trace, chosen = world()
+    cases = (trace.cases[0]._replace(answer=None), *trace.cases[1:])
+    table = answer_outcomes(replace(trace, cases=cases), chosen)
+    assert table["basis"].tolist() == ["sources", *["text"] * 8, "sources"]
 
 
 def test_the_policy_carries_the_curve() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -65,10 +66,28 @@ class TestByHand:
         assert source_grades(case) == {"a.md": 1.0, "b.md": 3.0}
         assert source_grades(ask()) == {}
 
-    def test_a_chunk_that_is_first_of_file_and_page_gains_once(self) -> None:
-        """It has the higher grade of the two, and the other is found no more."""
-        case = ask(expect_sources_any=("a.md", "a.md#1"), extra={"source_grades": {"a.md": 1, "a.md#1": 2}})
-        assert ndcg_by_case(trace_of((case, found("a.md", "a.md"))))[0, 0] == 2 / (2 + SECOND)
+    @pytest.mark.parametrize(
+        ("pages", "gained", "number"),
+        [
+            ((2,), 3, 2),  # the page is the first of both
+            ((2, 1), 3, 2),
+            ((1, 2), 1 + 2 * SECOND, 1 + SECOND),  # page 1 meets the document, page 2 itself
+            ((1,), 1, 1),
+            ((9, 2), 1 + 2 * SECOND, 1 + SECOND),
+        ],
+    )
+    def test_a_page_that_is_first_of_itself_and_its_document_gains_both(
+        self, pages: tuple[int, ...], gained: float, number: float
+    ) -> None:
+        """a.md has grade 1, its page 2 has 2: the best order has the page first, for 3 in all, or for two sources."""
+        grades = {"a.md": 1, "a.md#2": 2}
+        case = ask(expect_sources_any=tuple(grades), extra={"source_grades": grades})
+        trace = trace_of((case, [[Hit(0.25 + 0.25 * n, "a.md", page) for n, page in enumerate(pages)]]))
+        assert ndcg_by_case(trace)[0, 0] == pytest.approx(gained / 3, abs=1e-15)
+        assert ndcg_by_case(trace, "binary")[0, 0] == pytest.approx(number / 2, abs=1e-15)
+        plain = trace_of((ask(expect_sources_any=tuple(grades)), [[Hit(0.25, "a.md", page) for page in pages[:1]]]))
+        assert ndcg_by_case(plain)[0, 0] == (1.0 if pages[0] == 2 else 0.5)
+        assert ranking(plain)["hit@1"].tolist() == [1.0]
 
     def test_the_weight_is_chosen_by_grades(self) -> None:
         """Keywords rank a.md first, embeddings b.md; both are relevant, and b.md is worth more."""
@@ -121,6 +140,23 @@ def test_graded_ndcg_is_a_share(grades: list[int], k: int, data: st.DataObject) 
     assert graded_ndcg(2 * order, 2 * ideal, k)[0] == pytest.approx(value, abs=1e-12)
     same = graded_ndcg((order > 0) * 2.0, (ideal > 0) * 2.0, k)[0]
     assert same == pytest.approx(ndcg(order > 0, (ideal > 0).sum(axis=1), k), abs=1e-12)
+
+
+PLACES = [("a.md", 1), ("a.md", 2), ("b.md", 1), ("b.md", 2), ("c.md", 1)]
+NAMES = ["a.md", "a.md#1", "a.md#2", "b.md", "b.md#2", "c.md", "c.md#1"]
+
+
+@LAWFUL
+@given(grades=st.dictionaries(st.sampled_from(NAMES), st.integers(1, 3), min_size=1))
+def test_the_ideal_is_the_best_order_that_there_is(grades: dict[str, int]) -> None:
+    """Of all orders of pages, whatever documents and pages are expected, the best has 1 by grades and by number."""
+    case = ask(expect_sources_any=tuple(grades), extra={"source_grades": grades})
+    orders = [[[Hit(0.25 + 0.25 * n, *place) for n, place in enumerate(order)]] for order in permutations(PLACES)]
+    trace = trace_of(*((case, order) for order in orders))
+    for gains in ("graded", "binary"):
+        values = ndcg_by_case(trace, gains)[:, 0]
+        assert values.max() == pytest.approx(1.0, abs=1e-12)
+        assert values.min() > 0.0
 
 
 @LAWFUL

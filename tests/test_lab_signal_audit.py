@@ -203,6 +203,36 @@ def test_what_means_nothing_is_refused(more: dict[str, Any], says: str) -> None:
         audited(world(s_rerank=TELLS), **more)
 
 
+@pytest.mark.parametrize(
+    ("right", "others", "says"),
+    [
+        (11, 10, "each of 10 folds, so on at least 12 .* and 12 others, got 11 and 10; label more, or set repeats=0"),
+        (2, 1, "got 2 and 1; label more, or set repeats=0"),
+        (9, 20, "got 9 and 20; label more"),
+        (5, 5, "at least 12 .* got 5 and 5; label more"),
+    ],
+)
+def test_too_few_cases_are_counted_as_the_user_has_them(right: int, others: int, says: str) -> None:
+    """Not as a fold leaves them, and never a number of folds that nobody stated (issue 31)."""
+    trace = world(s_rerank=TELLS)
+    rows = [row for row in range(N) if row % 2][:right] + [row for row in range(N) if not row % 2][:others]
+    with pytest.raises(ValueError, match=says) as caught:
+        audit_signals(trace.subset(np.array(rows)), Policy.from_mapping(policy().model_dump()))
+    assert "folds must be" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("folds", "count"), [(10, 12), (3, 15), (2, 20), (6, 12)])
+def test_as_many_as_it_needs_are_enough(folds: int, count: int) -> None:
+    """One less of either kind is too few."""
+    trace = world(s_rerank=TELLS)
+    chosen = Policy.from_mapping(policy().model_dump())
+    rows = [*range(1, 2 * count, 2), *range(0, 2 * count, 2)]
+    audit_signals(trace.subset(np.array(rows)), chosen, folds=folds, repeats=1)
+    for few in (rows[1:], rows[:-1]):
+        with pytest.raises(ValueError, match=f"at least {count} cases"):
+            audit_signals(trace.subset(np.array(few)), chosen, folds=folds, repeats=1)
+
+
 def test_it_is_public() -> None:
     """By the package's name."""
     assert raglab.audit_signals is audit_signals

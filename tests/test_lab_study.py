@@ -15,9 +15,9 @@ from raglab.lab.search_space import (
     always_answer,
     always_refuse,
     full_space,
+    line_search,
     manual_loop,
     own_trial,
-    polish,
     published_policy,
     search_ranges,
     step_thresholds,
@@ -191,7 +191,7 @@ def test_polish_finds_what_trying_every_value_finds() -> None:
     trace = _world()
     base = always_answer(Policy.load()).replace("confidence.enabled", True)
     goal = Goal()
-    best, plateaus = polish(trace, [base], ["confidence.tau_default"], goal.score, base)
+    best, plateaus = line_search(trace, [base], ["confidence.tau_default"], goal.score, base)
     grid = [base.replace("confidence.tau_default", tau / 4) for tau in range(401)]
     seen = tally(trace, [best, *grid])
     scores = goal.score(seen.cells)
@@ -203,7 +203,7 @@ def test_polish_finds_what_trying_every_value_finds() -> None:
 def test_a_threshold_that_gains_nothing_stays_as_published() -> None:
     """Nothing differs without a gain: a gate that is off keeps its published number."""
     base = always_answer(Policy.load())
-    best, _ = polish(
+    best, _ = line_search(
         _world(), [base.replace("similarity.min_similarity", 0.123)], ["similarity.min_similarity"], Goal().score, base
     )
     assert best.value("similarity.min_similarity") == 0.7

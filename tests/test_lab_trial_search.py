@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pandas as pd
 import pytest
 
 from raglab.lab.search_space import Goal, always_answer, full_space, own_trial
-from raglab.lab.trial_search import OBJECTIVES, STUDY_FILE, AddedTrial, Problem, Search, run_search
+from raglab.lab.study_journal import STUDY_FILE
+from raglab.lab.trial_search import OBJECTIVES, AddedTrial, Problem, Search, run_search
 from raglab.replay import sweep
 from raglab.store.files import InputError
 from raglab.store.policies import Policy
@@ -110,7 +112,10 @@ def test_trials_of_the_user_are_kept_and_counted(tmp_path: Path) -> None:
     study.optimize(lambda trial: (trial.suggest_float("l2.max_l2", 1.9, 2.0), 0.0), n_trials=1)
     study.enqueue_trial({"similarity.min_similarity": 0.6})
     study.enqueue_trial({"similarity.min_similarity": 0.99})
-    found = search(problem(20), tmp_path)
+    with pytest.warns(
+        UserWarning, match=r"outside the search: 3; .*trial 11: 'mine' is not searched; trial 12: l2.max_l2"
+    ):
+        found = search(problem(20), tmp_path)
     assert found.proposed == 20
     assert len(found.trials) == 22, "those of another parameter and outside the space are not counted"
     pd.testing.assert_frame_equal(found.trials.head(20).drop(columns="number"), plain.trials.drop(columns="number"))
@@ -121,8 +126,40 @@ def test_trials_of_the_user_are_kept_and_counted(tmp_path: Path) -> None:
     own = START.replace("similarity.min_similarity", 0.6)
     assert queued.values == sweep(WORLD, [own])[list(OBJECTIVES)].iloc[0].tolist()
     assert len(found.study.trials) == 25
-    again = search(problem(20), tmp_path)
+    with pytest.warns(UserWarning, match="outside the search: 2; "):
+        again = search(problem(20), tmp_path)
     pd.testing.assert_frame_equal(again.trials, found.trials)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"l2.max_l2": 1e9}, r"l2.max_l2 must be in \[.*\], got 1000000000.0"),
+        ({"l2.max_l2": float("nan")}, r"l2.max_l2 must be in \[.*\], got nan"),
+        ({"l2.max_l2": "a"}, r"l2.max_l2 must be in \[.*\], got 'a'"),
+        ({"l2.max_l2": None}, r"l2.max_l2 must be in \[.*\], got None"),
+        ({"l2.max_l2": True}, r"l2.max_l2 must be in \[.*\], got True"),
+        ({"l2.max_l2": 0.9, "l2.max": 0.9}, r"'l2.max' is not searched"),
+        ({"coverage.enabled": 1}, r"coverage.enabled must be true or false, got 1"),
+    ],
+)
+def test_what_is_queued_outside_the_space_is_named(tmp_path: Path, values: dict[str, Any], words: str) -> None:
+    """By number, path, range and value; it fails there, and what else was queued is run."""
+    space = {path: SPACE[path] for path in ("l2.max_l2", "coverage.enabled")}
+    asked = problem(10)._replace(space=space, first=[own_trial(START, space)])
+    search(asked, tmp_path)
+    study = stored(tmp_path)
+    study.enqueue_trial({"l2.max_l2": 0.7})
+    study.enqueue_trial(values)
+    study.enqueue_trial({"coverage.enabled": False})
+    with pytest.warns(UserWarning, match=rf"outside the search: 1; .*\(trial 11: {words}\); queue values of the space"):
+        found = search(asked, tmp_path)
+    assert [trial.state.name for trial in stored(tmp_path).trials[10:]] == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert found.trials["l2.max_l2"].iloc[-2] == 0.7
+    assert not found.trials["coverage.enabled"].iloc[-1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        pd.testing.assert_frame_equal(search(asked, tmp_path).trials, found.trials)
 
 
 def test_a_storage_is_believed_in_what_was_tried_alone(tmp_path: Path) -> None:

@@ -32,6 +32,17 @@ def test_a_union_has_the_words_of_all_those_of_earlier_ones_first() -> None:
     assert EVERY.name == "English and French and German"
 
 
+def test_keys_of_earlier_versions_are_named_and_do_nothing() -> None:
+    """A language of before is read, with one line; what was never a key is refused."""
+    old = "{name: A, words: {stop: a, before: [until]}, replies: {agreeing: ja}, questions: {holders: buch}}"
+    with pytest.warns(UserWarning, match=r"a\.yaml: 3 keys .*: questions, replies, words\.before; remove"):
+        language = parse_language(old, "a.yaml")
+    assert language.words.stop == ("a",)
+    assert not hasattr(language, "replies")
+    with pytest.raises(ValueError, match="unknown key"):
+        parse_language("{name: A, answer: {agreeing: ja}}", "a.yaml")
+
+
 def test_another_language_is_understood_where_it_is_given() -> None:
     """Stop words, months and numerals of a language that is given; without it they are words like any."""
     text = "Die Prämie ist am 3. März 2025 fällig"

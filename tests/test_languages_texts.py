@@ -14,7 +14,7 @@ import raglab
 from generators import Drawn, Weighed
 from raglab import gates, languages
 from raglab.languages import TEXTS, sentence
-from raglab.live.response import record_answers
+from raglab.live.answer_recording import record_answers
 from raglab.replay import decide
 from worlds import random_policies, random_trace, with_signals
 

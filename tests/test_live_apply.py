@@ -1,8 +1,7 @@
-"""A policy applied to frames: by hand, as `decide` does, in a fresh process, and behind HTTP."""
+"""A policy applied to frames: by hand, as `decide` does, and in a fresh process."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -129,52 +128,3 @@ def test_a_fresh_process_is_light() -> None:
     assert heavy == ""
     assert float(imported) < 1.0
     assert float(each) < 0.001
-
-
-@pytest.fixture(scope="module")
-def service() -> Any:
-    """Return the example of a service as a module."""
-    pytest.importorskip("fastapi")
-    spec = importlib.util.spec_from_file_location("service_app", ROOT / "experiments" / "service" / "app.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-class TestService:
-    """The example of a service, without its server."""
-
-    def test_it_answers(self, service: Any) -> None:
-        """A request of three questions with two hits each: its policy answers all, in plain JSON."""
-        policy = Policy.load(ROOT / "experiments" / "service" / "policy.yaml")
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            said = service._decisions(policy, service.questions(3))
-        assert [row["status"] for row in said] == ["ok"] * 3
-        assert json.loads(json.dumps(said, allow_nan=False)) == said
-
-    @pytest.mark.parametrize(
-        ("body", "told"),
-        [
-            (b"{", "Expecting"),
-            (b"[]", "list indices"),
-            (b'{"hits": 3}', "hits must be a list of objects"),
-            (b'{"hits": [{"label": "ok"}]}', "hits must be a list of objects"),
-            (b'{"hits": []}', "a frame must have at least one row"),
-            (b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": 2}]}', "must be a probability, from 0 to 1"),
-            (b'{"hits": [{"query": "a?", "hit_id": "x"}]}', "the column node_score is required"),
-            (b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": NaN}]}', ""),
-        ],
-    )
-    def test_it_refuses(self, service: Any, body: bytes, told: str) -> None:
-        """What breaks a rule is a 422 with the rule; a NaN is a missing score, which its gate refuses."""
-        policy = Policy.load(ROOT / "experiments" / "service" / "policy.yaml")
-        if not told:
-            assert service._decisions(policy, body)[0]["status"] == "refuse"
-            return
-        with pytest.raises(service.HTTPException) as caught:
-            service._decisions(policy, body)
-        assert caught.value.status_code == 422
-        assert told in caught.value.detail

@@ -108,8 +108,8 @@ class TestLaw:
         added = add_documents(place, part(HOME), cache=None)
         assert (added.added, added.n_chunks) == ((HOME,), 9)
         opened(place)
-        old = {chunk.text for chunk in part(MOTOR, TRAVEL).chunks}
-        assert {chunk.text for chunk in part(HOME).chunks} <= set(encoder.seen)
+        old = {chunk.full_text for chunk in part(MOTOR, TRAVEL).chunks}
+        assert {chunk.full_text for chunk in part(HOME).chunks} <= set(encoder.seen)
         assert not old & set(encoder.seen)
         encoder.seen.clear()
         assert add_documents(place, part(HOME, MOTOR), cache=None)[2:] == ((), (), ())
@@ -211,11 +211,11 @@ class TestReaders:
         lab = opened(place)
         said = ask("How are claims reported?", lab=lab)
         again = ask("How are claims reported?", lab=lab)
-        assert again.seen.answer_cache_hit
+        assert again.record.answer_cache_hit
         lab.add(part(FAQ))
         grown = ask("How are claims reported?", lab=lab)
-        assert not grown.seen.answer_cache_hit
-        assert not grown.seen.strategy_cache_hit
+        assert not grown.record.answer_cache_hit
+        assert not grown.record.strategy_cache_hit
         assert "docs/faq.txt" in {source.partition("#")[0] for source in grown["sources"]}
         lab.remove("faq.txt")
         assert ask("How are claims reported?", lab=lab)["sources"] == said["sources"]
@@ -308,7 +308,7 @@ class TestRefusals:
         assert read_index(place) == before
         made = add_documents(place, [new], replace=True, cache=None)
         assert (made.added, made.replaced) == ((), (MOTOR,))
-        assert [one.text for one in read_index(place).corpus.chunks if one.source == MOTOR] == [
+        assert [one.full_text for one in read_index(place).corpus.chunks if one.source == MOTOR] == [
             "Motor\nThe motor excess is 300 pounds."
         ]
 

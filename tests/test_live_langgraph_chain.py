@@ -154,7 +154,7 @@ class TestEquality:
                 state = graph.invoke(asked)
                 plain = ask(case.query, lab=system, documents=case.selected_sources, request_id="r")
                 assert state["response"] == plain
-                assert tuple(state["queries"]) == plain.seen.queries
+                assert tuple(state["queries"]) == plain.record.queries
                 assert state["depth"] == len(state["queries"]) - 1
                 depths.add(state["depth"])
         assert len(depths) >= 2
@@ -179,7 +179,7 @@ class TestEquality:
                 seen.add((said["status"], (said["refusal_reason"] or "").split(" ", 1)[0], said["route"]))
         reasons = {reason for _, reason, _ in seen}
         assert {"ok", "refuse", "ambiguous"} == {status for status, _, _ in seen}
-        assert {"empty", "out", "top-1", "confidence", "generation", "support"} <= reasons
+        assert {"empty", "out", "similarity", "confidence", "generation", "support"} <= reasons
         assert {"synthesize", "refine", None} == {route for _, _, route in seen}
 
     @pytest.mark.parametrize("chosen", [1, 2, 7])
@@ -323,7 +323,7 @@ class TestGraph:
             config = {"configurable": {"thread_id": case.id}}
             state = graph.invoke(asked, config, interrupt_after="*")
             while graph.get_state(config).next:
-                assert not {"further", "found", "decision"} & set(graph.get_state(config).values)
+                assert not {"further", "depth_hits", "decision"} & set(graph.get_state(config).values)
                 state = graph.invoke(None, config, interrupt_after="*")
             assert state["response"] == ask(case.query, lab=system, documents=case.selected_sources, request_id="r")
 
@@ -348,10 +348,10 @@ class TestGraph:
         """Everything but the walk: hits and decision among it; the schemas can be read."""
         graph = build_graph(opened())
         state = graph.invoke({"question": WINTER})
-        assert set(state) == {"question", "found", "decision"} | set(GraphState.__annotations__) - set(
+        assert set(state) == {"question", "depth_hits", "decision"} | set(GraphState.__annotations__) - set(
             GraphInput.__annotations__
         )
-        assert len(state["found"]) == state["depth"] + 1
+        assert len(state["depth_hits"]) == state["depth"] + 1
         assert state["decision"].confidence()[0] == state["response"]["confidence"]
         assert set(graph.get_input_jsonschema()["properties"]) == set(GraphInput.__annotations__)
         assert "response" in graph.get_output_jsonschema()["properties"]

@@ -21,18 +21,20 @@ import raglab
 from broker_documents import broker
 from generators import Drawn, Weighed
 from raglab.lab.signal_audit import audit_signals
+from raglab.lab.signal_calibration import calibrate_signal
 from raglab.live import measured_signals, signal_functions
+from raglab.live.answer_recording import record_answers
 from raglab.live.arm_choice import retrieval_ms
 from raglab.live.ask import ask
 from raglab.live.measured_signals import add_signals, check_values, signal_rows
 from raglab.live.pipeline import case_trace
-from raglab.live.response import record_answers
 from raglab.live.signal_functions import COLUMNS, SignalFunction, register_signal
 from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import build_trace
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.retrieval.arms import walk
+from raglab.store.frames import trace_from_frame
 from raglab.store.policies import Policy
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
@@ -114,7 +116,7 @@ class TestRows:
         trace = sample_trace()
         turned = replace(trace, hits=trace.hits._replace(rank=np.where(trace.hits.rank >= 0, 9 - trace.hits.rank, -1)))
         cells = signal_rows(turned, SignalFunction("judge", len, ("hits.text",)), [0], STRUCTURE, None).cells
-        assert next(iter(cells.values())) == (tuple(chunk.text for chunk in trace.chunks[:0:-1]),)
+        assert next(iter(cells.values())) == (tuple(chunk.full_text for chunk in trace.chunks[:0:-1]),)
 
     def test_what_the_query_alone_tells_needs_no_hit(self) -> None:
         """Six questions; of the hits there are five."""
@@ -217,9 +219,10 @@ class TestAdded:
         assert (np.isnan(made.latency.ms[:, 0, 0, 0]) == np.isnan(made.columns["share_of_words"][:, 0, 0])).all()
         slower = replace(made, latency=Latency(made.latency.stages, made.latency.ms + 1.0))
         assert content_hash(slower) == content_hash(made)
-        made.save(tmp_path / "t.parquet")
+        once = add_signals(trace, [function])
+        once.save(tmp_path / "t.parquet")
         loaded = Trace.load(tmp_path / "t.parquet")
-        assert (loaded.fingerprint, content_hash(loaded)) == (made.fingerprint, content_hash(made))
+        assert (loaded.fingerprint, content_hash(loaded)) == (once.fingerprint, content_hash(once))
         assert loaded.latency is not None
         assert loaded.latency.stages == made.latency.stages
         assert made.meta["signals"]["share_of_words"]["source"] == "function Counted"
@@ -437,8 +440,8 @@ class TestLive:
         query = SignalFunction("marks", lambda rows: [marks.append(1) or 0.5] * len(rows), ("query",), stage="query")
         said = ask("What is the motor excess?", lab=opened(never, signals=[function, query]))
         assert said["status"] == "refuse"
-        assert len(said.seen.queries) > 1
-        assert len(seen.rows) <= len(said.seen.queries)
+        assert len(said.record.queries) > 1
+        assert len(seen.rows) <= len(said.record.queries)
         assert seen.sizes == [1] * len(seen.rows)
         assert len(marks) == 1
 
@@ -451,11 +454,56 @@ class TestLive:
         system = opened()
         with pytest.raises(ValueError, match=rule):
             system.replace(Policy.from_mapping(OPEN | gate))
+        with pytest.raises(ValueError, match=r"signals=\[function\] of Lab\.open"):
+            opened(gate)
         register_signal(SignalFunction("judge", lambda rows: [0.75] * len(rows)))
         for lab in (opened(gate), system.replace(Policy.from_mapping(OPEN | gate))):
             assert ask("Is a courtesy car provided?", lab=lab)["status"] == "ok"
         off = {"signals": {"other": {"min": 0.5, "enabled": False}}}
         assert opened(off).signals.functions == ()
+
+    def test_what_is_no_signal_function_is_refused_at_the_door(self, opened: Callable[..., Lab]) -> None:
+        """Before any question; one alone is taken as one, and a name as that of a registered function."""
+        function = SignalFunction("judge", lambda rows: [0.75] * len(rows))
+        for wrong in ([function, 3], [len], [SignalFunction], sample_trace(), [Policy.load()], None):
+            with pytest.raises(TypeError, match="a signal must be a name or a signal function, got"):
+                opened(signals=wrong)
+        with pytest.raises(ValueError, match="got judge twice"):
+            opened(signals=[function, function])
+        gate = {"signals": {"judge": {"min": 0.5}}}
+        assert opened(gate, signals=function).signals.overrides == (function,)
+        register_signal(function)
+        assert opened(gate, signals=["judge"]).signals.overrides == (function,)
+
+    def test_a_calibrated_signal_answers_live(self, opened: Callable[..., Lab]) -> None:
+        """By the function that wraps the measured one; the object that holds it is refused with the way to it."""
+        labels = ["ok", "refuse"] * 20
+        rows = [
+            {
+                "case_id": f"q{n}",
+                "query": f"What is {n}?",
+                "hit_id": f"p{n}",
+                "score": 0.9,
+                "text": "T.",
+                "label": label,
+            }
+            for n, label in enumerate(labels)
+        ]
+
+        def numbers(rows: pd.DataFrame) -> list[float]:
+            return [0.25 if int("".join(filter(str.isdigit, text)) or 0) % 2 == 0 else 0.2 for text in rows["query"]]
+
+        judge = SignalFunction("judge", numbers, ("query",), stage="query")
+        made = calibrate_signal(add_signals(trace_from_frame(pd.DataFrame(rows)), judge), "judge")
+        gate = {"signals": {"judge_probability": {"min": 0.5}}}
+        with pytest.raises(TypeError, match=r"got an object SignalCalibration; .*\.signal_function\(function\)"):
+            opened(gate, signals=[judge, made])
+        with pytest.raises(ValueError, match=r"judge_probability needs its function .*\.signal_function\(function\)"):
+            opened(gate, signals=[judge])
+        lab = opened(gate, signals=[made.signal_function(judge)])
+        assert ask("Is a courtesy car provided?", lab=lab)["status"] == "ok"
+        refused = ask("Is a courtesy car provided for 1 day?", lab=lab)
+        assert (refused["status"], "judge_probability" in refused["refusal_reason"]) == ("refuse", True)
 
     @pytest.mark.parametrize(
         ("returned", "cause", "missing"),
@@ -489,7 +537,7 @@ class TestLive:
         failing.clear()
         again = ask("Is a courtesy car provided?", lab=system)
         assert (again["status"], again["warnings"]) == ("ok", [])
-        assert ask("Is a courtesy car provided?", lab=system).seen.answer_cache_hit
+        assert ask("Is a courtesy car provided?", lab=system).record.answer_cache_hit
 
     def test_a_function_that_takes_too_long(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
         """The question is decided without it; the call is left behind, and not one more of them than is allowed."""

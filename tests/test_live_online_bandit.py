@@ -88,7 +88,7 @@ def document(at: Online) -> str:
 def snapshot(at: Online) -> tuple[int, str]:
     """Number of the event that the bandit's snapshot stands at, and the state it holds."""
     with at.log.reading() as log:
-        row = log.one(SNAPSHOTS, setup=at.setup.digest)
+        row = log.row(SNAPSHOTS, setup=at.setup.digest)
     assert row is not None
     return row["seq"], row["state"]
 
@@ -495,13 +495,13 @@ class TestAsk:
             assert (said["request_id"], said["arm"]) == (choice["request_id"], choice["arm"])
             assert said["arm_reason"].startswith(f"selected {said['arm']}: ")
             assert said["arm_reason"].endswith(("pull", "pulls", "not pulled yet"))
-            assert said.seen.propensity == choice["propensity"]
+            assert said.record.propensity == choice["propensity"]
             share, mask = np.array(choice["propensities"]), np.array(choice["mask"])
             assert share.sum() == pytest.approx(1.0, abs=1e-9)
             assert (share[~mask] == 0.0).all()
             assert mask.tolist() == arm_choice.available(question, lab.policy, ARMS).tolist()
-            assert came["components"] | said.seen.measures == came["components"]
-            assert came["components"]["latency_ratio"] == said.seen.ms["total"] / 8000.0
+            assert came["components"] | said.record.measures == came["components"]
+            assert came["components"]["latency_ratio"] == said.record.ms["total"] / 8000.0
             assert came["measured"]["n_hits"] == 6.0
             assert {"brevity", "logprob"} <= came["components"].keys() or said["status"] != "ok"
             assert all(0.0 <= choice["features"][name] <= 1.0 for name in ("bm25_hits", "list_overlap"))
@@ -531,7 +531,7 @@ class TestAsk:
         monkeypatch.setenv("RAGLAB_BANDIT_ENABLED", "false")
         lab = system(arm=arm)
         said = ask("garden fences", lab=lab)
-        assert (lab.online, said["arm"], said.seen.propensity) == (None, "hybrid", None)
+        assert (lab.online, said["arm"], said.record.propensity) == (None, "hybrid", None)
         assert said["arm_reason"].startswith("bandit off, router: simple question")
         assert not Path("index/bandit.sqlite").exists()
         with pytest.raises(ValueError, match="the bandit is switched off"):
@@ -548,7 +548,7 @@ class TestAsk:
     def test_without_a_bandit_nothing_is_logged(self, system: Callable[..., Lab]) -> None:
         """Under the published arm no log is made."""
         said = ask("garden fences", lab=system({"strategy": {"arm": "hybrid"}}))
-        assert (said["arm_reason"], said.seen.propensity) == ("policy: hybrid", None)
+        assert (said["arm_reason"], said.record.propensity) == ("policy: hybrid", None)
         assert not Path("index/bandit.sqlite").exists()
 
     def test_a_question_that_fails(self, system: Callable[..., Lab]) -> None:
@@ -571,7 +571,7 @@ class TestAsk:
             ask("Is a courtesy car provided?", lab=system(), request_id="r1")
         # The question itself may be asked again under its id: the choice stands, and is learned from once.
         again = ask("What is the motor excess?", lab=system(), request_id="r1")
-        assert (again["arm"], again.seen.propensity) == (
+        assert (again["arm"], again.record.propensity) == (
             rows(at, CHOICES)[0]["arm"],
             rows(at, CHOICES)[0]["propensity"],
         )
@@ -585,10 +585,10 @@ class TestAsk:
         by_arm: dict[str, Any] = {}
         for said, came in zip(first, rows(at_work(lab), REWARDS), strict=True):
             hit = said["arm"] in by_arm
-            assert said.seen.answer_cache_hit == hit
+            assert said.record.answer_cache_hit == hit
             assert came["components"]["cache_hit"] == float(hit)
             if hit:
-                assert said.seen.measures == by_arm[said["arm"]].seen.measures != {}
+                assert said.record.measures == by_arm[said["arm"]].record.measures != {}
                 assert said["answer"] == by_arm[said["arm"]]["answer"]
             by_arm.setdefault(said["arm"], said)
         assert [row["features"]["answer_cached"] for row in rows(at_work(lab), CHOICES)] == [0.0] + [1.0] * 7
@@ -599,7 +599,7 @@ class TestAsk:
         build_index(CORPUS, tmp_path / "plain", cache=None, fetch_k=6, rerank_k=0)
         lab = Lab.open(tmp_path / "plain", policy=system().policy, cache=False, generator=Fixed())
         said = ask("What is the motor excess?", lab=lab)
-        assert said.seen.measures["margin"] is None
+        assert said.record.measures["margin"] is None
         assert (len(rows(at_work(lab), CHOICES)), rows(at_work(lab), REWARDS)) == (1, [])
 
     def test_the_arm_that_offered_options_completes_the_choice(self, system: Callable[..., Lab]) -> None:

@@ -75,7 +75,7 @@ def test_every_question_is_decided_live_as_in_the_replay(docs: Docs, name: str, 
             assert live["refusal_reason"] == replayed.reason(row), case.query
             gates.add(live["refusal_reason"])
         elif live["status"] == "ok":
-            assert live["answer"] == texts[row, replayed.in_slot(row)], case.query
+            assert live["answer"] == texts[row, replayed.chunks_of_decision(row)], case.query
     if heading and name in {"answers", "hygiene"}:
         assert gates
         assert all("nothing is left of the answer without: heading" in reason for reason in gates)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from generators import Drawn, Fixed, Weighed
 from plain import Said, say
 from raglab.lab.search_space import full_space
-from raglab.live.response import check_answer, record_answers
+from raglab.live.answer_recording import record_answers
+from raglab.live.response import check_answer
 from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.store.traces import Trace

@@ -87,7 +87,7 @@ class TestReadOnly:
         if arm == "bandit":
             assert first["arm_reason"].startswith("bandit off, router: ")
         elif used:
-            assert first.seen.answer_cache_hit
+            assert first.record.answer_cache_hit
         assert contents(disk) == before
         close(lab)
 
@@ -117,7 +117,7 @@ class TestReadOnly:
             ask(QUESTION, lab=lab, request_id="r")
         assert lab.audit is not None
         with lab.audit.log.reading() as log:
-            assert log.one(DECISIONS, request_id="r") is not None
+            assert log.row(DECISIONS, request_id="r") is not None
         close(lab)
 
 
@@ -150,7 +150,7 @@ class TestFullDisk:
         ask(QUESTION, lab=lab, request_id="after")
         assert lab.audit is not None
         with lab.audit.log.reading() as log:
-            assert log.one(DECISIONS, request_id="after") is not None
+            assert log.row(DECISIONS, request_id="after") is not None
         close(lab)
         close(strict)
 
@@ -201,7 +201,7 @@ class TestKilled:
             assert lab.online is not None
             with lab.online.log.reading() as log:
                 (choice,), (reward,) = log.rows(CHOICES), log.rows(REWARDS)
-            assert (choice["arm"], choice["propensity"]) == (said["arm"], said.seen.propensity)
+            assert (choice["arm"], choice["propensity"]) == (said["arm"], said.record.propensity)
             assert reward["request_id"] == "r"
             with pytest.raises(ValueError, match="request_id must be new, got 'r'"):
                 ask(QUESTION, lab=lab, request_id="r")
@@ -221,7 +221,7 @@ class TestKilled:
         _killed(work)
         lab = opened(index, stated="bandit", cache=False)
         said = ask(QUESTION, lab=lab, request_id="r")
-        assert said.seen.propensity is not None
+        assert said.record.propensity is not None
         assert lab.online is not None
         with lab.online.log.reading() as log:
             assert len(list(log.rows(CHOICES))) == len(list(log.rows(REWARDS))) == 1
@@ -233,7 +233,7 @@ class TestKilled:
         lab = opened(index, cache=False)
         assert lab.audit is not None
         with lab.audit.log.reading() as log:
-            models = log.one(REQUESTS)["models"]  # type: ignore[index]
+            models = log.row(REQUESTS)["models"]  # type: ignore[index]
         about: dict[str, Any] = {"policy": lab.policy, "fingerprint": lab.fingerprint, "models": models}
         for changed in (
             {"documents": ["motor.md"]},

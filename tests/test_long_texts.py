@@ -18,7 +18,16 @@ import pytest
 
 import raglab
 from raglab import characters, numerals, text
-from raglab.answering import claim_words, compression, extractive, hygiene, model_server, server, support
+from raglab.answering import (
+    claim_words,
+    compression,
+    extractive,
+    generation,
+    hygiene,
+    prompts,
+    server_secrets,
+    support,
+)
 from raglab.decision import intent
 from raglab.live import arm_choice
 from raglab.packs import GENERIC
@@ -70,9 +79,11 @@ READERS: dict[str, Callable[[str], object]] = {
     "support by it": lambda one: support.answer_support(EXCESS, [one]),
     "support of it by it": lambda one: support.answer_support(one, [one]),
     "hygiene": hygiene.clean,
-    "cited passages": lambda one: server.cited_passages(one, 9),
-    "prompt": lambda one: model_server.prompt(one, [one], 4000),
-    "reason": lambda one: model_server.one_line_reason(one, ["sk-secret-key"]),
+    "cited passages": lambda one: generation.cited_passages(one, 9),
+    "prompt": lambda one: prompts.data_prompt(one, prompts.fit_passages([one, one], 1400).texts),
+    "whole prompt": lambda one: prompts.data_prompt(one, prompts.fit_passages([one], 10**6).texts),
+    "marks of a prompt": prompts.without_marks,
+    "reason": lambda one: server_secrets.one_line_reason(one, ["sk-secret-key"]),
     "compression": lambda one: compression.compress("storm excess", [chunk(one)], budget=50),
     "question of compression": lambda one: compression.compress(one, [chunk(EXCESS * 50)], budget=50),
     "expected kind": lambda one: extractive.expected_kind(one, PACK),

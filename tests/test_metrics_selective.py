@@ -437,7 +437,7 @@ def test_infinite_confidences_are_levels() -> None:
         ([], [], "at least one case"),
         ([1, 0], [0.5], r"\[Q\] each, got shapes \(2,\) and \(1,\)"),
         ([[1, 0]], [[0.5, 0.2]], r"\[Q\] each"),
-        ([0.9, 1.0], [1, 0], r"boolean or 0 and 1, got 0.9; the order is \(correct, confidence\)"),
+        ([0.9, 1.0], [1, 0], r"boolean or 0 and 1, got 0.9 at position .*the order is \(correct, confidence\)"),
         ([1.0, NAN], [0.5, 0.2], "boolean or 0 and 1, got nan"),
     ],
 )

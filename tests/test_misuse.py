@@ -208,7 +208,7 @@ NOT_WHAT_IS_MEANT: list[tuple[str, Callable[[Any, Any], object], str]] = [
     ("buttons", lambda lab, _: lab.buttons({}, labs=LAB), "did you mean lab"),
     ("load_cases", lambda lab, _: lab.load_cases("a.csv", column={}), "did you mean columns"),
     ("load_cases", lambda lab, _: lab.load_cases(CASES), "got cases; they are cases already"),
-    ("load_corpus", lambda lab, _: lab.load_corpus("a", maxwords=3), "did you mean max_words"),
+    ("load_corpus", lambda lab, _: lab.load_corpus("a", max_words=3), "max_tokens"),
     ("load_corpus", lambda lab, _: lab.load_corpus(CORPUS), "got a corpus; it is a corpus already"),
     ("build_trace", lambda lab, _: lab.build_trace(CORPUS, CASES[0]), "got a single case; put it in a list"),
     ("build_trace", lambda lab, _: lab.build_trace(CORPUS, ["What?"]), r"got a list of str; .*raglab\.load_cases"),

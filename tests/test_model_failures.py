@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,21 +23,27 @@ from typer.testing import CliRunner
 import raglab
 from generators import Fixed, Weighed
 from judge_server import KEY, Reply, completion
-from llama_server import GONE, SILENCE, LlamaServer, cut_off, llama_server
-from raglab.answering.model_server import json_object
+from llama_server import GONE, QUIRKS, SILENCE, SURE, LlamaServer, cut_off, llama_server
+from raglab.answering.client import WRONG_SETTINGS, call_begin, json_object
+from raglab.answering.generation import ModelGenerator
+from raglab.answering.metered_client import OVERHEAD, RequestBudget
+from raglab.answering.openai_client import OpenAIClient
 from raglab.answering.required_confidence import confidence_switch
-from raglab.answering.server import OpenAIGenerator
 from raglab.audit.label_samples import draw_sample
 from raglab.audit.live_rates import live_rates
 from raglab.audit.log_summary import days
 from raglab.cli import app
+from raglab.lab.unmeasured_gates import unmeasured_note
+from raglab.live import answer_recording
+from raglab.live.answer_recording import NOT_ASKED, MissingAnswersWarning, record_answers
 from raglab.live.ask import ask
-from raglab.live.response import MissingAnswersWarning, OwnAnswers, record_answers
+from raglab.live.response import OwnAnswers, check_answer
 from raglab.live.system import Lab, build_index
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.retrieval.indexes import ArmHits
 from raglab.store.policies import Policy
+from raglab.store.trace_merging import ANSWER_REQUESTS
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Generation, ModelUnavailableError
 from test_live_ask import OPEN
@@ -44,9 +57,10 @@ FREE = OPEN | {"confidence": {"enabled": False}}
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LlamaServer]:
-    """Return a server of its own for each test, and a key in the environment."""
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LlamaServer]:
+    """Return a server of its own for each test, a key in the environment, and a place for what is kept of servers."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
     with llama_server() as running:
         yield running
 
@@ -59,9 +73,11 @@ def index(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fix
     return tmp_path / "index"
 
 
-def generator(server: LlamaServer, **more: Any) -> OpenAIGenerator:
-    """Generator that asks the server, for at most a second, once."""
-    return OpenAIGenerator("tiny", server.base_url, **{"timeout": 1.0, "max_retries": 0, **more})
+def generator(server: LlamaServer, max_tokens: int = 512, **more: Any) -> ModelGenerator:
+    """Generator that asks the server once: for a second where it is silent, else longer than a busy machine needs."""
+    seconds = 1.0 if SILENCE in server.failing.values() else 20.0
+    client = OpenAIClient("tiny", server.base_url, **{"timeout": seconds, "max_retries": 0, **more})
+    return ModelGenerator(client, max_tokens=max_tokens)
 
 
 @pytest.fixture
@@ -109,9 +125,9 @@ class TestConfidence:
         server.logprobs = False
         lab = opened()
         for call in (lab.check, lambda: ask(QUESTION, lab=lab), lambda: ask(QUESTION, lab=lab, on_error="refuse")):
-            with pytest.raises(ValueError, match=r'openai:tiny@.*policy\.replace\("generation\.enabled", False\)'):
+            with pytest.raises(ValueError, match=r'tiny@.*policy\.replace\("generation\.enabled", False\)'):
                 call()
-        assert (server.questions, server.probes) == ([], 3)
+        assert (server.questions, server.probes >= 3) == ([], True)
         with pytest.raises(ValueError, match="the gate generation needs"):
             record_answers(world(), Policy.from_mapping(FREE), generator(server), Weighed())
         assert server.questions == []
@@ -124,7 +140,7 @@ class TestConfidence:
         assert ask(QUESTION, lab=free)["status"] == "ok"
         assert server.probes == 0
         assert free.check() is free
-        assert server.probes == 1
+        assert server.probes >= 1
 
     def test_the_server_is_probed_once(self, opened: Callable[..., Lab], server: LlamaServer) -> None:
         """A system remembers it, also under another policy; a few tokens are asked for."""
@@ -135,7 +151,7 @@ class TestConfidence:
         assert (server.probes, len(server.questions)) == (1, 3)
         assert server.bodies[0]["max_tokens"] <= 8
         assert opened().check().policy.generation.enabled
-        assert server.probes == 2
+        assert server.probes == 2  # a check asks again: a server may have been started otherwise
 
     def test_what_retrieval_refuses_asks_no_server(self, opened: Callable[..., Lab], server: LlamaServer) -> None:
         """Neither for an answer nor by a probe, so that it needs none."""
@@ -213,6 +229,91 @@ class TestConfidence:
         assert switch is None or confidence_switch(chosen.replace(switch, False)) is None
 
 
+@pytest.mark.parametrize(("reply", "kind"), QUIRKS.values(), ids=QUIRKS)
+def test_a_quirk_of_a_server_is_an_error_or_an_answer_and_never_a_refusal(
+    opened: Callable[..., Lab], server: LlamaServer, reply: Reply, kind: str
+) -> None:
+    """Asked live it raises, or answers without a mark; recorded, it is missing with its kind, or the same answer."""
+    lab = opened(generator=generator(server, timeout=3.0 if reply.pause else 20.0)).check()
+    server.failing = dict.fromkeys((QUESTION, "question 0"), reply)
+    if kind:
+        with pytest.raises(ModelUnavailableError) as caught:
+            ask(QUESTION, lab=lab)
+        assert caught.value.kind == kind
+        stops = {NOT_ASKED: 1} if kind in WRONG_SETTINGS else {}  # the second question would fail alike
+        with pytest.warns(MissingAnswersWarning, match=f"{1 + len(stops)} of 2 answers are missing: 1 {kind} "):
+            made = record_answers(world(2), policy(), lab.generator, Weighed())
+        assert made.meta[ANSWER_REQUESTS]["missing"] == {kind: 1, **stops}
+        return
+    response = ask(QUESTION, lab=lab)
+    assert (response["status"], response["answer"]) == ("ok", "The motor excess is 250 pounds [1].")
+    answers = record_answers(world(2), policy(), lab.generator, Weighed()).answers
+    assert answers is not None
+    assert answers.text == ("The motor excess is 250 pounds [1].",) * 2
+    assert answers.refused == ("", "")
+
+
+@pytest.mark.parametrize("served", ["tiny", "tiny-2026-01-05", "tiny:latest", "other.gguf", "tinyllama"])
+def test_a_server_that_answers_as_another_model_is_told_by_check(
+    opened: Callable[..., Lab], server: LlamaServer, served: str
+) -> None:
+    """A typing error in a model's name is none to a server that takes any; a dated version is the model."""
+    server.failing = {"": stated_model(served)}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        opened().check()
+    told = [str(one.message) for one in caught if "as the model that was asked for, tiny" in str(one.message)]
+    assert len(told) == (served in {"other.gguf", "tinyllama"})
+    assert all(served in text for text in told)
+
+
+def stated_model(name: str) -> Reply:
+    """A reply that states a model."""
+    body = json.loads(completion("yes", logprobs=SURE).body) | {"model": name}
+    return Reply(body=json.dumps(body).encode())
+
+
+def test_a_server_that_gives_no_log_probabilities_answers_where_no_gate_needs_them(
+    opened: Callable[..., Lab], server: LlamaServer
+) -> None:
+    """Null, as llama.cpp's without alternatives; where a gate needs them it is an error before the first question."""
+    server.failing = {QUESTION: completion("The motor excess is 250 pounds [1].", logprobs={"content": None})}
+    lab = opened({"generation": {"enabled": False}})
+    assert ask(QUESTION, lab=lab)["status"] == "ok"
+    server.logprobs = False
+    with pytest.raises(ValueError, match="the gate generation needs"):
+        opened().check()
+
+
+def test_all_calls_of_a_question_share_one_deadline(opened: Callable[..., Lab]) -> None:
+    """Each counts its time from the first call of its question; the next question begins anew."""
+
+    class Timed:
+        """When the time of each of its two calls a question began."""
+
+        name, gives_confidence = "timed", True
+
+        def __init__(self) -> None:
+            self.begins: list[float] = []
+
+        def answer(self, question: str, passages: Any) -> Generation:
+            """One answer, for which two calls are needed."""
+            del question, passages
+            self.begins.append(call_begin())
+            time.sleep(0.01)
+            self.begins.append(call_begin())
+            return Generation("The motor excess is 250 pounds.", 0.9, (0,))
+
+    timed = Timed()
+    lab = opened(generator=timed)
+    for _ in range(2):
+        ask(QUESTION, lab=lab)
+    first, second, third, fourth = timed.begins
+    assert first == second < third == fourth
+    timed.answer(QUESTION, ())
+    assert timed.begins[-2] < timed.begins[-1]  # outside of a question each call is alone
+
+
 FAILURES: dict[str, tuple[Reply, str]] = {
     "timeout": (SILENCE, "timeout"),
     "gateway": (GONE, "HTTP 502"),
@@ -271,7 +372,7 @@ class TestAsk:
 
     def test_a_server_that_is_not_there(self, opened: Callable[..., Lab]) -> None:
         """Port 9 of this machine listens to nobody."""
-        gone = OpenAIGenerator("tiny", "http://127.0.0.1:9/v1", max_retries=0)
+        gone = ModelGenerator(OpenAIClient("tiny", "http://127.0.0.1:9/v1", max_retries=0))
         lab = opened(generator=gone)
         for call in (lab.check, lambda: ask(QUESTION, lab=lab)):
             with pytest.raises(ModelUnavailableError, match="start the server, or correct base_url"):
@@ -302,7 +403,8 @@ class TestAsk:
 
     def test_the_log_counts_it_apart(self, opened: Callable[..., Lab], server: LlamaServer) -> None:
         """It is in no rate, no sample and no daily count of refusals, and adds up."""
-        lab = opened({"generation": {"min_generation_confidence": 0.99}}, on_error="refuse")
+        brief = generator(server, timeout=1.0)
+        lab = opened({"generation": {"min_generation_confidence": 0.99}}, on_error="refuse", generator=brief)
         now = datetime(2026, 11, 2, 9, tzinfo=UTC)
         ask("Is a courtesy car provided?", lab=lab, request_id="refused", now=now)
         server.failing = {QUESTION: SILENCE}
@@ -322,7 +424,7 @@ class TestAsk:
     def test_a_graph_raises(self, opened: Callable[..., Lab], server: LlamaServer) -> None:
         """As `ask` does, both for a failure and for a confidence that lacks."""
         pytest.importorskip("langgraph")
-        graph = raglab.build_graph(opened(on_error="refuse"))
+        graph = raglab.build_graph(opened(on_error="refuse", generator=generator(server, timeout=1.0)))
         server.failing = {QUESTION: SILENCE}
         with pytest.raises(ModelUnavailableError, match="timeout"):
             graph.invoke({"question": QUESTION})
@@ -370,13 +472,30 @@ def recorded(trace: Trace, server: LlamaServer, **more: Any) -> tuple[Trace, lis
     return made, [str(one.message) for one in caught]
 
 
+class Stopping:
+    """Checks some answers, and is interrupted."""
+
+    def __init__(self, n: int) -> None:
+        self.left = n
+
+    def __call__(self, *of: Any) -> Any:
+        """As `check_answer`."""
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left -= 1
+        return check_answer(*of)
+
+
 class TestRecordAnswers:
     """Rules S0.1, S2.12: what fails is missing, counted, and asked again."""
 
     def test_what_failed_is_missing_and_asked_again(self, server: LlamaServer, tmp_path: Path) -> None:
-        """It is not recorded as a refusal; the next run, also of a stored trace, asks for it alone."""
+        """It is not recorded as a refusal; the next run, also of a stored trace, asks for it alone.
+
+        But for what was cut off, which the same request would be again.
+        """
         server.failing = {"question 1": SILENCE, "question 3": cut_off(), "question 4": SILENCE}
-        part, (told,) = recorded(world(), server, timeout=0.3)
+        part, (told,) = recorded(world(), server, timeout=1.0)
         assert told.startswith("3 of 6 answers are missing: 2 timeout (q1, q4), 1 cut off (q3); the first: ")
         assert part.answers is not None
         assert part.answers.row.tolist() == [0, 2, 5]
@@ -384,11 +503,11 @@ class TestRecordAnswers:
         assert "no answer is recorded for these hits" in str(decide(part, policy()).reason(1))
         part.save(tmp_path / "t.parquet")
         server.failing, server.asked = {}, []
-        whole, none = recorded(Trace.load(tmp_path / "t.parquet"), server)
-        assert none == []
-        assert server.questions == ["question 1", "question 3", "question 4"]
+        whole, (told,) = recorded(Trace.load(tmp_path / "t.parquet"), server)
+        assert told.startswith("1 of 6 answers are missing: 1 cut off (q3)")
+        assert server.questions == ["question 1", "question 4"]
         assert whole.answers is not None
-        assert whole.answers.row.tolist() == [0, 1, 2, 3, 4, 5]
+        assert whole.answers.row.tolist() == [0, 1, 2, 4, 5]
         at_once, _ = recorded(world(), server)
         assert at_once.answers is not None
         for one, other in zip(whole.answers, at_once.answers, strict=True):
@@ -416,7 +535,7 @@ class TestRecordAnswers:
             made = record_answers(world(), policy(), generator(server), Weighed())
         (warning,) = (one.message for one in caught if isinstance(one.message, MissingAnswersWarning))
         assert [one.case_id for one in warning.missing] == [f"q{number}" for number in range(6)]
-        assert {one.kind for one in warning.missing} == {"HTTP 502"}
+        assert {one.kind for one in warning.missing} == {"HTTP 502", "paused after failures"}
         assert made.answers is not None
         assert len(made.answers.row) == 0
         server.failing.clear()
@@ -433,6 +552,269 @@ class TestRecordAnswers:
         assert whole.answers is not None
         assert len(whole.answers.row) == 6
 
+    def test_every_answer_is_kept_as_soon_as_it_is_there(self, server: LlamaServer, tmp_path: Path) -> None:
+        """Another run with the same cache asks for none of them again, and says so; a failure is asked again."""
+        server.failing = {"question 4": GONE}
+        with pytest.warns(MissingAnswersWarning):
+            first = record_answers(world(), policy(), generator(server), Weighed(), cache=tmp_path / "a.sqlite")
+        assert first.meta[ANSWER_REQUESTS]["missing"] == {"HTTP 502": 1}
+        assert first.meta[ANSWER_REQUESTS]["requests"] == len(server.questions) == 6
+        assert first.meta[ANSWER_REQUESTS]["ms"]["p95"] >= first.meta[ANSWER_REQUESTS]["ms"]["p50"] > 0.0
+        server.failing, server.asked = {}, []
+        again = record_answers(world(), policy(), generator(server), Weighed(), cache=tmp_path / "a.sqlite")
+        assert server.questions == ["question 4"]
+        assert again.meta[ANSWER_REQUESTS]["from_cache"] == 5
+        brief = generator(server, max_tokens=9)
+        other = record_answers(world(), policy(), brief, Weighed(), cache=tmp_path / "a.sqlite")
+        assert len(server.questions) == 7
+        assert other.meta[ANSWER_REQUESTS]["from_cache"] == 0
+
+    @pytest.mark.parametrize("at_once", [1, 2])
+    def test_a_run_that_is_interrupted_says_what_is_kept(
+        self, server: LlamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+    ) -> None:
+        """And where; the next run goes on there."""
+        monkeypatch.setattr(answer_recording, "check_answer", Stopping(4))
+        cache = tmp_path / "a.sqlite"
+        with (
+            pytest.warns(UserWarning, match=r"4 of 6 answers of this run are kept in .*a\.sqlite; the next run"),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            record_answers(world(), policy(), generator(server), Weighed(), at_once=at_once, cache=cache)
+        monkeypatch.setattr(answer_recording, "check_answer", check_answer)
+        made = record_answers(world(), policy(), generator(server), Weighed(), cache=cache)
+        assert made.meta[ANSWER_REQUESTS]["from_cache"] == 4
+
+    def test_what_no_answer_was_recorded_for_has_none(self, server: LlamaServer) -> None:
+        """A trace whose every answer is missing has no answers; its gates still judge that they are missing."""
+        server.failing = {f"question {number}": GONE for number in range(6)}
+        part, _ = recorded(world(), server)
+        assert not part.has_answers
+        assert unmeasured_note(part, policy()) == ()
+        server.failing = {"question 1": GONE}
+        assert recorded(world(), server)[0].has_answers
+
+    def test_several_at_a_time_give_the_same_trace(self, server: LlamaServer, tmp_path: Path) -> None:
+        """In the order of the cases; none is lost."""
+        alone = record_answers(world(9), policy(), generator(server), Weighed(), cache=tmp_path / "a.sqlite")
+        server.asked.clear()
+        more = {"at_once": 4, "cache": tmp_path / "b.sqlite"}
+        several = record_answers(world(9), policy(), generator(server), Weighed(), **more)
+        assert sorted(server.questions) == [f"question {n}" for n in range(9)]
+        assert several.answers is not None
+        assert several.answers.text == alone.answers.text  # type: ignore[union-attr]
+        assert several.answers.row.tolist() == list(range(9))
+        with pytest.raises(ValueError, match="at_once must be at least 1"):
+            record_answers(world(), policy(), generator(server), Weighed(), at_once=0)
+
+    def test_two_runs_over_one_cache_lose_nothing(self, server: LlamaServer, tmp_path: Path) -> None:
+        """Each has all answers, and a third asks for none."""
+        cache = tmp_path / "a.sqlite"
+
+        def run(_: int) -> int:
+            made = record_answers(world(9), policy(), generator(server), Weighed(), cache=cache)
+            assert made.answers is not None
+            return len(made.answers.row)
+
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(run, range(2))) == [9, 9]
+        server.asked.clear()
+        assert run(0) == 9
+        assert server.questions == []
+
+    def test_a_spent_budget_stops_says_so_and_goes_on(self, server: LlamaServer, tmp_path: Path) -> None:
+        """Three calls of six; the rest is missing as not asked; the next run asks for those three alone."""
+        budget, cache = RequestBudget(calls=3), tmp_path / "a.sqlite"
+        with pytest.warns(MissingAnswersWarning, match=r"3 of 6 answers are missing: 3 budget spent"):
+            part = record_answers(world(), policy(), generator(server), Weighed(), budget=budget, cache=cache)
+        assert part.meta[ANSWER_REQUESTS]["missing"] == {"budget spent": 3}
+        assert len(server.questions) == 3
+        whole = record_answers(world(), policy(), generator(server), Weighed(), budget=budget, cache=cache)
+        assert server.questions == [f"question {n}" for n in range(6)]
+        assert whole.answers is not None
+        assert len(whole.answers.row) == 6
+        with pytest.raises(ValueError, match="a budget needs a generator that asks a client"):
+            record_answers(world(), policy(), Fixed("250"), Weighed(), budget=budget)
+
+    @pytest.mark.parametrize("limit", ["calls", "tokens", "cost"])
+    @pytest.mark.parametrize("at_once", [1, 4])
+    def test_a_budget_is_never_exceeded_and_the_next_run_asks_for_the_rest(
+        self, server: LlamaServer, tmp_path: Path, limit: str, at_once: int
+    ) -> None:
+        """Whatever it limits; a request that is under way counts as the most that it can take."""
+        record_answers(world(1), policy(), generator(server, 64), Weighed(), cache=tmp_path / "b.sqlite")
+        sent = server.bodies[-1]["messages"]
+        most = sum(len(message["content"].encode()) for message in sent) + OVERHEAD + 64
+        server.asked.clear()
+        budget = {
+            "calls": RequestBudget(calls=3),
+            "tokens": RequestBudget(tokens=100 + most),
+            "cost": RequestBudget(cost=0.1 + most / 1000, price_prompt=1.0, price_completion=1.0),
+        }[limit]
+        more: dict[str, Any] = {"cache": tmp_path / "a.sqlite", "at_once": at_once}
+        with pytest.warns(MissingAnswersWarning, match=rf"budget spent .*the {limit} of the budget do not bear"):
+            part = record_answers(world(), policy(), generator(server, 64), Weighed(), budget=budget, **more)
+        counts = part.meta[ANSWER_REQUESTS]
+        assert 0 < counts["requests"] == 6 - counts["missing"]["budget spent"] <= budget.calls
+        assert counts["prompt_tokens"] + counts["completion_tokens"] <= budget.tokens
+        assert counts["cost"] <= budget.cost
+        whole = record_answers(part, policy(), generator(server, 64), Weighed(), **more)
+        assert sorted(server.questions) == [f"question {n}" for n in range(6)]
+        assert whole.answers is not None
+        assert len(whole.answers.row) == 6
+        assert whole.meta[ANSWER_REQUESTS]["missing"] == {}
+
+    def test_a_budget_of_seconds_ends_a_run(self, server: LlamaServer, tmp_path: Path) -> None:
+        """From its first request on; what was answered by then stays."""
+        reply = server.behave
+
+        def slow(question: str, place: int) -> Reply:
+            server.released.wait(0.2 if question else 0.0)
+            return reply(question, place)
+
+        server.behave = slow
+        more: dict[str, Any] = {"cache": tmp_path / "a.sqlite"}
+        with pytest.warns(MissingAnswersWarning, match="the seconds of the budget"):
+            record_answers(world(9), policy(), generator(server), Weighed(), budget=RequestBudget(seconds=0.5), **more)
+        assert 1 <= len(server.questions) <= 3
+        record_answers(world(9), policy(), generator(server), Weighed(), **more)
+        assert sorted(server.questions) == [f"question {n}" for n in range(9)]
+
+    def test_progress_counts_the_sets_that_are_answered(
+        self, server: LlamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of those that no cache holds, batch by batch."""
+        shown: list[tuple[int, list[int]]] = []
+
+        def count(batches: Any, what: str, unit: str, *, size: Callable[[Any], int], total: int) -> Iterator[Any]:
+            assert (what, unit) == ("answer", "set")
+            shown.append((total, [size(batch) for batch in batches]))
+            yield from batches
+
+        monkeypatch.setattr("raglab.live.answer_recording.progress", count)
+        more: dict[str, Any] = {"at_once": 4, "cache": tmp_path / "a.sqlite"}
+        record_answers(world(3), policy(), generator(server), Weighed(), **more)
+        record_answers(world(9), policy(), generator(server), Weighed(), **more)
+        assert shown == [(3, [3]), (6, [4, 2])]
+
+    def test_a_model_behind_rows_of_a_table_is_counted_and_kept(self, server: LlamaServer, tmp_path: Path) -> None:
+        """As one alone; its prompt is in the log, too."""
+
+        class Rows:
+            """The index of an arm whose rows answer the first question."""
+
+            rows, answers = (Chunk("c", "Cause: Storm; Excess: £400", "t.md", 1),), True
+
+            def search(self, *_: object) -> ArmHits:
+                """No hit."""
+                return ArmHits(np.full((1, 1), -1, np.int64))
+
+            def answer(self, question: str, _: object) -> Generation | None:
+                """Of the first question."""
+                return Generation("£400", 1.0, (0,)) if question == "question 0" else None
+
+        behind = OwnAnswers("table", Rows(), generator(server))
+        assert behind.prompt_version == generator(server).prompt_version != ""
+        more: dict[str, Any] = {"cache": tmp_path / "a.sqlite"}
+        with pytest.warns(MissingAnswersWarning, match="2 budget spent"):
+            record_answers(world(), policy(), behind, Weighed(), budget=RequestBudget(calls=3), **more)
+        whole = record_answers(world(), policy(), behind, Weighed(), **more)
+        assert server.questions == [f"question {n}" for n in range(1, 6)]
+        assert whole.meta[ANSWER_REQUESTS]["from_cache"] == 4
+        assert whole.answers is not None
+        assert whole.answers.text[0] == "£400"
+
+    def test_parts_of_several_runs_can_be_joined(self, server: LlamaServer) -> None:
+        """Their counts are added; percentiles of both are not known."""
+        first, _ = recorded(world().subset([0, 1, 2]), server)
+        server.failing = {"question 4": GONE}
+        second, _ = recorded(world().subset([3, 4, 5]), server)
+        joined = first.merge(second)
+        counts = joined.meta[ANSWER_REQUESTS]
+        assert (counts["requests"], counts["missing"]) == (6, {"HTTP 502": 1})
+        assert counts["ms"] == {"p50": None, "p95": None}
+        assert first.merge(first.subset([])).meta[ANSWER_REQUESTS] == first.meta[ANSWER_REQUESTS]
+
+
+class RecordingProcesses:
+    """Processes that record answers over one server and one cache."""
+
+    def __init__(self, server: LlamaServer, folder: Path, cases: int) -> None:
+        self.arguments = [server.base_url, str(folder / "t.parquet"), str(folder / "a.sqlite")]
+        self.running: list[subprocess.Popen[bytes]] = []
+        world(cases).save(folder / "t.parquet")
+
+    def start(self, at_once: int = 1) -> subprocess.Popen[bytes]:
+        """Start one; it prints how many answers its trace has."""
+        code = (
+            "import sys, raglab\n"
+            "from raglab.answering.generation import ModelGenerator\n"
+            "trace = raglab.Trace.load(sys.argv[2])\n"
+            "client = raglab.OpenAIClient('tiny', sys.argv[1], timeout=60.0)\n"
+            "policy = raglab.Policy.from_mapping({'generation': {'enabled': False}})\n"
+            "how = {'cache': sys.argv[3], 'at_once': int(sys.argv[4])}\n"
+            "made = raglab.record_answers(trace, policy, ModelGenerator(client), **how)\n"
+            "print(len(made.answers.row))"
+        )
+        paths = os.pathsep.join([str(Path(raglab.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        command = [sys.executable, "-c", code, *self.arguments, str(at_once)]
+        environment = {**os.environ, "PYTHONPATH": paths}
+        self.running.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE))
+        return self.running[-1]
+
+
+def ended(process: subprocess.Popen[bytes]) -> tuple[bytes, int]:
+    """What a process printed, and its exit code."""
+    return process.communicate(timeout=120)[0].strip(), process.returncode
+
+
+@pytest.mark.full
+class TestKilledRuns:
+    """A run that is killed goes on, and runs at once lose nothing."""
+
+    @pytest.mark.parametrize("at_once", [1, 4])
+    def test_a_run_that_is_killed_goes_on_and_asks_nothing_twice(
+        self, server: LlamaServer, tmp_path: Path, at_once: int
+    ) -> None:
+        """Killed while the twelfth of twenty answers is written; at most the batch under way is asked again."""
+        runs = RecordingProcesses(server, tmp_path, 20)
+
+        def behave(question: str, place: int) -> Reply:
+            if question == "question 11" and place == 1:
+                os.kill(runs.running[0].pid, signal.SIGKILL)
+                return Reply(0)
+            return completion("The motor excess is 250 pounds [1].", logprobs=SURE)
+
+        server.behave = behave
+        assert ended(runs.start(at_once)) == (b"", -signal.SIGKILL)
+        server.released.set()
+        assert ended(runs.start(at_once)) == (b"20", 0)
+        counts = Counter(server.questions)
+        assert set(counts) == {f"question {n}" for n in range(20)}
+        again = [question for question, times in counts.items() if times > 1]
+        assert "question 11" in again
+        assert len(again) <= at_once
+        assert max(counts.values()) == 2
+
+    def test_two_runs_at_once_of_which_one_is_killed_lose_nothing(self, server: LlamaServer, tmp_path: Path) -> None:
+        """The other has all answers, and a third run asks for none."""
+        runs = RecordingProcesses(server, tmp_path, 20)
+
+        def behave(question: str, place: int) -> Reply:
+            if question == "question 15" and place == 1:
+                os.kill(runs.running[0].pid, signal.SIGKILL)
+            server.released.wait(0.02)
+            return completion(f"The answer to {question} [1].", logprobs=SURE)
+
+        server.behave = behave
+        both = [runs.start(), runs.start()]
+        outputs = [ended(one) for one in both]
+        assert outputs[1] == (b"20", 0)
+        assert outputs[0] in {(b"", -signal.SIGKILL), (b"20", 0)}
+        server.asked.clear()
+        assert ended(runs.start()) == (b"20", 0)
+        assert server.questions == []
+
 
 class TestCalibration:
     """`calibrate_answers` says why it can fit nothing."""
@@ -442,9 +824,7 @@ class TestCalibration:
         server.logprobs = False
         chosen = Policy.from_mapping(policy(generation={"enabled": False}).model_dump())
         made = record_answers(world(), chosen, generator(server), Weighed())
-        with pytest.raises(
-            ValueError, match=r"got 0 of 6 recorded answers with one: openai:tiny@.*generation\.enabled"
-        ):
+        with pytest.raises(ValueError, match=r"got 0 of 6 recorded answers with one: tiny@.*generation\.enabled"):
             raglab.calibrate_answers(made, chosen)
         with pytest.raises(ValueError, match=r"got 0 of 6 recorded answers with one: fixed"):
             raglab.calibrate_answers(record_answers(world(), chosen, Fixed(confidence=float("nan")), Weighed()), chosen)

@@ -16,8 +16,8 @@ import raglab
 from generators import Fixed
 from hostile import diskcache_rows, pickles
 from raglab.lab.study import tune
+from raglab.lab.study_journal import STUDY_FILE
 from raglab.lab.tracking import track_run
-from raglab.lab.trial_search import STUDY_FILE
 from raglab.live.ask import ask
 from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import build_trace

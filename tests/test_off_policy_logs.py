@@ -39,7 +39,7 @@ def changed(column: str, value: Any, row: int = 4) -> pd.DataFrame:
         (changed("action", 2), r"action must be one of 0..1, got 2.0 in row 4"),
         (changed("action", -1), r"action must be one of 0..1, got -1.0 in row 4"),
         (changed("action", 0.5), r"action must be one of 0..1, got 0.5 in row 4"),
-        (changed("action", NAN), r"action must be one of 0..1, got nan in row 4"),
+        (changed("action", NAN), r"action must not be missing, got nan in row 4"),
         (LOG.assign(action=[0, 1, 0, 2, 0, 1]), r"action must be one of 0..1, got 2 in row 3"),
         (LOG.assign(action="graph"), r"got 'graph' in row 0; name the arms"),
         (LOG.assign(q_0=0.5), r"a column for every arm.*\['q_1'\] is missing"),

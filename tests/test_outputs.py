@@ -11,7 +11,7 @@ ROW = """\
    gate        value  threshold  passes
 0  similarity  0.6625  0.7000     False
 1  confidence 78.003037 40.000     True
-top-1 similarity 0.6625 is below min_similarity 0.7; confidence 78.0030 is at or above tau_default 40
+similarity of the nearest hit 0.6625 is below min_similarity 0.7; confidence 78.0030 is at or above tau_default 40
 refuse, 12 of 370 cases, -0.0375, p 0.00024, 1.2e-05, policy d0448e5b6726, 2024-05-01, £148,600.00"""
 
 

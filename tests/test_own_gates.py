@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.audit.explanation import decide_by_checks, problems
+from raglab.audit.explanation import check_differences, decide_by_checks
 from raglab.gate_order import policy_order
 from raglab.lab.search_space import always_answer, full_space
 from raglab.own_gates import REGISTERED, register_gate
@@ -51,7 +51,7 @@ def _explained(trace: TraceData, chosen: PolicyData) -> None:
     for row, case in enumerate(trace.cases):
         told = said.explain(case.id)
         assert decide_by_checks(told).status == Status(int(said.status[row])).name, (case.id, told)
-        assert not problems(told, said.limits)
+        assert not check_differences(told, said.thresholds)
         assert said.decided_by[row]
         assert said.reason(row)
 

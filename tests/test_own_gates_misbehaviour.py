@@ -111,7 +111,7 @@ RAISES = {
     "replaces a threshold": ("limits.least = 0.0", "AttributeError"),
     "knows another threshold": ("limits.most", "AttributeError.*most"),
     "reads what it does not declare": ("read('top1')", "must read only what its `reads` lists, .*got 'top1'"),
-    "reads all evidence": ("read.found.signals", "AttributeError"),
+    "reads all evidence": ("read.evidence.signals", "AttributeError"),
     "reads no name": ("read(0)", "must read only what its `reads` lists"),
     "indexes outside": ("x[10_000]", "IndexError"),
     "adds other shapes": ("x + np.zeros(1000)", "ValueError.*broadcast"),

@@ -64,9 +64,11 @@ def folder_of(place: Path, files: Mapping[str, bytes | str]) -> Path:
 
 
 def refusal(path: Path) -> str:
-    """Message with which a corpus is refused."""
-    with pytest.raises(InputError) as caught:
-        load_corpus(path)
+    """Message with which a corpus is refused, or a file of it left out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises((InputError, UserWarning)) as caught:
+            load_corpus(path)
     return str(caught.value)
 
 

@@ -7,6 +7,7 @@ import pickle
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,14 +18,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plain
+from raglab import resolver
 from raglab.decision import chain
 from raglab.decision.decisions import GATE_OF, Decisions
+from raglab.decision.hit_sets import first_k_by_count
 from raglab.decision.measured_trace import KEPT, Measured
 from raglab.decision.measurement import measured_tables, policy_pattern_hits
 from raglab.lab.comparison import compare
 from raglab.misuse import takes
 from raglab.patterns import pattern_hits
 from raglab.replay import decide, flips, steps, sweep, tally
+from raglab.store.traces import Trace
 from raglab.values import Case, Status, TraceData
 from worlds import NAN, PATTERNS, Hit, ask, policy, random_policies, random_trace, trace_of
 
@@ -582,3 +586,35 @@ def test_decisions_can_be_pickled() -> None:
     decisions = decide(Measured(random_trace(1)), policy())
     twin = pickle.loads(pickle.dumps(decisions))
     pd.testing.assert_frame_equal(twin.frame(reasons=True), decisions.frame(reasons=True))
+
+
+def _open_policies() -> list[Any]:
+    """The published sections, each resolver rule alone, and no gate on the answer."""
+    alone = [{"resolver": {"signature": False, "anchor": False, "entities": on}} for on in (True, False)]
+    return [policy(), policy(**CONFIDENT), *(policy(**sections) for sections in alone)]
+
+
+@pytest.mark.parametrize("some", _open_policies())
+@pytest.mark.parametrize("world", range(3))
+def test_no_cases_make_no_decisions(some: Any, world: int) -> None:
+    """A split or slice may be empty: the results are, and no error of numpy."""
+    whole = random_trace(world)
+    empty = Trace(**{part.name: getattr(whole, part.name) for part in fields(TraceData)}).subset([])
+    decisions = decide(empty, some)
+    assert (len(decisions.frame()), len(decisions.frame(reasons=True))) == (0, 0)
+    swept = sweep(empty, [some, some.replace("chosen.final_k", 1)])
+    assert len(swept) == 2
+    assert "0 cases" in repr(decisions)
+
+
+@pytest.mark.parametrize("planes", [1, 2])
+@pytest.mark.parametrize("flat", [False, True])
+def test_no_cases_have_no_entities(planes: int, *, flat: bool) -> None:
+    """In one plane without its axis, or in several."""
+    shape = () if flat and planes == 1 else (planes,)
+    none, key = np.zeros((0, 3), dtype=np.int64), np.zeros((*shape, 0, 3), dtype=np.uint64)
+    groups = resolver.group_hits(none)
+    assert all(part.shape == (0, groups.anchor.shape[1]) for part in resolver.entity_counts(key, groups))
+    filled = resolver.fill_entities(none[:, :2], key, np.zeros((*shape, 0), dtype=np.uint64), none)
+    assert filled.shape == (0, 2)
+    assert first_k_by_count(none, none, 2).shape == (0, 4, 2)

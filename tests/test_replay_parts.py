@@ -16,7 +16,7 @@ from generators import Drawn, Weighed
 from parts import Parts, cut, same
 from raglab.breakpoints import SWEPT, Moves, sum_moves
 from raglab.gates import Threshold
-from raglab.live.response import record_answers
+from raglab.live.answer_recording import record_answers
 from raglab.metrics import RATES
 from raglab.parallel import workers
 from raglab.policy import PolicyData

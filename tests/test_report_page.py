@@ -39,9 +39,9 @@ from raglab.lab.report.verdicts import (
     decided_by_label,
     flipped_cases,
     front,
-    nearest_reaches,
+    nearest_thresholds,
     reachable,
-    swept,
+    threshold_curves,
     verdicts,
 )
 from raglab.lab.search_space import always_answer, always_refuse
@@ -177,7 +177,9 @@ def seen(score: Sequence[float], right: Sequence[bool], label: Sequence[Status])
 def test_nearest_reachable_by_head() -> None:
     """Scores 4 … 1 of ok, ok, refuse, ok: refusing nothing costs 1 error in 4, making none costs 1 refusal in 3."""
     ok, refuse = Status.ok, Status.refuse
-    first, second = nearest_reaches(seen([4, 3, 2, 1], [True, True, False, True], [ok, ok, refuse, ok]), "s", TARGETS)
+    first, second = nearest_thresholds(
+        seen([4, 3, 2, 1], [True, True, False, True], [ok, ok, refuse, ok]), "s", TARGETS
+    )
     assert (first.refused, first.n_ok, first.wrong, first.answered, first.threshold) == (0, 3, 1, 4, 1.0)
     assert (second.refused, second.n_ok, second.wrong, second.answered, second.threshold) == (1, 3, 0, 2, 3.0)
 
@@ -189,7 +191,7 @@ def test_nearest_equals_trying_every_threshold() -> None:
         score = np.where(rng.random(25) < 0.1, np.nan, rng.integers(0, 8, 25).astype(float))
         label = rng.integers(0, 3, 25).astype(np.int8)
         right = (label == Status.ok) & (rng.random(25) < 0.8) & ~np.isnan(score)
-        first, second = nearest_reaches(AnswerSignals({"s": score}, right, label, explicit=False), "s", TARGETS)
+        first, second = nearest_thresholds(AnswerSignals({"s": score}, right, label, explicit=False), "s", TARGETS)
         tried = []
         for at in np.unique(score[~np.isnan(score)]):
             said = score >= at
@@ -251,15 +253,15 @@ def test_what_can_be_met_together_answers() -> None:
     bought = reachable(here, table, None, TARGETS)
     assert (bought.together, bought.bought, bought.min_coverage) == (False, ("asks", 0.5, 0.4), 0.375)
     assert "asks does, at coverage 50.0 % and over-ask 40.0 %" in blocks.reach_sentence(bought)
-    assert reachable(here, table, None, TARGETS, max_over_ask=0.5).found == ("asks", 0.5, 0.4)
+    assert reachable(here, table, None, TARGETS, max_over_ask=0.5).best == ("asks", 0.5, 0.4)
     trials = pd.DataFrame([asks | {"over_ask_rate": 0.1, "coverage": share} for share in (0.4, 0.6)])
     found = reachable(here, table, trials, TARGETS)
-    assert found.found == ("a trial of the study", 0.6, 0.1)
+    assert found.best == ("a trial of the study", 0.6, 0.1)
     assert "does so on its cases, at coverage 60.0 % and over-ask 10.0 %" in blocks.reach_sentence(found)
     assert not reachable(here, table, trials, TARGETS, min_coverage=0.7).together
     assert not reachable(here, table, trials[["false_refusal_rate", "hallucination_rate"]], TARGETS).together
     alone = reachable(seen([4, 3, 2, 1], [True, True, True, False], [ok, ok, ok, refuse]), table, None, TARGETS)
-    assert alone.found == ("s at or above 2", 0.75, 0.0)
+    assert alone.best == ("s at or above 2", 0.75, 0.0)
 
 
 def test_most_harmful_flip_first() -> None:
@@ -333,7 +335,7 @@ def test_a_threshold_that_is_off_is_swept_on_the_incumbent() -> None:
     """Where the tuned policy has a gate off, the panel shows the incumbent's steps and marks its value alone."""
     these = policies()
     these["tuned"] = these["tuned"].replace("similarity.enabled", False)
-    shown, idle = swept(some_trace(ROWS), these, ("tuned", "defaults"))
+    shown, idle = threshold_curves(some_trace(ROWS), these, ("tuned", "defaults"))
     panels = {one.path: one for one in shown}
     assert panels["similarity.min_similarity"].base == "defaults"
     assert panels["similarity.min_similarity"].marks == {"defaults": 0.7}
@@ -342,7 +344,7 @@ def test_a_threshold_that_is_off_is_swept_on_the_incumbent() -> None:
     assert not set(panels) & set(idle)
     assert set(panels) | set(idle) == {path for path in replay.SWEPT if not path.startswith(("signals.", "decision."))}
     these["defaults"] = these["defaults"].replace("signals.top1_cosine.min", 0.1)
-    shown, idle = swept(some_trace(ROWS), these, ("tuned", "defaults"))
+    shown, idle = threshold_curves(some_trace(ROWS), these, ("tuned", "defaults"))
     assert "signals.top1_cosine.min" in {one.path for one in shown} | set(idle)
 
 
@@ -494,7 +496,7 @@ def test_a_constant_signal_comes_last_among_areas() -> None:
     """Behind one that ranks worse than a coin, which is then the best."""
     right = np.arange(12) % 2 == 0
     seen = SimpleNamespace(right=right, score={"constant": np.ones(12), "backwards": np.where(right, 0.2, 0.4)})
-    judged: Any = SimpleNamespace(seen=seen)
+    judged: Any = SimpleNamespace(signals=seen)
     (table,) = parts.signals_section(judged)
     assert isinstance(table, tables.ReportTable)
     assert [cells[0][:2] for cells in table.rows] == [("backwards", ""), ("constant", CONSTANT)]
@@ -837,8 +839,8 @@ def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost
     trace, these, _ = decided_by_cost
     here = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
     expected = replay.decide(trace, these["tuned"]).tables.evidence.probability[0, 0]
-    np.testing.assert_array_equal(here.seen.score["P(right)"], expected)
-    shown, idle = swept(trace, these, ("tuned", "defaults"))
+    np.testing.assert_array_equal(here.signals.score["P(right)"], expected)
+    shown, idle = threshold_curves(trace, these, ("tuned", "defaults"))
     assert [(one.path, one.marks) for one in shown] == [("decision.ratio", {"tuned": 1.0})]
     assert not idle
     (reliability, errors, _), (boundary,) = parts.reliability_section(here), parts.boundary_section(here)
@@ -1074,7 +1076,7 @@ def test_worst_slice_first() -> None:
     here = whole(TraceData(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta), always_answer(Policy.load()))
     (table,) = report_page.weak_spots(here)
     assert isinstance(table, tables.ReportTable)
-    frame = slices(here.said["mine"]).query("rate < rest")
+    frame = slices(here.decisions["mine"]).query("rate < rest")
     assert [row[0].text for row in table.rows] == [f"{one.column} = {one.value}" for one in frame.itertuples()]
     assert "label = refuse" in {row[0].text for row in table.rows[:2]}
     assert (table.rows[0][1].text, table.rows[0][-1].text) == ("0.0 %", "worse")
@@ -1137,7 +1139,7 @@ def test_the_decision_boundary_is_the_subject_s() -> None:
         assert all(row[0].text.startswith(start) for row, start in zip(table.rows, taus, strict=True))
         assert sum(int(row[1].small.split(";")[0].split("/")[1]) for row in table.rows) == len(rows)
         answers = sum(int(row[2].small.split("/")[0]) for row in table.rows)
-        assert answers == int((here.said[subject].status == Status.ok).sum())
+        assert answers == int((here.decisions[subject].status == Status.ok).sum())
 
 
 def test_without_a_confidence_gate_there_is_no_boundary() -> None:
@@ -1171,11 +1173,11 @@ def test_signals_are_ranked_with_intervals() -> None:
     here = judged(wide_trace(200, "report", seed=5))
     (table,) = parts.signals_section(here)
     assert isinstance(table, tables.ReportTable)
-    areas = {name: metrics.aurc(here.seen.right, score) for name, score in here.seen.score.items()}
+    areas = {name: metrics.aurc(here.signals.right, score) for name, score in here.signals.score.items()}
     assert [row[0].text for row in table.rows] == sorted(areas, key=lambda name: areas[name])
     first = table.rows[0]
     assert first[2].text == f"{min(areas.values()):.3f}"
-    assert first[1].text == f"{metrics.auroc(here.seen.right, here.seen.score[first[0].text]):.3f}"
+    assert first[1].text == f"{metrics.auroc(here.signals.right, here.signals.score[first[0].text]):.3f}"
     assert first[3].text == tables.DASH
     low, high = map(float, first[2].small.split(" to "))
     assert low <= min(areas.values()) <= high
@@ -1192,4 +1194,4 @@ def test_the_fused_gate_has_its_line() -> None:
     assert "fair where its model was fitted on other cases" in picture.caption
     assert "fused gate" in {row[0].text for row in table.rows}
     said = replay.decide(trace, always_answer(fused))
-    np.testing.assert_array_equal(here.seen.score["fused gate"], said.tables.evidence.fused[0])
+    np.testing.assert_array_equal(here.signals.score["fused gate"], said.tables.evidence.fused[0])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import plain
 from raglab import gates
-from raglab.audit.explanation import decide_by_checks, problems
+from raglab.audit.explanation import check_differences, decide_by_checks
 from raglab.decision import chain
 from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import measured_tables
@@ -309,7 +309,7 @@ def test_the_decision_follows_from_its_checks(seed: int) -> None:
                 assert derived.gate == gate
             if said.stage(row).startswith("signals"):
                 assert said.reason(row) == derived.text
-            assert problems(found, limits) == []
+            assert check_differences(found, limits) == []
 
 
 @pytest.mark.slow

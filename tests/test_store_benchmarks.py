@@ -190,7 +190,7 @@ def test_a_wrong_task_is_told_so(tmp_path: Path, change: dict[str, Any], parts: 
     ("contexts", "parts"),
     [
         (7, ("id c2<::>1: contexts must be a list of objects, got 7", "square brackets")),
-        ([{"document_id": "d", "text": " "}], ("id c2<::>1.contexts[0]: text must not be blank", "fill text")),
+        ([{"document_id": "d", "text": 7}], ("id c2<::>1.contexts[0]: text must be a string", "quotes")),
         (
             [passage("d1"), passage("d9", "other")],
             (
@@ -230,7 +230,7 @@ def test_the_public_set_has_its_published_counts() -> None:
     assert Counter(case.expect_status for case in cases) == {"ok": 163, "refuse": 39, "ambiguous": 32}
     assert Counter(case.extra["collection"] for case in cases) == {"govt": 157, "fiqa": 77}
     assert len({case.extra["conversation_id"] for case in cases}) == len(cases) == 234
-    assert len(public_corpus().chunks) == len({chunk.source for chunk in public_corpus().chunks}) == 592
+    assert len({chunk.source for chunk in public_corpus().chunks}) == 592
 
 
 @needs_shared

@@ -96,7 +96,7 @@ def test_a_csv_is_chunks_or_a_document(tmp_path: Path) -> None:
     path, frame = tmp_path / "mine.csv", CHUNKS.drop(columns="year")
     chunks = load_corpus(frame, columns={"text": "body"}).chunks
     frame.to_csv(path, index=False)
-    assert load_corpus(path).chunks[0].text.startswith("mine\n| id | body |")
+    assert load_corpus(path).chunks[0].full_text.startswith("mine\n| id | body |")
     assert load_corpus(path, columns={"text": "body"}).chunks == chunks
     frame.rename(columns={"body": "text"}).to_csv(path, index=False)
     assert load_corpus(path).name == "mine"
@@ -186,7 +186,7 @@ def test_wrong_columns_are_told_together(tmp_path: Path) -> None:
     """Missing ones all at once, with what came and how to map them; a map that fits no table."""
     told(
         lambda: load_cases(CASES[["id", "lang"]]),
-        "the columns query, expect_status are required, got only 'id, lang'",
+        "the columns query, expect_status are required, got only 'id', 'lang'",
         'columns={"query": "…", "expect_status": "…"}',
     )
     told(lambda: load_corpus(CASES), "the column text is required")

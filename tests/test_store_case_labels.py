@@ -100,6 +100,67 @@ class TestNames:
         """Known other names, and slips of the pen, whatever the case, blanks and hyphens."""
         refusal(lambda: load_cases(table(**{name: ["a.md", None, None, None]})), repr(name), f"looks like {field}")
 
+    @pytest.mark.parametrize(
+        ("names", "pairs"),
+        [
+            (("Frage", "Antwort", "Quelle"), '"query": "Frage", "answer": "Antwort", "expect_sources": "Quelle"'),
+            (("Fragestellung", "Musterantwort", "Dokumente"), '"answer": "Musterantwort"'),
+            (("FRAGE", "Erwartete Antwort", "erwartete-quellen"), '"expect_sources": "erwartete-quellen"'),
+            (("Frage", "Musterantwort", "Quelle"), '"expect_sources": "Quelle"'),
+            (
+                ("question", "Réponse attendue", "Fichiers"),
+                '"answer": "Réponse attendue", "expect_sources": "Fichiers"',
+            ),
+        ],
+    )
+    def test_names_in_german_and_french(self, tmp_path: Path, names: tuple[str, ...], pairs: str) -> None:
+        """They are proposed as the English ones are, together with what is lacking besides; the map reads them."""
+        path = tmp_path / "fragen.csv"
+        path.write_text(f"{';'.join(names)}\nWas kostet es?;Zehn Euro.;preise.md\n", encoding="utf-8")
+        refusal(lambda: load_cases(path), pairs, "; expect_status is required too")
+        path.write_text(f"{';'.join(names)};label\nWas kostet es?;Zehn Euro.;preise.md;ok\n", encoding="utf-8")
+        refusal(lambda: load_cases(path), pairs.partition(", ")[2] or pairs)
+        columns = dict(zip(("query", "answer", "expect_sources"), names, strict=True))
+        (case,) = load_cases(path, columns=columns)
+        assert (case.query, case.answer, case.expect_sources) == ("Was kostet es?", "Zehn Euro.", ("preise.md",))
+
+    @pytest.mark.parametrize(
+        ("heads", "pairs"),
+        [
+            (
+                "Frage;Erwartung;Quelle;Aufteilung",
+                '"query": "Frage", "expect_status": "Erwartung", "expect_sources": "Quelle", "split": "Aufteilung"',
+            ),
+            (
+                "question;attendu;fichiers;répartition",
+                '"expect_status": "attendu", "expect_sources": "fichiers", "split"',
+            ),
+            ("Nutzerfrage;erwartetes Ergebnis;x;Teilmenge", '"expect_status": "erwartetes Ergebnis", "split"'),
+        ],
+    )
+    def test_labels_and_splits_in_german_and_french(self, tmp_path: Path, heads: str, pairs: str) -> None:
+        """Each column gets its field; the remedy for labels in other words is of a file, which has no frame."""
+        path = tmp_path / "fragen.csv"
+        path.write_text(f"{heads}\nWas kostet es?;ablehnen;a.md;tune\n", encoding="utf-8")
+        refusal(lambda: load_cases(path), pairs)
+        names = heads.split(";")
+        columns = {"query": names[0], "expect_status": names[1], "split": names[3], "expect_sources": names[2]}
+        error = refusal(lambda: load_cases(path, columns=columns), "in the file: 'ablehnen': 'refuse'")
+        assert "frame" not in error
+        refusal(lambda: load_cases(pd.read_csv(path, sep=";"), columns=columns), "replace({'ablehnen': 'refuse'})")
+
+    def test_many_labels_of_a_file_are_intents(self, tmp_path: Path) -> None:
+        """Without a frame either."""
+        path = tmp_path / "t.csv"
+        path.write_text("query,label\n" + "".join(f"q {n},topic {n}\n" for n in range(12)))
+        error = refusal(lambda: load_cases(path), "12 different labels are intents or topics", "--columns intent=label")
+        assert "frame" not in error
+
+    @pytest.mark.parametrize("name", ["date", "Datei-Datum", "fragment", "range", "response", "demand", "quality"])
+    def test_words_near_to_them_are_no_labels(self, name: str) -> None:
+        """They stay extra columns."""
+        assert noted(lambda: load_cases(table(**{name: ["x"] * 4})))[0][0].extra == {name: "x"}
+
     @pytest.mark.parametrize("name", ["status", "expected_status", "gold_label", "Label", "answerable"])
     def test_names_of_the_label(self, name: str) -> None:
         """The required column under another name is proposed too, before it is called missing."""

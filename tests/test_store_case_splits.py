@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 import raglab
 from raglab.store.case_labels import SPLITS, plain_question
 from raglab.store.case_splits import NEAR, near_duplicates
-from raglab.text import jaccard, split_words
+from raglab.text import jaccard
 from raglab.values import Case
+from raglab.words import split_words
 
 WORDS = ["glass", "theft", "fire", "storm", "boat", "train"]  # few words, so that questions overlap often
 SHARES = [(0.4, 0.3, 0.3), (0.5, 0.0, 0.5), (1.0, 0.0, 0.0), (0.2, 0.2, 0.6), (0.0, 0.7, 0.3)]

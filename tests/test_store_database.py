@@ -72,7 +72,7 @@ class TestRows:
         with database.writing() as log:
             log.add("notes", ROW | {"said": said})
         with database.reading() as log:
-            row = log.one("notes", who="ann")
+            row = log.row("notes", who="ann")
         assert row == {"seq": 1, **ROW, "said": said}
 
     def test_nan_is_no_json(self, database: Database) -> None:
@@ -101,7 +101,7 @@ class TestRows:
                 log.add("notes", ROW | {"who": str(number), "kind": "ab"[number % 2]})
             assert [row["who"] for row in log.rows("notes", most=2, kind="a")] == ["4", "2"]
             assert [row["who"] for row in log.rows("notes", after=4)] == ["4", "5"]
-            assert log.one("notes", kind="c") is None
+            assert log.row("notes", kind="c") is None
 
     def test_a_value_is_kept_over_the_one_before(self, database: Database) -> None:
         """One row a key, and no event."""
@@ -275,9 +275,9 @@ class TestDoor:
         """To look for it finds nothing, whatever the driver would say."""
         with database.writing() as log:
             log.add("notes", ROW)
-            assert log.one("notes", who=value) is None
+            assert log.row("notes", who=value) is None
             assert log.latest("notes", "who", 3, who=value) == []
-            assert log.one("counts", n=2**63) is None
+            assert log.row("counts", n=2**63) is None
 
 
 OPENING = """
@@ -365,10 +365,19 @@ class TestProcesses:
         at.close()
         whole(places, 2)
 
-    def test_a_turn_that_does_not_come(self, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Is told after the same patience, and what to do; then it goes on."""
-        monkeypatch.setattr(store, "BUSY_S", 0.2)
-        one, other = (Database(places("log.sqlite"), (NOTES,)) for _ in "ab")
+    @pytest.mark.parametrize("patience_s", [-1.0, float("nan"), float("inf"), 1e9])
+    def test_a_patience_that_is_none(self, tmp_path: Path, patience_s: float) -> None:
+        """It is refused before anything is opened."""
+        with pytest.raises(ValueError, match=r"patience_s must be in \[0, 3600\] seconds, got"):
+            Database(tmp_path / "x.sqlite", (NOTES,), patience_s=patience_s)
+
+    @pytest.mark.parametrize("patience_s", [None, 0.2])
+    def test_a_turn_that_does_not_come(
+        self, places: Places, monkeypatch: pytest.MonkeyPatch, patience_s: float | None
+    ) -> None:
+        """Is told after the same patience, that of all or its own, and what to do; then it goes on."""
+        monkeypatch.setattr(store, "BUSY_S", 0.2 if patience_s is None else 60.0)
+        one, other = (Database(places("log.sqlite"), (NOTES,), patience_s=patience_s) for _ in "ab")
         with one.writing() as log:
             log.add("notes", ROW)
         rule = r"a writer of a log must get its turn within 0\.2 s, got .*lock.*; another process holds the log's lock"

@@ -525,7 +525,7 @@ ALLOWED = {
     ("retrieval/indexes.py", "_new_array"): "into paths of `replacing` that the caller of `write_bm25` gives",
     ("extensions/scale/large_index.py", "_held"): "looks at the lock that `locked` makes; nothing is written",
     ("extensions/scale/large_index.py", "drop_older"): "renames a folder that is to be deleted, under its lock",
-    ("blobs.py", "own_secret"): "read by its user alone from its first byte on",
+    ("blobs.py", "_make_secret"): "of two that begin at once the first wins; read by its user alone",
     ("blobs.py", "_make"): "SQLite makes the file, and of two processes the first wins",
     ("blobs.py", "_recover"): "gives what is damaged another name",
 }

@@ -323,7 +323,9 @@ class TestHostile:
         """Arms and depths, or one long case, that would lay out far more than there are rows are refused."""
         n = 3_000
         names = [f"n{row}" for row in range(n)]
-        wide = pd.DataFrame({"query": names, "hit_id": "x", "node_score": 0.5, "arm": names, "depth": range(n)})
+        wide = pd.DataFrame(
+            {"query": names, "hit_id": "x", "node_score": 0.5, "arm": names, "depth": np.arange(n) % 100}
+        )
         assert "rows in every arm and depth" in refusal(wide)
         long = pd.DataFrame({"query": ["a?"] * 8_000 + names, "hit_id": range(8_000 + n), "node_score": 0.5})
         told = refusal(long)

@@ -296,6 +296,36 @@ def test_a_wrong_case_is_told_so(tmp_path: Path, record: dict[str, Any], parts: 
     told(refusal(path), str(path), "line 2", *parts)
 
 
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("labels.xlsx", "save it as CSV, or pass pd.read_excel(path)"),
+        ("labels.ODS", "or pass pd.read_excel(path)"),
+        ("labels.parquet", "or pass pd.read_parquet(path)"),
+    ],
+)
+@pytest.mark.parametrize("columns", [None, {"query": "q"}])
+def test_labels_in_a_table_that_is_no_text_name_the_reader(
+    tmp_path: Path, name: str, remedy: str, columns: dict[str, str] | None
+) -> None:
+    """With and without a map of columns; a path that does not exist is another error."""
+    path = write(tmp_path / name, b"PK")
+    told(refusal(path, columns=columns), "CSV, TSV, JSON lines or a DataFrame", remedy)
+    assert "pd.read" not in refusal(tmp_path / f"x{path.suffix}")
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "labels.tsv"])
+def test_labels_of_windows_name_the_encoding(tmp_path: Path, name: str) -> None:
+    """The line of the first such byte, and both cures."""
+    path = write(tmp_path / name, "query,expect_status\nWas gilt für Glas?,ok\n".encode("cp1252"))
+    told(
+        refusal(path),
+        "line 2: text must be UTF-8, got byte 0xfc",
+        "save the file as UTF-8",
+        "encoding= (--cases-encoding), such as 'cp1252'",
+    )
+
+
 def test_wrong_files_are_told_so(tmp_path: Path) -> None:
     """Empty, not UTF-8, not JSON, over a limit, unknown form, no such path."""
     path = tmp_path / "c.jsonl"
@@ -338,7 +368,7 @@ def test_wrong_squad_questions_are_told_so(tmp_path: Path, question: dict[str, A
 @pytest.mark.parametrize(
     ("qrels", "parts"),
     [
-        ({}, ("a BEIR folder must have qrels/*.tsv, got none", "add qrels/train.tsv")),
+        ({}, ("a BEIR folder must have qrels/*.tsv, got none", "qrels/train.tsv")),
         ({"test": "a\tD1\n"}, ("test.tsv, line 2, id a: a row must be query-id, corpus-id and score", "got 2 columns")),
         ({"test": "a\t\t1\n"}, ("test.tsv, line 2, id a: a row must be", "correct or remove it")),
         (
@@ -346,16 +376,16 @@ def test_wrong_squad_questions_are_told_so(tmp_path: Path, question: dict[str, A
             ("test.tsv, line 2, id a: score must be an integer, got 'yes'", "correct or remove it"),
         ),
         (
-            {"test": "a\tD1\t1\na\tD1\t1\n"},
-            ("test.tsv, line 3, id a: a query and document must be judged once", "remove one"),
+            {"test": "a\tD1\t1\na\tD1\t0\n"},
+            ("test.tsv, line 3, id a: a query and document must have one score", "got 0 after 1", "remove one"),
         ),
         (
             {"test": "a\tD1\t1\n", "train": "a\tD2\t1\n"},
             ("id a: a query must be judged in one split only", "remove it from one"),
         ),
         (
-            {"test": "a\tD1\t1\nz\tD1\t1\n"},
-            ("test.tsv, line 3, id z: a judged query must be in queries.jsonl", "add the query"),
+            {"test": "y\tD1\t1\nz\tD1\t1\n"},
+            ("test.tsv, line 2, id y: judged queries must be in queries.jsonl", "none for 2 of 2", "give the queries"),
         ),
         ({"test": ""}, ("at least one case", "add cases")),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from itertools import count
@@ -78,7 +79,7 @@ def ask(log: AuditLog, request: str, minute: int, session: str = "ann", question
     parsed = {"entity": ("Sesame", 0.9)}
     about = {"session": session, "policy": POLICY, "fingerprint": "f", "models": {"encoder": "mini"}}
     log.opened(request, question, parsed=parsed, now=now, **about)  # type: ignore[arg-type]
-    check = Check("similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "top-1 similarity")
+    check = Check("similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "similarity of the nearest hit")
     said = {"status": "ok", "answer": "Sesame", "options": [{"id": 1, "text": "Sesame"}], "confidence": 0.5}
     log.decided(request, said, [check], {"total": 12.5}, now=now)
 
@@ -318,6 +319,19 @@ class TestDamage:
         found = bandit.verify()
         assert not found.intact
         assert any(matches(told, str(one)) for one in found.findings), found.findings
+
+    def test_a_page_of_a_table_without_rows(self, audit: Log) -> None:
+        """Nobody reads it before its first row; the file as a whole is checked."""
+        audit.close()
+        with closing(sqlite3.connect(audit.path)) as link:
+            link.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            pages = link.execute("SELECT name, rootpage FROM sqlite_master WHERE type = 'table'").fetchall()
+            empty = [page for name, page in pages if not link.execute(f'SELECT 1 FROM "{name}"').fetchone()]  # noqa: S608
+            (size,) = link.execute("PRAGMA page_size").fetchone()
+        with audit.path.open("r+b") as file:
+            file.seek((empty[0] - 1) * size)
+            file.write(bytes(range(1, 65)))
+        assert [finding.partition(":")[0] for finding in audit.findings()] == ["file"]
 
     @pytest.mark.parametrize(
         ("table", "one", "other"),

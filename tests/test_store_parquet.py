@@ -66,7 +66,7 @@ BOMBS = {
     "long strings": (lambda: {"a": pa.array(["x" * 100_000] * 9 + ["y"])}, "bytes when decoded, got "),
     "columns": (lambda: {f"a{n}": pa.array([1]) for n in range(101)}, "100 columns, got 101"),
 }
-TIGHT = ParquetLimits(100, 100, (20_000, 1), (2_000, 1), (2**18, 1))  # a thousandth, so that small bombs do
+TIGHT = ParquetLimits(100, 100, 1_000, (20_000, 1), (2_000, 1), (2**18, 1))  # a thousandth, so that small bombs do
 
 
 def write(path: Path, columns: dict[str, pa.Array]) -> Path:

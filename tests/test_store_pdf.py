@@ -6,15 +6,20 @@ import json
 import os
 import sys
 import time
+import warnings
 import zlib
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pypdf import PdfWriter
 
-from raglab.store import pdf
+from raglab.store import workers
 from raglab.store.files import InputError
 from raglab.store.loaders import load_corpus
-from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
+from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_blocks, pdf_pages
+from test_store_documents import pdf_bytes
 
 pytestmark = pytest.mark.slow
 
@@ -158,7 +163,7 @@ def test_the_limits_of_a_corpus_are_those_of_its_pdfs(tmp_path: Path) -> None:
 @pytest.fixture
 def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stand-in for the worker, as one is that a PDF has taken over."""
-    monkeypatch.setattr(pdf, "_WORKER", tmp_path / "worker.py")
+    monkeypatch.setattr(workers, "_WORKER", tmp_path / "worker.py")
     return tmp_path / "worker.py"
 
 
@@ -216,3 +221,102 @@ time.sleep(600)
     assert pdf_pages(b"%PDF", "a.pdf", PDF_LIMITS)[0].text == "x"
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def encrypted(*texts: str, user: str = "", algorithm: str = "AES-256") -> bytes:
+    """PDF that an owner's password protects, and a user's where it is not empty."""
+    writer = PdfWriter(BytesIO(with_content(stream(TEXT), pages=len(texts))))
+    writer.encrypt(user, "owner", algorithm=algorithm)
+    target = BytesIO()
+    writer.write(target)
+    return target.getvalue()
+
+
+@pytest.mark.parametrize("algorithm", ["RC4-40", "RC4-128", "AES-128", "AES-256"])
+def test_a_pdf_with_an_owners_password_opens_without_it(algorithm: str) -> None:
+    """As it does for every reader; one with a user's password is refused."""
+    pages = pdf_pages(encrypted("x", "x", algorithm=algorithm), "a.pdf", PDF_LIMITS)
+    assert [page.text for page in pages] == ["x", "x"]
+    message = refusal(encrypted("x", user="secret", algorithm=algorithm))
+    assert "a PDF must open without a password, got an encrypted one; save it without one" in message
+
+
+@pytest.mark.parametrize(
+    ("texts", "named"),
+    [
+        (["x", *[""] * 9], r"9 of 10 pages have no text \(2-10\)"),
+        (["", "x", "x"], r"1 of 3 pages have no text \(1\)"),
+        (["x", "", "x", "", "", "x", "x", ""], r"4 of 8 pages have no text \(2, 4-5, 8\)"),
+        (["x", ""] * 12, r"\(2, 4, 6, 8, 10, 12, 14, 16, 18, 20 and 2 more ranges\)"),
+    ],
+)
+def test_pages_without_text_are_named(texts: list[str], named: str) -> None:
+    """With a count, in a warning; the others are read."""
+    with pytest.warns(UserWarning, match=rf"^a\.pdf: .*{named}"):
+        pages = pdf_pages(pdf_bytes(*texts), "a.pdf", PDF_LIMITS)
+    assert [page.text for page in pages] == texts
+
+
+def test_a_pdf_without_any_text_is_refused() -> None:
+    """Each page is a picture of a scanner."""
+    assert "a PDF must have text, got no text on 3 pages; it needs OCR" in refusal(pdf_bytes("", "", ""))
+
+
+def outlined(pages: list[list[str]], bookmarks: list[tuple[str, int, int]]) -> bytes:
+    """PDF of pages of lines, with bookmarks: title, page from 0, depth from 1."""
+    writer = PdfWriter(BytesIO(pdf_bytes(*(") Tj 0 -20 Td (".join(lines) for lines in pages))))
+    above: list[Any] = []
+    for title, page, depth in bookmarks:
+        above[depth - 1 :] = [
+            writer.add_outline_item(title=title, page_number=page, parent=above[depth - 2] if depth > 1 else None)
+        ]
+    target = BytesIO()
+    writer.write(target)
+    return target.getvalue()
+
+
+PAGES = [
+    ["Policy", "Intro text.", "1. Cover", "Glass is covered.", "2. Excess"],
+    ["It is 250.", "Claims and", "Appeals", "Write to us."],
+]
+
+
+def test_bookmarks_are_headings(tmp_path: Path) -> None:
+    """Where a title is a line of its page: with its number or without, over two lines; sections go on over pages."""
+    marks = [("Policy", 0, 1), ("Cover", 0, 2), ("2 Excess", 0, 2), ("Claims and Appeals", 1, 1)]
+    (tmp_path / "a.pdf").write_bytes(outlined(PAGES, marks))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chunks = load_corpus(tmp_path).chunks
+    assert [(chunk.page, chunk.section, chunk.text) for chunk in chunks] == [
+        (1, ("Policy",), "Intro text."),
+        (1, ("Policy", "Cover"), "Glass is covered."),
+        (2, ("Policy", "2 Excess"), "It is 250."),
+        (2, ("Claims and Appeals",), "Write to us."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("marks", "count"),
+    [
+        ([("Scan 1", 0, 1), ("Scan 2", 1, 1)], "2 of 2"),
+        ([("Cover", 1, 1), ("Excess", 0, 1)], "1 of 2"),
+        ([("Excess", 0, 1), ("Cover", 0, 1)], "1 of 2"),
+        ([("12", 0, 1)], "1 of 1"),
+    ],
+)
+def test_bookmarks_that_are_no_lines_are_counted(marks: list[tuple[str, int, int]], count: str) -> None:
+    """Of another page, in another order, of scans, of numbers alone: no word of the text is lost."""
+    with pytest.warns(UserWarning, match=f"a.pdf: {count} bookmarks do not stand in the text of their pages"):
+        blocks = pdf_blocks(outlined(PAGES, marks), "a.pdf", PDF_LIMITS)
+    words = [word.strip("0123456789. ") for block in blocks for word in block.text.split()]
+    wanted = [word.strip("0123456789. ") for page in PAGES for line in page for word in line.split()]
+    assert list(filter(None, words)) == list(filter(None, wanted))
+
+
+def test_a_broken_outline_costs_no_page() -> None:
+    """One that comes back to itself, one of nonsense; the text is read all the same."""
+    for item in (b"<< /Title (x) /Next 5 0 R /Dest [10 0 R /Fit] >>", b"<< /First 5 0 R >>", b"[ ]", b"7"):
+        root = b"<< /Type /Catalog /Pages 2 0 R /Outlines 5 0 R >>"
+        raw = with_content(stream(TEXT), o1=root, o5=b"<< /First 6 0 R /Last 6 0 R >>", o6=item)
+        assert [block.text for block in pdf_blocks(raw, "a.pdf", PDF_LIMITS) if block.text] == ["x"]

@@ -218,9 +218,9 @@ def test_what_fits_no_case_is_named(questions: list[str], source: Any, message: 
         ("run.json", '{"columns": "a", "data": [[1]]}', "a list of objects"),
         ("run.json", "{", "text must be valid JSON"),
         ("run.jsonl", '{"user_input": "When?"}\n{', "line 2"),
-        ("run.csv", 'a,b\n1\n"', "a CSV must be a table"),
+        ("run.csv", 'a,b\n1\n"', "must be valid CSV"),
         ("run.csv", "", "must not be empty"),
-        ("run.xlsx", "x", r"must be .csv, .json or .jsonl, got '.xlsx'"),
+        ("run.xlsx", "x", r"must be .csv, .tsv, .json or .jsonl, got '.xlsx'"),
         ("run.pkl", "x", "must be .csv"),
     ],
 )

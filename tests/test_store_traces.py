@@ -27,13 +27,14 @@ from raglab.store.trace_commands import TRACE_FLAGS, TRACE_OPTIONS, rebuild_comm
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace, TraceError
 from raglab.values import FLOAT_FIELDS, Case
-from worlds import PATTERNS, Hit, ask, random_trace, trace_of
+from worlds import PATTERNS, Hit, ask, measured, random_trace, trace_of
 
 META = {"fingerprint": "0123456789abcdef", "corpus_hash": "c" * 64, "command": "raglab trace broker --cases qa.jsonl"}
 
 
 def stored(plain: values.TraceData, **meta: Any) -> Trace:
-    """Trace with what patterns hit and a meta of its own."""
+    """Trace with what patterns hit and a meta of its own; measurements as retrieval takes them."""
+    plain = measured(plain)
     found = pattern_hits(plain.cases, plain.chunks, Patterns(**PATTERNS))
     told = META | {"cases_hash": hash_cases(plain.cases)} | meta
     return Trace(plain.cases, plain.chunks, plain.arms, plain.hits, found, told)
@@ -42,6 +43,12 @@ def stored(plain: values.TraceData, **meta: Any) -> Trace:
 def world(seed: int = 0) -> Trace:
     """Trace of six cases, two arms, two depths."""
     return stored(random_trace(seed, n_cases=6, arms=2, depths=2))
+
+
+def unit_vectors(seed: int, size: int) -> Any:
+    """Embeddings of unit length, [size, 3]."""
+    rows = np.random.default_rng(seed).normal(size=(size, 3))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
 def saved(trace: Trace, folder: Path) -> Path:
@@ -85,7 +92,7 @@ class TestRoundTrip:
         hit = Hit(0.5, "docs/guide.md", 3, {"domain": "motor"}, ("fleet",), "the excess", page_label="iii")
         trace = Trace.load(saved(stored(trace_of((ask(notes="n", min_sources=1), [[hit]]))), tmp_path))
         assert trace.cases == (Case("q", "what is the excess", "ok", min_sources=1, notes="n"),)
-        assert trace.chunks[0] == ("0", "the excess", "docs/guide.md", 3, "iii", {"domain": "motor"}, ("fleet",))
+        assert trace.chunks[0] == ("0", "the excess", "docs/guide.md", 3, "iii", {"domain": "motor"}, ("fleet",), ())
         assert trace.hits.l2.tolist() == [[[[0.5]]]]
         assert trace.fingerprint == META["fingerprint"]
 
@@ -101,7 +108,7 @@ class TestRoundTrip:
     def test_embeddings_of_the_chunks_come_back(self, tmp_path: Path, seed: int) -> None:
         """Each chunk keeps its vector, whichever case hit it first; another vector is another content."""
         trace = world(seed)
-        vectors = np.random.default_rng(seed).normal(size=(len(trace.chunks), 3)).astype(np.float32)
+        vectors = unit_vectors(seed, len(trace.chunks))
         held = dataclasses.replace(trace, vectors=vectors)
         assert_equal(held, Trace.load(saved(held, tmp_path)))
         assert np.array_equal(held.subset([1, 0]).vectors, vectors)
@@ -110,7 +117,7 @@ class TestRoundTrip:
 
     def test_without_what_patterns_hit(self, tmp_path: Path) -> None:
         """A trace that measured no patterns comes back without them."""
-        plain = random_trace(1)
+        plain = measured(random_trace(1))
         trace = Trace(plain.cases, plain.chunks, plain.arms, plain.hits, None, META)
         assert_equal(trace, Trace.load(saved(trace, tmp_path)))
 
@@ -123,17 +130,17 @@ class TestRoundTrip:
 
     def test_float64_where_float32_loses(self, tmp_path: Path) -> None:
         """0.1 is kept in float64 beside fields of quarters, which take float32."""
-        trace = stored(trace_of((ask(), [[Hit(0.5, cosine=0.1)]])))
+        trace = stored(trace_of((ask(), [[Hit(0.5, s_hybrid=0.1)]])))
         path = saved(trace, tmp_path)
         kinds = {name: pq.read_schema(path).field(name).type.value_type for name in FLOAT_FIELDS}
-        assert kinds.pop("cosine") == pa.float64()
+        assert kinds.pop("s_hybrid") == pa.float64()
         assert set(kinds.values()) == {pa.float32()}
-        assert Trace.load(path).hits.cosine[0, 0, 0, 0] == 0.1
+        assert Trace.load(path).hits.s_hybrid[0, 0, 0, 0] == 0.1
 
-    @pytest.mark.parametrize("number", [1e300, np.inf, -0.0, 5e-324, np.float64(np.float32(0.35))])
+    @pytest.mark.parametrize("number", [1e300, -0.0, 5e-324, np.float64(np.float32(0.35))])
     def test_any_float_comes_back(self, tmp_path: Path, number: float) -> None:
-        """Large, infinite, signed and denormal numbers keep their bits."""
-        trace = stored(trace_of((ask(), [[Hit(0.5, s_raw=float(number))]])))
+        """Large, signed and denormal numbers keep their bits."""
+        trace = stored(trace_of((ask(), [[Hit(0.5, s_rerank=0.5, s_raw=float(number))]])))
         again = Trace.load(saved(trace, tmp_path)).hits.s_raw
         assert again.tobytes() == np.array([number], dtype=np.float64).tobytes()
 
@@ -338,7 +345,7 @@ class TestParts:
 
     def test_split(self) -> None:
         """Cases of one split in their order; a split that no case has is told with those there are."""
-        plain = random_trace(0, n_cases=4)
+        plain = measured(random_trace(0, n_cases=4))
         cases = tuple(c._replace(split=s) for c, s in zip(plain.cases, ("tune", "report", "tune", None), strict=True))
         trace = stored(values.TraceData(cases, plain.chunks, plain.arms, plain.hits))
         assert [case.id for case in trace.split("tune").cases] == ["q0", "q2"]
@@ -603,7 +610,8 @@ def test_hits_of_a_case_stand_in_the_order_of_the_arm() -> None:
     assert table["l2"].tolist() == [0.75, 0.25]
     assert table["similarity"].tolist() == [0.625, 0.875]
     assert table["score"].tolist() == [0.9, 0.2]
-    assert table.columns.tolist() == ["rank", "chunk", "source", "score", "s_hybrid", "l2", "similarity", "text"]
+    measured = ["score", "s_hybrid", "l2", "similarity"]
+    assert table.columns.tolist() == ["rank", "chunk", "source", *measured, "section", "text"]
     with pytest.raises(KeyError, match="case must be one of the trace's 1 cases, got"):
         trace.hits_of("none")
     with pytest.raises(ValueError, match="arm must be one of hybrid"):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import files
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -53,6 +56,122 @@ def test_every_licence_is_listed() -> None:
     for pin, (licence, part, mark) in listed.items():
         assert part in {"runtime", "extra", "Part", "---"}, pin
         assert bool(mark == "**copyleft**") == bool(re.search("GPL|MPL|Mozilla", licence)), pin
+
+
+@pytest.fixture
+def environment() -> ModuleType:
+    """Return the script that installs for the Makefile."""
+    spec = importlib.util.spec_from_file_location("environment", ROOT / ".ci" / "environment.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Pip:
+    """What the script runs, in the place of pip; the command at `fails` fails."""
+
+    def __init__(self, environment: ModuleType, monkeypatch: pytest.MonkeyPatch, fails: int | None = None) -> None:
+        self.commands: list[str] = []
+        self.stated = ""  # of the build that the machine takes
+        self.fails = fails
+        monkeypatch.setattr(environment, "run", self.run)
+        monkeypatch.setattr(environment, "platform_name", lambda: environment.LOCKED)
+        monkeypatch.setattr(environment, "installed_version", lambda _: None)
+        monkeypatch.setattr(environment, "missing", list)
+
+    def run(self, *command: str) -> None:
+        """Note a command; a download makes a file."""
+        self.commands.append(" ".join(command))
+        if "download" in command:
+            (Path(command[command.index("--dest") + 1]) / "torch-2.13.0+cpu-py3-none-any.whl").touch()
+        elif command[-1].endswith("requirements.txt"):
+            self.stated = Path(command[-1]).read_text(encoding="utf-8")
+        if len(self.commands) - 1 == self.fails:
+            raise SystemExit(1)
+
+
+class TestEnvironment:
+    """What `make demo` and all other targets install."""
+
+    def test_hashes_where_the_platform_has_them(
+        self, environment: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The lock by its hashes, then the project alone, built by what the lock holds."""
+        pip = Pip(environment, monkeypatch)
+        environment.main()
+        download, build, lock, project = pip.commands
+        assert download.endswith(" torch==2.13.0")
+        assert "--no-deps --require-hashes" in build
+        assert pip.stated.startswith("torch @ file:///")
+        hashes = re.findall("--hash=sha256:[0-9a-f]{64}", pip.stated)
+        assert hashes == re.findall("--hash=sha256:[0-9a-f]{64}", environment.locked_line("torch"))
+        assert len(hashes) == 2
+        for option in ("--no-deps", "--require-hashes", "--requirement requirements.lock"):
+            assert option in lock
+        assert project.endswith("--no-deps --no-build-isolation --editable .")
+        assert capsys.readouterr().out == ""
+
+    @pytest.mark.parametrize(
+        "name", ["CPython 3.12 on Linux x86_64 with glibc", "CPython 3.11 on Darwin arm64 with none"]
+    )
+    def test_elsewhere_it_says_that_there_are_none(
+        self, name: str, environment: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The versions are pinned all the same."""
+        pip = Pip(environment, monkeypatch)
+        monkeypatch.setattr(environment, "platform_name", lambda: name)
+        environment.main()
+        (command,) = pip.commands
+        assert "--constraint constraints.txt --editable .[" in command
+        output = capsys.readouterr().out
+        assert name in output
+        assert "without hashes" in output
+
+    def test_a_build_that_is_there_stays(
+        self, environment: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """As the README says how to choose one; it is said that its hash is not checked."""
+        pip = Pip(environment, monkeypatch)
+        monkeypatch.setattr(environment, "installed_version", lambda _: "2.13.0+rocm")
+        environment.main()
+        assert len(pip.commands) == 2
+        assert "its hash is not checked" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("place", range(4))
+    def test_a_hash_that_does_not_fit_ends_it(
+        self, place: int, environment: ModuleType, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nothing is installed without hashes instead."""
+        pip = Pip(environment, monkeypatch, fails=place)
+        with pytest.raises(SystemExit):
+            environment.main()
+        assert len(pip.commands) == place + 1
+        assert not any("--constraint" in command for command in pip.commands)
+
+    def test_what_the_lock_lacks_is_named(
+        self, environment: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Such as the libraries of a build of PyTorch for graphics cards."""
+        pip = Pip(environment, monkeypatch)
+        monkeypatch.setattr(environment, "platform_name", lambda: environment.LOCKED)
+        monkeypatch.setattr(
+            environment, "missing", lambda: ["torch 2.13.0 requires a-library, which is not installed."]
+        )
+        environment.main()
+        assert len(pip.commands) == 5
+        assert "a-library" in capsys.readouterr().out
+
+    def test_all_extras_come(self, environment: ModuleType) -> None:
+        """As pyproject.toml has them, and the Makefile installs by this script alone."""
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+            "optional-dependencies"
+        ]
+        assert set(environment.EXTRAS.split(",")) == set(extras)
+        rule = (ROOT / "Makefile").read_text(encoding="utf-8").partition("$(READY): ")[2].partition("\n\n")[0]
+        assert ".ci/environment.py" in rule
+        assert "pip" not in rule
 
 
 @pytest.mark.full

@@ -10,7 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.decimals import decimals
-from raglab.text import Piece, answer_recall, content_terms, exact_match, normalise_answer, pieces, sentences, token_f1
+from raglab.text import (
+    Piece,
+    answer_recall,
+    content_terms,
+    exact_match,
+    normalise_answer,
+    pieces,
+    sentence_ends,
+    sentences,
+    token_f1,
+)
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=200)
 PASSAGE = """Acme Home — Schedule > Limits and excesses
@@ -113,6 +123,23 @@ def test_sentences_end_where_they_end(text: str, first: str) -> None:
     found = sentences(text)
     assert found[0] == first
     assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "starts"),
+    [
+        ("the wing stalls . it is thin .", ["it is thin ."]),
+        ("the flow of dr . smith is shown . see fig . 3 of it .\n", ["see fig . 3 of it .\n"]),
+        ("tested at mach 2.5 , e.g. here . 12 wings were made .", ["12 wings were made ."]),
+        ("le vent souffle . il tombe .\nla fin .", ["il tombe .\nla fin .", "la fin ."]),
+        ("wait . . . it stops . it is over .", ["it is over ."]),
+        ("Run pip install . in it. Then stop.", ["Then stop."]),  # this text writes no stop apart from its word
+        ("`git add . && git commit` does it.", []),
+    ],
+)
+def test_a_full_stop_between_blanks_ends_a_sentence_of_a_parted_text(text: str, starts: list[str]) -> None:
+    """Whatever follows, where the text ends with such a stop too; abbreviations go on as elsewhere."""
+    assert [text[start:] for _, start in sentence_ends(text)] == starts
 
 
 def test_a_short_first_line_is_a_heading_and_a_wrapped_one_is_not() -> None:

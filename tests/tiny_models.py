@@ -100,3 +100,39 @@ def save_clip(folder: Path) -> Path:
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     return folder
+
+
+def save_causal(folder: Path, words: Sequence[str] = WORDS) -> Path:
+    """Write a Llama of one layer over some words, with a template of chats, that reads 64 tokens."""
+    import torch
+    import transformers as untyped
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+
+    transformers: Any = untyped
+    folder.mkdir(parents=True)
+    level = Tokenizer(WordLevel({word: place for place, word in enumerate(words)}, unk_token=words[1]))
+    level.pre_tokenizer = WhitespaceSplit()
+    special = {f"{name}_token": mark for name, mark in (("unk", "[UNK]"), ("pad", "[PAD]"), ("eos", "[SEP]"))}
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=level, **special)
+    tokenizer.chat_template = (
+        "{% for message in messages %}{{ message['content'] }} [SEP] {% endfor %}"
+        "{% if add_generation_prompt %}[CLS] {% endif %}"
+    )
+    config = transformers.LlamaConfig(
+        vocab_size=len(words),
+        hidden_size=DIM,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+        bos_token_id=2,
+        eos_token_id=3,
+        pad_token_id=0,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -167,6 +168,13 @@ def random_trace(seed: int, n_cases: int = 4, depths: int = 1, width: int = 5, a
             floats["s_rerank"][at][rank[at] == 0] = rng.choice([1.5, np.nan])
     names = ("hybrid", "iterative", "graph")[:arms]
     return TraceData(tuple(cases), chunks, names, Hits(chunk, rank, **floats, n_reranked=n_reranked))
+
+
+def measured(trace: Any) -> Any:
+    """A trace of `random_trace` as retrieval measures one: cosines that are those of its distances, chances up to 1."""
+    hits = trace.hits
+    scores = hits.s_rerank.clip(0.0, 1.0)
+    return dataclasses.replace(trace, hits=hits._replace(cosine=1.0 - hits.l2 / 2.0, s_rerank=scores))
 
 
 FUSED = {

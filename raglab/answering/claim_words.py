@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+import regex
+
 from raglab.characters import unaccented
 from raglab.languages import LANGUAGES
 from raglab.numerals import any_of, calendar_date, comma_thousands, number_word_value, plain_number, tables
 from raglab.text import STOP_WORDS
+from raglab.words import is_plain, spaced
 
 # Letters that a word is known by: `covered`, `covering` and `coverage` are one, so are `durée` and `durera`.
 KEY = 5
@@ -74,7 +77,9 @@ _DIGIT_RUN = r"\d{1,3}(?:[,\u00a0\u202f' ]\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d
 _CODE = r"\d+(?:[/:]\d+)+"
 _LETTERS = r"[^\W\d_]+(?:['’][^\W\d_]+|\d[^\W_]*)*"
 _MARKS = r"[.!?,;:()\[\]–—|\"“”«»]+"
-_TOKEN = re.compile(rf"{_LETTERS}|{_MARKS}|{_DATE}|{_CODE}|(?:{_DIGIT_RUN})(?:[^\W\d_]+\d*)?|[%£€$]")
+_EXPRESSION = rf"{_LETTERS}|{_MARKS}|{_DATE}|{_CODE}|(?:{_DIGIT_RUN})(?:[^\W\d_]+\d*)?|[%£€$]"
+_TOKEN = re.compile(_EXPRESSION)
+_MARKED_TOKEN = regex.compile(_EXPRESSION)  # for other scripts: its letters include their marks
 _NUMBER = re.compile(rf"({_DIGIT_RUN})([^\W\d_]+\d*)?")
 _IS_DATE = re.compile(_DATE)
 _CONTRACTED = re.compile(rf"\A(.+)(?:{any_of(LANGUAGES.negation.contracted) or '(?!)'})$")  # don't, isn't
@@ -132,7 +137,8 @@ def claim_words(text: str) -> list[Word]:
     """
     parts: list[Part] = []
     first = True
-    for token in _TOKEN.findall(_PER_CENT.sub("%", comma_thousands(text))):
+    token_pattern = _TOKEN if is_plain(text) else _MARKED_TOKEN
+    for token in token_pattern.findall(_PER_CENT.sub("%", comma_thousands(spaced(text)))):
         parts += _token_parts(token, first)
         first = token in _ENDS
     texts = [part for part, _ in parts]
@@ -205,7 +211,7 @@ def _number_parts(digits: str, glued: str) -> Iterator[Part]:
 
 
 def _join_numerals(parts: list[Part]) -> list[Part]:
-    """Number words joined into their value, and months that may be other words told by a number beside them."""
+    """Number words joined into their value; a number beside it decides whether an ambiguous word is a month."""
     out: list[Part] = []
     texts = [text for text, _ in parts]
     at = 0
@@ -253,7 +259,7 @@ def _carry_negation(parts: list[Part]) -> list[Word]:
         words[at] = Word("¬", NEGATION)
         after, before = range(at + 1, min(len(parts), at + 1 + REACH)), range(at - 1, max(-1, at - 1 - REACH), -1)
         spans = (range(since, at), after, before)
-        focus = next((found for span in spans if (found := _focus(parts, span)) is not None), None)
+        focus = next((position for span in spans if (position := _focus(parts, span)) is not None), None)
         if focus is not None:
             turned = words[focus]
             words[focus] = turned._replace(sign=-turned.sign, negated=not turned.negated)

@@ -11,21 +11,24 @@ from typing import NamedTuple
 from raglab.answering.extractive import DIGITS, parse_question, passage_lines, score_lines, weights
 from raglab.packs import GENERIC, Pack
 from raglab.text import Piece, pieces, sentences
-from raglab.values import Chunk
+from raglab.values import SECTION_JOINT, Chunk
+from raglab.words import word_count
 
 _CLOSING = "\"'”»)"
 _LEADS_ON = ("?", ":")  # what a line ends with that means little without the next one, and the next without it
 
 
 class PassagePieces(NamedTuple):
-    """A passage in pieces, as `sentences` counts them.
+    """A passage in pieces, as `raglab.text.pieces` counts them.
 
-    lines: places of those that say something by themselves: prose, rows of tables and code, headings only where there
-    is nothing else. needs: of each piece, the places of those without which it misleads. written: each as Markdown.
+    section: headings above it, which are no pieces. lines: places of those that say something by themselves: prose,
+    rows of tables and code, headings only where there is nothing else. needs: of each piece, the places of those
+    without which it misleads. written: each as Markdown.
     goes_on: whether it goes on in the line of the piece before it.
     """
 
     text: str
+    section: tuple[str, ...]
     pieces: tuple[Piece, ...]
     lines: tuple[int, ...]
     needs: tuple[frozenset[int], ...]
@@ -34,23 +37,24 @@ class PassagePieces(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def cut_passage(text: str) -> PassagePieces:
-    r"""Cut a passage into pieces.
+def cut_passage(text: str, section: tuple[str, ...] = ()) -> PassagePieces:
+    r"""Cut a passage into pieces; the headings of its section are none of them.
 
     Example:
       >>> passage = "# Excess\n\nNot paid:\n- Storm.\n\n| Peril | Sum |\n|---|---|\n| Fire | £9 |"
       >>> cut_passage(passage).needs[-1] == {0, 1, 3}
       True
     """
-    found = tuple(pieces(text))
-    lines = tuple(at for at, piece in enumerate(found) if piece.kind in {"prose", "row", "code"}) or tuple(
-        range(len(found))
+    passage_pieces = tuple(pieces(text, titled=not section))
+    lines = tuple(at for at, piece in enumerate(passage_pieces) if piece.kind in {"prose", "row", "code"}) or tuple(
+        range(len(passage_pieces))
     )
-    written = tuple(map(_piece_markdown, found))
-    return PassagePieces(text, found, lines, _needs(found), written, _continues_paragraph(text, found, written))
+    written = tuple(map(_piece_markdown, passage_pieces))
+    runs = _continues_paragraph(text, passage_pieces, written)
+    return PassagePieces(text, section, passage_pieces, lines, _needs(passage_pieces), written, runs)
 
 
-def join_pieces(whole: PassagePieces, kept: Collection[int]) -> str:
+def join_pieces(whole: PassagePieces, selection: Collection[int]) -> str:
     r"""Markdown of some pieces of a passage, in its order; the passage itself where no line is left out.
 
     Its sentences are those pieces. A table keeps the rule under its head.
@@ -59,9 +63,9 @@ def join_pieces(whole: PassagePieces, kept: Collection[int]) -> str:
       >>> join_pieces(cut_passage("# Excess\n\nIt rose in 2025. It is £250. Ask us."), {0, 2})
       '# Excess\n\nIt is £250.'
     """
-    if set(whole.lines) <= set(kept):
+    if set(whole.lines) <= set(selection):
         return whole.text
-    places = sorted(kept)
+    places = sorted(selection)
     following = (_joint(whole, before, at) + whole.written[at] for before, at in pairwise(places))
     return "".join((*(whole.written[at] for at in places[:1]), *following))
 
@@ -80,8 +84,10 @@ def _joint(whole: PassagePieces, before: int, at: int) -> str:
     """What stands between two kept pieces."""
     if whole.goes_on[at] and before == at - 1:
         return " "
-    table, other = _table_head(whole, before), _table_head(whole, at)
-    return "\n" if whole.pieces[at].kind == "row" and table == other and (table >= 0 or before == at - 1) else "\n\n"
+    table, next_table = _table_head(whole, before), _table_head(whole, at)
+    return (
+        "\n" if whole.pieces[at].kind == "row" and table == next_table and (table >= 0 or before == at - 1) else "\n\n"
+    )
 
 
 def _table_head(whole: PassagePieces, at: int) -> int:
@@ -91,29 +97,29 @@ def _table_head(whole: PassagePieces, at: int) -> int:
     return next((place for place in whole.needs[at] if whole.pieces[place].kind == "head"), -1)
 
 
-def _needs(found: tuple[Piece, ...]) -> tuple[frozenset[int], ...]:
+def _needs(passage_pieces: tuple[Piece, ...]) -> tuple[frozenset[int], ...]:
     """Of each piece: the headings above it, its table's head, and the line that leads on to it (`Not covered:`)."""
     needs = []
     headings: tuple[int, ...] = ()
     head: int | None = None
     lead: int | None = None
-    for at, piece in enumerate(found):
+    for at, piece in enumerate(passage_pieces):
         if piece.kind == "heading":
-            needs.append(frozenset(headings if at and found[at - 1].kind == "heading" else ()))
+            needs.append(frozenset(headings if at and passage_pieces[at - 1].kind == "heading" else ()))
             headings, head, lead = (*needs[-1], at), None, None
             continue
         if piece.kind != "row":
             head = None
         leading = piece.kind == "prose" and introduces_next(piece.text)
-        wanted = (*headings, None if leading else lead, head if _is_under(piece, found, head) else None)
+        wanted = (*headings, None if leading else lead, head if _is_under(piece, passage_pieces, head) else None)
         needs.append(frozenset(place for place in wanted if place is not None))
         head, lead = (at if piece.kind == "head" else head), (at if leading else lead)
     return tuple(needs)
 
 
-def _is_under(piece: Piece, found: tuple[Piece, ...], head: int | None) -> bool:
-    """Whether a row stands under that head; one as wide without heads is of a table of its own."""
-    return head is not None and (bool(piece.heads) or len(piece.cells) != len(found[head].cells))
+def _is_under(piece: Piece, passage_pieces: tuple[Piece, ...], head: int | None) -> bool:
+    """Whether a row belongs to the table with that head; a row as wide without a head starts a table of its own."""
+    return head is not None and (bool(piece.heads) or len(piece.cells) != len(passage_pieces[head].cells))
 
 
 def _piece_markdown(piece: Piece) -> str:
@@ -127,17 +133,17 @@ def _piece_markdown(piece: Piece) -> str:
     return row if piece.kind == "row" else row + "\n|" + "---|" * len(piece.cells)
 
 
-def _continues_paragraph(text: str, found: Sequence[Piece], written: Sequence[str]) -> tuple[bool, ...]:
+def _continues_paragraph(text: str, passage_pieces: Sequence[Piece], written: Sequence[str]) -> tuple[bool, ...]:
     """Whether a sentence stands in one paragraph with the one before it, and the two are told apart without a break."""
     paragraphs = [_without_emphasis(paragraph) for paragraph in text.split("\n\n")]
     runs = [False]
-    for (one, other), forms in zip(pairwise(found), pairwise(written), strict=True):
-        line = f"{one.text} {other.text}"
-        is_prose = (one.text, other.text) == forms and one.kind == other.kind == "prose"
+    for (before, after), forms in zip(pairwise(passage_pieces), pairwise(written), strict=True):
+        line = f"{before.text} {after.text}"
+        is_prose = (before.text, after.text) == forms and before.kind == after.kind == "prose"
         runs.append(
             is_prose and any(_without_emphasis(line) in whole for whole in paragraphs) and sentences(line) == [*forms]
         )
-    return tuple(runs[: len(found)])
+    return tuple(runs[: len(passage_pieces)])
 
 
 def _without_emphasis(text: str) -> str:
@@ -157,13 +163,13 @@ Meaning = Callable[[str, Sequence[str]], Sequence[float]]
 class Compression(NamedTuple):
     """What is left of passages.
 
-    passages: those of which a sentence is left, in their order; but for the text they are as they were. kept: of each
-    passage given, the places of what is left of it, as `raglab.text.sentences` counts; () where it is gone.
-    tokens: of the texts that are left.
+    passages: those of which a sentence is left, in their order; but for the text they are as they were. positions: for
+    each input passage, those of the pieces left of its text, as `raglab.text.pieces` counts; () where it is gone.
+    tokens: of the texts that are left, with the headings of their sections.
     """
 
     passages: tuple[Chunk, ...]
-    kept: tuple[tuple[int, ...], ...]
+    positions: tuple[tuple[int, ...], ...]
     tokens: int
 
 
@@ -183,7 +189,7 @@ def words_as_tokens(text: str) -> int:
       >>> words_as_tokens("The storm excess is £400.")
       7
     """
-    return ceil(TOKENS_PER_WORD * len(text.split()))
+    return ceil(TOKENS_PER_WORD * word_count(text))
 
 
 def compress(
@@ -225,37 +231,43 @@ def compress(
       'The storm excess is £400.'
     """
     _check_compression(budget, keep, len(passages))
-    cuts = [cut_passage(passage.text) for passage in passages]
+    cuts = [cut_passage(passage.text, passage.section) for passage in passages]
     ranked = sorted(
-        _kept_lines(question, cuts, meaning, pack), key=lambda one: (not one.carries, -one.score, one.passage, one.at)
+        _kept_lines(question, cuts, meaning, pack),
+        key=lambda line: (not line.carries, -line.score, line.passage, line.at),
     )
-    kept: list[set[int]] = [set() for _ in passages]
+    selections: list[set[int]] = [set() for _ in passages]
     # A kept passage without a line costs its whole text from the start; the others cost what is taken of them.
-    spent = [count(one.text) if place in keep and not one.pieces else 0 for place, one in enumerate(cuts)]
+    spent = [_cost(count, cut, cut.text) if place in keep and not cut.pieces else 0 for place, cut in enumerate(cuts)]
 
     def take(line: _PackedLine, limit: float) -> None:
-        """Keep a line with what it would mislead without, if the passage as it then stands fits."""
-        more = kept[line.passage] | {line.at} | cuts[line.passage].needs[line.at]
-        cost = count(join_pieces(cuts[line.passage], more))
+        """Add a line and its context (headings, table head, lead-in) if the passage then fits the budget."""
+        more = selections[line.passage] | {line.at} | cuts[line.passage].needs[line.at]
+        cost = _cost(count, cuts[line.passage], join_pieces(cuts[line.passage], more))
         if sum(spent) - spent[line.passage] + cost <= limit:
-            kept[line.passage], spent[line.passage] = more, cost
+            selections[line.passage], spent[line.passage] = more, cost
 
     # What must stay comes first, whatever it costs: the best line of each passage to keep, else the best of all.
-    best = {one.passage: one for one in reversed(ranked)}
+    best = {line.passage: line for line in reversed(ranked)}
     for line in [best[place] for place in sorted(keep) if place in best] if keep else ranked[:1]:
         take(line, float("inf"))
     # Then by rank while there is room; a passage that shares nothing was chosen for its meaning, so all of it counts.
-    alone = set(range(len(passages))) - {one.passage for one in ranked if one.carries}
+    alone = set(range(len(passages))) - {line.passage for line in ranked if line.carries}
     for line in ranked:
         if line.carries or line.passage in alone:
             take(line, budget)
     left = [
         passage._replace(text=join_pieces(whole, own))
-        for place, (passage, whole, own) in enumerate(zip(passages, cuts, kept, strict=True))
+        for place, (passage, whole, own) in enumerate(zip(passages, cuts, selections, strict=True))
         if own or place in keep
     ]
-    every = (_complete_passage(whole, own) for whole, own in zip(cuts, kept, strict=True))
+    every = (_complete_passage(whole, own) for whole, own in zip(cuts, selections, strict=True))
     return Compression(tuple(left), tuple(tuple(sorted(own)) for own in every), sum(spent))
+
+
+def _cost(count: Count, whole: PassagePieces, text: str) -> int:
+    """Tokens of what is left of a passage, below the headings of its section."""
+    return count("\n".join([SECTION_JOINT.join(whole.section), text]) if whole.section else text)
 
 
 def _check_compression(budget: int, keep: Collection[int], n_passages: int) -> None:
@@ -277,31 +289,32 @@ def _kept_lines(
     question: str, cuts: Sequence[PassagePieces], meaning: Meaning | None, pack: Pack
 ) -> Iterator[_PackedLine]:
     """Lines that can be kept for their own sake; one that leads on to others only where there is nothing else."""
-    asked = parse_question(question, pack)
+    parsed_question = parse_question(question, pack)
     read = [
         [
             line._replace(is_answer=not introduces_next(whole.pieces[at].text))
-            for at, line in zip(whole.lines, passage_lines(whole.text), strict=False)  # none where it is all headings
+            for at, line in zip(
+                whole.lines, passage_lines(whole.text, whole.section), strict=False
+            )  # none where it is all headings
         ]
         for whole in cuts
     ]
     places = [(passage, at) for passage, whole in enumerate(cuts) for at in whole.lines if read[passage]]
-    found = list(score_lines(asked, weights(asked, read), read))
-    near = _meanings(question, [one.line.text for one in found], meaning)
-    for one, value in zip(found, near, strict=True):
-        carries = bool(one.near) or one.kind > OPEN or value > 0.0
-        yield _PackedLine(*places[one.place], round(one.support + MEANING * value, DIGITS), carries)
-    for passage in sorted(set(range(len(cuts))) - {one.passage for one in found}):
+    candidates = list(score_lines(parsed_question, weights(parsed_question, read), read))
+    near = _meanings(question, [candidate.line.text for candidate in candidates], meaning)
+    for candidate, value in zip(candidates, near, strict=True):
+        carries = bool(candidate.near) or candidate.kind > OPEN or value > 0.0
+        yield _PackedLine(*places[candidate.place], round(candidate.support + MEANING * value, DIGITS), carries)
+    for passage in sorted(set(range(len(cuts))) - {candidate.passage for candidate in candidates}):
         yield from (_PackedLine(passage, at, 0.0, carries=False) for at in cuts[passage].lines)
 
 
 def _meanings(question: str, texts: Sequence[str], meaning: Meaning | None) -> list[float]:
     if meaning is None or not texts:
         return [0.0] * len(texts)
-    found = [float(value) for value in meaning(question, texts)]
-    if len(found) != len(texts) or not all(isfinite(value) and value <= 1.0 for value in found):
-        msg = (
-            f"meaning must give a finite number of at most 1 for each of {len(texts)} sentences, got {found}; mend it."
-        )
+    similarities = [float(value) for value in meaning(question, texts)]
+    if len(similarities) != len(texts) or not all(isfinite(value) and value <= 1.0 for value in similarities):
+        rule = f"meaning must give a finite number of at most 1 for each of {len(texts)} sentences"
+        msg = f"{rule}, got {similarities}; correct it."
         raise ValueError(msg)
-    return found
+    return similarities

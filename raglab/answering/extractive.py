@@ -12,6 +12,7 @@ from math import exp, log, nan
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
+import regex
 from numpy.typing import ArrayLike
 
 from raglab.answering.hygiene import clean
@@ -21,6 +22,7 @@ from raglab.numerals import CURRENCY_CODES, any_of, currencies, tables
 from raglab.packs import GENERIC, Pack
 from raglab.text import Piece, content_terms, fold_case, pieces
 from raglab.values import Chunk, Generation
+from raglab.words import is_plain
 
 Kind = Literal["date", "money", "number", "name"]
 
@@ -70,8 +72,8 @@ def _expected_kinds(pack: Pack) -> tuple[tuple[Kind, re.Pattern[str]], ...]:
     """
     nouns = {f"AMOUNTS_{code.upper()}": "|".join(words) or NEVER for code, words in pack.amounts.items()}
     words = dict.fromkeys(AMOUNTS, NEVER) | nouns | dict(_ASKS.words)
-    asked = ((kind, expression(_ASKS.asked.get(kind, [NEVER]), words)) for kind in get_args(Kind))
-    return tuple((kind, re.compile(text)) for kind, text in asked)
+    patterns = ((kind, expression(_ASKS.asked.get(kind, [NEVER]), words)) for kind in get_args(Kind))
+    return tuple((kind, re.compile(text)) for kind, text in patterns)
 
 
 @lru_cache(maxsize=4096)
@@ -150,13 +152,16 @@ def line_stems(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=4096)
 def parse_question(text: str, pack: Pack = GENERIC) -> Question:
     """Read what a question asks."""
-    found = tuple(dict.fromkeys(line_stems(text)))[:LONGEST]
-    return Question(found, frozenset(pairwise(found)), frozenset(content_terms(text)), expected_kind(text, pack))
+    stems = tuple(dict.fromkeys(line_stems(text)))[:LONGEST]
+    return Question(stems, frozenset(pairwise(stems)), frozenset(content_terms(text)), expected_kind(text, pack))
 
 
 @lru_cache(maxsize=8192)
-def passage_lines(text: str) -> tuple[PassageLine, ...]:
+def passage_lines(text: str, section: tuple[str, ...] = ()) -> tuple[PassageLine, ...]:
     r"""Sentences, list items, table rows and code of a passage in order; words of headings go to what they head.
+
+    Args:
+      section: headings above the passage, which head every line of it.
 
     Example:
       >>> passage_lines("Policy > Excess\nStorm is dearer.")[0].heading == {"polic", "exces"}
@@ -164,13 +169,14 @@ def passage_lines(text: str) -> tuple[PassageLine, ...]:
       >>> [line.text for line in passage_lines("Run it:\n```\nls\n```")]
       ['Run it:\n```\nls\n```', 'Run it:\n```\nls\n```']
     """
-    found: list[PassageLine] = []
-    heading: frozenset[str] = frozenset()
+    lines: list[PassageLine] = []
+    above = frozenset(stem for head in section for stem in line_stems(head))
+    heading = above
     before: frozenset[str] = frozenset()
     lead = last = ""  # the last sentence, and the kind of the piece before
-    for piece in pieces(text):
+    for piece in pieces(text, titled=not section):
         if piece.kind == "heading":
-            heading = frozenset(line_stems(piece.text)) | (heading if last == "heading" or not found else frozenset())
+            heading = frozenset(line_stems(piece.text)) | (heading if last == "heading" or not lines else above)
             before = frozenset()
         elif piece.kind != "head":
             shown = piece_text(piece)
@@ -181,12 +187,12 @@ def passage_lines(text: str) -> tuple[PassageLine, ...]:
             if piece.kind == "code" and last == "prose":  # the sentence right above introduces it
                 both = clean(f"{lead}\n{shown}")
                 line = line._replace(text=both.text, is_answer=bool(own) and not both.refused)
-                found[-1] = found[-1]._replace(text=both.text, is_answer=bool(found[-1].stems) and not both.refused)
-            found.append(line)
+                lines[-1] = lines[-1]._replace(text=both.text, is_answer=bool(lines[-1].stems) and not both.refused)
+            lines.append(line)
             if piece.kind == "prose":
                 before, lead = line.stems, shown
         last = piece.kind
-    return tuple(found)
+    return tuple(lines)
 
 
 def piece_text(piece: Piece) -> str:
@@ -238,14 +244,14 @@ class ScoredLine(NamedTuple):
     support: float
 
 
-def weights(asked: Question, passages: Sequence[Sequence[PassageLine]]) -> dict[str, float]:
+def weights(question: Question, passages: Sequence[Sequence[PassageLine]]) -> dict[str, float]:
     """Weight of each of the question's stems, together 1: the more, the fewer lines have it.
 
     ln((N + 1) / (n + ½)) over N lines, n of which have it, as inverse document frequencies are.
     """
-    held = Counter(stem for passage in passages for line in passage for stem in asked.stems if stem in line.stems)
+    held = Counter(stem for passage in passages for line in passage for stem in question.stems if stem in line.stems)
     n_lines = sum(map(len, passages))
-    raw = {stem: log((n_lines + 1) / (held[stem] + 0.5)) for stem in asked.stems}
+    raw = {stem: log((n_lines + 1) / (held[stem] + 0.5)) for stem in question.stems}
     total = sum(raw.values())
     return {stem: weight / total for stem, weight in raw.items()}
 
@@ -256,7 +262,7 @@ def share(weight: Mapping[str, float], stems: Collection[str]) -> float:
 
 
 def score_lines(
-    asked: Question, weight: Mapping[str, float], passages: Sequence[Sequence[PassageLine]]
+    question: Question, weight: Mapping[str, float], passages: Sequence[Sequence[PassageLine]]
 ) -> Iterator[ScoredLine]:
     """Every line that can be an answer, with its support, in the order of the passages."""
     start = 0
@@ -267,11 +273,11 @@ def score_lines(
             follows = passage[at + 1].stems if at + 1 < len(passage) else frozenset[str]()
             places = ((1.0, line.stems), (HEADING, line.heading), (BEFORE, line.before), (AFTER, follows))
             worth = {stem: next((worth for worth, stems in places if stem in stems), 0.0) for stem in weight}
-            kind = _kind_bonus(asked, line)
+            kind = _kind_bonus(question, line)
             support = (
                 sum(weight[stem] * worth[stem] for stem in weight)
-                + PAIRS * len(asked.pairs & line.pairs) / max(1, len(asked.pairs))
-                + (KIND * kind if asked.kind else 0.0)
+                + PAIRS * len(question.pairs & line.pairs) / max(1, len(question.pairs))
+                + (KIND * kind if question.kind else 0.0)
                 + RANK / (1 + rank)
             )
             near = frozenset(stem for stem in weight if worth[stem] > 0.0)
@@ -279,34 +285,36 @@ def score_lines(
         start += len(passage)
 
 
-def second(best: ScoredLine, lines: Sequence[ScoredLine], weight: Mapping[str, float]) -> ScoredLine | None:
+def find_runner_up(best: ScoredLine, lines: Sequence[ScoredLine], weight: Mapping[str, float]) -> ScoredLine | None:
     """Return the best supported line, close behind the best, that adds words of the question; None where none does."""
     adding = [
-        one
-        for one in lines
-        if one.line.text != best.line.text
-        and best.support - one.support <= CLOSE
-        and share(weight, one.own - best.own) >= ADDED
+        candidate
+        for candidate in lines
+        if candidate.line.text != best.line.text
+        and best.support - candidate.support <= CLOSE
+        and share(weight, candidate.own - best.own) >= ADDED
     ]
-    return max(adding, key=lambda one: one.support, default=None)
+    return max(adding, key=lambda candidate: candidate.support, default=None)
 
 
 def answer_confidence(chosen: Sequence[ScoredLine], lines: Sequence[ScoredLine], weight: Mapping[str, float]) -> float:
     """How far an answer can be trusted, in (0, 1); the first of the chosen lines is the best. Formula: `Extractive`."""
     best = chosen[0]
-    texts = {one.line.text for one in chosen}
-    said = sum(exp((one.support - best.support) / TEMPERATURE) for one in chosen)
-    rest = sum(exp((one.support - best.support) / TEMPERATURE) for one in lines if one.line.text not in texts)
-    lead = min(max(said / (said + rest), CERTAIN), 1.0 - CERTAIN)
-    covered = share(weight, frozenset.union(best.near, *(one.own for one in chosen)))
+    texts = {candidate.line.text for candidate in chosen}
+    chosen_mass = sum(exp((candidate.support - best.support) / TEMPERATURE) for candidate in chosen)
+    rest = sum(
+        exp((candidate.support - best.support) / TEMPERATURE) for candidate in lines if candidate.line.text not in texts
+    )
+    lead = min(max(chosen_mass / (chosen_mass + rest), CERTAIN), 1.0 - CERTAIN)
+    covered = share(weight, frozenset.union(best.near, *(candidate.own for candidate in chosen)))
     return round(1.0 / (1.0 + exp(-(log(lead / (1.0 - lead)) + 4.0 * covered + best.kind - 4.0) / 2.0)), DIGITS)
 
 
-def _kind_bonus(asked: Question, line: PassageLine) -> float:
+def _kind_bonus(question: Question, line: PassageLine) -> float:
     """Whether a line has a phrase of the expected kind that says something the question does not."""
-    if asked.kind is None:
+    if question.kind is None:
         return 0.5
-    return float(any(not phrase <= asked.terms for phrase in kind_phrases(asked.kind, line.text)))
+    return float(any(not phrase <= question.terms for phrase in kind_phrases(question.kind, line.text)))
 
 
 # Where the kind is open, what counts beside nearness to the question's words; chosen on SQuAD's tune split.
@@ -314,7 +322,9 @@ CAPITALS = 1.0  # share of words with a capital or a digit, the sentence's first
 WORDS = 0.2  # each word up to LONG
 LONG = 5
 
-_TOKEN = re.compile(r"[£$€¥]?\d(?:[\d.,'’\u00a0\u202f]*\d)?%?|[^\W\d_]\w*(?:['’.-]\w+)*|\S")
+_WRITTEN = r"[£$€¥]?\d(?:[\d.,'’\u00a0\u202f]*\d)?%?|[^\W\d_]\w*(?:['’.-]\w+)*|\S"
+_TOKEN = re.compile(_WRITTEN)
+_MARKED_TOKEN = regex.compile(_WRITTEN)  # for other scripts: its letters include their marks
 
 
 LONGEST_SENTENCE = 4_000  # characters that are searched for a phrase: each phrase is held against each word
@@ -339,24 +349,25 @@ def short_answer(question: str, sentence: str) -> str:
     """
     if len(sentence) > LONGEST_SENTENCE:
         return sentence
-    asked = parse_question(question)
-    tokens = [_Token(*match.span(), match[0], line_stems(match[0])) for match in _TOKEN.finditer(sentence)]
-    repeated = [bool(token.stems) and set(token.stems) <= set(asked.stems) for token in tokens]
-    found: list[tuple[float, int, int]] = []
-    if asked.kind is not None:
-        for start, end in phrases(asked.kind, sentence):
+    parsed_question = parse_question(question)
+    matches: Iterator[re.Match[str]] = (_TOKEN if is_plain(sentence) else _MARKED_TOKEN).finditer(sentence)
+    tokens = [_Token(*match.span(), match[0], line_stems(match[0])) for match in matches]
+    repeated = [bool(token.stems) and set(token.stems) <= set(parsed_question.stems) for token in tokens]
+    spans: list[tuple[float, int, int]] = []
+    if parsed_question.kind is not None:
+        for start, end in phrases(parsed_question.kind, sentence):
             terms = content_terms(sentence[start:end])
             at = [i for i, token in enumerate(tokens) if token.start < end and token.end > start]
-            if at and not asked.terms.issuperset(terms):
-                found.append((_nearness(at, repeated), start, end))
-    if not found:
+            if at and not parsed_question.terms.issuperset(terms):
+                spans.append((_nearness(at, repeated), start, end))
+    if not spans:
         for run in _content_runs(tokens, repeated):
             marked = sum(tokens[i].text[0].isupper() or tokens[i].text[0].isdigit() for i in run if i > 0) / len(run)
             score = _nearness(run, repeated) + CAPITALS * marked + WORDS * min(len(run), LONG)
-            found.append((score, tokens[run[0]].start, tokens[run[-1]].end))
-    if not found:
+            spans.append((score, tokens[run[0]].start, tokens[run[-1]].end))
+    if not spans:
         return sentence
-    _, start, end = max(found, key=lambda one: round(one[0], 9))
+    _, start, end = max(spans, key=lambda span: round(span[0], 9))
     return sentence[start:end]
 
 
@@ -379,9 +390,9 @@ def _content_runs(tokens: Sequence[_Token], repeated: Sequence[bool]) -> Iterato
 
 
 def _trim_run(run: Sequence[int], tokens: Sequence[_Token]) -> Iterator[list[int]]:
-    kept = [i for i in run if tokens[i].stems]
-    if kept:
-        yield list(range(kept[0], kept[-1] + 1))
+    content_positions = [i for i in run if tokens[i].stems]
+    if content_positions:
+        yield list(range(content_positions[0], content_positions[-1] + 1))
 
 
 KNOTS = 17
@@ -444,24 +455,26 @@ class Extractive:
           >>> Extractive().answer("How much is the storm excess?", [passage]).text
           'The storm excess is £400.'
         """
-        asked = parse_question(question, self.pack)
-        if not asked.stems:
+        parsed_question = parse_question(question, self.pack)
+        if not parsed_question.stems:
             return Generation("", nan, (), "the question has no content word to look for")
-        read = [passage_lines(passage.text) for passage in passages]
-        weight = weights(asked, read)
-        candidates = tuple(score_lines(asked, weight, read))
+        read = [passage_lines(passage.text, passage.section) for passage in passages]
+        weight = weights(parsed_question, read)
+        candidates = tuple(score_lines(parsed_question, weight, read))
         if not candidates:
             return Generation("", nan, (), "the passages have no sentence to answer with")
-        best = max(candidates, key=lambda one: one.support)
+        best = max(candidates, key=lambda candidate: candidate.support)
         if not best.near:
             return Generation("", nan, (), "no sentence of the passages shares a content word with the question")
-        other = second(best, candidates, weight)
-        chosen = [best] if other is None else sorted([best, other], key=lambda one: one.place)
-        text = _join_lines([one.line.text for one in chosen])
+        runner_up = find_runner_up(best, candidates, weight)
+        chosen = [best] if runner_up is None else sorted([best, runner_up], key=lambda candidate: candidate.place)
+        text = _join_lines([candidate.line.text for candidate in chosen])
         if clean(text).text != text:  # a line of marks may change what stands above it
             chosen, text = [best], best.line.text
-        trust = answer_confidence([best, *(one for one in chosen if one is not best)], candidates, weight)
-        cited = tuple(dict.fromkeys(one.passage for one in chosen))
+        trust = answer_confidence(
+            [best, *(candidate for candidate in chosen if candidate is not best)], candidates, weight
+        )
+        cited = tuple(dict.fromkeys(candidate.passage for candidate in chosen))
         return Generation(text, trust, cited)
 
 

@@ -48,16 +48,16 @@ def insufficiency(text: str) -> str | None:
     """
     head = composed(text[: 4 * _REACH]).replace("’", "'")
     parts = [part.strip(" \t-•>") for part in _END.split(re.sub(r"[*_\"“”«»]", "", head))]
-    said = [part[:_REACH] for part in parts if part and not _PREAMBLE.match(part)]
-    if not said:
+    sentences = [part[:_REACH] for part in parts if part and not _PREAMBLE.match(part)]
+    if not sentences:
         return None
-    if _IS_UNABLE.match(said[0]):
-        return said[0]
-    silent = _IS_SILENT.match(said[0])
-    if silent and not _TURN.search(said[0], silent.end()) and not any(_TURN.match(part) for part in said[1:]):
-        return said[0]
-    concludes = len(text) <= 4 * _REACH and _CONCLUDES.match(said[-1]) and _IS_UNABLE.match(said[-1])
-    return said[-1] if concludes else None
+    if _IS_UNABLE.match(sentences[0]):
+        return sentences[0]
+    silent = _IS_SILENT.match(sentences[0])
+    if silent and not _TURN.search(sentences[0], silent.end()) and not any(_TURN.match(part) for part in sentences[1:]):
+        return sentences[0]
+    concludes = len(text) <= 4 * _REACH and _CONCLUDES.match(sentences[-1]) and _IS_UNABLE.match(sentences[-1])
+    return sentences[-1] if concludes else None
 
 
 MAX_PASSES = 10  # honest answers settle in two; marks nested deeper than this are an attack, and refused
@@ -152,13 +152,13 @@ def clean(text: str) -> CleanAnswer:
       >>> clean("The context does not contain enough information.").refused
       "the answer says that it has none: 'The context does not contain enough information.'"
     """
-    before = seen = visible(text)
-    changes = ["hidden characters"] * (seen != text)
-    runs = [name for name, run in _RUNS if run.search(_without_code(seen)[0])]
+    before = visible_text = visible(text)
+    changes = ["hidden characters"] * (visible_text != text)
+    runs = [name for name, run in _RUNS if run.search(_without_code(visible_text)[0])]
     settled = False
     for _ in range(MAX_PASSES):
-        after, found = _pass(before)
-        changes += found
+        after, pass_changes = _pass(before)
+        changes += pass_changes
         settled, before = after == before, after
         if settled:
             break
@@ -166,9 +166,11 @@ def clean(text: str) -> CleanAnswer:
     if not settled:
         return CleanAnswer("", f"the answer nests marks deeper than {MAX_PASSES} levels", named)
     prose = _PLACE.sub("", _without_code(before)[0]).strip()
-    said = insufficiency(prose or without_fences(before))
+    sentence = insufficiency(prose or without_fences(before))
     nothing = f"nothing is left of the answer without: {', '.join(named)}" if named else "the answer is empty"
-    return CleanAnswer(before, (said and f"the answer says that it has none: {said!r}") if before else nothing, named)
+    return CleanAnswer(
+        before, (sentence and f"the answer says that it has none: {sentence!r}") if before else nothing, named
+    )
 
 
 def visible(text: str) -> str:
@@ -189,10 +191,10 @@ def _pass(text: str) -> tuple[str, list[str]]:
     shown = _HIDDEN.sub("", _COMMENT.sub("", spans))
     tagless = _TAG.sub(_instead, shown) if shown == spans else shown  # two halves of a script's tag may just have met
     linked = _LINK.sub(lambda link: link[1] + ("#" if _is_script(link[2]) else link[2]), tagless)
-    lines, names = _without_lines(linked)
-    made, codes = _with_code(_tidy_whitespace(lines), blocks)
+    lines, names = _remove_lines(linked)
+    cleaned_text, codes = _with_code(_tidy_whitespace(lines), blocks)
     steps = (("html", tagless != prose), ("script link", linked != tagless), *((name, True) for name in codes))
-    return made, [name for name, changed in steps if changed] + names
+    return cleaned_text, [name for name, changed in steps if changed] + names
 
 
 def _without_code(text: str) -> tuple[str, list[CodeBlock]]:
@@ -246,31 +248,31 @@ def _is_script(target: str) -> bool:
     return re.sub(r"[\s\\]", "", visible(html.unescape(target))).lower().startswith(_SCRIPTED)
 
 
-def _without_lines(text: str) -> tuple[str, list[str]]:
-    """Without headings, labels, placeholders, empty bullets and empty lists, and the names of what went, in order."""
-    kept: list[str] = []
-    found: list[str] = []
+def _remove_lines(text: str) -> tuple[str, list[str]]:
+    """Text without headings, labels, placeholders, empty bullets and empty lists, and the kinds removed, in order."""
+    rest: list[str] = []
+    removals: list[str] = []
     lines = text.split("\n")
     closing, empty = _closing_sources(lines), _empty_examples(lines)
     for number, line in enumerate(lines):
         kind = "closing sources" if number >= closing else _removal_reason(line)
         kind = "empty examples" if number in empty else kind
-        if kind is None and kept and _is_heading(kept, line):
-            kept.pop()
+        if kind is None and rest and _is_heading(rest, line):
+            rest.pop()
             kind = "heading"
-        found += [kind] if kind else []
-        kept += [line] if kind is None else []
-    return "\n".join(kept), found
+        removals += [kind] if kind else []
+        rest += [line] if kind is None else []
+    return "\n".join(rest), removals
 
 
-def _is_heading(kept: Sequence[str], line: str) -> bool:
+def _is_heading(lines_above: Sequence[str], line: str) -> bool:
     """Whether a line makes a heading of the one above it: of dashes only where that is a paragraph by itself."""
-    alone = len(kept) < 2 or not kept[-2].strip()
-    return not _PLACE.search(kept[-1]) and (alone or "=" in line) and is_underline(line, kept[-1])
+    alone = len(lines_above) < 2 or not lines_above[-2].strip()
+    return not _PLACE.search(lines_above[-1]) and (alone or "=" in line) and is_underline(line, lines_above[-1])
 
 
 def _closing_sources(lines: Sequence[str]) -> int:
-    """Number of the line from which an answer only lists what it rests on; that of the lines where it does not.
+    """Index of the line that starts a closing list of sources; the number of lines where there is none.
 
     The list stands below its title, or in the same line where all of it are references: files, pages, addresses. Where
     nothing stands before it, it is what the answer says, unless it is of references.
@@ -286,8 +288,8 @@ def _closing_sources(lines: Sequence[str]) -> int:
             loose = True
             if not _ITEM.match(line):
                 break
-    said = any(line.strip() and _removal_reason(line) is None for line in lines[:start])
-    return start if said or references else end
+    has_answer = any(line.strip() and _removal_reason(line) is None for line in lines[:start])
+    return start if has_answer or references else end
 
 
 def _empty_examples(lines: Sequence[str]) -> set[int]:
@@ -338,5 +340,5 @@ def _removal_reason(line: str) -> str | None:
     label = _LABEL.match(bare)
     if label and label.end() == len(bare):
         return "label line"
-    said = (bare[label.end() :] if label else bare).lstrip("-+•‣◦▪·– \t").rstrip(". ")
-    return "placeholder line" if said in _PLACEHOLDERS else None
+    content = (bare[label.end() :] if label else bare).lstrip("-+•‣◦▪·– \t").rstrip(". ")
+    return "placeholder line" if content in _PLACEHOLDERS else None

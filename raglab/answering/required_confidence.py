@@ -40,10 +40,10 @@ def check_confidence(generator: Generator, switch: str | None) -> None:
       ValueError: a gate needs the confidence, and the generator gives none.
       ModelUnavailableError: its server failed.
     """
-    given = getattr(generator, "gives_confidence", None)
-    if given is None and hasattr(generator, "probe_confidence"):
-        given = generator.probe_confidence()
-    if given is False and switch is not None:
+    has_confidence = getattr(generator, "gives_confidence", None)
+    if has_confidence is None and hasattr(generator, "probe_confidence"):
+        has_confidence = generator.probe_confidence()
+    if has_confidence is False and switch is not None:
         raise _lacking(generator.name, switch)
 
 

@@ -22,6 +22,7 @@ from raglab.code_blocks import split_code
 from raglab.languages import LANGUAGES
 from raglab.models import Nli
 from raglab.text import pieces, sentences
+from raglab.words import split_words, word_count
 
 SUBSTANCE = frozenset({WORD, NAME, NUMBER, UNIT})
 # Keys of words that begin a clause, and of those that do so after a number.
@@ -101,7 +102,7 @@ def clause_numbers(words: Sequence[Word]) -> list[int]:
       >>> clause_numbers(claim_words("2 vans and 3 cars"))
       [0, 0, 1, 1, 1]
     """
-    found: list[int] = []
+    numbers: list[int] = []
     clause, numbered = 0, False
     for at, (key, kind, _, _) in enumerate(words):
         if kind == BREAK or key in PARTING:
@@ -110,8 +111,8 @@ def clause_numbers(words: Sequence[Word]) -> list[int]:
             numbered = True
         elif numbered and key in PARTING_NUMBERS and any(word.kind == NUMBER for word in words[at + 1 : at + 3]):
             clause, numbered = clause + 1, False
-        found.append(clause)
-    return found
+        numbers.append(clause)
+    return numbers
 
 
 @lru_cache(maxsize=4096)
@@ -204,13 +205,13 @@ def claim_support(words: Sequence[Word], evidence: EvidenceWords) -> float:
     total = sum(WEIGHTS[word.kind] for word in words)
     if not total or len(words) > LONGEST_CLAIM:
         return 0.0
-    found = _word_matches(words, evidence)
+    matches = _word_matches(words, evidence)
     earned = 0.0
     by_sentence: defaultdict[int, float] = defaultdict(float)
     for at, word in enumerate(words):
         weight = WEIGHTS[word.kind]
-        if at in found:
-            earned += weight * (PRESENT + (1.0 - PRESENT) * found[at].share)
+        if at in matches:
+            earned += weight * (PRESENT + (1.0 - PRESENT) * matches[at].share)
         elif word.kind == LITTLE and word.key in evidence.places:
             earned += weight
         if weight:
@@ -219,7 +220,7 @@ def claim_support(words: Sequence[Word], evidence: EvidenceWords) -> float:
     brief = min(1.0, LONG / max(1, sum(word.kind in SUBSTANCE for word in words)))
     alone = ALONE * brief
     held = (1.0 - alone) * earned + alone * max(by_sentence.values(), default=0.0)
-    return min(1.0, held / total) * _score_left(words, found, brief)
+    return min(1.0, held / total) * _score_left(words, matches, brief)
 
 
 def _word_matches(words: Sequence[Word], evidence: EvidenceWords) -> dict[int, _WordMatch]:
@@ -227,7 +228,7 @@ def _word_matches(words: Sequence[Word], evidence: EvidenceWords) -> dict[int, _
     substance = [at for at, word in enumerate(words) if word.kind in SUBSTANCE]
     clauses = clause_numbers(words)
     numbered = {clauses[at] for at in substance if words[at].kind == NUMBER}
-    found: dict[int, _WordMatch] = {}
+    matches: dict[int, _WordMatch] = {}
     used: set[tuple[int, int]] = set()
     rank = spent = 0  # words of substance before this one; comparisons so far
     for at, word in enumerate(words):
@@ -248,11 +249,11 @@ def _word_matches(words: Sequence[Word], evidence: EvidenceWords) -> dict[int, _
             ]
             best, spent = _best_place(word, mates, evidence, used, spent)
             if best.share >= 0.0:
-                found[at] = best
+                matches[at] = best
                 if word.kind == NUMBER:  # said twice by the claim, it should be there twice
                     used.add(best.place)
         rank += own
-    return found
+    return matches
 
 
 def _best_place(  # noqa: C901 (one loop, with a way out of it)
@@ -278,13 +279,13 @@ def _best_place(  # noqa: C901 (one loop, with a way out of it)
             elif evidence.passage[sentence] in passages or any(sentence + step in there for step in CLOSE):
                 elsewhere += mate.weight * NEARBY
                 meant += mate.weight * (MEANT if sentence - 1 in there else NEARBY)
-        spent += 1 + len(known) + len(places) * sum(len(others) for _, others in beside)
+        spent += 1 + len(known) + len(places) * sum(len(mate_places) for _, mate_places in beside)
         if spent > MOST_COMPARISONS:
             break
         for place in places:
             got = meant if place.leads else elsewhere
-            for mate, others in beside:
-                got += mate.weight * _best_worth(place, others, mate, word, evidence)
+            for mate, mate_places in beside:
+                got += mate.weight * _best_worth(place, mate_places, mate, word, evidence)
             share = got / whole if whole else 1.0
             if (sentence, place.at) in used:
                 share *= TWICE
@@ -308,30 +309,32 @@ def _known_company(
 
 
 def _best_worth(
-    place: WordPosition, others: Sequence[WordPosition], mate: _Mate, word: Word, evidence: EvidenceWords
+    place: WordPosition, mate_places: Sequence[WordPosition], mate: _Mate, word: Word, evidence: EvidenceWords
 ) -> float:
     """Of several places of one word of the company the one that counts most."""
     return max(
         [
-            _worth(place, other, mate, word, evidence) * (1.0 if _pole(other) == mate.pole else OPPOSITE)
-            for other in others
+            _worth(place, mate_place, mate, word, evidence) * (1.0 if _pole(mate_place) == mate.pole else OPPOSITE)
+            for mate_place in mate_places
         ]
     )
 
 
-def _worth(place: WordPosition, other: WordPosition, mate: _Mate, word: Word, evidence: EvidenceWords) -> float:
+def _worth(place: WordPosition, mate_place: WordPosition, mate: _Mate, word: Word, evidence: EvidenceWords) -> float:
     """What a word of its company counts for a word, by where both stand in one sentence, in [0, 1]."""
-    near = abs(other.at - place.at - mate.offset) <= SLACK
-    if other.clause == place.clause:
+    near = abs(mate_place.at - place.at - mate.offset) <= SLACK
+    if mate_place.clause == place.clause:
         return 1.0 if near else CLAUSE
     if mate.counted:
-        number, thing, offset = (place, other, mate.offset) if word.kind == NUMBER else (other, place, -mate.offset)
+        number, thing, offset = (
+            (place, mate_place, mate.offset) if word.kind == NUMBER else (mate_place, place, -mate.offset)
+        )
         if evidence.numbered[thing.clause]:
             replaced = number.counts and offset == 1  # `3 vans` by `2 vans and 3 cars`
             return SHARED if thing.clause < number.clause and not replaced else TAKEN
     if near:
         return 1.0 if mate.apart else BESIDE
-    if other.clause > place.clause:
+    if mate_place.clause > place.clause:
         return LATER
     return HEAD if place.leads else EARLIER
 
@@ -341,24 +344,24 @@ def _pole(word: Word | WordPosition) -> int:
     return -word.sign if word.negated else word.sign
 
 
-def _score_left(words: Sequence[Word], found: dict[int, _WordMatch], brief: float) -> float:
+def _score_left(words: Sequence[Word], matches: dict[int, _WordMatch], brief: float) -> float:
     """What turned words, unproven numbers and missing names leave of a score, in (0, 1].
 
     Args:
       brief: share of their effect that they have in a claim of this length.
     """
     left = 1.0
-    for share in _negation_shares(words, found)[:MOST_TURNED]:
+    for share in _negation_shares(words, matches)[:MOST_TURNED]:
         left *= 1.0 - (1.0 - TURNED) * brief * share
-    shares = [found[at].share if at in found else 0.0 for at, word in enumerate(words) if word.kind == NUMBER]
+    shares = [matches[at].share if at in matches else 0.0 for at, word in enumerate(words) if word.kind == NUMBER]
     if shares:
         left *= 1.0 - (1.0 - UNPROVEN) * brief * max(0.0, 1.0 - min(shares) / PROVEN)
-    if any(word.kind == NAME and at not in found for at, word in enumerate(words)):
+    if any(word.kind == NAME and at not in matches for at, word in enumerate(words)):
         left *= 1.0 - (1.0 - UNNAMED) * brief
     return left
 
 
-def _negation_shares(words: Sequence[Word], found: dict[int, _WordMatch]) -> list[float]:
+def _negation_shares(words: Sequence[Word], matches: dict[int, _WordMatch]) -> list[float]:
     """Shares of company of the words that the evidence turns the other way, as far as they are ahead.
 
     `No hail cover` and `hail is not covered` negate different words: two such words close together, one negated by
@@ -368,16 +371,16 @@ def _negation_shares(words: Sequence[Word], found: dict[int, _WordMatch]) -> lis
     rank = 0
     for at, word in enumerate(words):
         rank += word.kind in SUBSTANCE
-        if at not in found or found[at].alike:
+        if at not in matches or matches[at].alike:
             continue
         if turned:
             last, before = turned[-1]
-            ways = {words[i].negated - found[i].negated for i in (last, at)}
+            ways = {words[i].negated - matches[i].negated for i in (last, at)}
             if ways == {1, -1} and words[last].key != word.key and rank - before <= TOGETHER:
                 turned.pop()
                 continue
         turned.append((at, rank))
-    return [found[at].share * min(1.0, found[at].ahead / MARGIN) for at, _ in turned]
+    return [matches[at].share * min(1.0, matches[at].ahead / MARGIN) for at, _ in turned]
 
 
 Scores = NDArray[np.float64]
@@ -389,7 +392,6 @@ CLAUSE_WORDS = 3  # words that a part between semicolons has at least where it i
 _CITED = re.compile(r"(?<!\s)\s*\[(?:\d+(?:\s*[,;–-]\s*\d+)*|[^\[\]]*#[^\[\]]*)\]")
 _HEADING = re.compile(r"^[^\S\n]*#{1,6}\s.*$", re.MULTILINE)
 _ASKED = re.compile(r"\?[\"'”»)\]\s]*$")
-_WORD = re.compile(r"\w+")
 
 
 class Support(NamedTuple):
@@ -452,12 +454,12 @@ class NliScorer:
         """
         _check_claims(claims, evidence)
         pairs: dict[tuple[str, str], int] = {}
-        asked: list[list[int]] = []
+        pair_indices: list[list[int]] = []
         for claim, texts in zip(claims, evidence, strict=True):
             windows = [window for text in texts for window in _windows(text)] if claim.strip() else []
-            asked.append([pairs.setdefault((window, claim), len(pairs)) for window in windows])
+            pair_indices.append([pairs.setdefault((window, claim), len(pairs)) for window in windows])
         entailed = self.model.entailment(list(pairs))
-        return np.array([max((float(entailed[i]) for i in at), default=0.0) for at in asked], np.float64)
+        return np.array([max((float(entailed[i]) for i in at), default=0.0) for at in pair_indices], np.float64)
 
     def support(self, answer: str, passages: Sequence[str]) -> Support:
         """`answer_support` by this scorer."""
@@ -509,9 +511,9 @@ def overlap_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> 
       array([1., 0.])
     """
     _check_claims(claims, evidence)
-    said = [frozenset(_WORD.findall(claim.lower())) for claim in claims]
-    held = [frozenset(_WORD.findall("\n".join(texts).lower())) for texts in evidence]
-    return np.array([len(a & b) / max(1, len(a)) for a, b in zip(said, held, strict=True)], np.float64)
+    claim_words = [frozenset(split_words(claim, underscores=True)) for claim in claims]
+    held = [frozenset(split_words("\n".join(texts), underscores=True)) for texts in evidence]
+    return np.array([len(a & b) / max(1, len(a)) for a, b in zip(claim_words, held, strict=True)], np.float64)
 
 
 def split_claims(answer: str) -> list[str]:
@@ -524,7 +526,7 @@ def split_claims(answer: str) -> list[str]:
       >>> split_claims("Yes. Storm carries £400 [1]; frost carries £250 [2, 3]. Anything else?")
       ['Storm carries £400', 'frost carries £250.']
     """
-    found: list[str] = []
+    statements: list[str] = []
     prose: list[str] = []
     for part in [*split_code(answer.split("\n")), None]:
         if isinstance(part, str):
@@ -532,11 +534,13 @@ def split_claims(answer: str) -> list[str]:
             continue
         for piece in pieces(_CITED.sub("", _HEADING.sub("", "\n".join(prose)))):
             if piece.kind != "head":
-                found += [piece.text] if piece.kind == "row" else _semicolon_parts(piece.text)
-        found += [line.strip() for line in part.lines] if part else []
+                statements += [piece.text] if piece.kind == "row" else _semicolon_parts(piece.text)
+        statements += [line.strip() for line in part.lines] if part else []
         prose = []
     return [
-        claim for claim in found if not _ASKED.search(claim) and any(w.kind in SUBSTANCE for w in claim_words(claim))
+        claim
+        for claim in statements
+        if not _ASKED.search(claim) and any(w.kind in SUBSTANCE for w in claim_words(claim))
     ]
 
 
@@ -563,13 +567,13 @@ def answer_support(answer: str, passages: Sequence[str], scorer: ClaimScorer | N
 def _semicolon_parts(text: str) -> list[str]:
     """Parts between semicolons, where each is long enough to state something; else the whole."""
     parts = [part.strip() for part in text.split(";")]
-    return parts if all(len(part.split()) >= CLAUSE_WORDS for part in parts) else [text]
+    return parts if all(word_count(part) >= CLAUSE_WORDS for part in parts) else [text]
 
 
 def _windows(text: str) -> list[str]:
     """Runs of a few adjacent sentences of a text."""
-    found = sentences(text)
-    return [" ".join(found[i : i + WINDOW]) for i in range(max(1, len(found) - WINDOW + 1))] if found else []
+    parts = sentences(text)
+    return [" ".join(parts[i : i + WINDOW]) for i in range(max(1, len(parts) - WINDOW + 1))] if parts else []
 
 
 def _check_claims(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> None:

@@ -109,7 +109,7 @@ class ReplayedDefault(NamedTuple):
     every: int
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """In words."""
         where = "".join(f", {name} {value}" for name, value in sorted(self.sub_conditions.items()))
         votes = ", ".join(f"{name} {count:g}" for name, count in self.votes.items()) or "none"
@@ -148,7 +148,7 @@ class DefaultTable(Protocol):
         """Rows from their changes alone."""
 
     def meet(self, log: Entries, request_id: str, key: Key, learner: Learner, at: datetime) -> ClarificationDefault:
-        """Row after a request came to it, which counts once."""
+        """Count a request for a row, once; return the row."""
 
     def clarify(self, log: Entries, row: Mapping[str, Any], request: ClarificationRequest) -> None:
         """Log what the user is asked, once a request."""

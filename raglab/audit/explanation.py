@@ -23,13 +23,14 @@ from raglab.audit.log import check_from_json, json_value
 from raglab.audit.log_learners import recorded_learner
 from raglab.audit.request_events import RequestEvents
 from raglab.canonical import digest
+from raglab.characters import visible
 from raglab.decimals import decimals
 from raglab.decision.checks import ASK_RULES, SIGNAL_RULES, WARN_RULES, Check
 from raglab.decision.decisions import COST_RULES
 from raglab.languages import TEXTS, sentence
 from raglab.policy import PolicyData
 from raglab.resolver import INVALID_SELECTION, RULES
-from raglab.signal_gates import SIGNALS, acts_by
+from raglab.signal_gates import SIGNALS, firing_of
 from raglab.signals import BUILT_IN_SET, NAMES, own_signal
 from raglab.store.log_chain import as_written
 from raglab.store.log_entries import Entries
@@ -58,8 +59,8 @@ if TYPE_CHECKING:
 
 
 # Gates that refuse nothing by themselves: those that warn or ask, and the rules they hand over to.
-WARNS = frozenset({"resolver", *(one.name for one in gates.GATES if one.firing != "refuse")})
-_GATES = {one.name: one for one in gates.GATES}
+WARNS = frozenset({"resolver", *(gate.name for gate in gates.GATES if gate.firing != "refuse")})
+_GATES = {gate.name: gate for gate in gates.GATES}
 # Of a gate of several measurements a check records one; the others are taken as ones that let it decide alone.
 _OTHERS: Mapping[str, Any] = {
     "words": 1.0,
@@ -97,8 +98,10 @@ def decide_by_checks(checks: Sequence[Check]) -> CheckDecision | None:
         if check.gate not in WARNS and not check.passes and check.rule not in WARN_RULES:
             status = "ambiguous" if check.rule in {*ASK_RULES, COST_RULES["ask"]} else "refuse"
             return CheckDecision(status, check.gate, check.text)
-        if check.gate == "resolver" and all(one.gate != "resolver" for one in checks[place + 1 :]):
-            rule = next((one for one in checks if one.gate == "resolver" and one.passes), None)
+        if check.gate == "resolver" and all(later_check.gate != "resolver" for later_check in checks[place + 1 :]):
+            rule = next(
+                (rule_check for rule_check in checks if rule_check.gate == "resolver" and rule_check.passes), None
+            )
             picked = rule is not None and not rule.rule.endswith("overview")
             if not picked and place + 1 == len(checks):
                 return CheckDecision(
@@ -107,36 +110,36 @@ def decide_by_checks(checks: Sequence[Check]) -> CheckDecision | None:
     return CheckDecision("ok", "", "")
 
 
-def margins(checks: Sequence[Check], limits: Thresholds) -> list[float | None]:
+def margins(checks: Sequence[Check], thresholds: Thresholds) -> list[float | None]:
     """Margin of each check anew, from its value, by the gates under a policy's thresholds.
 
     None where the value alone does not tell: a rule over two measurements of which one is recorded, two hits that
     agree whatever their gap, a gate that is not of the policy.
     """
-    return [_margin(check, checks[:place], limits) for place, check in enumerate(checks)]
+    return [_margin(check, checks[:place], thresholds) for place, check in enumerate(checks)]
 
 
-def _judged(check: Check, limits: Thresholds) -> tuple[gates.Gate | None, Any]:
+def _judged(check: Check, thresholds: Thresholds) -> tuple[gates.Gate | None, Any]:
     """Gate of a check, and its thresholds; none of them where the policy has no such gate."""
     section, _, signal = check.gate.partition(".")
     if signal:
-        if section != SIGNALS or signal not in limits.signals:
+        if section != SIGNALS or signal not in thresholds.signals:
             return None, None
         # Unit and direction of a user's own stand in the trace; its margin is formed without them.
         known = BUILT_IN_SET.signal(signal) if signal in NAMES else own_signal(signal, higher="surer", unit="number")
-        return gates.signal_gate(known), limits.signals[signal]
-    return _GATES.get(check.gate), limits.gates.get(check.gate)
+        return gates.signal_gate(known), thresholds.signals[signal]
+    return _GATES.get(check.gate), thresholds.gates.get(check.gate)
 
 
-def _margin(check: Check, before: Sequence[Check], limits: Thresholds) -> float | None:
+def _margin(check: Check, before: Sequence[Check], thresholds: Thresholds) -> float | None:
     if check.gate == "resolver":
         return None if len(_RULES.get(check.rule, ())) > 1 else check.value - check.threshold
-    judged, bounds = _judged(check, limits)
+    judged, bounds = _judged(check, thresholds)
     if judged is None or (judged.thresholds and bounds is None) or (check.gate == "gap" and math.isinf(check.margin)):
         return None
     if math.isnan(check.value) and check.gate.startswith(f"{SIGNALS}."):  # what a missing one means, its trace knows
         return None
-    rank = min(sum(one.gate == check.gate for one in before), len(judged.measurements) - 1)
+    rank = min(sum(earlier_check.gate == check.gate for earlier_check in before), len(judged.measurements) - 1)
     known = {**_OTHERS, judged.measurements[rank]: check.value}
     for threshold in judged.thresholds[1:]:  # which of them the case met is told by the number that is recorded
         if threshold.where:
@@ -147,59 +150,61 @@ def _margin(check: Check, before: Sequence[Check], limits: Thresholds) -> float 
         return None
 
 
-def _check_thresholds(check: Check, before: Sequence[Check], limits: Thresholds) -> list[float]:
+def _check_thresholds(check: Check, before: Sequence[Check], thresholds: Thresholds) -> list[float]:
     """Thresholds that a policy has for a check, none where it has none."""
     if check.gate == "resolver":
-        return [_scalar(getattr(limits.rules, one.key)) for one in _RULES.get(check.rule, ())[:1]]
-    if check.gate == "l2" and all(one.gate != "l2" for one in before):  # whether there is a hit at all
+        return [_scalar(getattr(thresholds.rules, threshold.key)) for threshold in _RULES.get(check.rule, ())[:1]]
+    if check.gate == "l2" and all(
+        earlier_check.gate != "l2" for earlier_check in before
+    ):  # whether there is a hit at all
         return [1.0]
-    judged, bounds = _judged(check, limits)
+    judged, bounds = _judged(check, thresholds)
     if judged is None or bounds is None:
         return []
-    return [_scalar(getattr(bounds, one.key)) for one in judged.thresholds]
+    return [_scalar(getattr(bounds, threshold.key)) for threshold in judged.thresholds]
 
 
-def problems(checks: Sequence[Check], limits: Thresholds) -> list[str]:
-    """What does not agree within checks, in words: margins, verdicts, thresholds that the policy does not have."""
-    found = []
-    for place, (check, margin) in enumerate(zip(checks, margins(checks, limits), strict=True)):
+def check_differences(checks: Sequence[Check], thresholds: Thresholds) -> list[str]:
+    """Contradictions within checks, in words: margins, verdicts, thresholds that the policy does not have."""
+    differences = []
+    for place, (check, margin) in enumerate(zip(checks, margins(checks, thresholds), strict=True)):
         named = f"check {check.gate} ({check.rule})"
         if margin is not None and not _same(margin, check.margin):
-            found.append(
+            differences.append(
                 f"{named}: margin {decimals(check.margin, margin)} is recorded, "
                 f"value and threshold give {decimals(margin, check.margin)}"
             )
         if bool(check.passes) == bool(gates.fires((check.margin,))):
             verdict = "passes" if check.passes else "fails"
-            found.append(
+            differences.append(
                 f"{named}: it is recorded that it {verdict}, margin {decimals(check.margin)} says the opposite"
             )
-        found += _signal_problems(check, named, limits)
-        stated = _check_thresholds(check, checks[:place], limits)
+        differences += _signal_problems(check, named, thresholds)
+        stated = _check_thresholds(check, checks[:place], thresholds)
         if stated and not any(_same(check.threshold, value) for value in stated):
-            told = " or ".join(decimals(value, check.threshold) for value in stated)
-            found.append(
-                f"{named}: threshold {decimals(check.threshold, stated[0])} is recorded, the policy has {told}"
+            alternatives = " or ".join(decimals(value, check.threshold) for value in stated)
+            differences.append(
+                f"{named}: threshold {decimals(check.threshold, stated[0])} is recorded, the policy has {alternatives}"
             )
-    return found
+    return differences
 
 
-def _signal_problems(check: Check, named: str, limits: Thresholds) -> Iterator[str]:
+def _signal_problems(check: Check, named: str, thresholds: Thresholds) -> Iterator[str]:
     """What a check of a signal's gate says that the policy does not: that it is gated, and what it does on fire."""
     section, _, signal = check.gate.partition(".")
     if section != SIGNALS or not signal:
         return
-    if signal not in limits.signals:
+    if signal not in thresholds.signals:
         yield f"{named}: the policy gates no signal {signal}"
         return
-    act = acts_by(limits.signals[signal])
+    act = firing_of(thresholds.signals[signal])
     known = {SIGNAL_RULES[act], *((SIGNAL_RULES["refuse"],) if act == "ask" else ())}  # one that asks in vain refuses
     if check.rule not in known:
         yield f"{named}: what it does is recorded as {check.rule}, the policy has on_fire {act}"
 
 
-def _same(one: float, other: float) -> bool:
-    return one == other or (math.isnan(one) and math.isnan(other))
+def _same(left: float, right: float) -> bool:
+    return left == right or (math.isnan(left) and math.isnan(right))
 
 
 def _scalar(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
@@ -230,16 +235,16 @@ class ReplayedDecision(NamedTuple):
 def recorded_policy(log: Entries, request: Mapping[str, Any]) -> tuple[Thresholds | None, list[str]]:
     """Thresholds of the policy that a request was decided under; and what is wrong with its body."""
     named = request["policy_id"]
-    row = log.one(POLICIES, policy_id=named)
+    row = log.row(POLICIES, policy_id=named)
     if row is None:
         return None, [f"policy {named} is not in the log"]
     try:
-        policy_id, limits = _read_policy(json.dumps(row["body"]))
+        policy_id, thresholds = _read_policy(json.dumps(row["body"]))
     except ValueError as error:
         return None, [f"policy {named} cannot be read: {error}"]
     if policy_id != named:
-        return limits, [f"policy {named} is recorded, its body has the id {policy_id}"]
-    return limits, []
+        return thresholds, [f"policy {named} is recorded, its body has the id {policy_id}"]
+    return thresholds, []
 
 
 @lru_cache(maxsize=16)
@@ -250,7 +255,7 @@ def _read_policy(body: str) -> tuple[str, Thresholds]:
 
 
 def replay_decisions(
-    events: RequestEvents, limits: Thresholds | None, *, clarified: bool
+    events: RequestEvents, thresholds: Thresholds | None, *, clarified: bool
 ) -> tuple[tuple[ReplayedDecision, ...], list[str]]:
     """Decisions of a request, each anew from its checks; and what differs."""
     decisions, differences = [], []
@@ -259,7 +264,9 @@ def replay_decisions(
         checks = tuple(check_from_json(check) for check in row["checks"])
         derived = _derive_decision(row, checks, clarified=clarified)
         # Without a readable policy there are no margins, but the checks alone still derive the decision.
-        own_margins: Sequence[float | None] = [None] * len(checks) if limits is None else margins(checks, limits)
+        own_margins: Sequence[float | None] = (
+            [None] * len(checks) if thresholds is None else margins(checks, thresholds)
+        )
         # The fields are those of the log, even wrong ones: an explanation shows a difference and corrects nothing.
         decision = ReplayedDecision(
             status=row["status"],
@@ -274,7 +281,7 @@ def replay_decisions(
             derived=derived,
         )
         decisions.append(decision)
-        differences += [] if limits is None else problems(checks, limits)
+        differences += [] if thresholds is None else check_differences(checks, thresholds)
         differences += _differs(row, decision, events.request)
         # A default is logged twice, with the decision and by itself, so it is compared both ways: here and below.
         named = decision.default_applied
@@ -287,9 +294,11 @@ def replay_decisions(
 
 def _unnamed(decisions: Sequence[ReplayedDecision], applied: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Defaults that were applied and that no decision names."""
-    for one in applied if decisions else ():
-        if not any(each.default_applied and _names_application(each.default_applied, one) for each in decisions):
-            yield f"default {one['value']} of row {one['row_id']} was applied, and no decision names it"
+    for application in applied if decisions else ():
+        if not any(
+            each.default_applied and _names_application(each.default_applied, application) for each in decisions
+        ):
+            yield f"default {application['value']} of row {application['row_id']} was applied, and no decision names it"
 
 
 def _names_application(named: Mapping[str, Any], applied: Mapping[str, Any]) -> bool:
@@ -307,19 +316,20 @@ def _derive_decision(row: Mapping[str, Any], checks: Sequence[Check], *, clarifi
     return decide_by_checks(checks)
 
 
-def _differs(row: Mapping[str, Any], one: ReplayedDecision, request: Mapping[str, Any]) -> Iterator[str]:
-    derived = one.derived
+def _differs(row: Mapping[str, Any], decision: ReplayedDecision, request: Mapping[str, Any]) -> Iterator[str]:
+    derived = decision.derived
     if derived is None:
         yield "no checks are recorded, so that the decision cannot be derived anew"
         return
-    if derived.status != one.status:
+    if derived.status != decision.status:
         by = f" by {derived.gate}" if derived.gate else ""
-        yield f"status {one.status} is recorded, the checks give {derived.status}{by}"
-    reason = one.reason or ""
+        yield f"status {decision.status} is recorded, the checks give {derived.status}{by}"
+    reason = decision.reason or ""
     if derived.status == "refuse" and derived.gate not in _PLAIN and not reason.startswith(derived.text):
         yield f"reason {reason!r} is recorded, the check that decides says {derived.text!r}"
-    if bool(row["status"] == "refuse") != (one.reason is not None):
-        yield f"status {one.status} is recorded with reason {one.reason!r}; a refusal has one, and nothing else has"
+    if bool(row["status"] == "refuse") != (decision.reason is not None):
+        recorded = f"status {decision.status} is recorded with reason {decision.reason!r}"
+        yield f"{recorded}; a refusal has one, and nothing else has"
     for name in ("policy_id", "fingerprint", "models", "prompt_version"):
         if row[name] != request[name]:
             yield f"{name} {row[name]!r} is recorded with the decision, {request[name]!r} with the request"
@@ -360,11 +370,11 @@ class Explanation:
     @property
     def rebuilt(self) -> bool:
         """Whether everything that is recorded follows from the log, and a decision does."""
-        return not self.differences and all(one.derived is not None for one in self.decisions)
+        return not self.differences and all(decision.derived is not None for decision in self.decisions)
 
     @property
     def verified(self) -> str:
-        """Whether the chain bears the request's events out, in words."""
+        """Result of verifying the chain of the request's events, in words."""
         if self.damage is None:
             return "not yet: a log of version 1, chained on the next write"
         return "NO" if self.damage else f"yes: its {self.events} events are as they were written"
@@ -375,7 +385,9 @@ class Explanation:
 
         names = ["gate", "rule", "value", "threshold", "margin", "passes", "text", "margin_anew"]
         last = self.decisions[-1] if self.decisions else None
-        rows = [] if last is None else [(*one, anew) for one, anew in zip(last.checks, last.margins, strict=True)]
+        rows = (
+            [] if last is None else [(*check, margin) for check, margin in zip(last.checks, last.margins, strict=True)]
+        )
         return pd.DataFrame(rows, columns=names)
 
     def as_dict(self) -> dict[str, Any]:
@@ -388,16 +400,16 @@ class Explanation:
             "damage": None if self.damage is None else list(self.damage),
             "request": dict(self.request),
             "clarification": None if self.clarification is None else dict(self.clarification),
-            "defaults": [one._asdict() for one in self.defaults],
-            "signals": [dict(one) for one in self.signals],
-            "became": [dict(one) for one in self.became],
+            "defaults": [default._asdict() for default in self.defaults],
+            "signals": [dict(signal) for signal in self.signals],
+            "became": [dict(evidence_row) for evidence_row in self.became],
             "decisions": [
-                one._asdict()
+                decision._asdict()
                 | {
-                    "derived": None if one.derived is None else one.derived._asdict(),
-                    "checks": [check._asdict() for check in one.checks],
+                    "derived": None if decision.derived is None else decision.derived._asdict(),
+                    "checks": [check._asdict() for check in decision.checks],
                 }
-                for one in self.decisions
+                for decision in self.decisions
             ],
         }
         return json_value(whole)
@@ -410,20 +422,20 @@ class Explanation:
         """What happened, a line a thing: a head and its words."""
         lines = [
             *_request_lines(self.request),
-            *(("default", one.told) for one in self.defaults),
+            *(("default", default.text) for default in self.defaults),
             *([("clarification", "none")] if self.clarification is None else _clarification_lines(self.clarification)),
-            *(("signal", _signal_words(one)) for one in self.signals if one["kind"] == "signal"),
-            *(line for one in self.became for line in _became_lines(one)),
+            *(("signal", _signal_words(signal)) for signal in self.signals if signal["kind"] == "signal"),
+            *(line for evidence_row in self.became for line in _narrowed_lines(evidence_row)),
         ]
         for decision in self.decisions:
             lines += _decision_lines(decision)
         lines.append(("rebuilt", "yes: everything recorded follows from the log" if self.rebuilt else "NO"))
         lines += [("difference", difference) for difference in self.differences]
         lines.append(("verified", self.verified))
-        return lines + [("damage", one) for one in self.damage or ()]
+        return lines + [("damage", finding) for finding in self.damage or ()]
 
     def __str__(self) -> str:
-        return "\n".join(f"{head:<14}{words}" for head, words in self.lines())
+        return "\n".join(f"{head:<14}{visible(words, lines=True)}" for head, words in self.lines())
 
     def __repr__(self) -> str:
         return f"Explained({self.request_id!r}, rebuilt={self.rebuilt}, differences={list(self.differences)!r})"
@@ -464,18 +476,19 @@ def request_damage(events: RequestEvents) -> tuple[int, tuple[str, ...] | None]:
     An event that is gone names no request: every one that is missing after the request counts.
     """
     log, request = events.log, events.request
-    found = {table: [int(row["seq"]) for row in events.of(table)] for table in _EVENTS}
-    found[VERSIONS] = [int(row["seq"]) for cause in found[CHANGES] for row in events.versions(cause)]
+    event_numbers = {table: [int(row["seq"]) for row in events.of(table)] for table in _EVENTS}
+    event_numbers[VERSIONS] = [int(row["seq"]) for cause in event_numbers[CHANGES] for row in events.versions(cause)]
     for table, name, value in ((POLICIES, "policy_id", "policy_id"), (LEARNERS, "digest", "learner")):
         named = log.rows(table, columns=("seq",), **{name: request[value]})
-        found[table] = [int(row["seq"]) for row in named]
-    count = sum(map(len, found.values()))
+        event_numbers[table] = [int(row["seq"]) for row in named]
+    count = sum(map(len, event_numbers.values()))
     if not log.chained:
         return count, None
-    damage = [str(one) for one in log.event_findings(found)]
+    damage = [str(finding) for finding in log.event_findings(event_numbers)]
     for table in () if log.complete() else (*_EVENTS, VERSIONS):
         damage += [
-            f"{one}; whether it was of this request, nothing tells" for one in log.missing(table, request["seq"])
+            f"{finding}; whether it was of this request, nothing tells"
+            for finding in log.missing(table, request["seq"])
         ]
     return count, tuple(damage)
 
@@ -484,18 +497,18 @@ _EVENTS = (REQUESTS, CLARIFICATIONS, REPLIES, APPLICATIONS, EVIDENCE, CHANGES, D
 
 
 def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
-    limits, differences = recorded_policy(log, request)
+    thresholds, differences = recorded_policy(log, request)
     if request["question"] is not None and request["question_hash"] not in {"", digest(request["question"])}:
         differences.append(f"question {request['question']!r:.80} is recorded, its hash is that of another")
     events = RequestEvents(log, request)
-    learner, found = recorded_learner(log, request["learner"])
-    differences += found
+    learner, mismatches = recorded_learner(log, request["learner"])
+    differences += mismatches
     clarification = _clarification(events.of(CLARIFICATIONS), events.of(REPLIES))
     uses = ReplayedUses()
     if any(events.of(table) for table in (APPLICATIONS, CLARIFICATIONS, CHANGES)):
         uses = default_table("explain of a request that used the default table").replay(events, learner)
     differences += uses.differences
-    decisions, found = replay_decisions(events, limits, clarified=clarification is not None)
+    decisions, mismatches = replay_decisions(events, thresholds, clarified=clarification is not None)
     count, damage = request_damage(events)
     return Explanation(
         request=request,
@@ -504,17 +517,17 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
         signals=uses.signals,
         became=tuple({name: row[name] for name in _BECAME} for row in events.of(EVIDENCE)),
         decisions=decisions,
-        differences=tuple(differences + found),
+        differences=tuple(differences + mismatches),
         events=count,
         damage=damage,
     )
 
 
-def _clarification(asked: list[dict[str, Any]], replies: list[dict[str, Any]]) -> dict[str, Any] | None:
-    if not asked:
+def _clarification(clarifications: list[dict[str, Any]], replies: list[dict[str, Any]]) -> dict[str, Any] | None:
+    if not clarifications:
         return None
-    row = asked[-1]
-    return dict(row) | {"replies": [one["reply"] for one in replies if one["seq"] > row["seq"]]}
+    row = clarifications[-1]
+    return dict(row) | {"replies": [reply["reply"] for reply in replies if reply["seq"] > row["seq"]]}
 
 
 def _request_lines(request: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -548,45 +561,45 @@ def _clarification_lines(row: Mapping[str, Any]) -> list[tuple[str, str]]:
         "" if row["gain"] is None else f"; expected gain {decimals(row['gain'])}, cost {decimals(row['cost'] or 0.0)}"
     )
     proposed = f"; proposed {row['proposed']}" if row["proposed"] else ""
-    told = [
+    lines = [
         ("clarification", f"{row['kind']}: {row['question_to_user'] or 'text not kept'}"),
         ("", f"one of {', '.join(row['candidates'])}{proposed}"),
         ("", f"because {row['why']}{worth}"),
     ]
     if row["tried"]:
-        told.append(("", f"after {', '.join(row['tried'])} failed"))
-    return told + [("reply", one if one is not None else "not kept") for one in row["replies"]]
+        lines.append(("", f"after {', '.join(row['tried'])} failed"))
+    return lines + [("reply", reply if reply is not None else "not kept") for reply in row["replies"]]
 
 
 _BECAME = ("query", "documents", "task", "arm")
 
 
-def _became_lines(row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a clarified request was retrieved as."""
+def _narrowed_lines(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Query, documents and task of the narrowed request."""
     task = f", task {row['task']}" if row["task"] else ""
     where = ", ".join(row["documents"]) or "all documents"
     return [("became", row["query"] or "text not kept"), ("", f"retrieved by {row['arm']} in {where}{task}")]
 
 
-def _decision_lines(one: ReplayedDecision) -> list[tuple[str, str]]:
-    confidence = "" if one.confidence is None else f", confidence {decimals(one.confidence)}"
-    reason = f": {one.reason}" if one.reason else ""
-    told = [("decision", f"{one.status}{confidence}{reason}")]
-    if one.answer is not None:
-        told.append(("answer", one.answer))
-    if one.sources:
-        told.append(("sources", ", ".join(one.sources)))
-    told += [
+def _decision_lines(decision: ReplayedDecision) -> list[tuple[str, str]]:
+    confidence = "" if decision.confidence is None else f", confidence {decimals(decision.confidence)}"
+    reason = f": {decision.reason}" if decision.reason else ""
+    lines = [("decision", f"{decision.status}{confidence}{reason}")]
+    if decision.answer is not None:
+        lines.append(("answer", decision.answer))
+    if decision.sources:
+        lines.append(("sources", ", ".join(decision.sources)))
+    lines += [
         (
             "check",
             f"{'passes' if check.passes else 'FAILS '}  {check.gate:<12} margin {check.margin:+.4g}  {check.text}",
         )
-        for check in one.checks
+        for check in decision.checks
     ]
-    derived = one.derived
-    anew = (
+    derived = decision.derived
+    verdict = (
         "no checks are recorded"
         if derived is None
         else derived.status + (f" by {derived.gate}" if derived.gate else "")
     )
-    return [*told, ("decided anew", anew)]
+    return [*lines, ("decided anew", verdict)]

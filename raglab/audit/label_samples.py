@@ -7,8 +7,6 @@ of the drawn ones holds for all of them (see `raglab.audit.live_rates`).
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -21,7 +19,9 @@ from raglab.audit.explanation import decide_by_checks
 from raglab.audit.log import NOW, check_from_json
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.decision.checks import ERROR_GATE, Check
-from raglab.store.files import Where, csv_text, input_error, json_lines, read_text, shown_value, write_lines, write_text
+from raglab.store.cells import check_heads
+from raglab.store.csv_tables import csv_records, table_text
+from raglab.store.files import Where, csv_text, input_error, json_lines, shown_value, write_lines, write_text
 from raglab.store.log_chain import as_written
 from raglab.store.log_entries import Entries
 from raglab.store.log_tables import CLARIFICATIONS, DECISIONS, LABELS, REQUESTS, SAMPLES
@@ -85,14 +85,14 @@ def first_decisions(log: Entries, *, last: int | None = None, days: float | None
     if days is not None and requests:
         requests = requests[first_within([row["at"] for row in requests], days) :]
     by_id = {row["request_id"]: row for row in requests}
-    found: dict[str, FirstDecision] = {}
+    decisions: dict[str, FirstDecision] = {}
     wanted = ("seq", "request_id", "status", "reason", "clarified", "checks")
     for row in log.rows(DECISIONS, columns=wanted, after=requests[0]["seq"] if requests else 0):
-        asked = by_id.get(row["request_id"])
-        if asked is not None and row["request_id"] not in found:
-            about = (asked["seq"], row["seq"], asked["at"], row["request_id"], row["status"])
-            found[row["request_id"]] = FirstDecision(*about, _deciding_gate(row))
-    return [found[row["request_id"]] for row in requests if row["request_id"] in found]
+        request = by_id.get(row["request_id"])
+        if request is not None and row["request_id"] not in decisions:
+            about = (request["seq"], row["seq"], request["at"], row["request_id"], row["status"])
+            decisions[row["request_id"]] = FirstDecision(*about, _deciding_gate(row))
+    return [decisions[row["request_id"]] for row in requests if row["request_id"] in decisions]
 
 
 def first_within(moments: Sequence[str], days: float) -> int:
@@ -160,7 +160,7 @@ def draw_sample(
         ids = sorted(decision.request_id for decision in drawn)
         # The id is made of the draw, so that the same draw again is the same sample and adds no second event.
         sample = digest(canonical_json([seed, *ends.values(), ids]), 12)
-        if entries.one(SAMPLES, sample=sample) is None:
+        if entries.row(SAMPLES, sample=sample) is None:
             entries.add(SAMPLES, {"at": at, "sample": sample, "seed": seed, **ends, "sizes": sizes, "drawn": ids})
         rows = [
             {
@@ -168,7 +168,7 @@ def draw_sample(
                 "request_id": decision.request_id,
                 "stratum": decision.stratum,
                 "inclusion_probability": shares[decision.stratum] / sizes[decision.stratum],
-                **_kept_texts(entries, decision),
+                **_request_texts(entries, decision),
                 "label": "",
             }
             for decision in drawn
@@ -198,16 +198,21 @@ def _draw(
     for name, share in shares.items():
         places = rng.choice(len(strata[name]), size=share, replace=False)
         chosen += [strata[name][int(place)] for place in places]
-    return sorted(chosen, key=lambda one: one.request)
+    return sorted(chosen, key=lambda decision: decision.request)
 
 
-def _kept_texts(log: Entries, one: FirstDecision) -> dict[str, Any]:
+def _request_texts(log: Entries, first_decision: FirstDecision) -> dict[str, Any]:
     """Texts of a request as far as the log keeps them; what was put to the user stands for the answer."""
-    asked = next(log.rows(REQUESTS, after=one.request - 1, until=one.request))
-    decided = next(log.rows(DECISIONS, after=one.decision - 1, until=one.decision))
-    question = log.one(CLARIFICATIONS, request_id=one.request_id) if decided["clarified"] else None
+    request = next(log.rows(REQUESTS, after=first_decision.request - 1, until=first_decision.request))
+    decided = next(log.rows(DECISIONS, after=first_decision.decision - 1, until=first_decision.decision))
+    question = log.row(CLARIFICATIONS, request_id=first_decision.request_id) if decided["clarified"] else None
     answer = decided["answer"] if question is None else question["question_to_user"]
-    texts = {"question": asked["question"], "decision": one.status, "answer": answer, "reason": decided["reason"]}
+    texts = {
+        "question": request["question"],
+        "decision": first_decision.status,
+        "answer": answer,
+        "reason": decided["reason"],
+    }
     return {name: text or "" for name, text in texts.items()}
 
 
@@ -235,43 +240,41 @@ def read_labels(path: Path) -> list[LabelledRow]:
       InputError: a file that is neither CSV nor JSON lines, a missing column, a label that is none, a request twice in
         one sample; names file, line, column, rule and remedy.
     """
-    found: dict[tuple[str, str], LabelledRow] = {}
+    labelled_rows: dict[tuple[str, str], LabelledRow] = {}
     for line, row in _file_rows(path):
         where = Where(str(path), line)
         for name in _CHECKED:
             if not isinstance(row.get(name), str):
-                came = "no such column" if name not in row else shown_value(row[name])
+                value = "no such column" if name not in row else shown_value(row[name])
                 rule = f"column {name} must be a text"
-                raise input_error(where, rule, "keep the columns that `raglab audit sample` wrote", came)
-        one = LabelledRow(line, *(row[name].strip() for name in _CHECKED))
-        if not one.label:
+                raise input_error(where, rule, "keep the columns that `raglab audit sample` wrote", value)
+        labelled_row = LabelledRow(line, *(row[name].strip() for name in _CHECKED))
+        if not labelled_row.label:
             continue
-        if one.label not in LABEL_NAMES:
+        if labelled_row.label not in LABEL_NAMES:
             rule = f"column label must be {', '.join(LABEL_NAMES)} or empty"
             remedy = "say what the request should have got, or leave it empty"
             raise input_error(where, rule, remedy, shown_value(row["label"]))
-        key = one.sample, one.request_id
-        if key in found:
+        key = labelled_row.sample, labelled_row.request_id
+        if key in labelled_rows:
             rule = "column request_id must name a request once in a sample"
-            came = f"{shown_value(one.request_id)} as in line {found[key].line}"
-            raise input_error(where, rule, "keep one of the two rows", came)
-        found[key] = one
-    return list(found.values())
+            value = f"{shown_value(labelled_row.request_id)} as in line {labelled_rows[key].line}"
+            raise input_error(where, rule, "keep one of the two rows", value)
+        labelled_rows[key] = labelled_row
+    return list(labelled_rows.values())
 
 
 def _file_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Line and fields of each row."""
     if path.suffix == ".jsonl":
-        for one in json_lines(path, MOST_BYTES):
-            yield one.where.line or 1, one.record
+        for line in json_lines(path, MOST_BYTES):
+            yield line.where.line or 1, line.record
         return
-    reader = csv.DictReader(io.StringIO(read_text(path, MOST_BYTES)), strict=True)
-    try:
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as error:
-        rule, remedy = "a labelled file must be CSV", "save it as CSV with commas, or name JSON lines .jsonl"
-        raise input_error(Where(str(path), reader.line_num), rule, remedy, str(error)) from None
+    heads, *rows = csv_records(table_text(path, MOST_BYTES), path)
+    names = [head.strip() for head in heads.cells]
+    check_heads(names, Where(str(path), heads.line))
+    for row in rows:
+        yield row.line, dict(zip(names, row.cells, strict=True))
 
 
 class LabelCounts(NamedTuple):
@@ -308,7 +311,7 @@ def record_labels(log: AuditLog, path: Path, *, now: datetime | None = None) -> 
             if request is None:
                 rule = f"column request_id must be one that sample {row.sample} drew"
                 raise input_error(where, rule, "keep the ids as they were written", shown_value(row.request_id))
-            before = entries.one(LABELS, sample=row.sample, request_id=request)
+            before = entries.row(LABELS, sample=row.sample, request_id=request)
             if before is not None and before["label"] == row.label:
                 counts["known"] += 1
                 continue

@@ -231,12 +231,15 @@ def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[
     rephrased = {row["rephrases"]: row["request_id"] for row in rows if row["rephrases"]}
     status = {one.request_id: one.status for one in first}
     proposed = {row["request_id"]: row["proposed"] for row in log.rows(CLARIFICATIONS, after=after)}
-    replied = {row["request_id"] for row in log.rows(REPLIES, columns=("request_id",), after=after)}
     columns = ("request_id", "signal", "value")
     signals = list(log.rows(CHANGES, columns=columns, after=after))
     agreed = {row["request_id"] for row in signals if _agrees(row, proposed)}
     confirmed = {row["request_id"] for row in signals if row["signal"] == "explicit_yes"}
     corrected = {row["request_id"] for row in signals if row["signal"] == "explicit_no"}
+    # A reply that names nothing leaves no signal, and says nothing of the question.
+    replied = {row["request_id"] for row in log.rows(REPLIES, columns=("request_id",), after=after)} & (
+        confirmed | corrected
+    )
     told: dict[str, Feedback] = {}
     for one in first:
         name = one.request_id

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from raglab.audit.default_table import Application, DefaultTable, DefaultUse, Key, Pending, default_table
 from raglab.audit.log_learners import digest_of, record_learner
-from raglab.audit.sessions import SilenceRule, open_findings, remember
+from raglab.audit.sessions import SilenceRule, close_previous, open_findings
 from raglab.canonical import digest, utc_text
 from raglab.decision.checks import Check
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner, gate
@@ -62,7 +62,7 @@ _ENDLESS = {"inf": math.inf, "-inf": -math.inf}
 
 def record_policy(log: Entries, policy: PolicyData, at: str) -> str:
     """Keep a policy's body where it is new, and give its id."""
-    if log.one(POLICIES, policy_id=policy.policy_id) is None:
+    if log.row(POLICIES, policy_id=policy.policy_id) is None:
         log.add(POLICIES, {"at": at, "policy_id": policy.policy_id, "body": _body(policy)})
     return policy.policy_id
 
@@ -100,8 +100,8 @@ def decision_row(
       ValueError: a status that is none (rule S0.1).
     """
     if response.get("status") not in Status.__members__:
-        came = f"{response.get('status')!r:.80}"
-        msg = f"status must be one of {', '.join(Status.__members__)}, got {came}; a broken input raises."
+        status = f"{response.get('status')!r:.80}"
+        msg = f"status must be one of {', '.join(Status.__members__)}, got {status}; a broken input raises."
         raise ValueError(msg)
     spent = ms if isinstance(ms, Mapping) else {} if ms is None else {"total": ms}
     stated = {
@@ -117,12 +117,12 @@ def decision_row(
         "clarified": int(response.get("clarification") is not None),
         "default_applied": json_value(response.get("default_applied")),
     }
-    told = {
-        "checks": [check_to_json(one) for one in checks],
+    details = {
+        "checks": [check_to_json(check) for check in checks],
         "ms": {name: finite_or_none(value) for name, value in spent.items()},
     }
     shared = ("request_id", "policy_id", "fingerprint", "models", "prompt_version")
-    return stated | told | {name: of[name] for name in shared}
+    return stated | details | {name: of[name] for name in shared}
 
 
 def check_to_json(check: Check) -> dict[str, Any]:
@@ -187,7 +187,7 @@ _WITH_TEXTS = tuple(table.name for table in EVENTS if table.without is not None)
 
 
 def check_retention(query: str, keep_days: float) -> None:
-    """Refuse what is no setting of what is kept, and for how long."""
+    """Raise ValueError for an invalid setting of retention."""
     if query not in get_args(Redaction):
         msg = f"query must be one of {', '.join(get_args(Redaction))}, got {query!r:.80}; choose what is kept."
         raise ValueError(msg)
@@ -236,11 +236,11 @@ def current_findings(log: Entries) -> Iterator[Finding]:
     """Rows of `CURRENT` that are not the latest of `VERSIONS`, which are events."""
     columns = ("row_id", "target_field", "doctype", "body")
     latest = {row[0]: row for row in log.stored(VERSIONS, *columns)}
-    kept = {row[0]: row for row in log.stored(CURRENT, *columns)}
-    for row_id in sorted({*latest, *kept}):
-        if row_id not in kept:
+    current_rows = {row[0]: row for row in log.stored(CURRENT, *columns)}
+    for row_id in sorted({*latest, *current_rows}):
+        if row_id not in current_rows:
             yield Finding(CURRENT, None, f"row {row_id} is missing")
-        elif kept[row_id] != latest.get(row_id):
+        elif current_rows[row_id] != latest.get(row_id):
             yield Finding(CURRENT, None, f"row {row_id} differs from what the events make")
 
 
@@ -262,14 +262,14 @@ _KINDS = {"name": "str", "text": "str", "json": "str", "whole": "Int64", "number
 
 def export_tables(log: Entries, folder: Path) -> list[Path]:
     """Files of every table of events and of the rows, each whole or as it was."""
-    made = []
+    paths = []
     make_folder(folder)
-    for table in (*EVENTS, *(one for one in REQUEST_TABLES if one.name == CURRENT)):
+    for table in (*EVENTS, *(request_table for request_table in REQUEST_TABLES if request_table.name == CURRENT)):
         path = folder / f"{table.name}.parquet"
         with replacing(path) as partial:
             table_frame(log, table).to_parquet(partial, index=False)
-        made.append(path)
-    return made
+        paths.append(path)
+    return paths
 
 
 def table_frame(log: Entries, table: EventTable) -> pd.DataFrame:
@@ -277,8 +277,8 @@ def table_frame(log: Entries, table: EventTable) -> pd.DataFrame:
     import pandas as pd
 
     first = {} if table.key is not None else {"seq": "Int64", "at": "time"}
-    kinds = first | {one.name: _KINDS[one.kind] for one in table.columns}
-    packed = {one.name for one in table.columns if one.kind == "json"}
+    kinds = first | {column.name: _KINDS[column.kind] for column in table.columns}
+    packed = {column.name for column in table.columns if column.kind == "json"}
     rows = [_flat_row(row, packed) for row in log.rows(table.name)]
     columns: dict[str, Any] = {}
     for name, kind in kinds.items():
@@ -318,6 +318,7 @@ class AuditLog:
         silence: SilenceRule = SilenceRule(),  # noqa: B008 - a value
         create: bool = True,
         clock: Callable[[], datetime] = NOW,
+        patience_s: float | None = None,
     ) -> None:
         """Name the log; it is opened on first use.
 
@@ -326,7 +327,8 @@ class AuditLog:
             decided. query: whether a question is kept as its text, as a hash (a short one can be guessed), or not at
             all; with its text go values and quotations of it, but no reply or answer. keep_days: `forget` without a
             moment forgets what is older; 0 is never. silence: when it confirms a
-            default applied silently. create: whether the log is made where it is not there.
+            default applied silently. create: whether the log is made where it is not there. patience_s: seconds to wait
+            for a turn to write, see `Database`.
 
         Raises:
           ValueError: query is none of the three, keep_days below 0, a rule of silence that could confirm nothing.
@@ -335,9 +337,9 @@ class AuditLog:
         check_silence(silence)
         self.learner, self.query, self.keep_days = learner, query, float(keep_days)
         self.silence = silence
-        self.log = Database(log, REQUEST_TABLES, beside=CHOICE_TABLES, create=create)
+        self.log = Database(log, REQUEST_TABLES, beside=CHOICE_TABLES, create=create, patience_s=patience_s)
         self._clock = clock
-        self._asked: dict[str, tuple[str, frozenset[str]]] = {}
+        self._last_questions: dict[str, tuple[str, frozenset[str]]] = {}
 
     @property
     def digest(self) -> str:
@@ -374,7 +376,9 @@ class AuditLog:
         check_texts(question=question, session=session)
         at = self._at(now)
         with self.log.writing() as log:
-            asked = {"session": session, "documents": list(documents)} | question_columns(question, parsed, self.query)
+            request_fields = {"session": session, "documents": list(documents)} | question_columns(
+                question, parsed, self.query
+            )
             made_by = {
                 "policy_id": policy.policy_id,
                 "fingerprint": fingerprint,
@@ -382,23 +386,25 @@ class AuditLog:
                 "prompt_version": models.get("prompt_version", ""),
                 "learner": self.digest,
             }
-            stopped = log.one(REQUESTS, request_id=request_id)
+            stopped = log.row(REQUESTS, request_id=request_id)
             if stopped is not None:
-                ended = any(log.one(table, request_id=request_id) for table in (DECISIONS, CLARIFICATIONS))
-                if ended or any(stopped[name] != value for name, value in (asked | made_by).items()):
+                ended = any(log.row(table, request_id=request_id) for table in (DECISIONS, CLARIFICATIONS))
+                if ended or any(stopped[name] != value for name, value in (request_fields | made_by).items()):
                     msg = f"request_id must be new, got {request_id!r}, which is in the log; give another or none."
                     raise ValueError(msg)
                 return True
-            before = remember(log, self._asked, request_id, session, question, documents, at, self.silence)
+            before = close_previous(
+                log, self._last_questions, request_id, session, question, documents, at, self.silence
+            )
             record_policy(log, policy, at)
             record_learner(log, self.learner, at)
-            log.add(REQUESTS, {"at": at, "request_id": request_id, "rephrases": before} | asked | made_by)
+            log.add(REQUESTS, {"at": at, "request_id": request_id, "rephrases": before} | request_fields | made_by)
         return False
 
     def pack(self) -> str | None:
         """Hash of the pack under which the last request was read; None where it named none, or there is none."""
         with self.log.reading() as log, as_written():
-            last = log.one(REQUESTS)
+            last = log.row(REQUESTS)
             return None if last is None else last["models"].get("pack")
 
     def rows(self, target_field: str | None = None, doctype: str | None = None) -> tuple[ClarificationDefault, ...]:
@@ -408,7 +414,7 @@ class AuditLog:
             return default_table().rows(log, **{name: value for name, value in where.items() if value is not None})
 
     def met(self, request_id: str, key: Key, *, now: datetime | None = None) -> ClarificationDefault:
-        """Count a request that came to a row, once, and give the row; one that is not there begins.
+        """Count a request for a row of the default table, once; return the row, new where it did not exist.
 
         Args:
           key: target field, doctype, sub-conditions.
@@ -502,8 +508,8 @@ class AuditLog:
         at = datetime.fromisoformat(self._at(now))
         with self.log.writing() as log:
             request_row(log, request_id)
-            given = (value, signal, corrected_to)
-            return default_table().learn(log, request_id, row_key, given, conditions, self.learner, at)
+            signal_fields = (value, signal, corrected_to)
+            return default_table().learn(log, request_id, row_key, signal_fields, conditions, self.learner, at)
 
     def decided(
         self,
@@ -522,10 +528,10 @@ class AuditLog:
             decision rests on and the response names, logged with it or not at all.
         """
         with self.log.writing() as log:
-            asked = request_row(log, request_id)
+            request = request_row(log, request_id)
             if applied is not None:
-                self._fill_in(log, asked, applied, now)
-            row = decision_row(asked, response, checks, ms)
+                self._fill_in(log, request, applied, now)
+            row = decision_row(request, response, checks, ms)
             if self.query != "text":
                 row |= without_quotations(row, OF_QUESTION)
             log.add(DECISIONS, {"at": self._at(now), **row})
@@ -567,7 +573,7 @@ class AuditLog:
         at = datetime.fromisoformat(self._at(now))
         tables: list[DefaultTable] = list(extensions("audit_table").values())
         with self.log.reading() as log:
-            if log.one(OPEN) is None:
+            if log.row(OPEN) is None:
                 return 0
         with self.log.writing() as log, as_written():
             settled = 0
@@ -618,8 +624,8 @@ class AuditLog:
                 count = blank_texts(log, until)
             if count:
                 log.add(FORGOTTEN, {"at": now, "before": until, "requests": count})
-        self._asked.clear()
-        self.log.erase(anew=count > 0)
+        self._last_questions.clear()
+        self.log.erase(vacuum=count > 0)
         return count
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ def digest_of(learner: Learner) -> str:
 def record_learner(log: Entries, learner: Learner, at: str) -> str:
     """Note a learner's settings where they are new, and give their digest."""
     named = digest_of(learner)
-    if log.one(LEARNERS, digest=named) is None:
+    if log.row(LEARNERS, digest=named) is None:
         log.add(LEARNERS, {"at": at, "digest": named, "body": learner._asdict()})
     return named
 
@@ -32,7 +32,7 @@ def learner_of(log: Entries, named: str, known: dict[str, Learner]) -> Learner:
 
 
 def _learner_body(log: Entries, named: str) -> Mapping[str, Any]:
-    row = log.one(LEARNERS, digest=named)
+    row = log.row(LEARNERS, digest=named)
     if row is None:
         msg = f"a log must hold the learner settings that it names, got {named!r}; its tables were altered."
         raise ValueError(msg)

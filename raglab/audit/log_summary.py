@@ -73,7 +73,7 @@ def defaults(log: AuditLog) -> pd.DataFrame:
     import pandas as pd
 
     with log.log.reading() as entries:
-        begun = entries.one(CURRENT) is not None
+        begun = entries.row(CURRENT) is not None
     return pd.DataFrame(
         [
             {

@@ -31,11 +31,11 @@ class RequestEvents:
 
     def version(self, row_id: str, version: int) -> Mapping[str, Any] | None:
         """A version of a row, None where the log has none."""
-        made = (one for change in self.of(CHANGES) for one in self.versions(int(change["seq"])))
-        known = (one for one in made if (one["row_id"], one["version"]) == (row_id, version))
-        return next(known, None) or self.log.one(VERSIONS, of=f"{row_id}.{version}")
+        rows = (row for change in self.of(CHANGES) for row in self.versions(int(change["seq"])))
+        known = (row for row in rows if (row["row_id"], row["version"]) == (row_id, version))
+        return next(known, None) or self.log.row(VERSIONS, of=f"{row_id}.{version}")
 
     def change(self, seq: int) -> Mapping[str, Any] | None:
         """A change by its number, None where the log has none."""
-        own = next((one for one in self.of(CHANGES) if one["seq"] == seq), None)
+        own = next((row for row in self.of(CHANGES) if row["seq"] == seq), None)
         return own or next(self.log.rows(CHANGES, after=seq - 1, until=seq), None)

@@ -10,7 +10,8 @@ from raglab.canonical import digest
 from raglab.store.log_chain import Finding
 from raglab.store.log_entries import Entries
 from raglab.store.log_tables import APPLICATIONS, OPEN, REQUESTS, SETTLEMENTS
-from raglab.text import jaccard, split_words
+from raglab.text import jaccard
+from raglab.words import split_words
 
 
 class SilenceRule(NamedTuple):
@@ -32,9 +33,9 @@ class SilenceRule(NamedTuple):
 SESSIONS = 1024  # whose last questions are remembered where their text is not kept
 
 
-def remember(
+def close_previous(
     log: Entries,
-    asked: MutableMapping[str, tuple[str, frozenset[str]]],
+    last_questions: MutableMapping[str, tuple[str, frozenset[str]]],
     request_id: str,
     session: str,
     question: str,
@@ -48,16 +49,16 @@ def remember(
     words are compared with what this process remembers, and else only the hash of the whole question.
 
     Args:
-      asked: last question of each session: id and words; added to.
+      last_questions: last question of each session: id and words; added to.
     """
     if not session:
         return ""
     new = frozenset(split_words(question))
-    before = log.one(REQUESTS, session=session)
-    known = asked.pop(session, ("", frozenset()))
-    asked[session] = (request_id, new)
-    while len(asked) > SESSIONS:
-        asked.pop(next(iter(asked)))
+    before = log.row(REQUESTS, session=session)
+    known = last_questions.pop(session, ("", frozenset()))
+    last_questions[session] = (request_id, new)
+    while len(last_questions) > SESSIONS:
+        last_questions.pop(next(iter(last_questions)))
     if before is None:
         return ""
     old = known[1] if known[0] == before["request_id"] else frozenset(split_words(before["question"] or ""))
@@ -79,31 +80,31 @@ def open_applications(log: Entries) -> dict[str, dict[str, Any]]:
     requests = {row[0]: row for row in log.stored(REQUESTS, "seq", "at", "request_id", "session", "rephrases")}
     applied = {row[0]: row for row in log.stored(APPLICATIONS, "seq", "once", "request_id")}
     settled = {once for (once,) in log.stored(SETTLEMENTS, "once")}
-    asked: dict[str, tuple[str, str]] = {}  # by request: its time and session
-    found: dict[str, dict[str, Any]] = {}
+    request_sessions: dict[str, tuple[str, str]] = {}  # by request: its time and session
+    open_rows: dict[str, dict[str, Any]] = {}
     waiting: dict[str, list[str]] = {}  # by session: what its next request closes
     for seq in sorted({*requests, *applied}):
         if seq in applied:
             _, once, request_id = applied[seq]
-            at, session = asked[request_id]
+            at, session = request_sessions[request_id]
             about = {"once": once, "at": at, "request_id": request_id, "session": session}
             if once not in settled:
-                found[once] = about | {"application": seq, "closed": 0, "rephrased": 0}
+                open_rows[once] = about | {"application": seq, "closed": 0, "rephrased": 0}
                 waiting.setdefault(session, []).append(once)
             continue
         _, at, request_id, session, rephrases = requests[seq]
-        asked[request_id] = (at, session)
+        request_sessions[request_id] = (at, session)
         for once in waiting.pop(session, []) if session else []:
-            again = rephrases == found[once]["request_id"]
-            found[once] |= {"closed": 1, "rephrased": None if again else 0}
-    return found
+            again = rephrases == open_rows[once]["request_id"]
+            open_rows[once] |= {"closed": 1, "rephrased": None if again else 0}
+    return open_rows
 
 
 def open_findings(log: Entries) -> Iterator[Finding]:
     """Rows of `OPEN` that are not what the events make."""
-    made, kept = open_applications(log), {row["once"]: row for row in log.rows(OPEN)}
-    for once in sorted({*made, *kept}):
-        row, wanted = kept.get(once), made.get(once)
+    event_rows, stored_rows = open_applications(log), {row["once"]: row for row in log.rows(OPEN)}
+    for once in sorted({*event_rows, *stored_rows}):
+        row, wanted = stored_rows.get(once), event_rows.get(once)
         if row is None:
             yield Finding(OPEN, None, f"row {once} is missing")
             continue

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.environments import Table
 from raglab.bandit.learner import refuse
+from raglab.plain_arrays import float_array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -250,7 +251,7 @@ def choose_price(
     """
     checked = check_budget(budget)
     paid = np.asarray(cost if spend is None else spend, np.float64)
-    rewards, costs = np.asarray(reward, np.float64), np.asarray(cost, np.float64)
+    rewards, costs = float_array(reward, "reward"), float_array(cost, "cost")
     _check_predictions({"reward": rewards, "cost": costs, "spend": paid}, mask)
     prices, steps, first = _switches(rewards, costs, paid, mask)
     # Spend a question between one price of change and the next; sums are of the prices' order, so the bits are.

@@ -225,9 +225,9 @@ def _check_table(world: Table, rounds: int = 1) -> Table:
     if features.shape != (len(value), len(world.feature_names)):
         refuse("features must be [Q, F], a column a feature name", features.shape, "name each feature")
     _check_mask(mask)
-    seen = reward[mask & ~np.isnan(reward)]
-    if not ((seen >= 0.0) & (seen <= 1.0)).all():
-        wrong = seen[~((seen >= 0.0) & (seen <= 1.0))][0]
+    rewards = reward[mask & ~np.isnan(reward)]
+    if not ((rewards >= 0.0) & (rewards <= 1.0)).all():
+        wrong = rewards[~((rewards >= 0.0) & (rewards <= 1.0))][0]
         refuse("reward must be in [0, 1], or NaN where it never arrives", wrong, "normalise it (rule S4.4)")
     if not np.isfinite(value[mask]).all():
         refuse("value of an available arm must be finite", "NaN or infinity", "measure it, or mask the arm")

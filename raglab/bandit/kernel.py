@@ -50,11 +50,11 @@ def _best_arm(score: Any, r: int, row: int, mask: Any) -> int:
 
 
 @compile_kernel(inline="always", checked=False)
-def _best_bound(seen: Any, mean: Any, r: int, twice: float, width: float) -> int:
+def _best_bound(counts: Any, mean: Any, r: int, twice: float, width: float) -> int:
     """Lowest arm with the best score of one replication."""
     arm, best = 0, -np.inf
     for a in range(len(mean)):
-        score = width * np.sqrt(twice / max(seen[a, r], 1.0)) + mean[a, r]
+        score = width * np.sqrt(twice / max(counts[a, r], 1.0)) + mean[a, r]
         arm = a if score > best else arm
         best = max(score, best)
     return arm
@@ -70,21 +70,21 @@ def _ucb_arms(
     """
     n_arms, size = reward.shape[1], out.shape[1]
     # an infinite mean puts an arm first until its first reward; its bound divides by 1, so that no arm is NaN
-    total, seen, mean = np.zeros((n_arms, size)), np.zeros((n_arms, size)), np.full((n_arms, size), np.inf)
+    total, counts, mean = np.zeros((n_arms, size)), np.zeros((n_arms, size)), np.full((n_arms, size), np.inf)
     # of 2 / n, which changes with a reward and not with a round
     roots_of = np.sqrt(2.0 / np.maximum(np.arange(len(out) + 1), 1))
     root = np.full((n_arms, size), roots_of[0])
     best, second = np.empty(size), np.empty(size)
     paid, first, place = np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64)
-    flat_seen, flat_total, flat_mean, flat_root = seen.ravel(), total.ravel(), mean.ravel(), root.ravel()
-    masked, given, tabled, drifts = len(mask) > 0, len(at_random) > 0, len(case) > 0, len(reward) > 1
+    flat_counts, flat_total, flat_mean, flat_root = counts.ravel(), total.ravel(), mean.ravel(), root.ravel()
+    masked, has_random, tabled, drifts = len(mask) > 0, len(at_random) > 0, len(case) > 0, len(reward) > 1
     for t in range(len(out)):
         # the score is made and compared in one pass: a stored one would cost more memory than the choice
         twice, scale = 2.0 * level[t], width * np.sqrt(level[t])
         best[:], second[:] = -np.inf, -np.inf
         first[:] = 0
         for a in range(n_arms):
-            n, means, roots = seen[a], mean[a], root[a]
+            n, means, roots = counts[a], mean[a], root[a]
             # what is rare stands apart, so that the common loop has no branch and runs several replications at once
             if masked or not bounds:
                 for r in range(size):
@@ -108,9 +108,9 @@ def _ucb_arms(
             if n_close > 0:
                 for r in range(size):
                     if not best[r] - second[r] > CLOSE * best[r]:
-                        first[r] = _best_bound(seen, mean, r, twice, width)
+                        first[r] = _best_bound(counts, mean, r, twice, width)
         # uniform choices of epsilon_greedy were drawn beforehand, in the order of the NumPy loop
-        if given:
+        if has_random:
             for r in range(size):
                 first[r] = at_random[t, r] if at_random[t, r] >= 0 else first[r]
         # the reward of the arm taken: from a table's row, or 1 where the round's uniform is below its mean
@@ -125,8 +125,8 @@ def _ucb_arms(
             out[t, r], place[r] = first[r], first[r] * size + r
         for r in range(size):
             at = np.uint64(place[r])  # without a sign, so that it is not looked at for being counted from the end
-            count, won = flat_seen[at] + 1.0, flat_total[at] + paid[r]
-            flat_seen[at], flat_total[at] = count, won
+            count, won = flat_counts[at] + 1.0, flat_total[at] + paid[r]
+            flat_counts[at], flat_total[at] = count, won
             flat_mean[at], flat_root[at] = won / count, roots_of[np.uint64(np.int64(count))]
 
 
@@ -168,7 +168,7 @@ def _thompson_beta(
     """Arms of thompson_beta; before, rest: prior successes and failures."""
     bits = rng.bit_generator
     n_arms, size = reward.shape[1], out.shape[1]
-    draw, seen = np.empty((size, n_arms)), np.zeros((2, size, n_arms))
+    draw, counts = np.empty((size, n_arms)), np.zeros((2, size, n_arms))
     shape = np.empty((2, size, n_arms))
     # each arm's two gamma shapes, with the constants of their draws: one of them changes a round
     shape[0], shape[1] = before / divisor, rest / divisor
@@ -188,8 +188,8 @@ def _thompson_beta(
             arm = _best_arm(draw, r, row, mask)
             out[t, r] = arm
             side = 0 if _arm_reward(t, r, row, arm, reward, uniform) > threshold else 1
-            seen[side, r, arm] += 1.0
-            shape[side, r, arm] = ((before if side == 0 else rest) + seen[side, r, arm]) / divisor
+            counts[side, r, arm] += 1.0
+            shape[side, r, arm] = ((before if side == 0 else rest) + counts[side, r, arm]) / divisor
             low[side, r, arm] = shape[side, r, arm] - THIRD
             steep[side, r, arm] = 1.0 / np.sqrt(9.0 * max(low[side, r, arm], THIRD))
 
@@ -224,11 +224,11 @@ def _thompson_nig(
             n[r, arm] += 1.0
             total[r, arm] += paid
             square[r, arm] += paid * paid
-            seen, added = n[r, arm], total[r, arm]
-            count = strength + seen
-            scatter = max(square[r, arm] - added * added / seen, 0.0)
-            shift = added - seen * mu
-            between = strength * shift * shift / (seen * count)
+            n_rewards, added = n[r, arm], total[r, arm]
+            count = strength + n_rewards
+            scatter = max(square[r, arm] - added * added / n_rewards, 0.0)
+            shift = added - n_rewards * mu
+            between = strength * shift * shift / (n_rewards * count)
             location[r, arm] = (strength * mu + added) / count
             scale[r, arm] = exploration * np.sqrt((variance * strength + scatter + between) / count / count)
 
@@ -462,8 +462,8 @@ def exploration_arms(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arm
 
 
 def _bounded_arms(met: Feed, bandit: Bandit, rng: np.random.Generator, *, bounds: bool) -> Arms:
-    block, given = _block(met), exploration_arms(met, bandit, rng)
-    at_random = np.zeros((0, 0), np.int8) if given is None else given
+    block, random_arms = _block(met), exploration_arms(met, bandit, rng)
+    at_random = np.zeros((0, 0), np.int8) if random_arms is None else random_arms
     _ucb_arms(*block, at_random, logs(met.rounds), float(bandit.exploration), bounds)
     return block.out
 

@@ -31,5 +31,5 @@ def guarded(mask: ArrayLike, p95_ms: ArrayLike, budget_ms: float) -> NDArray[np.
     if not budget_ms > 0.0 or bool((slow < 0.0).any()):
         msg = f"budget and latencies must be positive milliseconds, got {budget_ms:g} and {slow.tolist()}."
         raise ValueError(msg)
-    kept = on & ~(slow > budget_ms)
-    return np.where(kept.any(axis=-1, keepdims=True), kept, on)
+    in_budget = on & ~(slow > budget_ms)
+    return np.where(in_budget.any(axis=-1, keepdims=True), in_budget, on)

@@ -38,7 +38,7 @@ def learned_state(
     features: ArrayLike | Sequence[str] | None = None,
     weight: float = 1.0,
 ) -> State:
-    """State of a learner after history: `run`, `log` and a live bandit go on from it.
+    """State of a learner after history, the start of `run`, `log` or a live bandit.
 
     The history of a table is what a fixed policy would have logged on it, of a log its rows in order. A round without a
     reward counts as chosen and teaches nothing.

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.plain_arrays import float_array, within_range
 from raglab.values import Floats
 
 TIES = ("lowest", "random")
@@ -141,9 +142,9 @@ POSITIVE = ("discount",)
 ROUNDING = 1e-9  # that scaled sums may be off
 
 
-def refuse(rule: str, came: object, remedy: str) -> NoReturn:
+def refuse(rule: str, value: object, remedy: str) -> NoReturn:
     """Raise a ValueError with rule, value and remedy."""
-    msg = f"{rule}, got {came}; {remedy}."
+    msg = f"{rule}, got {value}; {remedy}."
     raise ValueError(msg)
 
 
@@ -185,8 +186,8 @@ def _check_history(bandit: Bandit, n_arms: int | None) -> None:
             refuse(f"history.{name} must be finite and >= 0", array, "see warm_start")
     n, total, square = (np.asarray(values, dtype=np.float64) for values in bandit.history or ())
     if (total > n * (1.0 + ROUNDING)).any() or (square > total * (1.0 + ROUNDING)).any():
-        came = (n.tolist(), total.tolist(), square.tolist())
-        refuse("history must have n >= total >= square, as rewards in [0, 1] do", came, "see warm_start")
+        statistics = (n.tolist(), total.tolist(), square.tolist())
+        refuse("history must have n >= total >= square, as rewards in [0, 1] do", statistics, "see warm_start")
 
 
 def check_mask(mask: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.bool_] | None:
@@ -220,7 +221,7 @@ def check_context(context: ArrayLike | None, state: State) -> NDArray[np.float64
         if n_features:
             refuse(f"context must be [..., {n_features}]", "none", "give the features that init was told of")
         return np.zeros(shape)
-    array = np.asarray(context, dtype=np.float64)
+    array = float_array(context, "context")
     if n_features == 0:
         return np.zeros(shape)
     if array.ndim == 0 or array.shape[-1] != n_features:
@@ -276,7 +277,9 @@ def check_reward(reward: Floats | ArrayLike, name: str = "reward") -> NDArray[np
     Raises:
       ValueError: a reward is NaN or outside [0, 1].
     """
-    array = np.asarray(reward, dtype=np.float64)
+    array = float_array(reward, name)
+    if not bool(((array >= 0.0) & (array <= 1.0)).all()):
+        array = within_range(array, 0.0, 1.0, name)
     wrong = ~((array >= 0.0) & (array <= 1.0))
     if wrong.any():
         remedy = "a missing reward is no update; normalise the others (rule S4.4)"
@@ -341,9 +344,9 @@ def _without_oldest(state: State, bandit: Bandit) -> State:
     rows = np.arange(len(place))
     there = mine.recent_arm[rows, place] >= 0
     rows, place = rows[there], place[there]
-    arm, seen = mine.recent_arm[rows, place], mine.recent_reward[rows, place]
+    arm, reward = mine.recent_arm[rows, place], mine.recent_reward[rows, place]
     x = mine.recent_context[rows, place]
-    _add(mine, rows, arm, -np.ones(len(rows)), reward_outcome(seen, bandit), x, bandit.prior_mean)
+    _add(mine, rows, arm, -np.ones(len(rows)), reward_outcome(reward, bandit), x, bandit.prior_mean)
     empty = rows[mine.n[rows, arm] == 0.0], arm[mine.n[rows, arm] == 0.0]
     for field in (mine.total, mine.square, mine.gram, mine.moment):  # no digit of what was subtracted stays
         field[empty] = 0.0
@@ -351,7 +354,7 @@ def _without_oldest(state: State, bandit: Bandit) -> State:
     return restore_batch(mine, state.t.shape)
 
 
-def _add(mine: State, rows: Ints, arm: Ints, weight: Array, seen: Array, context: Array, centre: float) -> None:
+def _add(mine: State, rows: Ints, arm: Ints, weight: Array, outcome: Array, context: Array, centre: float) -> None:
     """Add outcomes to the statistics of a state that is one's own; a row may occur more than once.
 
     Args:
@@ -359,11 +362,11 @@ def _add(mine: State, rows: Ints, arm: Ints, weight: Array, seen: Array, context
     """
     at = rows, arm
     np.add.at(mine.n, at, weight)
-    np.add.at(mine.total, at, weight * seen)
-    np.add.at(mine.square, at, weight * (seen * seen))
+    np.add.at(mine.total, at, weight * outcome)
+    np.add.at(mine.square, at, weight * (outcome * outcome))
     if mine.moment.shape[-1]:
         np.add.at(mine.gram, at, weight[:, None, None] * (context[:, :, None] * context[:, None, :]))
-        np.add.at(mine.moment, at, (weight * (seen - centre))[:, None] * context)
+        np.add.at(mine.moment, at, (weight * (outcome - centre))[:, None] * context)
 
 
 def record_rewards(
@@ -376,8 +379,14 @@ def record_rewards(
     """
     mine = flat(state)
     if bandit.window:
-        kept = age < bandit.window
-        rows, arm, reward, age, context = rows[kept], arm[kept], reward[kept], age[kept], context[kept]
+        in_window = age < bandit.window
+        rows, arm, reward, age, context = (
+            rows[in_window],
+            arm[in_window],
+            reward[in_window],
+            age[in_window],
+            context[in_window],
+        )
         place = (mine.t[rows] - 1 - age) % bandit.window
         if (mine.recent_arm[rows, place] >= 0).any():
             refuse("a round has one reward", "a second one", "correct the first with revise")
@@ -521,8 +530,8 @@ def _check_fits(state: State, bandit: Bandit) -> None:
     if bandit.linear and state.moment.shape[-1] == 0:
         refuse(f"{bandit.policy} needs a state with features", "none", "give init the same bandit and n_features")
     if state.recent_arm.shape[-1] != bandit.window:
-        came = (state.recent_arm.shape[-1], bandit.window)
-        refuse("state and bandit must have the same window", came, "give init the same bandit")
+        windows = (state.recent_arm.shape[-1], bandit.window)
+        refuse("state and bandit must have the same window", windows, "give init the same bandit")
 
 
 def _full(name: str, values: NDArray[Any], batch: tuple[int, ...]) -> NDArray[Any]:
@@ -584,7 +593,7 @@ def revise(
     context: ArrayLike | None = None,
     age: ArrayLike = 0,
 ) -> State:
-    """State in which a reward that was counted is another, such as after a thumb up: old out, new in.
+    """State after a counted reward is replaced, such as after a thumb up: old out, new in.
 
     Args:
       old, new: [...] in [0, 1]. age: rounds chosen since the choice, scalar or [...].
@@ -600,9 +609,9 @@ def revise(
     arms, (before, after), x, ages = _check_observations(state, arm, (old, new), bandit, context, age)
     mine, rows = flat(state), np.arange(len(arms))
     if bandit.window:
-        kept = ages < bandit.window
-        rows, arms, ages, x = rows[kept], arms[kept], ages[kept], x[kept]
-        before, after = before[kept], after[kept]
+        in_window = ages < bandit.window
+        rows, arms, ages, x = rows[in_window], arms[in_window], ages[in_window], x[in_window]
+        before, after = before[in_window], after[in_window]
         place = (mine.t[rows] - 1 - ages) % bandit.window
         if not ((mine.recent_arm[rows, place] == arms) & (mine.recent_reward[rows, place] == before)).all():
             refuse("old must be the reward that was counted", before, "give arm, reward and age of that round")
@@ -620,7 +629,7 @@ def revise(
 
 
 class Steps(NamedTuple):
-    """What one learner is told in order, [N] each: rounds that chose an arm, rewards, rewards that became others.
+    """Events of one learner in order, [N] each: rounds that chose an arm, rewards, revised rewards.
 
     kind: `CHOSEN`, `REWARDED` or `REVISED`. new: the reward; old: the one that it replaces; neither is read where there
     is none. age: rounds chosen since the choice. context: [N, d] of the choice; d = 0 without one.
@@ -655,13 +664,13 @@ def fold(state: State, steps: Steps, bandit: Bandit) -> State:
     _check_fits(state, bandit)
     if state.t.shape:
         refuse("steps must be of one learner", state.t.shape, "fold each of a batch for itself")
-    kind, told = np.asarray(steps.kind), check_context_rows(steps.context, state, len(steps.kind))
+    kind, contexts = np.asarray(steps.kind), check_context_rows(steps.context, state, len(steps.kind))
     arm, age = check_arm(steps.arm, state.n.shape[-1]), check_age(steps.age)
     check_reward(steps.new[kind != CHOSEN])
     check_reward(steps.old[kind == REVISED])
     if bandit.discount == 1.0 and not bandit.window:
-        return _added(state, kind, arm, steps.old, steps.new, told, bandit)
-    for what, place, old, new, late, x in zip(kind, arm, steps.old, steps.new, age, told, strict=True):
+        return _added(state, kind, arm, steps.old, steps.new, contexts, bandit)
+    for what, place, old, new, late, x in zip(kind, arm, steps.old, steps.new, age, contexts, strict=True):
         if what == CHOSEN:
             state = record_pull(state, place, bandit)
         elif what == REWARDED:
@@ -683,17 +692,17 @@ def _added(state: State, kind: Ints, arm: Ints, old: Array, new: Array, context:
     if (counted[revised, arm[revised]] < LEAST_COUNT).any():
         refuse("old must be a reward that was counted", "an arm without one", "update with the first, then revise")
     # What a step adds: a reward, or what a revised one is more than it was.
-    seen = reward_outcome(np.asarray(new, np.float64), bandit)
+    after = reward_outcome(np.asarray(new, np.float64), bandit)
     before = np.where(revised, reward_outcome(np.asarray(old, np.float64), bandit), 0.0)
     steps = ~chosen
     at = (np.zeros(int(steps.sum()), np.int64), arm[steps])
     np.add.at(mine.pulls[0], arm[chosen], 1)
     np.add.at(mine.n[0], arm[rewarded], 1.0)
-    np.add.at(mine.total, at, (seen - before)[steps])
-    np.add.at(mine.square, at, (seen * seen - before * before)[steps])
+    np.add.at(mine.total, at, (after - before)[steps])
+    np.add.at(mine.square, at, (after * after - before * before)[steps])
     if mine.moment.shape[-1]:
         x = context[rewarded]
         np.add.at(mine.gram[0], arm[rewarded], x[:, :, None] * x[:, None, :])
-        centred = seen - np.where(revised, before, bandit.prior_mean)
+        centred = after - np.where(revised, before, bandit.prior_mean)
         np.add.at(mine.moment, at, centred[steps, None] * context[steps])
     return restore_batch(mine._replace(t=mine.t + int(chosen.sum())), state.t.shape)

@@ -28,6 +28,7 @@ from raglab.bandit.learner import (
     refuse,
     restore_batch,
 )
+from raglab.plain_arrays import float_array
 
 Array = NDArray[np.float64]
 Arrivals = Callable[[int, NDArray[np.int64]], NDArray[np.int64]]
@@ -165,7 +166,7 @@ def learned_ledger(
       >>> ledger.state.total.tolist(), ledger.cost.tolist(), float(ledger.pacer.spend)
       ([0.5, 1.5], [0.0, 6.0], 0.0)
     """
-    rewards, costs = np.asarray(reward, np.float64), np.asarray(cost, np.float64)
+    rewards, costs = float_array(reward, "reward"), float_array(cost, "cost")
     there = ~np.isnan(rewards)
     n_rounds = np.shape(arm)
     if len(n_rounds) != 1 or rewards.shape != n_rounds or costs.shape != n_rounds:

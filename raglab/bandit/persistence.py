@@ -89,17 +89,17 @@ def loads(text: str) -> Saved:
     document = _parse_document(text)
     if document.get(KEY) != VERSION or type(document[KEY]) is not int:
         msg = (
-            f"a saved learner must have {KEY} {VERSION}, got {document.get(KEY, 'none')!r}; "
+            f"a saved learner must have {KEY} {VERSION}, got {_shown(document.get(KEY, 'none'))}; "
             "rebuild the state from the log with this version of raglab."
         )
         raise ValueError(msg)
     if sorted(document.keys() - {CENTRED}) != sorted(PARTS) or document.get(CENTRED, True) is not True:
-        msg = f"a saved learner must hold {', '.join(PARTS)}, got {', '.join(sorted(document))}; take the file whole."
+        msg = f"a saved learner must hold {', '.join(PARTS)}, got {_shown(document)}; take the file whole."
         raise ValueError(msg)
     stated = document.pop("sha256")
     if stated != _document_digest(document):
         msg = (
-            f"sha256 must stand for the rest, got {str(stated)[:12]} where it is {_document_digest(document)[:12]}; "
+            f"sha256 must stand for the rest, got {ascii(stated)[:14]} where it is {_document_digest(document)[:12]}; "
             "the file was altered or cut: restore a copy, or rebuild the state from the log."
         )
         raise ValueError(msg)
@@ -132,9 +132,9 @@ def merge(states: Sequence[State], bandit: Bandit) -> State:
       array([0.5, 1. ])
     """
     if bandit.window or bandit.discount < 1.0:
-        came = f"window {bandit.window}" if bandit.window else f"discount {bandit.discount:g}"
+        decay = f"window {bandit.window}" if bandit.window else f"discount {bandit.discount:g}"
         msg = (
-            f"states merge only where nothing is forgotten, got {came}: which worker's rewards are the older ones is "
+            f"states merge only where nothing is forgotten, got {decay}: which worker's rewards are the older ones is "
             "not known; replay the joint log in the order of time."
         )
         raise ValueError(msg)
@@ -171,8 +171,8 @@ def _settings(bandit: Bandit) -> dict[str, Any]:
         name: type(Bandit._field_defaults[name])(value) for name, value in bandit._asdict().items() if name != "history"
     }
     history = bandit.history
-    seen = None if history is None else {k: _typed_array(k, v).tolist() for k, v in history._asdict().items()}
-    return plain | {"history": seen}
+    history_lists = None if history is None else {k: _typed_array(k, v).tolist() for k, v in history._asdict().items()}
+    return plain | {"history": history_lists}
 
 
 def _typed_array(name: str, value: object) -> NDArray[Any]:
@@ -197,35 +197,43 @@ def _parse_document(text: str) -> dict[str, Any]:
 
 def _bandit(saved: Any) -> Bandit:  # noqa: ANN401 - what a file holds
     if not isinstance(saved, dict) or sorted(saved) != sorted(Bandit._fields):
-        msg = f"bandit must hold {', '.join(Bandit._fields)}, got {list(saved)}; give what dumps wrote."
+        msg = f"bandit must hold {', '.join(Bandit._fields)}, got {_shown(saved)}; give what dumps wrote."
         raise ValueError(msg)
     for name, default in Bandit._field_defaults.items():
         if name != "history" and type(saved[name]) is not type(default):
-            msg = f"bandit.{name} must be {type(default).__name__}, got {saved[name]!r}; give what dumps wrote."
+            msg = f"bandit.{name} must be {type(default).__name__}, got {_shown(saved[name])}; give what dumps wrote."
             raise ValueError(msg)
     history = saved["history"]
     if history is not None:
         if not isinstance(history, dict) or sorted(history) != sorted(Stats._fields):
-            msg = f"bandit.history must hold {', '.join(Stats._fields)}, got {history!r}; give what dumps wrote."
+            msg = f"bandit.history must hold {', '.join(Stats._fields)}, got {_shown(history)}; give what dumps wrote."
             raise ValueError(msg)
         history = Stats(*(_parse_array(f"history.{name}", history[name]) for name in Stats._fields))
     return Bandit(**{**saved, "history": history})
 
 
+def _shown(value: Any) -> str:  # noqa: ANN401 - what a file holds
+    """A value as a message shows it; of an object its keys, of a number that is too long to write its kind."""
+    if isinstance(value, dict):
+        return ascii(sorted(value))[:200]
+    short = isinstance(value, str | float | bool | None) or (isinstance(value, int) and value.bit_length() <= 64)
+    return ascii(value)[:40] if short else type(value).__name__
+
+
 def _state(saved: Any) -> State:  # noqa: ANN401 - what a file holds
     if not isinstance(saved, dict) or sorted(saved) != sorted(State._fields):
-        msg = f"state must hold {', '.join(State._fields)}, got {list(saved)}; give what dumps wrote."
+        msg = f"state must hold {', '.join(State._fields)}, got {_shown(saved)}; give what dumps wrote."
         raise ValueError(msg)
     fields = {}
     for name in State._fields:
         part = saved[name]
         if not isinstance(part, dict) or sorted(part) != ["shape", "values"]:
-            msg = f"state.{name} must hold shape and values, got {part!r}; give what dumps wrote."
+            msg = f"state.{name} must hold shape and values, got {_shown(part)}; give what dumps wrote."
             raise ValueError(msg)
         shape, values = part["shape"], _parse_array(name, part["values"])
-        whole = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
+        whole = isinstance(shape, list) and all(type(size) is int and 0 <= size < 2**31 for size in shape)
         if not whole or prod(shape) != len(values):
-            msg = f"state.{name} must have as many values as its shape says, got {len(values)} for {shape}."
+            msg = f"state.{name} must have as many values as its shape says, got {len(values)} for {ascii(shape)[:80]}."
             raise ValueError(msg)
         fields[name] = values.reshape(shape)
     return State(**fields)
@@ -234,12 +242,14 @@ def _state(saved: Any) -> State:  # noqa: ANN401 - what a file holds
 def _parse_array(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - what a file holds
     kinds = (int,) if name in WHOLE else (float,)
     if not isinstance(values, list) or not all(type(value) in kinds for value in values):
-        msg = f"{name} must be a list of {kinds[0].__name__}, got {str(values)[:40]}; give what dumps wrote."
+        msg = f"{name} must be a list of {kinds[0].__name__}, got {_shown(values)}; give what dumps wrote."
         raise ValueError(msg)
     try:
         return _typed_array(name, values)
     except OverflowError:
-        msg = f"{name} must fit into 64 bits, got {max(values, key=abs)}; give what dumps wrote."
+        msg = (
+            f"{name} must fit into 64 bits, got one of {max(values, key=abs).bit_length()} bits; give what dumps wrote."
+        )
         raise ValueError(msg) from None
 
 
@@ -272,7 +282,7 @@ def _generator(saved: Any) -> np.random.Generator | None:  # noqa: ANN401 - what
         return None
     kind = saved.get("bit_generator") if isinstance(saved, dict) else None
     if kind not in GENERATORS:
-        msg = f"rng must be of {', '.join(GENERATORS)}, got {kind!r}; give what dumps wrote."
+        msg = f"rng must be of {', '.join(GENERATORS)}, got {_shown(kind)}; give what dumps wrote."
         raise ValueError(msg)
     bits = np.random.PCG64(0) if kind == "PCG64" else np.random.PCG64DXSM(0)
     try:
@@ -322,10 +332,12 @@ def history_of(log: DataFrame, arms: Sequence[Any], bandit: Bandit) -> Stats:
       Stats(n=array([1., 2.]), total=array([0., 1.]), square=array([0., 1.]))
     """
     arm, reward = _arm_rewards(log, arms, bandit)
-    seen = reward_outcome(reward, bandit)
+    outcome = reward_outcome(reward, bandit)
     age = np.arange(len(arm))[::-1]
     weight = np.where(age < bandit.window, 1.0, 0.0) if bandit.window else bandit.discount**age
-    n, total, square = (np.bincount(arm, weight * value, len(arms)) for value in (np.ones(len(arm)), seen, seen * seen))
+    n, total, square = (
+        np.bincount(arm, weight * value, len(arms)) for value in (np.ones(len(arm)), outcome, outcome * outcome)
+    )
     return Stats(np.asarray(n, np.float64), np.asarray(total, np.float64), np.asarray(square, np.float64))
 
 
@@ -352,9 +364,9 @@ def warm_start(history: Stats, *, discount: float, most: float) -> Stats:
         msg = f"most must be at least 0, got {most:g}; it caps the pseudo-observations of an arm."
         raise ValueError(msg)
     n = np.asarray(history.n, dtype=np.float64)
-    kept = np.minimum(discount * n, most)
-    scale = kept / np.where(n > 0.0, n, 1.0)
-    return Stats(kept, history.total * scale, history.square * scale)
+    pseudo_n = np.minimum(discount * n, most)
+    scale = pseudo_n / np.where(n > 0.0, n, 1.0)
+    return Stats(pseudo_n, history.total * scale, history.square * scale)
 
 
 def warm_start_helps(
@@ -411,10 +423,10 @@ def warm_start_helps(
     # each block is a start of its own, once with the history and once without
     history = warm_start(history_of(ordered.iloc[:n_before], names, base), discount=discount, most=most)
     arm, reward = _arm_rewards(after, names, base)
-    seen, block = reward_outcome(reward, base), np.arange(len(after)) // horizon
-    before = _before(arm, seen, block, base)
+    outcome, block = reward_outcome(reward, base), np.arange(len(after)) // horizon
+    before = _before(arm, outcome, block, base)
     warm = Stats(*(value + old[arm] for value, old in zip(before, history, strict=True)))
-    gains = _log_score(seen, warm, base) - _log_score(seen, before, base)
+    gains = _log_score(outcome, warm, base) - _log_score(outcome, before, base)
     # rewards of one block share its start, those of one session their user: both hang together
     units = [block, *([after["session"].factorize(use_na_sentinel=False)[0]] if "session" in after.columns else [])]
     low, high = _interval(gains, units, level)
@@ -445,39 +457,39 @@ def _arm_rewards(log: DataFrame, arms: Sequence[Any], bandit: Bandit) -> tuple[N
     return np.array([places[arm] for arm in ordered["arm"]], dtype=np.int64), reward
 
 
-def _before(arm: NDArray[np.int64], seen: Array, block: NDArray[np.int64], bandit: Bandit) -> Stats:
+def _before(arm: NDArray[np.int64], outcome: Array, block: NDArray[np.int64], bandit: Bandit) -> Stats:
     """Statistics of each round's arm from the rounds of its block before it, [N], forgotten as the bandit forgets."""
     out = np.zeros((3, len(arm)))
     known: dict[int, Array] = {}
     recent: deque[tuple[int, Array]] = deque()
     last = -1
-    for place, (one, value, part) in enumerate(zip(arm.tolist(), seen.tolist(), block.tolist(), strict=True)):
+    for place, (arm_number, value, part) in enumerate(zip(arm.tolist(), outcome.tolist(), block.tolist(), strict=True)):
         if part != last:
             known, recent, last = {}, deque(), part
-        out[:, place] = known.get(one, 0.0)
+        out[:, place] = known.get(arm_number, 0.0)
         if bandit.discount < 1.0:
             known = {key: stats * bandit.discount for key, stats in known.items()}
         if bandit.window and len(recent) == bandit.window:
             old, gone = recent.popleft()
             known[old] = known[old] - gone
         new = np.array([1.0, value, value * value])
-        known[one] = known.get(one, np.zeros(3)) + new
+        known[arm_number] = known.get(arm_number, np.zeros(3)) + new
         if bandit.window:
-            recent.append((one, new))
+            recent.append((arm_number, new))
     return Stats(*out)
 
 
-def _log_score(seen: Array, stats: Stats, bandit: Bandit) -> Array:
+def _log_score(outcome: Array, stats: Stats, bandit: Bandit) -> Array:
     """Log probability, or density, of each outcome as predicted from what came before it, [N]."""
     if LEARNERS[bandit.policy].successes:
         count = bandit.prior_strength + stats.n
         p = (bandit.prior_strength * bandit.prior_mean + stats.total) / count
-        return np.log(np.where(seen > 0.0, p, 1.0 - p))
+        return np.log(np.where(outcome > 0.0, p, 1.0 - p))
     from scipy.special import betaln
 
     mean, scale, df = student_posterior(*stats, bandit._replace(exploration=1.0))
     wide = scale * np.sqrt(df + 1.0)  # of a reward, where scale is of the mean
-    z = (seen - mean) / wide
+    z = (outcome - mean) / wide
     norm = -betaln(0.5 * df, 0.5) - 0.5 * np.log(df) - np.log(wide)
     return np.asarray(norm - 0.5 * (df + 1.0) * np.log1p(z * z / df))
 
@@ -501,11 +513,11 @@ def _interval(gains: Array, units: Sequence[NDArray[Any]], level: float) -> tupl
 
 def _warm_start_verdict(gain: float, low: float, high: float, n_before: int, n_after: int, horizon: int) -> Helps:
     helps = True if low > 0.0 else False if high < 0.0 else None
-    said = {True: "the history helps", False: "the history harms: start without it", None: "no verdict"}[helps]
+    verdict = {True: "the history helps", False: "the history harms: start without it", None: "no verdict"}[helps]
     why = ", which spans 0: log more, or start without it" if helps is None else ""
     blocks = -(-n_after // horizon)
     note = (
-        f"{said}; {gain:+.4f} nats a reward, interval {low:+.4f} to {high:+.4f}{why} "
+        f"{verdict}; {gain:+.4f} nats a reward, interval {low:+.4f} to {high:+.4f}{why} "
         f"({n_before} rounds before, {blocks} starts of {horizon} rounds after)"
     )
     return Helps(helps, gain, low, high, n_before, n_after, note)

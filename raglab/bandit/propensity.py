@@ -22,6 +22,7 @@ from raglab.bandit.learner import (
     refuse,
     uniform_share,
 )
+from raglab.plain_arrays import float_array
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Family: TypeAlias = tuple[
@@ -161,8 +162,8 @@ def _integrals(
     below, density = both(x[..., None], *(value[row, None, :] for value in params))
     off = ~on[row, None, :]
     below, density = np.where(off, 1.0, below), np.where(off, 0.0, density)
-    others = _product_of_others(below)
-    inside = ((half[:, None] * WEIGHT)[..., None] * density * others).sum(axis=1)
+    product = _product_of_others(below)
+    inside = ((half[:, None] * WEIGHT)[..., None] * density * product).sum(axis=1)
     out = np.zeros(on.shape)
     np.add.at(out, row, inside)
     return out
@@ -344,7 +345,7 @@ def sample(propensity: ArrayLike, uniform: ArrayLike) -> NDArray[np.int64]:
       >>> sample([0.25, 0.0, 0.75], [0.0, 0.2, 0.25, 0.999]).tolist()
       [0, 0, 2, 2]
     """
-    p, u = np.asarray(propensity, dtype=np.float64), np.asarray(uniform, dtype=np.float64)
+    p, u = float_array(propensity, "propensity"), float_array(uniform, "uniform")
     if not bool((p >= 0.0).all()):
         msg = f"propensity must be at least 0, got {p[~(p >= 0.0)][0]:g}; it is 0 on an arm that is not available."
         raise ValueError(msg)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.environments import Table
 from raglab.bandit.learner import refuse
+from raglab.plain_arrays import float_array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +61,7 @@ def fit_ridge(features: ArrayLike, targets: ArrayLike, *, strength: float | None
       >>> fit.predict([[10.0]]).round(6).tolist()
       [[21.0]]
     """
-    x, y = np.asarray(features, np.float64), np.asarray(targets, np.float64)
+    x, y = float_array(features, "features"), float_array(targets, "targets")
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
         refuse("features must be [Q, F] and targets [Q, T]", (x.shape, y.shape), "give a row a question to both")
     if not np.isfinite(x).all():

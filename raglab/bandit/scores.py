@@ -140,9 +140,9 @@ def kl_upper(mean: Array, level: Array) -> Array:
         near_one = -np.expm1((entropy - level) / low)
         q = np.minimum(np.minimum(pinsker, near_one), 1.0)
         for _ in range(NEWTON):
-            one = np.where(mean > 0.0, mean * np.log(q), 0.0)
-            other = np.where(low > 0.0, low * np.log1p(-q), 0.0)
-            step = (entropy - one - other - level) * q * (1.0 - q) / (q - mean)
+            success_term = np.where(mean > 0.0, mean * np.log(q), 0.0)
+            failure_term = np.where(low > 0.0, low * np.log1p(-q), 0.0)
+            step = (entropy - success_term - failure_term - level) * q * (1.0 - q) / (q - mean)
             q = np.where((q > mean) & (step > 0.0), np.maximum(q - step, mean), q)
     return np.where(low > 0.0, q, 1.0)
 

@@ -89,7 +89,7 @@ def _end_text(regret: Array) -> str:
 def _played(title: str, regret: Array, pulls: NDArray[np.int64]) -> str:
     """Display of what was played."""
     share = pulls.sum(axis=0) / max(1, int(pulls.sum()))
-    rows = ((str(arm), f"{one:.1%}") for arm, one in enumerate(share.tolist()))
+    rows = ((str(arm), f"{arm_share:.1%}") for arm, arm_share in enumerate(share.tolist()))
     facts = [("size", _size_text(regret, pulls)), ("regret", _end_text(regret))]
     return display(title, facts, [Fold("share of pulls", rows, len(share), ("arm", "pulls"), open=True)])
 
@@ -188,8 +188,8 @@ def stepwise_arms(met: Feed, bandit: Bandit, rng: np.random.Generator, initial: 
         reward = met.rewards(when, who, arm)
         there = ~np.isnan(reward)
         when, who, arm, reward = when[there], who[there], arm[there], reward[there]
-        seen = met.features[met.case[when, who]] if bandit.linear and met.case is not None else none[who]
-        state = record_rewards(state, who, arm, reward, t - when, seen, bandit)
+        reward_context = met.features[met.case[when, who]] if bandit.linear and met.case is not None else none[who]
+        state = record_rewards(state, who, arm, reward, t - when, reward_context, bandit)
     return arms
 
 
@@ -232,7 +232,7 @@ def kernel(bandit: Bandit, work: float, engine: str) -> Any:  # noqa: ANN401 - a
     if engine == "numpy" or (engine == "auto" and (entry.compiled is None or work < entry.pays)):
         return None
     if entry.compiled is None:
-        there = [name for name, other in LEARNERS.items() if other.compiled is not None]
+        there = [name for name, learner in LEARNERS.items() if learner.compiled is not None]
         refuse(f"engine numba plays {', '.join(there)}", bandit.policy, "use engine='auto'")
     return kernel_of(engine, _kernel)
 
@@ -520,12 +520,12 @@ def _join_blocks(parts: tuple[Any, ...]) -> Any:  # noqa: ANN401 - arrays, or no
 
 def _check_probabilities(policy: ArrayLike, world: World, rounds: int) -> Array:
     """Probabilities as float64, [1, A] or [N, A]."""
-    given = np.asarray(policy, dtype=np.float64)
+    probabilities = np.asarray(policy, dtype=np.float64)
     met = feed(world, 1, 1, 0, 0) if isinstance(world, Table) else feed(world, rounds, 1, 0, 0)
-    if given.shape not in {(met.n_arms,), met.worth.shape}:
-        came = given.shape
-        refuse(f"a policy must be a Bandit, [{met.n_arms}], or {met.worth.shape}", came, "give a number an arm")
-    rows = np.atleast_2d(given)
+    if probabilities.shape not in {(met.n_arms,), met.worth.shape}:
+        shape = probabilities.shape
+        refuse(f"a policy must be a Bandit, [{met.n_arms}], or {met.worth.shape}", shape, "give a number an arm")
+    rows = np.atleast_2d(probabilities)
     wrong = ~((rows >= 0.0).all(axis=-1) & (np.abs(rows.sum(axis=-1) - 1.0) <= 1e-9))
     if wrong.any():
         refuse("a policy's rows must be >= 0 and sum to 1", rows[wrong][0].tolist(), "they are probabilities")

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.learner import refuse
 from raglab.characters import visible
+from raglab.plain_arrays import ROUNDING, rounding_note
 from raglab.user_warnings import warn_user
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ def _frame_numbers(
 ) -> Array:
     """Numbers of some columns, float64 [rows, columns], NaN where missing; infinity is none."""
     out = np.full((len(frame), len(columns)), np.nan)
+    n_rounded = 0
     wrong: list[tuple[int, str, Any]] = []
     for place, column in enumerate(columns):
         cells = frame.iloc[:, heads.index(column)]
@@ -149,8 +151,13 @@ def _frame_numbers(
             number: float = float(cell) if isinstance(cell, _NUMBERS) and -MOST <= cell <= MOST else np.nan
             if allowed[0] <= number <= allowed[1]:
                 out[row, place] = number
+            elif allowed[0] - ROUNDING <= number <= allowed[1] + ROUNDING:  # of single precision
+                out[row, place] = min(max(number, allowed[0]), allowed[1])
+                n_rounded += 1
             else:
                 wrong.append((row, column, cell))
+    if n_rounded:
+        warn_user(f"{rounding_note(f'cells of {what}', n_rounded, out.size, *allowed)}.")
     if wrong:
         row, column, cell = min(wrong, key=lambda place: place[0])
         value = f"{_shown(cell)} in {_frame_place(frame, row)}, column {column}, one of {len(wrong)} such cells"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from raglab.bandit.learner import check_count, refuse
 from raglab.bandit.table_frames import INTERCEPT
 from raglab.user_warnings import warn_user
+from raglab.words import word_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -149,7 +150,7 @@ def _texts(texts: Iterable[str]) -> list[str]:
 
 def _lengths(texts: list[str]) -> Array:
     """Log of 1 + words and of 1 + characters, [Q, 2]."""
-    return np.log1p([[len(text.split()), len(text)] for text in texts]).reshape(len(texts), 2)
+    return np.log1p([[word_count(text), len(text)] for text in texts]).reshape(len(texts), 2)
 
 
 def _reduction(texts: list[str], components: int, seed: int) -> tuple[Any, Any]:

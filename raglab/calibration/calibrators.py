@@ -25,6 +25,7 @@ from raglab.calibration.errors import (
     score_levels,
     smooth_ece,
 )
+from raglab.plain_arrays import float_array
 
 Method = Literal["isotonic", "platt", "beta", "temperature", "venn-abers"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -73,37 +74,37 @@ def fit(y: ArrayLike, score: ArrayLike, *, method: Method) -> Calibrator:
     return fit_counts(score_levels(*pairs(y, score)), method)
 
 
-def fit_counts(seen: ScoreLevels, method: Method) -> Calibrator:
+def fit_counts(levels: ScoreLevels, method: Method) -> Calibrator:
     """`fit` on counts; the scores are finite."""
     if method not in METHODS:
         msg = f"method must be one of {', '.join(METHODS)}, got {method!r}."
         raise ValueError(msg)
-    n, k = int(seen.n.sum()), int(seen.k.sum())
+    n, k = int(levels.n.sum()), int(levels.k.sum())
     # with one outcome the likelihood has no finite maximum
     if k in {0, n}:
         msg = f"y must hold both outcomes to fit on, got {k} of {n} true; add cases of the other, or take fewer folds."
         raise ValueError(msg)
     none = np.empty(0)
     if method == "isotonic":
-        knots, p = _block_steps(seen)
+        knots, p = _block_steps(levels)
         return _frozen(Calibrator(method, none, knots, p, p))
     if method == "venn-abers":
         # p0 is p1 of the mirrored problem: scores reversed, outcomes exchanged
-        p1 = _isotonic_with_success(seen.n, seen.k)
-        p0 = 1.0 - _isotonic_with_success(seen.n[::-1], (seen.n - seen.k)[::-1])[::-1]
+        p1 = _isotonic_with_success(levels.n, levels.k)
+        p0 = 1.0 - _isotonic_with_success(levels.n[::-1], (levels.n - levels.k)[::-1])[::-1]
         # only where a probability changes is a knot needed
-        kept = (np.diff(p0) != 0) | (np.diff(p1) != 0)
-        ends = np.concatenate(([True], kept))
-        return _frozen(Calibrator(method, none, seen.at[kept], p0[ends], p1[ends]))
+        changes = (np.diff(p0) != 0) | (np.diff(p1) != 0)
+        ends = np.concatenate(([True], changes))
+        return _frozen(Calibrator(method, none, levels.at[changes], p0[ends], p1[ends]))
     if method == "platt":
         # Platt's smoothed targets keep the slope finite where scores separate the outcomes
-        target = seen.k * (k + 1) / (k + 2) + (seen.n - seen.k) / (n - k + 2)
-        weights = _logistic(_logistic_columns(method, seen.at), seen.n, target)
+        target = levels.k * (k + 1) / (k + 2) + (levels.n - levels.k) / (n - k + 2)
+        weights = _logistic(_logistic_columns(method, levels.at), levels.n, target)
     elif method == "beta":
-        weights = _rising(_logistic_columns(method, seen.at), seen)
+        weights = _rising(_logistic_columns(method, levels.at), levels)
     else:
         # a temperature below 0 would turn the order round
-        weights = np.maximum(_logistic(_logistic_columns(method, seen.at), seen.n, seen.k, intercept=False), 0.0)
+        weights = np.maximum(_logistic(_logistic_columns(method, levels.at), levels.n, levels.k, intercept=False), 0.0)
     return _frozen(Calibrator(method, weights, none, none, none))
 
 
@@ -117,7 +118,7 @@ def apply(calibrator: Calibrator, score: ArrayLike) -> FloatArray:
       >>> apply(fit([0, 1, 0, 1], [10, 20, 30, 40], method="isotonic"), [5, 15, 35]).tolist()
       [0.0, 0.25, 0.75]
     """
-    value = np.asarray(score, dtype=np.float64)
+    value = float_array(score, "score")
     if calibrator.method == "isotonic":
         return np.asarray(np.interp(value, calibrator.at, calibrator.high))
     if calibrator.method == "venn-abers":
@@ -150,7 +151,7 @@ def venn_abers_interval(calibrator: Calibrator, score: ArrayLike) -> tuple[Float
     if calibrator.method != "venn-abers":
         msg = f"p0 and p1 need a venn-abers calibrator, got {calibrator.method}; fit with method='venn-abers'."
         raise ValueError(msg)
-    value = np.asarray(score, dtype=np.float64)
+    value = float_array(score, "score")
     p0 = np.asarray(calibrator.low)[np.searchsorted(calibrator.at, value, side="right")]
     p1 = np.asarray(calibrator.high)[np.searchsorted(calibrator.at, value, side="left")]
     return np.where(np.isnan(value), np.nan, p0), np.where(np.isnan(value), np.nan, p1)
@@ -162,14 +163,14 @@ def _frozen(calibrator: Calibrator) -> Calibrator:
     return calibrator
 
 
-def _block_steps(seen: ScoreLevels) -> tuple[FloatArray, FloatArray]:
+def _block_steps(levels: ScoreLevels) -> tuple[FloatArray, FloatArray]:
     """Both ends of each isotonic block, and the block's rate at them."""
-    start = isotonic_blocks(seen.n, seen.k)
-    rate = np.add.reduceat(seen.k, start) / np.add.reduceat(seen.n, start)
-    ends = np.stack([start, np.append(start[1:], seen.at.size) - 1], axis=1)
+    start = isotonic_blocks(levels.n, levels.k)
+    rate = np.add.reduceat(levels.k, start) / np.add.reduceat(levels.n, start)
+    ends = np.stack([start, np.append(start[1:], levels.at.size) - 1], axis=1)
     single = ends[:, 0] == ends[:, 1]
     used = np.stack([np.ones_like(single), ~single], axis=1)
-    return seen.at[ends[used]], np.repeat(rate, 2).reshape(-1, 2)[used]
+    return levels.at[ends[used]], np.repeat(rate, 2).reshape(-1, 2)[used]
 
 
 def _isotonic_with_success(n: IntArray, k: IntArray) -> FloatArray:
@@ -191,7 +192,7 @@ def _isotonic_with_success(n: IntArray, k: IntArray) -> FloatArray:
         hull.append(i)
     left = right = 0
     rise = run = 1
-    found = np.empty(last + 1)
+    estimate = np.empty(last + 1)
     for i in range(last + 1):
         if i == 0 or (true[i] - true[left]) * run < rise * (size[i] - size[left]):
             left, right = i, max(right, i)
@@ -201,8 +202,8 @@ def _isotonic_with_success(n: IntArray, k: IntArray) -> FloatArray:
                 if (true[b] - true[right]) * run > rise * (size[b] - size[right]):
                     break
                 right, rise, run = b, true[b] - true[i] + 1, size[b] - size[i] + 1
-        found[i] = rise / run
-    return found
+        estimate[i] = rise / run
+    return estimate
 
 
 def _logistic_columns(method: Method, score: FloatArray) -> list[FloatArray]:
@@ -212,27 +213,27 @@ def _logistic_columns(method: Method, score: FloatArray) -> list[FloatArray]:
     ends = "[0, 1]" if method == "beta" else "(0, 1)"
     lost = (score < 0.0) | (score > 1.0) if method == "beta" else (score <= 0.0) | (score >= 1.0)
     if lost.any():
-        seen = f"{score[lost].max()} at most" if (score[lost] > 0.5).any() else f"{score[lost].min()} at least"
-        msg = f"score must be in {ends} for {method}, got {seen}; isotonic, platt and venn-abers take any scale."
+        extreme = f"{score[lost].max()} at most" if (score[lost] > 0.5).any() else f"{score[lost].min()} at least"
+        msg = f"score must be in {ends} for {method}, got {extreme}; isotonic, platt and venn-abers take any scale."
         raise ValueError(msg)
     inner = np.clip(score, EPSILON, 1.0 - EPSILON) if method == "beta" else score
     up, down = np.log(inner), -np.log1p(-inner)
     return [up, down] if method == "beta" else [up + down]
 
 
-def _rising(columns: list[FloatArray], seen: ScoreLevels) -> FloatArray:
+def _rising(columns: list[FloatArray], levels: ScoreLevels) -> FloatArray:
     """Weights of the best logistic fit in which no column counts against y, and its intercept, [M + 1]."""
-    free = _logistic(columns, seen.n, seen.k)
+    free = _logistic(columns, levels.n, levels.k)
     if np.all(free[:-1] >= 0.0):
         return free
     shut = np.zeros((2, 3))
     for j, column in enumerate(columns):
-        slope, shut[j, 2] = _logistic([column], seen.n, seen.k)
+        slope, shut[j, 2] = _logistic([column], levels.n, levels.k)
         shut[j, j] = slope
-    rate = seen.k.sum() / seen.n.sum()
+    rate = levels.k.sum() / levels.n.sum()
     flat = np.array([0.0, 0.0, np.log(rate / (1.0 - rate))])
     rising = [weights for weights in (flat, *shut) if np.all(weights[:2] >= 0.0)]
-    return min(rising, key=lambda weights: _loss(weights[:2] @ np.stack(columns) + weights[2], seen.n, seen.k))
+    return min(rising, key=lambda weights: _loss(weights[:2] @ np.stack(columns) + weights[2], levels.n, levels.k))
 
 
 def _loss(margin: FloatArray, n: IntArray, true: NDArray[np.number]) -> float:
@@ -345,12 +346,12 @@ def brier_decomposition(y: ArrayLike, p: ArrayLike) -> Brier:
       >>> brier_decomposition([0, 1, 1, 1], [0.5, 0.5, 1.0, 1.0])
       Brier(score=0.125, mcb=0.0, dsc=0.0625, unc=0.1875)
     """
-    seen = score_levels(*chances(y, p))
-    n, k = int(seen.n.sum()), int(seen.k.sum())
-    start = isotonic_blocks(seen.n, seen.k)
-    size, true = np.add.reduceat(seen.n, start), np.add.reduceat(seen.k, start)
-    again = np.repeat(true / size, np.diff(start, append=seen.at.size))
-    worse = (seen.at - again) * (seen.n * (seen.at + again) - 2 * seen.k)
+    levels = score_levels(*chances(y, p))
+    n, k = int(levels.n.sum()), int(levels.k.sum())
+    start = isotonic_blocks(levels.n, levels.k)
+    size, true = np.add.reduceat(levels.n, start), np.add.reduceat(levels.k, start)
+    again = np.repeat(true / size, np.diff(start, append=levels.at.size))
+    worse = (levels.at - again) * (levels.n * (levels.at + again) - 2 * levels.k)
     mcb = max(float(worse.sum()) / n, 0.0)
     unc = k * (n - k) / n**2
     left = float((true * (size - true) / size).sum()) / n  # score of the recalibrated
@@ -374,10 +375,10 @@ def spiegelhalter(y: ArrayLike, p: ArrayLike) -> Spiegelhalter:
       >>> round(z, 3), round(p_value, 3)
       (-1.0, 0.317)
     """
-    seen = score_levels(*chances(y, p))
-    lean = 1.0 - 2.0 * seen.at
-    excess = float(((seen.k - seen.n * seen.at) * lean).sum())
-    variance = float((seen.n * lean**2 * seen.at * (1.0 - seen.at)).sum())
+    levels = score_levels(*chances(y, p))
+    lean = 1.0 - 2.0 * levels.at
+    excess = float(((levels.k - levels.n * levels.at) * lean).sum())
+    variance = float((levels.n * lean**2 * levels.at * (1.0 - levels.at)).sum())
     untested = float("inf") if excess > 0.0 else 0.0
     z = excess / sqrt(variance) if variance > 0.0 else untested
     return Spiegelhalter(z, erfc(abs(z) / sqrt(2.0)))
@@ -411,7 +412,9 @@ def folds_of(
             raise ValueError(msg)
     parts = int(part.max()) + 1
     if not 2 <= folds <= parts:
-        msg = f"folds must be between 2 and the {parts} {'cases' if groups is None else 'groups'}, got {folds}."
+        kind = "cases" if groups is None else "groups"
+        remedy = f"lower folds to {parts} or less" if parts >= 2 else f"there must be at least 2 {kind}"
+        msg = f"folds must be between 2 and the {parts} {kind}, got {folds}; {remedy}."
         raise ValueError(msg)
     return rng.permutation(np.resize(np.arange(folds), parts))[part]
 
@@ -436,16 +439,16 @@ def cross_fitted(
       [0.0, 1.0, 0.0, 1.0]
     """
     outcome, value = pairs(y, score)
-    seen = score_levels(outcome, value)
+    levels = score_levels(outcome, value)
     fold = folds_of(outcome, value, folds=folds, groups=groups, rng=rng)
-    place = np.searchsorted(seen.at, value)
+    place = np.searchsorted(levels.at, value)
     p = np.empty(value.size)
     for held in range(folds):
         rows = fold == held
-        n = seen.n - np.bincount(place[rows], minlength=seen.at.size)
-        k = seen.k - np.bincount(place[rows & outcome], minlength=seen.at.size)
+        n = levels.n - np.bincount(place[rows], minlength=levels.at.size)
+        k = levels.k - np.bincount(place[rows & outcome], minlength=levels.at.size)
         left = n > 0
-        p[rows] = apply(fit_counts(ScoreLevels(seen.at[left], n[left], k[left]), method), value[rows])
+        p[rows] = apply(fit_counts(ScoreLevels(levels.at[left], n[left], k[left]), method), value[rows])
     return p
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.metrics.intervals import check_level, percentile_interval
+from raglab.plain_arrays import ROUNDING, check_present, float_array, plain_array, shown_number, within_range
 from raglab.values import Curve
 
 FloatArray = NDArray[np.float64]
@@ -36,7 +37,7 @@ def pairs(y: ArrayLike, score: ArrayLike, name: str = "score") -> tuple[NDArray[
     Raises:
       ValueError: another shape, different lengths, no case, NaN, an infinite score, or an outcome beside 0 and 1.
     """
-    outcome, value = np.asarray(y), np.asarray(score, dtype=np.float64)
+    outcome, value = plain_array(y, "y"), float_array(score, name)
     if outcome.ndim != 1 or outcome.shape != value.shape:
         msg = f"y and {name} must be [Q], one of each a case, got shapes {outcome.shape} and {value.shape}."
         raise ValueError(msg)
@@ -54,14 +55,20 @@ def _refuse(outcome: NDArray[Any], value: FloatArray, name: str) -> None:
     """Raise for the worst of what is wrong with outcomes and scores."""
     missing = [int((part != part).sum()) for part in (outcome, value)]  # noqa: PLR0124 - NaN, of any dtype
     if any(missing):
-        seen = f"{missing[0]} in y and {missing[1]} in {name}, of {value.size} cases"
-        msg = f"y and {name} must not be NaN, got {seen}; label or drop them first."
+        first = int(((outcome != outcome) | (value != value)).argmax())  # noqa: PLR0124
+        value_text = (
+            f"{missing[0]} in y and {missing[1]} in {name}, of {value.size} cases, the first at position {first}"
+        )
+        msg = f"y and {name} must not be NaN, got {value_text}; label or drop them first."
         raise ValueError(msg)
     if np.isinf(value).any():
-        msg = f"{name} must be finite, got {np.isinf(value).sum()} infinite of {value.size}."
+        place = f"the first at position {int(np.isinf(value).argmax())}"
+        msg = f"{name} must be finite, got {np.isinf(value).sum()} infinite of {value.size}, {place}; leave them out."
         raise ValueError(msg)
-    odd = outcome[(outcome != 0) & (outcome != 1)]
-    msg = f"y must be 0 or 1 (or bool), got {odd[0]!s} in {odd.size} cases; compare with the outcome meant first."
+    odd = (outcome != 0) & (outcome != 1)
+    position = int(odd.argmax())
+    value_text = f"{outcome[position]!s} in {int(odd.sum())} cases, the first at position {position}"
+    msg = f"y must be 0 or 1 (or bool), got {value_text}; compare with the outcome meant first."
     raise ValueError(msg)
 
 
@@ -83,18 +90,17 @@ def check_probability(p: ArrayLike) -> FloatArray:
       ValueError: p must be in [0, 1], got 72 at most; a cosine, an L2 distance or a confidence in points is \
 rank only: calibrate first (fit, apply).
     """
-    value = np.asarray(p, dtype=np.float64)
+    value = float_array(p, "p")
     low, high = (value.min(), value.max()) if value.size else (0.0, 1.0)
     if low >= 0.0 and high <= 1.0:
         return value
-    if np.isnan(low):
-        msg = f"p must not be NaN, got {np.isnan(value).sum()} of {value.size} cases; label or drop them first."
-        raise ValueError(msg)
+    check_present(value, "p", "label or drop them first")
+    if low >= -ROUNDING and high <= 1.0 + ROUNDING:
+        return within_range(value, 0.0, 1.0, "p")
     worst = float(high if high > 1.0 else low)
-    text = next(text for text in (f"{worst:.4g}", repr(worst)) if not 0.0 <= float(text) <= 1.0)
-    seen = f"{text} at {'most' if high > 1.0 else 'least'}"
+    value_text = f"{shown_number(worst, 0.0, 1.0)} at {'most' if high > 1.0 else 'least'}"
     rank = "a cosine, an L2 distance or a confidence in points is rank only: calibrate first (fit, apply)."
-    msg = f"p must be in [0, 1], got {seen}; {rank}"
+    msg = f"p must be in [0, 1], got {value_text}; {rank}"
     raise ValueError(msg)
 
 
@@ -179,8 +185,8 @@ def reliability(y: ArrayLike, p: ArrayLike, *, bins: int = 10, strategy: Strateg
       >>> curve.n.tolist(), curve.y.tolist()
       ([2, 2], [0.5, 1.0])
     """
-    found = _bin_counts(*chances(y, p), bins, strategy)
-    return Curve(found.total / found.n, found.k / found.n, found.n, found.k, found.at)
+    counts = _bin_counts(*chances(y, p), bins, strategy)
+    return Curve(counts.total / counts.n, counts.k / counts.n, counts.n, counts.k, counts.at)
 
 
 def ece(
@@ -208,8 +214,8 @@ def ece(
       0.05
     """
     _check_norm(norm, debias=debias)
-    found = _bin_counts(*chances(y, p), bins, strategy)
-    return float(_calibration_error(found.total - found.k, found.n, found.k, norm, debias=debias))
+    counts = _bin_counts(*chances(y, p), bins, strategy)
+    return float(_calibration_error(counts.total - counts.k, counts.n, counts.k, norm, debias=debias))
 
 
 def ece_interval(
@@ -245,9 +251,9 @@ def ece_interval(
     if resamples < 1:
         msg = f"resamples must be at least 1, got {resamples}; 1,000 are usual."
         raise ValueError(msg)
-    seen = score_levels(*chances(y, p))
-    start = _level_bins(seen, bins, strategy)
-    drawn = _bootstrap_errors(*_outcome_cells(seen, start), norm, debias, resamples, rng)
+    levels = score_levels(*chances(y, p))
+    start = _level_bins(levels, bins, strategy)
+    drawn = _bootstrap_errors(*_outcome_cells(levels, start), norm, debias, resamples, rng)
     low, high = percentile_interval(drawn, level)
     return float(low), float(high)
 
@@ -255,10 +261,10 @@ def ece_interval(
 def _bin_counts(y: NDArray[np.bool_], p: FloatArray, bins: int, strategy: Strategy) -> Bins:
     """Counts and sums of scores in each non-empty bin, alike to the last bit for rows in any order."""
     if strategy == "corp":
-        seen = score_levels(y, p)
-        start = isotonic_blocks(seen.n, seen.k)
-        size, true, total = (np.add.reduceat(part, start) for part in (seen.n, seen.k, seen.n * seen.at))
-        return Bins(seen.at[start], size, true, total)
+        levels = score_levels(y, p)
+        start = isotonic_blocks(levels.n, levels.k)
+        size, true, total = (np.add.reduceat(part, start) for part in (levels.n, levels.k, levels.n * levels.at))
+        return Bins(levels.at[start], size, true, total)
     if strategy == "uniform":
         return _even(y, p, _bin_edges(p, bins, strategy))
     outcome, score = sort_by_score(y, p)
@@ -312,26 +318,26 @@ def _starts(score: FloatArray, edges: FloatArray) -> tuple[IntArray, IntArray]:
     return start[filled], filled
 
 
-def _level_bins(seen: ScoreLevels, bins: int, strategy: Strategy) -> IntArray:
+def _level_bins(levels: ScoreLevels, bins: int, strategy: Strategy) -> IntArray:
     """First level of each non-empty bin, [B]."""
     if strategy == "corp":
-        return isotonic_blocks(seen.n, seen.k)
-    rows = np.repeat(seen.at, seen.n) if strategy == "quantile" else seen.at
-    return _starts(seen.at, _bin_edges(rows, bins, strategy))[0]
+        return isotonic_blocks(levels.n, levels.k)
+    rows = np.repeat(levels.at, levels.n) if strategy == "quantile" else levels.at
+    return _starts(levels.at, _bin_edges(rows, bins, strategy))[0]
 
 
-def _outcome_cells(seen: ScoreLevels, start: IntArray) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
+def _outcome_cells(levels: ScoreLevels, start: IntArray) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
     """Cells of level × outcome, [C]: cases, mean residual, outcome; and the first cell of each bin, [B]."""
-    if seen.at.size > FINE:
-        inside = np.zeros(seen.at.size, dtype=np.int64)
+    if levels.at.size > FINE:
+        inside = np.zeros(levels.at.size, dtype=np.int64)
         inside[start] = 1
-        cut = np.diff(np.floor(seen.at * FINE), prepend=-1.0) + inside
+        cut = np.diff(np.floor(levels.at * FINE), prepend=-1.0) + inside
         parts = np.flatnonzero(cut)
     else:
-        parts = np.arange(seen.at.size)
-    outcomes = np.stack([seen.n - seen.k, seen.k])
+        parts = np.arange(levels.at.size)
+    outcomes = np.stack([levels.n - levels.k, levels.k])
     count = np.add.reduceat(outcomes, parts, axis=1)
-    score = np.add.reduceat(outcomes * seen.at, parts, axis=1) / np.maximum(count, 1)
+    score = np.add.reduceat(outcomes * levels.at, parts, axis=1) / np.maximum(count, 1)
     residual = score - np.array([[0.0], [1.0]])
     held = count.T.ravel() > 0
     first = np.add.reduceat(count.astype(bool).sum(axis=0), np.searchsorted(parts, start)).cumsum()
@@ -351,13 +357,13 @@ def _bootstrap_errors(
 ) -> FloatArray:
     """Calibration error of each resample, [resamples]."""
     total = int(count.sum())
-    found = []
+    errors = []
     size = max(1, BLOCK // count.size)
     for begin in range(0, resamples, size):
         drawn = rng.multinomial(total, count / total, size=min(size, resamples - begin))
         gap, n, k = (np.add.reduceat(part, start, axis=1) for part in (drawn * residual, drawn, drawn * outcome))
-        found.append(_calibration_error(gap, n, k, norm, debias=debias))
-    return np.concatenate(found)
+        errors.append(_calibration_error(gap, n, k, norm, debias=debias))
+    return np.concatenate(errors)
 
 
 def _check_norm(norm: Norm, *, debias: bool) -> None:
@@ -440,9 +446,9 @@ def smooth_levels(at: ScoreLevels) -> SmoothECE:
     best, below = SmoothECE(np.nan, 1.0), 0.0
     for _ in range(HALVINGS):
         middle = (best.bandwidth + below) / 2.0
-        found = error(middle) if middle >= NARROWEST else np.inf
-        if found <= middle:
-            best = SmoothECE(found, middle)
+        estimate = error(middle) if middle >= NARROWEST else np.inf
+        if estimate <= middle:
+            best = SmoothECE(estimate, middle)
         else:
             below = middle
     return best if best.bandwidth < 1.0 else SmoothECE(error(1.0), 1.0)

@@ -31,6 +31,7 @@ from raglab.cli.common import (
     Seed,
     Split,
     TargetOptions,
+    TextEncoding,
     TraceOrFolder,
     TracePath,
     Trials,
@@ -101,7 +102,7 @@ def shared_options(
 
 
 def main() -> None:
-    """Run the command of the arguments, behind the door and between streams that hold."""
+    """Run the command line; print errors as one line and return the exit code."""
     open_standard_streams()
     try:
         app()
@@ -124,9 +125,13 @@ def trace(
     ] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option(help="ours=theirs, such as expect_status=label, where --cases is a CSV or TSV; repeat."),
+        typer.Option(help="field=column, such as expect_status=label, where --cases is a CSV or TSV; repeat."),
     ] = None,
     corpus_columns: CorpusColumns = None,
+    encoding: TextEncoding = None,
+    cases_encoding: Annotated[
+        str | None, typer.Option(help="Of --cases where that is a CSV or TSV, such as cp1252; UTF-8 where not given.")
+    ] = None,
     policy: PolicyPath = None,
     arm: Annotated[list[str] | None, typer.Option(help=f"Arm: {', '.join(ARMS)}; repeat.")] = None,
     encoder: Encoder = None,
@@ -151,14 +156,29 @@ def trace(
     """Retrieve once for every question and store every measurement."""
     from raglab.lab.slices import fusion_weights, ranking
     from raglab.live.trace_building import build_trace
+    from raglab.model_files import find_model
     from raglab.store.loaders import load_cases, load_corpus
 
     # Retrieval may take hours, so a wrong --out is refused before it.
     keep_inputs(out, corpus, cases, policy)
+    if encoder is not None:
+        find_model(encoder, download=download)  # documents are cut by its tokens
     result = build_trace(
-        load_corpus(corpus, columns=parse_columns(corpus_columns), follow_links=follow_links),
+        load_corpus(
+            corpus,
+            columns=parse_columns(corpus_columns, "--corpus-columns"),
+            encoder=encoder,
+            follow_links=follow_links,
+            encoding=encoding,
+        ),
         # SQuAD, BEIR and MT-RAG hold documents and questions in one place.
-        load_cases(cases or corpus, columns=parse_columns(columns), follow_links=follow_links, turns=turns),
+        load_cases(
+            cases or corpus,
+            columns=parse_columns(columns),
+            follow_links=follow_links,
+            turns=turns,
+            encoding=cases_encoding,
+        ),
         out=out,
         policy=load_policy(policy),
         command=ctx.obj,
@@ -188,12 +208,12 @@ def trace(
             _say_weight(fusion_weights(result))
 
 
-def _say_weight(found: FusionWeights) -> None:
+def _say_weight(weights: FusionWeights) -> None:
     """Say which weight of the embeddings' list fuses best, beside the equal one."""
-    measure = next(name for name in found.table.columns if name.startswith("nDCG"))  # the one it was chosen by
-    ndcg = found.table.set_index("dense_weight")[measure]
-    best, equal = ndcg[found.dense_weight], ndcg[1.0]
-    say(f"\nfused best at --dense-weight {found.dense_weight:g}: {measure} {best:.4f}, at 1 {equal:.4f}")
+    measure = next(name for name in weights.table.columns if name.startswith("nDCG"))  # the one it was chosen by
+    ndcg = weights.table.set_index("dense_weight")[measure]
+    best, equal = ndcg[weights.dense_weight], ndcg[1.0]
+    say(f"\nfused best at --dense-weight {weights.dense_weight:g}: {measure} {best:.4f}, at 1 {equal:.4f}")
 
 
 @app.command(epilog="Example: raglab decide out/broker.parquet -p datasets/broker/policy.yaml --case w1-001")
@@ -215,7 +235,7 @@ def decide(
     keep_inputs(out, path, policy)
     cases = load_trace(path, split)
     if case is not None:
-        _check_case(case, [one.id for one in cases.cases])
+        _check_case(case, [trace_case.id for trace_case in cases.cases])
     chosen = policy_for(policy, cases, arm)
     decisions = decided(cases, chosen, arm)
     say_headline(cases)
@@ -246,7 +266,7 @@ def _check_case(case: str, ids: Sequence[str]) -> None:
       ValueError: names the nearest ids.
     """
     if case not in ids:
-        near = get_close_matches(case, ids, 3, 0.5) or [one for one in ids if case in one][:3]
+        near = get_close_matches(case, ids, 3, 0.5) or [case_id for case_id in ids if case in case_id][:3]
         meant = f"did you mean {' or '.join(near)}? All" if near else "all"
         remedy = f"{meant} are in the column case_id of `raglab decide TRACE`"
         msg = f"--case must be the id of one of the trace's {len(ids):,} cases, got {case!r:.80}; {remedy}."
@@ -324,7 +344,7 @@ def sweep(
     if (threshold is None) == (not policies):
         msg = "sweep takes either policies or --path with one threshold, got both or none."
         raise ValueError(msg)
-    paths = [str(one) for one in policies or () if str(one) in SWEPT and not one.exists()]
+    paths = [str(file) for file in policies or () if str(file) in SWEPT and not file.exists()]
     if paths:
         msg = f"a policy must be a file, got {paths[0]}, which is a threshold; sweep it by --path {paths[0]}."
         raise ValueError(msg)
@@ -333,8 +353,8 @@ def sweep(
     if threshold is not None:
         table, lead = steps(of, load_policy(policy), threshold, arm, costs=costs), ["low", "high"]
     else:
-        table = swept(of, [load_policy(one) for one in policies or ()], arm, costs=costs)
-        table.insert(0, "policy", [str(one) for one in policies or ()])
+        table = swept(of, [load_policy(file) for file in policies or ()], arm, costs=costs)
+        table.insert(0, "policy", [str(file) for file in policies or ()])
         lead = ["policy"]
     write_csv(table, out)
     lead += ["note"] if "note" in table else []  # of a policy that is judged on what it learned from
@@ -394,15 +414,15 @@ def tune(
 
     keep_inputs(out / TUNED, path, policy)
     goal = parse_goal(cost, target)  # before anything is read that takes time
-    kept = out / "study" if storage is None else storage
+    study_place = out / "study" if storage is None else storage
     if worker:
-        check_shareable(kept)
+        check_shareable(study_place)
     start = None if policy is None else load_policy(policy)  # without one, that of the trace's scores
-    unknown = [one for one in candidate or () if one not in RECIPES and not Path(one).exists()]
+    unknown = [name for name in candidate or () if name not in RECIPES and not Path(name).exists()]
     if unknown:
         msg = f"a candidate must be one of {', '.join(RECIPES)}, or a policy file, got {unknown[0]!r}; correct it."
         raise ValueError(msg)
-    candidates = [one if one in RECIPES else load_policy(Path(one)) for one in candidate or ()]
+    candidates = [name if name in RECIPES else load_policy(Path(name)) for name in candidate or ()]
     of = open_trace(path)
     if worker:
         share_study = extension("share_study", "scale", "raglab tune --worker")
@@ -414,7 +434,7 @@ def tune(
             trials=trials,
             sampler=sampler,
             seed=seed,
-            storage=kept,
+            storage=study_place,
             study_name=study_name,
         )
         show(did._asdict(), as_json=as_json)
@@ -433,7 +453,7 @@ def tune(
         trials=trials,
         sampler=sampler,
         seed=seed,
-        storage=kept,
+        storage=study_place,
         study_name=study_name,
     )
     write_study(result, out, mlruns, track=track, as_json=as_json)
@@ -504,15 +524,15 @@ def demo(
 
     start = load_policy(data / "policy.yaml")
     say(f"1/3 trace: retrieve once for the questions of {data}")
-    made = build_trace(
+    demo_trace = build_trace(
         load_corpus(data),
         load_cases(data),
         out=out / "trace.parquet",
         policy=start,
         command="raglab demo",
     )
-    say(f"2/3 study: {trials} configurations replayed over {len(made)} cases, then an exact line search")
-    result = tuned(made, policy=start, trials=trials)
+    say(f"2/3 study: {trials} configurations replayed over {len(demo_trace)} cases, then an exact line search")
+    result = tuned(demo_trace, policy=start, trials=trials)
     say("3/3 report")
     write_study(result, out, mlruns, track=True, as_json=False)
     say("JupyterLab:  make lab")

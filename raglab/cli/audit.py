@@ -37,12 +37,12 @@ def explain(
         rule = "REQUEST must be the id of a request, as its response named it"
         msg = f"{rule}, got the folder {request}; give the folder as --log: raglab explain ID --log {request}."
         raise ValueError(msg)
-    said = explained(request, _open_audit_log(log))
-    say_json_text(said.json()) if as_json else say(str(said))
-    if said.damage:
+    explanation = explained(request, _open_audit_log(log))
+    say_json_text(explanation.json()) if as_json else say(str(explanation))
+    if explanation.damage:
         say("warning: the log was damaged or altered; `raglab audit --verify` names all of it", err=True)
-    if not said.rebuilt or said.damage:
-        raise typer.Exit(DAMAGED if said.rebuilt else 1)
+    if not explanation.rebuilt or explanation.damage:
+        raise typer.Exit(DAMAGED if explanation.rebuilt else 1)
 
 
 def audit(
@@ -105,7 +105,7 @@ def audit(
     say(f"\ndefaults\n{table_text(rows.round(3))}" if len(rows) else "\nno default so far")
 
 
-def _verify_logs(log: str | None, kept: list[str], *, as_json: bool) -> None:
+def _verify_logs(log: str | None, head_texts: list[str], *, as_json: bool) -> None:
     """Print what does not fit in the logs of a place.
 
     Raises:
@@ -116,30 +116,34 @@ def _verify_logs(log: str | None, kept: list[str], *, as_json: bool) -> None:
     from raglab.live.settings import open_logs
     from raglab.store.log_chain import parse_head
 
-    heads = [parse_head(text) for text in kept]
+    heads = [parse_head(text) for text in head_texts]
     logs = open_logs(log)
-    said = [one.verify(AUDIT_REBUILDS + BANDIT_REBUILDS) for one in logs]
-    where = {head: [one.shown for one in logs if one.contains(head)] for head in heads}
+    verifications = [opened_log.verify(AUDIT_REBUILDS + BANDIT_REBUILDS) for opened_log in logs]
+    where = {head: [opened_log.shown for opened_log in logs if opened_log.contains(head)] for head in heads}
     if as_json:
-        told = [one._asdict() | {"intact": one.intact, "head": one.head and str(one.head)} for one in said]
-        records = [one | {"findings": [finding._asdict() for finding in one["findings"]]} for one in told]
+        rows = [
+            verification._asdict()
+            | {"intact": verification.intact, "head": verification.head and str(verification.head)}
+            for verification in verifications
+        ]
+        records = [row | {"findings": [finding._asdict() for finding in row["findings"]]} for row in rows]
         show({"logs": records, "heads": {str(head): places for head, places in where.items()}}, as_json=True)
     else:
-        for one in said:
-            first, *findings = str(one).splitlines()
+        for verification in verifications:
+            first, *findings = str(verification).splitlines()
             say("\n".join([first, *findings[:MOST_FINDINGS]]))
             if len(findings) > MOST_FINDINGS:
                 say(f"and {len(findings) - MOST_FINDINGS} more")
         for head, places in where.items():
             say(f"head {head}: {f'in {places[0]}' if places else 'no log contains it'}")
-    if not (all(one.intact for one in said) and all(where.values())):
+    if not (all(verification.intact for verification in verifications) and all(where.values())):
         raise typer.Exit(DAMAGED)
 
 
 def _show_heads(log: str | None, *, as_json: bool) -> None:
     from raglab.live.settings import open_logs
 
-    heads = [(one.head(), one.shown) for one in open_logs(log)]
+    heads = [(opened_log.head(), opened_log.shown) for opened_log in open_logs(log)]
     if as_json:
         show([{"head": head and str(head), "place": place} for head, place in heads], as_json=True)
         return

@@ -56,7 +56,7 @@ class BaselineOptions(NamedTuple):
     again: bool
 
     @property
-    def given(self) -> bool:
+    def has_baseline(self) -> bool:
         """Whether a baseline is compared with or written.
 
         Raises:
@@ -100,57 +100,58 @@ def run_baseline(
         check_free(options.save)
     costs = stated_costs(baseline.costs) if options.costs is None and baseline is not None else options.costs
     now = baseline_of(trace, policy, costs=costs, arm=None if baseline is None else baseline.arm)
-    found = None
+    comparison = None
     if baseline is not None:
         effect = MIN_EFFECT if options.min_effect is None else options.min_effect
-        found = compare_baselines(baseline, now, rates=options.rates, min_effect=effect)
+        comparison = compare_baselines(baseline, now, rates=options.rates, min_effect=effect)
     if options.save is not None:
         make_folder(options.save.parent)
         now.save(options.save)
     if as_json:
-        say_json(_record(now, found, options.save), indent=2)
+        say_json(_record(now, comparison, options.save), indent=2)
     else:
-        _print(now, found, options.save, certified=policy.certificate is not None)
-    return found is not None and bool(found.lost)
+        _print(now, comparison, options.save, certified=policy.certificate is not None)
+    return comparison is not None and bool(comparison.lost)
 
 
-def _record(now: Baseline, found: BaselineComparison | None, saved: Path | None) -> dict[str, Any]:
+def _record(now: Baseline, comparison: BaselineComparison | None, saved: Path | None) -> dict[str, Any]:
     from raglab.lab.baseline import scoring_notes
 
     record: dict[str, Any] = {"policy_id": now.policy_id, "basis": now.basis, "cases_hash": now.cases_hash}
-    if found is None:
+    if comparison is None:
         record |= {"cases": len(now.cases), "measures": now.measures, "notes": scoring_notes(now)}
     else:
         record |= {
-            "baseline_policy_id": found.before,
-            "verdict": "lost" if found.lost else "not shown",
-            "lost": found.lost,
-            "min_effect": found.min_effect,
-            "cases": found.cases,
-            "unpaired": found.unpaired,
-            "measures": json_records(found.table.astype(object).where(found.table.notna(), None)),
-            "changed": json_records(found.changed),
-            "notes": found.notes,
+            "baseline_policy_id": comparison.before,
+            "verdict": "lost" if comparison.lost else "not shown",
+            "lost": comparison.lost,
+            "min_effect": comparison.min_effect,
+            "cases": comparison.cases,
+            "unpaired": comparison.unpaired,
+            "measures": json_records(comparison.table.astype(object).where(comparison.table.notna(), None)),
+            "changed": json_records(comparison.changed),
+            "notes": comparison.notes,
         }
     return record | {"saved": None if saved is None else str(saved)}
 
 
-def _print(now: Baseline, found: BaselineComparison | None, saved: Path | None, *, certified: bool) -> None:
+def _print(now: Baseline, comparison: BaselineComparison | None, saved: Path | None, *, certified: bool) -> None:
     from raglab.lab.baseline import scoring_notes
 
-    if found is not None:
+    if comparison is not None:
         say(
-            f"policy {found.after} against the baseline of policy {found.before}: {found.cases:,} paired cases, basis "
-            f"{now.basis}.\nA loss above 0 is worse now. What is tested fails above {found.min_effect:g} where "
+            f"policy {comparison.after} against the baseline of policy {comparison.before}: "
+            f"{comparison.cases:,} paired cases, basis "
+            f"{now.basis}.\nA loss above 0 is worse now. What is tested fails above {comparison.min_effect:g} where "
             "its 95 % interval excludes 0.\n"
         )
-        say(table_text(_readable(found.table)))
-        if len(found.changed):
-            more = f", the first {SHOWN}" if len(found.changed) > SHOWN else ""
-            say(f"\n{len(found.changed):,} cases with another outcome{more}:")
-            say(table_text(found.changed.head(SHOWN)))
-        say(f"\nverdict: {found.headline}")
-        for note in found.notes:
+        say(table_text(_readable(comparison.table)))
+        if len(comparison.changed):
+            more = f", the first {SHOWN}" if len(comparison.changed) > SHOWN else ""
+            say(f"\n{len(comparison.changed):,} cases with another outcome{more}:")
+            say(table_text(comparison.changed.head(SHOWN)))
+        say(f"\nverdict: {comparison.headline}")
+        for note in comparison.notes:
             say(f"note: {note}")
     else:
         for note in scoring_notes(now):

@@ -82,7 +82,16 @@ FollowLinks = Annotated[
 CorpusColumns = Annotated[
     list[str] | None,
     typer.Option(
-        "--corpus-columns", help="ours=theirs, such as text=body, where CORPUS is a CSV or TSV, a row a chunk; repeat."
+        "--corpus-columns", help="field=column, such as text=body, where CORPUS is a CSV or TSV, a row a chunk; repeat."
+    ),
+]
+
+
+TextEncoding = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding",
+        help="Of texts, pages and CSV or TSV tables, such as cp1252; in a folder, of those that are not UTF-8.",
     ),
 ]
 
@@ -144,11 +153,14 @@ def parse_costs(texts: Sequence[str] | None) -> dict[str, dict[str, float]] | No
     return costs or None
 
 
-def parse_columns(texts: Sequence[str] | None) -> dict[str, str] | None:
-    """Columns of `ours=theirs`, each of ours once; None where none is given.
+def parse_columns(texts: Sequence[str] | None, option: str = "--columns") -> dict[str, str] | None:
+    """Columns of `field=column`, each field once; None where none is given.
+
+    Args:
+      texts: of the option. option: its name, in messages.
 
     Raises:
-      ValueError: a text of another form, or one of ours twice.
+      ValueError: a text of another form, or a field twice.
 
     Example:
       >>> parse_columns(["query=question", "expect_status=label"])
@@ -156,16 +168,16 @@ def parse_columns(texts: Sequence[str] | None) -> dict[str, str] | None:
     """
     columns: dict[str, str] = {}
     for text in texts or ():
-        ours, _, theirs = (part.strip() for part in text.partition("="))
+        field, _, column = (part.strip() for part in text.partition("="))
         pairs = re.split(r",\s*(?=\w+\s*=)", text)
         if len(pairs) > 1:
-            remedy = f"repeat the option: {' '.join(f'--columns {pair.strip()}' for pair in pairs)}"
-            msg = f"columns must be one pair ours=theirs each time, got {len(pairs)} in {text!r:.200}; {remedy}."
+            remedy = f"repeat the option: {' '.join(f'{option} {pair.strip()}' for pair in pairs)}"
+            msg = f"{option} must be one pair field=column each time, got {len(pairs)} in {text!r:.200}; {remedy}."
             raise ValueError(msg)
-        if not ours or not theirs or ours in columns:
-            msg = f"columns must be ours=theirs, such as query=question, each of ours once, got {text!r}; correct it."
+        if not field or not column or field in columns:
+            msg = f"{option} must be field=column, such as query=question, each field once, got {text!r}; correct it."
             raise ValueError(msg)
-        columns[ours] = theirs
+        columns[field] = column
     return columns or None
 
 
@@ -269,7 +281,10 @@ def shown_json(text: str) -> str:
     """
     if all(line.isprintable() for line in text.split("\n")):
         return text
-    return "".join(one if one == "\n" or visible(one) == one else json_escapes(one) for one in text)
+    return "".join(
+        character if character == "\n" or visible(character) == character else json_escapes(character)
+        for character in text
+    )
 
 
 def table_text(table: pd.DataFrame, **how: Any) -> str:  # noqa: ANN401 - of `DataFrame.to_string`
@@ -304,16 +319,18 @@ def keep_inputs(out: Path | None, *inputs: Path | str | None, option: str = "--o
     if out is None:
         return
     if not folder and out.exists() and not out.is_file():
-        came = "a folder" if out.is_dir() else "a device or pipe"
-        raise input_error(Where(str(out)), f"{option} must be a file", "choose another path", came)
-    for one in inputs:
-        if one is None:
+        value = "a folder" if out.is_dir() else "a device or pipe"
+        raise input_error(Where(str(out)), f"{option} must be a file", "choose another path", value)
+    for input_path in inputs:
+        if input_path is None:
             continue
-        read, written = Path(realpath(one)), Path(realpath(out))
+        read, written = Path(realpath(input_path)), Path(realpath(out))
         inside = read.is_dir() and written.is_file() and read in written.parents and written.suffix != ".parquet"
         if written == read or inside or (written.exists() and read.exists() and written.samefile(read)):
             rule = f"{option} must be another file than those that are read"
-            raise input_error(Where(str(out)), rule, "choose another path", f"what {one} holds" if inside else str(one))
+            raise input_error(
+                Where(str(out)), rule, "choose another path", f"what {input_path} holds" if inside else str(input_path)
+            )
 
 
 def write_csv(table: pd.DataFrame, out: Path | None) -> None:
@@ -337,13 +354,15 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, track: bo
     result.policy.save(out / TUNED)
     page = result.report(out / "report.html")
     by = (result.settings["arm"], result.goal.costs)
-    found = contests(result.judged_on, result.policies, reference_roles(result.outcome), *by) if result.unseen else []
+    policy_contests = (
+        contests(result.judged_on, result.policies, reference_roles(result.outcome), *by) if result.unseen else []
+    )
     if as_json:
-        _say_study_json(result, found, {"policy": str(out / TUNED), "report": str(page)})
+        _say_study_json(result, policy_contests, {"policy": str(out / TUNED), "report": str(page)})
         if track:
             track_study(result, mlruns, report=page)
         return
-    _say_study(result, found)
+    _say_study(result, policy_contests)
     say(f"\nreport:      {page}\npolicy:      {out / TUNED}  (policy_id {result.policy.policy_id})")
     if track:  # last: what a tracker cannot write costs nothing of the study
         run = track_study(result, mlruns, report=page)
@@ -354,12 +373,12 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, track: bo
         )
 
 
-def _say_study(result: TuneResult, found: Sequence[PolicyContest]) -> None:
+def _say_study(result: TuneResult, policy_contests: Sequence[PolicyContest]) -> None:
     """Print a study for people."""
     from raglab.lab.comparison import contest_sentence, standings, standings_text, worse_sentence
 
     say(result.notes[0])
-    if worse := worse_sentence(found, len(result.judged_on)):
+    if worse := worse_sentence(policy_contests, len(result.judged_on)):
         say(f"WARNING: {worse}")
     if result.unseen:
         lead = f"Judged on {len(result.judged_on)} cases that the study did not see"
@@ -372,9 +391,9 @@ def _say_study(result: TuneResult, found: Sequence[PolicyContest]) -> None:
     by = (result.settings["arm"], result.goal.costs)
     table = standings(result.judged_on, result.policies, *by, result.outcome.in_sample)
     say(table_text(standings_text(table)) + "\n")
-    for one in found:
-        say(contest_sentence(one))
-    sizes = [one.size_note for one in found if one.size_note]
+    for contest in policy_contests:
+        say(contest_sentence(contest))
+    sizes = [contest.size_note for contest in policy_contests if contest.size_note]
     for note in sizes[:1]:  # that of the incumbent, else of the first that shows no difference
         if note not in result.notes[0]:
             say(note)
@@ -382,7 +401,7 @@ def _say_study(result: TuneResult, found: Sequence[PolicyContest]) -> None:
         say(f"note: {note}")
 
 
-def _say_study_json(result: TuneResult, found: Sequence[PolicyContest], files: Mapping[str, str]) -> None:
+def _say_study_json(result: TuneResult, policy_contests: Sequence[PolicyContest], files: Mapping[str, str]) -> None:
     """Print a study for programs."""
     from raglab.lab.comparison import contest_record
 
@@ -396,7 +415,7 @@ def _say_study_json(result: TuneResult, found: Sequence[PolicyContest], files: M
         "unseen": result.unseen,
         "costs": json_records(result.costs.reset_index()),
         "advantage": None if result.advantage is None else result.advantage._asdict(),
-        "against": [contest_record(one) for one in found],
+        "against": [contest_record(contest) for contest in policy_contests],
         "comparison": json_records(result.rates()),
     }
     say_json(parts, indent=2)

@@ -85,10 +85,10 @@ _LIBRARIES: Mapping[str, tuple[str, str]] = {
 _OF_PYTHON: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str], ...] = (
     (RecursionError, "an input must not be nested so deep, got more levels than Python follows; make it flatter."),
     (MemoryError, "an input must fit into memory, got more; take smaller files, or fewer trials, rounds or users."),
-    (UnicodeError, "text must be Unicode, got {came}; save files as UTF-8 and correct odd file names."),
-    (OverflowError, "a number must fit into 64 bits, got {came}; choose one nearer to zero."),
-    (ImportError, "what a command needs must be installed, got {came}; install raglab with the extra that has it."),
-    ((ValueError, OSError, EOFError), f"files and options must fit the command, got {{came}}; {DEBUG} shows where."),
+    (UnicodeError, "text must be Unicode, got {value}; save files as UTF-8 and correct odd file names."),
+    (OverflowError, "a number must fit into 64 bits, got {value}; choose one nearer to zero."),
+    (ImportError, "what a command needs must be installed, got {value}; install raglab with the extra that has it."),
+    ((ValueError, OSError, EOFError), f"files and options must fit the command, got {{value}}; {DEBUG} shows where."),
 )
 
 
@@ -115,15 +115,15 @@ def refusal(error: BaseException) -> Refusal:
         return Refusal(_text(error), UNAVAILABLE if isinstance(error, ModelUnavailableError) else REFUSED)
     stated = _stated_by_others(error)
     if stated is None:
-        return Refusal(f"internal error: {_came(error)}; run again with {DEBUG} and report it.", INTERNAL)
+        return Refusal(f"internal error: {_error_text(error)}; run again with {DEBUG} and report it.", INTERNAL)
     return Refusal(stated)
 
 
 def _usage(error: Any) -> str:  # noqa: ANN401 - of click, which typer carries under a name of its own
     ctx, cause = getattr(error, "ctx", None), error.__cause__
-    came = f", got {shown_value(cause.errors()[0]['input'])}" if hasattr(cause, "errors") else ""
+    value = f", got {shown_value(cause.errors()[0]['input'])}" if hasattr(cause, "errors") else ""
     command = ctx.command_path if ctx else "raglab"
-    return f"{error.format_message().strip().rstrip('.')}{came}; see `{command} --help`."
+    return f"{error.format_message().strip().rstrip('.')}{value}; see `{command} --help`."
 
 
 def _text(error: BaseException) -> str:
@@ -131,14 +131,14 @@ def _text(error: BaseException) -> str:
     return str(error.args[0] if isinstance(error, KeyError) and error.args else error)
 
 
-def _came(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Kind and first words of an error."""
     text = " ".join(_text(error).split())
     return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
 
 
 def _raised_by_raglab(error: Exception) -> bool:
-    """Whether a `raise` of raglab made a mistake of the user's known, rather than a call into something else failed."""
+    """Whether raglab itself raised the error to report invalid input, rather than a call into something else."""
     last = error.__traceback__
     if last is None or not isinstance(error, ValueError | KeyError | ImportError | OSError):
         return False
@@ -156,18 +156,18 @@ def _stated_by_others(error: BaseException) -> str | None:
     package = type(error).__module__.partition(".")[0]
     if package in _LIBRARIES:
         rule, remedy = _LIBRARIES[package]
-        return f"{rule}, got {_came(error)}; {remedy}."
+        return f"{rule}, got {_error_text(error)}; {remedy}."
     for kinds, line in _OF_PYTHON:
         if isinstance(error, kinds):
-            return line.format(came=_came(error))
+            return line.format(value=_error_text(error))
     return None
 
 
 def _of_system(error: OSError) -> str:
     shown = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "a file or address"
-    came = error.strerror or type(error).__name__
+    reason = error.strerror or type(error).__name__
     rule = "the system must be able to read or write it"
-    return f"{shown}: {rule}, got {came}; {_REMEDIES.get(error.errno or 0, _CHECK)}."
+    return f"{shown}: {rule}, got {reason}; {_REMEDIES.get(error.errno or 0, _CHECK)}."
 
 
 def one_line(text: str) -> str:
@@ -187,10 +187,10 @@ class Door(TyperGroup):
         stated = list(sys.argv[1:] if args is None else args)
         rest = stated.index("--") if "--" in stated else len(stated)  # what follows is no option
         debug = DEBUG in stated[:rest] or os.environ.get(DEBUG_VARIABLE, "").strip().lower() not in _NO
-        kept = [one for one in stated[:rest] if one != DEBUG] + stated[rest:]
+        command_line = [argument for argument in stated[:rest] if argument != DEBUG] + stated[rest:]
         extra.pop("standalone_mode", None)
         # What options set for their command, such as no progress bars, ends with it, refused or not.
-        sys.exit(copy_context().run(self._run, kept, prog_name or "raglab", extra, debug=debug))
+        sys.exit(copy_context().run(self._run, command_line, prog_name or "raglab", extra, debug=debug))
 
     def _run(self, args: list[str], name: str, extra: dict[str, Any], *, debug: bool) -> int:
         try:
@@ -221,14 +221,14 @@ def check_arguments(args: Sequence[str]) -> None:
     Raises:
       InputError: half a surrogate pair, which is a byte that is no UTF-8, or a NUL.
     """
-    for one in args:
-        if "\0" in one or any("\ud800" <= letter <= "\udfff" for letter in one):
-            msg = f"an argument must be text in UTF-8 without NUL, got {one!a:.80}; rename the file or correct it."
+    for argument in args:
+        if "\0" in argument or any("\ud800" <= letter <= "\udfff" for letter in argument):
+            msg = f"an argument must be text in UTF-8 without NUL, got {argument!a:.80}; rename the file or correct it."
             raise InputError(msg)
 
 
 def check_environment() -> None:
-    """Refuse a variable that begins as ours do and is none, whether or not the command reads settings.
+    """Refuse an unknown variable with the prefix RAGLAB_, whether or not the command reads settings.
 
     Raises:
       InputError: names it, and the nearest that there is.

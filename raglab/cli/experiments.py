@@ -137,17 +137,17 @@ def _simulated_means(means: str, names: tuple[str, ...], sizes: dict[str, Any]) 
         msg = f"arms of --means have no context to learn from, got {linear[0]}; choose another, or give a trace."
         raise ValueError(msg)
     known = np.array(_parse_numbers(means, "--means"))
-    found = compare_on_arms(known, {name: Bandit(name) for name in names}, **sizes)
+    comparison = compare_on_arms(known, {name: Bandit(name) for name in names}, **sizes)
     simulated = f"{sizes['rounds']} rounds, {sizes['replications']} replications"
-    told = [
+    lines = [
         f"{len(known)} Bernoulli arms of means {means}, {simulated}; every policy meets the same chance.",
         "regret: expected reward lost in all rounds against the best arm, mean over replications (95 % interval).",
         "reward: expected, a round. pulls: share of the rounds.",
     ]
     if ((known > 0.0) & (known < 1.0)).all() and len(set(known)) > 1:
         slope = lai_robbins(known)
-        told.append(f"In the long run no good learner loses less than {slope:.4g} · ln(rounds) (Lai and Robbins).")
-    return found, told
+        lines.append(f"In the long run no good learner loses less than {slope:.4g} · ln(rounds) (Lai and Robbins).")
+    return comparison, lines
 
 
 def _simulated_trace(
@@ -244,27 +244,28 @@ def _readable_estimates(table: pd.DataFrame) -> pd.DataFrame:
         if f"{name}_low" in table:
             ends = zip(*(table[f"{name}{end}"] for end in ("", "_low", "_high")), strict=True)
             columns[name] = [
-                f"{one:{sign}.{digits}f} ({low:{sign}.{digits}f} to {high:{sign}.{digits}f})" for one, low, high in ends
+                f"{estimate:{sign}.{digits}f} ({low:{sign}.{digits}f} to {high:{sign}.{digits}f})"
+                for estimate, low, high in ends
             ]
         else:
-            columns[name] = [f"{one:.{digits}f}" for one in table[name]]
+            columns[name] = [f"{estimate:.{digits}f}" for estimate in table[name]]
     if "ms" in table:
-        columns["ms"] = [f"{one:.1f}" for one in table["ms"]]
+        columns["ms"] = [f"{ms:.1f}" for ms in table["ms"]]
     pulls = [name for name in table if str(name).startswith("pulls_")]
     columns |= {str(name).replace("pulls_", "% "): (100 * table[name]).round(1) for name in pulls}
     return pd.DataFrame(columns).replace("nan", "–")
 
 
-def _replication_rows(found: LearnerComparison) -> pd.DataFrame:
+def _replication_rows(comparison: LearnerComparison) -> pd.DataFrame:
     """One row a learner and replication."""
     import pandas as pd
 
-    names = [str(name) for name in found.table if str(name).startswith("pulls_")]
+    names = [str(name) for name in comparison.table if str(name).startswith("pulls_")]
     parts = []
-    for name, one in found.runs.items():
-        values = {"policy": name, "replication": range(len(one.regret)), "value": one.value[:, -1]}
-        pulls = {column: one.pulls[:, arm] for arm, column in enumerate(names)}
-        parts.append(pd.DataFrame(values | {"regret": one.regret[:, -1]} | pulls))
+    for name, runs in comparison.runs.items():
+        values = {"policy": name, "replication": range(len(runs.regret)), "value": runs.value[:, -1]}
+        pulls = {column: runs.pulls[:, arm] for arm, column in enumerate(names)}
+        parts.append(pd.DataFrame(values | {"regret": runs.regret[:, -1]} | pulls))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -363,13 +364,13 @@ def _say_why(trace: StudyTrace, policy: Policy, alpha: float, delta: float, arm:
     counts = trace.counted()
     pilot, split = "tune" in counts, "certify" in counts
     cases = trace.split("tune") if pilot else trace
-    seen = case_signals(candidate_cases(cases, 0), policy, arm)
+    signals = case_signals(candidate_cases(cases, 0), policy, arm)
     # The chance is that of all the cases that there are for a certificate, not of those that are looked at here.
-    size = (sum(counts["certify"].values()) if split else len(trace)) / len(seen.right)
-    table = diagnosis(seen.right, dict(zip(seen.names, seen.score, strict=True)), alpha, delta, size=size)
+    size = (sum(counts["certify"].values()) if split else len(trace)) / len(signals.right)
+    table = diagnosis(signals.right, dict(zip(signals.names, signals.score, strict=True)), alpha, delta, size=size)
     where = "split tune" if pilot else "these cases"
-    if len(seen.right) < len(cases):
-        where += f" ({len(seen.right):,} of {len(cases):,}, drawn by label)"
+    if len(signals.right) < len(cases):
+        where += f" ({len(signals.right):,} of {len(cases):,}, drawn by label)"
     where += ", for as many cases as split certify holds" if split else ""
     say(f"\nwhat each signal could carry for a risk of {alpha:g}, on {where} (chance: of a certificate):")
     say(table_text(table.round(3), na_rep="–"))
@@ -401,7 +402,7 @@ def check(
     from raglab.store.traces import MANIFEST
 
     options = BaselineOptions(baseline, save_baseline, rate or (), min_effect, parse_costs(cost), again)
-    by_baseline, certified = options.given, load_policy(policy)
+    by_baseline, certified = options.has_baseline, load_policy(policy)
     before = None if baseline is None else Baseline.load(baseline)
     # Retrieved as the baseline was, so that a difference is one of the policy; a certificate states its own settings.
     stated = stated_retrieval(certified, before) if by_baseline else None

@@ -22,6 +22,7 @@ from raglab.cli.common import (
     Precision,
     Quiet,
     Reranker,
+    TextEncoding,
     TracePath,
     keep_inputs,
     load_policy,
@@ -41,9 +42,15 @@ Nli = Annotated[
     str | None,
     typer.Option("--nli", help="NLI cross-encoder: folder or NAME[@REVISION]; the embedded scorer where not given."),
 ]
-Model = Annotated[str | None, typer.Option(help="Model of an OpenAI-compatible server; extractive where not given.")]
+Model = Annotated[
+    str | None,
+    typer.Option(help="Model of an OpenAI-compatible server, or a folder or .gguf file; extractive where not given."),
+]
 ParseModel = Annotated[
-    str | None, typer.Option("--parser", help="Model of that server that reads questions; the rules where not given.")
+    str | None,
+    typer.Option(
+        "--parser", help="Model that reads questions with --clarify, named as --model is; the rules where not given."
+    ),
 ]
 BaseUrl = Annotated[str | None, typer.Option(help="Address of that server; its key is in OPENAI_API_KEY.")]
 LiveArm = Annotated[
@@ -56,7 +63,7 @@ Kept = Annotated[bool, typer.Option("--cache/--no-cache", help="Keep answers and
 def index(
     corpus: Annotated[
         Path,
-        typer.Argument(help="Folder of Markdown, HTML, text, CSV, PDF, pictures; JSONL; SQuAD 2.0; BEIR folder."),
+        typer.Argument(help="Folder of Markdown, HTML, text, CSV, PDF, Word, pictures; JSONL; SQuAD 2.0; BEIR folder."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the index.")],
     arm: Annotated[
@@ -75,17 +82,22 @@ def index(
         Path | None, typer.Option("--policy", "-p", help="Policy file whose pack the index is for; any where none.")
     ] = None,
     corpus_columns: CorpusColumns = None,
+    encoding: TextEncoding = None,
     follow_links: FollowLinks = False,
     quiet: Quiet = False,  # noqa: ARG001 - read by its callback
     as_json: AsJson = False,
 ) -> None:
     """Index a corpus into a folder that `raglab ask` answers from."""
     from raglab.live.system import build_index
+    from raglab.model_files import find_model
     from raglab.store.loaders import load_corpus
     from raglab.store.policies import Policy
 
     _keep_corpus(out, corpus, policy)
-    loaded = load_corpus(corpus, columns=parse_columns(corpus_columns), follow_links=follow_links)
+    if encoder is not None:
+        find_model(encoder, download=download)  # documents are cut by its tokens
+    columns = parse_columns(corpus_columns, "--corpus-columns")
+    loaded = load_corpus(corpus, columns=columns, encoder=encoder, follow_links=follow_links, encoding=encoding)
     more: dict[str, Any] = {
         "arms": arm or None,
         "encoder": encoder,
@@ -107,14 +119,15 @@ def add(
         bool, typer.Option("--replace", help="Put a document in the place of one of the same source.")
     ] = False,
     follow_links: FollowLinks = False,
+    encoding: TextEncoding = None,
     quiet: Quiet = False,  # noqa: ARG001 - read by its callback
     as_json: AsJson = False,
 ) -> None:
     """Add documents to an index, encoding what is new; whoever has it open goes on with the version they opened."""
     from raglab.live.index_growth import add_documents
 
-    made = add_documents(folder, documents, replace=replace, follow_links=follow_links)
-    _show_change(folder, made, as_json=as_json)
+    change = add_documents(folder, documents, replace=replace, follow_links=follow_links, encoding=encoding)
+    _show_change(folder, change, as_json=as_json)
 
 
 def remove(
@@ -179,7 +192,7 @@ def ask(
         say_json_text(said.json())
         return
     say(_response_text(said, folder, policy))
-    if said["clarification"] is not None and _on_terminal():
+    while said["clarification"] is not None and _on_terminal():
         said = _prompt_reply(said, system)
         say(_response_text(said, folder, policy))
     if explain:
@@ -189,7 +202,9 @@ def ask(
 def reply(
     folder: Index,
     request_id: Annotated[str, typer.Argument(help="Request that was asked about, as its response names it.")],
-    answer: Annotated[str, typer.Argument(help="yes, no, one of the values, or in words.")],
+    answer: Annotated[
+        str, typer.Argument(help="yes, no, a value, its number, or in words; what names none of them is no vote.")
+    ],
     policy: PolicyPath = None,
     question: Annotated[str | None, typer.Option(help="The question again, where the audit log keeps no text.")] = None,
     arm: LiveArm = None,
@@ -243,7 +258,10 @@ def _response_text(said: Any, folder: Path, policy: Path | None) -> str:  # noqa
     asked, default = said["clarification"], said["default_applied"]
     if asked is not None:
         lines += [visible(asked["question_to_user"])]
-        lines += [visible(f"  {one['value']}  {one['text']}") for one in said["options"]]
+        texts = [
+            one["text"] if one["text"] == one["value"] else f"{one['value']}  {one['text']}" for one in said["options"]
+        ]
+        lines += [visible(f"  {text}") for text in texts]
         command = ["raglab", "reply", str(folder), said["request_id"], *(() if policy is None else ("-p", str(policy)))]
         lines += [visible(f"Reply with: {shlex.join(command)} yes, no, or a value.")]
     elif said["status"] == "ambiguous":
@@ -255,7 +273,7 @@ def _response_text(said: Any, folder: Path, policy: Path | None) -> str:  # noqa
         lines += [visible(f"because {said['refusal_reason']}")]
     if said["sources"]:
         lines += ["sources: " + visible(", ".join(said["sources"]))]
-    if said.seen.propensity is not None or default is not None:
+    if said.record.propensity is not None or default is not None:
         lines += [f"request: {said['request_id']}"]
     return "\n".join([*lines, *(visible(f"warning: {text}") for text in said["warnings"])])
 
@@ -267,10 +285,10 @@ def _confidence_text(said: Any) -> str:  # noqa: ANN401 - a response
 def _print_checks(said: Any) -> None:  # noqa: ANN401 - a response
     import pandas as pd
 
-    table = pd.DataFrame(said.seen.checks)
+    table = pd.DataFrame(said.record.checks)
     if len(table):
         say("\n" + table_text(table[["gate", "rule", "margin", "passes", "text"]]))
-    say("\n" + " · ".join(f"{stage} {ms:.1f} ms" for stage, ms in said.seen.ms.items()))
+    say("\n" + " · ".join(f"{stage} {ms:.1f} ms" for stage, ms in said.record.ms.items()))
 
 
 def _on_terminal() -> bool:
@@ -300,14 +318,25 @@ def _open_models(model: str | None, parser: str | None, base_url: str | None, nl
         raise ValueError(msg)
     made: dict[str, Any] = {"generator": None, "parser": None, "scorer": _scorer(nli)}
     if model is not None:
-        from raglab.answering.server import OpenAIGenerator
+        from raglab.answering.generation import ModelGenerator
 
-        made["generator"] = OpenAIGenerator(model, base_url or OPENAI)
+        made["generator"] = ModelGenerator(_client(model, base_url))
     if parser is not None:
         from raglab.extension_points import extension
 
-        made["parser"] = extension("openai_parser", "clarification", "--parser")(parser, base_url or OPENAI)
+        made["parser"] = extension("model_parser", "clarification", "--parser")(_client(parser, base_url))
     return made
+
+
+def _client(model: str, base_url: str | None) -> Any:  # noqa: ANN401 - a client
+    """Model in this process where the name is a file or folder and no server is named; else one of a server."""
+    if base_url is None and Path(model).expanduser().exists():
+        from raglab.answering.local_model import LocalModel
+
+        return LocalModel(model)
+    from raglab.answering.openai_client import OpenAIClient
+
+    return OpenAIClient(model, base_url or OPENAI)
 
 
 def _scorer(name: str | None) -> Any:  # noqa: ANN401 - a scorer

@@ -107,12 +107,13 @@ def evaluate_log(
         raise typer.Exit(OPEN)
 
 
-def _estimate_lines(table: pd.DataFrame, seen: Overlap, notes: dict[str, str], level: float) -> list[str]:
+def _estimate_lines(table: pd.DataFrame, overlap: Overlap, notes: dict[str, str], level: float) -> list[str]:
     """Table, overlap and reasons, for people."""
     held = (
-        f"overlap: {seen.status} · {seen.n} rounds worth {seen.ess:.1f} · largest weight {seen.max_weight:.3g} · "
-        f"mean weight {seen.mean_weight:.3f} ({level:.0%} interval {seen.mean_weight_low:.3f} to "
-        f"{seen.mean_weight_high:.3f}; 1 is expected)"
+        f"overlap: {overlap.status} · {overlap.n} rounds worth {overlap.ess:.1f} · "
+        f"largest weight {overlap.max_weight:.3g} · "
+        f"mean weight {overlap.mean_weight:.3f} ({level:.0%} interval {overlap.mean_weight_low:.3f} to "
+        f"{overlap.mean_weight_high:.3f}; 1 is expected)"
     )
     lines = [table_text(table.round(4)), "", held]
     for note in dict.fromkeys(notes.values()):
@@ -121,22 +122,21 @@ def _estimate_lines(table: pd.DataFrame, seen: Overlap, notes: dict[str, str], l
 
 
 def _read_table(path: Path) -> pd.DataFrame:
-    """Table of a CSV or Parquet file."""
-    import pandas as pd
-
-    from raglab.store.parquet import OversizeError
+    """Table of a CSV, TSV or Parquet file."""
+    from raglab.store.csv_tables import csv_frame
+    from raglab.store.files import InputError
     from raglab.store.trace_files import parquet_frame
 
     if not path.is_file():
         msg = f"{path} must be a CSV or Parquet file, got none there; check the path."
         raise ValueError(msg)
     try:
-        return parquet_frame(path) if path.suffix == ".parquet" else pd.read_csv(path)
-    except OversizeError:
+        return parquet_frame(path) if path.suffix == ".parquet" else csv_frame(path)
+    except InputError:  # it names the line
         raise
     except (ValueError, OSError) as error:
-        came = " ".join(str(getattr(error, "strerror", None) or error).split())
-        msg = f"{path} must be a whole CSV or Parquet file, got {came}; write it again."
+        reason = " ".join(str(getattr(error, "strerror", None) or error).split())
+        msg = f"{path} must be a whole CSV or Parquet file, got {reason}; write it again."
         raise ValueError(msg) from None
 
 
@@ -145,10 +145,10 @@ def _live(place: str) -> pd.DataFrame:
     from raglab.live.settings import open_online
 
     frame = open_online(place).frame()
-    came = frame.dropna(subset=["reward"]).reset_index(drop=True)
-    if len(came) < len(frame):
-        say(f"{len(frame) - len(came)} of {len(frame)} rounds have no reward yet and are left out", err=True)
-    return came
+    rounds = frame.dropna(subset=["reward"]).reset_index(drop=True)
+    if len(rounds) < len(frame):
+        say(f"{len(frame) - len(rounds)} of {len(frame)} rounds have no reward yet and are left out", err=True)
+    return rounds
 
 
 def _target_frame(stated: str, rounds: pd.DataFrame, stated_arms: list[str] | None) -> pd.DataFrame:
@@ -157,9 +157,9 @@ def _target_frame(stated: str, rounds: pd.DataFrame, stated_arms: list[str] | No
     import pandas as pd
 
     if stated != "uniform" and not stated.startswith("best:"):
-        given = _read_table(Path(stated))
-        given.columns = pd.Index(_whole_numbers([str(name) for name in given.columns]))
-        return given if len(given) != 1 else given.loc[given.index.repeat(len(rounds))]
+        target = _read_table(Path(stated))
+        target.columns = pd.Index(_whole_numbers([str(name) for name in target.columns]))
+        return target if len(target) != 1 else target.loc[target.index.repeat(len(rounds))]
     arms = _whole_numbers(stated_arms) if stated_arms else _logged_arms(rounds)
     there = _available_arms(rounds, arms)
     share = there / there.sum(axis=1, keepdims=True)
@@ -211,9 +211,9 @@ def _logged_arms(rounds: pd.DataFrame) -> list[Any]:
     if "action" not in rounds.columns:
         msg = f"a log must have a column action, got {list(rounds.columns)}."
         raise ValueError(msg)
-    seen = rounds["action"].dropna().unique().tolist()
-    numbers = all(isinstance(one, int | float) for one in seen)
-    return list(range(int(max(seen)) + 1)) if numbers and seen else sorted(map(str, seen))
+    actions = rounds["action"].dropna().unique().tolist()
+    numbers = all(isinstance(action, int | float) for action in actions)
+    return list(range(int(max(actions)) + 1)) if numbers and actions else sorted(map(str, actions))
 
 
 def _whole_numbers(names: list[str]) -> list[Any]:

@@ -28,7 +28,8 @@ class AnswerCheck(IntEnum):
 
     by_sources: the case is not judged by text. not_answered: it is, but retrieval answers nothing. recorded: an answer
     is recorded. wrong_text: one is recorded from the expected sources, and it is not the expected one. unrecorded: none
-    is recorded for the chosen hits.
+    is recorded for the chosen hits. unearned: the case is labelled refuse, retrieval answers it, and it is refused only
+    since no answer is recorded; it is not judged by text either.
     """
 
     by_sources = 0
@@ -36,6 +37,7 @@ class AnswerCheck(IntEnum):
     recorded = 2
     wrong_text = 3
     unrecorded = 4
+    unearned = 5
 
 
 ANSWERS = "answers"  # key of `Case.extra` that holds several gold answers

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from raglab.decision.answer_text import AnswerCheck, Basis, MissingAnswers
 from raglab.decision.learned_cases import in_sample_note, trace_learned
+from raglab.decision.outcome_codes import UNEARNED_CELL
 from raglab.decision.scoring import status_only_sentence
 from raglab.html_display import MOST_ROWS, Fold, display
 from raglab.metrics import CELLS, DISTINCT_CELL
@@ -51,7 +52,7 @@ CONTRACTS = _contract_table().ravel()  # by `CaseVerdicts.contract_codes`
 
 
 class CaseVerdicts(Protocol):
-    """Cases decided by one policy, beside their labels: what is told of them in memory and over shards alike.
+    """Decisions of one policy with the labels of the cases, in memory or over shards.
 
     trace: what was decided, in memory or of shards.
     """
@@ -106,9 +107,9 @@ class CaseVerdicts(Protocol):
         table = [
             (
                 status.name if code >= 0 else "none",
-                *(f"{int(((labels == code) & (self.status == one)).sum()):,}" for one in Status),
+                *(f"{int(((labels == code) & (self.status == outcome)).sum()):,}" for outcome in Status),
             )
-            for code, status in ((UNLABELLED, Status.ok), *((one.value, one) for one in Status))
+            for code, status in ((UNLABELLED, Status.ok), *((outcome.value, outcome) for outcome in Status))
             if (labels == code).any()
         ]
         # Only cases that are shown are looked up: a trace of millions would make no page.
@@ -127,7 +128,7 @@ class CaseVerdicts(Protocol):
             *([("judged", self.in_sample)] if self.in_sample else []),
         ]
         folds = (
-            Fold("label by decision", table, None, ("label", *(one.name for one in Status)), open=True),
+            Fold("label by decision", table, None, ("label", *(outcome.name for outcome in Status)), open=True),
             Fold("what decided", decided, None, ("decided by", "cases")),
             Fold("contract not met", rows, len(failed), ("case", "query", "decided by", "why")),
         )
@@ -154,25 +155,31 @@ class CaseVerdicts(Protocol):
     @property
     def basis(self) -> Basis:
         """What *correct* means of these cases (rule S6.3)."""
-        return Basis.of(self.answer_checks != AnswerCheck.by_sources, self.label_code)
+        by_text = ~np.isin(self.answer_checks, [AnswerCheck.by_sources, AnswerCheck.unearned])
+        return Basis.of(by_text, self.label_code)
 
     @property
     def missing_answers(self) -> MissingAnswers:
         """Answers that are not recorded for the hits that are answered from, of cases judged by text."""
-        unrecorded = int((self.answer_checks == AnswerCheck.unrecorded).sum())
-        return MissingAnswers(unrecorded, int((self.answer_checks >= AnswerCheck.recorded).sum()))
+        checks = self.answer_checks
+        recorded = int(np.isin(checks, [AnswerCheck.recorded, AnswerCheck.wrong_text]).sum())
+        unrecorded = int((checks == AnswerCheck.unrecorded).sum())
+        return MissingAnswers(unrecorded, recorded + unrecorded)
 
     def basis_text(self) -> str:
         """The basis, and how many answers are missing, in words."""
-        missing = self.missing_answers
-        return f"{self.basis}; {missing}" if missing.k else str(self.basis)
+        missing, unearned = self.missing_answers, int((self.answer_checks == AnswerCheck.unearned).sum())
+        parts = [str(self.basis), *([str(missing)] if missing.k else [])]
+        if unearned:
+            parts.append(f"{unearned:,} refused only since no answer is recorded, which is not correct")
+        return "; ".join(parts)
 
     @property
     def in_sample(self) -> str:
         """That the policy learned from some of these labelled cases, with the count; '' where it is not known to."""
         return in_sample_note(trace_learned([self.policy], self.trace)[0]) if self.is_labelled else ""
 
-    def _told(self) -> str:
+    def _summary(self) -> str:
         """What its representation says of the decisions."""
         basis = f"; basis {self.basis_text()}" if self.is_labelled else ""
         in_sample = f", {self.in_sample}" if self.in_sample else ""
@@ -195,8 +202,9 @@ class CaseVerdicts(Protocol):
         Raises:
           ValueError: some case has no label.
         """
-        found = self.status.astype(np.int64) * CELLS + self.label_code * 2 + self.right
-        cells: NDArray[np.int8] = DISTINCT_CELL[found].astype(np.int8)
+        cell = self.status.astype(np.int64) * CELLS + self.label_code * 2 + self.right
+        cell = np.where(self.answer_checks == AnswerCheck.unearned, UNEARNED_CELL, cell)
+        cells: NDArray[np.int8] = DISTINCT_CELL[cell].astype(np.int8)
         return cells
 
     @cached_property
@@ -207,9 +215,9 @@ class CaseVerdicts(Protocol):
         return read_only(correct)
 
     def why(self, row: int) -> str | None:
-        """In what a case meets its contract or does not, None without a label; of `reason`, why it came out so."""
-        told: str | None = CONTRACTS[self.contract_codes[row]]
-        return told
+        """How a case met or missed its contract, None without a label; `reason` says what decided."""
+        contract: str | None = CONTRACTS[self.contract_codes[row]]
+        return contract
 
     @cached_property
     def contract_codes(self) -> NDArray[np.intp]:
@@ -218,59 +226,59 @@ class CaseVerdicts(Protocol):
         met = np.where((check == AnswerCheck.recorded) & (self.status == Status.ok), 5, 2)
         fails = np.where(check == AnswerCheck.wrong_text, 3, 1)
         kind = np.where(self.status != label, 0, np.where(self.passes, met, fails))
-        kind = np.where(check == AnswerCheck.unrecorded, 4, kind)
+        kind = np.where(np.isin(check, [AnswerCheck.unrecorded, AnswerCheck.unearned]), 4, kind)
         at = (np.where(label == UNLABELLED, len(Status), label), self.status, kind)
         codes: NDArray[np.intp] = np.ravel_multi_index(at, (len(Status) + 1, len(Status), 6))
         return read_only(codes)
 
-    def changed(self, other: CaseVerdicts) -> pd.DataFrame:
+    def changed(self, after: CaseVerdicts) -> pd.DataFrame:
         """Cases that another policy decides otherwise: by status, or by whether their contract is met.
 
         Args:
-          other: decisions on the same cases; what they say stands as `now`.
+          after: decisions on the same cases; what they say stands as `now`.
 
         Returns: a row a case in the trace's order: `case_id`, `query`, `expect_status`, `was` and `now` (statuses),
           `decided_by_was`, `decided_by_now`, `correct_was`, `correct_now` (None without a label), `change`: `gained`,
-          `lost` or `other`.
+          `lost` or `after`.
 
         Raises:
           ValueError: the cases are not the same.
         """
         import pandas as pd
 
-        rows = self.changed_rows(other)
+        rows = self.changed_rows(after)
         cases = self.cases_at(rows)
-        changes = [_change(self.correct[row], other.correct[row]) for row in rows]
+        changes = [_change(self.correct[row], after.correct[row]) for row in rows]
         return pd.DataFrame(
             {
                 "case_id": [case.id for case in cases],
                 "query": [case.query for case in cases],
                 "expect_status": [case.expect_status for case in cases],
                 "was": STATUS_NAMES[self.status[rows]],
-                "now": STATUS_NAMES[other.status[rows]],
+                "now": STATUS_NAMES[after.status[rows]],
                 "decided_by_was": self.decided_by[rows],
-                "decided_by_now": other.decided_by[rows],
+                "decided_by_now": after.decided_by[rows],
                 "correct_was": self.correct[rows].tolist(),
-                "correct_now": other.correct[rows].tolist(),
+                "correct_now": after.correct[rows].tolist(),
                 "change": changes,
             }
         )
 
-    def changed_rows(self, other: CaseVerdicts) -> NDArray[np.intp]:
+    def changed_rows(self, after: CaseVerdicts) -> NDArray[np.intp]:
         """Positions of the cases whose status, or whether their contract is met, differs, in the trace's order.
 
         Raises:
           ValueError: the cases are not the same, or judged on another basis.
         """
-        if self.trace is not other.trace and list(self.ids()) != list(other.ids()):
-            came = f"{len(self.ids())} and {len(other.ids())}"
-            msg = f"decisions must be on the same cases to be compared, got others ({came}); decide one trace twice."
+        if self.trace is not after.trace and list(self.ids()) != list(after.ids()):
+            pair = f"{len(self.ids())} and {len(after.ids())}"
+            msg = f"decisions must be on the same cases to be compared, got others ({pair}); decide one trace twice."
             raise ValueError(msg)
-        if self.basis != other.basis:
-            came = f"{self.basis} and {other.basis}"
-            msg = f"decisions must be judged on one basis to be compared, got {came}; decide one trace twice."
+        if self.basis != after.basis:
+            pair = f"{self.basis} and {after.basis}"
+            msg = f"decisions must be judged on one basis to be compared, got {pair}; decide one trace twice."
             raise ValueError(msg)
-        return np.flatnonzero((self.status != other.status) | (self.correct != other.correct))
+        return np.flatnonzero((self.status != after.status) | (self.correct != after.correct))
 
     def row_of(self, case_id: str) -> int:
         """Position of a case.

@@ -27,12 +27,12 @@ from raglab.values import Status
 COST_REFUSES, COST_ASKS, COST_ANSWERS = "least_cost_refuse", "least_cost_ask", "least_cost_answer"  # rule S2.17
 
 
-def _numbered() -> tuple[tuple[str, Status], ...]:
+def _outcome_order() -> tuple[tuple[str, Status], ...]:
     """Outcomes in the order of their numbers: what gates refuse or ask, what the resolver asks, what is answered."""
     order = [gates.JUDGED.index(gate.judges) for gate in gates.GATES]
     if order != sorted(order):
-        told = ", ".join(f"{gate.name} ({gate.judges})" for gate in gates.GATES)
-        msg = f"gates must stand in the order {', '.join(gates.JUDGED)} of what they judge, got {told}; move the row."
+        rows = ", ".join(f"{gate.name} ({gate.judges})" for gate in gates.GATES)
+        msg = f"gates must stand in the order {', '.join(gates.JUDGED)} of what they judge, got {rows}; move the row."
         raise ValueError(msg)
     refusals = [name for gate in gates.GATES if gate.firing == "refuse" for name in gate.decides]
     confident = [name for gate in gates.GATES if gate.firing == "ask" for name in gate.decides]
@@ -49,7 +49,7 @@ def _numbered() -> tuple[tuple[str, Status], ...]:
     )
 
 
-STAGES = _numbered()  # what decided, by its number: the margin of a gate, or a rule of the resolver
+STAGES = _outcome_order()  # what decided, by its number: the margin of a gate, or a rule of the resolver
 STAGE = {name: number for number, (name, _) in enumerate(STAGES)}
 STATUS_OF = np.array([status for _, status in STAGES], dtype=np.int8)
 ON_ANSWER = tuple(name for gate in gates.judging_gates("answer") for name in gate.decides)  # they judge the answer
@@ -107,30 +107,30 @@ class Pass(NamedTuple):
     confidence: NDArray[np.float64]
 
 
-def narrow_evidence(found: Evidence, limits: Thresholds) -> tuple[Evidence, Thresholds]:
+def narrow_evidence(evidence: Evidence, thresholds: Thresholds) -> tuple[Evidence, Thresholds]:
     """The same L2 distances and bounds in float32, where no distance loses a digit: half the memory to read.
 
     The bounds are rounded down, so that every float32 distance compares with them as before.
     """
-    l2: Any = found.l2.astype(np.float32)
-    best: Any = found.best_l2.astype(np.float32)
-    if not (np.array_equal(l2, found.l2, equal_nan=True) and np.array_equal(best, found.best_l2, equal_nan=True)):
-        return found, limits
+    l2: Any = evidence.l2.astype(np.float32)
+    best: Any = evidence.best_l2.astype(np.float32)
+    if not (np.array_equal(l2, evidence.l2, equal_nan=True) and np.array_equal(best, evidence.best_l2, equal_nan=True)):
+        return evidence, thresholds
 
     def down(bound: Any) -> Any:  # noqa: ANN401 - scalar or array
         near = np.asarray(bound, dtype=np.float32)
         return np.where(near > bound, np.nextafter(near, np.float32(-np.inf)), near)
 
-    wide = limits.gates["l2"]
-    bounds = wide._replace(max_l2=down(wide.max_l2), soft_max_l2=down(wide.soft_max_l2))
-    return found._replace(l2=l2, best_l2=best), limits._replace(gates={**limits.gates, "l2": bounds})
+    wide = thresholds.gates["l2"]
+    l2_thresholds = wide._replace(max_l2=down(wide.max_l2), soft_max_l2=down(wide.soft_max_l2))
+    return evidence._replace(l2=l2, best_l2=best), thresholds._replace(gates={**thresholds.gates, "l2": l2_thresholds})
 
 
-def hits_needed(found: Evidence, limits: Thresholds) -> int:
+def hits_needed(evidence: Evidence, thresholds: Thresholds) -> int:
     """How many of the nearest hits a count must look at: in L2 order no more than are chosen or must be kept."""
-    if found.rank_order:
-        return int(found.l2.shape[1])
-    return int(max(found.final_k, 2, np.max(limits.gates["density"].min_keep)))
+    if evidence.rank_order:
+        return int(evidence.l2.shape[1])
+    return int(max(evidence.final_k, 2, np.max(thresholds.gates["density"].min_keep)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class GateMeasurements:
     depth: or that which decided, [P, Q]. slot: chosen hits, [P, Q]. computed: those of `COMPUTED`, by gates on hits.
     """
 
-    found: Evidence
+    evidence: Evidence
     depth: int | NDArray[np.int8] = 0
     slot: Any = None
     computed: Mapping[str, Any] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class GateMeasurements:
         if name in COMPUTED:
             msg = f"a gate on a query or an answer must not read {name}, which is of the hits; judge those instead."
             raise KeyError(msg)
-        table = measurement(self.found, name)
+        table = measurement(self.evidence, name)
         if getattr(table, "ndim", 0) < 2:  # of the question, whatever the depth
             return table
         by_slot = name in BY_SLOT
@@ -162,41 +162,41 @@ class GateMeasurements:
         return table[self.depth, self.slot, every] if by_slot else table[self.depth, every]
 
 
-def measurement(found: Evidence, name: str) -> Any:  # noqa: ANN401 - an array or a bool
-    """Measurement that hangs on no threshold, by its name: [Q], [D, Q], or by slot [D, S, Q].
+def measurement(evidence: Evidence, name: str) -> Any:  # noqa: ANN401 - an array or a bool
+    """Measurement by its name; it depends on no threshold: [Q], [D, Q], or by slot [D, S, Q].
 
     `signals.<name>` is a signal whatever else goes by its name.
     """
     section, _, gated = name.partition(".")
     if gated and section == SIGNALS:
-        return found.signals[found.known.place(gated)]
-    return getattr(found, name) if name in Evidence._fields else found.signals[found.known.place(name)]
+        return evidence.signals[evidence.known.place(gated)]
+    return getattr(evidence, name) if name in Evidence._fields else evidence.signals[evidence.known.place(name)]
 
 
-def read_by_slot(found: Evidence, depth: int) -> gates.Read:
-    """What reads measurements at one depth: [Q], or by slot [S, Q]."""
+def read_by_slot(evidence: Evidence, depth: int) -> gates.Read:
+    """Function that reads measurements at one depth: [Q], or by slot [S, Q]."""
 
     def read(name: str) -> Any:  # noqa: ANN401 - an array or a bool
-        table = measurement(found, name)
+        table = measurement(evidence, name)
         return table[depth] if getattr(table, "ndim", 0) > 1 else table
 
     return read
 
 
-def check_own_gates(found: Evidence, limits: Thresholds) -> None:
+def check_own_gates(evidence: Evidence, thresholds: Thresholds) -> None:
     """Stop at a gate of the user whose headroom moves against the side of a threshold, at any depth.
 
     Args:
-      limits: of many policies, [P, 1] each.
+      thresholds: of many policies, [P, 1] each.
 
     Raises:
       ValueError: see `raglab.own_gates.check_direction`.
 
     Source: rule S2.18.
     """
-    for own in limits.own.values():
-        for depth in range(found.l2.shape[0]):
-            check_direction(own, read_by_slot(found, depth))
+    for own in thresholds.own.values():
+        for depth in range(evidence.l2.shape[0]):
+            check_direction(own, read_by_slot(evidence, depth))
 
 
 def _lower(first: NDArray[np.int8], number: int, passes: Any) -> None:  # noqa: ANN401 - bool or array
@@ -205,7 +205,7 @@ def _lower(first: NDArray[np.int8], number: int, passes: Any) -> None:  # noqa: 
 
 
 def first_refusal(
-    steps: Iterable[Step], read: gates.Read, limits: Thresholds, shape: tuple[int, ...]
+    steps: Iterable[Step], read: gates.Read, thresholds: Thresholds, shape: tuple[int, ...]
 ) -> NDArray[np.int8]:
     """Stage of the first of some gates that refuses, `NONE` where none does, [P, Q].
 
@@ -215,14 +215,14 @@ def first_refusal(
     first = np.full(shape, NONE, dtype=np.int8)
     for gate, names, rank in steps:
         of_user = gate.name == SIGNALS
-        bounds: Any = limits.user.only(names) if of_user else limits.gates.get(gate.name)
-        if gate.firing != "refuse" or (gate.scalar and not np.asarray(bounds.on).any()):
+        gate_thresholds: Any = thresholds.user.only(names) if of_user else thresholds.gates.get(gate.name)
+        if gate.firing != "refuse" or (gate.scalar and not np.asarray(gate_thresholds.on).any()):
             continue
-        if of_user and not (bounds.signals or bounds.own):  # as of nearly every policy
+        if of_user and not (gate_thresholds.signals or gate_thresholds.own):  # as of nearly every policy
             continue
-        for place, margin in enumerate(gates.margins_of(gate, read, bounds)):
+        for place, margin in enumerate(gates.margins_of(gate, read, gate_thresholds)):
             _lower(first, rank + place, gates.meets_threshold(margin))
-    return first if limits.order.published else _stage_of_rank(limits.order).take(first)
+    return first if thresholds.order.published else _stage_of_rank(thresholds.order).take(first)
 
 
 def _stage_of_rank(order: Order) -> NDArray[np.int8]:
@@ -232,46 +232,46 @@ def _stage_of_rank(order: Order) -> NDArray[np.int8]:
     return table
 
 
-def refused_query(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> NDArray[np.int8]:
+def refused_query(evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...]) -> NDArray[np.int8]:
     """Stage of the first gate that refuses the query itself, `NONE` where none does, [P, Q]."""
-    return first_refusal(limits.order.query, GateMeasurements(found), limits, shape)
+    return first_refusal(thresholds.order.query, GateMeasurements(evidence), thresholds, shape)
 
 
-def rule_evidence(found: Evidence, depth: int) -> resolver.RuleEvidence:
+def rule_evidence(evidence: Evidence, depth: int) -> resolver.RuleEvidence:
     """What the resolver's rules read of every case at a depth, [Q]."""
     return resolver.RuleEvidence(
-        n_groups=found.n_groups[depth],
-        overview=found.overview,
-        names_entity=found.names_entity,
-        skips_entities=found.skips_entities[depth],
-        full_entities=found.full_entities[depth],
-        has_winner=found.has_winner[depth],
-        all=_contest_at(found.all, depth),
-        tied=_contest_at(found.tied, depth),
-        n_options_all=found.n_options_all[depth],
-        n_options_tied=found.n_options_tied[depth],
+        n_groups=evidence.n_groups[depth],
+        overview=evidence.overview,
+        names_entity=evidence.names_entity,
+        skips_entities=evidence.skips_entities[depth],
+        full_entities=evidence.full_entities[depth],
+        has_winner=evidence.has_winner[depth],
+        all=_contest_at(evidence.all, depth),
+        tied=_contest_at(evidence.tied, depth),
+        n_options_all=evidence.n_options_all[depth],
+        n_options_tied=evidence.n_options_tied[depth],
     )
 
 
-def depth_confidence(found: Evidence, limits: Thresholds, depth: int) -> NDArray[np.float64]:
+def depth_confidence(evidence: Evidence, thresholds: Thresholds, depth: int) -> NDArray[np.float64]:
     """Confidence of every case at a depth, [P, Q] or [1, Q]."""
-    blends = np.unique(limits.blend)
-    blend = blends[0] if len(blends) == 1 else limits.blend
-    rerank, hybrid = found.top_rerank[:, depth], found.top_hybrid[:, depth]
+    blends = np.unique(thresholds.blend)
+    blend = blends[0] if len(blends) == 1 else thresholds.blend
+    rerank, hybrid = evidence.top_rerank[:, depth], evidence.top_hybrid[:, depth]
     if len(blends) > 1:
         rerank, hybrid = rerank[:, None, :], hybrid[:, None, :]
-    return np.atleast_2d(retrieval_confidence(rerank, hybrid, found.degenerate[depth], blend))
+    return np.atleast_2d(retrieval_confidence(rerank, hybrid, evidence.degenerate[depth], blend))
 
 
 def _resolver_stage(
-    found: Evidence, limits: Thresholds, depth: int, shape: tuple[int, ...]
+    evidence: Evidence, thresholds: Thresholds, depth: int, shape: tuple[int, ...]
 ) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
     """Stage and slot if the case goes to the resolver, [P, Q]."""
-    number, tied = resolver.decide_rules(rule_evidence(found, depth), limits.switches, limits.rules, shape)
+    number, tied = resolver.decide_rules(rule_evidence(evidence, depth), thresholds.switches, thresholds.rules, shape)
     stage = STAGE_OF_OUTCOME.take(number)
     # A look-up in a flat table: (tied, stage) gives the slot of the picked hits.
     picked = np.multiply(tied, len(STAGES), dtype=np.int8) + stage
-    return stage, SLOT_TABLE.take(picked) + np.int16(found.n_slots_relevant)
+    return stage, SLOT_TABLE.take(picked) + np.int16(evidence.n_slots_relevant)
 
 
 def _write_where(into: NDArray[Any], value: Any, where: Any) -> None:  # noqa: ANN401 - a number or array, a bool or array
@@ -295,57 +295,59 @@ def values_at_slot(table: NDArray[Any], slot: NDArray[np.int16]) -> NDArray[Any]
     return table.ravel().take(place)
 
 
-def relevant_counts(found: Evidence, limits: Thresholds, depth: int) -> NDArray[np.int16]:
-    """How many hits are relevant, as far as anything hangs on it, [P, Q], or [1, Q] where all policies cut alike."""
-    cut: Any = np.atleast_2d(gates.l2_cut(found.best_l2[depth], limits.gates["l2"]))
-    return gates.n_relevant(found.l2[depth][: hits_needed(found, limits)], cut)
+def relevant_counts(evidence: Evidence, thresholds: Thresholds, depth: int) -> NDArray[np.int16]:
+    """Relevant hits, counted no further than a gate reads it, [P, Q], or [1, Q] where all policies cut alike."""
+    cut: Any = np.atleast_2d(gates.l2_cut(evidence.best_l2[depth], thresholds.gates["l2"]))
+    return gates.n_relevant(evidence.l2[depth][: hits_needed(evidence, thresholds)], cut)
 
 
 def choose_hits(
-    found: Evidence, limits: Thresholds, depth: int, shape: tuple[int, ...]
+    evidence: Evidence, thresholds: Thresholds, depth: int, shape: tuple[int, ...]
 ) -> tuple[NDArray[np.int8], NDArray[np.int16], GateMeasurements]:
     """Stage and slot before any gate on hits refuses, [P, Q], and what such gates read.
 
     What retrieval would answer from: the relevant hits where the two nearest part well enough to answer without the
     resolver, else what that picks or asks.
     """
-    count = relevant_counts(found, limits, depth)
-    confidence = depth_confidence(found, limits, depth)
-    read = GateMeasurements(found, depth, computed={"n_relevant": count, "confidence": confidence})
-    confident = ~gates.fires(gates.margins_of(GAP, read, limits.gates["gap"]))
-    stage, slot = _resolver_stage(found, limits, depth, shape)
+    count = relevant_counts(evidence, thresholds, depth)
+    confidence = depth_confidence(evidence, thresholds, depth)
+    read = GateMeasurements(evidence, depth, computed={"n_relevant": count, "confidence": confidence})
+    confident = ~gates.fires(gates.margins_of(GAP, read, thresholds.gates["gap"]))
+    stage, slot = _resolver_stage(evidence, thresholds, depth, shape)
     _write_where(stage, FIRST_OK, confident)
-    _write_where(slot, count if found.rank_order else np.minimum(count, found.final_k), confident)
+    _write_where(slot, count if evidence.rank_order else np.minimum(count, evidence.final_k), confident)
     return stage, slot, replace(read, slot=slot)
 
 
-def gate_depth(found: Evidence, limits: Thresholds, depth: int, shape: tuple[int, ...]) -> Pass:
+def gate_depth(evidence: Evidence, thresholds: Thresholds, depth: int, shape: tuple[int, ...]) -> Pass:
     """Gates from L2 to confidence on the hits of one depth."""
-    stage, slot, read = choose_hits(found, limits, depth, shape)
+    stage, slot, read = choose_hits(evidence, thresholds, depth, shape)
     # Gates behind the gap gate judge only what would be answered; those before it judge also what would be asked.
-    on_hits = first_refusal(limits.order.before, read, limits, shape)
-    on_chosen = first_refusal(limits.order.after, read, limits, shape)
+    on_hits = first_refusal(thresholds.order.before, read, thresholds, shape)
+    on_chosen = first_refusal(thresholds.order.after, read, thresholds, shape)
     _lower_where(stage, on_chosen, stage >= FIRST_OK)
-    if limits.order.published:
+    if thresholds.order.published:
         np.minimum(stage, on_hits, out=stage)
     else:  # an earlier gate may have the greater number
         np.copyto(stage, on_hits, where=on_hits != NONE)
-    if limits.signals or limits.own:  # one that asks back offers the options of all groups, whatever the gap says
-        _write_where(slot, ASKED_SLOT + np.int16(found.n_slots_relevant), stage == STAGE[SIGNALS_ASK])
+    if (
+        thresholds.signals or thresholds.own
+    ):  # one that asks back offers the options of all groups, whatever the gap says
+        _write_where(slot, ASKED_SLOT + np.int16(evidence.n_slots_relevant), stage == STAGE[SIGNALS_ASK])
     return Pass(stage, slot, read("confidence"))
 
 
-def refines(seen: Pass, limits: Thresholds) -> Any:  # noqa: ANN401 - an array of bools
+def refines(last_pass: Pass, thresholds: Thresholds) -> Any:  # noqa: ANN401 - an array of bools
     """Whether another try is made after a depth: its confidence is too low, or it refuses and that counts as such."""
-    return (STATUS_OF.take(seen.stage) == Status.refuse) & (
-        np.equal(seen.stage, STAGE["confidence"]) | limits.refine.on_refusal
+    return (STATUS_OF.take(last_pass.stage) == Status.refuse) & (
+        np.equal(last_pass.stage, STAGE["confidence"]) | thresholds.refine.on_refusal
     )
 
 
 def refine_loop(
-    found: Evidence, limits: Thresholds, shape: tuple[int, ...], passes: list[Pass] | None = None
+    evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...], passes: list[Pass] | None = None
 ) -> tuple[Outcome, NDArray[np.bool_]]:
-    """Outcome of retrieval, depth by depth, and whether the loop would go on past the last depth that was measured.
+    """Outcome of retrieval, depth by depth, and whether the loop needs another depth than were measured.
 
     Args:
       passes: of the first depths, where they are known, taken as they are; those that are new are added.
@@ -356,7 +358,7 @@ def refine_loop(
 
     def passed(depth: int) -> Pass:
         while len(passes) <= depth:
-            passes.append(gate_depth(found, limits, len(passes), shape))
+            passes.append(gate_depth(evidence, thresholds, len(passes), shape))
         return passes[depth]
 
     last = passed(0)
@@ -364,10 +366,10 @@ def refine_loop(
     depth = np.zeros(shape, dtype=np.int8)
     change: Any = np.inf
     going: Any = True
-    for step in range(1, found.l2.shape[0] + 1):
-        margins = gates.refine_margins(step, change, limits.refine)
-        going = going & refines(last, limits) & ~gates.fires(margins)
-        if step == found.l2.shape[0] or not going.any():
+    for step in range(1, evidence.l2.shape[0] + 1):
+        margins = gates.refine_margins(step, change, thresholds.refine)
+        going = going & refines(last, thresholds) & ~gates.fires(margins)
+        if step == evidence.l2.shape[0] or not going.any():
             break
         now = passed(step)
         np.copyto(stage, now.stage, where=going)
@@ -378,9 +380,9 @@ def refine_loop(
     return Outcome(stage, slot, depth), np.broadcast_to(going, shape)
 
 
-def needs_refinement(found: Evidence, limits: Thresholds) -> NDArray[np.bool_]:
+def needs_refinement(evidence: Evidence, thresholds: Thresholds) -> NDArray[np.bool_]:
     """Whether a live question is tried once more after the last depth that was measured, [P, Q]."""
-    return decide_and_refine(found, limits, (np.size(limits.refine.max_depth), len(found.words)))[1]
+    return decide_and_refine(evidence, thresholds, (np.size(thresholds.refine.max_depth), len(evidence.words)))[1]
 
 
 _BY_STATUS = np.array([STAGE[COST_ANSWERS], STAGE[COST_REFUSES], STAGE[COST_ASKS]], dtype=np.int8)
@@ -391,79 +393,79 @@ STAGE_OF_COST = {
 }
 
 
-def answer_slots(found: Evidence) -> NDArray[np.int16]:
+def answer_slots(evidence: Evidence) -> NDArray[np.int16]:
     """Slot of an answer by expected cost, [Q]: the first hits of all, without a bound on their distance."""
-    n_hits = found.n_hits[0]
-    return (n_hits if found.rank_order else np.minimum(n_hits, found.final_k)).astype(np.int16)
+    n_hits = evidence.n_hits[0]
+    return (n_hits if evidence.rank_order else np.minimum(n_hits, evidence.final_k)).astype(np.int16)
 
 
-def action_costs_of(found: Evidence, limits: Thresholds) -> tuple[Any, Any, Any]:
+def action_costs_of(evidence: Evidence, thresholds: Thresholds) -> tuple[Any, Any, Any]:
     """Expected cost of answering, refusing and asking back, [P, Q] or [1, Q] each (rule S2.17)."""
-    assert limits.costs is not None  # noqa: S101 - of policies that decide by it
-    return expected_costs(found.probability[:, 0], found.asked_right, limits.costs)
+    assert thresholds.costs is not None  # noqa: S101 - of policies that decide by it
+    return expected_costs(evidence.probability[:, 0], evidence.asked_right, thresholds.costs)
 
 
-def can_ask(found: Evidence) -> NDArray[np.bool_]:
+def can_ask(evidence: Evidence) -> NDArray[np.bool_]:
     """Whether there are options to ask back with at the first depth, [Q]."""
-    return found.n_options_all[0] >= LEAST_OPTIONS
+    return evidence.n_options_all[0] >= LEAST_OPTIONS
 
 
-def cheapest_action(found: Evidence, limits: Thresholds) -> NDArray[np.int8]:
+def cheapest_action(evidence: Evidence, thresholds: Thresholds) -> NDArray[np.int8]:
     """Status of the action that costs least, [P, Q] or [1, Q] (rule S2.17)."""
-    return least_cost(*action_costs_of(found, limits), can_ask(found))
+    return least_cost(*action_costs_of(evidence, thresholds), can_ask(evidence))
 
 
-def _least_cost(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> Outcome:
-    """What the expected costs say of every case at the first depth, after what retrieved nothing (rule S2.17)."""
-    status = np.broadcast_to(cheapest_action(found, limits), shape)
+def _least_cost(evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...]) -> Outcome:
+    """Outcome by expected cost at the first depth, after empty retrieval and gates of the user (rule S2.17)."""
+    status = np.broadcast_to(cheapest_action(evidence, thresholds), shape)
     stage = _BY_STATUS.take(status)
-    _lower(stage, STAGE["no_hits"], found.n_hits[0] >= 1)
-    if limits.signals or limits.own:  # what the user adds is hard: it fires before any cost is compared
-        read = GateMeasurements(found, 0, answer_slots(found))
-        steps = (step for step in (*limits.order.before, *limits.order.after) if step.gate.name == SIGNALS)
-        np.minimum(stage, first_refusal(steps, read, limits, shape), out=stage)
+    _lower(stage, STAGE["no_hits"], evidence.n_hits[0] >= 1)
+    if thresholds.signals or thresholds.own:  # what the user adds is hard: it fires before any cost is compared
+        read = GateMeasurements(evidence, 0, answer_slots(evidence))
+        steps = (step for step in (*thresholds.order.before, *thresholds.order.after) if step.gate.name == SIGNALS)
+        np.minimum(stage, first_refusal(steps, read, thresholds, shape), out=stage)
     asks = STATUS_OF[stage] == Status.ambiguous
-    slot = np.where(asks, np.int16(found.n_slots_relevant + ASKED_SLOT), answer_slots(found))
+    slot = np.where(asks, np.int16(evidence.n_slots_relevant + ASKED_SLOT), answer_slots(evidence))
     return Outcome(stage, slot, np.zeros(shape, dtype=np.int8))
 
 
-def decide_cases(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> Outcome:
+def decide_cases(evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...]) -> Outcome:
     """What each policy decides for each case.
 
     Args:
-      found: measurements. limits: thresholds, [P, 1] or [P, Q]. shape: (P, Q).
+      evidence: of the cases. thresholds: [P, 1] or [P, Q]. shape: (P, Q).
 
     Source: rules S2.9, S2.12, S2.17.
     """
-    return decide_and_refine(found, limits, shape)[0]
+    return decide_and_refine(evidence, thresholds, shape)[0]
 
 
 def decide_and_refine(
-    found: Evidence, limits: Thresholds, shape: tuple[int, ...], passes: list[Pass] | None = None
+    evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...], passes: list[Pass] | None = None
 ) -> tuple[Outcome, NDArray[np.bool_]]:
     """What each policy decides for each case, and whether it is tried once more after the last depth, [P, Q].
 
     Args:
-      found: measurements. limits: thresholds, [P, 1] or [P, Q]. shape: (P, Q). passes: see `refine_loop`.
+      evidence: of the cases. thresholds: [P, 1] or [P, Q]. shape: (P, Q). passes: see `refine_loop`.
 
     Source: rules S2.9, S2.12, S2.17.
     """
-    limits = limits.without(found.off)
-    by_cost = limits.costs is not None
+    thresholds = thresholds.without(evidence.off)
+    by_cost = thresholds.costs is not None
     if by_cost:  # its model belongs to the hits of the first try
-        decided, going = _least_cost(found, limits, shape), np.zeros(shape, dtype=bool)
+        decided, going = _least_cost(evidence, thresholds, shape), np.zeros(shape, dtype=bool)
     else:
-        decided, going = refine_loop(found, limits, shape, passes)
+        decided, going = refine_loop(evidence, thresholds, shape, passes)
     stage, slot, depth = decided
-    if found.answered:  # the gates on answers (S2.10 to S2.13) judge where retrieval answers
-        at = 0 if found.l2.shape[0] == 1 else depth
-        judging = (step for step in limits.order.answer if not (by_cost and step.gate.switch))
-        refusal = first_refusal(judging, GateMeasurements(found, at, slot), limits, shape)
+    if evidence.answered:  # the gates on answers (S2.10 to S2.13) judge where retrieval answers
+        at = 0 if evidence.l2.shape[0] == 1 else depth
+        judging = (step for step in thresholds.order.answer if not (by_cost and step.gate.switch))
+        refusal = first_refusal(judging, GateMeasurements(evidence, at, slot), thresholds, shape)
         _lower_where(stage, refusal, stage >= FIRST_OK)
     # A refused query rests on no hits: its slot and depth are 0.
-    refusal = refused_query(found, limits, shape)
+    refusal = refused_query(evidence, thresholds, shape)
     np.minimum(stage, refusal, out=stage)
-    asked = refusal == NONE
-    np.multiply(slot, asked, out=slot)
-    np.multiply(depth, asked, out=depth)
-    return decided, going & asked
+    is_accepted = refusal == NONE
+    np.multiply(slot, is_accepted, out=slot)
+    np.multiply(depth, is_accepted, out=depth)
+    return decided, going & is_accepted

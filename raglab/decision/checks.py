@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from raglab import fusion, gates, resolver
+from raglab.characters import visible
 from raglab.decimals import decimals
 from raglab.decision import chain
 from raglab.decision.measurement import Tables
@@ -18,7 +19,7 @@ from raglab.html_display import Cell, Fold, display
 from raglab.languages import retold, sentence
 from raglab.own_gates import own_gate
 from raglab.policy import PolicyData
-from raglab.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, OwnLimits, acts_by
+from raglab.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, OwnThresholds, firing_of
 from raglab.thresholds import Thresholds
 from raglab.values import Floats
 
@@ -41,25 +42,27 @@ class Checks(list[Check]):
     """Checks of one case in the order of the chain; in a notebook a table, with the rules by number."""
 
     def __repr__(self) -> str:
-        return "\n".join(f"{'passes' if one.passes else 'fires '} {one.rule:10} {one.text}" for one in self)
+        return "\n".join(
+            f"{'passes' if check.passes else 'fires '} {check.rule:10} {visible(check.text)}" for check in self
+        )
 
     def _repr_html_(self) -> str:
         rows = (
             (
-                one.gate.replace("_", " "),
-                one.rule,
-                Cell("passes", mark="good") if one.passes else Cell("fires", mark="bad"),
-                one.text,
-                "" if isnan(one.margin) else decimals(one.margin),
+                check.gate.replace("_", " "),
+                check.rule,
+                Cell("passes", mark="good") if check.passes else Cell("fires", mark="bad"),
+                check.text,
+                "" if isnan(check.margin) else decimals(check.margin),
             )
-            for one in self
+            for check in self
         )
         head = ("gate", "rule", "", "what was measured", "headroom")
         return display(f"{len(self)} checks", (), [Fold("in the order of the chain", rows, head=head, open=True)])
 
 
 class Judged(Protocol):
-    """What a check reads of the decisions that it is about, `Decisions` of one policy."""
+    """Protocol of the decisions that a check reads, `Decisions` of one policy."""
 
     @property
     def policy(self) -> PolicyData:
@@ -70,7 +73,7 @@ class Judged(Protocol):
         """Measured tables of the trace."""
 
     @property
-    def limits(self) -> Thresholds:
+    def thresholds(self) -> Thresholds:
         """Thresholds of the policy."""
 
     @property
@@ -92,7 +95,7 @@ class Judged(Protocol):
 
 
 def format_check(gate: str, rule: str, value: Floats, threshold: Floats, margin: Floats, text: str) -> Check:
-    """Check of numbers that are at hand; its gate passes at headroom of 0 or more."""
+    """Check of given numbers; its gate passes at headroom of 0 or more."""
     headroom = scalar_value(margin)
     return Check(
         gate,
@@ -105,17 +108,17 @@ def format_check(gate: str, rule: str, value: Floats, threshold: Floats, margin:
     )
 
 
-def step_checks(said: Judged, row: int, read: gates.Read, steps: Iterable[Step]) -> Iterator[Check]:
+def step_checks(decisions: Judged, row: int, read: gates.Read, steps: Iterable[Step]) -> Iterator[Check]:
     """Checks of some gates in their order."""
     for gate, names, _ in steps:
         if gate.name == SIGNALS:
-            yield from user_checks(said, read, names)
+            yield from user_checks(decisions, read, names)
         elif gate.name in _EXPLAINED:
-            yield from _EXPLAINED[gate.name](said, row, read)
+            yield from _EXPLAINED[gate.name](decisions, row, read)
         elif gate.thresholds:
-            yield threshold_check(said, gate, read)
+            yield threshold_check(decisions, gate, read)
         else:
-            margins = gates.margins_of(gate, read, said.limits.gates.get(gate.name))
+            margins = gates.margins_of(gate, read, decisions.thresholds.gates.get(gate.name))
             for name, margin in zip(gate.measurements, margins, strict=True):
                 yield format_check(
                     gate.name,
@@ -123,32 +126,32 @@ def step_checks(said: Judged, row: int, read: gates.Read, steps: Iterable[Step])
                     read(name),
                     0,
                     margin,
-                    f"{said.say(gate.label)} {decimals(scalar_value(read(name)))}",
+                    f"{decisions.say(gate.label)} {decimals(scalar_value(read(name)))}",
                 )
 
 
-def threshold_check(said: Judged, gate: gates.Gate, read: gates.Read, more: str = "") -> Check:
+def threshold_check(decisions: Judged, gate: gates.Gate, read: gates.Read, more: str = "") -> Check:
     """Check of a gate against the threshold that the case meets."""
-    return _check_against(gate, read, said.limits, more, said.language)
+    return _check_against(gate, read, decisions.thresholds, more, decisions.language)
 
 
-def _check_against(gate: gates.Gate, read: gates.Read, limits: Thresholds, more: str, language: str) -> Check:
-    bounds, met = limits.gates[gate.name], gates.threshold_met(gate, read)
-    value, bound = float(read(met.meets)), scalar_value(getattr(bounds, met.key))
-    margin = reduce(np.minimum, gates.margins_of(gate, read, bounds))
+def _check_against(gate: gates.Gate, read: gates.Read, thresholds: Thresholds, more: str, language: str) -> Check:
+    gate_thresholds, met = thresholds.gates[gate.name], gates.threshold_met(gate, read)
+    value, bound = float(read(met.meets)), scalar_value(getattr(gate_thresholds, met.key))
+    margin = reduce(np.minimum, gates.margins_of(gate, read, gate_thresholds))
     side, label = met.side == "ceiling", sentence(gate.label, language)
-    text = _margin_sentence(label, value, met.key, bound, margin, bounds.on, upper=side, language=language)
+    text = _margin_sentence(label, value, met.key, bound, margin, gate_thresholds.on, upper=side, language=language)
     return format_check(gate.name, gate.rule, value, bound, margin, text + more)
 
 
-def _domain(said: Judged, _: int, read: gates.Read) -> Iterator[Check]:
-    gate, limits = gates.gate_by_name("domain"), said.limits.gates["domain"]
+def _domain(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
+    gate, thresholds = gates.gate_by_name("domain"), decisions.thresholds.gates["domain"]
     words, denied, allowed = (int(read(name)) for name in ("words", "denied", "allowed"))
-    text, deny, allow = gates.margins_of(gate, read, limits)
-    off, language = _off(limits.on, said.language), said.language
-    of_words = said.say("{words} in the query", words=count_text(words, "word", language))
-    of_deny = said.say("{patterns} matched", patterns=count_text(denied, "deny pattern", language))
-    of_allow = said.say("{patterns} matched", patterns=count_text(allowed, "allow pattern", language))
+    text, deny, allow = gates.margins_of(gate, read, thresholds)
+    off, language = _off(thresholds.on, decisions.language), decisions.language
+    of_words = decisions.say("{words} in the query", words=count_text(words, "word", language))
+    of_deny = decisions.say("{patterns} matched", patterns=count_text(denied, "deny pattern", language))
+    of_allow = decisions.say("{patterns} matched", patterns=count_text(allowed, "allow pattern", language))
     yield format_check(gate.name, gate.rule, words, 1, text, of_words)
     yield format_check(gate.name, gate.rule, denied, 0, deny, of_deny + off)
     if read("needs_allowed"):
@@ -160,77 +163,91 @@ def hits_text(hits: int, language: str) -> str:
     return sentence("{hits} retrieved", language, hits=count_text(hits, "hit", language))
 
 
-def _l2_check(said: Judged, _: int, read: gates.Read) -> Iterator[Check]:
-    gate, limits = gates.gate_by_name("l2"), said.limits.gates["l2"]
+def _l2_check(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
+    gate, thresholds = gates.gate_by_name("l2"), decisions.thresholds.gates["l2"]
     hits, best = int(read("n_hits")), float(read("best_l2"))
-    any_hit, margin = gates.margins_of(gate, read, limits)
-    yield format_check(gate.name, gate.rule, hits, 1, any_hit, hits_text(hits, said.language))
+    any_hit, margin = gates.margins_of(gate, read, thresholds)
+    yield format_check(gate.name, gate.rule, hits, 1, any_hit, hits_text(hits, decisions.language))
     # The bound that is told is the hard one, unless only the soft one lets the hit pass.
-    hard = gates.l2_margins(best, limits._replace(soft_max_l2=np.nan)).l2
+    hard = gates.l2_margins(best, thresholds._replace(soft_max_l2=np.nan)).l2
     fails = not gates.meets_threshold(scalar_value(margin))
     by_soft = not fails and not gates.meets_threshold(scalar_value(hard))
     name = "soft_max_l2" if by_soft else "max_l2"
-    bound, soft = scalar_value(getattr(limits, name)), scalar_value(limits.soft_max_l2)
-    label, language = said.say(gate.label), said.language
-    text = _margin_sentence(label, best, name, bound, margin, limits.on, upper=True, language=language)
-    told = fails and not np.isnan(soft)
-    both = said.say(" and soft_max_l2 {bound}", bound=decimals(soft, best)) if told else ""
+    bound, soft = scalar_value(getattr(thresholds, name)), scalar_value(thresholds.soft_max_l2)
+    label, language = decisions.say(gate.label), decisions.language
+    text = _margin_sentence(label, best, name, bound, margin, thresholds.on, upper=True, language=language)
+    has_soft = fails and not np.isnan(soft)
+    both = decisions.say(" and soft_max_l2 {bound}", bound=decimals(soft, best)) if has_soft else ""
     yield format_check(gate.name, gate.rule, best, bound, margin, text + both)
 
 
-def _density(said: Judged, _: int, read: gates.Read) -> Iterator[Check]:
-    gate, limits = gates.gate_by_name("density"), said.limits.gates["density"]
-    count, least = read("n_relevant"), scalar_value(limits.min_keep)
-    (margin,) = gates.margins_of(gate, read, limits)
-    cut = scalar_value(gates.l2_cut(float(read("best_l2")), said.limits.gates["l2"]))
-    shown, bound = count_text(count, "relevant hit", said.language), {"cut": decimals(cut), "least": decimals(least)}
-    text = said.say("{hits} within l2 {cut}, min_keep {least}", hits=shown, **bound) + _off(limits.on, said.language)
+def _density(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
+    gate, thresholds = gates.gate_by_name("density"), decisions.thresholds.gates["density"]
+    count, least = read("n_relevant"), scalar_value(thresholds.min_keep)
+    (margin,) = gates.margins_of(gate, read, thresholds)
+    cut = scalar_value(gates.l2_cut(float(read("best_l2")), decisions.thresholds.gates["l2"]))
+    shown, bound = (
+        count_text(count, "relevant hit", decisions.language),
+        {"cut": decimals(cut), "least": decimals(least)},
+    )
+    text = decisions.say("{hits} within l2 {cut}, min_keep {least}", hits=shown, **bound) + _off(
+        thresholds.on, decisions.language
+    )
     yield format_check(gate.name, gate.rule, count, least, margin, text)
 
 
-def gap_check(said: Judged, _: int, read: gates.Read) -> Iterator[Check]:
+def gap_check(decisions: Judged, _: int, read: gates.Read) -> Iterator[Check]:
     """Check of the gap between the first two hits."""
-    check = threshold_check(said, gates.gate_by_name("gap"), read)
+    check = threshold_check(decisions, gates.gate_by_name("gap"), read)
     if read("n_relevant") <= 1:
-        check = check._replace(text=said.say("no second relevant hit to be apart from"))
+        check = check._replace(text=decisions.say("no second relevant hit to be apart from"))
     elif read("agree"):
-        check = check._replace(text=said.say("the first two hits agree: one document, near pages, or one signature"))
+        check = check._replace(
+            text=decisions.say("the two nearest hits agree: one document, near pages, or one signature")
+        )
     yield check
 
 
-def resolver_checks(said: Judged, row: int) -> Iterator[Check]:
+def resolver_checks(decisions: Judged, row: int) -> Iterator[Check]:
     """Checks of the resolver's rules, of which the first that decides does."""
-    found, limits = said.tables.evidence, said.limits
-    depth, shape = int(said.outcome.depth[row]), (1, len(said))
-    groups = int(found.n_groups[depth, row])
+    evidence, thresholds = decisions.tables.evidence, decisions.thresholds
+    depth, shape = int(decisions.outcome.depth[row]), (1, len(decisions))
+    groups = int(evidence.n_groups[depth, row])
     # The functions of the chain decide here too, so that an explanation cannot contradict a decision.
-    evidence = chain.rule_evidence(found, depth)
-    overview = bool(np.broadcast_to(resolver.is_overview(evidence, limits.switches), shape)[0, row])
-    tied = bool(np.broadcast_to(resolver.entities_rule_applies(evidence, limits.switches), shape)[0, row])
-    winner = tied and bool(found.has_winner[depth, row])
-    told = "one group has the query's entities" if winner else "groups tie on them" if tied else "they decide nothing"
-    counted = said.say("{groups} of hits", groups=count_text(groups, "group", said.language))
+    rule_evidence = chain.rule_evidence(evidence, depth)
+    overview = bool(np.broadcast_to(resolver.is_overview(rule_evidence, thresholds.switches), shape)[0, row])
+    tied = bool(np.broadcast_to(resolver.entities_rule_applies(rule_evidence, thresholds.switches), shape)[0, row])
+    winner = tied and bool(evidence.has_winner[depth, row])
+    entities_text = (
+        "one group has the query's entities" if winner else "groups tie on them" if tied else "they decide nothing"
+    )
+    counted = decisions.say("{groups} of hits", groups=count_text(groups, "group", decisions.language))
     yield _rule_check("single_group", groups == 1, counted)
-    yield _rule_check("overview", overview, said.say("an overview question" if overview else "no overview question"))
-    yield _rule_check("entities", winner, said.say("entities of the query: {told}", told=said.say(told)))
+    yield _rule_check(
+        "overview", overview, decisions.say("an overview question" if overview else "no overview question")
+    )
+    yield _rule_check(
+        "entities", winner, decisions.say("entities of the query: {told}", told=decisions.say(entities_text))
+    )
     # Where groups tie on entities, only the tied ones compete by the rules that follow (rule S3.3).
-    seen = resolver.Contest(*[field[depth, row] for field in (found.tied if tied else found.all)])
-    rules, margins = limits.rules, resolver.rule_margins(seen, limits.rules)
+    contest = resolver.Contest(*[field[depth, row] for field in (evidence.tied if tied else evidence.all)])
+    rules, margins = thresholds.rules, resolver.rule_margins(contest, thresholds.rules)
     least = scalar_value(rules.min_group_gap)
-    what, gap = said.say("gap of the first two groups"), float(seen.group_gap)
-    text = _against_threshold(what, gap, "min_group_gap", least, said.language)
-    yield format_check("resolver", "S3.3 group_gap", seen.group_gap, least, margins.group_gap, text)
+    what, gap = decisions.say("gap of the first two groups"), float(contest.group_gap)
+    text = _against_threshold(what, gap, "min_group_gap", least, decisions.language)
+    yield format_check("resolver", "S3.3 group_gap", contest.group_gap, least, margins.group_gap, text)
     # A similarity decides only where both hold, its height and its lead, so one check states both.
     for what, best, lead, least_best, least_lead in (
-        ("signature", seen.best_signature, seen.gap_signature, rules.min_sig_sim, rules.min_sig_sim_gap),
-        ("anchor", seen.best_anchor, seen.gap_anchor, rules.min_anchor_sim, rules.min_anchor_sim_gap),
+        ("signature", contest.best_signature, contest.gap_signature, rules.min_sig_sim, rules.min_sig_sim_gap),
+        ("anchor", contest.best_anchor, contest.gap_anchor, rules.min_anchor_sim, rules.min_anchor_sim_gap),
     ):
         name = f"{what}_similarity"
         pairs = {"best": (best, least_best), "lead": (lead, least_lead)}
         sides = {
-            key: _required_side(float(one), scalar_value(least), said.language) for key, (one, least) in pairs.items()
+            key: _required_side(float(value), scalar_value(least), decisions.language)
+            for key, (value, least) in pairs.items()
         }
-        text = said.say(f"best {what} {{best}}, lead {{lead}}", **sides)
+        text = decisions.say(f"best {what} {{best}}, lead {{lead}}", **sides)
         yield format_check("resolver", f"S3.3 {name}", best, least_best, getattr(margins, name), text)
 
 
@@ -238,19 +255,19 @@ def _rule_check(name: str, decides: bool, text: str) -> Check:  # noqa: FBT001 -
     return format_check("resolver", f"S3.3 {name}", float(decides), 1, 0.0 if decides else -1.0, text)
 
 
-def _coverage(said: Judged, row: int, read: gates.Read) -> Iterator[Check]:
-    gate, limits = gates.gate_by_name("coverage"), said.limits.gates["coverage"]
+def _coverage(decisions: Judged, row: int, read: gates.Read) -> Iterator[Check]:
+    gate, thresholds = gates.gate_by_name("coverage"), decisions.thresholds.gates["coverage"]
     missing = int(read("missing"))
-    (margin,) = gates.margins_of(gate, read, limits)
-    text = said.say("every entity that must be covered is")
+    (margin,) = gates.margins_of(gate, read, thresholds)
+    text = decisions.say("every entity that must be covered is")
     if missing:
-        least, names = said.policy.coverage.min_hits, ", ".join(said.lacking(row))
+        least, names = decisions.policy.coverage.min_hits, ", ".join(decisions.lacking(row))
         text = (
-            said.say("missing document coverage in {least} hits for: {names}", least=least, names=names)
+            decisions.say("missing document coverage in {least} hits for: {names}", least=least, names=names)
             if least > 1
-            else said.say("missing document coverage for: {names}", names=names)
+            else decisions.say("missing document coverage for: {names}", names=names)
         )
-    yield format_check(gate.name, gate.rule, missing, 0, margin, text + _off(limits.on, said.language))
+    yield format_check(gate.name, gate.rule, missing, 0, margin, text + _off(thresholds.on, decisions.language))
 
 
 # What a gate on a signal does on fire, as the rule of its check tells it: the rest of the chain follows from checks.
@@ -266,64 +283,74 @@ def decides_by_signal(check: Check) -> bool:
     return of_user and not check.passes and check.rule not in WARN_RULES
 
 
-def user_checks(said: Judged, read: gates.Read, names: Sequence[str] | None = None) -> Iterator[Check]:
+def user_checks(decisions: Judged, read: gates.Read, names: Sequence[str] | None = None) -> Iterator[Check]:
     """Checks of gates on signals and of the user, those that refuse first, then those that ask, then those that warn.
 
     Args:
       names: `signals.<name>` and `gates.<name>` of those wanted; all where not given.
     """
-    limits = said.limits.user.only(names)
+    thresholds = decisions.thresholds.user.only(names)
     for act in SIGNAL_RULES:
-        yield from _signal_checks(said, read, [name for name, one in limits.signals.items() if acts_by(one) == act])
-        for own in limits.own.values():
+        yield from _signal_checks(
+            decisions,
+            read,
+            [name for name, signal_thresholds in thresholds.signals.items() if firing_of(signal_thresholds) == act],
+        )
+        for own in thresholds.own.values():
             if own.firing == act:
-                yield _own_check(said, own, read)
+                yield _own_check(decisions, own, read)
 
 
 VAIN = "; it would be asked back, but there are no two options"
 
 
-def _own_check(said: Judged, own: OwnLimits, read: gates.Read) -> Check:
+def _own_check(decisions: Judged, own: OwnThresholds, read: gates.Read) -> Check:
     """Check of a gate of the user: its headroom, what it read and its thresholds."""
     gate = own_gate(own.name)
     margin = scalar_value(own.headroom(read))
-    seen = [(name, scalar_value(read(name))) for name in gate.reads]
-    bounds = [(one.key, scalar_value(getattr(own.values, one.key))) for one in gate.thresholds]
-    told = ", ".join(f"{name} {decimals(value)}" for name, value in (*seen, *bounds))
+    readings = [(name, scalar_value(read(name))) for name in gate.reads]
+    thresholds = [(threshold.key, scalar_value(getattr(own.values, threshold.key))) for threshold in gate.thresholds]
+    numbers = ", ".join(f"{name} {decimals(value)}" for name, value in (*readings, *thresholds))
     vain = own.firing == "ask" and int(read("n_options_all")) < LEAST_OPTIONS
     fires = not gates.meets_threshold(margin)
-    off = _off(own.on, said.language)
-    text = said.say(
-        "gate {name}{off}: {told}; headroom {margin}", name=own.name, off=off, told=told, margin=decimals(margin)
+    off = _off(own.on, decisions.language)
+    text = decisions.say(
+        "gate {name}{off}: {told}; headroom {margin}", name=own.name, off=off, told=numbers, margin=decimals(margin)
     )
-    text += said.say(VAIN) if fires and vain else ""
+    text += decisions.say(VAIN) if fires and vain else ""
     rule = OWN_RULES["refuse" if vain else own.firing]
-    return format_check(gate.path, rule, seen[0][1], bounds[0][1] if bounds else 0.0, margin, text)
+    return format_check(gate.path, rule, readings[0][1], thresholds[0][1] if thresholds else 0.0, margin, text)
 
 
-def _signal_checks(said: Judged, read: gates.Read, names: Iterable[str]) -> Iterator[Check]:
+def _signal_checks(decisions: Judged, read: gates.Read, names: Iterable[str]) -> Iterator[Check]:
     """A check a signal that the policy gates; one that asks refuses without two options.
 
     A gate that is off may be on a signal that the trace lacks: there is nothing to check.
     """
     can_ask = int(read("n_options_all")) >= LEAST_OPTIONS
     for name in names:
-        if name not in said.tables.evidence.known.names:
+        if name not in decisions.tables.evidence.known.names:
             continue
-        act = acts_by(said.limits.signals[name])
-        gate, limits = gates.signal_gate(said.tables.evidence.known.signal(name)), said.limits.signals[name]
+        act = firing_of(decisions.thresholds.signals[name])
+        gate, thresholds = (
+            gates.signal_gate(decisions.tables.evidence.known.signal(name)),
+            decisions.thresholds.signals[name],
+        )
         value = scalar_value(read(gate.measurements[0]))
-        (margin,) = gates.margins_of(gate, read, limits)
-        bounds = {one: scalar_value(getattr(limits, one.key)) for one in gate.thresholds}
-        stated = {one: bound for one, bound in bounds.items() if not np.isnan(bound)}
+        (margin,) = gates.margins_of(gate, read, thresholds)
+        bounds = {threshold: scalar_value(getattr(thresholds, threshold.key)) for threshold in gate.thresholds}
+        stated = {threshold: bound for threshold, bound in bounds.items() if not np.isnan(bound)}
         # The bound that is told first is the one that the value fails, or comes nearest to.
-        near = sorted(stated, key=lambda one: value - stated[one] if one.side == "floor" else stated[one] - value)
+        near = sorted(
+            stated,
+            key=lambda threshold: value - stated[threshold] if threshold.side == "floor" else stated[threshold] - value,
+        )
         bound = stated[near[0]] if near else np.nan
-        label = said.say("signal {name}", name=name)
-        told = {one: stated[one] for one in near}
-        text = _signal_sentence(label, value, told, scalar_value(margin), limits.on, said.language)
+        label = decisions.say("signal {name}", name=name)
+        nearest_first = {threshold: stated[threshold] for threshold in near}
+        text = _signal_sentence(label, value, nearest_first, scalar_value(margin), thresholds.on, decisions.language)
         fires, vain = not gates.meets_threshold(scalar_value(margin)), act == "ask" and not can_ask
-        text += said.say(VAIN) if fires and vain else ""
+        text += decisions.say(VAIN) if fires and vain else ""
         yield format_check(gate.name, SIGNAL_RULES["refuse" if vain else act], value, bound, margin, text)
 
 
@@ -335,30 +362,30 @@ def _signal_sentence(
     on: Any,  # noqa: ANN401 - bool or [1, 1]
     language: str,
 ) -> str:
-    """Sentence of a signal beside the bounds that are set, the tightest first."""
+    """Sentence with a signal and its bounds, the tightest first."""
     if not stated:
         return sentence("{what} {value}, no bound is set", language, what=what, value=decimals(value))
-    (nearest, least), *others = stated.items()
+    (nearest, least), *rest = stated.items()
     upper = nearest.side == "ceiling"
-    told = _margin_sentence(what, value, nearest.key, least, margin, on, upper=upper, language=language)
+    text = _margin_sentence(what, value, nearest.key, least, margin, on, upper=upper, language=language)
     if not scalar_value(on):
-        return told
-    told += "".join(f", {one.key} {decimals(bound, value)}" for one, bound in others)
+        return text
+    text += "".join(f", {threshold.key} {decimals(bound, value)}" for threshold, bound in rest)
     missing = np.isnan(value) and gates.meets_threshold(margin)
-    return told + (sentence("; it may be missing", language) if missing else "")
+    return text + (sentence("; it may be missing", language) if missing else "")
 
 
-def _fusion_check(said: Judged, row: int, read: gates.Read) -> Iterator[Check]:
+def _fusion_check(decisions: Judged, row: int, read: gates.Read) -> Iterator[Check]:
     """Check of the fused gate with each signal's part, of a policy that has one."""
-    model, depth = said.policy.fused_model, int(said.outcome.depth[row])
+    model, depth = decisions.policy.fused_model, int(decisions.outcome.depth[row])
     if model is None:
         return
-    found = said.tables.evidence
-    parts = fusion.logit_contributions(found.signals[:, depth, [row]], model, found.known.names)[:, 0]
+    evidence = decisions.tables.evidence
+    parts = fusion.logit_contributions(evidence.signals[:, depth, [row]], model, evidence.known.names)[:, 0]
     largest = sorted(zip(parts.tolist(), model.parts, strict=True), key=lambda pair: (-abs(pair[0]), pair[1].signal))
-    told = ", ".join(f"{part.signal} {_signed_share(share)}" for share, part in largest)
-    more = said.say("; in logits: {told}, bias {bias}", told=told, bias=_signed_share(model.bias))
-    yield threshold_check(said, gates.gate_by_name("fused"), read, more)
+    terms = ", ".join(f"{part.signal} {_signed_share(share)}" for share, part in largest)
+    more = decisions.say("; in logits: {told}, bias {bias}", told=terms, bias=_signed_share(model.bias))
+    yield threshold_check(decisions, gates.gate_by_name("fused"), read, more)
 
 
 # Gates whose check is more than their label, measurement and threshold.
@@ -373,7 +400,7 @@ _EXPLAINED: Mapping[str, Callable[[Judged, int, gates.Read], Iterator[Check]]] =
 
 
 def answer_checks(
-    confidence: float, support: float, claim: str, refused: str, limits: Thresholds, language: str = "en"
+    confidence: float, support: float, claim: str, refused: str, thresholds: Thresholds, language: str = "en"
 ) -> Iterator[Check]:
     """Checks of one answer: generation, support, hygiene.
 
@@ -389,7 +416,7 @@ def answer_checks(
     more = {"generation": why if np.isnan(confidence) else "", "support": f": {claim!r}" if claim else why}
     for gate in gates.judging_gates("answer"):
         if gate.scalar:
-            yield _check_against(gate, measured.__getitem__, limits, more.get(gate.name, ""), language)
+            yield _check_against(gate, measured.__getitem__, thresholds, more.get(gate.name, ""), language)
         else:  # hygiene, which no policy switches off
             (margin,) = gates.margins_of(gate, measured.__getitem__, None)
             text = reason or sentence(FIT, language)
@@ -430,14 +457,14 @@ def _off(on: Any, language: str) -> str:  # noqa: ANN401 - bool or [1, 1]
 
 
 def threshold_text(threshold: float, value: float, language: str) -> str:
-    """Threshold as a sentence has it, to the digits that tell it from the value."""
+    """Threshold in words, with enough digits to differ from the value."""
     return decimals(threshold, value) if np.isfinite(threshold) else sentence("not set", language)
 
 
 def _against_threshold(what: str, value: float, name: str, threshold: float, language: str) -> str:
     """Value and threshold of a rule, without a verdict."""
-    told = sentence("is missing", language) if np.isnan(value) else decimals(value, threshold)
-    return f"{what} {told}, {name} {threshold_text(threshold, value, language)}"
+    value_text = sentence("is missing", language) if np.isnan(value) else decimals(value, threshold)
+    return f"{what} {value_text}, {name} {threshold_text(threshold, value, language)}"
 
 
 def _required_side(value: float, threshold: float, language: str) -> str:

@@ -42,7 +42,7 @@ from raglab.decision.scoring import trace_status_only
 from raglab.languages import retold, sentence
 from raglab.policy import PolicyData
 from raglab.policy_sections import EXPECTED_COST
-from raglab.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, SIGNALS_ASK, acts_by
+from raglab.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, SIGNALS_ASK, firing_of
 from raglab.signals import NAMES
 from raglab.thresholds import Thresholds, policy_thresholds
 from raglab.values import Case, Status, TraceData, read_only
@@ -51,42 +51,44 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def checks(said: Decisions, row: int) -> list[Check]:
+def checks(decisions: Decisions, row: int) -> list[Check]:
     """Checks of one case at the depth that decided, in the order of the chain, as far as it went."""
-    read = _case_measurements(said, row)
-    order = said.limits.order
-    found = [*step_checks(said, row, read, order.query)]
-    ended = said.gate(row)
+    read = _case_measurements(decisions, row)
+    order = decisions.thresholds.order
+    case_checks = [*step_checks(decisions, row, read, order.query)]
+    ended = decisions.gate(row)
     if ended is not None and ended.judges == "query":
-        return found
-    if said.limits.costs is not None:
+        return case_checks
+    if decisions.thresholds.costs is not None:
         steps = [step for step in (*order.before, *order.after) if step.gate.name == SIGNALS]
-        hard = step_checks(said, row, read, steps) if said.tables.evidence.n_hits[0, row] else ()
-        return [*found, *_by_cost(said, row, hard)]
-    found += step_checks(said, row, read, order.before)
-    if said.decided_early(row):
-        return found
-    found += gap_check(said, row, read)
-    if any(check.gate == chain.GAP.name and not check.passes for check in found):  # it hands over to the resolver
-        found += resolver_checks(said, row)
-    if said.status[row] == Status.ambiguous and said.stage(row) != SIGNALS_ASK:
-        return found
-    found += step_checks(said, row, read, order.after)
-    if said.tables.evidence.answered and said.generated(row):
-        answer = said.answer(row)
-        told = ("", UNRECORDED) if answer is None else (answer.claim, answer.refused)
-        found += answer_checks(read("generation"), read("support"), *told, said.limits, said.language)
-    return found
+        hard = step_checks(decisions, row, read, steps) if decisions.tables.evidence.n_hits[0, row] else ()
+        return [*case_checks, *_by_cost(decisions, row, hard)]
+    case_checks += step_checks(decisions, row, read, order.before)
+    if decisions.decided_early(row):
+        return case_checks
+    case_checks += gap_check(decisions, row, read)
+    if any(check.gate == chain.GAP.name and not check.passes for check in case_checks):  # it hands over to the resolver
+        case_checks += resolver_checks(decisions, row)
+    if decisions.status[row] == Status.ambiguous and decisions.stage(row) != SIGNALS_ASK:
+        return case_checks
+    case_checks += step_checks(decisions, row, read, order.after)
+    if decisions.tables.evidence.answered and decisions.generated(row):
+        answer = decisions.answer(row)
+        answer_parts = ("", UNRECORDED) if answer is None else (answer.claim, answer.refused)
+        case_checks += answer_checks(
+            read("generation"), read("support"), *answer_parts, decisions.thresholds, decisions.language
+        )
+    return case_checks
 
 
-def decision_reason(said: Decisions, row: int, rows: Sequence[Check] | None = None) -> str:
+def decision_reason(decisions: Decisions, row: int, rows: Sequence[Check] | None = None) -> str:
     """One line: which gate or rule decided, with its numbers.
 
     Args:
       rows: its `checks`, where they are at hand.
     """
-    stage, depth = said.stage(row), int(said.outcome.depth[row])
-    groups = int(said.tables.evidence.n_groups[depth, row])
+    stage, depth = decisions.stage(row), int(decisions.outcome.depth[row])
+    groups = int(decisions.tables.evidence.n_groups[depth, row])
     # No number decides these stages, so each has a fixed sentence.
     plain = {
         "empty_query": "empty query",
@@ -99,17 +101,17 @@ def decision_reason(said: Decisions, row: int, rows: Sequence[Check] | None = No
         "single_option": "one option is left",
     }
     if stage in plain:
-        return said.say(plain[stage], groups=groups)
+        return decisions.say(plain[stage], groups=groups)
     # Nothing fired: the sentence claims only gates that are on and that the trace can judge.
-    off = stage in said.tables.evidence.off
-    if off or (stage == chain.GAP.name and not scalar_value(said.limits.gates[stage].on)):
-        return said.say("every gate that the trace can judge passes" if off else "every gate that is on passes")
-    rows = checks(said, row) if rows is None else rows
+    off = stage in decisions.tables.evidence.off
+    if off or (stage == chain.GAP.name and not scalar_value(decisions.thresholds.gates[stage].on)):
+        return decisions.say("every gate that the trace can judge passes" if off else "every gate that is on passes")
+    rows = checks(decisions, row) if rows is None else rows
     # No rule picked a group: every comparison that fell short is part of the reason.
     if stage == "options":
         thresholded = ("S3.3 group_gap", "S3.3 signature_similarity", "S3.3 anchor_similarity")
-        told = "; ".join(check.text for check in rows if check.rule in thresholded)
-        return said.say("no rule picks one of the groups: {told}", told=told)
+        comparisons = "; ".join(check.text for check in rows if check.rule in thresholded)
+        return decisions.say("no rule picks one of the groups: {told}", told=comparisons)
     if GATE_OF[stage] == EXPECTED_COST or stage in {SIGNALS, SIGNALS_ASK}:
         return next(check.text for check in rows if check.gate == EXPECTED_COST or decides_by_signal(check))
     # A stage can have several checks; the one that fails is the reason.
@@ -117,7 +119,9 @@ def decision_reason(said: Decisions, row: int, rows: Sequence[Check] | None = No
     text = next((check.text for check in named if not check.passes), named[-1].text)
     if stage != "confidence" or not depth:
         return text
-    return said.say("{text} after {refinements}", text=text, refinements=count_text(depth, "refinement", said.language))
+    return decisions.say(
+        "{text} after {refinements}", text=text, refinements=count_text(depth, "refinement", decisions.language)
+    )
 
 
 COST_RULES = {"refuse": "S2.17", "ask": "S2.17 asks"}  # of a check that does not pass, by what is done instead
@@ -125,93 +129,113 @@ TIE = float(np.nextafter(0.0, -1.0))  # headroom of an answer that costs just as
 PARTS = 4  # of a decision that are told
 
 
-def _by_cost(said: Decisions, row: int, hard: Iterable[Check]) -> Iterator[Check]:
+def _by_cost(decisions: Decisions, row: int, hard: Iterable[Check]) -> Iterator[Check]:
     """Checks of a decision by expected cost: whether there is a hit, the costs, and what hygiene says (rule S2.17).
 
     Args:
       hard: checks of what fires before costs are compared.
     """
-    found, limits = said.tables.evidence, said.limits
+    evidence, thresholds = decisions.tables.evidence, decisions.thresholds
     # Without a hit there is nothing to answer from, so no cost is compared.
-    hits = int(found.n_hits[0, row])
-    yield format_check("l2", "S2.2", hits, 1, float(hits - 1), hits_text(hits, said.language))
+    hits = int(evidence.n_hits[0, row])
+    yield format_check("l2", "S2.2", hits, 1, float(hits - 1), hits_text(hits, decisions.language))
     if not hits:
         return
     # What fires first ends the decision before costs are compared (rule S2.17).
     yield from hard
-    if said.stage(row) in {SIGNALS, SIGNALS_ASK}:
+    if decisions.stage(row) in {SIGNALS, SIGNALS_ASK}:
         return
-    costs = [float(np.broadcast_to(cost, (1, len(said)))[0, row]) for cost in chain.action_costs_of(found, limits)]
-    answer, refused, asked = costs
+    costs = [
+        float(np.broadcast_to(cost, (1, len(decisions)))[0, row])
+        for cost in chain.action_costs_of(evidence, thresholds)
+    ]
+    answer_cost, refuse_cost, ask_cost = costs
     # Asking back with one option asks nothing: its cost then does not compete.
-    options = int(found.n_options_all[0, row])
+    options = int(evidence.n_options_all[0, row])
     can_ask = options >= LEAST_OPTIONS
-    status = Status(int(expected_cost.least_cost(answer, refused, asked, can_ask)))
-    others = min(refused, asked) if can_ask else refused
-    margin = others - answer
-    told = {"answering": answer, "refusing": refused}
-    told |= {"asking back": asked} if can_ask else {}
+    status = Status(int(expected_cost.least_cost(answer_cost, refuse_cost, ask_cost, can_ask)))
+    alternative = min(refuse_cost, ask_cost) if can_ask else refuse_cost
+    margin = alternative - answer_cost
+    action_costs = {"answering": answer_cost, "refusing": refuse_cost}
+    action_costs |= {"asking back": ask_cost} if can_ask else {}
     action = {Status.ok: "answering", Status.refuse: "refusing", Status.ambiguous: "asking back"}[status]
-    others_told = (f"{said.say(name)} {decimals(cost, told[action])}" for name, cost in told.items() if name != action)
-    shown = count_text(options, "option", said.language)
-    why = "" if can_ask else said.say("; with {options} there is no asking back", options=shown)
-    cost, rest = decimals(told[action]), ", ".join(others_told)
-    text = said.say(
-        "{action} costs {cost}, the least ({rest}{why})", action=said.say(action), cost=cost, rest=rest, why=why
+    rest_texts = (
+        f"{decisions.say(name)} {decimals(cost, action_costs[action])}"
+        for name, cost in action_costs.items()
+        if name != action
+    )
+    shown = count_text(options, "option", decisions.language)
+    why = "" if can_ask else decisions.say("; with {options} there is no asking back", options=shown)
+    cost, rest = decimals(action_costs[action]), ", ".join(rest_texts)
+    text = decisions.say(
+        "{action} costs {cost}, the least ({rest}{why})", action=decisions.say(action), cost=cost, rest=rest, why=why
     )
     # Equal costs refuse or ask, which a margin of 0 would show as passed.
     answers = status == Status.ok
     headroom = margin if answers or margin < 0.0 else TIE
     rule = COST_RULES["ask" if status == Status.ambiguous else "refuse"]
-    yield Check(EXPECTED_COST, rule, answer, others, headroom, answers, f"{text}; {_largest_parts(said, row, status)}")
-    if found.answered and answers:
-        recorded = said.answer(row)
+    yield Check(
+        EXPECTED_COST,
+        rule,
+        answer_cost,
+        alternative,
+        headroom,
+        answers,
+        f"{text}; {_largest_parts(decisions, row, status)}",
+    )
+    if evidence.answered and answers:
+        recorded = decisions.answer(row)
         refusal = UNRECORDED if recorded is None else recorded.refused
         yield format_check(
-            "hygiene", "S2.13", bool(refusal), 0, -float(bool(refusal)), retold(refusal or FIT, said.language)
+            "hygiene", "S2.13", bool(refusal), 0, -float(bool(refusal)), retold(refusal or FIT, decisions.language)
         )
 
 
-def _largest_parts(said: Decisions, row: int, status: Status) -> str:
-    """What speaks for the chosen action against the likeliest other class, by signal, in logits."""
-    found, model = said.tables.evidence, said.policy.structure.decision
+def _largest_parts(decisions: Decisions, row: int, status: Status) -> str:
+    """Largest contributions to the chosen class against the runner-up, by signal, in logits."""
+    evidence, model = decisions.tables.evidence, decisions.policy.structure.decision
     assert model is not None  # noqa: S101 - of a policy that decides by it
-    added = expected_cost.class_logits(found.signals[:, 0, [row]], model, found.known.names)[:, :, 0]
+    added = expected_cost.class_logits(evidence.signals[:, 0, [row]], model, evidence.known.names)[:, :, 0]
     logits = added.sum(axis=0) + np.array(model.bias)
     own = {Status.ok: 0, Status.refuse: 2, Status.ambiguous: 3}[status]
-    other = max((place for place in range(len(logits)) if place != own), key=lambda place: (logits[place], -place))
+    rival = max((place for place in range(len(logits)) if place != own), key=lambda place: (logits[place], -place))
     names = expected_cost.CLASSES
     parts = sorted(
-        ((float(part[own] - part[other]), one.signal) for part, one in zip(added, model.parts, strict=True)),
+        (
+            (float(part[own] - part[rival]), model_part.signal)
+            for part, model_part in zip(added, model.parts, strict=True)
+        ),
         key=lambda pair: (-abs(pair[0]), pair[1]),
     )
-    told = [("bias", model.bias[own] - model.bias[other]), *((name, share) for share, name in parts[:PARTS] if share)]
-    listed = ", ".join(f"{name} {share:+.2f}" for name, share in told)
-    left = float(logits[own] - logits[other]) - sum(share for _, share in told)
-    chance = ", ".join(f"{name} {p:.2f}" for name, p in zip(names, found.probability[:, 0, row].tolist(), strict=True))
-    return said.say(
+    terms = [("bias", model.bias[own] - model.bias[rival]), *((name, share) for share, name in parts[:PARTS] if share)]
+    listed = ", ".join(f"{name} {share:+.2f}" for name, share in terms)
+    left = float(logits[own] - logits[rival]) - sum(share for _, share in terms)
+    chance = ", ".join(
+        f"{name} {p:.2f}" for name, p in zip(names, evidence.probability[:, 0, row].tolist(), strict=True)
+    )
+    return decisions.say(
         "chances: {chance}; {own} against {other} in logits: {listed}, the rest {left}",
         chance=chance,
         own=names[own],
-        other=names[other],
+        other=names[rival],
         listed=listed,
         left=f"{left:+.2f}",
     )
 
 
-def _case_measurements(said: Decisions, row: int) -> gates.Read:
+def _case_measurements(decisions: Decisions, row: int) -> gates.Read:
     """Measurements of one case by their names, at the depth that decided and of the hits that it chose."""
-    found, depth, slot = said.tables.evidence, int(said.outcome.depth[row]), said.judged_slot(row)
-    cut = gates.l2_cut(float(found.best_l2[depth, row]), said.limits.gates["l2"])
+    evidence, depth, slot = decisions.tables.evidence, int(decisions.outcome.depth[row]), decisions.judged_slot(row)
+    cut = gates.l2_cut(float(evidence.best_l2[depth, row]), decisions.thresholds.gates["l2"])
     computed = {
-        "n_relevant": int(scalar_value(gates.n_relevant(found.l2[depth][:, [row]], np.reshape(cut, (1, 1))))),
-        "confidence": float(said.confidence()[row]),
+        "n_relevant": int(scalar_value(gates.n_relevant(evidence.l2[depth][:, [row]], np.reshape(cut, (1, 1))))),
+        "confidence": float(decisions.confidence()[row]),
     }
 
     def read(name: str) -> Any:  # noqa: ANN401 - a number or bool
         if name in computed:
             return computed[name]
-        table = chain.measurement(found, name)
+        table = chain.measurement(evidence, name)
         if np.ndim(table) < 2:
             return table if np.ndim(table) == 0 else table[row]
         return table[depth, slot, row] if name in chain.BY_SLOT else table[depth, row]
@@ -284,7 +308,7 @@ class Decisions(CaseVerdicts):
     trace: TraceData
     policy: PolicyData
     tables: Tables
-    limits: Thresholds
+    thresholds: Thresholds
     outcome: chain.Outcome
     language: str = "en"
     held: Measured | None = None
@@ -298,7 +322,7 @@ class Decisions(CaseVerdicts):
         return len(self.trace)
 
     def __repr__(self) -> str:
-        return f"Decisions({len(self):,} cases: {self._told()})"
+        return f"Decisions({len(self):,} cases: {self._summary()})"
 
     @property
     def origin(self) -> list[tuple[str, str]]:
@@ -337,18 +361,27 @@ class Decisions(CaseVerdicts):
         """Whether each case passes its contract, [Q]; false where it has no label."""
         label = self.label_code
         right = self._at_slot(self.tables.evidence.right)
-        return read_only((self.status == label) & (right | (label == Status.refuse)))
+        earned = self.answer_checks != AnswerCheck.unearned
+        return read_only((self.status == label) & (right | (label == Status.refuse)) & earned)
 
     @cached_property
     def answer_checks(self) -> np.ndarray[Any, np.dtype[np.int8]]:
         """`AnswerCheck` of every case, [Q]: what its recorded answer says, where it is judged by text."""
         evidence, answered = self.tables.evidence, chain.GENERATES[self.outcome.stage]
-        if not evidence.by_text.any():
+        if not evidence.answered:
             return read_only(np.full(len(self), AnswerCheck.by_sources, dtype=np.int8))
+        lacks = answered & self._at_slot(evidence.unrecorded)
+        unearned = lacks & (self.label_code == Status.refuse) & (self.status == Status.refuse)
         wrong = self._at_slot(evidence.sources_right) & ~self._at_slot(evidence.right) & (self.status == Status.ok)
         checks: np.ndarray[Any, np.dtype[np.int8]] = np.select(
-            [~evidence.by_text, ~answered, self._at_slot(evidence.unrecorded), wrong],
-            [AnswerCheck.by_sources, AnswerCheck.not_answered, AnswerCheck.unrecorded, AnswerCheck.wrong_text],
+            [unearned, ~evidence.by_text, ~answered, lacks, wrong],
+            [
+                AnswerCheck.unearned,
+                AnswerCheck.by_sources,
+                AnswerCheck.not_answered,
+                AnswerCheck.unrecorded,
+                AnswerCheck.wrong_text,
+            ],
             AnswerCheck.recorded,
         ).astype(np.int8)
         return read_only(checks)
@@ -367,10 +400,11 @@ class Decisions(CaseVerdicts):
     @cached_property
     def _confidence(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100."""
-        depths = self.tables.evidence.l2.shape[0]
-        if "confidence" in self.tables.evidence.off:
+        evidence = self.tables.evidence
+        if "confidence" in evidence.off:
             return read_only(np.full(len(self), np.nan))
-        every = np.concatenate([chain.depth_confidence(self.tables.evidence, self.limits, d) for d in range(depths)])
+        by_depth = [chain.depth_confidence(evidence, self.thresholds, depth) for depth in range(evidence.l2.shape[0])]
+        every = np.concatenate(by_depth)
         return read_only(every[self.outcome.depth, np.arange(len(self))])
 
     def stage(self, row: int) -> str:
@@ -398,26 +432,28 @@ class Decisions(CaseVerdicts):
         self, names: np.ndarray[Any, np.dtype[np.object_]], wanted: np.ndarray[Any, np.dtype[np.bool_]], *, asks: bool
     ) -> None:
         """Name the gate on a signal, or of the user, that decided the wanted cases: the first that fires so."""
-        found, limits = self.tables.evidence, self.limits
+        evidence, thresholds = self.tables.evidence, self.thresholds
         read = self.measurements
         can_ask = np.asarray(read("n_options_all")) >= LEAST_OPTIONS
         left = wanted.copy()
-        steps = [step for step in (*limits.order.before, *limits.order.after) if step.gate.name == SIGNALS]
+        steps = [step for step in (*thresholds.order.before, *thresholds.order.after) if step.gate.name == SIGNALS]
         for step in steps:
-            user = limits.user.only(step.names)
+            user = thresholds.user.only(step.names)
             for act in ("ask",) if asks else ("refuse", "ask"):
                 # One that asks without two options refuses (rule S3.5), in the place of those that ask.
                 acts = can_ask == asks if act == "ask" else True
                 on_signals = [
-                    gates.signal_gate(found.known.signal(name))
-                    for name, one in user.signals.items()
-                    if acts_by(one) == act and name in found.known.names
+                    gates.signal_gate(evidence.known.signal(name))
+                    for name, signal_thresholds in user.signals.items()
+                    if firing_of(signal_thresholds) == act and name in evidence.known.names
                 ]
                 margins = {
-                    gate.name: gates.margins_of(gate, read, limits.signals[gate.name.removeprefix(f"{SIGNALS}.")])[0]
+                    gate.name: gates.margins_of(gate, read, thresholds.signals[gate.name.removeprefix(f"{SIGNALS}.")])[
+                        0
+                    ]
                     for gate in on_signals
                 }
-                margins |= {f"{OWN}.{n}": one.headroom(read) for n, one in user.own.items() if one.firing == act}
+                margins |= {f"{OWN}.{n}": own.headroom(read) for n, own in user.own.items() if own.firing == act}
                 for name, margin in margins.items():
                     fires = (
                         left & acts & ~gates.meets_threshold(np.reshape(np.broadcast_to(margin, (1, len(self))), -1))
@@ -428,17 +464,17 @@ class Decisions(CaseVerdicts):
     @cached_property
     def measurements(self) -> chain.GateMeasurements:
         """Measurements of all cases at the depth that decided, of the hits that the gates on chosen hits judged."""
-        found, every = self.tables.evidence, np.arange(len(self))
+        evidence, every = self.tables.evidence, np.arange(len(self))
         depth, slot = self.outcome.depth, self.outcome.slot
-        asked = self.outcome.stage == chain.STAGE[SIGNALS_ASK]
-        if asked.any():
-            slot = np.where(asked, self._slot_without_signals[depth, every], slot)
-        cut = np.reshape(gates.l2_cut(found.best_l2[depth, every], self.limits.gates["l2"]), (1, -1))
+        asks = self.outcome.stage == chain.STAGE[SIGNALS_ASK]
+        if asks.any():
+            slot = np.where(asks, self._slot_without_signals[depth, every], slot)
+        cut = np.reshape(gates.l2_cut(evidence.best_l2[depth, every], self.thresholds.gates["l2"]), (1, -1))
         computed = {
-            "n_relevant": gates.n_relevant(found.l2[depth, :, every].T, cut)[0],
+            "n_relevant": gates.n_relevant(evidence.l2[depth, :, every].T, cut)[0],
             "confidence": self.confidence(),
         }
-        return chain.GateMeasurements(found, depth, slot.astype(np.intp), computed)
+        return chain.GateMeasurements(evidence, depth, slot.astype(np.intp), computed)
 
     def gate(self, row: int) -> gates.Gate | None:
         """The gate that decided a case, None where a rule of the resolver or the expected cost did."""
@@ -450,8 +486,8 @@ class Decisions(CaseVerdicts):
         gate = self.gate(row)
         if gate is None or gate.firing != "refuse" or gate.judges in {"query", "answer"}:
             return False
-        steps = [step for step in self.limits.order.before if step.gate.name == gate.name]
-        if gate.name != SIGNALS or self.limits.order.published:
+        steps = [step for step in self.thresholds.order.before if step.gate.name == gate.name]
+        if gate.name != SIGNALS or self.thresholds.order.published:
             return bool(steps)
         name = str(self.decided_by[row])
         return any(step.names is not None and name in step.names for step in steps)
@@ -465,9 +501,9 @@ class Decisions(CaseVerdicts):
     @cached_property
     def _slot_without_signals(self) -> np.ndarray[Any, np.dtype[np.int16]]:
         """Slot of every depth and case if no signal were gated, [D, Q]."""
-        found, limits = self.tables.evidence, self.limits._replace(signals={}, own={})
-        depths = range(found.l2.shape[0])
-        return np.concatenate([chain.gate_depth(found, limits, depth, (1, len(self))).slot for depth in depths])
+        evidence, thresholds = self.tables.evidence, self.thresholds._replace(signals={}, own={})
+        depths = range(evidence.l2.shape[0])
+        return np.concatenate([chain.gate_depth(evidence, thresholds, depth, (1, len(self))).slot for depth in depths])
 
     def places(self, row: int) -> list[int]:
         """Places of the chosen hits of a case; none unless it is answered."""
@@ -491,8 +527,8 @@ class Decisions(CaseVerdicts):
           KeyError: `Invalid selection: <id>` (rule S3.7).
         """
         row = self.row_of(case_id)
-        found = self._found(row) if self.status[row] == Status.ambiguous else ()
-        resolver.select(found, selected_option)
+        options = self._ranked_options(row) if self.status[row] == Status.ambiguous else ()
+        resolver.select(options, selected_option)
         return self._options(row)[selected_option - 1]
 
     def _batch(self, row: int) -> int:
@@ -502,7 +538,7 @@ class Decisions(CaseVerdicts):
         hits = self.trace.hits.chunk[row, self.trace.arm(self.tables.arm), int(self.outcome.depth[row])]
         return int(hits[place])
 
-    def _found(self, row: int) -> tuple[resolver.Option, ...]:
+    def _ranked_options(self, row: int) -> tuple[resolver.Option, ...]:
         chosen, batch = self.tables.chosen, self._batch(row)
         last = self.tables.evidence.missing.shape[1] - 1  # `options_of_tied`, the last of `WINNERS`
         return (chosen.options_tied if int(self.outcome.slot[row]) == last else chosen.options_all)[batch]
@@ -513,12 +549,12 @@ class Decisions(CaseVerdicts):
         names = self.tables.chosen.pages
         return tuple(
             OptionShown(
-                found.option_id,
-                tuple(self._chunk(row, place) for place in found.places),
-                tuple(names[key] for key in found.sources),
-                found.best_l2,
+                option.option_id,
+                tuple(self._chunk(row, place) for place in option.places),
+                tuple(names[key] for key in option.sources),
+                option.best_l2,
             )
-            for found in self._found(row)
+            for option in self._ranked_options(row)
         )
 
     @cached_property
@@ -539,8 +575,8 @@ class Decisions(CaseVerdicts):
         plain = (ordered[:, :1] >= 0).all(axis=1) & (ordered[:, 1:] != ordered[:, :-1]).all(axis=1)
         texts = np.array([*self._shown, None], dtype=object)[numbers].tolist()
         lists = _empty_lists(len(self))
-        for row, found, whole in zip(rows.tolist(), texts, plain.tolist(), strict=True):
-            lists[row] = found if whole else [text for text in dict.fromkeys(found) if text is not None]
+        for row, sources, whole in zip(rows.tolist(), texts, plain.tolist(), strict=True):
+            lists[row] = sources if whole else [text for text in dict.fromkeys(sources) if text is not None]
         return lists
 
     def _answer_texts(self) -> list[str | None]:
@@ -560,8 +596,8 @@ class Decisions(CaseVerdicts):
         batch = self.outcome.depth[rows].astype(np.intp) * len(self) + rows
         of_all, of_tied = self.tables.chosen.options_all, self.tables.chosen.options_tied
         for row, place, of_those in zip(rows.tolist(), batch.tolist(), tied.tolist(), strict=True):
-            found = (of_tied if of_those else of_all)[place]
-            lists[row] = [[shown[key] for key in option.sources] for option in found]
+            options = (of_tied if of_those else of_all)[place]
+            lists[row] = [[shown[key] for key in option.sources] for option in options]
         return lists
 
     def generated(self, row: int) -> bool:
@@ -581,15 +617,17 @@ class Decisions(CaseVerdicts):
 
     def answer(self, row: int) -> Answer | None:
         """Answer recorded for the hits that a case's retrieval chose, None where there is none."""
-        said = self.trace.answers
-        if said is None or not self.generated(row):
+        answers = self.trace.answers
+        if answers is None or not self.generated(row):
             return None
-        key = AnswerKey(row, self.trace.arm(self.tables.arm), int(self.outcome.depth[row]), self.in_slot(row))
+        key = AnswerKey(
+            row, self.trace.arm(self.tables.arm), int(self.outcome.depth[row]), self.chunks_of_decision(row)
+        )
         number = self._answers.get(key)
-        return None if number is None else answer_at(said, number)
+        return None if number is None else answer_at(answers, number)
 
-    def in_slot(self, row: int) -> tuple[int, ...]:
-        """Chunks that a case's decision rests on, whatever it is, in order."""
+    def chunks_of_decision(self, row: int) -> tuple[int, ...]:
+        """Chunks that a case's decision rests on, in order."""
         slot = self.tables.chosen.places[self._batch(row), int(self.outcome.slot[row])]
         return tuple(self._chunk(row, int(place)) for place in slot if place >= 0)
 
@@ -599,16 +637,16 @@ class Decisions(CaseVerdicts):
 
     def lacking(self, row: int) -> list[str]:
         """Entities of the query that too few hits of a case's slot carry."""
-        seen, least = self.tables.pattern_hits, self.policy.coverage.min_hits
+        pattern_hits, least = self.tables.pattern_hits, self.policy.coverage.min_hits
         slot = self.tables.chosen.places[self._batch(row), self.judged_slot(row)]
         carried = Counter(
-            name for place in slot if place >= 0 for name in seen.chunk_entities[self._chunk(row, int(place))]
+            name for place in slot if place >= 0 for name in pattern_hits.chunk_entities[self._chunk(row, int(place))]
         )
-        return [name for name in seen.query_entities[row] if carried[name] < least]
+        return [name for name in pattern_hits.query_entities[row] if carried[name] < least]
 
     def warnings(self, row: int) -> list[str]:
         """Warnings attached to an answer (rules S2.7, S2.8)."""
-        found, depth, out = self.tables.evidence, int(self.outcome.depth[row]), []
+        evidence, depth, out = self.tables.evidence, int(self.outcome.depth[row]), []
         if self.status[row] == Status.ok:
             read = _case_measurements(self, row)
             for gate in (gate for gate in gates.GATES if gate.firing == "warn"):
@@ -621,10 +659,10 @@ class Decisions(CaseVerdicts):
             warned = (check for check in user_checks(self, read) if check.rule in WARN_RULES)
             out += [check.text for check in warned if not check.passes]
             out += self._off_warnings
-        if self.answer_checks[row] == AnswerCheck.unrecorded:
+        if self.answer_checks[row] in {AnswerCheck.unrecorded, AnswerCheck.unearned}:
             out.append(self.say(UNRECORDED))
-        gate_on = bool(np.squeeze(self.limits.gates["confidence"].on))
-        if gate_on and bool(found.degenerate[depth, row]) and found.n_hits[depth, row]:
+        gate_on = bool(np.squeeze(self.thresholds.gates["confidence"].on))
+        if gate_on and bool(evidence.degenerate[depth, row]) and evidence.n_hits[depth, row]:
             ran = self.trace.hits.n_reranked[row, self.trace.arm(self.tables.arm), depth] > 0
             cosine = ran and self.policy.confidence.fallback == "cosine"
             score = "the calibrated cosine" if cosine else "the hybrid score"
@@ -662,16 +700,16 @@ class Decisions(CaseVerdicts):
         def named(names: np.ndarray[Any, np.dtype[np.object_]], codes: np.ndarray[Any, Any]) -> Any:  # noqa: ANN401 - a text array of pandas
             return pd.Series(names).array.take(codes.astype(np.intp))  # ten times as fast as texts one by one
 
-        found, stage = self.tables.evidence, self.outcome.stage
+        evidence, stage = self.tables.evidence, self.outcome.stage
         # Texts are the slow part, and the same under every policy.
         held = Measured(self.trace) if self.held is None else self.held
         cases = dict(held.once("frame", "cases", lambda: _case_columns(self.trace)))
         split = cases.pop("split")
-        rows = range(len(self))
+        rows, has_own = range(len(self)), bool(self.thresholds.signals or self.thresholds.own)
         columns: dict[str, Any] = {
             **cases,
             "status": named(STATUS_NAMES, self.status),
-            "decided_by": self.decided_by if self.limits.signals or self.limits.own else named(DECIDED_BY, stage),
+            "decided_by": self.decided_by if has_own else named(DECIDED_BY, stage),
             "confidence": self.confidence(),
             "answer": self._answer_texts(),
             "sources": self._source_lists(),
@@ -687,12 +725,12 @@ class Decisions(CaseVerdicts):
             columns["warnings"] = [self.warnings(row) for row in rows]
         # A signal is that of the depth that decided: another depth has other hits.
         at = (self.outcome.depth, np.arange(len(self)))
-        own = [name for name in found.known.names if name not in NAMES]
-        columns |= {f"{SIGNALS}.{name}": found.signals[found.known.place(name)][at] for name in own}
+        own = [name for name in evidence.known.names if name not in NAMES]
+        columns |= {f"{SIGNALS}.{name}": evidence.signals[evidence.known.place(name)][at] for name in own}
         return pd.DataFrame(columns)
 
 
 def _restored(trace: TraceData, policy: PolicyData, tables: Tables, outcome: chain.Outcome, language: str) -> Decisions:
     """Decisions of a pickle or copy."""
-    limits = policy_thresholds([policy]).without(tables.evidence.off)
-    return Decisions(trace, policy, tables, limits, read_only(outcome), language)
+    thresholds = policy_thresholds([policy]).without(tables.evidence.off)
+    return Decisions(trace, policy, tables, thresholds, read_only(outcome), language)

@@ -78,7 +78,8 @@ class Evidence(NamedTuple):
     Recorded answers, [D, S, Q], with S = 0 where the trace holds none:
       answered: one bool, whether it holds any. generation, support: confidence and least support of the slot's answer,
       in [0, 1]. unfit: hygiene leaves nothing of it. by_text, [Q]: the case is judged by text (`text_cases`).
-      unrecorded: it is, and the slot has no recorded answer. sources_right: the hits hold the expected sources.
+      unrecorded: it is, or it is labelled refuse, and the slot has no recorded answer. sources_right: the hits hold the
+      expected sources.
 
     Structure:
       off: gates that are off whatever a policy says, since nobody measured what they compare (`gates_off`).
@@ -137,7 +138,7 @@ class Evidence(NamedTuple):
 
     @property
     def label(self) -> NDArray[np.int8]:
-        """The expected `Status` of every case, [Q]: whoever counts by it is told where a case has none.
+        """The expected `Status` of every case, [Q].
 
         Raises:
           ValueError: some case has no label.
@@ -197,14 +198,14 @@ class CaseBatch(NamedTuple):
 class Entities(NamedTuple):
     """Entities of the questions, a bit each in W planes: in the question [W, B], and carried by its hits [W, B, K].
 
-    must_cover: those that the chosen hits must carry (rule S2.5). seen, seen_carried: what the resolver sees of them,
-    nothing where the structure switches its extractor off.
+    must_cover: those that the chosen hits must carry (rule S2.5). resolved, resolved_carried: those that the resolver
+    uses, zero where the structure switches its extractor off.
     """
 
     carried: NDArray[np.uint64]
     must_cover: NDArray[np.uint64]
-    seen: NDArray[np.uint64]
-    seen_carried: NDArray[np.uint64]
+    resolved: NDArray[np.uint64]
+    resolved_carried: NDArray[np.uint64]
 
 
 class Contests(NamedTuple):

@@ -44,45 +44,47 @@ class Keys(NamedTuple):
         return np.append(self.source_of, -1)[self.hit]
 
 
-def hit_keys(chunks: Sequence[Chunk], chunk: NDArray[np.integer[Any]], *, strict: bool, identity: str) -> Keys:
+def hit_keys(chunks: Sequence[Chunk], hit_chunk: NDArray[np.integer[Any]], *, strict: bool, identity: str) -> Keys:
     """Keys of hits.
 
     Args:
-      chunk: of each hit, [B, K], -1 where there is none.
+      hit_chunk: of each hit, [B, K], -1 where there is none.
       strict: whether vendor and version tell groups apart.
       identity: what one document is, `path` or `file_name` (`resolver.document_identity`).
 
     Source: rules S3.1, S3.4, S3.5.
     """
-    hit = np.where(chunk >= 0, chunk, -1).astype(np.int64)
+    hit = np.where(hit_chunk >= 0, hit_chunk, -1).astype(np.int64)
 
     def by_hit(values: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.where(hit >= 0, np.append(values, -1)[hit], -1)
 
     # Keys are numbers, so that hits compare as arrays and not text by text.
-    names = [document_name(one, identity) for one in chunks]
-    pages, page_of = _sorted_numbers([(name, one.page_shown) for name, one in zip(names, chunks, strict=True)])
+    names = [document_name(chunk, identity) for chunk in chunks]
+    pages, page_of = _sorted_numbers([(name, chunk.page_shown) for name, chunk in zip(names, chunks, strict=True)])
     # An answer names its sources by path and scoring counts them so, whatever the resolver takes for one document.
     sources, source_of = pages, page_of
     if identity != PATH:
-        sources, source_of = _sorted_numbers([(one.document, one.page_shown) for one in chunks])
+        sources, source_of = _sorted_numbers([(chunk.document, chunk.page_shown) for chunk in chunks])
     # Vendor and version part groups only where strict; the core leaves them out in any case (rule S3.1).
-    signatures = [resolver.signature(one.tags, name, strict=False) for name, one in zip(names, chunks, strict=True)]
+    signatures = [resolver.signature(chunk.tags, name, strict=False) for name, chunk in zip(names, chunks, strict=True)]
     core = by_hit(_value_numbers(signatures))
-    tagged = np.array([not resolver.is_fallback(one) for one in signatures] + [False])[hit]
+    tagged = np.array([not resolver.is_fallback(signature) for signature in signatures] + [False])[hit]
     sign = core
     if strict:
-        strictly = (resolver.signature(one.tags, name, strict=True) for name, one in zip(names, chunks, strict=True))
+        strictly = (
+            resolver.signature(chunk.tags, name, strict=True) for name, chunk in zip(names, chunks, strict=True)
+        )
         sign = by_hit(_value_numbers(list(strictly)))
     return Keys(
         hit=hit,
         file=by_hit(_value_numbers(names)),
         page=by_hit(page_of),
-        page_only=by_hit(_value_numbers([one.page_shown for one in chunks])),
+        page_only=by_hit(_value_numbers([chunk.page_shown for chunk in chunks])),
         core=core,
         sign=sign,
         tagged=tagged,
-        text=by_hit(_value_numbers([one.text for one in chunks])),
+        text=by_hit(_value_numbers([chunk.full_text for chunk in chunks])),
         pages=pages,
         sources=sources,
         source_of=source_of,
@@ -125,7 +127,7 @@ def first_k_by_count(order: NDArray[np.int64], hit: NDArray[np.int64], k: int) -
         before = np.concatenate([np.full((size, 1), width), least[:, :-1]], axis=1)
         entry = np.maximum(entry, before)
     padded = np.append(order, np.full((size, 1), -1), axis=1)
-    return np.take_along_axis(padded, best.reshape(size, -1), axis=1).reshape(best.shape)
+    return np.take_along_axis(padded, best.reshape(size, (width + 1) * k), axis=1).reshape(best.shape)
 
 
 def agree(keys: Keys, chunks: Sequence[Chunk], near_pages: int) -> NDArray[np.bool_]:

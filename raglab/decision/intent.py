@@ -72,6 +72,7 @@ _RULES: tuple[tuple[Flag, str, float, int, str], ...] = (
     ("table", "how long", 0.2, 1, ""),
     ("table", "figure", 0.3, 1, ""),
     ("table", "figure of a row", 0.3, 1, ""),
+    ("table", "figure of a named thing", 0.4, 1, ""),
     ("table", "by how much", 0.5, 1, ""),
     ("table", "comparison", 0.3, 1, ""),
     ("table", "comparison of a column", 0.5, 1, ""),
@@ -166,5 +167,7 @@ def intent_by_rules(question: str, rules: Sequence[IntentPattern]) -> Intent:
 
 
 def _occurs(rule: IntentPattern, text: str) -> bool:
+    if rule.times == 1:
+        return rule.pattern.search(text) is not None
     hits = rule.pattern.finditer(text)
     return all(next(hits, None) is not None for _ in range(rule.times))

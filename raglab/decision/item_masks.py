@@ -42,12 +42,12 @@ def item_planes(items: Sequence[Sequence[str]]) -> Iterator[Plane]:
 
 
 def item_masks(
-    items: Sequence[Sequence[str]], found: Mapping[str, NDArray[np.intp]], chunk: NDArray[np.integer[Any]]
+    items: Sequence[Sequence[str]], holders: Mapping[str, NDArray[np.intp]], chunk: NDArray[np.integer[Any]]
 ) -> NDArray[np.uint64]:
     """Bit i of plane w of a hit is set where its chunk has the query's item 64·w + i.
 
     Args:
-      items: per query, different ones. found: item -> positions of the chunks that have it. chunk: [B, K] chunk of
+      items: per query, different ones. holders: item -> positions of the chunks that have it. chunk: [B, K] chunk of
         each hit, -1 for none.
 
     Returns: uint64 [W, B, K] with as many planes as the longest list needs, one at least.
@@ -55,7 +55,7 @@ def item_masks(
     masks = []
     for plane in item_planes(items):
         mask = np.zeros(chunk.shape, dtype=np.uint64)
-        mask[plane.rows] = bit_masks(plane.items, found, chunk[plane.rows])
+        mask[plane.rows] = bit_masks(plane.items, holders, chunk[plane.rows])
         masks.append(mask)
     return np.stack(masks)
 
@@ -72,12 +72,12 @@ def full_masks(count: NDArray[np.integer[Any]], n_planes: int) -> NDArray[np.uin
 
 
 def bit_masks(
-    items: Sequence[Sequence[str]], found: Mapping[str, NDArray[np.intp]], chunk: NDArray[np.integer[Any]]
+    items: Sequence[Sequence[str]], holders: Mapping[str, NDArray[np.intp]], chunk: NDArray[np.integer[Any]]
 ) -> NDArray[np.uint64]:
     """Bit i of a hit is set where its chunk has the query's i-th item.
 
     Args:
-      items: per query, at most 64 different items. found: item -> positions of the chunks that have it.
+      items: per query, at most 64 different items. holders: item -> positions of the chunks that have it.
       chunk: [Q, K] chunk of each hit, -1 for none.
 
     Returns: uint64 [Q, K].
@@ -87,19 +87,19 @@ def bit_masks(
     """
     masks = np.zeros(chunk.shape, dtype=np.uint64)
     n_chunks = int(chunk.max(initial=-1)) + 1
-    asked: dict[str, list[tuple[int, int]]] = {}
+    bits_by_item: dict[str, list[tuple[int, int]]] = {}
     for query, row in enumerate(items):
         if len(row) > BITS:
             msg = f"a query may name at most {BITS} entities, words or sources in one plane, got {len(row)}; "
             msg += "take item_masks."
             raise ValueError(msg)
         for bit, item in enumerate(row):
-            if item in found:
-                asked.setdefault(item, []).append((query, bit))
+            if item in holders:
+                bits_by_item.setdefault(item, []).append((query, bit))
     member = np.zeros(n_chunks + 1, dtype=np.uint64)  # the last one stands for "no hit"
-    for item, pairs in asked.items():
+    for item, pairs in bits_by_item.items():
         rows, bits = np.array(pairs).T
-        where = found[item]
+        where = holders[item]
         where = where[where < n_chunks]
         member[where] = 1
         masks[rows] |= member[chunk[rows]] << bits.astype(np.uint64)[:, None]

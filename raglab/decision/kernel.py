@@ -123,15 +123,16 @@ def _decide_by_cost(case: Any, policy: Any, number: Any) -> int:
     if case.n_hits == 0:
         return int(number.no_hits)
     wrong = policy.wrong_ok * case.miss + policy.wrong_refuse * case.refuse + policy.wrong_ambiguous * case.ambiguous
-    answer = policy.right * case.right + policy.ratio * wrong
-    refused = (
+    answer_cost = policy.right * case.right + policy.ratio * wrong
+    refuse_cost = (
         policy.refused_ok * case.ok + policy.refused_refuse * case.refuse + policy.refused_ambiguous * case.ambiguous
     )
     idle = policy.asked_right * case.asked_right + policy.asked_ambiguous * (1.0 - case.asked_right)
-    asked = policy.asked_ok * case.ok + policy.asked_refuse * case.refuse + idle * case.ambiguous
-    if case.can_ask and asked < refused and asked <= answer:
+    ask_cost = policy.asked_ok * case.ok + policy.asked_refuse * case.refuse + idle * case.ambiguous
+    if case.can_ask and ask_cost < refuse_cost and ask_cost <= answer_cost:
         return int(number.least_cost_ask)
-    return int(number.least_cost_answer) if answer < refused else int(number.least_cost_refuse)
+    answers = answer_cost < refuse_cost and not np.isnan(ask_cost)  # a cost that is not known is no reason to act
+    return int(number.least_cost_answer) if answers else int(number.least_cost_refuse)
 
 
 @compile_kernel()
@@ -149,13 +150,13 @@ def _cost_counts(policies: Any, cases: Any, right: Any, number: Any, codes: int)
 
     right: of the options and of an answer, [Q, 2].
     """
-    seen = np.zeros((len(policies), codes), dtype=np.int64)
+    counts = np.zeros((len(policies), codes), dtype=np.int64)
     for p in range(len(policies)):
         for q in range(len(cases)):
             stage = _decide_by_cost(cases[q], policies[p], number)
-            found = right[q, 0] if stage == number.least_cost_ask else right[q, 1]
-            seen[p, stage * CELLS + cases[q].label * 2 + found] += 1
-    return seen
+            is_right = right[q, 0] if stage == number.least_cost_ask else right[q, 1]
+            counts[p, stage * CELLS + cases[q].label * 2 + is_right] += 1
+    return counts
 
 
 class PolicyColumns(NamedTuple):
@@ -206,7 +207,7 @@ class HitColumns(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """What is said of one case under some policies: early [P] before any hits are chosen, stage and slot [P] then.
+    """Outcomes of one case under some policies: early [P] before any hits are chosen, stage and slot [P] then.
 
     cut: how far a hit may lie to be relevant. score: confidence, and before it the distance that meets `min_keep`.
     fired: first gate that fires, of those on the chosen hits and then of those on signals. tied: whether the resolver
@@ -245,7 +246,7 @@ def _new_tile(n_hits: int, size: int) -> Any:
 
 @compile_kernel()
 def _find_edges(case: Any, l2: Any, missing: Any, right: Any, exact: bool, tile: Any) -> int:
-    """How many distances there are at which the relevant hits are told from fewer of them, [K] in `edge`.
+    """Number of distances at which one more hit becomes relevant, [K] in `edge`.
 
     chosen: a slot that stands for all from one such distance to the next. exact: tell every count from the others,
     else only sets of hits that lack other entities, or are right or wrong.
@@ -253,8 +254,8 @@ def _find_edges(case: Any, l2: Any, missing: Any, right: Any, exact: bool, tile:
     count, slot = 0, 0
     tile.chosen[0] = 0
     for k in range(min(len(l2), case.most_slots)):
-        other = (missing[k + 1] > 0) != (missing[slot] > 0) or right[k + 1] != right[slot]
-        if exact or other:
+        differs = (missing[k + 1] > 0) != (missing[slot] > 0) or right[k + 1] != right[slot]
+        if exact or differs:
             slot = k + 1
             tile.edge[count] = l2[k]
             count += 1
@@ -493,7 +494,7 @@ def _numpy_records(columns: dict[str, Any], n: int) -> NDArray[np.void]:
     return out
 
 
-def _policies(limits: Thresholds, n: int) -> PolicyColumns:
+def _policies(thresholds: Thresholds, n: int) -> PolicyColumns:
     """Columns of the thresholds of n policies."""
 
     # A threshold that all policies share comes as one number; the loops need a contiguous one for each policy.
@@ -502,17 +503,17 @@ def _policies(limits: Thresholds, n: int) -> PolicyColumns:
 
     # A gate that is off writes no stage, so the loops need no switch beside it.
     def stage_of(name: str) -> NDArray[np.int64]:
-        return np.where(column(limits.gates[name].on), STAGE[name], NONE)
+        return np.where(column(thresholds.gates[name].on), STAGE[name], NONE)
 
     # With the sign of a ceiling turned, one loop serves floors and ceilings.
-    scalars, of_gates = _scalars(), limits.gates
+    scalars, of_gates = _scalars(), thresholds.gates
     most = max(len(gate.thresholds) for gate in scalars)
     bound = np.zeros((len(scalars), most, n))
     for g, gate in enumerate(scalars):
         for t, threshold in enumerate(gate.thresholds):
             bound[g, t] = _sign(gate) * column(getattr(of_gates[gate.name], threshold.key))
     density = of_gates["density"]
-    signal_bound, signal_stage = _bounds(limits, n)
+    signal_bound, signal_stage = _bounds(thresholds, n)
     return PolicyColumns(
         domain_on=column(of_gates["domain"].on),
         l2_on=column(of_gates["l2"].on),
@@ -521,12 +522,12 @@ def _policies(limits: Thresholds, n: int) -> PolicyColumns:
         min_keep=column(np.where(density.on, density.min_keep, 0)).astype(np.int64),
         gap_on=column(of_gates["gap"].on),
         min_gap=column(of_gates["gap"].min_gap),
-        overview=column(limits.switches.overview),
-        overview_entities_lift=column(limits.switches.overview_entities_lift),
-        entities=column(limits.switches.entities),
-        require_full=column(limits.switches.require_full_entity_coverage),
-        **{key: column(value) for key, value in limits.rules._asdict().items()},
-        blend=column(limits.blend),
+        overview=column(thresholds.switches.overview),
+        overview_entities_lift=column(thresholds.switches.overview_entities_lift),
+        entities=column(thresholds.switches.entities),
+        require_full=column(thresholds.switches.require_full_entity_coverage),
+        **{key: column(value) for key, value in thresholds.rules._asdict().items()},
+        blend=column(thresholds.blend),
         tau_default=column(of_gates["confidence"].tau_default),
         tau_explicit=column(of_gates["confidence"].tau_explicit),
         coverage_stage=stage_of("coverage"),
@@ -538,9 +539,9 @@ def _policies(limits: Thresholds, n: int) -> PolicyColumns:
     )
 
 
-def _tiles(limits: Thresholds, n: int) -> Iterator[PolicyColumns]:
+def _tiles(thresholds: Thresholds, n: int) -> Iterator[PolicyColumns]:
     """Columns of some of the policies after the others, so few that they stay in the cache while all cases pass."""
-    columns = _policies(limits, n)
+    columns = _policies(thresholds, n)
     n_tiles = -(-n // TILE)
     edges = [n * number // n_tiles for number in range(n_tiles + 1)] if n else []
     for first, last in pairwise(edges):
@@ -552,12 +553,12 @@ def _sign(gate: gates.Gate) -> float:
     return 1.0 if gate.thresholds[0].side == "floor" else -1.0
 
 
-def _scalars_of(found: Evidence, n: int) -> dict[str, Any]:
+def _scalars_of(evidence: Evidence, n: int) -> dict[str, Any]:
     """Of the scalar gates on the chosen hits, [Q, gates]: their measurement, and which of its thresholds a case meets.
 
     An upper threshold and what it meets have their signs changed.
     """
-    read, scalars = GateMeasurements(found), _scalars()
+    read, scalars = GateMeasurements(evidence), _scalars()
     value, met = np.empty((n, len(scalars))), np.zeros((n, len(scalars)), dtype=np.int64)
     for g, gate in enumerate(scalars):
         value[:, g] = _sign(gate) * read(gate.measurements[0])
@@ -566,28 +567,30 @@ def _scalars_of(found: Evidence, n: int) -> dict[str, Any]:
     return {"scalar": value, "met": met}
 
 
-def _stated_bounds(limits: Thresholds) -> list[tuple[str, str]]:
+def _stated_bounds(thresholds: Thresholds) -> list[tuple[str, str]]:
     """Name of each signal and bound, `min` or `max`, that some policy sets, of gates that are on in some."""
-    pairs = [(name, key) for name, gate in limits.signals.items() if is_gated(gate) for key in ("min", "max")]
-    return [(name, key) for name, key in pairs if not np.isnan(getattr(limits.signals[name], key)).all()]
+    pairs = [(name, key) for name, gate in thresholds.signals.items() if is_gated(gate) for key in ("min", "max")]
+    return [(name, key) for name, key in pairs if not np.isnan(getattr(thresholds.signals[name], key)).all()]
 
 
-def _signals_of(found: Evidence, limits: Thresholds) -> NDArray[np.float64]:
-    """What each stated bound meets, [Q, B]; signs of what an upper one meets are changed, +inf passes every bound."""
-    out = np.empty((len(found.label), len(stated := _stated_bounds(limits))))
+def _signals_of(evidence: Evidence, thresholds: Thresholds) -> NDArray[np.float64]:
+    """Signal that each set bound is compared with, [Q, B]; upper bounds negated, +inf passes every bound."""
+    out = np.empty((len(evidence.label), len(stated := _stated_bounds(thresholds))))
     for b, (name, key) in enumerate(stated):
-        value = found.signals[found.known.place(name), 0]
+        value = evidence.signals[evidence.known.place(name), 0]
         value = value if key == "min" else np.negative(value)
-        out[:, b] = np.where(np.isnan(value), np.inf, value) if found.known.signal(name).missing == "passes" else value
+        out[:, b] = (
+            np.where(np.isnan(value), np.inf, value) if evidence.known.signal(name).missing == "passes" else value
+        )
     return out
 
 
-def _bounds(limits: Thresholds, n: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _bounds(thresholds: Thresholds, n: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Each stated bound of each policy, [B, P], and the outcome that it leads to; `NONE` where the policy has none."""
-    stated = _stated_bounds(limits)
+    stated = _stated_bounds(thresholds)
     bound, stage = np.empty((len(stated), n)), np.full((len(stated), n), NONE, dtype=np.int64)
     for b, (name, key) in enumerate(stated):
-        gate = limits.signals[name]
+        gate = thresholds.signals[name]
         value = getattr(gate, key)
         acts = gate.on & ~np.isnan(value)
         codes = np.where(gate.refuses, NUMBERS.signals, np.where(gate.asks, NUMBERS.signals_ask, NONE))
@@ -596,9 +599,9 @@ def _bounds(limits: Thresholds, n: int) -> tuple[NDArray[np.float64], NDArray[np
     return bound, stage
 
 
-def _inputs(found: Evidence, limits: Thresholds) -> tuple[NDArray[np.void], HitColumns]:
+def _inputs(evidence: Evidence, thresholds: Thresholds) -> tuple[NDArray[np.void], HitColumns]:
     """Records of the cases, and their hits; signals only as far as some policy gates them."""
-    n = len(found.label)
+    n = len(evidence.label)
     of_question = ("words", "denied", "allowed", "overview", "names_entity", "explicit", "label")
     of_hits = (
         "n_hits",
@@ -611,73 +614,77 @@ def _inputs(found: Evidence, limits: Thresholds) -> tuple[NDArray[np.void], HitC
         "skips_entities",
         "full_entities",
     )
-    columns: dict[str, Any] = {name: getattr(found, name) for name in of_question}
+    columns: dict[str, Any] = {name: getattr(evidence, name) for name in of_question}
     # Depth 0 alone: this kernel is for traces without refinement.
-    columns |= {name: getattr(found, name)[0] for name in of_hits}
+    columns |= {name: getattr(evidence, name)[0] for name in of_hits}
     # All groups and the tied ones: which of them a rule compares depends on the policy.
     for name in ("group_gap", "best_signature", "gap_signature", "best_anchor", "gap_anchor"):
-        columns[name] = np.stack([getattr(found.all, name)[0], getattr(found.tied, name)[0]], axis=1)
-    columns["n_options"] = np.stack([found.n_options_all[0], found.n_options_tied[0]], axis=1)
-    columns["needs_allowed"] = np.full(n, found.needs_allowed)
-    columns["most_slots"] = np.full(n, found.l2.shape[1] if found.rank_order else found.final_k)
+        columns[name] = np.stack([getattr(evidence.all, name)[0], getattr(evidence.tied, name)[0]], axis=1)
+    columns["n_options"] = np.stack([evidence.n_options_all[0], evidence.n_options_tied[0]], axis=1)
+    columns["needs_allowed"] = np.full(n, evidence.needs_allowed)
+    columns["most_slots"] = np.full(n, evidence.l2.shape[1] if evidence.rank_order else evidence.final_k)
     # Copies, since hits that no blend can make the best are moved to the back in place.
-    rerank, hybrid = (np.array(scores[:, 0].T, order="C", copy=True) for scores in (found.top_rerank, found.top_hybrid))
-    columns["unblended"] = retrieval_confidence(rerank.T, hybrid.T, found.degenerate[0], 1.0)
+    rerank, hybrid = (
+        np.array(scores[:, 0].T, order="C", copy=True) for scores in (evidence.top_rerank, evidence.top_hybrid)
+    )
+    columns["unblended"] = retrieval_confidence(rerank.T, hybrid.T, evidence.degenerate[0], 1.0)
     columns["n_front"] = _partition_hits(rerank, hybrid)
     # Copies, since numba would compile the loops again for arrays that are read-only.
-    missing, right = (np.array(table[0].T, order="C") for table in (found.missing, found.right))
-    hits = HitColumns(np.sort(found.l2[0].T, axis=1), rerank, hybrid, missing, right, _signals_of(found, limits))
-    return _numpy_records(columns | _scalars_of(found, n), n), hits
+    missing, right = (np.array(table[0].T, order="C") for table in (evidence.missing, evidence.right))
+    hits = HitColumns(
+        np.sort(evidence.l2[0].T, axis=1), rerank, hybrid, missing, right, _signals_of(evidence, thresholds)
+    )
+    return _numpy_records(columns | _scalars_of(evidence, n), n), hits
 
 
-def _cost_policies(limits: Thresholds, n: int) -> NDArray[np.void]:
+def _cost_policies(thresholds: Thresholds, n: int) -> NDArray[np.void]:
     """A record a policy that decides by expected cost."""
-    assert limits.costs is not None  # noqa: S101 - the caller asks for such policies only
-    columns = {**limits.costs._asdict(), "domain_on": limits.gates["domain"].on}
+    assert thresholds.costs is not None  # noqa: S101 - the caller asks for such policies only
+    columns = {**thresholds.costs._asdict(), "domain_on": thresholds.gates["domain"].on}
     return _numpy_records({name: np.broadcast_to(column, (n, 1))[:, 0] for name, column in columns.items()}, n)
 
 
-def _cost_inputs(found: Evidence) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
+def _cost_inputs(evidence: Evidence) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
     """Records of the cases as a decision by expected cost reads them, and whether options and answer are right."""
-    n, every = len(found.label), np.arange(len(found.label))
-    right, miss, refuse, ambiguous = found.probability[:, 0]
-    columns: dict[str, Any] = {name: getattr(found, name) for name in ("words", "denied", "allowed", "label")}
+    n, every = len(evidence.label), np.arange(len(evidence.label))
+    right, miss, refuse, ambiguous = evidence.probability[:, 0]
+    columns: dict[str, Any] = {name: getattr(evidence, name) for name in ("words", "denied", "allowed", "label")}
     columns |= {"right": right, "miss": miss, "ok": right + miss, "refuse": refuse, "ambiguous": ambiguous}
-    columns |= {"asked_right": np.full(n, found.asked_right), "needs_allowed": np.full(n, found.needs_allowed)}
-    columns |= {"n_hits": found.n_hits[0], "can_ask": found.n_options_all[0] >= LEAST_OPTIONS}
-    options = found.right[0, found.n_slots_relevant + ASKED_SLOT]
-    return _numpy_records(columns, n), np.stack([options, found.right[0, answer_slots(found), every]], axis=1)
+    columns |= {"asked_right": np.full(n, evidence.asked_right), "needs_allowed": np.full(n, evidence.needs_allowed)}
+    columns |= {"n_hits": evidence.n_hits[0], "can_ask": evidence.n_options_all[0] >= LEAST_OPTIONS}
+    options = evidence.right[0, evidence.n_slots_relevant + ASKED_SLOT]
+    return _numpy_records(columns, n), np.stack([options, evidence.right[0, answer_slots(evidence), every]], axis=1)
 
 
-def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> NDArray[np.int64]:
+def tallied(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> NDArray[np.int64]:
     """Cases by code (what decided, label, expected sources found), [P, codes], of many policies; of depth 0 only.
 
     Args:
-      found: measurements of one depth. limits: thresholds, [P, 1].
+      evidence: measurements of one depth. thresholds: [P, 1].
     """
-    codes, limits = len(STAGES) * CELLS, limits.without(found.off)
-    if limits.costs is not None:
-        cases, right = _cost_inputs(found)
-        counted: NDArray[np.int64] = _cost_counts(_cost_policies(limits, n_policies), cases, right, NUMBERS, codes)
+    codes, thresholds = len(STAGES) * CELLS, thresholds.without(evidence.off)
+    if thresholds.costs is not None:
+        cases, right = _cost_inputs(evidence)
+        counted: NDArray[np.int64] = _cost_counts(_cost_policies(thresholds, n_policies), cases, right, NUMBERS, codes)
         return counted
-    cases, hits = _inputs(found, limits)
+    cases, hits = _inputs(evidence, thresholds)
     tiles = by_threads(
-        lambda tile: _outcome_counts(tile, cases, hits, SLOTS, NUMBERS, codes), _tiles(limits, n_policies)
+        lambda tile: _outcome_counts(tile, cases, hits, SLOTS, NUMBERS, codes), _tiles(thresholds, n_policies)
     )
     return np.concatenate(tiles, axis=1).T.astype(np.int64)
 
 
-def stages(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
+def stages(evidence: Evidence, thresholds: Thresholds, n_policies: int) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
     """Stage and slot of each policy and case, [P, Q]; the slot is 0 where nothing was chosen."""
-    limits = limits.without(found.off)
-    if limits.costs is not None:
-        cases, _ = _cost_inputs(found)
-        stage = _cost_stages(_cost_policies(limits, n_policies), cases, NUMBERS)
+    thresholds = thresholds.without(evidence.off)
+    if thresholds.costs is not None:
+        cases, _ = _cost_inputs(evidence)
+        stage = _cost_stages(_cost_policies(thresholds, n_policies), cases, NUMBERS)
         asks = stage == NUMBERS.least_cost_ask
-        slot = np.where(asks, np.int16(found.n_slots_relevant + ASKED_SLOT), answer_slots(found))
+        slot = np.where(asks, np.int16(evidence.n_slots_relevant + ASKED_SLOT), answer_slots(evidence))
         on_query = (NUMBERS.empty_query, NUMBERS.deny, NUMBERS.allow)
         return stage, np.where(np.isin(stage, on_query), np.int16(0), slot)
-    cases, hits = _inputs(found, limits)
-    tiles = [_stages(tile, cases, hits, SLOTS, NUMBERS) for tile in _tiles(limits, n_policies)]
+    cases, hits = _inputs(evidence, thresholds)
+    tiles = [_stages(tile, cases, hits, SLOTS, NUMBERS) for tile in _tiles(thresholds, n_policies)]
     stage, slot = (np.concatenate(parts, axis=1).T for parts in zip(*tiles, strict=True))
     return stage, slot

@@ -39,7 +39,7 @@ def queries_hash(cases: Iterable[Case]) -> str:
 
 
 def hash_queries(queries: Iterable[str]) -> str:
-    """`queries_hash` of cases whose questions are at hand; their order says nothing."""
+    """`queries_hash` of cases, in any order."""
     return digest("\n".join(sorted(queries)), 16)
 
 

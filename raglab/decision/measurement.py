@@ -57,10 +57,13 @@ from raglab.policy import DEFAULT_IDENTITY, PolicyData, Structure, check_pack
 from raglab.signals import degenerate_scores
 from raglab.values import (
     PatternHits,
+    Status,
     TraceData,
+    check_n_hits,
     label_codes,
     map_fields,
 )
+from raglab.words import word_count
 
 __all__ = [
     "CAN_BE_OFF",
@@ -140,7 +143,7 @@ def _contests(batch: CaseBatch, entities: Entities, structure: Structure) -> Con
     hits = batch.hits
     groups = resolver.group_hits(batch.keys.sign)
     best_l2 = resolver.anchor_values(hits.l2, groups, np.inf)
-    by_entities = resolver.resolve_entities(entities.seen_carried, groups, best_l2)
+    by_entities = resolver.resolve_entities(entities.resolved_carried, groups, best_l2)
     sig_sim = resolver.anchor_values(hits.sig_sim_strict if structure.strict else hits.sig_sim, groups, np.nan)
     anchor_sim = resolver.anchor_values(hits.anchor_sim, groups, np.nan)
     # Which of the two contests is held hangs on thresholds (whether entities are asked for), so both are measured.
@@ -166,8 +169,8 @@ def _chosen_hits(batch: CaseBatch, entities: Entities, contests: Contests, struc
     filled = {
         key: resolver.fill_entities(
             resolver.first_members((groups.group == group[:, None]) & (group >= 0)[:, None], batch.order, k),
-            entities.seen_carried,
-            entities.seen,
+            entities.resolved_carried,
+            entities.resolved,
             batch.keys.page,
         )
         for key, group in picks.items()
@@ -191,12 +194,12 @@ def _question_fields(
     counts = hits_of.counts.astype(np.int64)
     deny, allow, generic, facet = (counts[:, column] for column in range(4))
     return {
-        "words": np.array([len(case.query.split()) for case in trace.cases], dtype=np.int64),
+        "words": np.array([word_count(case.query) for case in trace.cases], dtype=np.int64),
         "denied": deny,
         "allowed": allow,
         "needs_allowed": needs_allowed,
         "overview": (generic > 0) & (facet == 0),
-        "names_entity": (entities.seen != 0).any(axis=0)[
+        "names_entity": (entities.resolved != 0).any(axis=0)[
             : len(trace.cases)
         ],  # a question names the same at every depth
         "explicit": np.array([bool(case.selected_sources) for case in trace.cases]),
@@ -318,7 +321,7 @@ def _resolver_fields(batch: CaseBatch, entities: Entities, contests: Contests, c
         "n_groups": batch.by_case(contests.groups.n),
         "has_winner": batch.by_case(contests.entities.winner >= 0),
         "skips_entities": batch.by_case(most == 0),
-        "full_entities": batch.by_case(most >= np.bitwise_count(entities.seen).sum(axis=0)),
+        "full_entities": batch.by_case(most >= np.bitwise_count(entities.resolved).sum(axis=0)),
         "all": resolver.reshape_contest(contests.all, batch.shape),
         "tied": resolver.reshape_contest(contests.tied, batch.shape),
         "n_options_all": batch.by_case(np.array([len(options) for options in chosen.options_all])),
@@ -349,11 +352,13 @@ def add_answers(measured: Tables, of: TraceData | Measured, structure: Structure
     by_text = text_cases(trace)
     texts_right = held.once("texts", "right", lambda: right_answers(answers, trace.cases, by_text))
     sources_right = evidence.sources_right if evidence.answered else evidence.right
-    asked = np.zeros(number.shape, dtype=bool)
+    asks = np.zeros(number.shape, dtype=bool)
     for slot, options in zip(OPTION_SLOTS, (chosen.options_all, chosen.options_tied), strict=True):
-        asked[:, slot] = [len(shown) != 1 for shown in options]  # one option left is an answer
+        asks[:, slot] = [len(shown) != 1 for shown in options]  # one option left is an answer
     by_row = sources_right.transpose(0, 2, 1).reshape(number.shape)
-    verdicts = slot_answer_verdicts(by_row, number, texts_right, np.tile(by_text, depths)[:, None] & ~asked)
+    judged = np.tile(by_text, depths)[:, None] & ~asks
+    needed = judged | (np.tile(evidence.label_code == Status.refuse, depths)[:, None] & ~asks)
+    verdicts = slot_answer_verdicts(by_row, number, texts_right, judged, needed)
     tables = slot_answer_scores(answers, number, structure.calibration)._asdict() | verdicts._asdict()
     fields: dict[str, Any] = {name: by_slot(table, (depths, n_cases)) for name, table in tables.items()}
     rows = answer_signals(fields["generation"], fields["support"], evidence.l2.shape[1])
@@ -382,7 +387,9 @@ def measured_tables(trace: TraceData | Measured, policy: PolicyData, arm: str | 
     whole = held.trace
     check_stored(whole, [policy])
     check_pack(whole.meta.get("pack"), policy.pack_hash, "a trace", "put that pack back, or build the trace again")
+    check_n_hits(whole.hits.chunk.shape[-1])
     name = whole.arms[0] if arm is None else arm
+    whole.arm(name)  # stops at one that the trace does not have
     structure, needs_allowed = policy.structure, bool(policy.patterns.allow)
     plain = structure._replace(decision=None)
 
@@ -409,6 +416,11 @@ def add_probabilities(measured: Tables, structure: Structure) -> Tables:
     check_model(structure, measured.arm)
     evidence = measured.evidence
     probability = class_probabilities(evidence.signals, model, evidence.known.names)
+    if not np.isfinite(probability).all():
+        place = int(np.argwhere(~np.isfinite(probability))[0][-1])
+        rule = "a decision model must give every case finite chances (its weights must not overflow)"
+        msg = f"{rule}, got NaN for the case of row {place}; fit it again with raglab.fit_decision."
+        raise ValueError(msg)
     asked_right = np.full(len(evidence.label_code), model.asked_right)
     return measured._replace(evidence=evidence._replace(probability=probability, asked_right=asked_right))
 

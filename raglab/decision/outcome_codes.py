@@ -1,8 +1,8 @@
 """Outcome codes (algebra): what one decision counts as, and the counted decisions of many policies (S6.2, S6.3).
 
-A code numbers (what decided, label, whether the case is right). Where a trace holds recorded answers there are three
-blocks of them: cases that are not judged by text or not answered, answered ones, and answered ones whose answer is
-missing.
+A code numbers (what decided, label, whether the case is right). Where a trace holds recorded answers there are four
+blocks of them: cases that are not judged by text or not answered, answered ones, answered ones whose answer is missing,
+and refusals of what should be refused that only the missing answer makes.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from raglab.metrics import CELLS
 from raglab.values import Status
 
 N_CODES = len(STAGES) * CELLS  # of a block
-BLOCKS = 3
+BLOCKS = 4
+TEXT_BLOCKS = slice(1, 3)  # answered cases that are judged by text
+UNEARNED_CELL = Status.ok * CELLS + Status.refuse * 2  # what decided nothing is no right refusal: it counts as answered
 
 # Cell (decision, label, right) of each code (what decided, label, right), [BLOCKS · N_CODES].
 CELL_OF_CODE = np.tile(
     metrics.DISTINCT_CELL[(STATUS_OF.astype(np.int64)[:, None] * CELLS + np.arange(CELLS)).ravel()].astype(np.int8),
     BLOCKS,
 )
-_CELLS_OF_CODES = (CELL_OF_CODE[:N_CODES, None] == np.arange(metrics.N_CELLS)).astype(np.int64)
+CELL_OF_CODE[-N_CODES:] = UNEARNED_CELL
+_CELLS_OF_CODES = (CELL_OF_CODE[:, None] == np.arange(metrics.N_CELLS)).astype(np.int64)
 
 
 class Tally(NamedTuple):
@@ -68,9 +71,11 @@ def outcome_codes(evidence: Evidence, outcome: Outcome) -> NDArray[np.int16]:
     label = evidence.label * np.int8(2)
     codes: NDArray[np.int16] = outcome.stage.astype(np.int16) * np.int16(CELLS) + label + right
     if evidence.answered:
-        answered = GENERATES.take(outcome.stage) & evidence.by_text
-        missing = answered & _at_slots(evidence.unrecorded, outcome)
-        codes += np.int16(N_CODES) * (answered.astype(np.int16) + missing)
+        generates, lacks = GENERATES.take(outcome.stage), _at_slots(evidence.unrecorded, outcome)
+        answered = generates & evidence.by_text
+        refused = STATUS_OF.take(outcome.stage) == Status.refuse
+        unearned = generates & lacks & refused & (evidence.label_code == Status.refuse)
+        codes += np.int16(N_CODES) * (answered.astype(np.int16) + (answered & lacks) + np.int16(3) * unearned)
     return codes
 
 
@@ -100,8 +105,9 @@ def count_codes(counted: NDArray[np.int64]) -> CodeCounts:
     blocks = counted.reshape(len(counted), -1, N_CODES)
     codes, n_blocks = blocks.sum(axis=1), blocks.sum(axis=2)
     unrecorded = n_blocks[:, 2] if n_blocks.shape[1] == BLOCKS else np.zeros(len(counted), dtype=np.int64)
-    missing = np.stack([unrecorded, n_blocks[:, 1:].sum(axis=1)], axis=1)
-    return CodeCounts(codes @ _CELLS_OF_CODES, codes.reshape(len(codes), len(STAGES), CELLS).sum(axis=2), missing)
+    missing = np.stack([unrecorded, n_blocks[:, TEXT_BLOCKS].sum(axis=1)], axis=1)
+    cells = counted @ _CELLS_OF_CODES[: counted.shape[1]]
+    return CodeCounts(cells, codes.reshape(len(codes), len(STAGES), CELLS).sum(axis=2), missing)
 
 
 def codes_missing(codes: NDArray[np.int16]) -> list[MissingAnswers]:

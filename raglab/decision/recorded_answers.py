@@ -63,15 +63,15 @@ def select_answers(answers: Answers | None, rows: Sequence[int]) -> Answers | No
     by_case: dict[int, list[int]] = {}
     for number, row in enumerate(answers.row.tolist()):
         by_case.setdefault(row, []).append(number)
-    kept = [(place, number) for place, row in enumerate(rows) for number in by_case.get(row, [])]
-    take = [number for _, number in kept]
+    pairs = [(place, number) for place, row in enumerate(rows) for number in by_case.get(row, [])]
+    take = [number for _, number in pairs]
     arrays: dict[str, Any] = {
         name: getattr(answers, name)[take] for name in ("arm", "depth", "chunks", "confidence", "support")
     }
     texts: dict[str, Any] = {
         name: tuple(getattr(answers, name)[n] for n in take) for name in ("text", "claim", "cited", "refused")
     }
-    return answers._replace(row=np.array([place for place, _ in kept], dtype=np.int32), **arrays, **texts)
+    return answers._replace(row=np.array([place for place, _ in pairs], dtype=np.int32), **arrays, **texts)
 
 
 LINE_TAGS = ("domain", "product")  # of a chunk: the line of business of its document, by the first that any states
@@ -94,13 +94,13 @@ def line_chunks(chunks: Sequence[Chunk], documents: Collection[str] | None = Non
     Args:
       documents: paths of those that are looked for; all where not given.
     """
-    found: dict[str, dict[str, int]] = {tag: {} for tag in LINE_TAGS}
+    first_chunks: dict[str, dict[str, int]] = {tag: {} for tag in LINE_TAGS}
     for number, chunk in enumerate(chunks):
         stated = [tag for tag in LINE_TAGS if text_value(chunk.tags.get(tag))]
         if stated and (documents is None or chunk.document in documents):
             for tag in stated:
-                found[tag].setdefault(chunk.document, number)
-    return found
+                first_chunks[tag].setdefault(chunk.document, number)
+    return first_chunks
 
 
 AnyTrace = TypeVar("AnyTrace", bound=TraceData)
@@ -112,29 +112,31 @@ def keep_used_chunks(trace: AnyTrace) -> AnyTrace:
     They are what its hits and answers name, and of each document that tells the line of a case the chunk that states
     it: such a document need not have been retrieved.
     """
-    hits, answers, found = trace.hits, trace.answers, trace.pattern_hits
+    hits, answers, pattern_hits = trace.hits, trace.answers, trace.pattern_hits
     sources = {source for case in trace.cases for source in line_sources(case)}
     meanings = source_meanings(sources, known_documents(trace)) if sources else {}
     documents = {document for meaning in meanings.values() for document in meaning.documents}
     lines = line_chunks(trace.chunks, documents) if documents else {}
     stating = np.array([number for of_tag in lines.values() for number in of_tag.values()], dtype=np.int64)
     held = [hits.chunk.ravel(), stating, *([] if answers is None else [answers.chunks.ravel()])]
-    used = np.unique(np.concatenate([np.asarray(one, dtype=np.int64) for one in held]))
+    used = np.unique(np.concatenate([np.asarray(chunk_numbers, dtype=np.int64) for chunk_numbers in held]))
     used = used[used >= 0]
 
     def numbered(chunk: NDArray[np.integer[Any]]) -> NDArray[Any]:
         return np.where(chunk >= 0, np.searchsorted(used, chunk), -1).astype(chunk.dtype)
 
-    if found is not None:
-        found = found._replace(chunk_entities=tuple(found.chunk_entities[number] for number in used))
+    if pattern_hits is not None:
+        pattern_hits = pattern_hits._replace(
+            chunk_entities=tuple(pattern_hits.chunk_entities[number] for number in used)
+        )
     if answers is not None:
-        cited = tuple(tuple(numbered(np.array(one, dtype=np.int64)).tolist()) for one in answers.cited)
+        cited = tuple(tuple(numbered(np.array(citation, dtype=np.int64)).tolist()) for citation in answers.cited)
         answers = answers._replace(chunks=numbered(answers.chunks), cited=cited)
     return replace(
         trace,
         chunks=tuple(trace.chunks[number] for number in used),
         hits=hits._replace(chunk=numbered(hits.chunk)),
-        pattern_hits=found,
+        pattern_hits=pattern_hits,
         answers=answers,
         vectors=None if trace.vectors is None else trace.vectors[used],
     )
@@ -222,7 +224,7 @@ class AnswerVerdicts(NamedTuple):
     """Slots of the cases that are judged by text, [B, S] each, or [D, S, Q] by `by_slot`.
 
     right: the expected sources are there and, where text is judged, the recorded answer is the expected one.
-    unrecorded: text is judged and no answer is recorded.
+    unrecorded: an answer is needed and none is recorded.
     """
 
     right: NDArray[np.bool_]
@@ -234,6 +236,7 @@ def slot_answer_verdicts(
     number: NDArray[np.int64],
     texts_right: NDArray[np.bool_],
     judged: NDArray[np.bool_],
+    needed: NDArray[np.bool_],
 ) -> AnswerVerdicts:
     """Whether each slot is right by sources and text (rule S6.3).
 
@@ -242,9 +245,10 @@ def slot_answer_verdicts(
       number: of `slot_answers`, [B, S].
       texts_right: whether each recorded answer is right, [N].
       judged: slots that an answer may rest on, of cases judged by text, [B, S].
+      needed: these, and those of cases labelled refuse, [B, S].
     """
     text_right = np.append(texts_right, False)[number]  # -1 is the last, which is not right
-    return AnswerVerdicts(sources_right & (~judged | text_right), judged & (number < 0))
+    return AnswerVerdicts(sources_right & (~judged | text_right), needed & (number < 0))
 
 
 def without_answers(depths: int, n_cases: int) -> dict[str, Any]:

@@ -94,21 +94,28 @@ def _parts(decisions: Any) -> Iterator[Decisions]:  # noqa: ANN401 - decisions i
 def _bound(decisions: Decisions, name: str) -> Bound | None:
     """What a gate compares in these cases; None where it compares with no number."""
     section, _, own = name.partition(".")
-    limits = decisions.limits
-    bounds: Any
+    thresholds = decisions.thresholds
+    gate_thresholds: Any
     if section == OWN and own:
         gate = own_gate(own)
-        keys = {one.key: scalar_value(getattr(limits.own[own].values, one.key)) for one in gate.thresholds}
+        keys = {
+            threshold.key: scalar_value(getattr(thresholds.own[own].values, threshold.key))
+            for threshold in gate.thresholds
+        }
         return Bound(gate.reads[0], gate.reads[0], keys)
     if section == SIGNALS and own:
-        row, bounds = gates.signal_gate(decisions.tables.evidence.known.signal(own)), limits.signals[own]
+        row, gate_thresholds = gates.signal_gate(decisions.tables.evidence.known.signal(own)), thresholds.signals[own]
     else:
         row = gates.gate_by_name(name)
-        bounds = limits.gates[name] if row.thresholds else None
-    if bounds is None or not row.thresholds:
+        gate_thresholds = thresholds.gates[name] if row.thresholds else None
+    if gate_thresholds is None or not row.thresholds:
         return None
-    there = (one for one in row.thresholds if not one.where or np.any(decisions.measurements(one.where)))
-    values = {one.key: scalar_value(getattr(bounds, one.key)) for one in there}
+    there = (
+        threshold
+        for threshold in row.thresholds
+        if not threshold.where or np.any(decisions.measurements(threshold.where))
+    )
+    values = {threshold.key: scalar_value(getattr(gate_thresholds, threshold.key)) for threshold in there}
     return Bound(row.label, row.measurements[-1], {key: value for key, value in values.items() if np.isfinite(value)})
 
 

@@ -48,12 +48,12 @@ def joined_columns(parts: Sequence[CaseColumns]) -> CaseColumns:
     return read_only(CaseColumns(*(np.concatenate(fields) for fields in zip(*parts, strict=True))))
 
 
-def decision_columns(said: Decisions) -> CaseColumns:
+def decision_columns(decisions: Decisions) -> CaseColumns:
     """Columns of the decisions on one trace in memory."""
-    depth = said.outcome.depth.astype(np.int8)
-    ids = np.array(said.ids(), dtype=object)
-    verdicts = (said.label_code, said.passes, said.status_only, said.answer_checks)
-    return CaseColumns(ids, said.status, said.decided_by, depth, said.confidence(), *verdicts)
+    depth = decisions.outcome.depth.astype(np.int8)
+    ids = np.array(decisions.ids(), dtype=object)
+    verdicts = (decisions.label_code, decisions.passes, decisions.status_only, decisions.answer_checks)
+    return CaseColumns(ids, decisions.status, decisions.decided_by, depth, decisions.confidence(), *verdicts)
 
 
 def trace_basis(trace: TraceView) -> Basis:
@@ -89,7 +89,7 @@ class ShardedDecisions(CaseVerdicts):
 
     def __repr__(self) -> str:
         sizes = f"{len(self):,} cases in {len(self.sizes):,} shard{'' if len(self.sizes) == 1 else 's'}"
-        return f"{type(self).__name__}({sizes}: {self._told()})"
+        return f"{type(self).__name__}({sizes}: {self._summary()})"
 
     @property
     def origin(self) -> list[tuple[str, str]]:
@@ -132,8 +132,8 @@ class ShardedDecisions(CaseVerdicts):
 
     def ids(self) -> Sequence[str]:
         """Ids of the cases, [Q]."""
-        found: list[str] = self.columns.ids.tolist()
-        return found
+        ids: list[str] = self.columns.ids.tolist()
+        return ids
 
     def cases_at(self, rows: NDArray[np.intp]) -> list[Case]:
         """Cases at ascending positions; of each shard that holds some the cases are read, without its hits."""
@@ -143,8 +143,8 @@ class ShardedDecisions(CaseVerdicts):
         """Why some cases came out as they did, by position, see `Decisions.reason`; their shards are loaded."""
         at = np.unique(np.asarray(rows, dtype=np.intp))
         function = partial(shard_reasons, decided=self.decided)
-        told = run_each(function, list(self._part_rows(at)), what="explain")
-        return dict(zip(at.tolist(), (text for texts in told for text in texts), strict=True))
+        shard_texts = run_each(function, list(self._part_rows(at)), what="explain")
+        return dict(zip(at.tolist(), (text for texts in shard_texts for text in texts), strict=True))
 
     def _part_rows(self, rows: NDArray[np.intp]) -> Iterator[tuple[TracePart, list[int]]]:
         """Parts that hold some of ascending positions, and the positions in each."""
@@ -212,6 +212,6 @@ def join_frames(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         if all(part.dtype == parts[0].dtype for part in parts):
             columns[name] = pd.concat(parts, ignore_index=True)
         else:  # a part without a text, or with a contract of nobody, has another type than all together
-            told = (part.astype(object).where(part.notna(), None) for part in parts)
-            columns[name] = pd.Series([value for part in told for value in part.tolist()])
+            plain_parts = (part.astype(object).where(part.notna(), None) for part in parts)
+            columns[name] = pd.Series([value for part in plain_parts for value in part.tolist()])
     return pd.DataFrame(columns)

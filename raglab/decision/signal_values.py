@@ -29,6 +29,7 @@ from raglab.signals import (
     retrieval_confidence,
 )
 from raglab.values import Case, Hits, TraceData
+from raglab.words import word_count
 
 COMPARED = ("dense", "bm25", "hybrid")  # arms whose agreement is a signal: words, meaning, and both
 OVERLAP_AT = 5  # first hits of two arms that are compared
@@ -60,10 +61,13 @@ def query_signals(cases: Sequence[Case], entities: Sequence[Sequence[str]]) -> C
       >>> [float(columns[name][0]) for name in ("words", "entities", "documents")]
       [4.0, 0.0, 1.0]
     """
-    asked = (intent(case.query) for case in cases)
-    scores = np.array([(one.graph, one.table, one.complexity) for one in asked], dtype=np.float64).reshape(-1, 3)
+    intents = (intent(case.query) for case in cases)
+    scores = np.array(
+        [(query_intent.graph, query_intent.table, query_intent.complexity) for query_intent in intents],
+        dtype=np.float64,
+    ).reshape(-1, 3)
     return {
-        "words": np.array([len(case.query.split()) for case in cases], dtype=np.float64),
+        "words": np.array([word_count(case.query) for case in cases], dtype=np.float64),
         "entities": np.array([len(named) for named in entities], dtype=np.float64),
         "documents": np.array([len(case.selected_sources) for case in cases], dtype=np.float64),
         "intent_graph": scores[:, 0],
@@ -159,7 +163,7 @@ def arm_agreement(trace: TraceData) -> Columns:
         none = np.full((depths, len(trace)), np.nan)
         return {"arms_first": none, "arms_overlap": none}
     lists = [_first_chunks(trace, at) for at in there]
-    pairs = [_pair_agreement(one, other) for one, other in combinations(lists, 2)]
+    pairs = [_pair_agreement(first, second) for first, second in combinations(lists, 2)]
     both = np.array([pair[0] for pair in pairs])
     n = both.sum(axis=0)
 
@@ -179,13 +183,13 @@ def _first_chunks(trace: TraceData, at: int) -> NDArray[np.int64]:
 
 
 def _pair_agreement(
-    one: NDArray[np.int64], other: NDArray[np.int64]
+    first: NDArray[np.int64], second: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
     """Whether both arms have hits, whether the first is the same, and the overlap, [B] each."""
-    longer = np.maximum((one >= 0).sum(axis=1), (other >= 0).sum(axis=1))
-    shared = ((one[:, :, None] == other[:, None, :]) & (one >= 0)[:, :, None]).sum(axis=(1, 2))
-    both = (one[:, 0] >= 0) & (other[:, 0] >= 0)
-    return both, (one[:, 0] == other[:, 0]).astype(np.float64), shared / np.maximum(longer, 1)
+    longer = np.maximum((first >= 0).sum(axis=1), (second >= 0).sum(axis=1))
+    shared = ((first[:, :, None] == second[:, None, :]) & (first >= 0)[:, :, None]).sum(axis=(1, 2))
+    both = (first[:, 0] >= 0) & (second[:, 0] >= 0)
+    return both, (first[:, 0] == second[:, 0]).astype(np.float64), shared / np.maximum(longer, 1)
 
 
 def stored_signals(trace: TraceData, arm: str) -> Columns:

@@ -29,7 +29,9 @@ def _bits(
     numbers = range(len(wanted))[rows] if isinstance(rows, slice) else rows
     sets = (frozenset(wanted[number]) for number in numbers)
     pairs = zip(sets, specs, strict=True)
-    return np.array([sum(1 << bit for bit, one in enumerate(spec) if one in own) for own, spec in pairs], np.uint64)
+    return np.array(
+        [sum(1 << bit for bit, source in enumerate(spec) if source in own) for own, spec in pairs], np.uint64
+    )
 
 
 class SlotLabels(NamedTuple):
@@ -88,18 +90,18 @@ def _expect_sources(
     places: NDArray[np.int64],
     batch: CaseBatch,
     specs: Sequence[Sequence[str]],
-    found: Mapping[str, NDArray[np.intp]],
+    holders: Mapping[str, NDArray[np.intp]],
 ) -> None:
     """Where a slot lacks one of the sources that must be there, or all of those of which one will do, it is not right.
 
     Args:
-      specs: sources of each case. found: source -> positions of its chunks.
+      specs: sources of each case. holders: source -> positions of its chunks.
     """
     one_will_do = np.array([bool(case.expect_sources_any) for case in batch.cases])
     some = np.zeros_like(right)
     every, any_of = ([getattr(case, name) for case in batch.cases] for name in ("expect_sources", "expect_sources_any"))
     for rows, spec in item_planes(specs):
-        sources = _unions(bit_masks(spec, found, batch.keys.hit[rows]), places[rows])
+        sources = _unions(bit_masks(spec, holders, batch.keys.hit[rows]), places[rows])
         wanted = _bits(every, rows, spec)[:, None]
         right[rows] &= (sources & wanted) == wanted
         some[rows] |= (sources & _bits(any_of, rows, spec)[:, None]) != 0
@@ -110,11 +112,11 @@ def _keyword_share(places: NDArray[np.int64], batch: CaseBatch, trace: TraceData
     """Share of the question's content words that stand in a slot's hits, [B, S]; 1 where it has none (rule S2.7)."""
     words = [content_words(case.query, most=None) for case in batch.cases]
     vocabulary = {word for row in words for word in row}  # only words that are asked for become bits
-    texts = [sorted(word_set(chunk.text) & vocabulary) for chunk in trace.chunks]
-    found = positions(texts)
+    texts = [sorted(word_set(chunk.full_text) & vocabulary) for chunk in trace.chunks]
+    holders = positions(texts)
     n_found = np.zeros(places.shape[:2], dtype=np.int64)
     for rows, spec in item_planes(words):
-        n_found[rows] += np.bitwise_count(_unions(bit_masks(spec, found, batch.keys.hit[rows]), places[rows]))
+        n_found[rows] += np.bitwise_count(_unions(bit_masks(spec, holders, batch.keys.hit[rows]), places[rows]))
     n_words = np.array([len(row) for row in words], dtype=np.float64)
     with np.errstate(invalid="ignore"):
         share = n_found / n_words[:, None]

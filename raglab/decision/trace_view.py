@@ -113,7 +113,7 @@ def check_in_memory(trace: object, what: str) -> None:
       TypeError: it is none in memory.
     """
     if not isinstance(trace, TraceData):
-        came = f"a {type(trace).__name__}"
+        kind = f"a {type(trace).__name__}"
         remedy = "load it whole (trace.loaded()), or draw some cases (raglab.lab.study_cases.draw_cases)"
-        msg = f"{what} must have a trace in memory, got {came}; {remedy}."
+        msg = f"{what} must have a trace in memory, got {kind}; {remedy}."
         raise TypeError(msg)

@@ -12,6 +12,7 @@ from raglab.default_learner.confidence import (
     OTHER,
     RULES,
     SIGNALS,
+    SPLITS,
     ClarificationDefault,
     ClarificationRequest,
     Counts,
@@ -35,12 +36,13 @@ from raglab.default_learner.default_updates import (
 )
 from raglab.default_learner.document_roles import document_roles
 from raglab.default_learner.simulation import Priced, World, asked, confidence_paths, silence, simulate, world
-from raglab.default_learner.stratification import Split, looked, split, stored_split, stratify
+from raglab.default_learner.stratification import Split, looked, source_split, split, stored_split, stratify
 
 __all__ = [
     "OTHER",
     "RULES",
     "SIGNALS",
+    "SPLITS",
     "ClarificationDefault",
     "ClarificationRequest",
     "Counts",
@@ -64,6 +66,7 @@ __all__ = [
     "shares",
     "silence",
     "simulate",
+    "source_split",
     "split",
     "stored_learner",
     "stored_split",

@@ -22,6 +22,8 @@ Signal = Literal["explicit_yes", "explicit_no", "implicit_ok", "failure"]
 Rule = Literal["vote_share", "posterior"]
 SIGNALS = ("explicit_yes", "explicit_no", "implicit_ok", "failure")
 RULES = ("vote_share", "posterior")
+SplitRule = Literal["source", "evidence"]
+SPLITS = ("source", "evidence")
 YES, SILENT, NO, NAMED, CORRECTED, FAILED, DOUBTED = range(7)  # places of the counts
 PLACE = np.array([YES, NO, SILENT, FAILED])  # of a signal among the counts
 N_COUNTS = 7
@@ -59,8 +61,10 @@ class Learner(NamedTuple):
     ask_below, apply_above: confidence, in [0, 1]. every: of the requests between the two, the one that asks. level: of
     the lower bound of `posterior`. prior_yes, prior_no: its prior, in votes; a tenth of a vote each leaves the first
     clear word to decide: the bound after one yes is 0.91, after one yes and one no 0.21. half_life_days: of a vote; 0
-    never forgets. stratify: whether rows split. alpha: probability that a row of noise ever splits. on_word: whether
-    the confidence of `posterior` is 0 until a user accepted or named the value, and after a no until one does again.
+    never forgets. stratify: whether rows split. alpha: of `evidence`, probability that a row of noise ever splits.
+    on_word: whether the confidence of `posterior` is 0 until a user accepted or named the value, and after a no until
+    one does again. split: when a row splits: `source` at the first success with another candidate under a condition
+    where one failed, as the source document does; `evidence` where failures gather beyond chance.
     """
 
     rule: Rule = "vote_share"
@@ -74,6 +78,7 @@ class Learner(NamedTuple):
     stratify: bool = True
     alpha: float = 0.05
     on_word: bool = True
+    split: SplitRule = "source"
 
 
 class Votes(NamedTuple):
@@ -111,11 +116,13 @@ def check_learner(learner: Learner) -> Learner:
         refuse("half_life_days must be >= 0", learner.half_life_days, "0 never forgets")
     if not 0.0 < learner.alpha < 1.0:
         refuse("alpha must be in (0, 1)", learner.alpha, "it is the chance that a row of noise splits")
+    if learner.split not in SPLITS:
+        refuse(f"split must be one of {', '.join(SPLITS)}", repr(learner.split), "source is the published one")
     return learner
 
 
 RETIRED = ("first_look",)  # settings of logs of before that decide nothing any more
-ADDED: Mapping[str, Any] = {"on_word": False}  # and what those logs meant that do not say it
+ADDED: Mapping[str, Any] = {"on_word": False, "split": "evidence"}  # and what those logs meant that do not say it
 
 
 def stored_learner(body: Mapping[str, Any]) -> Learner:

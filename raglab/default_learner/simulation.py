@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Small = NDArray[np.int16]
+MOST_NUMBERED = int(np.iinfo(np.int16).max)
 BLOCK = 500  # users that share spawned streams; fixed, so that the bits are
 OWN, TRAFFIC, STRAYS, COLUMNS, REPLIES = range(5)  # streams of a block
 SUMS_TO_ONE = 1e-9
@@ -210,6 +211,11 @@ def check_simulated_world(made: World) -> World:
     check_count("noise_columns", made.noise_columns, 0, "0 is none")
     check_count("noise_levels", made.noise_levels, 1, "a column has at least one value")
     check_count("at_once", made.at_once, 0, "0 is every context")
+    # Scenes, values and levels are numbered in 16 bits.
+    sizes = {"contexts": made.scenes.shape[0], "scenes": made.scenes.shape[-1], "values": made.shares.shape[-1]}
+    for name, size in {**sizes, "noise_levels": made.noise_levels, "noise_columns": made.noise_columns}.items():
+        if size > MOST_NUMBERED:
+            refuse(f"{name} must be at most {MOST_NUMBERED:,}", f"{size:,}", "leave some out")
     if not made.per_day > 0.0:
         refuse("per_day must be > 0", made.per_day, "it is requests of a user a day")
     return made
@@ -365,11 +371,19 @@ class DefaultRowArrays:
             more(named >= 0, named, NAMED)
             more(named >= 0, value, CORRECTED)
 
-    def stratify(self, parent: Index, request: int, day: float) -> None:
-        """Split those of the rows, all different, that have the evidence: as `default_learner.stratify`."""
+    def stratify(self, parent: Index, success: Index, level: Small, request: int, day: float) -> None:
+        """Split those of the rows, all different, that a rule parts: as `default_learner.stratify`.
+
+        Args:
+          success: value that each row's last signal was a success of, -1 none. level: of its request, [D, M].
+        """
         if self.strata is None:
             return
-        parent = parent[self.column[parent] < 0]
+        going = self.column[parent] < 0
+        parent, success, level = parent[going], success[going], level[going]
+        if self.learner.split == "source":
+            self._stratify_at_success(parent, success, level, request, day)
+            return
         # Votes may age, strata do not; each request has a value of every column.
         of_all, wrong_all = _trials(self.strata[parent, 0].sum(axis=1))
         # All wrong outcomes under one value of a column, and nothing else there, would be the most evidence.
@@ -391,6 +405,25 @@ class DefaultRowArrays:
         if enough.any():
             self._split(parent[enough], best[enough] // seen.shape[2], request, day)
 
+    def _stratify_at_success(self, parent: Index, success: Index, level: Small, request: int, day: float) -> None:
+        """Split rows at a success with another candidate than one that failed there: as `source_split`."""
+        if self.strata is None:
+            return
+        there = success >= 0
+        parent, success, level = parent[there], success[there], level[there]
+        if not len(parent):
+            return
+        right = self.strata[parent][..., [YES, NAMED, SILENT]].sum(axis=-1)  # [D, M, L, V]
+        row, column = np.arange(len(parent))[:, None], np.arange(level.shape[1])
+        here = right[row, column, level]  # [D, M, V]
+        failed = self.strata[parent[:, None], column, level][..., FAILED] > 0.0
+        failed[np.arange(len(parent)), :, success] = False
+        # Never right here counts before right elsewhere: no row has so many signals.
+        score = np.where(failed, (here == 0.0) * _ALL_SIGNALS + right.sum(axis=2) - here, -1.0).max(axis=2)  # [D, M]
+        enough = score.max(axis=1) >= 0.0
+        if enough.any():
+            self._split(parent[enough], score.argmax(axis=1)[enough], request, day)
+
     def _split(self, parent: Index, column: Index, request: int, day: float) -> None:
         """Rows of the levels of a column, with the votes that were cast under them: as `default_learner.split`."""
         if self.strata is None:
@@ -408,6 +441,9 @@ class DefaultRowArrays:
         rows = first[:, None] + 1 + np.arange(self.n_levels)
         self.counts[rows], self.n[rows], self.day[rows] = votes.counts, votes.n, day
         self.confidence[rows] = vote_confidence(votes, self.learner)
+
+
+_ALL_SIGNALS = 2.0**40  # more than a row ever has
 
 
 def _trials(counts: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -585,7 +621,7 @@ def _play_block(made: World, met: Crowd, policy: Policy, question_cost: float, e
             ballot = (value[failed], np.full(len(failed), SIGNAL_FAILURE), np.full(len(failed), NONE))
             rows.vote(row[failed], *ballot, day)
             rows.stratum(parent[failed], *ballot, level[failed])
-            rows.stratify(parent[failed], t + 1, day)
+            rows.stratify(parent[failed], np.full(len(failed), NONE), level[failed], t + 1, day)
         liking[empty, value[empty]] = -np.inf  # what came back empty is not proposed
         choice[empty, value[empty]] = False
         value = liking.argmax(axis=1)
@@ -600,7 +636,10 @@ def _play_block(made: World, met: Crowd, policy: Policy, question_cost: float, e
         row, _ = rows.at(who, slot, level)  # a failure may have split it: the vote is cast under the condition
         rows.vote(row, *ballot, day)
         rows.stratum(parent, *ballot, level)
-        rows.stratify(parent[signal >= 0], t + 1, day)
+        accepted = np.where((signal == SIGNAL_YES) | (signal == SIGNAL_OK), value, NONE)
+        success = np.where(names, wanted, accepted)
+        spoken = signal >= 0
+        rows.stratify(parent[spoken], success[spoken], level[spoken], t + 1, day)
         question[t], error[t], unnoticed[t] = ask, wrong, wrong & ~met.notice[t]
         unanswered[t] = (ask & ~right & ~met.name[t]) | none
     return _account(met, question, error, unanswered, unnoticed, rows)

@@ -1,10 +1,13 @@
-"""Stratification (algebra): the evidence that a row's failures gather under a condition, and its split (S5.6).
+"""Stratification (algebra): when a row's failures part it under a condition, and its split (S5.6).
 
-For every candidate value and every condition column: is the value wrong (its field came back empty, or a user rejected
-it) more often under one value of the column than elsewhere? Against "one rate" stand "two rates", by a likelihood
-ratio that is an e-value: the two rates are averaged over a prior, the one rate is the best that any could be. Under
-one rate, whatever it is, such a ratio ever reaches 1 / alpha with a probability of at most alpha (Ville's inequality).
-So a row may be tested after every signal, from the first failure on, and no level is spent on looks.
+Two rules are provided. `source` is the source document's: a value that failed under a condition, and a success with
+another candidate under that condition, split the row at that request. It is quick and takes noise for a condition.
+`evidence` waits until failures gather beyond chance. For every candidate value and every condition column: is the
+value wrong (its field came back empty, or a user rejected it) more often under one value of the column than
+elsewhere? Against "one rate" stand "two rates", by a likelihood ratio that is an e-value: the two rates are averaged
+over a prior, the one rate is the best that any could be. Under one rate, whatever it is, such a ratio ever reaches 1
+/ alpha with a probability of at most alpha (Ville's inequality). So a row may be tested after every signal, from the
+first failure on, and no level is spent on looks.
 
 Source: Ville 1939; Wasserman, Ramdas and Balakrishnan 2020, Universal inference; Vovk and Wang 2021, E-values.
 """
@@ -45,7 +48,8 @@ class Split(NamedTuple):
     """Condition that a row is to be split by.
 
     value: of the column, where the candidate is wrong most often. candidate: that is right elsewhere; '' in logs of
-    before. evidence: e-value of two rates against one. bar: what it had to reach.
+    before. evidence: e-value of two rates against one; of the rule `source`, failures of the candidate under that
+    value. bar: what it had to reach.
     """
 
     column: str
@@ -68,20 +72,80 @@ def stored_split(body: Mapping[str, Any]) -> Split:
     return Split(body["column"], body["value"], "", evidence, bar)
 
 
-def stratify(default: ClarificationDefault, learner: Learner) -> Split | None:
-    """Condition under which a value is wrong more often than elsewhere; None without evidence.
+def stratify(
+    default: ClarificationDefault,
+    learner: Learner,
+    *,
+    success: str | None = None,
+    conditions: Mapping[str, str] | None = None,
+) -> Split | None:
+    """Condition that a row is to be split by; None where there is none. It may be asked after every signal.
 
-    A candidate value and a column are tried where the value was right or wrong under two values of the column; their
-    e-value is the mean over these of the one against the rest. `tried / alpha` is what the largest must reach, ties by
-    name. Requests without a value of a column say nothing about it. It may be asked after every signal.
+    With the rule `evidence`: a condition under which a value is wrong more often than elsewhere. A candidate value and
+    a column are tried where the value was right or wrong under two values of the column; their e-value is the mean over
+    these of the one against the rest. `tried / alpha` is what the largest must reach, ties by name. Requests without a
+    value of a column say nothing about it.
+
+    Args:
+      success: value that the last signal accepted, named, or confirmed by silence; the rule `source` splits at one.
+      conditions: of its request, by column.
 
     Raises:
       ValueError: settings out of range.
 
     Source: rule S5.6; see the module. Bonferroni over what was tried.
     """
+    if not check_learner(learner).stratify:
+        return None
+    if learner.split == "source":
+        return None if success is None else source_split(default, success, conditions or {})
+    return _evidence_split(default, learner)
+
+
+def source_split(default: ClarificationDefault, success: str, conditions: Mapping[str, str]) -> Split | None:
+    """Split at a success with another candidate than one that failed under the same value of a column.
+
+    Of several such columns the one is taken under whose value the failed candidate was never right and that knows it
+    right elsewhere most often; ties go to the first column.
+
+    Args:
+      success: value that was accepted, named, or confirmed by silence. conditions: of its request, by column.
+
+    Example:
+      >>> from datetime import UTC, datetime
+      >>> from raglab.default_learner import init, update
+      >>> now = datetime(2026, 1, 5, tzinfo=UTC)
+      >>> row = init("vendor_name", "contract", now=now)
+      >>> told = (("1", "explicit_yes", "body"), ("1", "failure", "cover"), ("toc", "explicit_yes", "cover"))
+      >>> for value, signal, kind in told:
+      ...     row = update(row, value, signal, now=now, conditions={"page_1_kind": kind})
+      >>> source_split(row, "toc", {"page_1_kind": "cover"})
+      Split(column='page_1_kind', value='cover', candidate='1', evidence=1.0, bar=1.0)
+    """
+    best: tuple[bool, float, Split] | None = None
+    for column, levels in default.strata.items():
+        level = conditions.get(column)
+        here = levels.get(level, {}) if level is not None else {}
+        for candidate, counts in here.items():
+            if candidate == success or counts.failed <= 0.0 or level is None:
+                continue
+            elsewhere = sum(
+                successes(by[candidate]) for name, by in levels.items() if name != level and candidate in by
+            )
+            found = (successes(counts) == 0.0, elsewhere, Split(column, level, candidate, counts.failed, 1.0))
+            best = found if best is None or found[:2] > best[:2] else best
+    return None if best is None else best[2]
+
+
+def successes(counts: Counts) -> float:
+    """How often a value was accepted, named, or confirmed by silence."""
+    return counts.yes + counts.named + counts.silent
+
+
+def _evidence_split(default: ClarificationDefault, learner: Learner) -> Split | None:
+    """Condition under which a value is wrong more often than elsewhere; None without evidence."""
     wrong_at_all = any(each.failed + each.no > 0.0 for each in default.counts.values())
-    if not check_learner(learner).stratify or not wrong_at_all:
+    if not wrong_at_all:
         return None
     tried: list[tuple[float, str, str, str]] = []  # less evidence comes later
     for column, seen in default.strata.items():

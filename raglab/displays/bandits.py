@@ -435,13 +435,13 @@ class PropensityDisplay(_ArmDisplay):
         if not columns:
             msg = f"a log must have a column p_<arm> for every arm, got {', '.join(map(str, log)) or 'none'}."
             raise ValueError(msg)
-        given: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if "mask" in log:
-            given["mask"] = np.array(log["mask"].tolist(), dtype=bool)
+            options["mask"] = np.array(log["mask"].tolist(), dtype=bool)
         if "action" in log:
-            given["action"] = log["action"].to_numpy(dtype=np.int64)
+            options["action"] = log["action"].to_numpy(dtype=np.int64)
         arms = [name.removeprefix(PREFIX) for name in columns]
-        return cls.from_propensities(log[columns].to_numpy(dtype=np.float64), arms, **(given | kwargs))
+        return cls.from_propensities(log[columns].to_numpy(dtype=np.float64), arms, **(options | kwargs))
 
     @classmethod
     def from_propensities(
@@ -563,9 +563,9 @@ class PosteriorDisplay(FrameDisplay):
         names = tuple(f"arm {arm}" for arm in range(n)) if arms is None else tuple(arms)
         entry = LEARNERS.get(bandit.policy)
         if entry is None or entry.belief is None or state.pulls.ndim != 1 or len(names) != n:
-            known = " or ".join(name for name, other in LEARNERS.items() if other.belief is not None)
-            came = f"{bandit.policy}, a batch of {state.pulls.shape[:-1]} and {len(names)} names for {n} arms"
-            msg = f"a posterior is drawn of one state of {known}, a name an arm, got {came}."
+            known = " or ".join(name for name, learner in LEARNERS.items() if learner.belief is not None)
+            fault = f"{bandit.policy}, a batch of {state.pulls.shape[:-1]} and {len(names)} names for {n} arms"
+            msg = f"a posterior is drawn of one state of {known}, a name an arm, got {fault}."
             raise ValueError(msg)
         belief = entry.belief(state, bandit)
         low, high = belief.distribution.interval(level)

@@ -109,17 +109,21 @@ def shard_boundary(
     depths = trace.n_depths
     _check_trace(trace, policy, depth, depths)
     (decisions,) = replay.decide_policies(trace, [policy], arm)
-    found, every = decisions.tables.evidence, np.arange(len(trace))
+    evidence, every = decisions.tables.evidence, np.arange(len(trace))
     at = decisions.outcome.depth.astype(np.intp) if depth is None else np.full(len(trace), depth)
     # Which hits would be chosen if no gate stood in the way: else a refused case would count as one without evidence.
-    limits, shape = policy_thresholds([policy.without_gates()]), (1, len(trace))
-    slot = np.stack([chain.gate_depth(found, limits, step, shape).slot[0] for step in range(depths)]).astype(np.intp)
-    can = (found.n_hits[at, every] > 0) & np.ravel(chain.refused_query(found, limits, shape) == chain.NONE)
-    chosen = found.right[at, slot[at, every], every] & can
-    confidence = decisions.confidence() if depth is None else chain.depth_confidence(found, decisions.limits, depth)[0]
+    thresholds, shape = policy_thresholds([policy.without_gates()]), (1, len(trace))
+    slot = np.stack([chain.gate_depth(evidence, thresholds, step, shape).slot[0] for step in range(depths)]).astype(
+        np.intp
+    )
+    can = (evidence.n_hits[at, every] > 0) & np.ravel(chain.refused_query(evidence, thresholds, shape) == chain.NONE)
+    chosen = evidence.right[at, slot[at, every], every] & can
+    confidence = (
+        decisions.confidence() if depth is None else chain.depth_confidence(evidence, decisions.thresholds, depth)[0]
+    )
     # Groups by what would be right to do: answer, refuse for want of evidence, refuse, ask.
     of_ok = np.where(chosen, 0, 1)
-    group = np.where(found.label == Status.ok, of_ok, np.where(found.label == Status.refuse, 2, 3))
+    group = np.where(evidence.label == Status.ok, of_ok, np.where(evidence.label == Status.refuse, 2, 3))
     taus = gates.ConfidenceThresholds(policy.confidence.tau_default, policy.confidence.tau_explicit)
     # Two thresholds make three zones; the number of thresholds that a case keeps is its zone.
     short = [gates.fires(gates.confidence_margins(confidence, named, taus)) for named in (False, True)]
@@ -127,7 +131,7 @@ def shard_boundary(
         confidence=confidence,
         group=group.astype(np.int8),
         zone=(len(short) - np.sum(np.array(short), axis=0)).astype(np.int8),
-        explicit=found.explicit,
+        explicit=evidence.explicit,
         answered=decisions.status == Status.ok,
         right=decisions.right,
         tau_default=policy.confidence.tau_default,
@@ -137,20 +141,20 @@ def shard_boundary(
     )
 
 
-def zone_counts(seen: Boundary) -> ZoneCounts:
+def zone_counts(boundary: Boundary) -> ZoneCounts:
     """Cases by zone and group."""
     tables = []
-    for kept in (np.ones_like(seen.right), seen.explicit, seen.answered, seen.right):
+    for mask in (np.ones_like(boundary.right), boundary.explicit, boundary.answered, boundary.right):
         table = np.zeros((BOTH + 1, len(GROUPS)), dtype=np.int64)
-        np.add.at(table, (seen.zone[kept].astype(int), seen.group[kept].astype(int)), 1)
+        np.add.at(table, (boundary.zone[mask].astype(int), boundary.group[mask].astype(int)), 1)
         tables.append(table)
     return ZoneCounts(*tables)
 
 
-def ranking_auroc(seen: Boundary, level: float = 0.95) -> tuple[float, Interval]:
+def ranking_auroc(boundary: Boundary, level: float = 0.95) -> tuple[float, Interval]:
     """AUROC of the confidence, cases that would be right if answered against all others, with its interval."""
-    good = seen.group == 0
-    return metrics.auroc(good, seen.confidence), metrics.auroc_interval(good, seen.confidence, level)
+    good = boundary.group == 0
+    return metrics.auroc(good, boundary.confidence), metrics.auroc_interval(good, boundary.confidence, level)
 
 
 def _check_trace(trace: TraceData | Measured, policy: Policy, depth: int | None, depths: int) -> None:
@@ -260,14 +264,14 @@ class DecisionBoundaryDisplay(Display):
         """
         import pandas as pd
 
-        seen, counts = self.boundary, zone_counts(self.boundary)
-        zones = list(seen.zones)
+        boundary, counts = self.boundary, zone_counts(self.boundary)
+        zones = list(boundary.zones)
         n, explicit, answered, right = (table[zones].ravel() for table in counts)
         low, high = metrics.clopper_pearson(right, n, self.level)
-        begins, ends = (np.repeat(end, len(GROUPS)) for end in np.transpose([seen.ends(zone) for zone in zones]))
+        begins, ends = (np.repeat(end, len(GROUPS)) for end in np.transpose([boundary.ends(zone) for zone in zones]))
         return pd.DataFrame(
             {
-                "zone": np.repeat([seen.names[zone] for zone in zones], len(GROUPS)),
+                "zone": np.repeat([boundary.names[zone] for zone in zones], len(GROUPS)),
                 "begins": begins,
                 "ends": ends,
                 "label": GROUPS * len(zones),
@@ -284,21 +288,23 @@ class DecisionBoundaryDisplay(Display):
     @property
     def says(self) -> str:
         """What the picture shows, in words."""
-        seen, counts = self.boundary, zone_counts(self.boundary)
+        boundary, counts = self.boundary, zone_counts(self.boundary)
         there, every = counts.n[BOTH], counts.n.sum(axis=0)
         wrong = zip(there[1:], every[1:], GROUPS[1:], strict=True)
         lie = (
-            f"At or above {_taus(seen)[-1][1]} lie {_share_text(there[0], every[0])} of the cases that would be right "
-            f"if answered and {_share_text(there[1:].sum(), every[1:].sum())} of those that would be wrong: "
+            f"At or above {_taus(boundary)[-1][1]} lie {_share_text(there[0], every[0])} of the cases that would be "
+            f"right if answered and {_share_text(there[1:].sum(), every[1:].sum())} of those that would be wrong: "
             f"{', '.join(f'{_share_text(k, n)} {name}' for k, n, name in wrong)}."
         )
         do = (
             f"Of these {there.sum()} the policy answers {counts.answered[BOTH].sum()}; another gate refuses the "
             "others, or the resolver asks."
         )
-        parts = [lie, do if there.any() else "", self._order, _documents(seen, counts)]
-        if seen.depths > 1:
-            parts.append(f"Confidence at refinement depth {'that decided' if seen.depth is None else seen.depth}.")
+        parts = [lie, do if there.any() else "", self._order, _documents(boundary, counts)]
+        if boundary.depths > 1:
+            parts.append(
+                f"Confidence at refinement depth {'that decided' if boundary.depth is None else boundary.depth}."
+            )
         return " ".join(part for part in parts if part)
 
     @property
@@ -320,9 +326,9 @@ class DecisionBoundaryDisplay(Display):
         return Shown(caption, columns, f"exact {100 * self.level:g} % interval")
 
 
-def _taus(seen: Boundary) -> list[tuple[float, str]]:
+def _taus(boundary: Boundary) -> list[tuple[float, str]]:
     """Thresholds from the lower to the upper, each with its name; one where both are equal."""
-    both = sorted([(seen.tau_explicit, "tau_explicit"), (seen.tau_default, "tau_default")])
+    both = sorted([(boundary.tau_explicit, "tau_explicit"), (boundary.tau_default, "tau_default")])
     if both[0][0] == both[1][0]:
         return [(both[0][0], f"tau_explicit = tau_default = {both[0][0]:.4g}")]
     return [(value, f"{name} {value:.4g}") for value, name in both]
@@ -333,9 +339,9 @@ def _share_text(k: int, n: int) -> str:
     return f"{k}/{n}" + (f" ({percent(k / n)})" if n else "")
 
 
-def _documents(seen: Boundary, counts: ZoneCounts) -> str:
+def _documents(boundary: Boundary, counts: ZoneCounts) -> str:
     """What the lower bar for named documents lets through."""
-    named = int(seen.explicit.sum())
+    named = int(boundary.explicit.sum())
     if not named:
         return "No case names documents, so tau_explicit decides nothing here."
     between, right = counts.explicit[ONE].sum(), counts.explicit[ONE, 0]
@@ -350,45 +356,51 @@ def _ok_share_text(counts: ZoneCounts, zone: int, level: float) -> str:
     return f"{k}/{n} labelled ok" + (f", {percent(k / n)} ({interval(float(low), float(high))})" if n else "")
 
 
-def _draw_zones(on: Axes, seen: Boundary, told: Sequence[str]) -> None:
+def _draw_zones(on: Axes, boundary: Boundary, labels: Sequence[str]) -> None:
     """Zones shaded, and named where there is room for it."""
-    for zone, label in zip(seen.zones, told, strict=True):
-        low, high = seen.ends(zone)
+    for zone, label in zip(boundary.zones, labels, strict=True):
+        low, high = boundary.ends(zone)
         on.axvspan(low, high, facecolor=SHADES[zone], edgecolor=canvas.SILVER, linewidth=0.5, label=label, zorder=0)
-        if high - low >= LETTER * len(seen.names[zone]):
-            on.text((low + high) / 2, NAMES, seen.names[zone], ha="center", va="center", fontsize=8, style="italic")
+        if high - low >= LETTER * len(boundary.names[zone]):
+            on.text((low + high) / 2, NAMES, boundary.names[zone], ha="center", va="center", fontsize=8, style="italic")
 
 
-def _draw_taus(on: Axes, seen: Boundary) -> None:
+def _draw_taus(on: Axes, boundary: Boundary) -> None:
     """Thresholds as lines, the lower named left of its line and the upper right of it where there is room for that."""
-    taus = _taus(seen)
+    taus = _taus(boundary)
     for place, (value, label) in enumerate(taus):
         on.axvline(value, color="black", linewidth=1.4, clip_on=False, zorder=1.6)
         room = LETTER * len(label)
-        left = value > (100.0 - room if place else room)
+        is_left = value > (100.0 - room if place else room)
         look: dict[str, Any] = {"va": "center", "fontsize": 8, "bbox": canvas.LABEL, "zorder": 3}
-        look |= {"xytext": (-5 if left else 5, 0), "textcoords": "offset points", "ha": "right" if left else "left"}
+        look |= {
+            "xytext": (-5 if is_left else 5, 0),
+            "textcoords": "offset points",
+            "ha": "right" if is_left else "left",
+        }
         on.annotate(label, (value, TAUS[place]), **look)
 
 
-def _draw_cases(on: Axes, seen: Boundary, told: str, style: Style) -> list[Any]:
+def _draw_cases(on: Axes, boundary: Boundary, summary: str, style: Style) -> list[Any]:
     """Each label's cases: bars above its line, ticks and diamonds below it; returns the bars."""
     drawn = []
     edges = np.arange(0.0, 100.0 + BAR, BAR)
-    bars = [np.histogram(seen.confidence[seen.group == group], edges)[0] for group in range(len(GROUPS))]
-    most = max(int(one.max()) for one in bars)
+    bars = [np.histogram(boundary.confidence[boundary.group == group], edges)[0] for group in range(len(GROUPS))]
+    most = max(int(heights.max()) for heights in bars)
     plain: dict[str, Any] = {"alpha": 0.75, "linewidth": 0}
     for group, (heights, colour) in enumerate(zip(bars, INKS, strict=True)):
         on.axhline(-group, color=canvas.SILVER, linewidth=0.6, zorder=1)
         look: dict[str, Any] = {"fill": True, "color": colour} | plain | style
         drawn.append(on.stairs(TALLEST * heights / most - group, edges, baseline=-group, **look))
         for named, lane in LANES.items():
-            at = np.sort(seen.confidence[(seen.group == group) & (seen.explicit == named)])
+            at = np.sort(boundary.confidence[(boundary.group == group) & (boundary.explicit == named)])
             if len(at):
                 on.plot(at, np.full(len(at), -group - lane), clip_on=False, **_case_marker(colour, named=named))
-    on.fill_between([], [], [], color=canvas.GREY, label=f"{told}; bars of {BAR:g} points, the tallest {most}", **plain)
+    on.fill_between(
+        [], [], [], color=canvas.GREY, label=f"{summary}; bars of {BAR:g} points, the tallest {most}", **plain
+    )
     on.plot([], [], label="one case", **_case_marker(canvas.GREY, named=False))
-    if seen.explicit.any():
+    if boundary.explicit.any():
         label = "one case whose user named documents: tau_explicit holds"
         on.plot([], [], label=label, **_case_marker(canvas.GREY, named=True))
     return drawn
@@ -403,14 +415,16 @@ def _case_marker(colour: str, *, named: bool) -> dict[str, Any]:
     return {"color": colour, "linestyle": "none", "zorder": 2} | look
 
 
-def _draw_counts(on: Axes, seen: Boundary, counts: ZoneCounts) -> None:
+def _draw_counts(on: Axes, boundary: Boundary, counts: ZoneCounts) -> None:
     """Cases of each label by zone, and their share of the label, right of the axes."""
     look: dict[str, Any] = {"xycoords": on.get_yaxis_transform(), "textcoords": "offset points", "fontsize": 8}
     on.annotate("cases by zone, share of the label", (1, NAMES), xytext=(8, 0), va="center", **look)
     look |= {"ha": "center", "va": "center"}
-    for place, zone in enumerate(seen.zones):
+    for place, zone in enumerate(boundary.zones):
         aside = (COLUMNS + COLUMN * place, 0)
-        on.annotate(seen.names[zone].replace(" named", "\nnamed"), (1, TAUS[1]), xytext=aside, style="italic", **look)
+        on.annotate(
+            boundary.names[zone].replace(" named", "\nnamed"), (1, TAUS[1]), xytext=aside, style="italic", **look
+        )
         for group, n in enumerate(counts.n[zone]):
             size = int(counts.n[:, group].sum())
             on.annotate(f"{n}\n{100 * n / size:.0f} %" if size else f"{n}", (1, 0.12 - group), xytext=aside, **look)

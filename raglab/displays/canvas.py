@@ -154,15 +154,15 @@ def panels(ax: Axes | Sequence[Axes] | None, rows: int, columns: int, size: tupl
     shared: Style = {"sharex": columns == 1, "squeeze": False}
     if ax is None:
         return list(empty_figure(*size).subplots(rows, columns, **shared).flat)
-    given: list[Axes] = np.atleast_1d(np.asarray(ax, dtype=object)).ravel().tolist()
-    if len(given) == rows * columns:
-        return given
-    place = given[0].get_subplotspec() if len(given) == 1 else None
+    panel_axes: list[Axes] = np.atleast_1d(np.asarray(ax, dtype=object)).ravel().tolist()
+    if len(panel_axes) == rows * columns:
+        return panel_axes
+    place = panel_axes[0].get_subplotspec() if len(panel_axes) == 1 else None
     if place is None:
         rule = f"ax must be {rows * columns} axes, or one of a grid"
-        msg = f"{rule}, got {len(given)}; make them with subplots({rows}, {columns})."
+        msg = f"{rule}, got {len(panel_axes)}; make them with subplots({rows}, {columns})."
         raise ValueError(msg)
-    given[0].set_axis_off()
+    panel_axes[0].set_axis_off()
     return list(place.subgridspec(rows, columns).subplots(**shared).flat)
 
 
@@ -172,11 +172,11 @@ def whole_figure(drawn: Figure | Axes) -> Figure:
     Raises:
       ValueError: the axes were removed from theirs.
     """
-    found = drawn if isinstance(drawn, Figure) else drawn.get_figure(root=True)
-    if found is None:
+    figure = drawn if isinstance(drawn, Figure) else drawn.get_figure(root=True)
+    if figure is None:
         msg = "axes must be in a figure to be drawn, got axes that were removed; draw them again."
         raise ValueError(msg)
-    return found
+    return figure
 
 
 def png(drawn: Figure | Axes, note: str = "") -> bytes:
@@ -208,7 +208,7 @@ def interval_arms(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> NDArray[
       >>> interval_arms([0.5, 0.0], [0.4, 0.0], [0.7, 0.0]).round(1).tolist()
       [[0.1, nan], [0.2, nan]]
     """
-    middle, bottom, top = (np.asarray(one, dtype=np.float64) for one in (value, low, high))
+    middle, bottom, top = (np.asarray(values, dtype=np.float64) for values in (value, low, high))
     arms = np.maximum(np.stack([middle - bottom, top - middle]), 0.0)
     return np.where(top - bottom > 1e-9, arms, np.nan)  # a difference of rounding is none
 
@@ -304,8 +304,8 @@ def legend_above(on: Axes, columns: int = 1, first: Callable[[str], bool] = bool
     """Legend over the axes, starting at their left end; labels that are to be first stand first."""
     entries = zip(*on.get_legend_handles_labels(), strict=True)
     ordered = sorted(entries, key=lambda entry: not first(entry[1]))
-    lines, labels = [one for one, _ in ordered], [label for _, label in ordered]
-    on.legend(lines, labels, ncols=columns, fontsize=8, frameon=False, **ABOVE)
+    handles, labels = [handle for handle, _ in ordered], [label for _, label in ordered]
+    on.legend(handles, labels, ncols=columns, fontsize=8, frameon=False, **ABOVE)
 
 
 def legend_beside(on: Axes) -> None:

@@ -88,12 +88,12 @@ class ConfidenceDisplay(FrameDisplay):
 
 def _draw_path(on: Axes, learner: str, path: pd.DataFrame, place: int, style: Style) -> Any:  # noqa: ANN401 - an artist
     """Line of a learner, with a mark where the user was asked."""
-    look, asked = canvas.line_style(place) | style, path[path["question"]]
+    look, questions = canvas.line_style(place) | style, path[path["question"]]
     label = f"{canvas.literal_text(learner)}: ends at {path['confidence'].iloc[-1]:.3f}"
-    label += f", {len(asked)} question{'' if len(asked) == 1 else 's'}" if path["gated"].any() else ""
+    label += f", {len(questions)} question{'' if len(questions) == 1 else 's'}" if path["gated"].any() else ""
     (line,) = on.plot(path["request"], path["confidence"], label=label, **look)
     mark: Style = {"marker": canvas.MARKERS[place], "color": look["color"], "linestyle": "none", "markersize": 4}
-    on.plot(asked["request"], asked["confidence"], clip_on=False, zorder=3, **mark)
+    on.plot(questions["request"], questions["confidence"], clip_on=False, zorder=3, **mark)
     return line
 
 
@@ -122,9 +122,9 @@ class SplitDisplay(Display):
     requests: Mapping[str, NDArray[np.float64]]
 
     @classmethod
-    def from_found(
+    def from_requests(
         cls,
-        found: Mapping[str, NDArray[np.float64]],
+        requests: Mapping[str, NDArray[np.float64]],
         *,
         name: str | None = None,
         ax: Axes | None = None,
@@ -135,12 +135,12 @@ class SplitDisplay(Display):
         Raises:
           ValueError: no name, or no row of one.
 
-        Example: `SplitDisplay.from_found({"page_1_kind": np.array([18.0, 31.0, np.nan])})`.
+        Example: `SplitDisplay.from_requests({"page_1_kind": np.array([18.0, 31.0, np.nan])})`.
         """
-        if not found or not all(map(len, found.values())):
-            msg = "found must hold a name with a number a row, got none; simulate at least one."
+        if not requests or not all(map(len, requests.values())):
+            msg = "requests must hold a name with a number a row, got none; simulate at least one."
             raise ValueError(msg)
-        return cls(found, name=name).plot(ax, **style)
+        return cls(requests, name=name).plot(ax, **style)
 
     def _known(self) -> dict[str, NDArray[np.float64]]:
         """Requests of the rows that were split."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
+from raglab.characters import visible
 from raglab.displays import canvas
 from raglab.displays.tables import column_table
 
@@ -94,7 +95,7 @@ class Display:
 
     def __repr__(self) -> str:
         rows = self.frame().round(4).to_string(max_rows=10)
-        return f"{type(self).__name__}\n{_ENDLESS.sub(_endless, rows)}"
+        return f"{type(self).__name__}\n{_ENDLESS.sub(_endless, visible(rows, lines=True))}"
 
     def _repr_html_(self) -> str:
         if not hasattr(self, "figure_"):  # made of its data, and never drawn

@@ -45,14 +45,14 @@ def risk_axes(on: Axes, top: float) -> None:
     on.set_ylim(-canvas.SHARE_MARGIN * top, max(known, min(1.1 * top, 1 + canvas.SHARE_MARGIN)))
 
 
-def risk_top(curve: Curve, most: Floats, *others: float) -> float:
+def risk_top(curve: Curve, most: Floats, *targets: float) -> float:
     """Highest value that the upright axis must hold; the first few cases, whose risk is chance, are no reason.
 
     Args:
       most: of each step, [N].
     """
     settled = curve.x >= min(SETTLED, curve.x[-1]) if len(curve.x) else np.zeros(0, dtype=bool)
-    return max(float(np.max(np.asarray(most)[settled], initial=0.0)), *others, 0.01)
+    return max(float(np.max(np.asarray(most)[settled], initial=0.0)), *targets, 0.01)
 
 
 def target_label(rate: str, value: float) -> str:

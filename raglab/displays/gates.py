@@ -263,10 +263,10 @@ def _gate_steps(answered: Curve, of_ok: Curve, ok: NDArray[Any], level: float) -
     import pandas as pd
 
     at = np.flip(answered.at)
-    n, wrong, other = (np.append(part[::-1], 0) for part in (answered.n, answered.k, of_ok.k))
+    n, wrong, not_ok = (np.append(part[::-1], 0) for part in (answered.n, answered.k, of_ok.k))
     n_ok, size = int(np.count_nonzero(ok)), len(ok)
     columns: dict[str, Any] = {"low": np.append(-np.inf, at), "high": np.append(at, np.inf)}
-    counts = {"hallucination_rate": (wrong, n), "false_refusal_rate": (n_ok - (n - other), np.full(len(n), n_ok))}
+    counts = {"hallucination_rate": (wrong, n), "false_refusal_rate": (n_ok - (n - not_ok), np.full(len(n), n_ok))}
     for name, (k, total) in (counts | {"coverage": (n, np.full(len(n), size))}).items():
         low, high = metrics.clopper_pearson(k, total, level)
         value = np.divide(k, total, out=np.full(len(k), np.nan), where=total > 0)
@@ -284,8 +284,8 @@ def _check_steps(
     wanted = ("low", "high", *(f"{name}{end}" for name in rates for end in ("", "_k", "_n", "_low", "_high")))
     missing = [name for name in wanted if name not in steps.columns]
     if missing or not len(steps):
-        came = f"none named {missing[0]}" if missing else "no rows"
-        msg = f"steps must have low, high and the counts of every rate, got {came}; take the frame of replay.steps."
+        fault = f"none named {missing[0]}" if missing else "no rows"
+        msg = f"steps must have low, high and the counts of every rate, got {fault}; take the frame of replay.steps."
         raise ValueError(msg)
     if certificate is not None and isinstance(certificate.chosen, str):
         rule = "certificate must be of one gate, which has a threshold"
@@ -562,14 +562,14 @@ def _codes(name: str, statuses: ArrayLike) -> NDArray[Any]:
     Raises:
       ValueError: a name that is no status.
     """
-    given = np.asarray(statuses)
-    if given.dtype.kind not in "OUT":
-        return given
-    odd = [status for status in given.ravel() if status not in Status.__members__]
+    values = np.asarray(statuses)
+    if values.dtype.kind not in "OUT":
+        return values
+    odd = [status for status in values.ravel() if status not in Status.__members__]
     if odd:
         msg = f"{name} must hold {', '.join(Status.__members__)} or their codes, got {odd[0]!r}."
         raise ValueError(msg)
-    return np.array([Status[str(status)] for status in given.ravel()], dtype=np.int64).reshape(given.shape)
+    return np.array([Status[str(status)] for status in values.ravel()], dtype=np.int64).reshape(values.shape)
 
 
 def _check_curve(curve: Curve, name: str) -> Curve:

@@ -66,8 +66,8 @@ class ForestDisplay(FrameDisplay):
         absent = [name for name in NEEDED if name not in estimates]
         odd = [] if "status" in absent else sorted(set(estimates["status"]) - set(MARKS))
         if absent or odd or not len(estimates):
-            came = f"{', '.join(absent)} missing" if absent else f"{len(estimates)} rows, status {odd}"
-            msg = f"estimates must be rows of {', '.join(NEEDED)}, status ok, weak or none, got {came}."
+            fault = f"{', '.join(absent)} missing" if absent else f"{len(estimates)} rows, status {odd}"
+            msg = f"estimates must be rows of {', '.join(NEEDED)}, status ok, weak or none, got {fault}."
             raise ValueError(msg)
         return cls(estimates.reset_index(drop=True), truth, level, unit, name=name).plot(ax, **style)
 
@@ -321,8 +321,8 @@ class LiveRatesDisplay(FrameDisplay):
         """
         absent = [column for column in NEEDED_RATES if column not in rates]
         if absent or not len(rates):
-            came = f"{', '.join(absent)} missing" if absent else "no row"
-            msg = f"rates must be rows of {', '.join(NEEDED_RATES)}, got {came}; give what live_rates returned."
+            fault = f"{', '.join(absent)} missing" if absent else "no row"
+            msg = f"rates must be rows of {', '.join(NEEDED_RATES)}, got {fault}; give what live_rates returned."
             raise ValueError(msg)
         return cls(rates.reset_index(drop=True), name=name).plot(ax, **style)
 

@@ -17,7 +17,7 @@ from raglab.bandit.learner import Bandit, check_bandit
 from raglab.bandit.simulation import run
 from raglab.canonical import digest
 from raglab.decision.trace_view import TraceView
-from raglab.lab.half_samples import REPLICATIONS
+from raglab.lab.fresh_tables import REPLICATIONS
 from raglab.lab.learner_comparison import compare_learners, mean_ms, run_earnings
 from raglab.lab.learner_search import (
     AGAIN,
@@ -72,11 +72,11 @@ class BanditStudy:
 
     def env(self) -> str:
         """Lines for a `.env` that put what was found to work online."""
-        found = self.weights
+        weights = self.weights
         rows: dict[str, Any] = {"POLICY": self.bandit.policy}
-        rows |= {COMPONENT_TABLE[name].variable: getattr(found, COMPONENT_TABLE[name].weight) for name in COMPONENTS}
+        rows |= {COMPONENT_TABLE[name].variable: getattr(weights, COMPONENT_TABLE[name].weight) for name in COMPONENTS}
         rows |= {
-            "LAMBDA": found.lambda_,
+            "LAMBDA": weights.lambda_,
             "THRESHOLD": self.bandit.threshold,
             "EXPLORATION": self.bandit.exploration,
             "EPSILON": self.bandit.epsilon,
@@ -190,7 +190,7 @@ def tune_bandit(
       rounds, replications: of each simulation; 1,000 rounds, or as many as there are rows where each is played once.
       budget_ms: of a trace, milliseconds of a question, in the reward; 8,000 where not given. latency_budget_ms:
         highest mean latency that a trial may have; the same where not given.
-      level: of the intervals. n_boot: replications on half samples, as for `compare_learners`.
+      level: of the intervals. n_boot: replications on fresh tables, as for `compare_learners`.
 
     Raises:
       ValueError: unknown policy or sampler, trials below 1, a trace without vectors or latencies, arguments of a trace
@@ -255,9 +255,9 @@ def _tune_on_trace(
 
     # The published setting is a trial too, so that what is found earns no less on these cases.
     first = [_published_values(base, tune, space)]
-    study, seen = maximise(judged, space, trials=trials, sampler=sampler, seed=seed, first=first)
+    study, trial_table = maximise(judged, space, trials=trials, sampler=sampler, seed=seed, first=first)
     # The best of many short simulations is partly lucky: finalists meet other chance, and more of it.
-    weights, learner = _best_finalist(seen, space, base, tune, seed, sizes)
+    weights, learner = _best_finalist(trial_table, space, base, tune, seed, sizes)
     names = {TUNED: (learner, judge.rewards(weights)), PUBLISHED_WEIGHTS: (base, judge.rewards(PUBLISHED))}
     # The best fixed arm is chosen on the cases tuned on, as the bandit is: neither has seen those it is judged on.
     fixed = None if tune is judge else best_fixed_arm(tune.world)
@@ -266,7 +266,7 @@ def _tune_on_trace(
         judge.world, names, plans, rounds=rounds, replications=AGAIN * replications, seed=seed + 1,
         reference=TUNED, level=level, n_boot=n_boot, engine=engine, fixed=fixed,
     )  # fmt: skip
-    notes += [*_comparison_notes(shown.table, seen, most_ms, fixed, apart=tune is not judge), *shown.notes]
+    notes += [*_comparison_notes(shown.table, trial_table, most_ms, fixed, apart=tune is not judge), *shown.notes]
     # No trial can judge the weight of a component that never varies.
     if not tune.measured["cache_hit"].any():
         notes.append("No answer came from a cache here, so w4 decides nothing; set it by hand.")
@@ -279,7 +279,7 @@ def _tune_on_trace(
     return BanditStudy(
         weights=weights,
         bandit=learner,
-        trials=seen,
+        trials=trial_table,
         comparison=shown.table,
         notes=tuple(notes),
         study=study,
@@ -327,12 +327,12 @@ def _simulate_trial(
     learner: Bandit, world: Table, *, seed: int, rounds: int, replications: int, engine: str
 ) -> tuple[float, float]:
     """Share of right decisions and mean milliseconds of a simulated bandit."""
-    found = run(learner, world, rounds=rounds, replications=replications, seed=seed, engine=engine)
-    return float(found.value[:, -1].mean()) / rounds, mean_ms(run_earnings(found, world))
+    simulation = run(learner, world, rounds=rounds, replications=replications, seed=seed, engine=engine)
+    return float(simulation.value[:, -1].mean()) / rounds, mean_ms(run_earnings(simulation, world))
 
 
 def _best_finalist(
-    seen: pd.DataFrame,
+    trial_table: pd.DataFrame,
     space: Mapping[str, SearchRange],
     base: Bandit,
     part: ArmTables,
@@ -342,17 +342,17 @@ def _best_finalist(
     """Best of the finalists on other chance; the first of equals, so that the published one stays unless beaten."""
     again = {**sizes, "replications": AGAIN * int(sizes["replications"])}
     scored = []
-    for row in finalists(seen):
+    for row in finalists(trial_table):
         weights, learner, rewards = _trial_bandit({name: row[name] for name in space}, base, part)
         scored.append(
             (_simulate_trial(learner, part.world._replace(reward=rewards), seed=seed + 1, **again)[0], weights, learner)
         )
-    _, weights, learner = max(scored, key=lambda one: one[0])
+    _, weights, learner = max(scored, key=lambda entry: entry[0])
     return weights, learner
 
 
 def _comparison_notes(
-    shown: pd.DataFrame, seen: pd.DataFrame, most_ms: float, fixed: str | None, *, apart: bool
+    shown: pd.DataFrame, trial_table: pd.DataFrame, most_ms: float, fixed: str | None, *, apart: bool
 ) -> list[str]:
     """What the comparison says, in plain words.
 
@@ -362,10 +362,13 @@ def _comparison_notes(
         better.
     """
     rows = {str(row["policy"]): row for row in shown.to_dict("records")}
-    kept = seen["feasible"] if seen["feasible"].any() else slice(None)
-    best, first = (f"{100 * one:.2f} %" for one in (seen.loc[kept, "value"].max(), seen["value"].iloc[0]))
-    flatters = f"the best of {len(seen)} flatters. What follows is on the cases that it is judged on."
-    said = [
+    eligible_rows = trial_table["feasible"] if trial_table["feasible"].any() else slice(None)
+    best, first = (
+        f"{100 * share:.2f} %"
+        for share in (trial_table.loc[eligible_rows, "value"].max(), trial_table["value"].iloc[0])
+    )
+    flatters = f"the best of {len(trial_table)} flatters. What follows is on the cases that it is judged on."
+    notes = [
         f"On the cases it was tuned on, the best trial is right in {best}, the published one in {first}; {flatters}"
     ]
     for name, row in rows.items():
@@ -377,14 +380,14 @@ def _comparison_notes(
             verdict = "ahead, on the cases that it was tuned on, of" if gain > 0.0 else "no better than"
         if low <= 0.0 <= high:
             verdict = "not told apart from"
-        said.append(
+        notes.append(
             f"Tuned is {verdict} {name}: {100 * gain + 0.0:+.2f} points of right decisions "
             f"({100 * low + 0.0:+.2f} to {100 * high + 0.0:+.2f})."
         )
         if name == FIXED and fixed is not None and low <= 0.0:
-            said.append(f"So it does not beat taking {fixed} always, the best arm of the cases tuned on.")
+            notes.append(f"So it does not beat taking {fixed} always, the best arm of the cases tuned on.")
     room = rows[ORACLE]["right"] - rows[PUBLISHED_WEIGHTS]["right"]
-    said.append(f"The best arm of every case would be {100 * room:.2f} points above the published weights.")
-    if not seen["feasible"].any():
-        said.append(f"No trial keeps the mean latency within {most_ms:g} ms; the winner is the best of all trials.")
-    return said
+    notes.append(f"The best arm of every case would be {100 * room:.2f} points above the published weights.")
+    if not trial_table["feasible"].any():
+        notes.append(f"No trial keeps the mean latency within {most_ms:g} ms; the winner is the best of all trials.")
+    return notes

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.characters import visible
 from raglab.decision.answer_text import Basis, gold_answers, text_cases
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import status_only_sentence, trace_status_only
@@ -164,7 +165,7 @@ class BaselineComparison:
         return f"{what}; expected cost {cost['loss']:+.3f} {ends} a case, on {self.cases:,} paired cases"
 
     def __repr__(self) -> str:
-        return f"BaselineComparison({self.before} to {self.after}: {self.headline})"
+        return visible(f"BaselineComparison({self.before} to {self.after}: {self.headline})")
 
 
 @takes(trace="trace", policy="policy", baseline="baseline")
@@ -287,7 +288,7 @@ def _paired(before: Baseline, after: Baseline) -> tuple[Pairs, dict[str, int]]:
     first, second = ({case.id: case for case in baseline.cases} for baseline in (before, after))
     both = [(case, second[name]) for name, case in first.items() if name in second]
     pairs = [pair for pair in both if pair[0][:4] == pair[1][:4]]
-    same_question = sum(one.question == two.question for one, two in both)
+    same_question = sum(case_before.question == case_after.question for case_before, case_after in both)
     unpaired = {
         ONLY_BEFORE: len(first) - len(both),
         ONLY_AFTER: len(second) - len(both),
@@ -295,9 +296,9 @@ def _paired(before: Baseline, after: Baseline) -> tuple[Pairs, dict[str, int]]:
         OTHER_LABEL: same_question - len(pairs),
     }
     if not pairs:
-        came = ", ".join(f"{count} {reason}" for reason, count in unpaired.items() if count)
+        reasons = ", ".join(f"{count} {reason}" for reason, count in unpaired.items() if count)
         rule = "a baseline must share cases (id, question and label) with those it is compared on"
-        msg = f"{rule}, got none ({came}); give the cases it was saved on, or save it again on these."
+        msg = f"{rule}, got none ({reasons}); give the cases it was saved on, or save it again on these."
         raise ValueError(msg)
     return pairs, unpaired
 
@@ -401,8 +402,12 @@ def _difference_notes(before: Baseline, after: Baseline) -> tuple[str, ...]:
     names = [name for name in {**before.retrieval, **after.retrieval} if name != "arms"]
     differing = [name for name in names if before.retrieval.get(name) != after.retrieval.get(name)]
     if differing:
-        told = "; ".join(f"{name} {before.retrieval.get(name)} to {after.retrieval.get(name)}" for name in differing)
-        notes.append(f"Retrieval differs from the baseline's: {told}. The difference is not of the policy alone.")
+        differences = "; ".join(
+            f"{name} {before.retrieval.get(name)} to {after.retrieval.get(name)}" for name in differing
+        )
+        notes.append(
+            f"Retrieval differs from the baseline's: {differences}. The difference is not of the policy alone."
+        )
     if before.corpus_hash != after.corpus_hash:
         notes.append("The documents differ from the baseline's. The difference is not of the policy alone.")
     if before.schema_version != after.schema_version:

@@ -35,7 +35,7 @@ from raglab.lab.search_space import (
     SearchRange,
     always_answer,
     always_refuse,
-    descend,
+    coordinate_search,
     set_values,
 )
 from raglab.progress import progress
@@ -302,7 +302,7 @@ def best_bound(bounds: Sequence[BoundCells], rows: NDArray[np.int64], goal: Goal
 
 
 def threshold_candidate(cases: Cases) -> Candidate | None:
-    """The family of single thresholds: signal and value chosen anew on each training part; None without a signal."""
+    """The family of single thresholds: signal and value chosen on each training part; None without a signal."""
     bounds = [bound_cells(bound, cases) for bound in signal_bounds(cases.evidence, can_ask=cases.can_ask)]
     if not bounds:
         return None
@@ -362,7 +362,7 @@ def chain_candidate(cases: Cases, refit: Callable[[], Policy], pool: Sequence[Po
 
     def decide(rows: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int8]:
         first = int(np.argmin(cases.goal.score(count_cells(cells[:, rows]))))
-        _, policy = descend(case_rows(cases.evidence, rows), pool[first], paths, cases.goal.score, ROUNDS)
+        _, policy = coordinate_search(case_rows(cases.evidence, rows), pool[first], paths, cases.goal.score, ROUNDS)
         return case_cells(case_rows(cases.evidence, held), [policy])[0]
 
     actions = EVERY_ACTION if cases.can_ask else ANSWER_OR_REFUSE
@@ -395,7 +395,7 @@ def rare_labels(cases: Cases) -> dict[str, int]:
 
 
 class CostCrossFit(NamedTuple):
-    """Models of the decision by expected cost that never saw the cases they decide; no cost matters to them.
+    """Cross-fitted models of the decision by expected cost; they do not depend on the costs.
 
     evidence: of all cases in each repeat, with the probabilities of the models of the other folds, [R].
     policy: decides by the model of all cases, under the default costs.
@@ -407,15 +407,21 @@ class CostCrossFit(NamedTuple):
 
 def can_fit(cases: Cases) -> bool:
     """Whether outside of every fold there are cases enough of both kinds, and a signal, for a model of them."""
-    right = cases.decided.classes == 0
-    kinds = np.stack([right, ~right])
-    left_out = [np.bincount(fold[kind], minlength=1).max() for fold in cases.fold_numbers for kind in kinds]
-    worst = np.tile(kinds.sum(axis=1), cases.repeats) - left_out
-    if worst.min() < LEAST:
+    if min(least_training_counts(cases)[1]) < LEAST:
         return False
     signals = cases.decided.signals[[row for row, signal in enumerate(cases.decided.known.rows) if signal.alone]]
     rest = (fold != number for fold in cases.fold_numbers for number in range(int(fold.max()) + 1))
     return all(any(tells_apart(values[rows]) for values in signals) for rows in rest)
+
+
+def least_training_counts(cases: Cases) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Cases right if answered, and others: of all cases, and the fewest in any training part."""
+    right = cases.decided.classes == 0
+    kinds = np.stack([right, ~right])
+    left_out = [[np.bincount(fold[kind], minlength=1).max() for kind in kinds] for fold in cases.fold_numbers]
+    every = kinds.sum(axis=1)
+    outside = every - np.max(left_out, axis=0)
+    return (int(every[0]), int(every[1])), (int(outside[0]), int(outside[1]))
 
 
 def cross_fit(cases: Cases) -> CostCrossFit:
@@ -439,8 +445,8 @@ def cross_fit(cases: Cases) -> CostCrossFit:
         part = evidence_with_model(case_rows(cases.evidence, held), fitted(rows))
         probability[repeat][..., held], right[repeat, held] = part.probability, part.asked_right
     evidence = tuple(
-        cases.evidence._replace(probability=of_repeat, asked_right=asked)
-        for of_repeat, asked in zip(probability, right, strict=True)
+        cases.evidence._replace(probability=of_repeat, asked_right=asked_right)
+        for of_repeat, asked_right in zip(probability, right, strict=True)
     )
     # The policy remembers its cases, on which it may not be certified (rule S6.4).
     queries = [case.query for case in cases.trace.cases]

@@ -43,8 +43,8 @@ def certificate_defect(policy: Policy) -> str:
     missing = [name for name in WHOLE if name not in rows]
     known = (*OBJECTIVES, COST)
     stated = [] if missing or not isinstance(rows["promises"], Sequence) else rows["promises"]
-    promises = [one if isinstance(one, Mapping) else {} for one in stated]
-    if not promises or any(one.get("name") not in known for one in promises):
+    promises = [promise if isinstance(promise, Mapping) else {} for promise in stated]
+    if not promises or any(promise.get("name") not in known for promise in promises):
         value = f"one without {', '.join(missing)}" if missing else "promises of none, or of what is no rate"
         return f"a certificate must be whole, got {value}; {CERTIFY_AGAIN}."
     if rows["policy_id"] != policy.policy_id:
@@ -69,7 +69,7 @@ def _wrong_value(rows: Mapping[str, Any], promises: Sequence[Mapping[str, Any]])
     checks: dict[str, bool] = {
         "delta": is_number(delta, 0.0, 0.5),
         "cases_hash": isinstance(rows["cases_hash"], str) and bool(rows["cases_hash"]),
-        "promises": all(is_number(one.get("alpha"), 0.0, inf) for one in promises),
+        "promises": all(is_number(promise.get("alpha"), 0.0, inf) for promise in promises),
         "looks": "looks" not in rows or (isinstance(rows["looks"], int) and is_number(rows["looks"], 0, inf)),
         "spent": "spent" not in rows or is_number(rows["spent"], 0.0, inf),
         "retrieval": isinstance(rows.get("retrieval", {}), Mapping),
@@ -140,15 +140,19 @@ def check_policy(policy: Policy, trace: TraceView, *, again: bool = False) -> Re
     check_unlearned(learned)
     (certified,) = learned_cases([policy.model_copy(update={"tuned_on": certificate["cases_hash"]})], by_split)
     if certified.k and not again:
-        came = f"{certified.k:,} of {certified.n:,} that the policy was certified on"
-        msg = f"a check must see new cases, got {came}; give others, or say --again."
+        value = f"{certified.k:,} of {certified.n:,} that the policy was certified on"
+        msg = f"a check must see new cases, got {value}; give others, or say --again."
         raise ValueError(msg)
     check_basis(certificate["basis"], trace_basis(trace))
-    targets = {str(one["name"]): float(one["alpha"]) for one in certificate["promises"]}
+    targets = {str(promise["name"]): float(promise["alpha"]) for promise in certificate["promises"]}
     costs = certificate.get("costs") if COST in targets else None
-    found = retest(policy, trace, targets, delta=float(certificate["delta"]), arm=certificate.get("arm"), costs=costs)
+    policy_retest = retest(
+        policy, trace, targets, delta=float(certificate["delta"]), arm=certificate.get("arm"), costs=costs
+    )
     doubt = [learned.doubt] if learned.doubt else []
-    return found._replace(notes=(*found.notes, *doubt, *_check_notes(certificate, trace, found.basis)))
+    return policy_retest._replace(
+        notes=(*policy_retest.notes, *doubt, *_check_notes(certificate, trace, policy_retest.basis))
+    )
 
 
 def retest(
@@ -186,8 +190,8 @@ def retest(
     verdicts = set(table["verdict"])
     verdict: Verdict = "broken" if "broken" in verdicts else "open" if "open" in verdicts else "upheld"
     over_ask = float(counts.over_ask[0])
-    told = (status_only_note(trace_status_only(trace)), asking_note(over_ask, ()))
-    notes = (*filter(None, told), *missing_notes(missing, "these cases"))
+    optional_notes = (status_only_note(trace_status_only(trace)), asking_note(over_ask, ()))
+    notes = (*filter(None, optional_notes), *missing_notes(missing, "these cases"))
     return Retest(verdict, table, notes, float(counts.coverage[0]), over_ask, str(counts.basis))
 
 
@@ -215,20 +219,24 @@ def retrieve_trace(
     own = dict(certificate.get("retrieval", {}))
     settings = {name: own[name] for name in ("index", "fetch_k", "rerank_k", "rrf_k", "dense_weight") if name in own}
     arms = (str(certificate.get("arm", "hybrid")),)
-    asked = [case for case in load_cases(cases, follow_links=follow_links) if split in {None, case.split}]
-    documents = load_corpus(corpus, follow_links=follow_links)
-    return build_trace(documents, asked, policy=policy, arms=arms, encoder=encoder, reranker=reranker, **settings)
+    selected_cases = [case for case in load_cases(cases, follow_links=follow_links) if split in {None, case.split}]
+    documents = load_corpus(corpus, encoder=encoder, follow_links=follow_links)
+    return build_trace(
+        documents, selected_cases, policy=policy, arms=arms, encoder=encoder, reranker=reranker, **settings
+    )
 
 
 def _check_notes(certificate: Mapping[str, Any], trace: TraceView, basis: str) -> tuple[str, ...]:
     own, here = dict(certificate.get("retrieval", {})), dict(trace.meta.get("parameters", {}))
     differ = [name for name in own if name != "arms" and own[name] != here.get(name)]
-    told = "; ".join(f"{name} {here.get(name)} instead of {own[name]}" for name in differ)
+    differences = "; ".join(f"{name} {here.get(name)} instead of {own[name]}" for name in differ)
     notes = []
     if certificate["basis"] != basis:
         notes.append(f"The certified cases were judged by {certificate['basis']}, these by {basis} (rule S6.3).")
-    if told:
-        notes.append(f"Retrieved otherwise than the certified cases: {told}. The promise is not about these hits.")
+    if differences:
+        notes.append(
+            f"Retrieved otherwise than the certified cases: {differences}. The promise is not about these hits."
+        )
     made_on = certificate.get("schema_version", OLD_SCHEMA)
     if made_on != SCHEMA_VERSION:
         notes.append(

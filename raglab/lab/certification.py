@@ -123,9 +123,9 @@ def observed_values(
     part: TracePart, policy: Policy, arm: str | None, paths: Sequence[str]
 ) -> list[NDArray[np.float64]]:
     """Values of one part's cases, by path, ascending and each once; pure, so that any worker may find them."""
-    found = part_evidence(part, policy, arm)
-    limits = policy_thresholds([policy])
-    every = (breakpoints(found, limits, path) for path in paths)
+    evidence = part_evidence(part, policy, arm)
+    thresholds = policy_thresholds([policy])
+    every = (breakpoints(evidence, thresholds, path) for path in paths)
     # Which zero is met first must not decide its sign.
     return [np.unique(values[~np.isnan(values)] + 0.0) for values in every]
 
@@ -150,17 +150,17 @@ def declared_family(policy: Policy, off: Collection[str] = ()) -> tuple[str, ...
         for end in ("min", "max")
         if gate.enabled and gate.on_fire != "warn" and getattr(gate, end) is not None
     )
-    others = (gate.name for gate in GATES if gate.switch and gate.thresholds and gate.firing != "warn")
-    if bounds and not any(policy.value(f"{name}.enabled") for name in others if name not in off):
+    gate_names = (gate.name for gate in GATES if gate.switch and gate.thresholds and gate.firing != "warn")
+    if bounds and not any(policy.value(f"{name}.enabled") for name in gate_names if name not in off):
         return bounds
-    left = tuple(path for path in PATHS if path.partition(".")[0] not in off)
-    return tuple(path for path in left if policy.fused_model is not None or path != "fused.min_fused") or bounds
+    active_paths = tuple(path for path in PATHS if path.partition(".")[0] not in off)
+    return tuple(path for path in active_paths if policy.fused_model is not None or path != "fused.min_fused") or bounds
 
 
 def _check_paths(paths: Sequence[str], policy: Policy) -> None:
     unknown = [path for path in paths if threshold_at(path) is None]
     if unknown:
-        named = ", ".join((*(one for one, swept in SWEPT.items() if not swept.signal), "signals.<name>.min or max"))
+        named = ", ".join((*(path for path, swept in SWEPT.items() if not swept.signal), "signals.<name>.min or max"))
         msg = f"paths must be among {named}, got {unknown[0]!r}."
         raise ValueError(msg)
     by_cost = policy.decision.rule == EXPECTED_COST
@@ -199,7 +199,7 @@ SPLITS = ("tune", "certify")
 
 
 class Certification(NamedTuple):
-    """What a certification gave.
+    """Result of a certification.
 
     certificate: see `Certificate`. policy: the chosen one with its certificate inside, None where none was certified.
     table: a row a candidate in the order of the tests, with what was seen on both splits. needs: target -> what it
@@ -233,11 +233,11 @@ class Certification(NamedTuple):
 
 def need_line(name: str, need: DataNeed) -> str:
     """What a target needs, how many cases there are, and the best target they certify."""
-    none, one, two = need.needed
+    n_zero, n_one, n_two = need.needed
     what = f"{metrics.RATE_TABLE[name].share_of} cases"
     best = f"these certify {percent(need.best)}" if need.answered else "these certify nothing"
     return (
-        f"{name} ≤ {percent(need.alpha)} needs {none} {what} without an error, {one} with one, {two} with two; "
+        f"{name} ≤ {percent(need.alpha)} needs {n_zero} {what} without an error, {n_one} with one, {n_two} with two; "
         f"there are {need.answered} with {need.wrong}: {best}."
     )
 
@@ -282,7 +282,7 @@ def certify_policy(
 
     Example: `raglab.certify_policy(trace, result.policy, targets={"hallucination_rate": 0.1}, looks="looks.jsonl")`.
     """
-    terms = _terms(targets, costs, delta, arm, again=again, looks=looks)
+    terms = _checked_settings(targets, costs, delta, arm, again=again, looks=looks)
     if costs is not None and COST not in terms.targets:
         names = ", ".join(terms.targets)
         msg = f"costs must be those of a target {COST}, got the targets {names}; add {COST}, in units of cost."
@@ -290,7 +290,7 @@ def certify_policy(
     cases = _certify_splits(trace)
     offered = _distinct_candidates([policy], cases)
     learned_on = cases.held_out if cases.pilot is None else cases.pilot
-    notes = (*_depth_note(trace, offered), *_warned_refusal(learned_on, policy, arm))
+    notes = (*_depth_note(trace, offered), *_warn_of_refusals(learned_on, policy, arm))
     return _certification(cases, offered, TestOrder("single", np.arange(1), None), terms, notes)
 
 
@@ -338,14 +338,14 @@ def certify_best(
 
     Example: `raglab.certify_best(trace, raglab.fit_decision(trace), {"hallucination_rate": 0.2}, looks="looks.jsonl")`.
     """
-    terms = _terms(targets, costs, delta, arm, again=again, looks=looks)
+    terms = _checked_settings(targets, costs, delta, arm, again=again, looks=looks)
     cases = _certify_splits(trace)
     # The cases that an order is learned on are replayed several times, in memory measured once.
     learned_on = cases.held_out if cases.pilot is None else cases.pilot
     replayed = held_trace(learned_on)
     if isinstance(candidates, Policy):
         listed, start = [], limit_depth(candidates, trace)
-        notes = _warned_refusal(replayed, start, arm)
+        notes = _warn_of_refusals(replayed, start, arm)
     else:
         listed = _distinct_candidates(_listed(candidates, paths), cases)
         start, notes = listed[0], _depth_note(trace, listed)
@@ -358,8 +358,8 @@ def certify_best(
     return _certification(cases, offered, order, terms, notes, replayed if cases.pilot is None else None)
 
 
-class Terms(NamedTuple):
-    """What is to be promised, and how.
+class CertificationSettings(NamedTuple):
+    """Targets, costs, arm, delta and file of looks of a certification.
 
     targets: rate -> highest value. costs: see `metrics.cost_matrix`. delta: error. arm: None for the first. again,
     looks: see `certify_policy`.
@@ -373,7 +373,7 @@ class Terms(NamedTuple):
     looks: Path | None
 
 
-def _terms(
+def _checked_settings(
     targets: Mapping[str, float] | None,
     costs: metrics.Costs | None,
     delta: float,
@@ -381,11 +381,11 @@ def _terms(
     *,
     again: bool,
     looks: str | Path | None,
-) -> Terms:
-    """Terms that mean something."""
+) -> CertificationSettings:
+    """Check the settings of a certification."""
     _check_targets(targets or {}, costs)
     metrics.check_delta(delta)
-    return Terms(dict(targets or {}), costs, delta, arm, again, None if looks is None else Path(looks))
+    return CertificationSettings(dict(targets or {}), costs, delta, arm, again, None if looks is None else Path(looks))
 
 
 def _listed(candidates: Sequence[Policy] | Mapping[str, Policy], paths: Sequence[str] | None) -> list[Policy]:
@@ -401,8 +401,8 @@ def _listed(candidates: Sequence[Policy] | Mapping[str, Policy], paths: Sequence
 
 
 def _depth_note(trace: StudyTrace, offered: Sequence[Policy]) -> tuple[str, ...]:
-    """That policies refine further live than the trace measured, so that not all that they do was tested."""
-    deeper = sum(limit_depth(one, trace).policy_id != one.policy_id for one in offered)
+    """Note on policies that refine deeper live than the trace was measured, so that not all they do was tested."""
+    deeper = sum(limit_depth(policy, trace).policy_id != policy.policy_id for policy in offered)
     if not deeper:
         return ()
     which = "The policy refines" if len(offered) == 1 else f"{deeper:,} of {len(offered):,} policies refine"
@@ -414,7 +414,7 @@ def _certification(
     cases: CertifyCases,
     offered: Sequence[Policy],
     order: TestOrder,
-    terms: Terms,
+    terms: CertificationSettings,
     notes: Sequence[str],
     replayed: TraceView | None = None,
 ) -> Certification:
@@ -441,7 +441,7 @@ def _certification(
     judged = JudgedCases(counts.basis, alone, look_sentence(look, recorded=terms.looks is not None, again=terms.again))
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
-        certified=tuple(one.policy_id for one, ok in zip(tried, tested.passed, strict=True) if ok),
+        certified=tuple(policy.policy_id for policy, ok in zip(tried, tested.passed, strict=True) if ok),
         coverage=float(counts.coverage[tested.chosen]) if tested.certified else 0.0,
         promises=tested.promises,
         binding=tested.binding,
@@ -511,8 +511,8 @@ def _check_facts(
 
 def _data_needs(promises: Sequence[Promise], delta: float) -> dict[str, DataNeed]:
     """What each target needs and has, but the cost."""
-    rates = (one for one in promises if one.name != COST)
-    return {one.name: tests.data_need(one.alpha, one.n, int(one.k), delta) for one in rates}
+    rates = (promise for promise in promises if promise.name != COST)
+    return {promise.name: tests.data_need(promise.alpha, promise.n, int(promise.k), delta) for promise in rates}
 
 
 def _nearest(order: TestOrder, targets: Mapping[str, float], delta: float) -> Nearest:
@@ -539,8 +539,8 @@ def _distinct_candidates(candidates: Iterable[Policy], cases: CertifyCases) -> l
 
 
 def _doubt_notes(offered: Sequence[Policy], cases: CertifyCases) -> tuple[str, ...]:
-    """Of which candidates it cannot be seen whether they learned from a part of the cases to certify on."""
-    doubts = [one.doubt for one in learned_cases(offered, cases.by_split, cases.tested) if one.doubt]
+    """Notes on candidates that may have learned from a part of the cases to certify on."""
+    doubts = [learned.doubt for learned in learned_cases(offered, cases.by_split, cases.tested) if learned.doubt]
     if not doubts:
         return ()
     of = "" if len(offered) == 1 else f"Of {len(doubts):,} of {len(offered):,} candidates: "
@@ -571,20 +571,20 @@ class TestOrder(NamedTuple):
         return None if self.pilot is None else self.pilot.subset(self.places)
 
 
-def _order(pilot: TraceView, cases: CertifyCases, offered: Sequence[Policy], terms: Terms) -> TestOrder:
+def _order(pilot: TraceView, cases: CertifyCases, offered: Sequence[Policy], terms: CertificationSettings) -> TestOrder:
     """Order of the candidates, learned on the pilot (rule S6.10)."""
     # Without cases of its own to learn an order on, any order would come from the cases it is tested on.
     if cases.pilot is None:
         return TestOrder("holm", np.arange(len(offered)), None)
-    seen = pilot_counts(pilot, offered, list(terms.targets), terms.costs, terms.arm)
+    counts = pilot_counts(pilot, offered, list(terms.targets), terms.costs, terms.arm)
     size, alphas = len(cases.held_out) / len(pilot), np.array(list(terms.targets.values()))
-    places = pilot_order(seen.losses, alphas, terms.delta, size)
+    places = pilot_order(counts.losses, alphas, terms.delta, size)
     hashed = trace_hash(cases.pilot)
-    return TestOrder("fixed_sequence", places, seen.losses, len(pilot), hashed, size, seen.free_rate, seen.notes)
+    return TestOrder("fixed_sequence", places, counts.losses, len(pilot), hashed, size, counts.free_rate, counts.notes)
 
 
 class SequenceResult(NamedTuple):
-    """What the tests came to.
+    """Result of the tests.
 
     p: p-value of each target's test, [M, T]. passed: whether a candidate keeps all targets, [M]. chosen: place
     of the candidate that is taken, -1 where none passed. promises: of the chosen one, else of the one that came
@@ -679,8 +679,8 @@ def _certify_splits(trace: StudyTrace) -> CertifyCases:
         of_tested = hash_queries(by_split[held_out])
         return CertifyCases(learned_on, trace.split(held_out), of_tested, of_all, by_split, (held_out,))
     if by_split.keys() - {None}:
-        came = ", ".join(sorted(map(str, by_split)))
-        msg = f"cases must have a split certify to certify on, got {came}; label one so."
+        split_names = ", ".join(sorted(map(str, by_split)))
+        msg = f"cases must have a split certify to certify on, got {split_names}; label one so."
         raise ValueError(msg)
     if not len(trace):
         msg = "a certificate needs at least one case, got none."
@@ -688,8 +688,8 @@ def _certify_splits(trace: StudyTrace) -> CertifyCases:
     return CertifyCases(None, trace, of_all, of_all, by_split)
 
 
-def _warned_refusal(trace: TraceView, policy: Policy, arm: str | None) -> tuple[str, ...]:
-    """That gates of the policy given refuse nearly all answerable cases of a trace of one part; warns too (S2.19)."""
+def _warn_of_refusals(trace: TraceView, policy: Policy, arm: str | None) -> tuple[str, ...]:
+    """Warn, and return a note, where gates refuse nearly all answerable cases of a trace of one part (S2.19)."""
     if len(trace.parts) > 1:  # it would take one more pass over their files
         return ()
     text = refusal_text(decide_policies(trace, [policy], arm)[0])
@@ -704,7 +704,7 @@ def _binding(promises: Sequence[Promise], p: NDArray[np.float64] | None) -> str:
     """Target that stopped the sequence, or the one with the least room."""
     if p is not None:
         return promises[int(np.argmax(p))].name
-    return max(promises, key=lambda one: one.bound / one.alpha if one.n else np.inf).name
+    return max(promises, key=lambda promise: promise.bound / promise.alpha if promise.n else np.inf).name
 
 
 def _candidate_table(
@@ -748,19 +748,20 @@ def _candidate_table(
 
 def certification_key(
     tried: Sequence[Policy],
-    seen: RateCounts,
+    rate_counts: RateCounts,
     targets: Mapping[str, float],
     delta: float,
     arm: str,
     costs: metrics.Costs | None = None,
 ) -> str:
-    """What makes two certifications the same one: what was tested, in which order, and what was counted."""
+    """Digest of a certification: what was tested, in which order, and what was counted."""
     by_name = np.argsort(list(targets))
     losses = [
-        [int(one) if float(one).is_integer() else float(one) for one in row] for row in seen.k[:, by_name].tolist()
+        [int(loss) if float(loss).is_integer() else float(loss) for loss in row]
+        for row in rate_counts.k[:, by_name].tolist()
     ]
-    counts = [losses, seen.n[:, by_name].tolist()]
-    parts: list[Any] = [[one.policy_id for one in tried], sorted(targets.items()), delta, arm, counts]
+    counts = [losses, rate_counts.n[:, by_name].tolist()]
+    parts: list[Any] = [[policy.policy_id for policy in tried], sorted(targets.items()), delta, arm, counts]
     if costs:
         parts.append(metrics.stated_costs(metrics.cost_matrix(costs)))
     return digest(json.dumps(parts), 12)

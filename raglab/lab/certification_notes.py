@@ -53,13 +53,15 @@ def certificate_reason(
     """What is promised or not, at which look, on which basis, and how many cases are scored by status alone."""
     sentence = status_only_sentence(int(judged.alone.sum()), len(judged.alone))
     cases = f"; {judged.look}; judged by {judged.basis}" + (f"; {sentence}" if sentence else "")
-    rates = ", ".join(f"{one.name} at most {one.alpha:g}" for one in promises)
+    rates = ", ".join(f"{promise.name} at most {promise.alpha:g}" for promise in promises)
     if certified:
         together = ", together," if len(promises) > 1 else ""
         return f"{rates}{together} with confidence {1.0 - delta:g}; {binding} binds{cases}"
-    one = next(one for one in promises if one.name == binding)
+    promise = next(promise for promise in promises if promise.name == binding)
     counts = (
-        f"{one.k:g} of {one.n}, upper bound {decimals(one.bound, one.alpha)}" if one.n else "nothing to be a share of"
+        f"{promise.k:g} of {promise.n}, upper bound {decimals(promise.bound, promise.alpha)}"
+        if promise.n
+        else "nothing to be a share of"
     )
     return f"not certified: {rates}; {FAILS[method]} on {binding} ({counts}){cases}"
 
@@ -71,51 +73,57 @@ def missing_candidates(tried: Sequence[Policy], counts: RateCounts, chosen: int)
       chosen: place of the chosen candidate, -1 for none.
     """
     pairs = enumerate(zip(tried, counts.missing_answers, strict=True))
-    told = {one.policy_id: lacks for place, (one, lacks) in pairs if place == chosen or not lacks.is_compared}
-    return missing_notes(told, "the cases certified on")
+    missing = {
+        policy.policy_id: shortfall
+        for place, (policy, shortfall) in pairs
+        if place == chosen or not shortfall.is_compared
+    }
+    return missing_notes(missing, "the cases certified on")
 
 
 def certificate_notes(
-    made: Certificate, near: Nearest, free_rate: float, targets: Mapping[str, float], *, unsplit: bool
+    certificate: Certificate, near: Nearest, free_rate: float, targets: Mapping[str, float], *, unsplit: bool
 ) -> tuple[str, ...]:
     """What a reader of a certification must know.
 
     Args:
-      made: the certificate. near: target that the pilot hints at. free_rate: hallucination rate of always-answer there.
-      targets: that were tested. unsplit: whether all cases of the trace were certified on.
+      near: target that the pilot hints at. free_rate: hallucination rate of always-answer there. targets: that were
+        tested. unsplit: whether all cases of the trace were certified on.
     """
-    out = []
+    notes = []
     # First what makes a certificate worth less than it looks: targets kept by asking, or without any gate.
-    if made.rests_on_asking:
-        out.append(asking_note(made.over_ask, made.free))
-    if "always-answer" in made.free:
-        out.append("Always answering keeps every target too: no threshold was needed for this.")
+    if certificate.rests_on_asking:
+        notes.append(asking_note(certificate.over_ask, certificate.free))
+    if "always-answer" in certificate.free:
+        notes.append("Always answering keeps every target too: no threshold was needed for this.")
     # Then how often these cases were used, for each use spends some of the confidence.
-    if made.looks > 1:
-        worst = min(1.0, made.spent or made.delta)
-        told = f"Look {made.looks} on these cases: some promise among them may break with probability {worst:g}"
-        out.append(f"{told}, and more if an earlier look chose the targets or the candidates.")
-    if made.method == "holm":
-        out.append(
+    if certificate.looks > 1:
+        worst = min(1.0, certificate.spent or certificate.delta)
+        lead = f"Look {certificate.looks} on these cases: some promise among them may break with probability {worst:g}"
+        notes.append(f"{lead}, and more if an earlier look chose the targets or the candidates.")
+    if certificate.method == "holm":
+        notes.append(
             "No split tune to learn an order on: every candidate was tested at once (Holm), which costs power; the "
             "cheapest of those that passed was chosen on these very cases, so its cost on them flatters."
         )
     if unsplit:
-        out.append("It holds only if no threshold, gate or model of the policy was tuned or fitted on these cases.")
-    if made.method == "single" and made.chosen is None:
-        out.append("raglab.certify_best (--best) tests the policy's family; on the same cases that is a further look.")
+        notes.append("It holds only if no threshold, gate or model of the policy was tuned or fitted on these cases.")
+    if certificate.method == "single" and certificate.chosen is None:
+        notes.append(
+            "raglab.certify_best (--best) tests the policy's family; on the same cases that is a further look."
+        )
     # Last, where nothing passed, what the pilot holds within reach; a hint, never a promise (rule S6.9).
     wanted = targets.get(RISK, np.nan)
     beside = " beside the other targets" if len(targets) > 1 else ""
-    if made.chosen is None and near.alpha > wanted:
-        out.append(
-            f"On the pilot a {RISK} of {near.alpha:g}{beside} looks within reach of {made.cases} such cases, with "
-            f"probability {near.chance:.2f} (by the best of the candidates, so it flatters; always-answer has "
+    if certificate.chosen is None and near.alpha > wanted:
+        notes.append(
+            f"On the pilot a {RISK} of {near.alpha:g}{beside} looks within reach of {certificate.cases} such cases, "
+            f"with probability {near.chance:.2f} (by the best of the candidates, so it flatters; always-answer has "
             f"{percent(free_rate)}); certifying it on the same cases is a second look."
         )
-    elif made.chosen is None and made.pilot and np.isnan(near.alpha) and RISK in targets:
-        out.append(
-            f"On the pilot no {RISK} up to 0.5{beside} is likely to be certified on {made.cases} such cases, unless "
-            f"always-answer reaches it too ({percent(free_rate)} there)."
+    elif certificate.chosen is None and certificate.pilot and np.isnan(near.alpha) and RISK in targets:
+        notes.append(
+            f"On the pilot no {RISK} up to 0.5{beside} is likely to be certified on {certificate.cases} such cases, "
+            f"unless always-answer reaches it too ({percent(free_rate)} there)."
         )
-    return tuple(out)
+    return tuple(notes)

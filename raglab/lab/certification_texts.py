@@ -21,44 +21,55 @@ if TYPE_CHECKING:
     from raglab.lab.certification import Certification
 
 
-def certificate_lines(found: Certification) -> list[str]:
+def certificate_lines(certification: Certification) -> list[str]:
     """Paragraphs that say what a certification gave and what it would need."""
-    made = found.certificate
-    lead = "CERTIFIED" if found.policy is not None else "NOT CERTIFIED"
-    told = [f"{lead}: {made.reason.removeprefix('not certified: ')}."]
-    if made.method == "single":
-        tested = f"The policy given, and no other, tested on {made.cases} cases"
+    certificate = certification.certificate
+    lead = "CERTIFIED" if certification.policy is not None else "NOT CERTIFIED"
+    lines = [f"{lead}: {certificate.reason.removeprefix('not certified: ')}."]
+    if certificate.method == "single":
+        tested = f"The policy given, and no other, tested on {certificate.cases} cases"
     else:
-        tested = f"{made.method.replace('_', ' ')}: {made.tested} of {made.candidates} candidates tested on "
-        tested += f"{made.cases} cases{f', ordered on {made.pilot} others' if made.pilot else ''}; "
-        tested += f"{len(made.certified)} certified"
-        tested += ", of which the cheapest is chosen" if len(made.certified) > 1 else ""
-    told.append(f"{tested}; delta {made.delta:g} spent, look {made.looks} on these cases.")
-    if found.policy is not None:
-        seen = ", ".join(f"{one.name} {one.k:g}/{one.n} (bound {_limit(one)})" for one in made.promises)
-        varied = dict(zip(found.table["policy_id"], found.table["changed"], strict=True))[made.chosen]
+        tested = f"{certificate.method.replace('_', ' ')}: {certificate.tested} of {certificate.candidates} "
+        tested += "candidates tested on "
+        tested += (
+            f"{certificate.cases} cases{f', ordered on {certificate.pilot} others' if certificate.pilot else ''}; "
+        )
+        tested += f"{len(certificate.certified)} certified"
+        tested += ", of which the cheapest is chosen" if len(certificate.certified) > 1 else ""
+    lines.append(f"{tested}; delta {certificate.delta:g} spent, look {certificate.looks} on these cases.")
+    if certification.policy is not None:
+        rates = ", ".join(
+            f"{promise.name} {promise.k:g}/{promise.n} (bound {_limit(promise)})" for promise in certificate.promises
+        )
+        varied = dict(zip(certification.table["policy_id"], certification.table["changed"], strict=True))[
+            certificate.chosen
+        ]
         numbers = {path: value for path, value in varied.items() if threshold_at(path) and value is not None}
         at = ", ".join(f"{path} {value:g}" for path, value in numbers.items())
-        told.append(
-            f"The chosen policy{f' ({at})' if at else ''} answers {percent(made.coverage)} of them and asks back "
-            f"{percent(made.over_ask)} of the unambiguous: {seen}."
+        lines.append(
+            f"The chosen policy{f' ({at})' if at else ''} answers {percent(certificate.coverage)} of them and asks "
+            f"back {percent(certificate.over_ask)} of the unambiguous: {rates}."
         )
-    told += [_cost_line(one, made.delta) for one in made.promises if one.name == COST]
-    told += [need_line(name, need) for name, need in found.needs.items()]
-    return told + [f"note: {note}" for note in found.notes]
+    lines += [_cost_line(promise, certificate.delta) for promise in certificate.promises if promise.name == COST]
+    lines += [need_line(name, need) for name, need in certification.needs.items()]
+    return lines + [f"note: {note}" for note in certification.notes]
 
 
-def _limit(one: Promise) -> str:
+def _limit(promise: Promise) -> str:
     """Bound of a promise: a share, or a cost in its own units."""
-    return decimals(one.bound, one.alpha) if one.name == COST else percent(one.bound)
+    return decimals(promise.bound, promise.alpha) if promise.name == COST else percent(promise.bound)
 
 
-def _cost_line(one: Promise, delta: float) -> str:
-    """What the cases of a cost come to, in words."""
+def _cost_line(promise: Promise, delta: float) -> str:
+    """Observed cost of the cases and its bound, as a sentence."""
     return (
-        f"{COST} ≤ {one.alpha:g}: {one.n} cases cost {one.k:g} together, {decimals(one.k / max(1, one.n), one.alpha)} "
-        f"each; these certify {decimals(one.bound, one.alpha)} with confidence {1.0 - delta:g}."
+        f"{COST} ≤ {promise.alpha:g}: {promise.n} cases cost {promise.k:g} together, "
+        f"{decimals(promise.k / max(1, promise.n), promise.alpha)} each; these certify "
+        f"{decimals(promise.bound, promise.alpha)} with confidence {1.0 - delta:g}."
     )
+
+
+NO_SEPARATION = "does not separate"
 
 
 def diagnosis(
@@ -84,6 +95,8 @@ def diagnosis(
     import pandas as pd
 
     needed, rows = cases_needed(alpha, delta), []
+    best_low = float(metrics.auroc_interval(right, right.astype(np.float64)).low)  # of a signal without any error
+    rarer = min((int(right.sum()), "right"), (int((~right).sum()), "wrong"))
     for name, score in scores.items():
         area = metrics.auroc(right, score)
         low, high = metrics.auroc_interval(right, score)
@@ -101,6 +114,8 @@ def diagnosis(
             )
             row |= {"chance": float(chances.max()), "free_risk": float(curve.y[-1])}
         row["verdict"] = _signal_verdict(row, alpha, needed)
+        if row["verdict"] == NO_SEPARATION and not best_low > 0.5:
+            row["verdict"] = f"too few cases to tell: {rarer[0]} {rarer[1]}"
         rows.append(row)
     # Stated in full: where no signal answers enough, the table still has every column.
     columns = [
@@ -125,7 +140,7 @@ def _signal_verdict(row: Mapping[str, Any], alpha: float, needed: int) -> str:
     if row["free_risk"] <= alpha:
         return "always answering reaches it"
     if not row["AUROC_low"] > 0.5:
-        return "does not separate"
+        return NO_SEPARATION
     if row["lowest_risk"] > alpha:
         return "separates, but not down to the target"
     return "within reach" if row["chance"] >= EVEN else "reached here, but a certificate is unlikely"

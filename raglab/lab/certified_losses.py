@@ -33,7 +33,7 @@ ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.5
 
 
 class RateCounts(NamedTuple):
-    """Losses k and cases n of each target, [N, T], and what policies do beside.
+    """Losses k and cases n of each target, [N, T], with other measures of the policies.
 
     k: errors; of the expected cost the sum of the costs over the highest one. cost: expected cost of a case, [N].
     coverage, over_ask: shares, [N]. scale: what a loss of 1 stands for, the highest cost or 1, [T]. graded: whether
@@ -59,7 +59,7 @@ class RateCounts(NamedTuple):
     @property
     def compared(self) -> NDArray[np.bool_]:
         """Whether each policy has the recorded answers to be compared, [N] (rule S6.3)."""
-        return np.array([one.is_compared for one in self.missing_answers], dtype=bool)
+        return np.array([shortfall.is_compared for shortfall in self.missing_answers], dtype=bool)
 
     def subset(self, places: NDArray[np.int64]) -> RateCounts:
         """Counts of some policies, in the order given."""
@@ -94,8 +94,8 @@ class RateCounts(NamedTuple):
     def bound(self, row: int, place: int, delta: float) -> float:
         """Upper bound of a target's rate or cost for one policy, in its own units."""
         k, n = float(self.k[row, place]), int(self.n[row, place])
-        found = certify.graded_bound(k, n, delta) if self.graded[place] else float(upper_bound(int(k), n, delta))
-        return found * float(self.scale[place])
+        bound = certify.graded_bound(k, n, delta) if self.graded[place] else float(upper_bound(int(k), n, delta))
+        return bound * float(self.scale[place])
 
     def total(self, row: int, place: int) -> float | int:
         """Errors of one policy, or the sum of its costs."""
@@ -144,9 +144,9 @@ def count_split(
     Args:
       start: policy that always-answer is made of.
     """
-    seen = tally(trace, [*candidates, always_answer(start)], arm)
-    of_candidates = seen._replace(cells=seen.cells[:-1], stages=seen.stages[:-1], missing=seen.missing[:-1])
-    return SplitCounts(tally_losses(of_candidates, names, costs), seen.cells[-1], seen.labels)
+    counts = tally(trace, [*candidates, always_answer(start)], arm)
+    of_candidates = counts._replace(cells=counts.cells[:-1], stages=counts.stages[:-1], missing=counts.missing[:-1])
+    return SplitCounts(tally_losses(of_candidates, names, costs), counts.cells[-1], counts.labels)
 
 
 def tally_losses(counted: Tally, names: Sequence[str], costs: metrics.Costs | None) -> RateCounts:
@@ -223,7 +223,7 @@ def pilot_counts(
             in_sample += len(places)
             continue
         losses = losses.with_rows(np.array(places), counted_losses(cells, names, costs))
-    fused = sum(one.fused.enabled and one.fused.fitted_on == cases for one in offered)
+    fused = sum(policy.fused.enabled and policy.fused.fitted_on == cases for policy in offered)
     notes = []
     if in_sample:
         notes.append(_in_sample_note("the decision model", in_sample, len(offered), "too few cases to leave any out"))
@@ -231,7 +231,9 @@ def pilot_counts(
         notes.append(_in_sample_note("the fused gate", fused, len(offered), "a policy does not hold how it is fitted"))
     # What a policy keeps of its cases tells of others, whose pilot figures flatter as well.
     learned = list(zip(offered, trace_learned(offered, pilot), strict=True))
-    partly = sum(any(name != "policy" and of != cases for name, of in _parts_of(one, row)) for one, row in learned)
+    partly = sum(
+        any(name != "policy" and of != cases for name, of in _parts_of(policy, row)) for policy, row in learned
+    )
     tuned = sum("policy" in row.parts for _, row in learned)
     if partly:
         notes.append(
@@ -250,7 +252,7 @@ def _parts_of(policy: Policy, learned: Learned) -> list[tuple[str, str]]:
 def _fitted_groups(offered: Sequence[Policy], cases: str) -> list[list[int]]:
     """Places of the candidates that decide by a model fitted on these cases, by what they measure, model included."""
     groups: list[list[int]] = []
-    structures = [one.structure for one in offered]
+    structures = [policy.structure for policy in offered]
     for place, policy in enumerate(offered):
         model = policy.decision.model
         if policy.decision.rule != EXPECTED_COST or model is None or model.fitted_on != cases:
@@ -280,21 +282,21 @@ def lower_bound(counts: RateCounts, place: int, delta: float) -> float:
     return float(clopper_pearson(int(k), n, 1.0 - 2.0 * delta).low) * scale
 
 
-def pilot_order(seen: RateCounts, alphas: NDArray[np.float64], delta: float, size: float) -> NDArray[np.int64]:
+def pilot_order(counts: RateCounts, alphas: NDArray[np.float64], delta: float, size: float) -> NDArray[np.int64]:
     """Candidates worth testing, learned on a pilot split: from the safest to the cheapest.
 
     Left out are those that another one beats in p-value and cost, and those that would answer too few cases to be
     certified at all, while any others are there.
 
     Args:
-      seen: candidates on the pilot. size: cases to be certified on, over those of the pilot.
+      counts: candidates on the pilot. size: cases to be certified on, over those of the pilot.
 
     Source: rule S6.10; Pareto testing (Laufer-Goldshtein and others 2023).
     """
-    needed = np.array([certify.cases_needed(float(alpha), delta) for alpha in alphas / seen.scale])
-    enough = (seen.n * size >= needed).all(axis=1)
-    rows = np.flatnonzero(enough) if enough.any() else np.arange(len(seen.k))
-    return rows[certify.pareto_order(seen.subset(rows).p(alphas).max(axis=1), -seen.cost[rows])]
+    needed = np.array([certify.cases_needed(float(alpha), delta) for alpha in alphas / counts.scale])
+    enough = (counts.n * size >= needed).all(axis=1)
+    rows = np.flatnonzero(enough) if enough.any() else np.arange(len(counts.k))
+    return rows[certify.pareto_order(counts.subset(rows).p(alphas).max(axis=1), -counts.cost[rows])]
 
 
 class Nearest(NamedTuple):
@@ -305,12 +307,12 @@ class Nearest(NamedTuple):
 
 
 def nearest_target(
-    seen: RateCounts, targets: Mapping[str, float], delta: float, *, size: float, free_rate: float
+    counts: RateCounts, targets: Mapping[str, float], delta: float, *, size: float, free_rate: float
 ) -> Nearest:
     """Lowest hallucination target that some candidate is likely to certify, by the pilot alone.
 
     Args:
-      seen: candidates on the pilot. size: cases to certify on, over those of the pilot. free_rate: hallucination rate
+      counts: candidates on the pilot. size: cases to certify on, over those of the pilot. free_rate: hallucination rate
         of always-answer there; a target that it reaches is no hint.
 
     Source: rule S6.9.
@@ -319,20 +321,22 @@ def nearest_target(
     if RISK not in targets:
         return none
     # Candidates that lost alike are one: there are far fewer of them.
-    alike = np.unique(np.concatenate([seen.k, seen.n], axis=1), axis=0)
+    alike = np.unique(np.concatenate([counts.k, counts.n], axis=1), axis=0)
     k, n = alike[:, : len(targets)], alike[:, len(targets) :]
-    scaled = {name: float(alpha / seen.scale[place]) for place, (name, alpha) in enumerate(targets.items())}
+    scaled = {name: float(alpha / counts.scale[place]) for place, (name, alpha) in enumerate(targets.items())}
 
     def chance(place: int, alpha: float) -> NDArray[np.float64]:
         return certify.certification_chance(k[:, place], n[:, place], n[:, place] * size, alpha, delta)
 
     at = list(targets).index(RISK)
-    others = np.prod([np.ones(len(k)), *(chance(t, scaled[name]) for t, name in enumerate(targets) if t != at)], axis=0)
+    joint_chance = np.prod(
+        [np.ones(len(k)), *(chance(t, scaled[name]) for t, name in enumerate(targets) if t != at)], axis=0
+    )
     low, high = 0, sum(alpha < free_rate for alpha in ALPHAS)
     best = Nearest(float("nan"), float("nan"))
     while low < high:  # a higher target is no less likely
         middle = (low + high) // 2
-        likely = float((others * chance(at, ALPHAS[middle])).max(initial=0.0))
+        likely = float((joint_chance * chance(at, ALPHAS[middle])).max(initial=0.0))
         if likely >= LIKELY:
             best, high = Nearest(ALPHAS[middle], likely), middle
         else:
@@ -341,20 +345,20 @@ def nearest_target(
 
 
 def free_policies(
-    seen: SplitCounts, targets: Mapping[str, float], costs: metrics.Costs | None, delta: float
+    counts: SplitCounts, targets: Mapping[str, float], costs: metrics.Costs | None, delta: float
 ) -> tuple[str, ...]:
-    """Policies without a threshold that keep every target on the certified cases too, by the same certify."""
+    """Policies without a threshold that pass the same test of every target on the certified cases."""
     cells = np.zeros((3, len(Status), len(Status), 2), dtype=np.int64)
-    cells[0] = seen.answering.reshape(cells.shape[1:])
-    cells[1, Status.refuse, :, 0] = seen.labels
-    cells[2, Status.ambiguous, :, 1] = seen.labels  # at its best: the options are right wherever it should ask
+    cells[0] = counts.answering.reshape(cells.shape[1:])
+    cells[1, Status.refuse, :, 0] = counts.labels
+    cells[2, Status.ambiguous, :, 1] = counts.labels  # at its best: the options are right wherever it should ask
     p = counted_losses(cells.reshape(3, -1), list(targets), costs).p(np.array(list(targets.values())))
     names = ("always-answer", "always-refuse", "always-ask")
     return tuple(name for name, joint in zip(names, p.max(axis=1), strict=True) if joint <= delta)
 
 
 def asking_note(over_ask: float, free: Sequence[str]) -> str:
-    """That what is kept is bought by asking back or refusing, and why one says so; empty where it is not."""
+    """Warning that the targets are met only by asking back or refusing; empty where they are not."""
     idle = [name for name in free if name != "always-answer"]
     why = [f"{percent(over_ask)} of the unambiguous are asked back"] if over_ask > MAX_OVER_ASK else []
     why += [f"{' and '.join(idle)} would keep every target too"] if idle else []

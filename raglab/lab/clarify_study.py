@@ -180,6 +180,8 @@ def env_text(learner: Learner, question_cost: float = 1.0, error_cost: float = 1
         "LEVEL": learner.level,
         "HALF_LIFE_DAYS": learner.half_life_days,
         "STRATIFY": str(learner.stratify).lower(),
+        "SPLIT": learner.split,
+        "ALPHA": learner.alpha,
         "QUESTION_COST": question_cost,
         "ERROR_COST": error_cost,
     }

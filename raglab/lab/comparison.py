@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.characters import visible
 from raglab.decision.answer_text import SOURCES, MissingAnswers
 from raglab.decision.learned_cases import IN_SAMPLE, trace_learned, warn_of_learned
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
@@ -64,13 +65,13 @@ class Comparison(NamedTuple):
 
     def __repr__(self) -> str:
         cost: Any = self.table.iloc[0]
-        told = f"cost {cost['difference']:+.3f} [{cost['low']:+.3f}, {cost['high']:+.3f}]"
+        cost_text = f"cost {cost['difference']:+.3f} [{cost['low']:+.3f}, {cost['high']:+.3f}]"
         if self.in_sample:
-            told = f"cost {cost['difference']:+.3f}, {self.in_sample}"
+            cost_text = f"cost {cost['difference']:+.3f}, {self.in_sample}"
         sizes = f"{len(self.changed):,} of {self.cases:,} cases changed"
         headline = f"; {self.headline}" if self.headline else ""
         scored = f"basis {self.basis}{headline}"
-        return f"Comparison({self.a} to {self.b}: {told}; {sizes}, {counted(self._changes())}; {scored})"
+        return visible(f"Comparison({self.a} to {self.b}: {cost_text}; {sizes}, {counted(self._changes())}; {scored})")
 
     def _changes(self) -> dict[str, int]:
         changes = list(self.changed["change"])
@@ -80,8 +81,8 @@ class Comparison(NamedTuple):
         """Display for a notebook: the differences with their intervals, then the changed cases."""
         rows = []
         for row in self.table.to_dict("records"):
-            counts = ["", ""] if row["measure"] == COST else [f"{row[f'{one}_k']}/{row[f'{one}_n']}" for one in "ab"]
-            of = (Cell(f"{row[one]:.3f}", count) for one, count in zip("ab", counts, strict=True))
+            counts = ["", ""] if row["measure"] == COST else [f"{row[f'{side}_k']}/{row[f'{side}_n']}" for side in "ab"]
+            of = (Cell(f"{row[side]:.3f}", count) for side, count in zip("ab", counts, strict=True))
             clear = row["low"] > 0.0 or row["high"] < 0.0
             ends = IN_SAMPLE if self.in_sample else f"[{row['low']:+.3f}, {row['high']:+.3f}]"
             p = "" if isnan(row["p"]) else f"{row['p']:.3g}"
@@ -94,7 +95,11 @@ class Comparison(NamedTuple):
         facts += [("judged", self.in_sample)] if self.in_sample else []
         facts += [("scoring", self.headline)] if self.headline else []
         facts += [("basis", self.basis)]
-        facts += [(f"missing in {name}", str(one)) for name, one in zip("ab", self.missing, strict=False) if one.k]
+        facts += [
+            (f"missing in {name}", str(shortfall))
+            for name, shortfall in zip("ab", self.missing, strict=False)
+            if shortfall.k
+        ]
         folds = (
             Fold("b less a", rows, None, ("measure", "a", "b", "difference", "p"), open=True),
             Fold("changed cases", cases, len(self.changed), ("case", "query", "label", "decision", "change")),
@@ -128,9 +133,9 @@ def compare(
     first, second = decide_policies(trace, [a, b], arm)
     missing = (first.missing_answers, second.missing_answers)
     check_compared(dict(zip((a.policy_id, b.policy_id), missing, strict=True)))
-    cells = [said.cells for said in (first, second)]
+    cells = [decisions.cells for decisions in (first, second)]
     rates = metrics.paired_rates(cells[0], cells[1], LEVEL)
-    spent = [float(metrics.expected_cost(count_cells(one[None])[0], costs)) for one in cells]
+    spent = [float(metrics.expected_cost(count_cells(case_cells[None])[0], costs)) for case_cells in cells]
     paid = metrics.paired_cost(cells[0], cells[1], costs, LEVEL)
     rows: list[dict[str, Any]] = [{"measure": COST, "a": spent[0], "b": spent[1], **paid._asdict()}]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -183,16 +188,16 @@ class StudyOutcome(NamedTuple):
 class PolicyContest(NamedTuple):
     """The tuned policy against another one, on the same cases.
 
-    other: name of that policy. role: what it stands for. gain: expected cost that tuned saves over it. only_tuned,
-    only_other: cases that one of them alone has right. verdict: of tuned; `same` where both are one policy.
+    reference: name of that policy. role: what it stands for. gain: expected cost that tuned saves over it. only_tuned,
+    only_reference: cases that one of them alone has right. verdict: of tuned; `same` where both are one policy.
     size_note: what these cases are too few to tell, where they show no difference.
     """
 
-    other: str
+    reference: str
     role: str
     gain: Advantage
     only_tuned: int
-    only_other: int
+    only_reference: int
     verdict: Verdict | Literal["same"]
     size_note: str = ""
 
@@ -200,22 +205,22 @@ class PolicyContest(NamedTuple):
     def says(self) -> str:
         """Who wins, in words."""
         return {
-            "better": f"tuned is better than {self.other}",
-            "worse": f"tuned is worse than {self.other}",
-            "same": f"tuned and {self.other} are one policy",
+            "better": f"tuned is better than {self.reference}",
+            "worse": f"tuned is worse than {self.reference}",
+            "same": f"tuned and {self.reference} are one policy",
             "open": "no difference shown",
         }[self.verdict]
 
 
 def reference_roles(study: StudyOutcome) -> dict[str, str]:
-    """What the tuned policy is held against, by name: the incumbent, the free policies, the default one, candidates.
+    """Role of each reference policy, by name: the incumbent, the free policies, the default one, candidates.
 
     The incumbent stands first. The candidate that the study selected is the tuned policy and no reference.
     """
     roles = dict.fromkeys(FREE, "free policy") | {DEFAULTS: "default policy"}
     competes = study.costs["competes"]
-    others = [str(name) for name in study.costs.index if name not in roles and name != study.selected]
-    roles |= {name: "candidate" if competes[name] else BESIDE for name in others}
+    candidate_names = [str(name) for name in study.costs.index if name not in roles and name != study.selected]
+    roles |= {name: "candidate" if competes[name] else BESIDE for name in candidate_names}
     return {study.incumbent: "incumbent"} | {name: role for name, role in roles.items() if name != study.incumbent}
 
 
@@ -239,11 +244,11 @@ def contests(
     tuned = policies[TUNED]
     there = {name: role for name, role in roles.items() if name in policies}
     codes = policies_case_codes(trace, [tuned, *(policies[name] for name in there)], arm)
-    cells, *others = CELL_OF_CODE[codes]
-    compares, *compared = (lacks.is_compared for lacks in codes_missing(codes))
+    cells, *references = CELL_OF_CODE[codes]
+    compares, *compared = (shortfall.is_compared for shortfall in codes_missing(codes))
     return [
-        _contest(name, role, cells, other, costs, same=policies[name].policy_id == tuned.policy_id)
-        for (name, role), other, is_compared in zip(there.items(), others, compared, strict=True)
+        _contest(name, role, cells, reference, costs, same=policies[name].policy_id == tuned.policy_id)
+        for (name, role), reference, is_compared in zip(there.items(), references, compared, strict=True)
         if compares and is_compared
     ]
 
@@ -252,18 +257,18 @@ def _contest(
     name: str,
     role: str,
     tuned: NDArray[np.int8],
-    other: NDArray[np.int8],
+    reference: NDArray[np.int8],
     costs: metrics.Costs | None,
     *,
     same: bool,
 ) -> PolicyContest:
     right, price = metrics.cell_costs() == 0.0, metrics.cell_costs(costs)
-    gain = paired_advantage(tuned, other, costs, name)
-    alone = (int((right[tuned] & ~right[other]).sum()), int((right[other] & ~right[tuned]).sum()))
+    gain = paired_advantage(tuned, reference, costs, name)
+    alone = (int((right[tuned] & ~right[reference]).sum()), int((right[reference] & ~right[tuned]).sum()))
     verdict: Verdict | Literal["same"] = "same" if same else gain.verdict
     most = float(price.max()) or 1.0
     guard = metrics.interval_guard(costs)
-    gains = price[other] - price[tuned]
+    gains = price[reference] - price[tuned]
     note = metrics.paired_size_note(gains, price=most, guard=guard) if verdict == "open" else ""
     return PolicyContest(name, role, gain, *alone, verdict, note)
 
@@ -356,18 +361,18 @@ def standings_text(table: pd.DataFrame) -> pd.DataFrame:
 
 def contest_sentence(contest: PolicyContest) -> str:
     """One contest in a line: who wins, by how much cost, and by how many cases."""
-    lead = f"tuned against {contest.other} ({contest.role}): {contest.says}"
+    lead = f"tuned against {contest.reference} ({contest.role}): {contest.says}"
     if contest.verdict == "same":
         return lead
     return (
         f"{lead}; of expected cost a case it saves {contest.gain.text}; {contest.only_tuned} cases only tuned has "
-        f"right, {contest.only_other} only the other"
+        f"right, {contest.only_reference} only the other"
     )
 
 
-def worse_sentence(found: Sequence[PolicyContest], n_cases: int) -> str:
+def worse_sentence(policy_contests: Sequence[PolicyContest], n_cases: int) -> str:
     """What tuned is worse than, said plainly; '' where there is nothing."""
-    worse = [one.other for one in found if one.verdict == "worse" and one.role != BESIDE]
+    worse = [contest.reference for contest in policy_contests if contest.verdict == "worse" and contest.role != BESIDE]
     if not worse:
         return ""
     return f"On the {n_cases} judged cases tuned is worse than {' and than '.join(worse)}: do not use it."
@@ -377,10 +382,10 @@ def contest_record(contest: PolicyContest) -> dict[str, Any]:
     """One contest as JSON has it."""
     gain = contest.gain
     return {
-        "other": contest.other,
+        "other": contest.reference,
         "role": contest.role,
         "only_tuned_right": contest.only_tuned,
-        "only_other_right": contest.only_other,
+        "only_other_right": contest.only_reference,
         "saved_cost": gain.estimate,
         "saved_cost_low": gain.low,
         "saved_cost_high": gain.high,

@@ -21,9 +21,11 @@ from raglab.lab.candidates import (
     cross_fit,
     fixed_candidate,
     free_candidates,
+    least_training_counts,
     rare_labels,
     threshold_candidate,
 )
+from raglab.lab.decision_fitting import LEAST
 from raglab.lab.search_space import limit_depth
 from raglab.lab.study_notes import candidate_note
 from raglab.store.policies import Policy
@@ -51,13 +53,18 @@ def check_competition(rule: str, candidates: CandidateNames, folds: int, repeats
     if isinstance(candidates, str | Policy):
         candidates = [candidates]
     kinds = str if isinstance(candidates, Mapping) else str | Policy
-    if not isinstance(candidates, Sequence | Mapping) or not all(isinstance(one, kinds) for one in candidates):
+    if not isinstance(candidates, Sequence | Mapping) or not all(
+        isinstance(candidate, kinds) for candidate in candidates
+    ):
         msg = f"candidates must be names and policies, or map names to policies, got {candidates!r:.80}; correct it."
         raise ValueError(msg)
     if isinstance(candidates, Mapping):
         pairs: list[tuple[str, Policy | None]] = list(candidates.items())
     else:
-        pairs = [(one, None) if isinstance(one, str) else (one.policy_id, one) for one in candidates]
+        pairs = [
+            (candidate, None) if isinstance(candidate, str) else (candidate.policy_id, candidate)
+            for candidate in candidates
+        ]
     for name, policy in pairs:
         if policy is None and name not in (*RECIPES, *FIXED):
             msg = f"candidates must be policies or among {', '.join(RECIPES)}, got {name!r}; correct the name."
@@ -87,7 +94,7 @@ class CompetitionEntry(NamedTuple):
 def competition(
     cases: Cases, rule: str, named: Mapping[str, Policy | None], by_split: Queries | None = None
 ) -> CompetitionEntry:
-    """Who competes on these cases.
+    """Choose the candidates that compete on these cases.
 
     Args:
       cases: measured cases.
@@ -115,16 +122,19 @@ def competition(
         )
         notes.append(f"{n_cases:,} cases ask {n_questions:,} questions, {where}; no interval takes account of them.")
     if not fits and COST in named:
+        every, outside = least_training_counts(cases)
+        lacks = "no signal differs" if min(outside) >= LEAST else f"a fold leaves {outside[0]} and {outside[1]}"
         msg = (
-            f"candidate {COST!r} must be fitted without each fold on at least 10 cases that would be answered right "
-            "and 10 others, by a signal that differs, got fewer or none; label more cases, or leave it out."
+            f"candidate {COST!r} must be fitted without each of {cases.folds} folds on at least {LEAST} cases that "
+            f"would be answered right and {LEAST} others, by a signal that differs, got {every[0]} and {every[1]} "
+            f"({lacks}); label more cases, or leave it out."
         )
         raise ValueError(msg)
     # A policy fitted on these cases knows their labels, and no fold can take that back.
-    given = {name: policy for name, policy in named.items() if policy is not None}
+    user_policies = {name: policy for name, policy in named.items() if policy is not None}
     sample: Queries = {None: [case.query for case in cases.trace.cases]}
     for known in (sample, by_split or sample):
-        for name, learned in zip(given, learned_cases(list(given.values()), known), strict=True):
+        for name, learned in zip(user_policies, learned_cases(list(user_policies.values()), known), strict=True):
             if learned.k:
                 reason = "a policy that competes must not be fitted on cases of this trace"
                 msg = (
@@ -135,18 +145,18 @@ def competition(
             notes += [f"Candidate {name}: {learned.doubt}"] if learned.doubt and known is sample else []
     own = CHAIN if rule == "chain" else own
     # A trace holds no hits of a deeper refinement, so it cannot be replayed.
-    policies = {name: limit_depth(policy, cases.trace) for name, policy in given.items()}
+    policies = {name: limit_depth(policy, cases.trace) for name, policy in user_policies.items()}
     for name, policy in policies.items():
-        if policy is not given[name]:
+        if policy is not user_policies[name]:
             depth = policy.refine.max_depth
             notes.append(f"Candidate {name} refines deeper than the trace measured: it is judged at depth {depth}.")
     return CompetitionEntry(rule, tuple(dict.fromkeys((*FIXED, own, *named))), policies, tuple(notes))
 
 
-def made_candidates(
+def build_candidates(
     cases: Cases, entry: CompetitionEntry, refit_chain: Callable[[], Policy], pool: int
 ) -> list[Candidate]:
-    """Candidates that compete, and the best threshold, the best chain and the expected cost beside them.
+    """Build the candidates that compete, and for comparison the best threshold, the best chain and the cost model.
 
     Args:
       cases: measured cases.
@@ -154,9 +164,9 @@ def made_candidates(
       refit_chain: search of the chain on all cases.
       pool: configurations of the chain that a fold chooses among.
     """
-    made: list[Candidate | None] = [*free_candidates(cases)]
-    made += [cost_candidate(cases, cross_fit(cases))] if can_fit(cases) else []
-    made += [threshold_candidate(cases)]
-    made += [chain_candidate(cases, refit_chain, chain_pool(cases, pool))]
-    made += [fixed_candidate(name, policy, cases) for name, policy in entry.policies.items()]
-    return [one for one in made if one is not None]
+    candidates: list[Candidate | None] = [*free_candidates(cases)]
+    candidates += [cost_candidate(cases, cross_fit(cases))] if can_fit(cases) else []
+    candidates += [threshold_candidate(cases)]
+    candidates += [chain_candidate(cases, refit_chain, chain_pool(cases, pool))]
+    candidates += [fixed_candidate(name, policy, cases) for name, policy in entry.policies.items()]
+    return [candidate for candidate in candidates if candidate is not None]

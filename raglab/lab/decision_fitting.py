@@ -60,18 +60,22 @@ class DecisionCases(NamedTuple):
         return DecisionCases(self.signals[:, keep], *part, self.known)
 
 
-def decision_cases(found: Evidence) -> DecisionCases:
+def decision_cases(evidence: Evidence) -> DecisionCases:
     """Cases of the first depth: their signals, and what would have been right."""
-    every = np.arange(len(found.label))
-    right = found.right[0, answer_slots(found), every] & (found.n_hits[0] >= 1)
+    every = np.arange(len(evidence.label))
+    right = evidence.right[0, answer_slots(evidence), every] & (evidence.n_hits[0] >= 1)
     classes = np.select(
-        [(found.label == Status.ok) & right, found.label == Status.ok, found.label == Status.refuse],
+        [(evidence.label == Status.ok) & right, evidence.label == Status.ok, evidence.label == Status.refuse],
         [CLASSES.index("right"), CLASSES.index("miss"), CLASSES.index("refuse")],
         CLASSES.index("ambiguous"),
     )
-    options = found.right[0, found.n_slots_relevant + ASKED_SLOT]
+    options = evidence.right[0, evidence.n_slots_relevant + ASKED_SLOT]
     return DecisionCases(
-        found.signals[:, 0], classes.astype(np.int64), found.n_options_all[0] >= LEAST_OPTIONS, options, found.known
+        evidence.signals[:, 0],
+        classes.astype(np.int64),
+        evidence.n_options_all[0] >= LEAST_OPTIONS,
+        options,
+        evidence.known,
     )
 
 
@@ -98,8 +102,8 @@ def tune_cases(trace: TraceKind) -> TraceKind:
         if "tune" in splits:  # further shards need not be read
             break
     check_split_names(splits)
-    found: TraceKind = trace.split("tune") if "tune" in splits else trace
-    return found
+    tune_trace: TraceKind = trace.split("tune") if "tune" in splits else trace
+    return tune_trace
 
 
 @dataclass(frozen=True)
@@ -133,16 +137,16 @@ class FittedModel:
 def log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     """Logarithm of the softmax over the last axis, [..., C]."""
     shifted = logits - logits.max(axis=-1, keepdims=True)
-    found: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return found
+    log_probabilities: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return log_probabilities
 
 
 def scaled_signals(
     rows: NDArray[np.float64], center: NDArray[np.float64], scale: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Signals [F, Q] as the logistic reads them, [Q, F]: 0 where missing, at most `LIMIT` either way."""
-    found: NDArray[np.float64] = np.nan_to_num(np.clip((rows.T - center) / scale, -LIMIT, LIMIT), nan=0.0)
-    return found
+    features: NDArray[np.float64] = np.nan_to_num(np.clip((rows.T - center) / scale, -LIMIT, LIMIT), nan=0.0)
+    return features
 
 
 def tells_apart(values: NDArray[np.float64]) -> bool:
@@ -159,12 +163,12 @@ def usable_signals(
     Raises:
       ValueError: a name that is no signal, or none is left.
     """
-    wanted = tuple(one.name for one in known.rows if one.alone) if names is None else tuple(names)
-    kept = [name for name in dict.fromkeys(wanted) if tells_apart(signals[known.place(name)])]
-    if not kept:
+    wanted = tuple(signal.name for signal in known.rows if signal.alone) if names is None else tuple(names)
+    usable_names = [name for name in dict.fromkeys(wanted) if tells_apart(signals[known.place(name)])]
+    if not usable_names:
         msg = f"a decision needs a signal that differs between cases, got {', '.join(wanted)}; build the trace again."
         raise ValueError(msg)
-    return tuple(kept)
+    return tuple(usable_names)
 
 
 def fit_model(
@@ -173,6 +177,7 @@ def fit_model(
     names: Sequence[str] | None = None,
     seed: int = 0,
     strengths: Sequence[float] = STRENGTHS,
+    least: int = LEAST,
 ) -> FittedModel:
     """Multinomial logistic of the classes on signals, monotone where a direction is declared, calibrated.
 
@@ -181,33 +186,34 @@ def fit_model(
 
     Args:
       names: of the signals; all that differ between cases and that one arm alone has where not given.
+      least: number of cases that would be answered right, and of others, below which nothing is fitted.
 
     Raises:
-      ValueError: fewer than 10 cases that would be answered right or 10 others, or no usable signal.
+      ValueError: fewer than `least` cases that would be answered right or fewer others, or no usable signal.
 
     Source: rule S2.17; temperature scaling: Guo et al. 2017.
     """
     right = int((cases.classes == 0).sum())
-    if min(right, len(cases.classes) - right) < LEAST:
+    if min(right, len(cases.classes) - right) < least:
         msg = (
-            f"a decision must be fitted on at least {LEAST} cases that would be answered right and {LEAST} others, "
+            f"a decision must be fitted on at least {least} cases that would be answered right and {least} others, "
             f"got {right} and {len(cases.classes) - right}; label more cases."
         )
         raise ValueError(msg)
-    kept = usable_signals(cases.signals, names, cases.known)
-    rows = cases.signals[[cases.known.place(name) for name in kept]]
+    usable_names = usable_signals(cases.signals, names, cases.known)
+    rows = cases.signals[[cases.known.place(name) for name in usable_names]]
     # Standardised, so that one strength of the penalty means the same for every signal.
     center = np.nanmean(rows, axis=1)
     scale = np.nanstd(rows, axis=1)
     x = scaled_signals(rows, center, scale)
-    directions = tuple(cases.known.signal(name).direction for name in kept)
+    directions = tuple(cases.known.signal(name).direction for name in usable_names)
     with _pools().limit(limits=1, user_api="blas"):  # products so small that threads only wait for each other
         strength, held = _choose_strength(x, cases.classes, directions, strengths, seed)
         temperature = _temperature(held, cases.classes)
         weights, bias = _fit_weights(x, cases.classes, directions, strength)
     present = np.isin(np.arange(len(CLASSES)), cases.classes)  # of a class without a case nothing can be learned
     return FittedModel(
-        names=kept,
+        names=usable_names,
         center=center,
         scale=scale,
         weights=temperature * weights,
@@ -227,10 +233,10 @@ def _pools() -> ThreadpoolController:
 
 def _asked_right(cases: DecisionCases) -> float:
     """Chance that the options of a case to be asked hold what it expects; one success and one failure more."""
-    asked = (cases.classes == CLASSES.index("ambiguous")) & cases.can_ask
-    if not asked.any():
+    is_askable = (cases.classes == CLASSES.index("ambiguous")) & cases.can_ask
+    if not is_askable.any():
         return 0.0
-    return float((cases.options_right[asked].sum() + 1.0) / (asked.sum() + 2.0))
+    return float((cases.options_right[is_askable].sum() + 1.0) / (is_askable.sum() + 2.0))
 
 
 def _choose_strength(
@@ -247,10 +253,10 @@ def _choose_strength(
     starts: list[NDArray[np.float64] | None] = [None] * FOLDS
     for strength in sorted(strengths):
         logits = np.zeros((len(classes), len(CLASSES)))
-        for one in range(FOLDS):
-            rest = fold != one
-            weights, bias = _fit_weights(x[rest], classes[rest], directions, strength, starts[one])
-            starts[one] = np.concatenate([weights.ravel(), bias])
+        for fold_number in range(FOLDS):
+            rest = fold != fold_number
+            weights, bias = _fit_weights(x[rest], classes[rest], directions, strength, starts[fold_number])
+            starts[fold_number] = np.concatenate([weights.ravel(), bias])
             logits[~rest] = x[~rest] @ weights.T + bias
             logits[np.ix_(~rest, ~np.isin(np.arange(len(CLASSES)), classes[rest]))] = ABSENT
         loss = -float(log_softmax(logits)[every, classes].mean())
@@ -266,7 +272,7 @@ def stratified_folds(kinds: NDArray[np.integer[Any]], folds: int, rng: np.random
     Args:
       kinds: number of the kind of each case, such as its label, [Q].
     """
-    turn = np.concatenate([rng.permutation(np.flatnonzero(kinds == one)) for one in range(int(kinds.max()) + 1)])
+    turn = np.concatenate([rng.permutation(np.flatnonzero(kinds == kind)) for kind in range(int(kinds.max()) + 1)])
     fold = np.empty(len(kinds), dtype=np.int64)
     fold[turn] = np.arange(len(kinds)) % folds
     return fold
@@ -307,14 +313,14 @@ def _bounds(directions: Sequence[Direction], present: NDArray[np.bool_]) -> list
     return bounds + [free if there else (0.0, 0.0) for there in present]
 
 
-def penalty_shares(x: NDArray[np.float64], told: NDArray[np.float64]) -> NDArray[np.float64]:
+def penalty_shares(x: NDArray[np.float64], one_hot: NDArray[np.float64]) -> NDArray[np.float64]:
     """How much of a weight each signal is allowed, mean 1, [F]: the penalty is divided by it.
 
     In proportion to the share of the signal's variance that lies between the classes: under one penalty for all, a
     signal that tells the classes apart is shrunk as much as one that is noise.
 
     Args:
-      x: [Q, F]. told: which class each case is of, 0 or 1, [Q, C]; every class has cases.
+      x: [Q, F]. one_hot: which class each case is of, 0 or 1, [Q, C]; every class has cases.
 
     Source: adaptive weights of a penalty (Zou 2006).
 
@@ -323,15 +329,15 @@ def penalty_shares(x: NDArray[np.float64], told: NDArray[np.float64]) -> NDArray
       >>> penalty_shares(x, np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])).round(2).tolist()
       [1.94, 0.06]
     """
-    sizes, total = told.sum(axis=0), x.mean(axis=0)
-    means = (told.T @ x) / sizes[:, None]
+    sizes, total = one_hot.sum(axis=0), x.mean(axis=0)
+    means = (one_hot.T @ x) / sizes[:, None]
     between = sizes @ (means - total) ** 2
     within = ((x - total) ** 2).sum(axis=0)
     part = np.divide(between, within, out=np.zeros(len(total)), where=within > 0.0)
     if not part.any():  # one class alone
         return np.ones(len(total))
-    found: NDArray[np.float64] = np.maximum(part / part.mean(), LEAST_SHARE)
-    return found
+    shares: NDArray[np.float64] = np.maximum(part / part.mean(), LEAST_SHARE)
+    return shares
 
 
 def _fit_weights(
@@ -350,11 +356,11 @@ def _fit_weights(
 
     n_classes, (n, width) = len(CLASSES), x.shape
     size = n_classes * width
-    told = np.zeros((n, n_classes))
-    told[np.arange(n), classes] = 1.0
-    present: NDArray[np.bool_] = np.asarray(told.any(axis=0))
+    one_hot = np.zeros((n, n_classes))
+    one_hot[np.arange(n), classes] = 1.0
+    present: NDArray[np.bool_] = np.asarray(one_hot.any(axis=0))
     shut = np.where(present, 0.0, -np.inf)  # a class without cases takes no part
-    share = penalty_shares(x, told[:, present])
+    share = penalty_shares(x, one_hot[:, present])
 
     def loss(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         weights, bias = theta[:size].reshape(n_classes, width), theta[size:]
@@ -366,17 +372,17 @@ def _fit_weights(
         # Weights that move alike in all classes change no probability, so only what differs is penalised.
         centred = weights[present] - weights[present].mean(axis=0)
         penalty = (centred**2 / share).sum() / (2.0 * strength) + BIAS_PENALTY / 2.0 * (bias**2).sum()
-        value = float(np.log(total).sum() - logits[told > 0.0].sum() + penalty)
-        error = odds / total - told
+        value = float(np.log(total).sum() - logits[one_hot > 0.0].sum() + penalty)
+        error = odds / total - one_hot
         slope = error.T @ x
         slope[present] += centred / share / strength
         slope[~present] = 0.0
         return value, np.concatenate([slope.ravel(), error.sum(axis=0) + BIAS_PENALTY * bias])
 
     begin = np.zeros(size + n_classes) if start is None else start
-    found = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=_bounds(directions, present))
-    weights = found.x[:size].reshape(n_classes, width)
-    return np.where(present[:, None], weights, 0.0), np.where(present, found.x[size:], 0.0)
+    optimum = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=_bounds(directions, present))
+    weights = optimum.x[:size].reshape(n_classes, width)
+    return np.where(present[:, None], weights, 0.0), np.where(present, optimum.x[size:], 0.0)
 
 
 def model_section(model: FittedModel, structure: str, fitted_on: str | None = None) -> dict[str, Any]:
@@ -449,9 +455,9 @@ def held_out_cells(
     Source: rules S2.17, S6.9.
     """
     first = policies[0].decision.model
-    if first is None or any(one.decision.model != first for one in policies):
-        came = f"{sum(one.decision.model != first for one in policies) + 1} different ones or none"
-        msg = f"policies must decide by one model, got {came}; take those of `raglab.lab.certification.grid`."
+    if first is None or any(policy.decision.model != first for policy in policies):
+        value = f"{sum(policy.decision.model != first for policy in policies) + 1} different ones or none"
+        msg = f"policies must decide by one model, got {value}; take those of `raglab.lab.certification.grid`."
         raise ValueError(msg)
     parts = list(each_shard(fitted_cases, trace, policies[0], arm, what="measure"))
     cases = join_decision_cases(parts)
@@ -484,8 +490,8 @@ def fold_cells(
     cells = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
     for held in np.unique(fold).tolist():
         without_fold = case_rows(evidence, fold == held)
-        seen = case_cells(evidence_with_model(without_fold, without[held]), policies)
-        cells += [np.bincount(row, minlength=metrics.N_CELLS) for row in seen]
+        cells_by_case = case_cells(evidence_with_model(without_fold, without[held]), policies)
+        cells += [np.bincount(row, minlength=metrics.N_CELLS) for row in cells_by_case]
     return cells
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from raglab import calibration, fusion, metrics, replay
 from raglab.answering.extractive import FITTED_DIGITS, KNOTS, fit_answer_confidence
 from raglab.breakpoints import swept_paths, threshold_values
-from raglab.decision.answer_text import MIN_RECALL, gold_answers, is_right_answer
+from raglab.decision.answer_text import MIN_RECALL, SOURCES, TEXT, gold_answers, is_right_answer
 from raglab.decision.learned_cases import hash_queries, trace_queries, warn_of_held_back, with_learned_cases
 from raglab.decision.measurement import measured_tables
 from raglab.decision.sharded_decisions import join_frames
@@ -104,13 +104,13 @@ def case_signals(trace: TraceView, policy: Policy, arm: str | None = None) -> Si
 
 def shard_case_signals(trace: TraceData, policy: Policy, arm: str | None = None) -> Signals:
     """`case_signals` of one trace in memory; pure, so that any worker may measure a shard."""
-    said = replay.decide(trace, always_answer(policy), arm)
-    can = said.status == Status.ok
-    found = said.tables.evidence
-    own = (one.name for one in found.known.rows[len(NAMES) :] if one.direction == "surer")
+    decisions = replay.decide(trace, always_answer(policy), arm)
+    can = decisions.status == Status.ok
+    evidence = decisions.tables.evidence
+    own = (signal.name for signal in evidence.known.rows[len(NAMES) :] if signal.direction == "surer")
     names = (*SIGNALS, *own)
-    rows = found.signals[[found.known.place(name) for name in names], 0]
-    return Signals(np.where(can, rows, np.nan), said.right & can, names)
+    rows = evidence.signals[[evidence.known.place(name) for name in names], 0]
+    return Signals(np.where(can, rows, np.nan), decisions.right & can, names)
 
 
 @takes(trace="trace", policy="policy")
@@ -146,8 +146,8 @@ def fuse(
     # Split tune alone: cases to certify or report on must stay unseen (rule S6.5).
     here = tune_cases(trace)
     check_recorded(here, start, arm, "a fused gate")
-    seen = case_signals(here, start, arm)
-    right, wrong = int(seen.right.sum()), int((~seen.right).sum())
+    signals = case_signals(here, start, arm)
+    right, wrong = int(signals.right.sum()), int((~signals.right).sum())
     if min(right, wrong) < LEAST:
         rule = f"a fused gate must be fitted on {LEAST} right and {LEAST} wrong cases at least"
         msg = f"{rule}, got {right} and {wrong}; label more."
@@ -156,22 +156,22 @@ def fuse(
     ids, by_split = [case.id for cases in cases_by_shard(here) for case in cases], trace_queries(here)
     warn_of_held_back(by_split, "A fused gate")
     named = np.argsort(np.argsort(ids))
-    order = np.lexsort((named, seen.right, *seen.score[::-1]))  # not that of the rows
+    order = np.lexsort((named, signals.right, *signals.score[::-1]))  # not that of the rows
     fold = np.empty(len(order), dtype=np.int64)  # not stratified: see `calibration.folds_of`
     fold[order] = np.random.default_rng(seed).permutation(np.resize(np.arange(folds), len(order)))
     held_out = np.full(len(order), np.nan)
     for number in progress(range(folds), "fit", "fold"):
         of = fold == number
-        part = fit(seen.score[:, ~of], seen.right[~of], seen.names)
-        held_out[of] = fusion.logit(seen.score[:, of], part, seen.names)
+        part = fit(signals.score[:, ~of], signals.right[~of], signals.names)
+        held_out[of] = fusion.logit(signals.score[:, of], part, signals.names)
     known = ~np.isnan(held_out)
-    whole = fit(seen.score, seen.right, seen.names)
+    whole = fit(signals.score, signals.right, signals.names)
     if not whole.parts or not known.any():
         remedy = "see `raglab.lab.certification_texts.diagnosis`"
         msg = f"a fused gate must find a signal that ranks right above wrong, got none; {remedy}."
         raise ValueError(msg)
     # A fit is too sure of its own cases: the scale comes from cases that it did not see.
-    slope, intercept = calibration.fit(seen.right[known], held_out[known], method="platt").weights
+    slope, intercept = calibration.fit(signals.right[known], held_out[known], method="platt").weights
     model = fusion.rescale_logit(whole, float(slope), float(intercept))
     p = 1.0 / (1.0 + np.exp(-(slope * held_out + intercept)))
     parts = {part.signal: {"x": part.x, "y": part.y} for part in model.parts}
@@ -179,7 +179,9 @@ def fuse(
     section = start.fused.model_dump() | {"enabled": True, "bias": model.bias, "parts": parts}
     queries = list(chain.from_iterable(by_split.values()))
     section["fitted_on"] = hash_queries(queries)
-    quality = _quality(seen.right[known], fusion.fused_probability(seen.score, model, seen.names)[known], p[known])
+    quality = _quality(
+        signals.right[known], fusion.fused_probability(signals.score, model, signals.names)[known], p[known]
+    )
     fused = with_learned_cases(start.replace("fused", section), queries)
     return FittedGate(policy=fused, model=model, p=p, quality=quality, fitted_on=here)
 
@@ -217,9 +219,9 @@ def compare_gates(
         msg = "gates can be compared only with a fused one, got a policy without; fit one (raglab.fuse)."
         raise ValueError(msg)
     check_recorded(trace, policy, arm, "a comparison of gates")
-    seen = case_signals(trace, policy, arm)
-    gates = dict(zip(seen.names, seen.score, strict=True))
-    gates[FUSED] = fusion.fused_probability(seen.score, policy.fused_model, seen.names)
+    signals = case_signals(trace, policy, arm)
+    gates = dict(zip(signals.names, signals.score, strict=True))
+    gates[FUSED] = fusion.fused_probability(signals.score, policy.fused_model, signals.names)
     matrix = metrics.cost_matrix(costs)
     codes = np.concatenate([label_codes(cases) for cases in cases_by_shard(trace)])
     label = check_labelled(codes).astype(np.int64)
@@ -228,17 +230,19 @@ def compare_gates(
     risk, coverage = float(chain["hallucination_rate"]), float(chain["coverage"])
     rows: list[dict[str, Any]] = []
     for name, values in gates.items():
-        low, high = metrics.auroc_interval(seen.right, values)
-        row: dict[str, Any] = {"gate": name, "AURC": metrics.aurc(seen.right, values)}
+        low, high = metrics.auroc_interval(signals.right, values)
+        row: dict[str, Any] = {"gate": name, "AURC": metrics.aurc(signals.right, values)}
         if name != FUSED:
             # The same seed for every gate, so that all differences are of the same resamples.
             rng = np.random.default_rng(seed)
-            found: Difference = metrics.aurc_difference(seen.right, values, gates[FUSED], resamples=resamples, rng=rng)
-            row |= {"difference": found.value, "low": found.low, "high": found.high}
-        row |= {"AUROC": metrics.auroc(seen.right, values), "AUROC_low": float(low), "AUROC_high": float(high)}
-        row["coverage"] = metrics.coverage_at_risk(seen.right, values, risk) if risk == risk else np.nan  # noqa: PLR0124 - NaN
-        row["risk"] = metrics.risk_at_coverage(seen.right, values, coverage) if coverage else np.nan
-        share, paid = _cost_curve(label, seen.right, values, matrix)
+            difference: Difference = metrics.aurc_difference(
+                signals.right, values, gates[FUSED], resamples=resamples, rng=rng
+            )
+            row |= {"difference": difference.value, "low": difference.low, "high": difference.high}
+        row |= {"AUROC": metrics.auroc(signals.right, values), "AUROC_low": float(low), "AUROC_high": float(high)}
+        row["coverage"] = metrics.coverage_at_risk(signals.right, values, risk) if risk == risk else np.nan  # noqa: PLR0124 - NaN
+        row["risk"] = metrics.risk_at_coverage(signals.right, values, coverage) if coverage else np.nan
+        share, paid = _cost_curve(label, signals.right, values, matrix)
         row["expected_cost"] = float(paid[min(int(np.searchsorted(share, coverage)), len(paid) - 1)])
         row["least_cost"] = float(paid.min())
         rows.append(row)
@@ -304,9 +308,9 @@ def fit_boosting(signals: NDArray[np.float64], right: NDArray[np.bool_], names: 
             y = np.maximum.accumulate(trees.decision_function(probe) - bias)
             # Between two steps nothing changes: their ends alone make the polyline of the policy.
             ends = np.flatnonzero(np.diff(y) > 0)
-            kept = np.unique(np.concatenate([[0], ends, ends + 1]))
+            knots = np.unique(np.concatenate([[0], ends, ends + 1]))
             if len(ends):
-                parts.append(Part(names[row], tuple(levels[kept].tolist()), tuple(y[kept].tolist())))
+                parts.append(Part(names[row], tuple(levels[knots].tolist()), tuple(y[knots].tolist())))
     return Model(bias, tuple(parts))
 
 
@@ -356,7 +360,8 @@ def answer_outcomes(
       min_recall: share of a gold answer's content words and numbers that a right answer holds, in [0, 1].
 
     Returns: `case_id`, `label`, `answer`, `raw` (the generator's own confidence, NaN where it has none), `confidence`
-      (after the policy's calibration), `support`, `right`; without the cases that got no answer.
+      (after the policy's calibration), `support`, `right`, `basis` (rule S6.3: `text` where a case labelled ok has a
+      gold answer, else `sources`); without the cases that got no answer.
 
     Raises:
       ValueError: the trace holds no answers.
@@ -374,19 +379,20 @@ def shard_outcomes(trace: TraceData, policy: Policy, arm: str | None, min_recall
         raise ValueError(msg)
     check_labelled(label_codes(trace.cases))
     free = always_answer(policy).replace("refine.max_depth", 0, "generation.calibration", policy.generation.calibration)
-    said = decide(trace, free, arm)
+    decisions = decide(trace, free, arm)
     rows = []
     for row, case in enumerate(trace.cases):
-        answer = said.answer(row)
+        answer = decisions.answer(row)
         if answer is None or answer.refused:
             continue
-        slot, depth = int(said.outcome.slot[row]), int(said.outcome.depth[row])
-        found = bool(said.tables.evidence.sources_right[depth, slot, row])
-        worth, golds = float(said.tables.evidence.generation[depth, slot, row]), gold_answers(case)
+        slot, depth = int(decisions.outcome.slot[row]), int(decisions.outcome.depth[row])
+        has_right_sources = bool(decisions.tables.evidence.sources_right[depth, slot, row])
+        worth, golds = float(decisions.tables.evidence.generation[depth, slot, row]), gold_answers(case)
         says = not golds or is_right_answer(answer.text, golds, min_recall)
-        right = case.expect_status == Status.ok.name and found and says
-        rows.append((case.id, case.expect_status, answer.text, answer.confidence, worth, answer.support, right))
-    columns = ["case_id", "label", "answer", "raw", "confidence", "support", "right"]
+        is_ok = case.expect_status == Status.ok.name
+        judged = (is_ok and has_right_sources and says, TEXT if is_ok and golds else SOURCES)
+        rows.append((case.id, case.expect_status, answer.text, answer.confidence, worth, answer.support, *judged))
+    columns = ["case_id", "label", "answer", "raw", "confidence", "support", "right", "basis"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -501,13 +507,13 @@ class Scores(NamedTuple):
 
 def shard_scores(trace: TraceData, policy: Policy, arm: str | None) -> Scores:
     """Scores of one trace in memory; pure, so that any worker may measure a shard."""
-    limits, found = policy_thresholds([policy]), measured_tables(trace, policy, arm).evidence
-    kept = {gate.name for gate in GATES if not gate.moved}  # fitted, or of the answers: no embedder's scale
+    thresholds, evidence = policy_thresholds([policy]), measured_tables(trace, policy, arm).evidence
+    fixed_gates = {gate.name for gate in GATES if not gate.moved}  # fitted, or of the answers: no embedder's scale
     by_path = {}
-    for path, swept in swept_paths(found.known).items():
-        if not (swept.whole or policy.value(path) is None or swept.section in kept):
-            by_path[path] = _passes_above(swept) * threshold_values(found, limits, path, 0)[0]
-    return Scores(by_path, found.known)
+    for path, swept in swept_paths(evidence.known).items():
+        if not (swept.whole or policy.value(path) is None or swept.section in fixed_gates):
+            by_path[path] = _passes_above(swept) * threshold_values(evidence, thresholds, path, 0)[0]
+    return Scores(by_path, evidence.known)
 
 
 def _passes_above(swept: Threshold) -> float:
@@ -537,8 +543,10 @@ def transfer(policy: Policy, source: TraceView, target: TraceView, *, arm: str |
     """
     import pandas as pd
 
-    asked, again = (sorted(case.query for cases in cases_by_shard(one) for case in cases) for one in (source, target))
-    if asked != again:
+    source_queries, target_queries = (
+        sorted(case.query for cases in cases_by_shard(trace) for case in cases) for trace in (source, target)
+    )
+    if source_queries != target_queries:
         msg = "source and target must hold the same questions, got others; retrieve the same cases with both embedders."
         raise ValueError(msg)
     if policy.fused.enabled:

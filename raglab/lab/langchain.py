@@ -34,8 +34,8 @@ FROM_METADATA = ("source", "page", "page_label", *TAG_KEYS, "entities")
 ROUNDING = 1e-5  # by which a similarity in single precision may leave its range, or the order of the hits
 
 
-class _FoundDocument(NamedTuple):
-    """A document that was found, its name; score as the store gives it, NaN where it gives none."""
+class _StoreHit(NamedTuple):
+    """One hit: a document, its id, and the store's score, NaN where it gives none."""
 
     document: Document
     hit_id: str
@@ -111,28 +111,30 @@ def hits_frame(
     keys = _keys(columns)
     # Asked for only where it is used, since not every store has a score.
     with_score = distance is not None or STORE_SCORE in (scores or {}).values()
-    found = [_case_hits(source, case, k, search(case) if search else {}, with_score=with_score) for case in cases]
+    hits_by_case = [
+        _case_hits(source, case, k, search(case) if search else {}, with_score=with_score) for case in cases
+    ]
     # Vectors of the user measure a cosine in any case; the score of a store only where its meaning is stated.
     if embeddings is not None:
-        cosines = _embedding_cosines(found, cases, embeddings)
+        cosines = _embedding_cosines(hits_by_case, cases, embeddings)
     elif distance is not None:
-        cosines = _store_cosines(found, cases, distance)
+        cosines = _store_cosines(hits_by_case, cases, distance)
     else:
-        cosines = [np.full(len(hits), np.nan) for hits in found]
+        cosines = [np.full(len(hits), np.nan) for hits in hits_by_case]
     rows: list[dict[str, Any]] = []
-    for case, hits, cosine in zip(cases, found, cosines, strict=True):
-        asked: dict[str, Any] = {"case_id": case.id, "query": case.query, "expect_status": case.expect_status}
-        asked |= {name: getattr(case, name, case.extra.get(name)) for name in OF_CASE}
+    for case, hits, cosine in zip(cases, hits_by_case, cosines, strict=True):
+        case_columns: dict[str, Any] = {"case_id": case.id, "query": case.query, "expect_status": case.expect_status}
+        case_columns |= {name: getattr(case, name, case.extra.get(name)) for name in OF_CASE}
         passages = [_passage(hit, keys, first_page) for hit in hits]
         _check_scope(case, passages)
         for rank, (hit, passage) in enumerate(zip(hits, passages, strict=True)):
             measured = {"score": float(cosine[rank]), "rank": rank, "l2": _l2(hit.score, distance)}
             reranked = {"s_rerank": hit.document.metadata.get(probability) if probability else None}
             own = {name: _own_score(hit, key) for name, key in (scores or {}).items()}
-            rows.append(asked | measured | reranked | passage | own)
+            rows.append(case_columns | measured | reranked | passage | own)
         # A case without hits keeps a row, else it is no case of the trace.
         if not hits:
-            rows.append(asked)
+            rows.append(case_columns)
     # A column that the source cannot fill is left out: empty, it would read as measured and missing.
     named = [*FIRST, *FROM_METADATA, *(scores or {})]
     left_out = {"expect_status"} if all(case.expect_status is None for case in cases) else set()
@@ -166,9 +168,9 @@ def trace_from_langchain(
 
     Example: `decide(trace_from_langchain(store, cases, distance="cosine"), policy).frame()`
     """
-    keys = {one.signal.name: one.column for one in signal_columns(signals or {}, name)}
+    keys = {signal_column.signal.name: signal_column.column for signal_column in signal_columns(signals or {}, name)}
     frame = hits_frame(source, cases, scores=keys, **how)
-    own = {one: {**stated, "column": one} for one, stated in (signals or {}).items()}
+    own = {signal_name: {**stated, "column": signal_name} for signal_name, stated in (signals or {}).items()}
     score: Score | None = "cosine" if "score" in frame else None
     trace = frame_trace(frame, score=score, signals=own, policy=policy, name=name)
     warn_of_gates_off(name, trace.meta.get("gates_off", ()), own)
@@ -197,8 +199,8 @@ def _check_scores(scores: Mapping[str, str], is_store: bool, distance: str | Non
             raise input_error(where, rule, "call it otherwise", shown_value(name))
         if key == STORE_SCORE and (not is_store or distance is not None):
             rule = f"{STORE_SCORE} must be the score of a vector store whose distance is not stated"
-            came = "a retriever" if not is_store else f"distance={distance!r}"
-            raise input_error(where, rule, "name a key of the metadata, or leave out distance", came)
+            value = "a retriever" if not is_store else f"distance={distance!r}"
+            raise input_error(where, rule, "name a key of the metadata, or leave out distance", value)
 
 
 def _check_distance(distance: str | None, embeddings: object, *, is_store: bool, scored: bool) -> None:
@@ -237,7 +239,7 @@ def _case_hits(
     more: Mapping[str, Any],
     *,
     with_score: bool,
-) -> list[_FoundDocument]:
+) -> list[_StoreHit]:
     """Hits of a case in their order, each passage once."""
     if with_score:
         try:
@@ -250,26 +252,26 @@ def _case_hits(
         pairs = [(document, np.nan) for document in source.similarity_search(case.query, k=k, **more)]
     else:
         pairs = [(document, np.nan) for document in source.invoke(case.query, **more)]
-    hits: dict[str, _FoundDocument] = {}
+    hits: dict[str, _StoreHit] = {}
     for document, score in pairs[:k]:
         id_ = _document_id(document)
-        hits.setdefault(id_, _FoundDocument(document, id_, _number(score, id_)))
+        hits.setdefault(id_, _StoreHit(document, id_, _number(score, id_)))
     return list(hits.values())
 
 
 def _number(score: Any, hit_id: str) -> float:  # noqa: ANN401 - whatever a store gives
     """Score of a hit as a number."""
     try:
-        found = None if isinstance(score, str | bytes | bool) else float(score)
+        number = None if isinstance(score, str | bytes | bool) else float(score)
     except (TypeError, ValueError, OverflowError):
-        found = None
-    if found is None:
+        number = None
+    if number is None:
         rule = "a store's score must be a number"
         raise input_error(Where("langchain", id=hit_id), rule, "correct the store", shown_value(score))
-    return found
+    return number
 
 
-def _own_score(hit: _FoundDocument, key: str) -> float | None:
+def _own_score(hit: _StoreHit, key: str) -> float | None:
     """Score of a hit by a key of its metadata, or the store's; None where there is none."""
     value = hit.score if key == STORE_SCORE else hit.document.metadata.get(key)
     return None if value is None else _number(value, hit.hit_id)
@@ -297,31 +299,31 @@ def _cosine(score: float, distance: str | None) -> float:
 
 
 def _store_cosines(
-    found: Sequence[Sequence[_FoundDocument]], cases: Sequence[Case], distance: str | None
+    hits_by_case: Sequence[Sequence[_StoreHit]], cases: Sequence[Case], distance: str | None
 ) -> list[NDArray[np.float64]]:
     """Cosines from a store's scores, which must come best first."""
     cosines = []
-    for case, hits in zip(cases, found, strict=True):
+    for case, hits in zip(cases, hits_by_case, strict=True):
         cosine = np.array([_cosine(hit.score, distance) for hit in hits], dtype=np.float64)
         worse = np.flatnonzero(np.diff(cosine) > ROUNDING)
         if len(worse):
-            one, other = hits[int(worse[0])].score, hits[int(worse[0]) + 1].score
+            score, next_score = hits[int(worse[0])].score, hits[int(worse[0]) + 1].score
             rule = f"hits must come best first, but with distance={distance!r} a nearer one follows"
             remedy = f"state another distance, of {', '.join(get_args(Distance))}, or pass embeddings"
-            raise input_error(Where("langchain", id=case.id), rule, remedy, f"{one:g}, then {other:g}")
+            raise input_error(Where("langchain", id=case.id), rule, remedy, f"{score:g}, then {next_score:g}")
         cosines.append(_exact_cosine(cosine))
     return cosines
 
 
 def _embedding_cosines(
-    found: Sequence[Sequence[_FoundDocument]], cases: Sequence[Case], embeddings: Embeddings
+    hits_by_case: Sequence[Sequence[_StoreHit]], cases: Sequence[Case], embeddings: Embeddings
 ) -> list[NDArray[np.float64]]:
     """Cosines of each case's query and hits."""
-    texts = list(dict.fromkeys(hit.document.page_content for hits in found for hit in hits))
+    texts = list(dict.fromkeys(hit.document.page_content for hits in hits_by_case for hit in hits))
     place = {text: number for number, text in enumerate(texts)}
     vectors = _unit_rows(embeddings.embed_documents(texts)) if texts else np.empty((0, 0))
     cosines = []
-    for case, hits in zip(cases, found, strict=True):
+    for case, hits in zip(cases, hits_by_case, strict=True):
         rows = vectors[[place[hit.document.page_content] for hit in hits]]
         cosines.append(
             _exact_cosine(rows @ _unit_rows([embeddings.embed_query(case.query)])[0]) if hits else np.empty(0)
@@ -339,29 +341,29 @@ def _exact_cosine(cosine: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.abs(cosine) <= 1.0 + ROUNDING, cosine.clip(-1.0, 1.0), cosine)
 
 
-def _passage(hit: _FoundDocument, keys: Mapping[str, str], first_page: int) -> dict[str, Any]:
+def _passage(hit: _StoreHit, keys: Mapping[str, str], first_page: int) -> dict[str, Any]:
     """Columns that a document gives."""
-    said = {name: hit.document.metadata.get(key) for name, key in keys.items()}
-    said |= {name: _tag(hit, keys[name], said[name]) for name in TAG_KEYS}
-    said["source"] = None if said["source"] is None else str(said["source"])
-    label = said["page_label"]
-    said["page_label"] = None if label is None else str(label)
-    if said["page"] is not None:
-        page = whole_number(said["page"])
+    columns = {name: hit.document.metadata.get(key) for name, key in keys.items()}
+    columns |= {name: _tag(hit, keys[name], columns[name]) for name in TAG_KEYS}
+    columns["source"] = None if columns["source"] is None else str(columns["source"])
+    label = columns["page_label"]
+    columns["page_label"] = None if label is None else str(label)
+    if columns["page"] is not None:
+        page = whole_number(columns["page"])
         if page is None or page < first_page:
             rule = f"{keys['page']} must be an integer from {first_page}"
             remedy = "pass first_page=0 where the first page is 0, columns={'page_label': …} where it is a label"
-            raise input_error(Where("langchain", id=hit.hit_id), rule, remedy, shown_value(said["page"]))
-        said["page"] = page + 1 - first_page
-    said |= {"hit_id": hit.hit_id, "text": hit.document.page_content}
-    for name, value in said.items():
+            raise input_error(Where("langchain", id=hit.hit_id), rule, remedy, shown_value(columns["page"]))
+        columns["page"] = page + 1 - first_page
+    columns |= {"hit_id": hit.hit_id, "text": hit.document.page_content}
+    for name, value in columns.items():
         if not is_unicode(value):
-            came = f"half a surrogate pair in {shown_value(value)}"
-            raise input_error(Where("langchain", id=hit.hit_id), f"{name} must be Unicode", "correct the text", came)
-    return said
+            fault = f"half a surrogate pair in {shown_value(value)}"
+            raise input_error(Where("langchain", id=hit.hit_id), f"{name} must be Unicode", "correct the text", fault)
+    return columns
 
 
-def _tag(hit: _FoundDocument, key: str, value: object) -> str | None:
+def _tag(hit: _StoreHit, key: str, value: object) -> str | None:
     """A tag as text; a version may be a number."""
     if value is None or isinstance(value, str):
         return value

@@ -13,15 +13,16 @@ from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM, greedy_arms
 from raglab.bandit.learner import Bandit
 from raglab.bandit.simulation import Run, follow_costs, run
-from raglab.lab.half_samples import (
+from raglab.lab.fresh_tables import (
     REPLICATIONS,
     Account,
-    HalfSamples,
+    FreshTables,
     best_arm_values,
+    by_turns,
     difference_interval,
-    draw_half_samples,
-    half_sample_means,
-    half_sample_values,
+    draw_fresh_tables,
+    learner_values,
+    plan_values,
 )
 from raglab.lab.reward_audit import unseen
 from raglab.metrics.intervals import mean_interval
@@ -80,16 +81,16 @@ def compare_learners(
 
     Intervals are of the expectation over fresh tables of as many cases from the same population, and over fresh chance:
     what the learner earns there in so many rounds, minus what the reference earns on the same tables. Learners are
-    trained again on halves of the cases (see `half_samples`). The best fixed arm is chosen on the table that it is
-    judged on, so that its value flatters; it is chosen again in each half, and the notes say by how much. A difference
-    against it is one against that flattered value.
+    trained again on tables drawn from the cases (see `fresh_tables`). The best fixed arm is chosen on the table that it
+    is judged on, so that its value flatters; it is chosen again on each table drawn, and the notes say by how much. A
+    difference against it is one against that flattered value.
 
     Args:
       learners: name -> settings, or settings and rewards [Q, A] in the place of the world's.
       plans: name -> probabilities [Q, A]; their expected value is taken, so that they add no chance.
       reference: what `difference` is taken against; the first policy where it is not there.
       level: of the intervals.
-      n_boot: replications on half samples, in which every learner is trained again; four make a pair of halves.
+      n_boot: replications on tables drawn from the cases, in which every learner is trained again; at least 8.
       fixed: arm of the plan `best fixed arm`, where it was chosen on other cases; as for `baselines`.
       budgets: name of a learner -> budget that it keeps, as for `bandit.run`.
 
@@ -107,9 +108,9 @@ def compare_learners(
         bandit, reward = (settings, world.reward) if isinstance(settings, Bandit) else settings
         trained[name] = bandit, world._replace(reward=reward)
     sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
-    kept: Mapping[str, Budget] = budgets or {}
+    budget_by_learner: Mapping[str, Budget] = budgets or {}
     for name, (bandit, met) in progress(trained.items(), "simulate", "learner"):
-        runs[name] = run(bandit, met, **sizes, engine=engine, n_jobs=n_jobs, budget=kept.get(name))
+        runs[name] = run(bandit, met, **sizes, engine=engine, n_jobs=n_jobs, budget=budget_by_learner.get(name))
     cases = _drawn_cases(next(iter(runs.values())) if runs else run(plans[next(iter(plans))], world, **sizes))
     drawn = _per_case(cases, len(world.mask))
     # The same cases for all: what chance the draws leave is the same on both sides of a difference.
@@ -118,63 +119,56 @@ def compare_learners(
     best_arms = greedy_arms(world.value, world.mask)
     best = expected_earnings(best_arms, drawn, world)
     against = reference if reference in each else next(iter(each))
-    # Intervals: every learner is trained again on halves of the cases, the same halves for all.
-    ordered = world.order == "given"
-    halves = draw_half_samples(len(world.mask), rounds, n_boot, seed, ordered=ordered) if len(world.mask) > 1 else None
-    chosen = FIXED in plans and fixed is None
-    accounts = {name: _plan_account(plan, each[name], world, halves) for name, plan in plans.items()}
-    accounts[""] = _plan_account(best_arms, best, world, halves)
+    # Intervals: every learner is trained again on tables drawn from the cases, the same tables for all.
+    fresh, copies, nothing = draw_fresh_tables(world, rounds, n_boot, seed), by_turns(world), np.zeros(len(world.mask))
+    whole = {name: np.tile(plan, (world.n_arms, 1)) for name, plan in plans.items()}
+    whole |= dict.fromkeys(("", *plans.keys() & {ORACLE}), greedy_arms(copies.value, copies.mask))
+    accounts = {name: _plan_account(plan, each.get(name, best), copies, fresh) for name, plan in whole.items()}
     work: dict[str, Any] = {"seed": seed, "engine": engine}
     work["work"] = float(rounds * (replications + n_boot) * max(1, len(trained)))
     for name, (bandit, met) in trained.items():
-        learner, _ = follow_costs(bandit, met, charged=name in kept)
-        half = None
-        if halves is not None:
-            half = half_sample_values(learner, met, halves, budget=kept.get(name), **work)
-        nothing = np.zeros(len(world.mask))  # what a learner does in a case is not the same on every table
-        mean = each[name].value.sum(axis=1) / rounds
-        accounts[name] = Account(mean, nothing, np.zeros((0, 2, 2)) if half is None else half, fixed=False)
-    notes = [_interval_note(len(world.mask), halves)]
-    if chosen and halves is not None:
-        accounts[FIXED], flattery = _chosen_account(accounts[FIXED], world, halves)
+        learner, _ = follow_costs(bandit, met, charged=name in budget_by_learner)
+        values = learner_values(learner, met, fresh, budget=budget_by_learner.get(name), **work)
+        # What a learner does in a case is not the same on every table.
+        accounts[name] = Account(each[name].value.sum(axis=1) / rounds, nothing, *values, fixed=False)
+    notes = [_interval_note(len(world.mask), fresh)]
+    if FIXED in plans and fixed is None and len(world.mask) > 1:
+        accounts[FIXED], flattery = _chosen_account(accounts[FIXED], copies, fresh)
         notes.append(flattery)
     rows = _comparison_rows(each, best, accounts, against, rounds, level)
-    shares = [
-        {f"pulls_{arm}": share for arm, share in zip(world.arms, _pull_shares(earnings.pulls), strict=True)}
-        for earnings in each.values()
-    ]
+    shares = [_pull_shares(earnings.pulls, world.arms) for earnings in each.values()]
     table = pd.DataFrame([row | share for row, share in zip(rows, shares, strict=True)])
     notes += [f"{name}: {note}" for name in runs for note in runs[name].notes]
     return LearnerComparison(table, runs, against, tuple(notes))
 
 
-def _plan_account(plan: Array, earnings: Earnings, world: Table, halves: HalfSamples | None) -> Account:
-    """Account of a policy that does the same on every table."""
-    by_case = (plan * np.where(world.mask, world.value, 0.0)).sum(axis=1)
-    half = np.zeros((0, 2, 2)) if halves is None else half_sample_means(by_case, halves)
-    return Account(earnings.value.sum(axis=1) / earnings.n.sum(axis=1), by_case, half, fixed=True)
+def _plan_account(plan: Array, earnings: Earnings, copies: Table, fresh: FreshTables) -> Account:
+    """Account of a policy that does the same on every table, [A × Q, A]."""
+    by_row = (plan * np.where(copies.mask, copies.value, 0.0)).sum(axis=1)
+    mean = earnings.value.sum(axis=1) / earnings.n.sum(axis=1)
+    return Account(mean, by_row[: earnings.n.shape[1]], *plan_values(by_row, fresh), fixed=True)
 
 
-def _chosen_account(account: Account, world: Table, halves: HalfSamples) -> tuple[Account, str]:
+def _chosen_account(account: Account, copies: Table, fresh: FreshTables) -> tuple[Account, str]:
     """Account of the fixed arm that each table chooses for itself, and how much choosing flatters it."""
-    arms = np.flatnonzero(world.mask.all(axis=0))
-    half, elsewhere = best_arm_values(np.asarray(world.value, dtype=np.float64), arms, halves)
+    arms = np.flatnonzero(copies.mask.all(axis=0))
+    values, expected, everywhere = best_arm_values(np.asarray(copies.value, dtype=np.float64), arms, fresh)
     note = (
-        f"{FIXED} was chosen on the {len(world.mask)} cases that it is judged on, which flatters it: chosen on half of "
-        f"them it earns {half.mean():.4g} a round there and {elsewhere.mean():.4g} on the other half. Whether it is "
-        "better than a learner, only an arm chosen on other cases can show (fixed=)."
+        f"{FIXED} was chosen on the {len(account.by_case)} cases that it is judged on, which flatters it: chosen on as "
+        f"many drawn from them it earns {expected[1].mean():.4g} a round there and {everywhere:.4g} on all of them. "
+        "Whether it is better than a learner, only an arm chosen on other cases can show (fixed=)."
     )
-    return account._replace(half=half, fixed=False), note
+    return account._replace(fresh=values, expected=expected, fixed=False), note
 
 
-def _interval_note(n_cases: int, halves: HalfSamples | None) -> str:
+def _interval_note(n_cases: int, fresh: FreshTables) -> str:
     """What the intervals are of."""
-    if halves is None:
+    if n_cases < 2:
         return "One case says nothing of others, so there are no intervals."
-    pairs, n = len(halves.member), halves.case.shape[1]
+    tables, n = fresh.row.shape[1], fresh.case.shape[1]
     return (
-        f"Intervals are over fresh tables of {n_cases} cases and fresh chance; learners were trained again on both "
-        f"halves of {pairs} splits of the cases, {n} replications."
+        f"Intervals are over fresh tables of {n_cases} cases and fresh chance; learners were trained again on {tables} "
+        f"tables drawn from them, and on {tables} in which arms do not differ, {n} replications."
     )
 
 
@@ -199,33 +193,30 @@ def compare_on_arms(
 
     world = Bernoulli(np.asarray(means, dtype=np.float64))
     sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed, "n_jobs": n_jobs}
-    given = progress(learners.items(), "simulate", "learner")
-    runs = {name: run(bandit, world, engine=engine, **sizes) for name, bandit in given}
+    named_learners = progress(learners.items(), "simulate", "learner")
+    runs = {name: run(bandit, world, engine=engine, **sizes) for name, bandit in named_learners}
     runs[UNIFORM] = run(np.full(world.n_arms, 1.0 / world.n_arms), world, **sizes)
     rows = []
-    for name, one in runs.items():
-        last = one.regret[:, -1]
+    for name, simulation in runs.items():
+        last = simulation.regret[:, -1]
         low, high = mean_interval(last[:, None], level)
-        row = {"policy": name, "reward": float(one.value[:, -1].mean()) / rounds, "regret": float(last.mean())}
-        shares = {
-            f"pulls_arm {arm}": share
-            for arm, share in enumerate(_pull_shares(one.pulls.sum(axis=0).astype(np.float64)))
-        }
+        row = {"policy": name, "reward": float(simulation.value[:, -1].mean()) / rounds, "regret": float(last.mean())}
+        shares = _pull_shares(simulation.pulls.sum(axis=0), tuple(f"arm {arm}" for arm in range(world.n_arms)))
         rows.append(row | {"regret_low": float(low[0]), "regret_high": float(high[0])} | shares)
     return LearnerComparison(pd.DataFrame(rows), runs, UNIFORM)
 
 
-def run_earnings(found: Run, world: Table) -> Earnings:
+def run_earnings(simulation: Run, world: Table) -> Earnings:
     """What a run came to by replication and case."""
-    case, n_cases = _drawn_cases(found), len(world.mask)
-    arm = found.arm.astype(np.intp)
+    case, n_cases = _drawn_cases(simulation), len(world.mask)
+    arm = simulation.arm.astype(np.intp)
     ms = world.ms[case, arm]
     return Earnings(
         value=_per_case(case, n_cases, world.value[case, arm]),
         n=_per_case(case, n_cases),
         ms=_per_case(case, n_cases, np.nan_to_num(ms)),
         timed=_per_case(case, n_cases, ~np.isnan(ms)),
-        pulls=found.pulls.sum(axis=0).astype(np.float64),
+        pulls=simulation.pulls.sum(axis=0).astype(np.float64),
     )
 
 
@@ -238,25 +229,24 @@ def expected_earnings(plan: Array, drawn: Array, world: Table) -> Earnings:
     return Earnings(value=drawn * value, n=drawn, ms=drawn * ms, timed=drawn * timed, pulls=drawn.sum(axis=0) @ plan)
 
 
-def mean_ms(one: Earnings) -> float:
+def mean_ms(earnings: Earnings) -> float:
     """Mean milliseconds a round, of the rounds where they are known; NaN where none are."""
-    total = float(one.timed.sum())
-    return float(one.ms.sum()) / total if total > MS_KNOWN else float("nan")
+    total = float(earnings.timed.sum())
+    return float(earnings.ms.sum()) / total if total > MS_KNOWN else float("nan")
 
 
-def _drawn_cases(found: Run) -> NDArray[np.int32]:
-    if found.case is None:
+def _drawn_cases(simulation: Run) -> NDArray[np.int32]:
+    if simulation.case is None:
         msg = "a run must be one over a table of cases, got one over arms of known means; see compare_on_arms."
         raise ValueError(msg)
-    return found.case
+    return simulation.case
 
 
 def _per_case(cases: NDArray[np.int32], n_cases: int, weight: NDArray[Any] | None = None) -> Array:
     """Sum of weights, or count, of each case in each replication, [R, Q]."""
     at = cases + n_cases * np.arange(len(cases))[:, None]
     flat = None if weight is None else np.asarray(weight, dtype=np.float64).ravel()
-    size = n_cases * len(cases)
-    return np.bincount(at.ravel(), flat, size).reshape(len(cases), n_cases).astype(np.float64)
+    return np.bincount(at.ravel(), flat, n_cases * len(cases)).reshape(len(cases), n_cases).astype(np.float64)
 
 
 def _comparison_rows(
@@ -271,18 +261,19 @@ def _comparison_rows(
     values = {name: earnings.value.sum() / best.n.sum() for name, earnings in each.items()}
     highest = best.value.sum() / best.n.sum()
     oracle = accounts[""]
-    mean, by_case, half = (np.zeros_like(part) for part in (oracle.mean, oracle.by_case, oracle.half))
-    nothing = Account(mean, by_case, half, fixed=True)
+    none = np.zeros_like(oracle.fresh)
+    nothing = Account(np.zeros_like(oracle.mean), np.zeros_like(oracle.by_case), none, none, fixed=True)
     # Cases that all agree leave no variance; the exact binomial gives the width that they leave open.
     n_cases = best.n.shape[1]
     never = unseen(n_cases, level) / n_cases
     rows: list[dict[str, Any]] = []
     for name, earnings in each.items():
-        account = accounts[name]
-        right = difference_interval(account, nothing, level)
-        low, high = difference_interval(accounts[""], account, level)
+        # These move with the level of a table more than with what arms differ by: the cases as they are alone.
+        alone = _fixed_account(accounts[name])
+        right = difference_interval(alone, nothing, level)
+        low, high = difference_interval(_fixed_account(oracle), alone, level)
         regret = (0.0, 0.0) if name == ORACLE else (max(low, 0.0), high)  # nothing earns more than the best arm
-        gap = (0.0, 0.0) if name == against else difference_interval(account, accounts[against], level)
+        gap = (0.0, 0.0) if name == against else difference_interval(accounts[name], accounts[against], level)
         if name != ORACLE and not (earnings.value - best.value).any():
             regret = 0.0, never  # never apart on these cases is no proof
         if name != against and not (earnings.value - each[against].value).any():
@@ -295,10 +286,16 @@ def _comparison_rows(
     return rows
 
 
+def _fixed_account(account: Account) -> Account:
+    """Account of the cases as they are, without resampling."""
+    expected = None if account.expected is None else account.expected[[1, 1]]
+    return account._replace(fresh=account.fresh[[1, 1]], expected=expected)
+
+
 def _with_ends(measure: str, value: float, ends: tuple[float, float]) -> dict[str, float]:
     """Columns of a measure and its interval."""
     return {measure: value, f"{measure}_low": ends[0], f"{measure}_high": ends[1]}
 
 
-def _pull_shares(pulls: Array) -> list[float]:
-    return (pulls / pulls.sum()).tolist()
+def _pull_shares(pulls: NDArray[Any], arms: tuple[str, ...]) -> dict[str, float]:
+    return {f"pulls_{arm}": share for arm, share in zip(arms, (pulls / pulls.sum()).tolist(), strict=True)}

@@ -20,11 +20,11 @@ from raglab.store.record_fields import required_text
 
 def split_queries(trace: TraceView) -> dict[str | None, list[str]]:
     """Questions of a trace by split, held whole: about 150 bytes a case; of shards the cases are read, no hits."""
-    found: dict[str | None, list[str]] = {}
+    queries_by_split: dict[str | None, list[str]] = {}
     for part in each_part(part_queries, trace, what="read"):
         for split, queries in part.items():
-            found.setdefault(split, []).extend(queries)
-    return found
+            queries_by_split.setdefault(split, []).extend(queries)
+    return queries_by_split
 
 
 def part_queries(part: TracePart) -> dict[str | None, list[str]]:
@@ -97,7 +97,7 @@ def known_certificate(policies: Iterable[PolicyData], cases_hash: str) -> Mappin
 def take_look(
     path: Path | None, known: Mapping[str, Any] | None, found_on: str, key: str, delta: float, *, again: bool
 ) -> Look:
-    """This look, counted and noted in one: of two at once the second counts the first.
+    """Count and record a look under one lock: of two at once the second counts the first.
 
     It is noted before anything is said of the cases, so that one that is killed counts; the same one again is the same
     look.

@@ -41,7 +41,7 @@ class Advantage(NamedTuple):
 
 def paired_advantage(
     selected: NDArray[np.integer[Any]],
-    other: NDArray[np.integer[Any]],
+    reference: NDArray[np.integer[Any]],
     costs: metrics.Costs | NDArray[np.float64] | None,
     over: str,
 ) -> Advantage:
@@ -49,15 +49,15 @@ def paired_advantage(
 
     Args:
       selected: cell of each case under the selected policy.
-      other: cell of each case under the other policy.
+      reference: cell of each case under the other policy.
       costs: see `metrics.cost_matrix`.
       over: name of the other policy.
 
     Source: rules S6.7, S6.11; see `metrics.paired_cost`.
 
     Example: of twelve questions to refuse, the selected policy refuses all, the other one answers all.
-      >>> found = paired_advantage(np.full(12, 8), np.full(12, 2), None, "always-answer")
-      >>> found.estimate, round(found.low, 3), found.verdict
+      >>> advantage = paired_advantage(np.full(12, 8), np.full(12, 2), None, "always-answer")
+      >>> advantage.estimate, round(advantage.low, 3), advantage.verdict
       (1.0, 0.471, 'better')
     """
-    return Advantage(*metrics.paired_cost(selected, other, costs), over, len(selected))
+    return Advantage(*metrics.paired_cost(selected, reference, costs), over, len(selected))

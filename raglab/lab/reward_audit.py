@@ -96,7 +96,7 @@ def weighted_correlation(x: Array, y: Array, weight: Array) -> Array:
     else:
         total, wx, wy = weight.sum(axis=1), weight * x, weight * y
         sx, sy = wx.sum(axis=1), wy.sum(axis=1)
-        sxx, syy, sxy = (np.einsum("bn,bn->b", one, two) for one, two in ((wx, x), (wy, y), (wx, y)))
+        sxx, syy, sxy = (np.einsum("bn,bn->b", left, right) for left, right in ((wx, x), (wy, y), (wx, y)))
     with np.errstate(invalid="ignore", divide="ignore"):
         vx, vy, both = sxx - sx * sx / total, syy - sy * sy / total, sxy - sx * sy / total
         flat = (vx <= FLAT * sxx) | (vy <= FLAT * syy)
@@ -442,14 +442,14 @@ def _rule_rows(arms: pd.DataFrame, draws: Array, entry: LearnerEntry, n_cases: i
 def _correlation_rows(world: Table, signals: Mapping[str, Array], level: float, n_boot: int, seed: int) -> list[Any]:
     """A row a signal, with its intervals."""
     case, value = np.nonzero(world.mask)[0], world.value[world.mask]
-    found = [concordant_pairs(one, world.value, world.mask) for one in signals.values()]
-    rows_of = [(one[world.mask], ~np.isnan(one[world.mask])) for one in signals.values()]
+    pairs_by_signal = [concordant_pairs(scores, world.value, world.mask) for scores in signals.values()]
+    rows_of = [(scores[world.mask], ~np.isnan(scores[world.mask])) for scores in signals.values()]
 
     def measured(counts: Array) -> Array:
         weight = counts[:, case]
         ranks = weighted_ranks(value, weight)
         each = []
-        for (x, known), pairs in zip(rows_of, found, strict=True):
+        for (x, known), pairs in zip(rows_of, pairs_by_signal, strict=True):
             every = bool(known.all())
             some = weight if every else weight[:, known]
             each.append(_resample_correlations(x[known], value[known], some, ranks if every else None, counts, pairs))
@@ -460,7 +460,7 @@ def _correlation_rows(world: Table, signals: Mapping[str, Array], level: float, 
     draws = np.concatenate([measured(counts) for counts in resamples(n, n_boot, 4 * len(case), seed)])
     low, high = percentile_interval(draws, level)
     rows = []
-    for at, (name, (_, known), pairs) in enumerate(zip(signals, rows_of, found, strict=True)):
+    for at, (name, (_, known), pairs) in enumerate(zip(signals, rows_of, pairs_by_signal, strict=True)):
         cases = int((pairs.n > 0).sum())
         low[at, 2], high[at, 2] = _concordance_interval(point[at, 2], cases, low[at, 2], high[at, 2], level)
         row: dict[str, Any] = {"signal": name, "n": int(known.sum())}
@@ -505,9 +505,9 @@ def _plans(world: Table, signals: Mapping[str, Array], baselines: Mapping[str, A
         plans[BEST] = np.broadcast_to(np.eye(mask.shape[1])[best], mask.shape)
     plans |= dict(baselines)
     plans[UNIFORM] = mask / mask.sum(axis=1, keepdims=True)
-    plans |= {f"greedy by {name}": greedy_arms(one, mask) for name, one in signals.items()}
-    for name, one in (("reward", signals[REWARD]), ("value", world.value)):
-        plans[f"arm of best mean {name}"] = greedy_arms(np.broadcast_to(mean_by_arm(one, mask), mask.shape), mask)
+    plans |= {f"greedy by {name}": greedy_arms(scores, mask) for name, scores in signals.items()}
+    for name, scores in (("reward", signals[REWARD]), ("value", world.value)):
+        plans[f"arm of best mean {name}"] = greedy_arms(np.broadcast_to(mean_by_arm(scores, mask), mask.shape), mask)
     return plans
 
 

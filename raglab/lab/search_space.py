@@ -76,20 +76,20 @@ def full_space(trace: TraceData | Measured, policy: Policy, arm: str | None = No
       TypeError: a trace of shards.
     """
     check_in_memory(plain_trace(trace), "full_space")
-    found, limits = measured_tables(trace, policy, arm).evidence, policy_thresholds([policy])
+    evidence, thresholds = measured_tables(trace, policy, arm).evidence, policy_thresholds([policy])
     space: dict[str, SearchRange] = {}
-    for path in swept_paths(found.known, user_gates(limits)):
+    for path in swept_paths(evidence.known, user_gates(thresholds)):
         if path.startswith("decision."):  # costs are stated, not searched
             continue
-        swept = swept_threshold(found.known, limits, path)
+        swept = swept_threshold(evidence.known, thresholds, path)
         if swept.signal:
             if policy.value(path) is None:
                 continue
             swept = _apart(policy, swept)
-        values = breakpoints(found, limits, path)
+        values = breakpoints(evidence, thresholds, path)
         values = values[(values >= swept.low) & (values <= swept.high)]
         if swept.whole:
-            space[path] = SearchRange(1, min(KEEP_AT_MOST, found.l2.shape[1]), whole=True)
+            space[path] = SearchRange(1, min(KEEP_AT_MOST, evidence.l2.shape[1]), whole=True)
         elif len(values) and values.max() > values.min():
             low = max(float(values.min()), swept.low)
             high = min(float(values.max()) + 1e-6, swept.high)
@@ -249,7 +249,7 @@ MANUAL_STEPS = 40
 
 
 def manual_loop(trace: TraceData | Measured, policy: Policy, arm: str | None = None) -> Policy:
-    """Policy that the source's loop ends with, one step of all thresholds at a time.
+    """Policy that the source's loop ends with, one step of all thresholds at a time: `manual-loop` in a study.
 
     Looser while more than 10 % are falsely refused, else tighter while more than 1 % of the answers are hallucinated; a
     rate of no cases meets neither. It ends when both are met, when it returns to where it was, or after 40 steps.
@@ -399,7 +399,7 @@ class Plateau(NamedTuple):
     high: float
 
 
-def polish(
+def line_search(
     trace: TraceData | Measured,
     starts: Sequence[Policy],
     paths: Sequence[str],
@@ -419,37 +419,37 @@ def polish(
     """
     import pandas as pd
 
-    found = measured_tables(trace, starts[0], arm).evidence
-    value, policy = min((descend(found, start, paths, score) for start in starts), key=itemgetter(0))
+    evidence = measured_tables(trace, starts[0], arm).evidence
+    value, policy = min((coordinate_search(evidence, start, paths, score) for start in starts), key=itemgetter(0))
     for path in paths:
         if path in SWITCHES and policy.value(path) != published.value(path):
-            other = policy.replace(path, published.value(path))
-            if float(score(policy_cells(found, [other]))[0]) <= value + LEAST_GAIN:
-                policy = other
+            candidate = policy.replace(path, published.value(path))
+            if float(score(policy_cells(evidence, [candidate]))[0]) <= value + LEAST_GAIN:
+                policy = candidate
     plateaus = []
     for path in paths:
         if path not in SWITCHES and policy.value(path) is not None:
-            run = plateau(found, policy, path, score, published.value(path))
+            run = plateau(evidence, policy, path, score, published.value(path))
             policy = policy.replace(path, _typed_value(path, run.value))
             plateaus.append((*run, run.high - run.low))
     return policy, pd.DataFrame(plateaus, columns=["path", "value", "low", "high", "width"])
 
 
-def descend(
-    found: Evidence, policy: Policy, paths: Sequence[str], score: Score, rounds: int = ROUNDS
+def coordinate_search(
+    evidence: Evidence, policy: Policy, paths: Sequence[str], score: Score, rounds: int = ROUNDS
 ) -> tuple[float, Policy]:
-    """Score and policy that coordinate-wise exact search ends with, from one start, over measured cases."""
-    value = float(score(policy_cells(found, [policy]))[0])
+    """Run the exact coordinate-wise search from one start; return its score and policy."""
+    value = float(score(policy_cells(evidence, [policy]))[0])
     for _ in range(rounds):
         before = value
         for path in paths:
             if path in SWITCHES:
-                other = policy.replace(path, not policy.value(path))
-                tried = float(score(policy_cells(found, [other]))[0])
+                candidate = policy.replace(path, not policy.value(path))
+                tried = float(score(policy_cells(evidence, [candidate]))[0])
                 if tried < value - LEAST_GAIN:
-                    value, policy = tried, other
+                    value, policy = tried, candidate
             elif policy.value(path) is not None:
-                steps = step_cells(found, policy, path)
+                steps = step_cells(evidence, policy, path)
                 scores = score(steps.cells)
                 if _swept(path).whole:
                     scores = np.where(steps.low < KEEP_AT_MOST, scores, np.inf)
@@ -458,15 +458,15 @@ def descend(
                         steps, *_widest(steps.low, steps.high, scores <= scores.min() + LEAST_GAIN)
                     )
                     policy = policy.replace(path, _typed_value(path, _inside(path, low, high)))
-                    value = float(score(policy_cells(found, [policy]))[0])
+                    value = float(score(policy_cells(evidence, [policy]))[0])
         if value >= before - LEAST_GAIN:
             break
     return value, policy
 
 
-def plateau(found: Evidence, policy: Policy, path: str, score: Score, published: float | None = None) -> Plateau:
+def plateau(evidence: Evidence, policy: Policy, path: str, score: Score, published: float | None = None) -> Plateau:
     """Interval around a threshold's value on which the score is no worse, with the value to take in it."""
-    steps = step_cells(found, policy, path)
+    steps = step_cells(evidence, policy, path)
     scores = score(steps.cells)
     side = _swept(path).side
     here = step_index(steps.low, steps.high, float(policy.value(path)), side)
@@ -482,11 +482,11 @@ def plateau(found: Evidence, policy: Policy, path: str, score: Score, published:
     return Plateau(path, _inside(path, *_observed_plateau(steps, low, high)), low, high)
 
 
-def _observed_plateau(found: StepCells, low: float, high: float) -> tuple[float, float]:
+def _observed_plateau(steps: StepCells, low: float, high: float) -> tuple[float, float]:
     """Plateau cut to just beyond the values at which any case changes: the rest of the range was never seen."""
-    if len(found.low) == 1:
+    if len(steps.low) == 1:
         return low, high
-    first, last = float(found.low[1]), float(found.low[-1])
+    first, last = float(steps.low[1]), float(steps.low[-1])
     margin = 0.1 * ((last - first) or abs(last))
     return max(low, min(first, high) - margin), min(high, max(last, low) + margin)
 
@@ -538,16 +538,16 @@ def round_between(low: NDArray[np.float64], high: NDArray[np.float64], swept: Th
         least = np.where(low <= swept.low, first, least)
         return np.clip(whole, least, most)
     middle = (first + last) / 2.0
-    found = np.where(ceiling, first, last)
-    left = np.arange(len(middle))
+    points = np.where(ceiling, first, last)
+    rest = np.arange(len(middle))
     for digits in range(1, 17):
-        if not len(left):
+        if not len(rest):
             break
-        value = np.array([round(one, digits) for one in middle[left].tolist()])  # np.round errs in the last digit
-        inside = (first[left] < value) & (value < last[left])
-        found[left[inside]] = value[inside]
-        left = left[~inside]
-    return found
+        value = np.array([round(number, digits) for number in middle[rest].tolist()])  # np.round errs in the last digit
+        inside = (first[rest] < value) & (value < last[rest])
+        points[rest[inside]] = value[inside]
+        rest = rest[~inside]
+    return points
 
 
 DIGITS = 4  # of a number that a study writes to settings: more than any study tells apart

@@ -81,7 +81,9 @@ def options_of(candidates: Sequence[Candidate], goal: Goal) -> Options:
     """
     price = metrics.cell_costs(goal.matrix)
     pairs = [
-        CandidateOption(place, value) for place, one in enumerate(candidates) for value in range(len(one.policies))
+        CandidateOption(place, value)
+        for place, candidate in enumerate(candidates)
+        for value in range(len(candidate.policies))
     ]
     cells = [candidates[place].cells[value] for place, value in pairs]
     shares = None
@@ -252,28 +254,31 @@ def select_candidate(candidates: Sequence[Candidate], competing: Sequence[str], 
     Source: rules S6.3, S6.8, S6.9.
     """
     goal = cases.goal
-    names = tuple(one.name for one in candidates)
+    names = tuple(candidate.name for candidate in candidates)
     competes = np.array([name in competing for name in names])
     every = options_of(candidates, goal)
-    lacks = tally(cases.held, [one.policies[0] for one in candidates], cases.arm)
-    compared = np.array([one.is_compared for one in lacks.missing_answers])  # always-refuse is
+    counts = tally(cases.held, [candidate.policies[0] for candidate in candidates], cases.arm)
+    compared = np.array([shortfall.is_compared for shortfall in counts.missing_answers])  # always-refuse is
     of_option = np.array([place for place, _ in every.options])
     allowed = (competes & compared)[of_option]
     choice = choose(every, goal, allowed)
     # What does not compete is shown at its best value too.
     shown = dict(choose(every, goal, compared[of_option] | every.fixed).shown) | dict(choice.shown)
     at = [shown.get(place, int(np.flatnonzero(of_option == place)[0])) for place in range(len(names))]
-    policies = {one.name: one.policies[every.options[row].value] for one, row in zip(candidates, at, strict=True)}
+    policies = {
+        candidate.name: candidate.policies[every.options[row].value]
+        for candidate, row in zip(candidates, at, strict=True)
+    }
     table = _cost_table(candidates, [every.options[row].value for row in at], policies, cases)
     incumbent = every.loss[choice.incumbent]
     gains = {name: incumbent - every.loss[row] for name, row in zip(names, at, strict=True)}
     pseudo = [float(every.worst[choice.incumbent] - every.worst[row]) for row in at]
     savings = [paired_saving(gains[name], extra) for name, extra in zip(names, pseudo, strict=True)]
     table.insert(0, "competes", competes)
-    table.insert(3, "gain", [one.mean for one in savings])
-    table.insert(4, "std_error", [one.error for one in savings])
-    if lacks.by_text:
-        table = table.assign(missing_answers_k=lacks.missing[:, 0], missing_answers_n=lacks.missing[:, 1])
+    table.insert(3, "gain", [saving.mean for saving in savings])
+    table.insert(4, "std_error", [saving.error for saving in savings])
+    if counts.by_text:
+        table = table.assign(missing_answers_k=counts.missing[:, 0], missing_answers_n=counts.missing[:, 1])
         table = table.assign(compared=compared)
     chosen = every.options[choice.chosen].candidate
     return Selection(
@@ -286,7 +291,7 @@ def select_candidate(candidates: Sequence[Candidate], competing: Sequence[str], 
             nested_estimate(every, goal, allowed, cases.groups, cases.seed), float(every.loss[choice.chosen].mean())
         ),
         gains=gains,
-        missing=dict(zip(names, lacks.missing_answers, strict=True)),
+        missing=dict(zip(names, counts.missing_answers, strict=True)),
         misses=float(goal.violation(_mean_counts(candidates[chosen], every.options[choice.chosen].value))),
     )
 
@@ -304,8 +309,8 @@ def _cost_table(
     import pandas as pd
 
     goal = cases.goal
-    held_out = np.stack([_mean_counts(one, value) for one, value in zip(candidates, values, strict=True)])
-    in_sample = count_cells(np.stack([cases.cells(policies[one.name]) for one in candidates]))
+    held_out = np.stack([_mean_counts(candidate, value) for candidate, value in zip(candidates, values, strict=True)])
+    in_sample = count_cells(np.stack([cases.cells(policies[candidate.name]) for candidate in candidates]))
     rates = metrics.rates(metrics.rate_counts(held_out), metrics.label_counts(held_out))
     return pd.DataFrame(
         {
@@ -314,9 +319,9 @@ def _cost_table(
             "coverage": rates[:, metrics.RATES.index("coverage")],
             "over_ask": rates[:, metrics.RATES.index("over_ask_rate")],
             "meets_targets": goal.violation(held_out) <= 0.0,
-            "policy_id": [policies[one.name].policy_id for one in candidates],
+            "policy_id": [policies[candidate.name].policy_id for candidate in candidates],
         },
-        index=pd.Index([one.name for one in candidates], name="candidate"),
+        index=pd.Index([candidate.name for candidate in candidates], name="candidate"),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,11 +16,14 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from raglab import metrics
+from raglab.characters import visible
 from raglab.decision.measurement import measured_tables
+from raglab.decision.scoring import status_only_note, trace_status_only
 from raglab.decision.trace_view import TraceView
 from raglab.expected_cost import CLASSES, ActionCosts, action_costs, expected_costs, least_cost
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.decision_fitting import (
+    LEAST,
     STRENGTHS,
     DecisionCases,
     FittedModel,
@@ -76,14 +80,14 @@ class LabelledSignals(NamedTuple):
     @property
     def right(self) -> NDArray[np.bool_]:
         """Whether answering without any gate would be right, [Q]."""
-        found: NDArray[np.bool_] = self.cases.classes == CLASSES.index("right")
-        return found
+        is_right: NDArray[np.bool_] = self.cases.classes == CLASSES.index("right")
+        return is_right
 
     @property
     def ambiguous(self) -> NDArray[np.bool_]:
         """Whether a case should be asked back, [Q]."""
-        found: NDArray[np.bool_] = self.cases.classes == CLASSES.index("ambiguous")
-        return found
+        is_ambiguous: NDArray[np.bool_] = self.cases.classes == CLASSES.index("ambiguous")
+        return is_ambiguous
 
     def rows(self, keep: NDArray[Any]) -> LabelledSignals:
         """The same of some cases."""
@@ -97,8 +101,8 @@ class LabelledSignals(NamedTuple):
         """
         status = np.where(self.can_answer, decided, Status.refuse)
         label = LABELS[self.cases.classes]
-        found = np.where(status == Status.ok, self.right, self.cases.options_right)
-        cell = (status.astype(np.int64) * len(Status) + label) * 2 + found
+        is_right = np.where(status == Status.ok, self.right, self.cases.options_right)
+        cell = (status.astype(np.int64) * len(Status) + label) * 2 + is_right
         costs: NDArray[np.float64] = matrix[label, OUTCOME_OF_CELL[cell]]
         return costs
 
@@ -123,7 +127,8 @@ class SignalAudit:
     notes: tuple[str, ...]
 
     def __repr__(self) -> str:
-        return "\n".join([f"{type(self).__name__} of {len(self.frame)} signals; see .frame", *self.notes])
+        notes = [visible(note, lines=True) for note in self.notes]
+        return "\n".join([f"{type(self).__name__} of {len(self.frame)} signals; see .frame", *notes])
 
 
 @takes(trace="trace", policy="policy")
@@ -176,36 +181,39 @@ def audit_signals(
     here = tune_cases(trace)
     check_recorded(here, start, arm, "an audit")
     # Of each shard only its signals are kept, so that hits of a large trace never have to fit in memory.
-    found_in = _join_shards(list(each_shard(shard_signals, here, start, arm, what="measure")))
+    joined = _join_shards(list(each_shard(shard_signals, here, start, arm, what="measure")))
     # In the order of the ids: folds must not depend on the order of the rows.
-    seen = found_in.sorted_cases()
-    _check_folds(len(seen.can_answer), folds, repeats)
+    labelled = joined.sorted_cases()
+    _check_folds(labelled, folds, repeats)
     matrix = start.decision.costs.matrix if costs is None else cost_matrix(costs)
-    correlations = rank_correlations(seen.cases.signals)
-    known = seen.cases.known
+    correlations = rank_correlations(labelled.cases.signals)
+    known = labelled.cases.known
     nearest = _nearest(correlations, known.names)
     rows = [
-        _described(one, seen, level) | nearest[one.name] | {"ms": _milliseconds(found_in.latency, one.name)}
-        for one in known.rows
+        _signal_row(signal, labelled, level) | nearest[signal.name] | {"ms": _milliseconds(joined.latency, signal.name)}
+        for signal in known.rows
     ]
     # Costs take hundreds of fits; without repeats the audit is the rest, at once.
-    found = _Costed(float("nan"), float("nan"), {})
+    signal_costs = _Costed(float("nan"), float("nan"), {})
     if repeats:
-        names = _varying(seen.cases, known.names)
-        parts = audit_folds(seen, names, folds, repeats, seed)
+        names = _varying(labelled.cases, known.names)
+        parts = audit_folds(labelled, names, folds, repeats, seed)
         with threadpool_limits(1):  # hundreds of small fits, over which threads would only wait for each other
-            found = _costed(seen, _doubles(names, correlations, known), matrix, parts, seed, level)
-    frame = _sorted_frame([row | found.rows.get(row["signal"], _uncosted(row)) for row in rows])
-    split = "tune" if found_in.tune else "all"
+            signal_costs = _costed(labelled, _doubles(names, correlations, known), matrix, parts, seed, level)
+    frame = _sorted_frame([row | signal_costs.rows.get(row["signal"], _uncosted(row)) for row in rows])
+    split = "tune" if joined.tune else "all"
     return SignalAudit(
         frame=frame,
         correlations=_named(correlations, known.names),
-        cost=found.cost,
-        cost_without_signals=found.without_signals,
+        cost=signal_costs.cost,
+        cost_without_signals=signal_costs.without_signals,
         split=split,
-        cases=len(seen.can_answer),
+        cases=len(labelled.can_answer),
         level=level,
-        notes=_notes(split, seen, found, frame, folds * bool(repeats), repeats),
+        notes=(
+            *_audit_notes(split, labelled, signal_costs, frame, folds * bool(repeats), repeats),
+            *filter(None, [status_only_note(trace_status_only(here))]),
+        ),
     )
 
 
@@ -215,27 +223,27 @@ def labelled_signals(trace: TraceView, policy: Policy, arm: str | None = None) -
 
 
 class ShardSignals(NamedTuple):
-    """What an audit reads of some cases: signals and labels, ids [Q], whether all are to tune on, times of retrieval.
+    """Signals, labels, ids [Q] and times of retrieval of the cases of one shard, and whether all are to tune on.
 
     latency: of the arm at depth 0, [Q, 1, 1, stages]; None where nobody measured it.
     """
 
-    seen: LabelledSignals
+    labelled: LabelledSignals
     ids: NDArray[np.object_]
     tune: bool
     latency: Latency | None
 
     def sorted_cases(self) -> LabelledSignals:
         """Signals and labels in the order of the ids, whatever the order of the rows."""
-        return self.seen.rows(np.argsort(self.ids.tolist(), kind="stable"))
+        return self.labelled.rows(np.argsort(self.ids.tolist(), kind="stable"))
 
 
 def shard_signals(trace: TraceData, policy: Policy, arm: str | None) -> ShardSignals:
     """What an audit reads of one trace in memory; pure, so that any worker may measure it."""
-    found = measured_tables(trace, policy, arm).evidence
+    evidence = measured_tables(trace, policy, arm).evidence
     at, spent = trace.arm(arm or trace.arms[0]), trace.latency
     return ShardSignals(
-        seen=LabelledSignals(decision_cases(found), found.n_hits[0] >= 1),
+        labelled=LabelledSignals(decision_cases(evidence), evidence.n_hits[0] >= 1),
         ids=np.array([case.id for case in trace.cases], dtype=object),
         tune=all(case.split == "tune" for case in trace.cases),
         latency=None if spent is None else spent._replace(ms=spent.ms[:, [at], :1]),
@@ -244,14 +252,14 @@ def shard_signals(trace: TraceData, policy: Policy, arm: str | None) -> ShardSig
 
 def _join_shards(parts: Sequence[ShardSignals]) -> ShardSignals:
     """Cases of all shards, in order; without times where a shard has none, or of other stages."""
-    joined = join_decision_cases([part.seen.cases for part in parts])
+    joined = join_decision_cases([part.labelled.cases for part in parts])
     timed = [part.latency for part in parts if part.latency is not None]
-    alike = len(timed) == len(parts) and all(one.stages == timed[0].stages for one in timed)
+    alike = len(timed) == len(parts) and all(latency.stages == timed[0].stages for latency in timed)
     return ShardSignals(
-        seen=LabelledSignals(joined, np.concatenate([part.seen.can_answer for part in parts])),
+        labelled=LabelledSignals(joined, np.concatenate([part.labelled.can_answer for part in parts])),
         ids=np.concatenate([part.ids for part in parts]),
         tune=all(part.tune for part in parts),
-        latency=timed[0]._replace(ms=np.concatenate([one.ms for one in timed])) if alike else None,
+        latency=timed[0]._replace(ms=np.concatenate([latency.ms for latency in timed])) if alike else None,
     )
 
 
@@ -290,22 +298,28 @@ class AuditFold(NamedTuple):
     strength: float
 
 
-def audit_folds(seen: LabelledSignals, names: Sequence[str], folds: int, repeats: int, seed: int) -> list[AuditFold]:
+def audit_folds(
+    labelled: LabelledSignals, names: Sequence[str], folds: int, repeats: int, seed: int
+) -> list[AuditFold]:
     """Stratified folds, all repeats one after the other; the penalty is chosen once a fold, by the model of all."""
-    found = []
+    all_folds = []
     for repeat in progress(range(repeats), "fold", "repeat"):
-        number = stratified_folds(seen.cases.classes, folds, np.random.default_rng([seed, repeat]))
+        number = stratified_folds(labelled.cases.classes, folds, np.random.default_rng([seed, repeat]))
         for fold in range(folds):
             rest, held = np.flatnonzero(number != fold), np.flatnonzero(number == fold)
-            cases = seen.cases.rows(rest)
+            cases = labelled.cases.rows(rest)
             varying = _varying(cases, names)
             strength = fit_model(cases, names=varying, seed=seed).strength if varying else STRENGTHS[0]
-            found.append(AuditFold(rest, held, strength))
-    return found
+            all_folds.append(AuditFold(rest, held, strength))
+    return all_folds
 
 
 def crossed_costs(
-    seen: LabelledSignals, names: Sequence[str], matrix: NDArray[np.float64], folds: Sequence[AuditFold], seed: int = 0
+    labelled: LabelledSignals,
+    names: Sequence[str],
+    matrix: NDArray[np.float64],
+    folds: Sequence[AuditFold],
+    seed: int = 0,
 ) -> NDArray[np.float64]:
     """Cost of each case under decisions by models that did not see it, the mean over the repeats, [Q].
 
@@ -317,28 +331,28 @@ def crossed_costs(
     Source: rule S2.17.
     """
     prices = action_costs(matrix)
-    paid, times = np.zeros(len(seen.can_answer)), np.zeros(len(seen.can_answer))
+    paid, times = np.zeros(len(labelled.can_answer)), np.zeros(len(labelled.can_answer))
     for fold in folds:
-        rest, held = seen.rows(fold.fitted), seen.rows(fold.judged)
+        rest, held = labelled.rows(fold.fitted), labelled.rows(fold.judged)
         varying = _varying(rest.cases, names)
         if varying:
             model = fit_model(rest.cases, names=varying, seed=seed, strengths=(fold.strength,))
             paid[fold.judged] += held.case_costs(_decided(held, model, prices), matrix)
         else:
-            paid[fold.judged] += held.case_costs(_free(rest, matrix), matrix)
+            paid[fold.judged] += held.case_costs(_best_fixed_status(rest, matrix), matrix)
         times[fold.judged] += 1
     return paid / times
 
 
-def _decided(seen: LabelledSignals, model: FittedModel, prices: ActionCosts) -> NDArray[np.integer[Any]]:
+def _decided(labelled: LabelledSignals, model: FittedModel, prices: ActionCosts) -> NDArray[np.integer[Any]]:
     """Cheapest action of each case."""
-    answer, refused, asked = expected_costs(model.probabilities(seen.cases.signals), model.asked_right, prices)
-    return least_cost(answer, refused, asked, seen.cases.can_ask)
+    answer, refuse, ask = expected_costs(model.probabilities(labelled.cases.signals), model.asked_right, prices)
+    return least_cost(answer, refuse, ask, labelled.cases.can_ask)
 
 
-def _free(seen: LabelledSignals, matrix: NDArray[np.float64]) -> int:
+def _best_fixed_status(labelled: LabelledSignals, matrix: NDArray[np.float64]) -> int:
     """Better of always refusing and always answering; ties to refuse."""
-    return min((Status.refuse, Status.ok), key=lambda status: float(seen.case_costs(status, matrix).mean()))
+    return min((Status.refuse, Status.ok), key=lambda status: float(labelled.case_costs(status, matrix).mean()))
 
 
 def _varying(cases: DecisionCases, names: Sequence[str]) -> list[str]:
@@ -356,7 +370,7 @@ class _Costed(NamedTuple):
 
 
 def _costed(
-    seen: LabelledSignals,
+    labelled: LabelledSignals,
     doubles: Mapping[str, frozenset[str]],
     matrix: NDArray[np.float64],
     folds: Sequence[AuditFold],
@@ -371,12 +385,14 @@ def _costed(
 
     @cache
     def paid(left_out: frozenset[str]) -> NDArray[np.float64]:
-        return crossed_costs(seen, [one for one in doubles if one not in left_out], matrix, folds, seed)
+        return crossed_costs(
+            labelled, [signal_name for signal_name in doubles if signal_name not in left_out], matrix, folds, seed
+        )
 
-    every, none = paid(frozenset()), crossed_costs(seen, (), matrix, folds, seed)
+    every, none = paid(frozenset()), crossed_costs(labelled, (), matrix, folds, seed)
     rows = {}
     for name, same in progress(doubles.items(), "audit", "signal"):
-        without, alone = paid(frozenset({name})), crossed_costs(seen, [name], matrix, folds, seed)
+        without, alone = paid(frozenset({name})), crossed_costs(labelled, [name], matrix, folds, seed)
         row = {"cost": float(every.mean()), "cost_without": float(without.mean())}
         row |= _difference("worth", without - every, level)
         row |= _difference("worth_doubles", paid(same) - every, level)
@@ -413,17 +429,22 @@ def _note(values: NDArray[np.float64]) -> str:
     return "" if tells_apart(known) else CONSTANT
 
 
-def _described(one: Signal, seen: LabelledSignals, level: float) -> dict[str, Any]:
-    """Columns of a signal that take no fit."""
-    values = seen.cases.signals[seen.cases.known.place(one.name)]
+def _signal_row(signal: Signal, labelled: LabelledSignals, level: float) -> dict[str, Any]:
+    """Columns of a signal that need no fit."""
+    values = labelled.cases.signals[labelled.cases.known.place(signal.name)]
     known = ~np.isnan(values)
-    row: dict[str, Any] = {"signal": one.name, "unit": one.unit.name, "direction": one.direction, "stage": one.stage}
+    row: dict[str, Any] = {
+        "signal": signal.name,
+        "unit": signal.unit.name,
+        "direction": signal.direction,
+        "stage": signal.stage,
+    }
     row |= {"n": int(known.sum()), "missing": float((~known).mean()), "note": _note(values)}
-    answered = known & seen.can_answer
-    surer = -values if one.direction == "ask" else values
-    asks = -values if one.direction == "surer" else values
-    row |= _area("auroc_right", seen.right[answered], surer[answered], level)
-    return row | _area("auroc_ambiguous", seen.ambiguous[known], asks[known], level)
+    answered = known & labelled.can_answer
+    surer = -values if signal.direction == "ask" else values
+    asks = -values if signal.direction == "surer" else values
+    row |= _area("auroc_right", labelled.right[answered], surer[answered], level)
+    return row | _area("auroc_ambiguous", labelled.ambiguous[known], asks[known], level)
 
 
 def _area(name: str, truth: NDArray[np.bool_], values: NDArray[np.float64], level: float) -> dict[str, float]:
@@ -436,23 +457,23 @@ def _area(name: str, truth: NDArray[np.bool_], values: NDArray[np.float64], leve
 
 def _nearest(correlations: NDArray[np.float64], names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Signal that each goes with most, and its correlation; '' and NaN where none is known."""
-    found = {}
-    others = np.where(np.eye(len(correlations), dtype=bool), np.nan, correlations)
-    for name, row in zip(names, others, strict=True):
+    nearest = {}
+    off_diagonal = np.where(np.eye(len(correlations), dtype=bool), np.nan, correlations)
+    for name, row in zip(names, off_diagonal, strict=True):
         known = ~np.isnan(row)
         best = int(np.argmax(np.where(known, np.abs(row), -1.0)))
-        found[name] = {
+        nearest[name] = {
             "nearest": names[best] if known.any() else "",
             "rank_correlation": float(row[best]) if known.any() else float("nan"),
         }
-    return found
+    return nearest
 
 
 def _doubles(names: Sequence[str], correlations: NDArray[np.float64], known: SignalSet) -> dict[str, frozenset[str]]:
     """Each signal with those that repeat it."""
     rows = {name: np.nan_to_num(np.abs(correlations[known.place(name)])) for name in names}
     return {
-        name: frozenset({name, *(other for other in names if row[known.place(other)] >= DOUBLE)})
+        name: frozenset({name, *(double for double in names if row[known.place(double)] >= DOUBLE)})
         for name, row in rows.items()
     }
 
@@ -466,15 +487,32 @@ def _milliseconds(latency: Latency | None, name: str) -> float:
     return float(np.median(spent[~np.isnan(spent)])) if (~np.isnan(spent)).any() else float("nan")
 
 
-def _check_folds(cases: int, folds: int, repeats: int) -> None:
+def _check_folds(signals: LabelledSignals, folds: int, repeats: int) -> None:
+    """Stop where folds or repeats mean nothing, or a fold leaves too few cases for a fit: told in the user's cases."""
+    cases = len(signals.can_answer)
     if not cases:
         msg = "an audit of signals needs at least one case, got none; check the split."
         raise ValueError(msg)
     if repeats < 0:
         msg = f"repeats must be at least 0, got {repeats}; 0 leaves the costs out."
         raise ValueError(msg)
-    if repeats and not 2 <= folds <= cases // 2:
-        msg = f"folds must be from 2 to half the {cases} cases, got {folds}; lower folds, or set repeats=0."
+    if not repeats:
+        return
+    right = int(signals.right.sum())
+    # A fold holds at most so many of a kind; what it leaves is fitted on, where a signal differs at all.
+    kinds = (right, cases - right)
+    left = [count - ceil(count / folds) for count in kinds] if folds >= 2 else kinds
+    if min(left) < LEAST and folds >= 2 and _varying(signals.cases, signals.cases.known.names):
+        need = next(count for count in range(LEAST, 3 * LEAST) if count - ceil(count / folds) >= LEAST)
+        msg = (
+            f"costs of an audit must be fitted without each of {folds} folds, so on at least {need} cases that would "
+            f"be answered right and {need} others, got {kinds[0]} and {kinds[1]}; label more, or set repeats=0, which "
+            "leaves the costs out."
+        )
+        raise ValueError(msg)
+    if not 2 <= folds <= cases // 2:
+        remedy = f"lower folds to {cases // 2} or less" if cases >= 4 else "label more"
+        msg = f"folds must be from 2 to half the {cases} cases, got {folds}; {remedy}, or set repeats=0."
         raise ValueError(msg)
 
 
@@ -499,26 +537,26 @@ def _named(correlations: NDArray[np.float64], names: Sequence[str]) -> pd.DataFr
     return pd.DataFrame(correlations, index=list(names), columns=list(names))
 
 
-def _notes(
-    split: str, seen: LabelledSignals, found: _Costed, frame: pd.DataFrame, folds: int, repeats: int
+def _audit_notes(
+    split: str, labelled: LabelledSignals, signal_costs: _Costed, frame: pd.DataFrame, folds: int, repeats: int
 ) -> tuple[str, ...]:
-    counts = np.bincount(seen.cases.classes, minlength=len(CLASSES))
-    told = ", ".join(f"{n} {name}" for n, name in zip(counts, CLASSES, strict=True))
+    counts = np.bincount(labelled.cases.classes, minlength=len(CLASSES))
+    text = ", ".join(f"{n} {name}" for n, name in zip(counts, CLASSES, strict=True))
     where = "split tune" if split == "tune" else "all cases, since no split is named tune"
-    lines = [f"Judged on {where}: {len(seen.can_answer)} cases ({told})."]
+    lines = [f"Judged on {where}: {len(labelled.can_answer)} cases ({text})."]
     # Costs come first, for they are what a signal is worth; without folds none was measured.
     if folds:
         often = "once" if repeats == 1 else f"{repeats} times"
         lines.append(
-            f"With all signals a case costs {found.cost:.3f}, with none {found.without_signals:.3f}; cross-validated "
-            f"in {folds} folds, {often}. Worth: what a case costs more without the signal, with no interval where no "
-            "decision changed."
+            f"With all signals a case costs {signal_costs.cost:.3f}, with none {signal_costs.without_signals:.3f}; "
+            f"cross-validated in {folds} folds, {often}. Worth: what a case costs more without the signal, with no "
+            "interval where no decision changed."
         )
         missed = frame.loc[frame["worth_low"] > 0.0, "signal"].tolist()
-        told = (
+        text = (
             f"{', '.join(missed)} (their intervals lie above 0)" if missed else "none, as far as these cases can tell"
         )
-        lines.append(f"Missed beside all others: {told}.")
+        lines.append(f"Missed beside all others: {text}.")
         # Of two signals that repeat each other neither is missed alone; only taken away together they show their worth.
         repeated = (frame["worth_doubles_low"] > 0.0) & (frame["rank_correlation"].abs() >= DOUBLE)
         if repeated.any():

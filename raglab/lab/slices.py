@@ -12,6 +12,7 @@ from raglab import metrics
 from raglab.certify import holm_adjusted
 from raglab.decision.decisions import Decisions
 from raglab.decision.recorded_answers import LINE_TAGS, line_chunks, line_sources, text_value
+from raglab.decision.scoring import status_only_note
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.decision.signal_values import arm_order
 from raglab.decision.trace_view import TraceView
@@ -30,9 +31,9 @@ HIGHER_IS_BETTER = ("coverage", "pass_rate")
 COLUMNS = ("column", "value", "n", "k", "rate", "low", "high", "rest", "p", "p_holm", "flag", "expected_cost")
 
 
-@takes(said="decisions")
+@takes(decisions="decisions")
 def slices(
-    said: Decisions | ShardedDecisions,
+    decisions: Decisions | ShardedDecisions,
     *,
     by: Mapping[str, Sequence[Any] | NDArray[Any]] | None = None,
     rate: str = "pass_rate",
@@ -48,7 +49,7 @@ def slices(
     differ in the pass rate by what refusing is easier than answering: read `doctype` and `intent` beside `label`.
 
     Args:
-      said: decisions on a trace in memory, or on one of shards, whose cases are then read once more. Over shards a
+      decisions: on a trace in memory, or on one of shards, whose cases are then read once more. Over shards a
         document's line is what the first shard says that knows it: the same wherever its chunks are tagged alike.
       by: name -> value of every case, [Q]; a name of a column takes its place.
       rate: one of `metrics.RATES`, over its own cases: `false_refusal_rate` over those labelled ok,
@@ -62,7 +63,8 @@ def slices(
       tested, NaN for the others), `flag` (p_holm below 1 − level: really unlike the rest, worse or better) and
       `expected_cost` (mean over all cases of the slice, whatever the rate is over).
       Worst first: by the bound on the good side, the highest `low` of an error rate, the lowest `high` of a pass rate,
-      so that a slice of few cases is not worst by chance. Its `attrs["basis"]` says on which basis cases are judged.
+      so that a slice of few cases is not worst by chance. Its `attrs["basis"]` says on which basis cases are judged,
+      `attrs["headline"]` how many are scored by status alone.
 
     Raises:
       ValueError: unknown rate, values of `by` that are not one a case, a level outside (0, 1), or costs that say
@@ -79,7 +81,7 @@ def slices(
         msg = f"rate must be one of {', '.join(metrics.RATES)}, got {rate!r}."
         raise ValueError(msg)
     place = metrics.RATES.index(rate)
-    cell = said.cells  # of every case, once; a slice's rate and cost are then those of its cells
+    cell = decisions.cells  # of every case, once; a slice's rate and cost are then those of its cells
     matrix = metrics.cost_matrix(costs)
 
     def share(rows: NDArray[np.bool_]) -> tuple[int, int, float]:
@@ -89,21 +91,21 @@ def slices(
         return int(summed[place]), int(size[place]), float(metrics.expected_cost(cells, matrix))
 
     # Each slice is tested against the cases outside it, not against all: those would hold the slice itself.
-    all_k, all_n, _ = share(np.ones(len(said), dtype=bool))
-    found = []
-    for column, told in case_columns(said, by or {}).items():
-        values = np.array(told, dtype=object)
-        for value in sorted(set(told)):
+    all_k, all_n, _ = share(np.ones(len(decisions), dtype=bool))
+    slice_rows = []
+    for column, texts in case_columns(decisions, by or {}).items():
+        values = np.array(texts, dtype=object)
+        for value in sorted(set(texts)):
             k, n, cost = share(values == value)
-            others = all_k - k, all_n - n
+            rest = all_k - k, all_n - n
             p = (
-                float(fisher_exact(np.array([[k, n - k], [others[0], others[1] - others[0]]]))[1])
-                if n and others[1]
+                float(fisher_exact(np.array([[k, n - k], [rest[0], rest[1] - rest[0]]]))[1])
+                if n and rest[1]
                 else np.nan
             )
             low, high = (float(end) for end in metrics.clopper_pearson(k, n, level))
-            found.append((column, value, n, k, _share(k, n), low, high, _share(*others), min(p, 1.0), cost))
-    table = pd.DataFrame(found, columns=[name for name in COLUMNS if name not in {"p_holm", "flag"}])
+            slice_rows.append((column, value, n, k, _share(k, n), low, high, _share(*rest), min(p, 1.0), cost))
+    table = pd.DataFrame(slice_rows, columns=[name for name in COLUMNS if name not in {"p_holm", "flag"}])
     # A slice too small to show anything is not tested, for each test costs the others power (Holm).
     enough = (table["n"] >= least) & (all_n - table["n"] >= least) & table["p"].notna()
     table["p_holm"] = holm_adjusted(np.where(enough, table["p"].astype(float), np.nan))
@@ -114,7 +116,8 @@ def slices(
         ["high" if good else "low", "rate", "n", "order"], ascending=[good, good, False, True], na_position="last"
     )
     rows = table.loc[order.index, list(COLUMNS)].reset_index(drop=True)
-    rows.attrs["basis"] = said.basis_text()
+    rows.attrs["basis"] = decisions.basis_text()
+    rows.attrs["headline"] = status_only_note(decisions.status_only)
     return rows
 
 
@@ -151,17 +154,21 @@ def _lines(
       lines: by tag and document.
       documents: that the sources may mean.
     """
-    meanings = source_meanings({name for one in stated if not isinstance(one, str) for name in one}, documents)
+    meanings = source_meanings(
+        {name for statement in stated if not isinstance(statement, str) for name in statement}, documents
+    )
     named = {document for meaning in meanings.values() for document in meaning.documents}
     # A tag that other documents alone have would leave all cases without a line, and shards do not hold those.
     tag = next((tag for tag in LINE_TAGS if not named.isdisjoint(lines[tag])), LINE_TAGS[0])
-    return [one if isinstance(one, str) else _line_of(one, lines[tag], meanings) for one in stated]
+    return [
+        statement if isinstance(statement, str) else _line_of(statement, lines[tag], meanings) for statement in stated
+    ]
 
 
 def _line_of(sources: Sequence[str], of_document: Mapping[str, str], meanings: Mapping[str, Meaning]) -> str:
     documents = [document for source in sources for document in meanings[source].documents]
-    found = {of_document[name] for name in documents if name in of_document}
-    return SEVERAL if len(found) > 1 else next(iter(found), NONE)
+    lines = {of_document[name] for name in documents if name in of_document}
+    return SEVERAL if len(lines) > 1 else next(iter(lines), NONE)
 
 
 class StatedColumns(NamedTuple):
@@ -190,13 +197,13 @@ def stated_columns(trace: TraceData) -> StatedColumns:
 
 
 def case_columns(
-    said: Decisions | ShardedDecisions, by: Mapping[str, Sequence[Any] | NDArray[Any]]
+    decisions: Decisions | ShardedDecisions, by: Mapping[str, Sequence[Any] | NDArray[Any]]
 ) -> dict[str, list[str]]:
     """Column -> value of every case; columns that say nothing of any case are left out."""
     own: dict[str, list[Any]] = {}
     lines: dict[str, dict[str, str]] = {tag: {} for tag in LINE_TAGS}
     documents: set[str] = set()
-    for part in each_shard(stated_columns, said.trace, what="slice"):
+    for part in each_shard(stated_columns, decisions.trace, what="slice"):
         documents |= part.documents
         for name, column in part.columns.items():
             own.setdefault(name, []).extend(column)
@@ -205,8 +212,8 @@ def case_columns(
                 lines[tag].setdefault(name, line)  # of the first that knows a document
     own["line"] = _lines(own["line"], lines, documents)
     for name, values in by.items():
-        if len(values) != len(said):
-            msg = f"by must hold a value a case, got {len(values)} of {name!r} for {len(said)} cases."
+        if len(values) != len(decisions):
+            msg = f"by must hold a value a case, got {len(values)} of {name!r} for {len(decisions)} cases."
             raise ValueError(msg)
         own[name] = [text_value(value) for value in values]
     stated = {name: [value or NONE for value in values] for name, values in own.items()}
@@ -242,8 +249,8 @@ def _measures(*, graded: bool) -> tuple[str, ...]:
 class OrderedGrades(NamedTuple):
     """Hits in one order of an arm that are the first of an expected source.
 
-    acts: whether a reranker changed the order. row: which of the judged cases, place: of the hit, grade: of its source,
-    [E] each.
+    acts: whether a reranker changed the order. row: which of the judged cases, place: of the hit, grade: of its
+    sources in sum, n_sources: how many it is the first of, two where a document and its page are expected, [E] each.
     """
 
     arm: str
@@ -252,44 +259,43 @@ class OrderedGrades(NamedTuple):
     row: NDArray[np.int64]
     place: NDArray[np.int64]
     grade: NDArray[np.float64]
+    n_sources: NDArray[np.float64]
 
 
 class RankedCases(NamedTuple):
     """Cases that expect a source, and where it stands among their hits; nothing of the others.
 
-    n_cases: of the trace, Q. rows: positions of the judged ones, [q]. number: of their expected sources, [q]. ideal:
-    grades of these, the first 10 descending, [q, R], 0 behind the last. graded: whether any case grades its sources.
-    width: hits a case that were looked at. arms: of the trace. orders: of each arm, by name and order.
+    n_cases: of the trace, Q. rows: positions of the judged ones, [q]. ideal: gains of the best possible order, the
+    first 10, by grades and by number of sources, [2, q, R], 0 behind the last. graded: whether any case grades its
+    sources. width: hits a case that were looked at. arms: of the trace. orders: of each arm, by name and order.
     """
 
     n_cases: int
     rows: NDArray[np.int64]
-    number: NDArray[np.int64]
     ideal: NDArray[np.float64]
     graded: bool
     width: int
     arms: tuple[str, ...]
     orders: tuple[OrderedGrades, ...]
 
-    def grades(self, one: OrderedGrades) -> NDArray[np.float64]:
-        """Grades of the hits of an order where they are the first of an expected source, else 0, [q, width]."""
-        found, there = np.zeros((len(self.rows), self.width)), one.place < self.width
-        found[one.row[there], one.place[there]] = one.grade[there]
-        return found
+    def gains(self, order: OrderedGrades) -> NDArray[np.float64]:
+        """Gains of the hits of an order, by grades and by number of sources, [2, q, width]."""
+        gains, within = np.zeros((2, len(self.rows), self.width)), order.place < self.width
+        gains[:, order.row[within], order.place[within]] = (order.grade[within], order.n_sources[within])
+        return gains
 
 
 def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
     """Where the expected sources stand in some orders of one trace in memory; pure, so that any worker may look."""
-    judged, width, found = _judged(trace), min(trace.hits.chunk.shape[3], max(DEPTHS_OF_LIST)), []
+    judged, width, grades_by_order = _judged(trace), min(trace.hits.chunk.shape[3], max(DEPTHS_OF_LIST)), []
     for name, order, places, acts in _orders(trace, orders):
-        chunk = np.take_along_axis(trace.hits.chunk[:, trace.arm(name), 0], places[:, :width], axis=1)
-        grades = _grades_of(chunk[judged.rows], judged)
-        row, place = np.nonzero(grades)
-        found.append(OrderedGrades(name, order, acts, row, place, grades[row, place]))
+        chunk = np.take_along_axis(trace.hits.chunk[judged.rows, trace.arm(name), 0], places[judged.rows], axis=1)
+        grades_by_order.append(
+            OrderedGrades(name, order, acts, *_gains_of(_best_of_each(chunk, judged)[:, :width], judged))
+        )
     graded = any(case.extra.get(SOURCE_GRADES) for case in trace.cases)
     rows = np.array(judged.rows, dtype=np.int64)
-    ideal = judged.ideal[:, :NDCG_AT]
-    return RankedCases(len(trace), rows, judged.number, ideal, graded, width, trace.arms, tuple(found))
+    return RankedCases(len(trace), rows, judged.ideal, graded, width, trace.arms, tuple(grades_by_order))
 
 
 def _all_ranked(trace: TraceView, orders: Sequence[str]) -> RankedCases:
@@ -299,39 +305,46 @@ def _all_ranked(trace: TraceView, orders: Sequence[str]) -> RankedCases:
 
 def _join_ranked(parts: Sequence[RankedCases]) -> RankedCases:
     """Ranked cases of the parts of one trace, in order."""
-    widest = max(part.ideal.shape[1] for part in parts)
+    widest = max(part.ideal.shape[2] for part in parts)
     starts = np.cumsum([0, *(part.n_cases for part in parts)])
     first_rows = np.cumsum([0, *(len(part.rows) for part in parts)])
     in_orders = []
     for same in zip(*(part.orders for part in parts), strict=True):
-        rows = [one.row + first for one, first in zip(same, first_rows[:-1], strict=True)]
-        place, grade = (np.concatenate([one[field] for one in same]) for field in (4, 5))
-        acts = any(one.acts for one in same)
-        in_orders.append(OrderedGrades(same[0].arm, same[0].order, acts, np.concatenate(rows), place, grade))
+        rows = [grades.row + first for grades, first in zip(same, first_rows[:-1], strict=True)]
+        places = [
+            np.concatenate([getattr(grades, field) for grades in same]) for field in ("place", "grade", "n_sources")
+        ]
+        acts = any(grades.acts for grades in same)
+        in_orders.append(OrderedGrades(same[0].arm, same[0].order, acts, np.concatenate(rows), *places))
     return RankedCases(
         n_cases=int(starts[-1]),
         rows=np.concatenate([part.rows + start for part, start in zip(parts, starts[:-1], strict=True)]),
-        number=np.concatenate([part.number for part in parts]),
-        ideal=np.concatenate([np.pad(part.ideal, [(0, 0), (0, widest - part.ideal.shape[1])]) for part in parts]),
+        ideal=np.concatenate([_padded(part.ideal, widest) for part in parts], axis=1),
         graded=any(part.graded for part in parts),
         width=max(part.width for part in parts),
         arms=parts[0].arms,
-        orders=tuple(one for one in in_orders if one.acts or one.order == FINAL),
+        orders=tuple(grades for grades in in_orders if grades.acts or grades.order == FINAL),
     )
+
+
+def _padded(gains: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+    return np.pad(gains, [(0, 0), (0, 0), (0, width - gains.shape[2])])
 
 
 class _Judged(NamedTuple):
     """Cases that expect a source, and what is to be found.
 
-    rows: of the cases, q of them. number: of their expected sources, [q]. ideal: grades of these, descending, [q, R],
-    0 behind the last. grades: of each case's sources. named: sources that each chunk of the trace fulfils, [C].
+    rows: of the cases, q of them. ideal: as of `RankedCases`. grades: of each case's sources. named: sources that each
+    chunk of the trace fulfils, [C]. ranked: what is ranked for each case, the documents or, where a source of the case
+    names a page, the pages: number of that of each chunk, [C] of both. by_page: of each case, [q].
     """
 
     rows: list[int]
-    number: NDArray[np.int64]
     ideal: NDArray[np.float64]
     grades: list[dict[str, float]]
     named: list[list[str]]
+    ranked: tuple[NDArray[np.int64], NDArray[np.int64]]
+    by_page: NDArray[np.bool_]
 
 
 @takes(trace="trace")
@@ -339,7 +352,9 @@ def ranking(trace: TraceView) -> pd.DataFrame:
     """hit@1, hit@5, hit@20 and nDCG@10 of every arm, over the cases that expect a source, before any refinement.
 
     Relevant is the first hit of each expected source, which is any of `expect_sources` or
-    `expect_sources_any`, a document or a page of it; further hits of a source gain nothing. An arm that reranks has a
+    `expect_sources_any`, a document or a page of it. What is ranked are documents, each at the place of its best chunk,
+    or pages for a case one of whose sources names a page; further chunks of it take no place. A page that is the first
+    of two sources, itself and its document, gains both, and the ideal order has it first. An arm that reranks has a
     second row: the order of the fused score, before reranking. Where cases grade their sources
     (`raglab.values.source_grades`), nDCG@10 comes twice and its name says by what it gains: the grade itself, as
     trec_eval and ir_measures count, or 1.
@@ -360,11 +375,11 @@ def ranking(trace: TraceView) -> pd.DataFrame:
 
     judged = _all_ranked(trace, (FINAL, FUSED))
     names, rows = _measures(graded=judged.graded), []
-    for one in judged.orders:
-        grades = judged.grades(one)
-        hits = [metrics.hit_rate(grades > 0.0, k) for k in DEPTHS_OF_LIST]
-        measured = [_mean_ndcg(grades, judged, measure) for measure in names]
-        rows.append((one.arm, one.order, len(judged.rows), *hits, *measured))
+    for grades in judged.orders:
+        gains = judged.gains(grades)
+        hits = [metrics.hit_rate(gains[0] > 0.0, k) for k in DEPTHS_OF_LIST]
+        measured = [float(each.mean()) if len(each) else np.nan for each in _ndcg_of(gains, judged, names)]
+        rows.append((grades.arm, grades.order, len(judged.rows), *hits, *measured))
     table = pd.DataFrame(rows, columns=["arm", "order", "n", *HITS, *names])
     table.attrs["without_source"] = judged.n_cases - len(judged.rows)
     return table
@@ -386,44 +401,100 @@ def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> NDArray[np.float6
     judged = _all_ranked(trace, (FINAL,))
     measure = _measures(graded=judged.graded)[0] if gains == "graded" else BINARY
     values = np.full((judged.n_cases, len(judged.arms)), np.nan)
-    for one in judged.orders:
-        values[judged.rows, judged.arms.index(one.arm)] = _each_ndcg(judged.grades(one), judged, measure)
+    for grades in judged.orders:
+        (each,) = _ndcg_of(judged.gains(grades), judged, [measure])
+        values[judged.rows, judged.arms.index(grades.arm)] = each
     return values
 
 
 def _judged(trace: TraceData, rows: Sequence[int] | None = None) -> _Judged:
     """Cases that expect a source, of all or of some rows."""
     all_grades = {row: source_grades(trace.cases[row]) for row in (range(len(trace)) if rows is None else rows)}
-    asked = [row for row, grades in all_grades.items() if grades]
-    number = np.array([len(all_grades[row]) for row in asked], dtype=np.int64)
-    ideal = np.zeros((len(asked), int(number.max(initial=0))))
-    for at, row in enumerate(asked):
-        ideal[at, : number[at]] = sorted(all_grades[row].values(), reverse=True)
-    meanings = source_meanings({source for row in asked for source in all_grades[row]}, known_documents(trace))
-    check_clear([trace.cases[row] for row in asked], meanings)
-    return _Judged(asked, number, ideal, [all_grades[row] for row in asked], chunk_sources(trace.chunks, meanings))
+    sourced_rows = [row for row, grades in all_grades.items() if grades]
+    meanings = source_meanings({source for row in sourced_rows for source in all_grades[row]}, known_documents(trace))
+    check_clear([trace.cases[row] for row in sourced_rows], meanings)
+    all_grades = {row: _distinct_grades(all_grades[row], meanings) for row in sourced_rows}
+    best = [_ideal_gains(all_grades[row], meanings) for row in sourced_rows]
+    ideal = np.zeros((2, len(sourced_rows), max((len(gains[0]) for gains in best), default=0)))
+    for at, gains in enumerate(best):
+        ideal[:, at, : len(gains[0])] = gains
+    documents = _numbered([(chunk.document,) for chunk in trace.chunks])
+    pages = _numbered([(chunk.document, chunk.page_shown) for chunk in trace.chunks])
+    named = chunk_sources(trace.chunks, meanings)
+    paged = [any(bool(meanings[source].page) for source in all_grades[row]) for row in sourced_rows]
+    grades = [all_grades[row] for row in sourced_rows]
+    return _Judged(sourced_rows, ideal, grades, named, (documents, pages), np.array(paged, dtype=bool))
 
 
-def _each_ndcg(grades: NDArray[np.float64], judged: _Judged | RankedCases, measure: str) -> NDArray[np.float64]:
-    """nDCG@10 of every judged case, [q]."""
-    if measure == GRADED:
-        return metrics.graded_ndcg(grades, judged.ideal, NDCG_AT)
-    relevant = grades > 0.0
-    each = (metrics.ndcg(relevant[[at]], judged.number[[at]], NDCG_AT) for at in range(len(relevant)))
-    return np.array(list(each), dtype=np.float64)
+def _distinct_grades(grades: Mapping[str, float], meanings: Mapping[str, Meaning]) -> dict[str, float]:
+    """Grades with each place named once, by its best grade; a page and its document are two."""
+    named: dict[tuple[object, str], str] = {}
+    for source in sorted(grades, key=lambda name: -grades[name]):
+        meaning = meanings[source]
+        named.setdefault((meaning.documents or source, meaning.page), source)
+    distinct_sources = set(named.values())
+    return {source: grade for source, grade in grades.items() if source in distinct_sources}
 
 
-def _mean_ndcg(grades: NDArray[np.float64], judged: RankedCases, measure: str) -> float:
-    if measure == GRADED:
-        each = metrics.graded_ndcg(grades, judged.ideal, NDCG_AT)
-        return float(each.mean()) if len(each) else float("nan")
-    return metrics.ndcg(grades > 0.0, judged.number, NDCG_AT)
+def _ideal_gains(grades: Mapping[str, float], meanings: Mapping[str, Meaning]) -> NDArray[np.float64]:
+    """Gains of the best order of a case's sources, by grades and by number, the first 10 descending, [2, R].
+
+    A document of which pages are expected too is met by the first of these, so that its gain is added to that of the
+    page with the highest grade: no order reaches more, and with these pages in the list it is reached.
+    """
+    places: dict[object, dict[str, float]] = {}
+    for source, grade in grades.items():
+        page = meanings[source].page
+        document = meanings[source].documents or (source.removesuffix(f"#{page}") if page else source)
+        places.setdefault(document, {})[page] = grade
+    gains = []
+    for of_page in places.values():
+        whole = of_page.pop("", None)
+        best, *rest = sorted(of_page.values(), reverse=True) or [0.0]
+        first = (best, 1.0) if whole is None else (best + whole, 2.0 if of_page else 1.0)
+        gains += [first, *((grade, 1.0) for grade in rest)]
+    return -np.sort(-np.array(gains).T, axis=1)[:, :NDCG_AT]
 
 
-def _grades_of(chunk: NDArray[np.integer[Any]], judged: _Judged) -> NDArray[np.float64]:
-    """Grades of hits in ranked order, [q, K]: of the first hit of each expected source, 0 of the others."""
-    found = [_first_grades(judged.named, row, grades) for row, grades in zip(chunk, judged.grades, strict=True)]
-    return np.array(found, dtype=np.float64).reshape(len(judged.rows), chunk.shape[1])
+def _numbered(names: Sequence[tuple[str, ...]]) -> NDArray[np.int64]:
+    """Number of each name, the same for the same name."""
+    number = {name: at for at, name in enumerate(dict.fromkeys(names))}
+    return np.array([number[name] for name in names], dtype=np.int64)
+
+
+def _best_of_each(chunk: NDArray[np.integer[Any]], judged: _Judged) -> NDArray[np.int64]:
+    """Hits in order, [q, K], only the first of each document or page; -1 at the end.
+
+    A document stands in the list once, where its best chunk does, as in a list of documents.
+    """
+    documents, pages = judged.ranked
+    if not len(documents):
+        return chunk.astype(np.int64)
+    of = np.where(judged.by_page[:, None], pages[chunk], documents[chunk])
+    of = np.where(chunk >= 0, of, -1 - np.arange(chunk.shape[1]))  # padding repeats nothing
+    order = np.argsort(of, axis=1, kind="stable")
+    ordered = np.take_along_axis(of, order, axis=1)
+    again = np.zeros(chunk.shape, dtype=bool)
+    np.put_along_axis(again, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
+    places = np.argsort(again, axis=1, kind="stable")
+    return np.take_along_axis(np.where(again, -1, chunk), places, axis=1).astype(np.int64)
+
+
+def _ndcg_of(gains: NDArray[np.float64], judged: RankedCases, measures: Sequence[str]) -> Iterator[NDArray[np.float64]]:
+    """nDCG@10 of every judged case by each measure, [q]; gains as of `RankedCases.gains`."""
+    for measure in measures:
+        of = int(measure == BINARY)
+        yield metrics.graded_ndcg(gains[of], judged.ideal[of], NDCG_AT)
+
+
+def _gains_of(
+    chunk: NDArray[np.integer[Any]], judged: _Judged
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Hits in ranked order that are the first of an expected source: row, place, grade, n_sources, [E] each."""
+    gains = [_first_gains(judged.named, row, grades) for row, grades in zip(chunk, judged.grades, strict=True)]
+    each = np.array(gains, dtype=np.float64).reshape(*chunk.shape, 2)
+    row, place = np.nonzero(each[..., 1])
+    return row, place, each[row, place, 0], each[row, place, 1]
 
 
 DENSE_WEIGHTS = (0.125, 0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0)  # equal steps of the ratio
@@ -469,11 +540,11 @@ def fusion_weights(trace: TraceView, weights: Sequence[float] = DENSE_WEIGHTS) -
         msg = "a weight is searched over cases that expect a source, got none; label some."
         raise ValueError(msg)
     gains, rows = [], []
-    for weight, one in zip(weights, judged.orders, strict=True):
-        grades = judged.grades(one)
-        measured = [_each_ndcg(grades, judged, measure) for measure in names]
+    for weight, grades in zip(weights, judged.orders, strict=True):
+        of_hits = judged.gains(grades)
+        measured = list(_ndcg_of(of_hits, judged, names))
         gains.append(measured[0])
-        hits = [metrics.hit_rate(grades > 0.0, depth) for depth in DEPTHS_OF_LIST]
+        hits = [metrics.hit_rate(of_hits[0] > 0.0, depth) for depth in DEPTHS_OF_LIST]
         rows.append((weight, *hits, *(np.mean(each) for each in measured)))
     each = np.array(gains)
     below = each[np.argmax(each.mean(axis=1))] - each
@@ -499,16 +570,15 @@ def fused_cases(trace: TraceData, weights: Sequence[float], tune: bool) -> Ranke
     judged = _judged(trace, [row for row, case in enumerate(trace.cases) if not tune or case.split == "tune"])
     rows = np.array(judged.rows, dtype=np.int64)
     lists, deepest = base_lists(trace, rows), max(DEPTHS_OF_LIST)
-    k, found = int(trace.meta.get("parameters", {}).get("rrf_k", RRF_K)), []
+    k, grades_by_order = int(trace.meta.get("parameters", {}).get("rrf_k", RRF_K)), []
     for weight in weights:
         # As many of a narrow shard as of a wide one: whoever joins them knows how wide the widest is.
-        _, ids = reciprocal_rank_fusion(lists, deepest, k, (1.0, weight))
-        grades = _grades_of(ids, judged)
-        row, place = np.nonzero(grades)
-        found.append(OrderedGrades(f"{weight:g}", FUSED, True, row, place, grades[row, place]))
+        _, ids = reciprocal_rank_fusion(lists, sum(ranked_list.shape[1] for ranked_list in lists), k, (1.0, weight))
+        gains = _gains_of(_best_of_each(ids, judged)[:, :deepest], judged)
+        grades_by_order.append(OrderedGrades(f"{weight:g}", FUSED, True, *gains))
     graded = any(case.extra.get(SOURCE_GRADES) for case in trace.cases)
-    width, ideal = min(trace.hits.chunk.shape[3], deepest), judged.ideal[:, :NDCG_AT]
-    return RankedCases(len(trace), rows, judged.number, ideal, graded, width, trace.arms, tuple(found))
+    width = min(trace.hits.chunk.shape[3], deepest)
+    return RankedCases(len(trace), rows, judged.ideal, graded, width, trace.arms, tuple(grades_by_order))
 
 
 def base_lists(trace: TraceData, rows: Sequence[int] | NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -536,19 +606,17 @@ def _orders(trace: TraceData, orders: Sequence[str]) -> Iterator[tuple[str, str,
             yield name, FUSED, np.lexsort((chunk, fused)), reranked
 
 
-def _first_grades(
+def _first_gains(
     named: Sequence[Sequence[str]], numbers: NDArray[np.integer[Any]], grades: Mapping[str, float]
-) -> list[float]:
-    """Grades of chunks, in order, that are the first of an expected source, else 0; -1 is none.
-
-    A chunk that is the first of its document and of its page has the higher grade of the two.
+) -> list[tuple[float, int]]:
+    """Grades in sum and number of the expected sources that chunks, in order, are the first of; -1 is no chunk.
 
     Args:
       named: sources that each chunk of the trace fulfils, [C].
     """
-    left = dict(grades)
-    out = []
+    open_grades = dict(grades)
+    gains = []
     for number in numbers:
-        names = left.keys() & named[number] if number >= 0 else ()
-        out.append(max((left.pop(name) for name in names), default=0.0))
-    return out
+        names = [name for name in named[number] if name in open_grades] if number >= 0 else []
+        gains.append((sum(open_grades.pop(name) for name in names), len(names)))
+    return gains

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.characters import visible
 from raglab.decision.answer_text import SOURCES, Basis, MissingAnswers
 from raglab.decision.learned_cases import IN_SAMPLE, with_tuned_cases
 from raglab.decision.measured_trace import Measured, held_trace
-from raglab.decision.measurement import measured_tables
+from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, Tally, tally_codes
 from raglab.decision.scoring import status_only_note, status_only_sentence, trace_status_only
 from raglab.decision.sharded_decisions import trace_basis
@@ -37,7 +38,15 @@ from raglab.lab.candidates import (
     question_numbers,
 )
 from raglab.lab.comparison import StudyOutcome
-from raglab.lab.competition import CandidateNames, CompetitionEntry, check_competition, competition, made_candidates
+from raglab.lab.competition import (
+    BY_HAND,
+    TUNED,
+    CandidateNames,
+    CompetitionEntry,
+    build_candidates,
+    check_competition,
+    competition,
+)
 from raglab.lab.decision_fitting import decision_cases
 from raglab.lab.looks import split_queries
 from raglab.lab.paired_gain import Advantage, paired_advantage
@@ -47,9 +56,9 @@ from raglab.lab.search_space import (
     always_answer,
     full_space,
     limit_depth,
+    line_search,
     manual_loop,
     own_trial,
-    polish,
     published_policy,
     search_ranges,
     starting_note,
@@ -57,7 +66,14 @@ from raglab.lab.search_space import (
 )
 from raglab.lab.selection import Selection, policy_plateaus, select_candidate
 from raglab.lab.study_cases import Splits, candidate_cases, label_notes, study_splits
-from raglab.lab.study_notes import answer_notes, beside_notes, refusal_notes, selection_note, target_notes
+from raglab.lab.study_notes import (
+    answer_notes,
+    beside_notes,
+    refusal_notes,
+    selection_note,
+    switched_off_note,
+    target_notes,
+)
 from raglab.lab.study_storage import check_storage, finish_shared_study
 from raglab.lab.trial_search import Problem, Search, check_search, pareto_front, run_search, trial_policies
 from raglab.lab.unmeasured_gates import unmeasured_note
@@ -89,7 +105,9 @@ class TuneResult:
     incumbent: name of the best of always-answer, always-refuse and the default policy, which a candidate must beat.
     default_policy: the thresholds of the source documents.
     policies: name -> policy of every row of `comparison`: `defaults`, `tuned` (that was selected), `always-answer`,
-      `always-refuse`, `manual-loop`, and every candidate by its own name.
+      `always-refuse`, `manual-loop` (the default policy with all thresholds moved one step at a time, looser while too
+      much is refused, else tighter while too many answers are wrong, see `manual_loop`: a baseline that is never
+      selected), and every candidate by its own name.
     costs: a row a candidate. `competes`: whether it could be selected. Expected cost `in_sample`, `cross_validated` (by
       versions that never saw the case; the best of several, so that it is a little low) and on the judged cases
       (`report`, NaN where these are the cases tuned on). `gain` and `std_error`: mean saving of a case over the
@@ -162,6 +180,8 @@ class TuneResult:
     def comparison(self) -> pd.DataFrame:
         """The named policies on the cases that the study did not see, in few columns; the rest by `rates`.
 
+        What each name stands for is told at `policies`.
+
         `policy`, `judged_by` (unseen cases; where there are none a fixed policy, or in sample, not comparable),
         `expected_cost` with `_low` and `_high`, the rates of the goal's targets beside coverage and over-ask,
         `pass_rate`; with targets `met`: whether all are met by a policy that answers (rule S6.9).
@@ -202,21 +222,21 @@ class TuneResult:
                 msg = f"policies must be among {', '.join(self.policies)}, got {name!r}; correct the name."
                 raise ValueError(msg)
         chosen = [self.policies[name] for name in (before, after)]
-        one, two = decide_policies(self.judged_on, chosen, self.settings["arm"])
-        return one.changed(two)
+        decisions_before, decisions_after = decide_policies(self.judged_on, chosen, self.settings["arm"])
+        return decisions_before.changed(decisions_after)
 
     def __repr__(self) -> str:
         selected, trials = short(self.selected), f"{len(self.trials):,} trials"
         headline = f"; {self.headline}" if self.headline else ""
         facts = f"{selected}, policy {self.policy.policy_id}: {self._cost_text}"
-        return f"{type(self).__name__}({facts}; basis {self.basis}; {trials}{headline})"
+        return visible(f"{type(self).__name__}({facts}; basis {self.basis}; {trials}{headline})")
 
     @property
     def _cost_text(self) -> str:
         """Expected cost on unseen cases, else the nested estimate, and whether targets are met."""
         if not self.unseen:
-            kept = bool(self.costs["meets_targets"][self.selected])
-            met = f"; targets {'kept' if kept else 'not kept'} when cross-fitted" if self.goal.targets else ""
+            targets_met = bool(self.costs["meets_targets"][self.selected])
+            met = f"; targets {'kept' if targets_met else 'not kept'} when cross-fitted" if self.goal.targets else ""
             return f"expected cost {self.held_out_estimate:.3f} on new cases (nested estimate){met}"
         row = self.judged.iloc[list(self.policies).index("tuned")]
         met = f"; targets {'met' if row['met'] else 'not met'}" if self.goal.targets else ""
@@ -454,8 +474,10 @@ def search_problem(
     }
     # The search begins with every policy that it will be compared with and that can lead anywhere, so that it loses
     # to none of them on the cases it sees.
-    begins = {one.policy_id: one for one in (start, defaults, by_hand, always_answer(start))}
-    first = [own_trial(one, ranges) for one in begins.values()]
+    begins = {
+        initial_policy.policy_id: initial_policy for initial_policy in (start, defaults, by_hand, always_answer(start))
+    }
+    first = [own_trial(initial_policy, ranges) for initial_policy in begins.values()]
     problem = Problem(splits.tuned_on, start, ranges, wanted, first, settings)
     return StudyProblem(splits, held, problem, defaults, by_hand)
 
@@ -468,7 +490,7 @@ def _judged_result(of: StudyProblem, cases: Cases, entry: CompetitionEntry, sear
     unseen = judged_on is not tuned_on
     # The cases may be a sample: then trials, judged on all cases, are scored on the sample once more to be compared.
     refit = partial(_chain_of_trials, cases, search.trials)
-    chosen = select_candidate(made_candidates(cases, entry, refit, min(POOL, trials)), entry.competing, cases)
+    chosen = select_candidate(build_candidates(cases, entry, refit, min(POOL, trials)), entry.competing, cases)
     policies = _with_tuned_cases(_named_policies(chosen, of), tuned_on)
     chosen = chosen._replace(policies={name: policies[name] for name in chosen.policies})
     tuned = policies["tuned"]
@@ -499,6 +521,7 @@ def _judged_result(of: StudyProblem, cases: Cases, entry: CompetitionEntry, sear
         judged=_judged_rates(judged, policies, goal, chosen, unseen=unseen),
         notes=(
             selection_note(chosen, advantage, judged, goal),
+            *switched_off_note(chosen, problem.start, gates_off(tuned_on)),
             *target_notes(chosen, goal),
             *entry.notes,
             *beside_notes(chosen),
@@ -556,10 +579,10 @@ def _named_policies(chosen: Selection, of: StudyProblem) -> dict[str, Policy]:
     """Policies that are judged beside each other: what was selected, what it must beat, and the other candidates."""
     first = {
         DEFAULTS: of.defaults,
-        "tuned": chosen.policies[chosen.selected],
+        TUNED: chosen.policies[chosen.selected],
         ANSWER: chosen.policies[ANSWER],
         REFUSE: chosen.policies[REFUSE],
-        "manual-loop": of.by_hand,
+        BY_HAND: of.by_hand,
     }
     return first | {name: policy for name, policy in chosen.policies.items() if name not in first}
 
@@ -568,10 +591,10 @@ def _with_tuned_cases(policies: Mapping[str, Policy], tuned_on: TraceView) -> di
     """Named policies; those that were made or selected here remember the cases tuned on (rules S6.4, S6.11)."""
     # A policy that learned nothing from the cases, however it was come by, is judged honestly on any.
     fixed = {policies[name].policy_id for name in FIXED}
-    made = {"tuned", "manual-loop", *RECIPES}
+    learned = {TUNED, BY_HAND, *RECIPES}
     queries = list(chain.from_iterable(split_queries(tuned_on).values()))
     return {
-        name: with_tuned_cases(policy, queries) if name in made and policy.policy_id not in fixed else policy
+        name: with_tuned_cases(policy, queries) if name in learned and policy.policy_id not in fixed else policy
         for name, policy in policies.items()
     }
 
@@ -582,11 +605,11 @@ def _chain_of_trials(cases: Cases, table: pd.DataFrame) -> Policy:
     first = table.sort_values(["violation", "expected_cost", "number"], kind="stable").head(RESCORED)
     tried = trial_policies(cases.start, first, None if cases.can_ask else {"gap.enabled": False})
     counted = tally(cases.held, tried, cases.arm)
-    cells, compared = counted.cells, np.array([one.is_compared for one in counted.missing_answers])
+    cells, compared = counted.cells, np.array([shortfall.is_compared for shortfall in counted.missing_answers])
     order = np.argsort(np.where(compared, cases.goal.score(cells), np.inf), kind="stable")
     _, distinct = np.unique(cells[order], axis=0, return_index=True)
     best = [tried[place] for place in order[np.sort(distinct)[:BEST]]]
-    policy, _ = polish(cases.held, best, chain_paths(cases), cases.goal.score, cases.defaults, cases.arm)
+    policy, _ = line_search(cases.held, best, chain_paths(cases), cases.goal.score, cases.defaults, cases.arm)
     return policy
 
 
@@ -620,7 +643,7 @@ class JudgedPolicies(NamedTuple):
 
 def judge_policies(trace: TraceView, policies: Sequence[Policy], arm: str | None) -> JudgedPolicies:
     """Decisions of policies on cases, in one pass over a trace in memory or of shards."""
-    every = {one.policy_id: one for one in policies}
+    every = {policy.policy_id: policy for policy in policies}
     codes = join_columns(each_shard(shard_codes, trace, list(every.values()), arm, what="judge"))
     return JudgedPolicies(dict(zip(every, codes, strict=True)), trace_basis(trace))
 
@@ -636,10 +659,10 @@ def _judged_rates(
     as_it_is = {name for name, policy in policies.items() if policy.policy_id in fixed}
     as_given = {name for name in chosen.policies if name not in (*FIXED, *RECIPES)}
     table.insert(0, "policy", list(policies))
-    seen = dict.fromkeys(as_given, AS_GIVEN) | dict.fromkeys(as_it_is, AS_IT_IS)
-    judged_by = [UNSEEN if unseen else seen.get(name, IN_SAMPLE) for name in policies]
+    provenance = dict.fromkeys(as_given, AS_GIVEN) | dict.fromkeys(as_it_is, AS_IT_IS)
+    judged_by = [UNSEEN if unseen else provenance.get(name, IN_SAMPLE) for name in policies]
     table.insert(1, "judged_by", judged_by)
-    compared = np.array([one.is_compared for one in counted.missing_answers])
+    compared = np.array([shortfall.is_compared for shortfall in counted.missing_answers])
     return table.assign(met=goal.meets(counted.cells) & compared)
 
 

@@ -115,7 +115,7 @@ def _stratified_rows(label: NDArray[np.int8], most: int, seed: int) -> NDArray[n
     """Positions of so many cases, ascending."""
     rng = np.random.default_rng([seed, most])
     sizes = _stratum_sizes(np.bincount(label, minlength=len(Status)), most).tolist()
-    drawn = [rng.choice(np.flatnonzero(label == one), size, replace=False) for one, size in enumerate(sizes)]
+    drawn = [rng.choice(np.flatnonzero(label == code), size, replace=False) for code, size in enumerate(sizes)]
     return np.sort(np.concatenate(drawn)).astype(np.int64)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -12,8 +12,9 @@ from raglab import metrics
 from raglab.decision.answer_text import MAX_MISSING, Basis, MissingAnswers
 from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.sharded_decisions import trace_basis
+from raglab.lab.acting_gates import bound_text, dropped_gates, dropped_gates_text
 from raglab.lab.answer_basis import missing_notes
-from raglab.lab.candidates import COST, FIXED, LEAST_OF_LABEL, THRESHOLD, Cases, count_cells
+from raglab.lab.candidates import COST, FIXED, LEAST_OF_LABEL, REFUSE, THRESHOLD, Cases, count_cells
 from raglab.lab.paired_gain import Advantage, paired_advantage
 from raglab.lab.report.verdicts import target_met
 from raglab.lab.search_space import Goal
@@ -75,25 +76,50 @@ def selection_note(chosen: Selection, advantage: Advantage | None, judged: Judge
         nested, base = chosen.held_out_estimate, float(costs["cross_validated"][incumbent])
         nothing = f" By that estimate it saves nothing over {incumbent}." if nested >= base else ""
         return (
-            f"Selected: {chosen.selected}. On new cases it is expected to cost {nested:.3f} a case (nested estimate; "
-            f"{incumbent} {base:.3f}).{nothing} {CHOSEN}: no case was kept from the choice (rules S6.5, S6.11)."
-            f"{_crossfit_miss(chosen, goal)}"
+            f"Selected: {_selected_text(chosen)}. On new cases it is expected to cost {nested:.3f} a case "
+            f"(nested estimate; {incumbent} {base:.3f}).{nothing} {CHOSEN}: no case was kept from the choice "
+            f"(rules S6.5, S6.11).{_crossfit_miss(chosen, goal)}"
         )
     # Means of the same cases as the advantage, so that the three numbers of the line agree.
     cost = metrics.cell_costs(goal.matrix)
     cells = [judged.cells(chosen.policies[name]) for name in (chosen.selected, incumbent)]
-    own, other = (cost[rows] for rows in cells)
+    own, reference = (cost[rows] for rows in cells)
     lead = (
-        f"Selected: {chosen.selected}. On {advantage.cases:,} cases it never saw it costs {own.mean():.3f} a case, "
-        f"{incumbent} {other.mean():.3f}: it saves {advantage.text}."
+        f"Selected: {_selected_text(chosen)}. On {advantage.cases:,} cases it never saw it costs "
+        f"{own.mean():.3f} a case, {incumbent} {reference.mean():.3f}: it saves {advantage.text}."
     )
     # No difference shown is no equality: the note says what so few cases cannot tell (rule S6.12).
     guard = metrics.interval_guard(goal.matrix)
     size_note = (
-        "" if advantage.verdict != "open" else f" {metrics.paired_size_note(other - own, price=price, guard=guard)}"
+        "" if advantage.verdict != "open" else f" {metrics.paired_size_note(reference - own, price=price, guard=guard)}"
     )
-    says = _verdict_sentence(_fixed_verdicts(chosen, judged, goal, cells[0]), discordant=int((own != other).sum()))
+    says = _verdict_sentence(_fixed_verdicts(chosen, judged, goal, cells[0]), discordant=int((own != reference).sum()))
     return f"{lead} {says}{_nested_contradiction(chosen)}{_judged_miss(cells[0], goal)}{size_note}"
+
+
+def _selected_text(chosen: Selection) -> str:
+    """Name of what was selected; of a single threshold its signal, value and what it does beyond as well."""
+    if chosen.selected != THRESHOLD:
+        return chosen.selected
+    return f"{THRESHOLD} ({bound_text(chosen.policies[THRESHOLD])})"
+
+
+def switched_off_note(chosen: Selection, start: Policy, off: Collection[str]) -> list[str]:
+    """Gates that act where the study starts and not in what was selected: one note, or none.
+
+    Args:
+      start: policy that the study starts from.
+      off: gates that the trace declares off, which act nowhere.
+
+    Source: rule S6.8.
+    """
+    if chosen.selected == REFUSE:  # nothing is answered, whatever the other gates would say
+        return []
+    tuned = chosen.policies[chosen.selected]
+    dropped = dropped_gates(start, tuned, off)
+    return [f"Off in the selected policy, on where the study starts: {dropped_gates_text(dropped, tuned)}"] * bool(
+        dropped
+    )
 
 
 def _verdict_sentence(by_verdict: Mapping[str, Sequence[str]], *, discordant: int) -> str:

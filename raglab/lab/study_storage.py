@@ -16,8 +16,8 @@ _NOT_SHARED = ("sqlite",)  # databases of which Optuna locks no row, so that two
 
 def is_shareable(storage: str | Path) -> bool:
     """Whether several processes can share a storage without storing a place twice: a database server."""
-    scheme, given, _ = str(storage).partition("://")
-    return bool(given) and scheme.partition("+")[0].lower() not in _NOT_SHARED
+    scheme, separator, _ = str(storage).partition("://")
+    return bool(separator) and scheme.partition("+")[0].lower() not in _NOT_SHARED
 
 
 def check_shareable(storage: str | Path) -> None:

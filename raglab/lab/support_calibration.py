@@ -91,11 +91,11 @@ class SupportCalibration:
         judged, method = self.calibrated.cross_fitted, self.calibrated.calibrator.method
         true, false = (f"{published[kind]} of {published[f'n_{kind}']}" for kind in ("true", "false"))
         bar, brier = decimals(float(published["bar"])), judged.brier
-        found = f"{len(self.scores)} pairs, scorer {self.scorer}: {self.test.reason}"
+        lead = f"{len(self.scores)} pairs, scorer {self.scorer}: {self.test.reason}"
         today = f"The published bar {bar} lets {true} supported pairs pass, and {false} of those that are not."
         errors = f"ECE {judged.ece:.3f}, Brier score {brier.score:.3f}"
         base = f"where the share of supported pairs alone has {brier.unc:.3f}"
-        return f"{found}\n{today}\nAs a probability ({method}, cross-fitted): {errors} {base}."
+        return f"{lead}\n{today}\nAs a probability ({method}, cross-fitted): {errors} {base}."
 
     def __repr__(self) -> str:
         return self.text
@@ -165,10 +165,10 @@ def pair_supports(pairs: Sequence[Pair], scorer: ClaimScorer) -> NDArray[np.floa
     claims = [split_claims(answer) for answer, _ in pairs]
     flat = [claim for of_pair in claims for claim in of_pair]
     evidence = [texts for of_pair, (_, texts) in zip(claims, pairs, strict=True) for _ in of_pair]
-    found = np.full(len(pairs), np.inf)
+    supports = np.full(len(pairs), np.inf)
     owner = np.repeat(np.arange(len(pairs)), [len(of_pair) for of_pair in claims])
-    np.minimum.at(found, owner, scorer.scores(flat, evidence) if flat else np.empty(0))
-    return np.where(np.isinf(found), np.nan, found)
+    np.minimum.at(supports, owner, scorer.scores(flat, evidence) if flat else np.empty(0))
+    return np.where(np.isinf(supports), np.nan, supports)
 
 
 def certified_bar(
@@ -193,16 +193,16 @@ def certified_bar(
     order = pareto_order(np.asarray(binomial_p(wrong, passed, target)), passed.astype(np.float64))
     ordered = bars[order]
     passed, wrong = _counts(supported[testing], scores[testing], ordered)
-    kept = fixed_sequence(np.asarray(binomial_p(wrong, passed, target)), delta)
-    n_kept = int(kept.sum())
+    is_certified = fixed_sequence(np.asarray(binomial_p(wrong, passed, target)), delta)
+    n_kept = int(is_certified.sum())
     # The sequence ends at the first bar that fails, which is tested too.
     tested = min(len(ordered), n_kept + 1)
     at = max(n_kept - 1, 0)
     bound = float(upper_bound(wrong[at], passed[at], delta))
-    seen = f"{wrong[at]} of {passed[at]} passing pairs of the testing half unsupported"
+    observation = f"{wrong[at]} of {passed[at]} passing pairs of the testing half unsupported"
     if n_kept:
-        told = f"at {decimals(float(ordered[at]))} or more at most {100 * target:g} % is unsupported with confidence "
-        reason = f"{told}{100 * (1 - delta):g} % ({seen})."
+        lead = f"at {decimals(float(ordered[at]))} or more at most {100 * target:g} % is unsupported with confidence "
+        reason = f"{lead}{100 * (1 - delta):g} % ({observation})."
     else:
         why = f"upper bound {decimals(bound, target)} above the target {decimals(target, bound)}"
         # With so few pairs even no error proves nothing: more pairs help, another bar does not.
@@ -210,7 +210,7 @@ def certified_bar(
             why = f"{cases_needed(target, delta)} passing pairs without one are needed at the least"
         reason = (
             f"no bar keeps the unsupported share at {100 * target:g} % with confidence {100 * (1 - delta):g} %: "
-            f"at {decimals(float(ordered[at]))}, the safest on the other half, {seen}; {why}."
+            f"at {decimals(float(ordered[at]))}, the safest on the other half, {observation}; {why}."
         )
     return BarTest(
         bar=float(ordered[at]) if n_kept else None,
@@ -274,17 +274,17 @@ def _checked(pairs: Sequence[Pair], labels: ArrayLike, folds: int) -> NDArray[np
     Raises:
       ValueError: another number of them than pairs, none, or what is neither 0 nor 1.
     """
-    found = np.asarray(labels)
-    if found.shape != (len(pairs),):
-        msg = f"labels must be one a pair, got shape {found.shape} for {len(pairs)} pairs."
+    codes = np.asarray(labels)
+    if codes.shape != (len(pairs),):
+        msg = f"labels must be one a pair, got shape {codes.shape} for {len(pairs)} pairs."
         raise ValueError(msg)
-    if not np.isin(found, (0, 1)).all():
+    if not np.isin(codes, (0, 1)).all():
         msg = "labels must be 0 or 1, 1 where the passages support the claim; decide what a partial support counts as."
         raise ValueError(msg)
-    if len(found) < 2 * folds:
-        msg = f"a calibration in {folds} folds needs {2 * folds} pairs at least, got {len(found)}; label more."
+    if len(codes) < 2 * folds:
+        msg = f"a calibration in {folds} folds needs {2 * folds} pairs at least, got {len(codes)}; label more."
         raise ValueError(msg)
-    truth: NDArray[np.bool_] = found.astype(bool)
+    truth: NDArray[np.bool_] = codes.astype(bool)
     return truth
 
 

@@ -155,14 +155,14 @@ def tune_on_table(
         known = _learner_view(problem.tune, problem.price).reward[problem.tune.mask]
     first = first_values(problem.base, known, space) | ({"price": problem.price} if problem.charges else {})
     first |= {} if problem.budget is None else {"step": problem.budget.step}
-    study, seen = maximise(
+    study, trial_table = maximise(
         judged, space, trials=trials, sampler=sampler, seed=seed, first=[clipped_values(first, space)]
     )
     # The best of many short simulations is partly lucky: finalists meet other chance, and more of it.
     again = {**played, "seed": seed + 1, "replications": AGAIN * replications}
-    best = _best_finalist(seen, space, problem, again)
-    shown, fixed, told = _judge(problem, best, {**again, "level": level, "n_boot": n_boot})
-    notes += [*_search_notes(seen, problem, best), *_verdict_notes(shown, fixed, problem), *told]
+    best = _best_finalist(trial_table, space, problem, again)
+    shown, fixed, judge_notes = _judge(problem, best, {**again, "level": level, "n_boot": n_boot})
+    notes += [*_search_notes(trial_table, problem, best), *_verdict_notes(shown, fixed, problem), *judge_notes]
     settings = {
         "bandit": base.policy, "trials": trials, "rounds": problem.rounds, "replications": replications,
         "budget": None if problem.budget is None else problem.budget.per_question, "price": problem.price,
@@ -173,7 +173,7 @@ def tune_on_table(
         bandit=best.learner,
         price=best.price,
         budget=best.budget,
-        trials=seen,
+        trials=trial_table,
         comparison=shown,
         notes=tuple(notes),
         study=study,
@@ -351,14 +351,14 @@ def _simulate_trial(
 
 
 def _best_finalist(
-    seen: pd.DataFrame, space: Mapping[str, SearchRange], problem: TableProblem, again: Mapping[str, Any]
+    trial_table: pd.DataFrame, space: Mapping[str, SearchRange], problem: TableProblem, again: Mapping[str, Any]
 ) -> TrialSettings:
     """Best of the finalists on other chance, the first of equals; under a budget the best of those that keep it there.
 
     Where none keeps it, the one that spends least is taken.
     """
     scored = []
-    for row in finalists(seen):
+    for row in finalists(trial_table):
         settings = _trial_settings({name: row[name] for name in space}, problem)
         value, spend = _simulate_trial(settings, problem, **again)
         over = 0.0 if problem.budget is None else max(0.0, spend - KEPT * problem.budget.per_question)
@@ -394,16 +394,16 @@ def _judge(
         apart["reward"] = problem.judge.gross
     for measure, values in apart.items():
         with _quiet_budgets():
-            other = compare_learners(judge._replace(value=values), names, plans, **more).table
+            measure_table = compare_learners(judge._replace(value=values), names, plans, **more).table
         for end in END_NAMES:
-            table[f"{measure}{end}"] = other[f"right{end}"]
+            table[f"{measure}{end}"] = measure_table[f"right{end}"]
     if problem.budget is not None:
         table["of_budget"] = table["spend"] / problem.budget.per_question
     drop = [f"regret{end}" for end in END_NAMES] if problem.budget is not None else []
     drop += ["ms"] if table["ms"].isna().all() else []
     shares = [name for name in table.columns if name.startswith("pulls_")]
-    kept = [name for name in table.columns if name not in {*drop, *shares}]
-    return table[[*kept, *shares]], fixed, [*notes, *shown.notes]
+    columns = [name for name in table.columns if name not in {*drop, *shares}]
+    return table[[*columns, *shares]], fixed, [*notes, *shown.notes]
 
 
 def _plans(problem: TableProblem, judge: Table) -> tuple[dict[str, Array], str | None, list[str]]:
@@ -453,12 +453,12 @@ def _plan_within(reward: Array, table: Table, budget: Budget) -> Array:
     return choose_price(known, cost, budget, mask=table.mask).plan(known, cost, table.mask)
 
 
-def _search_notes(seen: pd.DataFrame, problem: TableProblem, tuned: TrialSettings) -> list[str]:
+def _search_notes(trial_table: pd.DataFrame, problem: TableProblem, tuned: TrialSettings) -> list[str]:
     """What the search came to on the rows that it searched on."""
-    kept = seen["feasible"] if seen["feasible"].any() else slice(None)
-    best, first = float(seen.loc[kept, "value"].max()), float(seen["value"].iloc[0])
-    flatters = f"the best of {len(seen)} flatters. What follows is on the rows that judge."
-    over = "" if seen["feasible"].iloc[0] else ", over the budget"
+    eligible_rows = trial_table["feasible"] if trial_table["feasible"].any() else slice(None)
+    best, first = float(trial_table.loc[eligible_rows, "value"].max()), float(trial_table["value"].iloc[0])
+    flatters = f"the best of {len(trial_table)} flatters. What follows is on the rows that judge."
+    over = "" if trial_table["feasible"].iloc[0] else ", over the budget"
     rates = f"the best trial earns {best:.4g} a round, the first settings {first:.4g}{over}"
     notes = [f"On the rows tuned on, {rates}; {flatters}"]
     if problem.charges:
@@ -467,7 +467,7 @@ def _search_notes(seen: pd.DataFrame, problem: TableProblem, tuned: TrialSetting
         if tuned.budget is not None:
             line = f"A pacer keeps the budget: first price {price} (before: {before}), step {tuned.budget.step:g}."
         notes.append(line)
-    if not seen["feasible"].any():
+    if not trial_table["feasible"].any():
         limit = 0.0 if problem.budget is None else problem.budget.per_question
         notes.append(
             f"No trial keeps {KEPT:g} of the budget of {limit:.4g} on the rows tuned on; the nearest one is judged."

@@ -20,8 +20,16 @@ from urllib.parse import quote, unquote
 
 from raglab import replay
 from raglab.canonical import canonical_json
+from raglab.lab.artifact_places import (
+    STORED_PLACES,
+    ArtifactPlaces,
+    artifact_places,
+    check_database,
+    check_stored_places,
+)
+from raglab.lab.store_errors import check_server, store_error
 from raglab.metrics import RATES
-from raglab.store.files import Where, csv_text, input_error, make_folder, shown_value, write_text
+from raglab.store.files import InputError, Where, csv_text, input_error, make_folder, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +48,6 @@ _PARAMETER_LENGTH = 500
 _NAME_LENGTH = 60  # of the corpus and of the goal in a run's name
 _STEPS = 500  # of a curve
 _STORES = ("mlflow", "sqlalchemy", "alembic", "sqlite3")
-_PLACES = (("experiments", "artifact_location"), ("runs", "artifact_uri"), ("logged_models", "artifact_location"))
 _ENDS = ("", "_low", "_high")
 _ADVANTAGE = ("estimate", "low", "high", "p")
 
@@ -95,7 +102,8 @@ def track(
     Args:
       folder: holds the database and the artifacts; made where it is not there. A folder that was moved or copied is
         its own: artifacts go into it and are found in it. Where not given: the store that MLFLOW_TRACKING_URI names,
-        such as a server, else `mlruns`.
+        such as a server, else `mlruns`. A store may have artifacts written in its own folder, or by its own server,
+        and nowhere else but in places that RAGLAB_ARTIFACTS names.
       report: HTML file whose page and figures are logged too. files: more to be logged.
     """
     corpus, trace = str(result.tuned_on.meta.get("corpus")), str(result.settings["trace"])
@@ -130,9 +138,9 @@ def track(
         # MLflow takes artifacts as files only; here they are of no use once it has them.
         with tempfile.TemporaryDirectory() as scratch:
             _log_files(result, Path(scratch))
-            run.client.log_artifacts(run.id, scratch)
+            run.log_folder(Path(scratch))
         for file in (*([report] if report is not None else []), *files):
-            _log_page(run.client, run.id, Path(file))
+            run.log_page(Path(file))
         # A nested run for each policy, so that the table of MLflow compares them.
         for policy, row in judged.items():
             values = _policy_metrics(row, in_sample=policy in in_sample)
@@ -159,23 +167,45 @@ def track_run(
         Parquet. folder: as for `track`. texts: file name -> its text. data: what it was made of.
     """
     with _open_run(name, experiment, folder, dict(tags or {}), data) as run:
-        run.log(params, [one for one in metrics if math.isfinite(one[1])])
+        run.log(params, [metric for metric in metrics if math.isfinite(metric[1])])
         with tempfile.TemporaryDirectory() as scratch:
             for table, frame in tables.items():
                 frame.to_parquet(Path(scratch) / f"{table}.parquet", index=False)
             for file, text in (texts or {}).items():
                 (Path(scratch) / file).write_text(text, encoding="utf-8")
-            run.client.log_artifacts(run.id, scratch)
+            run.log_folder(Path(scratch))
     return TrackedRun(run.id, run.experiment_id, run.uri)
 
 
 class _OpenRun(NamedTuple):
-    """An open run of MLflow."""
+    """An open run of MLflow. places: where its files may be written."""
 
     client: Any
     id: str
     experiment_id: str
     uri: str
+    places: ArtifactPlaces
+
+    def check_place(self) -> None:
+        """Refuse the place of the run's files as the store names it now, before any is written.
+
+        Raises:
+          InputError: a place where the store may not have files written.
+        """
+        self.places.check(str(self.client.get_run(self.id).info.artifact_uri))
+
+    def log_folder(self, folder: Path, name: str | None = None) -> None:
+        """Log the files of a folder, below a name where one is given."""
+        self.check_place()
+        self.client.log_artifacts(self.id, str(folder), name)
+
+    def log_page(self, page: Path) -> None:
+        """Log a file, and the figures beside it where it is a report."""
+        self.check_place()
+        self.client.log_artifact(self.id, str(page))
+        figures = page.with_name(f"{page.stem}_figures")
+        if figures.is_dir():
+            self.log_folder(figures, "figures")
 
     def log(self, params: Mapping[str, Any], series: Sequence[tuple[str, float, int]]) -> None:
         """Log parameters as text and metrics with their steps."""
@@ -217,7 +247,8 @@ def _open_run(
     """A run of an experiment in a store, both made where they are not there; failed unless its block ends well.
 
     Raises:
-      InputError: the store cannot be written, or the database in it is damaged.
+      InputError: the store is locked, away, full, closed, damaged, or names a place for artifacts that is not its own;
+        or the experiment was deleted.
     """
     stated = None if folder is not None else os.environ.get(VARIABLE)
     with _refusals(stated or str(folder or FOLDER)):
@@ -244,6 +275,7 @@ def _store(folder: str | Path | None) -> _Store:
         raise input_error(Where(str(database)), rule, "move it away, or name another folder")
     make_folder(root)
     if database.exists():
+        check_database(f"sqlite:///{database.as_posix()}")
         _take_artifacts_home(database)
     return _Store(f"sqlite:///{database.as_posix()}", root)
 
@@ -259,17 +291,22 @@ def _take_artifacts_home(database: Path) -> None:
         if "experiments" not in tables:
             return
         rows = connection.execute("SELECT name, artifact_location FROM experiments").fetchall()
-        tails = ((str(place), f"/{ARTIFACTS}/{quote(name)}") for name, place in rows)
+        tails = ((str(place), f"/{ARTIFACTS}/{quote(str(name))}") for name, place in rows)
         there = {
             place.removesuffix(tail) for place, tail in tails if place.startswith("file:") and place.endswith(tail)
         }
         # What MLflow makes by itself is named by path, what we make by URI.
         moved = [(before, here) for before in there - {here}]
         moved += [(unquote(before.removeprefix("file://")), database.parent.as_posix()) for before, _ in moved]
-        for table, column in ((table, column) for table, column in _PLACES if table in tables):
-            change = f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?"  # noqa: S608 - of `_PLACES`
+        for table, column in ((table, column) for table, column in STORED_PLACES if table in tables):
+            change = f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?"  # noqa: S608 - of `STORED_PLACES`
             for before, now in moved:
                 connection.execute(change, (now, len(before) + 1, len(before) + 1, f"{before}/"))
+        # MLflow's own experiment has the folder where somebody worked when it was made.
+        if "runs" in tables:
+            unused = "experiment_id = 0 AND experiment_id NOT IN (SELECT experiment_id FROM runs)"
+            change = f"UPDATE experiments SET artifact_location = ? WHERE {unused} AND artifact_location <> ?"  # noqa: S608
+            connection.execute(change, [f"{here}/{ARTIFACTS}/Default"] * 2)
 
 
 def _run(
@@ -277,16 +314,23 @@ def _run(
 ) -> Iterator[_OpenRun]:
     import mlflow
 
+    if _is_server(store.uri):
+        check_server(store.uri)
+    # The database of somebody else may name any place for files: nothing is written before it is checked.
+    check_database(store.uri)
+    places = artifact_places(store.uri, store.root)
     client = mlflow.MlflowClient(tracking_uri=store.uri)
     known = client.get_experiment_by_name(experiment)
     place = None if store.root is None else (store.root / ARTIFACTS / experiment).as_uri()
-    experiment_id = (
-        known.experiment_id if known is not None else client.create_experiment(experiment, artifact_location=place)
-    )
+    if known is None:
+        known = client.get_experiment(client.create_experiment(experiment, artifact_location=place))
+    places.check(str(known.artifact_location))
+    experiment_id = str(known.experiment_id)
     run = client.create_run(experiment_id, tags=dict(tags), run_name=name)
-    opened = _OpenRun(client, run.info.run_id, experiment_id, store.uri)
+    opened = _OpenRun(client, run.info.run_id, experiment_id, store.uri, places)
     ended = "FAILED"
     try:
+        opened.check_place()
         if data is not None:
             opened.log_data(data)
         yield opened
@@ -300,14 +344,32 @@ def serve(folder: str | Path | None = None, port: int = PORT) -> int:
 
     Args:
       folder: as for `track`. A server that MLFLOW_TRACKING_URI names is shown already: nothing is started.
+
+    Raises:
+      InputError: a database that cannot be read, or that names places for files of others, which the page would show
+        and write to.
     """
-    store = _store(folder)
-    if _is_server(store.uri):
-        return 0
+    try:
+        store = _store(folder)
+        if _is_server(store.uri):
+            return 0
+        check_database(store.uri)
+        check_stored_places(store.uri, artifact_places(store.uri, store.root))
+    except sqlite3.Error as error:
+        raise store_error(str(folder or FOLDER), error) from error
     command = [sys.executable, "-m", "mlflow", *_served(store.uri, port)]
     with suppress(KeyboardInterrupt):  # how it is ended
         return subprocess.run(command, env=os.environ | QUIET, check=False).returncode  # noqa: S603 - MLflow itself
     return 0
+
+
+def show_page() -> int:
+    """Exit code of `make mlflow`: that of `serve`, or 1 where a line says what is refused."""
+    try:
+        return serve()
+    except InputError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
 
 
 def _served(uri: str, port: int) -> list[str]:
@@ -330,14 +392,9 @@ def _refusals(place: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        cause: BaseException = error
-        while cause.__cause__ is not None:
-            cause = cause.__cause__
         if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in _STORES:
             raise
-        rule = "the store of the runs must be there and writable, its database whole"
-        remedy = f"make room, take a damaged {DATABASE} away, or choose another folder; the result itself is not lost"
-        raise input_error(Where(place), rule, remedy, shown_value(str(cause))) from error
+        raise store_error(place, error, note="the result itself is not lost") from error
     finally:
         log.setLevel(level)
 
@@ -354,8 +411,8 @@ def _plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _judged_rows(result: TuneResult) -> dict[str, dict[str, Any]]:
     """Rates and expected cost of every policy of a study on the judged cases, by the policy's name."""
     every = list(result.policies.values())
-    seen = replay.tally(result.judged_on, every, result.settings["arm"])
-    table = replay.rate_table(seen, every, costs=result.goal.costs)
+    counts = replay.tally(result.judged_on, every, result.settings["arm"])
+    table = replay.rate_table(counts, every, costs=result.goal.costs)
     rows = ({str(key): value for key, value in row.items()} for row in table.to_dict("records"))
     return dict(zip(result.policies, rows, strict=True))
 
@@ -371,8 +428,8 @@ def _policy_metrics(row: Mapping[str, Any], *, in_sample: bool) -> list[tuple[st
     """
     group = "in_sample" if in_sample else "judged"
     names = {COST: "in_sample/cost" if in_sample else "cost", **{name: f"{group}/{name}" for name in RATES}}
-    found = ((f"{short}{end}", float(row[f"{name}{end}"]), 0) for name, short in names.items() for end in _ENDS)
-    return [one for one in found if math.isfinite(one[1])]
+    series = ((f"{short}{end}", float(row[f"{name}{end}"]), 0) for name, short in names.items() for end in _ENDS)
+    return [metric for metric in series if math.isfinite(metric[1])]
 
 
 def _study_metrics(result: TuneResult) -> list[tuple[str, float, int]]:
@@ -385,7 +442,7 @@ def _study_metrics(result: TuneResult) -> list[tuple[str, float, int]]:
     best = _best_costs(result.trials)
     last, step = len(best) - 1, max(1, len(best) // _STEPS)
     series += [("best_cost", value, at) for at, value in enumerate(best) if at % step == 0 or at == last]
-    return [one for one in series if math.isfinite(one[1])]
+    return [metric for metric in series if math.isfinite(metric[1])]
 
 
 def _best_costs(trials: pd.DataFrame) -> list[float]:
@@ -405,11 +462,3 @@ def _log_files(result: TuneResult, folder: Path) -> None:
     page = result.cockpit_page()
     if page is not None:
         write_text(page, folder / "cockpit.html")
-
-
-def _log_page(client: Any, run_id: str, page: Path) -> None:  # noqa: ANN401 - an MLflow client
-    """Log a file, and the figures beside it where it is a report."""
-    client.log_artifact(run_id, str(page))
-    figures = page.with_name(f"{page.stem}_figures")
-    if figures.is_dir():
-        client.log_artifacts(run_id, str(figures), "figures")

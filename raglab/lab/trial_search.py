@@ -21,16 +21,18 @@ from raglab.canonical import canonical_json, digest
 from raglab.decision.answer_text import MAX_MISSING
 from raglab.decision.trace_view import TraceView
 from raglab.lab.search_space import Goal, SearchRange, own_trial, set_values
+from raglab.lab.store_errors import DAMAGED, OTHER, Fault, check_beside, fault_of, store_error
+from raglab.lab.study_journal import STUDY_FILE, WholeLinesLock, drop_half_line
+from raglab.lab.users_trials import QUEUED, outside_space, warn_outside
 from raglab.progress import progress
 from raglab.replay import tally
-from raglab.store.files import InputError, Where, input_error, make_folder, shown_value, write_bytes
+from raglab.store.files import InputError, Where, input_error, make_folder, shown_value
 from raglab.store.policies import Policy
 
 if TYPE_CHECKING:
     import pandas as pd
 
 OBJECTIVES = {"expected_cost": "minimize", "coverage": "maximize"}  # of a study, and which way each is wanted
-STUDY_FILE = "study.journal"  # in a folder that is the storage of studies
 MISSING = "missing_answers"  # share of a trial's answered cases judged by text that lack a recorded answer
 PLACE = "place"  # attribute of a trial that was proposed here: its place in the search, from 0
 POLICY_ID = "policy_id"  # attribute of every such trial
@@ -43,6 +45,7 @@ SAMPLERS: Mapping[str, Callable[..., optuna.samplers.BaseSampler]] = {
 SIGN = "raglab worker "  # how attributes of a study begin by which its workers say that they are alive
 ABOUT = "raglab"  # attribute of a study: what its trials were judged on, and by
 IDLE_S = 30.0  # seconds that a transaction may stand open in a storage with nothing done
+_STORES = {"optuna", "sqlalchemy", "sqlite3", "psycopg"}  # packages of errors of a storage
 LONGEST = 80  # characters of a setting that are kept as they are; of a longer one its digest
 Space = dict[str, optuna.distributions.BaseDistribution]
 Trial: TypeAlias = optuna.trial.FrozenTrial
@@ -169,6 +172,9 @@ def run_search(
 
     Args:
       storage, study_name, on_trials: see `raglab.tune`.
+
+    Raises:
+      InputError: the storage is locked, away, full or closed meanwhile; what is stored stays.
     """
     import pandas as pd
 
@@ -178,8 +184,9 @@ def run_search(
     with quiet_optuna():
         study = _new_study(memory, name)
         opened = None if storage is None else open_study(storage, name, problem.settings)
-        stored, shared = (None, False) if opened is None else (opened.study, opened.is_shared)
-        kept = {} if stored is None else _kept_values(stored, problem)
+        with storage_errors(storage):
+            stored, shared = (None, False) if opened is None else (opened.study, opened.is_shared)
+            values_by_place = {} if stored is None else _stored_values(stored, problem)
         before: tuple[Trials, Trials] = ([], [])
         for begin in progress(range(0, trials, size), "study", "batch"):
             places = range(begin, min(begin + size, trials))
@@ -189,23 +196,25 @@ def run_search(
             study = optuna.load_study(study_name=name, storage=memory, sampler=sampler)
             if isinstance(sampler, _Batchwise) and begin:
                 sampler.parents = sampler.select_parent(study, sampler.generation)
-            known = [kept[place] for place in places if place in kept]
+            known = [values_by_place[place] for place in places if place in values_by_place]
             batch = _judged_batch(study, problem, places, known)
-            fresh = [one for one in batch.trials if kept.get(one.user_attrs[PLACE]) != one.params]
+            fresh = [trial for trial in batch.trials if values_by_place.get(trial.user_attrs[PLACE]) != trial.params]
             if opened is not None and fresh:
-                if not shared and opened.is_shared:
-                    raise _joined_error(storage, name, places, stored=False)
-                opened.study.add_trials(fresh)
-                # Whoever joined between that look and this one may have claimed a place of the batch.
-                if not shared and opened.is_shared:
-                    raise _joined_error(storage, name, places, stored=True)
+                with storage_errors(storage):
+                    if not shared and opened.is_shared:
+                        raise _joined_error(storage, name, places, stored=False)
+                    opened.study.add_trials(fresh)
+                    # Whoever joined between that look and this one may have claimed a place of the batch.
+                    if not shared and opened.is_shared:
+                        raise _joined_error(storage, name, places, stored=True)
             rows += batch.rows
             before = (_trials_at(study, places), sampler.parents if isinstance(sampler, _Batchwise) else [])
             if on_trials is not None and on_trials(pd.DataFrame(batch.rows)) is False:
                 break
         table = pd.DataFrame(rows)
         if stored is not None:
-            study, table = stored, _with_users_trials(stored, problem, table)
+            with storage_errors(storage):
+                study, table = stored, _append_user_trials(stored, problem, table)
     nearest = table.sort_values(["violation", "expected_cost", "number"], kind="stable")["number"].iloc[0]
     return Search(study, table, len(rows), study.get_trials(deepcopy=False)[int(nearest)])
 
@@ -255,9 +264,9 @@ def _judged_batch(
     # TPE keeps away from what is tried at the time, so that its trials are under way until the batch is judged.
     for values in problem.first[places[0] : places[-1] + 1]:
         study.enqueue_trial(dict(values))
-    asked = [study.ask(problem.distributions) for _ in places]
-    batch = judge_trials(problem, [trial.params for trial in asked], places)
-    for trial, judged in zip(asked, batch.trials, strict=True):
+    running_trials = [study.ask(problem.distributions) for _ in places]
+    batch = judge_trials(problem, [trial.params for trial in running_trials], places)
+    for trial, judged in zip(running_trials, batch.trials, strict=True):
         _tell(study, trial, judged)
     return batch
 
@@ -268,16 +277,16 @@ class AddedTrial(optuna.trial.FrozenTrial):  # type: ignore[misc] # Optuna is no
     @classmethod
     def of(cls, trial: Trial) -> AddedTrial:
         """A trial with the same fields, for a storage to take."""
-        made = cls.__new__(cls)
-        made.__dict__.update(trial.__dict__)
-        return made
+        copy = cls.__new__(cls)
+        copy.__dict__.update(trial.__dict__)
+        return copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Trial:
         """A plain trial, with a number of its own, that shares what nobody writes into."""
         del memo
-        made = optuna.trial.FrozenTrial.__new__(optuna.trial.FrozenTrial)
-        made.__dict__.update(self.__dict__)
-        return made
+        copy = optuna.trial.FrozenTrial.__new__(optuna.trial.FrozenTrial)
+        copy.__dict__.update(self.__dict__)
+        return copy
 
 
 def _tell(study: optuna.Study, trial: optuna.Trial, judged: optuna.trial.FrozenTrial) -> None:
@@ -293,18 +302,18 @@ def _tell(study: optuna.Study, trial: optuna.Trial, judged: optuna.trial.FrozenT
 def _proposals(study: optuna.Study, problem: Problem, places: Sequence[int]) -> list[dict[str, Any]]:
     """Values of the trials of a batch, by its sampler; the study is told nothing, which takes most of Optuna's time."""
     sampler, space = study.sampler, problem.distributions
-    found = []
+    proposals = []
     for place in places:
         if place < len(problem.first):
-            found.append(dict(problem.first[place]))
+            proposals.append(dict(problem.first[place]))
             continue
         trial = optuna.trial.create_trial(state=optuna.trial.TrialState.RUNNING)
         trial.number = place
         together = sampler.sample_relative(study, trial, sampler.infer_relative_search_space(study, trial))
         alone = (path for path in space if path not in together)
         values = together | {path: _alone(study, trial, path, space[path]) for path in alone}
-        found.append({path: values[path] for path in space})
-    return found
+        proposals.append({path: values[path] for path in space})
+    return proposals
 
 
 def is_claim(trial: Trial) -> bool:
@@ -352,7 +361,7 @@ def judge_trials(problem: Problem, values: Sequence[Mapping[str, Any]], places: 
       places: of the trials in the search; none of those that were not proposed here.
     """
     goal, space = problem.goal, problem.distributions
-    policies = [set_values(problem.start, one) for one in values]
+    policies = [set_values(problem.start, trial_values) for trial_values in values]
     # All policies share one pass over the trace, which is what a batch is for.
     counted = tally(problem.trace, policies, problem.settings["arm"])
     counts, n = counted.counts, metrics.denominators(counted.counts, counted.labels)
@@ -393,7 +402,9 @@ def _new_study(storage: optuna.storages.BaseStorage, name: str) -> optuna.Study:
     study = optuna.create_study(
         storage=storage, study_name=name, directions=list(OBJECTIVES.values()), load_if_exists=True
     )
-    if [one.name.lower() for one in study.directions] == list(OBJECTIVES.values()) and not study.metric_names:
+    if [direction.name.lower() for direction in study.directions] == list(
+        OBJECTIVES.values()
+    ) and not study.metric_names:
         study.set_metric_names(list(OBJECTIVES))
     return study
 
@@ -409,37 +420,72 @@ def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> S
       InputError: no storage, a damaged one, or a study of another trace, space or setting.
     """
     shown = str(storage)
-    where, remedy = Where(shown), "take a damaged one away, or choose another storage"
+    where = Where(shown)
     try:
         # A database serves several machines; a folder needs no server.
         if "://" in shown:
             place: Any = _database(shown)
         else:
-            file = make_folder(Path(storage)) / STUDY_FILE
-            # A process that was killed can leave half a line, at which every later reader would stop.
-            _drop_broken_line(file)
-            place = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
+            place = _journal(make_folder(Path(storage)) / STUDY_FILE)
         study = _new_study(place, name)
-        about, ours = study.user_attrs.get(ABOUT), settings_texts(settings)
+        about, search_texts = study.user_attrs.get(ABOUT), settings_texts(settings)
+    except InputError:
+        raise
     except Exception as error:  # each database has errors of its own
-        rule = "a storage must be a folder, or the URL of a database, that Optuna can open"
-        raise input_error(where, rule, remedy, shown_value(f"{type(error).__name__}: {error}")) from error
+        raise store_error(shown, error, _fault(error, shown)) from error
     # Trials of other objectives or settings do not compare with those of this search.
-    if [one.name.lower() for one in study.directions] != list(OBJECTIVES.values()):
-        rule = f"study {name!r} must have the objectives {', '.join(f'{way} {one}' for one, way in OBJECTIVES.items())}"
-        came = ", ".join(one.name.lower() for one in study.directions)
-        raise input_error(where, rule, "choose another study_name", came)
+    if [direction.name.lower() for direction in study.directions] != list(OBJECTIVES.values()):
+        rule = f"study {name!r} must have the objectives {', '.join(f'{way} {key}' for key, way in OBJECTIVES.items())}"
+        value = ", ".join(direction.name.lower() for direction in study.directions)
+        raise input_error(where, rule, "choose another study_name", value)
     if about is None:
-        study.set_user_attr(ABOUT, ours)
-    elif about != ours:
-        differ = [key for key in ours if not isinstance(about, Mapping) or about.get(key) != ours[key]]
+        study.set_user_attr(ABOUT, search_texts)
+    elif about != search_texts:
+        differ = [key for key in search_texts if not isinstance(about, Mapping) or about.get(key) != search_texts[key]]
         here, there = (
-            ", ".join(f"{key} {shown_value(one.get(key))}" for key in differ) if isinstance(one, Mapping) else "none"
-            for one in (ours, about)
+            ", ".join(f"{key} {shown_value(texts.get(key))}" for key in differ)
+            if isinstance(texts, Mapping)
+            else "none"
+            for texts in (search_texts, about)
         )
         rule = f"study {name!r} must be of this search ({here or 'without more'})"
         raise input_error(where, rule, "choose another study_name, or none", there or "more settings")
     return StoredStudy(study, place, place.get_study_id_from_name(name))
+
+
+def _fault(error: Exception, storage: str) -> Fault:
+    """What is wrong with a storage that cannot be opened."""
+    fault = fault_of(error)
+    if fault is not OTHER:
+        return fault
+    if "://" not in storage and isinstance(error, ValueError | LookupError | TypeError):  # of a line of the file
+        return DAMAGED
+    rule = "a storage must be a folder, or the URL of a database, that Optuna can open"
+    return Fault(rule, "correct it, or choose another storage")
+
+
+@contextmanager
+def storage_errors(storage: str | Path | None) -> Iterator[None]:
+    """What a storage says while a search goes on, each library in types of its own, as one line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in _STORES:
+            raise
+        raise store_error(str(storage), error, note="the study goes on from its whole trials") from error
+
+
+def _journal(file: Path) -> optuna.storages.BaseStorage:
+    """Storage of the studies of a file, of which a half line is taken away before anything is read or appended."""
+    journal = optuna.storages.journal
+    # Optuna's lock is a link to this path, read from the file's folder: a relative one leads nowhere, and the lock of a
+    # killed process would never count as old.
+    file = file.absolute()
+    lock = WholeLinesLock(file, journal.JournalFileSymlinkLock(str(file)))
+    drop_half_line(lock)
+    return optuna.storages.JournalStorage(journal.JournalFileBackend(str(file), lock))
 
 
 def _database(url: str) -> optuna.storages.BaseStorage:
@@ -450,22 +496,10 @@ def _database(url: str) -> optuna.storages.BaseStorage:
     """
     from raglab.store.database import limit_idle_transactions
 
+    check_beside(url)
     storage = optuna.storages.RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
     limit_idle_transactions(storage.engine, IDLE_S)
     return optuna.storages.get_storage(storage)
-
-
-def _drop_broken_line(file: Path) -> None:
-    """Take away the last line of a journal that a kill or a full disk cut off: what is appended to it is lost."""
-    content = file.read_bytes() if file.is_file() else b""
-    if content[content.rfind(b"\n") + 1 :].startswith(b'{"op_code":'):
-        lock = optuna.storages.journal.JournalFileSymlinkLock(str(file))
-        lock.acquire()
-        try:
-            content = file.read_bytes()  # again: whoever was at it when it was read has ended its line since
-            write_bytes(content[: content.rfind(b"\n") + 1], file)
-        finally:
-            lock.release()
 
 
 def settings_texts(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -474,23 +508,23 @@ def settings_texts(settings: Mapping[str, Any]) -> dict[str, str]:
     return {key: text if len(text) <= LONGEST else digest(text, 16) for key, text in texts.items()}
 
 
-def _kept_trials(study: optuna.Study, problem: Problem) -> dict[int, Trial]:
-    """Trials that the search proposed before, the first of each place; what was altered since is left out."""
-    kept: dict[int, Trial] = {}
+def _stored_trials(study: optuna.Study, problem: Problem) -> dict[int, Trial]:
+    """First stored trial of each place, without those altered since."""
+    trials_by_place: dict[int, Trial] = {}
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
         place = trial.user_attrs.get(PLACE)
-        if isinstance(place, int) and place not in kept and is_unaltered(trial, problem):
-            kept[place] = trial
-    return kept
+        if isinstance(place, int) and place not in trials_by_place and is_unaltered(trial, problem):
+            trials_by_place[place] = trial
+    return trials_by_place
 
 
-def _kept_values(study: optuna.Study, problem: Problem) -> dict[int, dict[str, Any]]:
-    """Values of the trials that the search proposed before, by place.
+def _stored_values(study: optuna.Study, problem: Problem) -> dict[int, dict[str, Any]]:
+    """Values of the stored trials, by place.
 
     A storage is believed in what was tried, never in what came of it: that is replayed again.
     """
-    kept = _kept_trials(study, problem)
-    return {place: {path: trial.params[path] for path in problem.space} for place, trial in kept.items()}
+    trials_by_place = _stored_trials(study, problem)
+    return {place: {path: trial.params[path] for path in problem.space} for place, trial in trials_by_place.items()}
 
 
 def is_unaltered(trial: Trial, problem: Problem) -> bool:
@@ -512,8 +546,8 @@ def _policy(problem: Problem, values: Mapping[str, Any]) -> Policy | None:
         return None
 
 
-class _Stated(optuna.samplers.RandomSampler):  # type: ignore[misc] # Optuna is not followed
-    """What a trial that the user queued leaves open is as in the policy that the search starts from."""
+class _StartSampler(optuna.samplers.RandomSampler):  # type: ignore[misc] # Optuna is not followed
+    """Sampler that fills the missing values of a queued trial from the starting policy."""
 
     def __init__(self, own: Mapping[str, Any]) -> None:
         super().__init__()
@@ -524,35 +558,53 @@ class _Stated(optuna.samplers.RandomSampler):  # type: ignore[misc] # Optuna is 
         return self.own[param_name]
 
 
-def _with_users_trials(study: optuna.Study, problem: Problem, table: pd.DataFrame) -> pd.DataFrame:
+def _append_user_trials(study: optuna.Study, problem: Problem, table: pd.DataFrame) -> pd.DataFrame:
     """Table of the trials numbered as in the stored study, and below it the trials that the user ran or queued there.
 
     Queued ones are run: judged by replay and told. Values outside the space, and trials of other parameters, stay in
-    the study and are not counted.
+    the study and are not counted, which a warning says.
     """
     import pandas as pd
 
     own = own_trial(problem.start, problem.space)
-    study.sampler = _Stated(own)
+    study.sampler = _StartSampler(own)
+    faults: dict[int, str] = {}
     for _ in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.WAITING,)):
-        trial = study.ask(problem.distributions)
-        if _policy(problem, trial.params) is None:
+        trial = study.ask()
+        queued = study.get_trials(deepcopy=False)[trial.number].system_attrs.get(QUEUED, {})
+        if fault := outside_space(queued, problem.start, problem.space):
+            faults[trial.number] = fault
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
             continue
+        for path, extent in problem.distributions.items():
+            _suggest(trial, path, extent)
         (done,) = judge_trials(problem, [trial.params], ()).trials
         _tell(study, trial, done)
-    numbers = {place: trial.number for place, trial in _kept_trials(study, problem).items()}
+    numbers = {place: trial.number for place, trial in _stored_trials(study, problem).items()}
     users: dict[int, dict[str, Any]] = {}
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
-        if PLACE not in trial.user_attrs and trial.params and trial.params.keys() <= problem.space.keys():
-            values = own | trial.params
-            if _policy(problem, values) is not None:
-                users[trial.number] = {path: values[path] for path in problem.space}
+        if PLACE in trial.user_attrs or not trial.params:
+            continue
+        if fault := outside_space(trial.params, problem.start, problem.space):
+            faults[trial.number] = fault
+        else:
+            users[trial.number] = {path: (own | trial.params)[path] for path in problem.space}
+    warn_outside(faults)
     table = table.assign(number=table["number"].map(numbers))
     if not users:
         return table
-    theirs = pd.DataFrame(judge_trials(problem, list(users.values()), ()).rows).assign(number=list(users))
-    return pd.concat([table, theirs], ignore_index=True)
+    user_table = pd.DataFrame(judge_trials(problem, list(users.values()), ()).rows).assign(number=list(users))
+    return pd.concat([table, user_table], ignore_index=True)
+
+
+def _suggest(trial: optuna.Trial, path: str, extent: optuna.distributions.BaseDistribution) -> None:
+    """Let a queued trial take its value of a path, or that of the sampler."""
+    if isinstance(extent, optuna.distributions.FloatDistribution):
+        trial.suggest_float(path, extent.low, extent.high, log=extent.log)
+    elif isinstance(extent, optuna.distributions.IntDistribution):
+        trial.suggest_int(path, extent.low, extent.high)
+    else:
+        trial.suggest_categorical(path, extent.choices)
 
 
 @contextmanager
@@ -573,7 +625,7 @@ class TrialOutcome(NamedTuple):
 
     value: float
     excess: Mapping[str, float]
-    seen: Mapping[str, Any]
+    measures: Mapping[str, Any]
 
 
 def maximise(
@@ -585,7 +637,7 @@ def maximise(
     seed: int,
     first: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[optuna.Study, pd.DataFrame]:
-    """Search one value trial by trial; a row a trial: `number`, `value`, `feasible`, what was seen, what was tried.
+    """Search one value trial by trial; a row a trial: `number`, `value`, `feasible`, its measures, what was tried.
 
     Args:
       first: values that are tried before the sampler proposes any.
@@ -611,7 +663,7 @@ def maximise(
             study.tell(trial, judged.value)
             feasible = all(over <= 0.0 for over in judged.excess.values())
             row = {"number": trial.number, "value": judged.value, "feasible": feasible}
-            rows.append(row | dict(judged.seen) | trial.params)
+            rows.append(row | dict(judged.measures) | trial.params)
     return study, pd.DataFrame(rows)
 
 

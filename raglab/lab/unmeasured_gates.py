@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from raglab import gates
 from raglab.decision.trace_view import TraceView
+from raglab.lab.acting_gates import acting_gates
 from raglab.policy import PolicyData
 
 
@@ -14,20 +15,13 @@ def unmeasured_note(trace: TraceView, policy: PolicyData) -> tuple[str, ...]:
     elsewhere (`trace_from_frame`), which no system of raglab answers.
     """
     own = "score" not in trace.meta.get("parameters", {})
-    order, by_cost = policy.decision.order, policy.decision.rule == "expected_cost"
-    names = [
-        gate.name
-        for gate in gates.judging_gates("answer")
-        if (own if not gate.scalar else not by_cost and _is_on(policy, gate.name, order))
-    ]
-    if trace.has_answers or not names:
+    acting = acting_gates(policy)
+    names = [gate.name for gate in gates.judging_gates("answer") if (own if not gate.scalar else gate.name in acting)]
+    # Where the answers of all cases are missing, the gates fire on them.
+    if trace.has_answers or trace.meta.get("generator") or not names:
         return ()
     listed = " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
     verb = "was" if len(names) == 1 else "were"
     remedy = "record them with raglab.record_answers(trace, policy)"
     what = f"{listed.capitalize()} {verb} not measured: no answers are recorded"
     return (f"{what}, so ask may refuse more than these counts show; {remedy}.",)
-
-
-def _is_on(policy: PolicyData, name: str, order: tuple[str, ...] | None) -> bool:
-    return bool(policy.value(f"{name}.enabled")) and (order is None or name in order)

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 
+from raglab.user_warnings import warn_user
+
 
 class Section(SimpleNamespace):
     """A part of a language: its entries by name, read only. Comments in `en.yaml` say what each of them is."""
@@ -46,6 +48,9 @@ def patterns(value: object) -> tuple[str, ...]:
     """An expression, or a list of them; each must compile."""
     expressions = words([value] if isinstance(value, str) else value)
     for pattern in expressions:
+        if len(pattern) > LONGEST_PATTERN:
+            msg = f"an expression must have at most {LONGEST_PATTERN} characters, got {len(pattern)}; shorten it"
+            raise ValueError(msg)
         try:
             re.compile(pattern)
         except re.error as error:
@@ -98,7 +103,7 @@ LANGUAGE: dict[str, Any] = {
     "name": plain_text,
     "words": {
         **_all(words, "stop small speaker parting parting_numbers leaning joining particles titles asking duties"),
-        **_all(patterns, "adverbs before during after"),
+        "adverbs": patterns,
     },
     "sentences": _all(words, "never_last seldom_last before_codes starters"),
     **_all(months, "months months_short"),
@@ -124,33 +129,20 @@ LANGUAGE: dict[str, Any] = {
     },
     "answers": {"words": By(str, plain_text), "asked": By(str, patterns), "dates": patterns},
     "intent": {"words": By(str, plain_text), "rules": By(str, patterns)},
-    "questions": {
-        **_all(words, "holders idle codes"),
-        **_all(patterns, "telling this_part asking circumstances polite opening values numbered older newer"),
-        **_all(By(str, patterns), "measures units"),
-    },
     "tables": {
         "words": By(str, plain_text),
         "operations": By(str, patterns),
         **_all(patterns, "operating totals parts later earlier unit time share money"),
     },
-    "values": {
-        **_all(words, "capital_months times modifiers counted extension_of regions firms no_name link copulas"),
-        **_all(words, "reaching qualify doubt conditions start"),
-        **_all(patterns, "rates extension bounds clause former newer"),
-        "coins": By(str, words),
-    },
-    "replies": {
-        **_all(words, "agreeing assent refusing dissent"),
-        **_all(patterns, "agreed newer older larger smaller held holds cover after next last contents whole parts"),
-        **_all(patterns, "about looking only denying turning negative codes writing"),
-        "ordinals": By(int, patterns),
-        "measures": By(str, patterns),
-    },
     "texts": By(str, plain_text),
 }
+RETIRED = ("questions", "replies", "values")  # sections of earlier versions
+_RETIRED_WORDS = ("before", "during", "after")  # and keys of `words`
 _EMPTY = {words: (), patterns: (), months: ((),) * 12}  # of what a file leaves out
 _NAME = "(?<![A-Z]){}(?![A-Z])"  # of an expression, inside another
+LONGEST_PATTERN = 2_000  # characters of an expression as a file states it
+LONGEST_SOURCE = 200_000  # characters of a file, four times the longest of ours
+LONGEST_EXPRESSION = 200_000  # characters of several together, their names replaced
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the compiled one is ten times faster
 
 
@@ -196,10 +188,32 @@ def parse_language(source: str, where: str) -> Language:
     return _language(source, where, yaml.SafeLoader)
 
 
+def _without_retired(stated: object, where: str) -> object:
+    """What a file states but for keys of earlier versions, which one warning names."""
+    if not isinstance(stated, dict):
+        return stated
+    held = stated.get("words")
+    retired = [key for key in RETIRED if key in stated]
+    retired_words = [key for key in _RETIRED_WORDS if isinstance(held, dict) and key in held]
+    if not retired and not retired_words:
+        return stated
+    names = ", ".join([*retired, *(f"words.{key}" for key in retired_words)])
+    count = len(retired) + len(retired_words)
+    warn_user(f"{where}: {count} keys of an earlier version do nothing any more: {names}; remove them.")
+    rest = {key: value for key, value in stated.items() if key not in retired}
+    if isinstance(held, dict):
+        rest["words"] = {key: value for key, value in held.items() if key not in retired_words}
+    return rest
+
+
 def _language(source: str, where: str, loader: Any) -> Language:  # noqa: ANN401 - a safe loader of yaml
     problems: list[str] = []
+    if len(source) > LONGEST_SOURCE:
+        msg = f"{where}: a language must have at most {LONGEST_SOURCE:,} characters, got {len(source):,}; shorten it."
+        raise ValueError(msg)
     try:
-        language: Language = _entry(yaml.load(source, loader) or [], LANGUAGE, "", problems)  # noqa: S506 - a safe loader
+        stated = _without_retired(yaml.load(source, loader) or [], where)  # noqa: S506 - a safe loader
+        language: Language = _entry(stated, LANGUAGE, "", problems)
     except RecursionError:
         msg = f"{where}: a language must be YAML, got nesting too deep; mend it."
         raise ValueError(msg) from None
@@ -252,9 +266,15 @@ def expression(patterns: Iterable[str], words: Mapping[str, str] | None = None) 
       '(?:\\b(?:the|a) end\\b|fin)'
     """
     joined = f"(?:{'|'.join(patterns)})"
-    # What a name stands for may hold other names, in any order.
+    # What a name stands for may hold other names, in any order; one that holds itself would grow for ever.
+    steps = 0
     while held := [name for name in words or {} if re.search(_NAME.format(name), joined)]:
         joined = re.sub(_NAME.format(held[0]), (words or {})[held[0]].replace("\\", r"\\"), joined)
+        steps += 1
+        if len(joined) > LONGEST_EXPRESSION or steps > len(words or {}) ** 2:
+            rule = f"words must stand for at most {LONGEST_EXPRESSION:,} characters, and not for themselves"
+            msg = f"{rule}, got {held[0]}; shorten it."
+            raise ValueError(msg)
     return joined
 
 
@@ -266,9 +286,9 @@ def _bundled_languages() -> Iterator[tuple[str, Language]]:
             yield name, _language(path.read_text(encoding="utf-8"), path.name, _LOADER)
 
 
-_BUNDLED = dict(_bundled_languages())
-LANGUAGES = union(_BUNDLED.values())
-TEXTS: Mapping[str, Mapping[str, str]] = {name: one.texts for name, one in _BUNDLED.items()}  # by language
+BY_NAME: Mapping[str, Language] = dict(_bundled_languages())  # as their files are named
+LANGUAGES = union(BY_NAME.values())
+TEXTS: Mapping[str, Mapping[str, str]] = {name: one.texts for name, one in BY_NAME.items()}  # by language
 
 
 def sentence(template: str, language: str = "en", /, **parts: object) -> str:

@@ -72,36 +72,36 @@ def apply(
     trace = frame_trace(frame, score=score, signals=signals, policy=policy, name=name)
     off = [gate for gate in trace.meta.get("gates_off", ()) if getattr(policy, gate).enabled]
     warn_of_gates_off(name, off, signals or ())
-    said, policy_id = decide(trace, policy), policy.policy_id
-    rows = [_decision(said, row, case.id, policy_id) for row, case in enumerate(trace.cases)]
+    decisions, policy_id = decide(trace, policy), policy.policy_id
+    rows = [_decision(decisions, row, case.id, policy_id) for row, case in enumerate(trace.cases)]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _decision(said: Decisions, row: int, case_id: str, policy_id: str) -> tuple[Any, ...]:
+def _decision(decisions: Decisions, row: int, case_id: str, policy_id: str) -> tuple[Any, ...]:
     """Row of `COLUMNS` of a case."""
-    judged, status = checks(said, row), Status(int(said.status[row]))
+    judged, status = checks(decisions, row), Status(int(decisions.status[row]))
 
     def hit_ids(numbers: Iterable[int]) -> list[str]:
-        return [said.trace.chunks[number].chunk_id for number in numbers]
+        return [decisions.trace.chunks[number].chunk_id for number in numbers]
 
     return (
         case_id,
         status.name,
-        str(said.decided_by[row]),
-        decision_reason(said, row, judged),
-        hit_ids(said.chosen(row)),
-        [hit_ids(option.chunks) for option in said.options(case_id)] if status == Status.ambiguous else [],
+        str(decisions.decided_by[row]),
+        decision_reason(decisions, row, judged),
+        hit_ids(decisions.chosen(row)),
+        [hit_ids(option.chunks) for option in decisions.options(case_id)] if status == Status.ambiguous else [],
         _margins(judged),
-        said.warnings(row),
+        decisions.warnings(row),
         policy_id,
     )
 
 
 def _margins(judged: Iterable[Check]) -> dict[str, float | None]:
     """Headroom of each gate: of its first check that fails, else of its last, which is that of its threshold."""
-    told: dict[str, Check] = {}
+    gate_checks: dict[str, Check] = {}
     for check in judged:
-        if check.gate != "resolver" and (check.gate not in told or told[check.gate].passes):
-            told[check.gate] = check
-    margins = {gate: check.margin for gate, check in told.items() if not math.isinf(check.margin)}
+        if check.gate != "resolver" and (check.gate not in gate_checks or gate_checks[check.gate].passes):
+            gate_checks[check.gate] = check
+    margins = {gate: check.margin for gate, check in gate_checks.items() if not math.isinf(check.margin)}
     return {gate: None if math.isnan(margin) else margin for gate, margin in margins.items()}

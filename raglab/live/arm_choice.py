@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,11 +17,12 @@ from raglab.decision.decisions import Decisions
 from raglab.decision.intent import Intent, intent
 from raglab.decision.measured_trace import Measured
 from raglab.decision.measurement import policy_pattern_hits
+from raglab.live.log_outages import BANDIT
 from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.live.online_bandit import LATER, ArmChoice, Features
 from raglab.live.requests import Request
 from raglab.live.response import Response
-from raglab.live.system import BANDIT_UNWRITABLE, Key, Lab
+from raglab.live.system import Key, Lab
 from raglab.misuse import takes
 from raglab.patterns import entities_in
 from raglab.policy import PolicyData
@@ -62,18 +64,20 @@ def default_arm(question: str, system: Lab) -> tuple[str, str]:
 
 def route_arm(question: str, policy: PolicyData, arms: Sequence[str]) -> tuple[str, str]:
     """The source's router over the arms that there are (rule S4.7), and why."""
-    seen, margins = _question_intent(question, policy)
+    question_intent, margins = _question_intent(question, policy)
     # An intent that reaches its threshold has an arm of its own; of two the one further above it.
     offered = zip(arms, available(question, policy, arms), strict=True)
     flags = {arm: ARMS[arm].intent for arm, on in offered if on and arm in ARMS and ARMS[arm].intent}
     if flags:
         name = min(flags, key=lambda arm: (-float(getattr(margins, flags[arm])), arm))
-        score, reasons = getattr(seen, flags[name]), ", ".join(seen.reasons.get(flags[name], ()))
+        score, reasons = getattr(question_intent, flags[name]), ", ".join(question_intent.reasons.get(flags[name], ()))
         return name, f"router: {flags[name]} intent {score:.2f} ({reasons})"
     if gates.meets_threshold(margins.complexity) and "iterative" in arms:
-        reasons = ", ".join(seen.reasons.get("complexity", ()))
-        return "iterative", f"router: complexity {seen.complexity:.2f} ({reasons})"
-    return ("hybrid" if "hybrid" in arms else arms[0]), f"router: simple question, complexity {seen.complexity:.2f}"
+        reasons = ", ".join(question_intent.reasons.get("complexity", ()))
+        return "iterative", f"router: complexity {question_intent.complexity:.2f} ({reasons})"
+    return (
+        "hybrid" if "hybrid" in arms else arms[0]
+    ), f"router: simple question, complexity {question_intent.complexity:.2f}"
 
 
 def _question_intent(question: str, policy: PolicyData) -> tuple[Intent, gates.IntentMargins]:
@@ -140,7 +144,7 @@ def components(trace: TraceData, policy: PolicyData, *, budget_ms: float = BUDGE
     return table.drop(columns="row")
 
 
-def measures(trace: TraceData, said: Decisions, arm: str) -> NDArray[np.float64]:
+def measures(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.float64]:
     """Margin, diversity and consistency of one arm at the depth that decided, [Q, 3].
 
     Margin is between the two best scores of all hits that were reranked; diversity is of the first `final_k` hits in
@@ -155,7 +159,7 @@ def measures(trace: TraceData, said: Decisions, arm: str) -> NDArray[np.float64]
         msg = "reward components need the embeddings of the chunks, this trace has none; build it again."
         raise ValueError(msg)
     cases, number = np.arange(len(trace)), trace.arm(arm)
-    hits = type(trace.hits)(*[field[cases, number, said.outcome.depth] for field in trace.hits])
+    hits = type(trace.hits)(*[field[cases, number, decisions.outcome.depth] for field in trace.hits])
     order = np.argsort(np.where(hits.rank >= 0, hits.rank, np.iinfo(np.int32).max), axis=1, kind="stable")
     place = np.arange(order.shape[1])
     by_rank = (hits.chunk, hits.s_hybrid, hits.s_rerank)
@@ -163,7 +167,7 @@ def measures(trace: TraceData, said: Decisions, arm: str) -> NDArray[np.float64]
     there: NDArray[np.bool_] = np.asarray(chunk) >= 0
     none = hits.n_reranked[:, None] == 0  # then margin and consistency are missing
     reranked = there & (none | (place < hits.n_reranked[:, None]))
-    best = there & (place < said.policy.chosen.final_k)
+    best = there & (place < decisions.policy.chosen.final_k)
     k = int(best.sum(axis=1).max(initial=0))
     second = np.where(none, np.nan, -1.0 * place)
     return np.stack(
@@ -176,7 +180,7 @@ def measures(trace: TraceData, said: Decisions, arm: str) -> NDArray[np.float64]
     )
 
 
-def retrieval_ms(trace: TraceData, said: Decisions, arm: str) -> NDArray[np.float64]:
+def retrieval_ms(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.float64]:
     """Milliseconds of retrieval down to the depth that decided, [Q]; NaN where a depth has none.
 
     Raises:
@@ -191,7 +195,7 @@ def retrieval_ms(trace: TraceData, said: Decisions, arm: str) -> NDArray[np.floa
     ms = trace.latency.ms[:, trace.arm(arm)][..., stages]
     by_depth = np.where(np.isnan(ms).all(axis=2), np.nan, np.nansum(ms, axis=2))  # not measured is not free
     down_to = np.cumsum(by_depth, axis=1)
-    total: NDArray[np.float64] = down_to[np.arange(len(trace)), said.outcome.depth]
+    total: NDArray[np.float64] = down_to[np.arange(len(trace)), decisions.outcome.depth]
     return total
 
 
@@ -219,20 +223,21 @@ def table(
 
     Source: rules S4.1, S4.7.
     """
-    seen = components(trace, policy, budget_ms=budget_ms) if measured is None else measured
+    component_frame = components(trace, policy, budget_ms=budget_ms) if measured is None else measured
     shape = (len(trace), len(trace.arms))
     rows = [(case.id, arm) for case in trace.cases for arm in trace.arms]
-    if list(zip(seen["case_id"], seen["arm"], strict=True)) != rows:
-        msg = f"measured must be components of this trace, {len(rows)} rows, got {len(seen)} of another; measure again."
+    if list(zip(component_frame["case_id"], component_frame["arm"], strict=True)) != rows:
+        rule = f"measured must be components of this trace, {len(rows)} rows"
+        msg = f"{rule}, got {len(component_frame)} of another; measure again."
         raise ValueError(msg)
     return Table(
         arms=trace.arms,
-        value=seen["right"].to_numpy(np.float64).reshape(shape),
-        reward=np.asarray(reward(seen, weights), dtype=np.float64).reshape(shape),
+        value=component_frame["right"].to_numpy(np.float64).reshape(shape),
+        reward=np.asarray(reward(component_frame, weights), dtype=np.float64).reshape(shape),
         mask=np.array([available(case.query, policy, trace.arms) for case in trace.cases], dtype=bool).reshape(shape),
         features=case_features(trace, policy),
         feature_names=FEATURES,
-        ms=seen["ms"].to_numpy(np.float64).reshape(shape),
+        ms=component_frame["ms"].to_numpy(np.float64).reshape(shape),
     )
 
 
@@ -248,15 +253,15 @@ def context(question: str, n_entities: int, documents: Sequence[str], policy: Po
 
     Source: rule S4.2; what only a retrieval tells (hits, margins, overlap) cannot choose it.
     """
-    seen, scales = intent(question), policy.strategy
+    question_intent, scales = intent(question), policy.strategy
     return np.array(
         [
             1.0,
             len(content_words(question)) / scales.words_scale,
             n_entities / scales.entities_scale,
-            seen.graph,
-            seen.table,
-            seen.complexity,
+            question_intent.graph,
+            question_intent.table,
+            question_intent.complexity,
             float(bool(documents)),
             float(_FILE.search(question) is not None),
         ]
@@ -323,7 +328,7 @@ def offer(
     retrieved: Collection[str] = (),
     lists: Features | None = None,
 ) -> Offer:
-    """What a bandit is told of a question.
+    """Arms available for a question, and the features that a bandit sees.
 
     The features are those of rule S4.2 that are known before an arm retrieves: the context of `context`, whether any
     arm on offer has its answer or its hits in the cache, and what the two lists say that every arm begins with. What
@@ -346,10 +351,10 @@ def offer(
         "strategy_cached": float(bool(there & set(retrieved))),
         **(dict.fromkeys(LATER) if lists is None else lists),
     }
-    seen, margins = _question_intent(question, policy)
+    question_intent, margins = _question_intent(question, policy)
     words = "high complexity" if gates.meets_threshold(margins.complexity) else "simple question"
     flags = {name: arm.intent for name, arm in ARMS.items() if arm.intent}
-    why = {name: f"{flag} intent {getattr(seen, flag):.2f}" for name, flag in flags.items()}
+    why = {name: f"{flag} intent {getattr(question_intent, flag):.2f}" for name, flag in flags.items()}
     return Offer(mask, features, {arm: why.get(arm, words) for arm in arms})
 
 
@@ -367,9 +372,11 @@ def select_arm(ways: Mapping[str, Key], made_by: Sequence[Any], request: Request
     question = any_way._replace(arm="").digest()
     # Before the bandit chooses: another arm might number other documents as its options.
     if request.selected is not None:
-        before = online.asked_before(question, **about)
-        if before is not None:
-            return ArmChoice(before, f"selected {before}: it offered the options", None)
+        # Without the log the router chooses; the question counts as missing where its choice is to be logged.
+        with suppress(UnwritableLogError), system.log_outages.writing(BANDIT, ends=False, questions=0):
+            before = online.asked_before(question, **about)
+            if before is not None:
+                return ArmChoice(before, f"selected {before}: it offered the options", None)
     # What is cached costs no time, so it is a feature that the bandit chooses by.
     caches = system.caches
     answered: list[str] = []
@@ -384,45 +391,49 @@ def select_arm(ways: Mapping[str, Key], made_by: Sequence[Any], request: Request
         documents=any_way.documents,
         answered=answered,
         retrieved=retrieved,
-        lists=_kept_lists(text, any_way, system),
+        lists=_cached_list_features(text, any_way, system),
     )
     try:
-        return online.choose(
-            request.id, known.mask, known.features, known.why, question=question, resumed=request.resumed, **about
-        )
+        with system.log_outages.writing(BANDIT, ends=False):
+            return online.choose(
+                request.id, known.mask, known.features, known.why, question=question, resumed=request.resumed, **about
+            )
     # A log that cannot be written costs a choice to learn from, not the answer.
-    except UnwritableLogError as error:
-        system.warn_once(BANDIT_UNWRITABLE, error)
+    except UnwritableLogError:
         return ArmChoice(*default_arm(text, system), None)
 
 
-def _kept_lists(text: str, key: Key, system: Lab) -> Features:
+def _cached_list_features(text: str, key: Key, system: Lab) -> Features:
     """What the two lists say of a question; kept with its retrievals, so that one asked again is not embedded again."""
     name, caches = key._replace(arm="").digest("lists"), system.caches
-    kept = None if caches is None else caches.strategies.get(name, lambda row: {one: float(row[one]) for one in LATER})
-    if kept is not None:
-        return kept
+    cached_features = (
+        None
+        if caches is None
+        else caches.strategies.get(name, lambda row: {feature: float(row[feature]) for feature in LATER})
+    )
+    if cached_features is not None:
+        return cached_features
     ready = system.retriever
-    found = list_features(text, ready.indexes, ready.question(text, keep=True), ready.scope(key.documents))
+    features = list_features(text, ready.indexes, ready.question(text, keep=True), ready.scope(key.documents))
     if caches is not None:
-        caches.strategies.set(name, found)
-    return found
+        caches.strategies.set(name, features)
+    return features
 
 
-def record_outcome(said: Response, system: Lab) -> None:
-    """Tell the bandit what came of its choice; a component that cannot be measured leaves the choice without reward."""
-    online, seen = system.online, said.seen
-    if online is None or not seen.measures or any(seen.measures.get(name, 0.0) is None for name in COMPONENTS):
+def record_outcome(response: Response, system: Lab) -> None:
+    """Log the reward components of an answered request; if one cannot be measured, the choice gets no reward."""
+    online, record = system.online, response.record
+    if online is None or not record.measures or any(record.measures.get(name, 0.0) is None for name in COMPONENTS):
         return
-    cached = float(seen.answer_cache_hit)
-    measured = {name: value for name, value in seen.measures.items() if value is not None}
-    components = {**measured, "latency_ratio": seen.ms["total"] / online.budget_ms, "cache_hit": cached}
-    told = {"depth": len(seen.queries) - 1.0, "confidence": said["confidence"]} if seen.queries else {}
-    told |= {"answered": float(said["status"] == "ok"), "strategy_cache_hit": float(seen.strategy_cache_hit)}
-    try:
-        online.update(said["request_id"], components, ms=seen.ms["total"], measured=told | dict(seen.retrieved))
-    except UnwritableLogError as error:
-        system.warn_once(BANDIT_UNWRITABLE, error)
+    cached = float(record.answer_cache_hit)
+    measured = {name: value for name, value in record.measures.items() if value is not None}
+    components = {**measured, "latency_ratio": record.ms["total"] / online.budget_ms, "cache_hit": cached}
+    outcome = {"depth": len(record.queries) - 1.0, "confidence": response["confidence"]} if record.queries else {}
+    outcome |= {"answered": float(response["status"] == "ok"), "strategy_cache_hit": float(record.strategy_cache_hit)}
+    with suppress(UnwritableLogError), system.log_outages.writing(BANDIT):
+        online.update(
+            response["request_id"], components, ms=record.ms["total"], measured=outcome | dict(record.retrieved)
+        )
 
 
 @takes(request_id="text", lab="lab")

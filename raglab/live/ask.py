@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from raglab.answering.client import one_deadline
 from raglab.characters import visible
 from raglab.default_learner import OTHER
 from raglab.documents import full_sources
@@ -82,12 +83,13 @@ def ask(
         now=moment_or_now(now),
         language=language_of(text, system.pack),
     )
-    if system.audit is None:
-        return answer_or_refuse(request, system, partial(answer_request, request, system))
-    response: Response = (
-        answer_logged(request, system) if system.clarifier is None else system.clarifier.ask(request, system)
-    )
-    return response
+    with one_deadline():  # of whatever language models are called for this question
+        if system.audit is None:
+            return answer_or_refuse(request, system, partial(answer_request, request, system))
+        response: Response = (
+            answer_logged(request, system) if system.clarifier is None else system.clarifier.ask(request, system)
+        )
+        return response
 
 
 def _with_on_error(system: Lab, on_error: OnError | None) -> Lab:
@@ -107,11 +109,14 @@ def reply(
     """Answer of the user to what the system asked, or a correction of what it filled in by itself.
 
     A request that was asked back is completed under its own id. One that was answered by a learned default is
-    confirmed by `yes`; anything else corrects the default, and the request is answered anew.
+    confirmed by `yes`, or corrected, and is answered anew. A reply counts only for what it names: a value on offer, one
+    that the documents state, a page that exists, yes. After a no, or a reply that names nothing, the same request is
+    shown again once, with what is left; it ends as a refusal where fewer than two values are left, or at a second such
+    reply. No answer goes by a value that was declined.
 
     Args:
-      request_id: as the response names it. answer: yes, no, one of the values that were offered, or in words, in
-        English or French; for a page its number. question: again, where the audit log does not keep its text.
+      request_id: as the response names it. answer: yes, no, one of the values that were offered, its number, or in
+        words, in English or French; for a page its number. question: again, where the audit log does not keep its text.
 
     Raises:
       ValueError: the log is off, it has no such request or nothing was asked or filled in, it had its reply already, an
@@ -127,7 +132,8 @@ def reply(
     if system.audit is None or system.clarifier is None:
         msg = "a reply needs what asked, which is switched off; open the lab with clarify=True."
         raise ValueError(msg)
-    response: Response = system.clarifier.reply(request_id, answer, _with_on_error(system, on_error), **about)
+    with one_deadline():
+        response: Response = system.clarifier.reply(request_id, answer, _with_on_error(system, on_error), **about)
     return response
 
 
@@ -142,8 +148,8 @@ _FRENCH = frozenset({"autre chose", "une autre page, par son numéro"})  # texts
 def buttons(said: Response, *, lab: Lab, then: Callable[[Response], object] | None = None) -> Any:  # noqa: ANN401 - a widget
     """A box with the question, a button each for yes, no and the other values, and a field for anything else.
 
-    A click replies once: the buttons go and the answer stands in their place. A reply that is refused is shown, and
-    the buttons stay.
+    A click replies once: the buttons go and the answer stands in their place. Where the request is shown again, new
+    buttons do. A reply that is refused is shown, and the buttons stay.
 
     Args:
       said: a response whose `clarification` asks. lab: that gave it. then: called with the answer.
@@ -169,6 +175,9 @@ def buttons(said: Response, *, lab: Lab, then: Callable[[Response], object] | No
             final = reply(said["request_id"], text, lab=lab)
         except ValueError as error:
             shown.append_stdout(f"{visible(str(error))}\n")
+            return
+        if final["clarification"] is not None:
+            box.children = buttons(final, lab=lab, then=then).children
             return
         box.children = (head, shown)
         shown.append_display_data(final)

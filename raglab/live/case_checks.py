@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 
-from raglab.documents import case_sources, check_clear, chunk_documents, chunk_sources, source_meanings
+from raglab.documents import Meaning, case_sources, check_clear, chunk_documents, chunk_sources, source_meanings
 from raglab.store.case_labels import check_split_names
 from raglab.user_warnings import warn_user
-from raglab.values import Case, Chunk, Corpus, source_grades
+from raglab.values import Case, Chunk, Corpus, document_path, source_grades
+
+_PAGES_SHOWN = 5  # labels in a message
+_COMPARED = 100_000  # documents with whose names a wrong one is compared
 
 
 def check_cases(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
@@ -18,18 +22,18 @@ def check_cases(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
         that are none.
     """
     if not cases or not corpus.chunks:
-        came = f"{len(cases)} and {len(corpus.chunks)}"
-        msg = f"a trace needs at least one case and one chunk, got {came}; check the files."
+        value = f"{len(cases)} and {len(corpus.chunks)}"
+        msg = f"a trace needs at least one case and one chunk, got {value}; check the files."
         raise ValueError(msg)
     if batch_size < 1:
         msg = f"batch_size must be at least 1, got {batch_size}; 256 suits most machines."
         raise ValueError(msg)
     check_split_names(case.split for case in cases)
-    seen: dict[str, int] = {}
+    first_positions: dict[str, int] = {}
     for number, case in enumerate(cases):
-        if seen.setdefault(case.id, number) != number:
-            came = f"{case.id!r} at position {number} again (first at {seen[case.id]})"
-            msg = f"cases must have different ids, got {came}; rename or remove one."
+        if first_positions.setdefault(case.id, number) != number:
+            value = f"{case.id!r} at position {number} again (first at {first_positions[case.id]})"
+            msg = f"cases must have different ids, got {value}; rename or remove one."
             raise ValueError(msg)
         source_grades(case)  # what is wrong with grades is told before retrieval, not by the ranking after it
 
@@ -65,7 +69,7 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
     if wrong:
         case, source = wrong[0]
         which = f"got {source[:80]!r} in case {case.id!r}, one of {len(wrong)} such cases"
-        remedy = "correct the name, or load the corpus that the cases were written for"
+        remedy = f"{_source_remedy(source, meanings[source], chunks)}, or load the corpus of the cases"
         rule = f"expected sources must be in the corpus, as path, path#page or a unique file name, {which}"
         # Compared with the cases that expect a source: the others could not show that the corpus is another one.
         if len(wrong) == n_expecting:
@@ -76,5 +80,34 @@ def check_expected_sources(chunks: Sequence[Chunk], cases: Sequence[Case]) -> No
         case, source = partly[0]
         warn_user(
             f"{len(partly)} of {len(cases)} cases name sources that the corpus has not among those of which one is "
-            f"enough, the first {source[:80]!r} in case {case.id!r}: they count as not found."
+            f"enough, the first {source[:80]!r} in case {case.id!r}: they count as not found; "
+            f"{_source_remedy(source, meanings[source], chunks)}."
         )
+
+
+def _source_remedy(source: str, meaning: Meaning, chunks: Sequence[Chunk]) -> str:
+    """What to correct in a source that the corpus lacks: its page, or its name with the nearest document."""
+    if meaning.documents:
+        (document,) = meaning.documents
+        pages = {chunk.page_shown for chunk in chunks if chunk.document == document}
+        shown = "1 page" if len(pages) == 1 else f"{len(pages):,} pages"
+        return f"correct the page, since {document[:80]!r} has {shown}{_page_range(pages)}"
+    name = document_path(source)
+    documents = sorted(chunk_documents(chunks))
+    if len(documents) > _COMPARED:  # seconds, for a proposal
+        return "correct the name"
+    # A label may leave the folders out, so that file names are compared too.
+    files = {document.rpartition("/")[2]: document for document in reversed(documents)}
+    name = name if name in files or "#" not in name else name.rpartition("#")[0]
+    near = get_close_matches(name, documents, 1) or [
+        files[file] for file in get_close_matches(name.rpartition("/")[2], files, 1)
+    ]
+    return f"correct the name, which is near {near[0][:80]!r}" if near else "correct the name"
+
+
+def _page_range(pages: Collection[str]) -> str:
+    """First and last page by their numbers, or a few of their labels."""
+    numbers = sorted(map(int, filter(str.isdecimal, pages)))
+    if len(numbers) == len(pages):
+        return f", {numbers[0]}" if len(numbers) == 1 else f", {numbers[0]} to {numbers[-1]}"
+    return f", among them {', '.join(sorted(pages)[:_PAGES_SHOWN])}"

@@ -4,36 +4,178 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from raglab.extension_points import extension
 from raglab.live.requests import Request
-from raglab.packs import GENERIC, Pack
 from raglab.values import Chunk
 
 MIN_FIELD_CONFIDENCE = 0.60  # below which a field that was read from a question is missing (rule S5.1)
 
 
-class Parser(Protocol):
-    """What reads a question: `question_parsing.OpenAIParser` of the extension, or your own."""
+SLOTS = ("entity", "intent", "target_field", "page_scope", "date_scope", "doctype")
 
-    @property
-    def name(self) -> str:
-        """Identifier for the log."""
 
-    def parse(self, question: str, vocabulary: Any, *, documents: Sequence[str] = ()) -> Any:  # noqa: ANN401
-        """The question's slots, a `QuestionReading`, by the `Vocabulary` of a corpus; both are the extension's."""
+class Slot(NamedTuple):
+    """One thing that a question says, and how sure it is that it says so.
+
+    value: None where it is not said. confidence: chance, in [0, 1], that a careful reader of the question alone would
+    put down the same value; 0 where there is none.
+    """
+
+    value: str | None = None
+    confidence: float = 0.0
+
+
+class ParsedQuestion(BaseModel):
+    """A question as typed fields (rule S5.1).
+
+    entity: who or what it is about, such as a role. intent: what is to be done, such as `lookup`, `cite`, `summarise`,
+    `extract_conditions`. target_field: the field to fill, or the words that the question asks about. page_scope: a page
+    number, `toc`, `document`, or a part. date_scope: a year, a date, `newest` or `oldest`. doctype: of the document
+    asked about. documents: that the user named. question: as it was asked.
+
+    Raises:
+      ValueError: a confidence is outside [0, 1], or a field has confidence without a value.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    entity: Slot = Slot()
+    intent: Slot = Slot()
+    target_field: Slot = Slot()
+    page_scope: Slot = Slot()
+    date_scope: Slot = Slot()
+    doctype: Slot = Slot()
+    documents: tuple[str, ...] = ()
+    language: Literal["en", "fr"] = "en"
+    question: str = ""
+
+    @field_validator(*SLOTS)
+    @classmethod
+    def _in_range(cls, slot: Slot) -> Slot:
+        if not 0.0 <= slot.confidence <= 1.0:
+            msg = f"a confidence must be in [0, 1], got {slot.confidence}; it is the chance that the value is right."
+            raise ValueError(msg)
+        if slot.value is None and slot.confidence > 0.0:
+            msg = f"a slot without a value must have confidence 0, got {slot.confidence}; give the value or 0."
+            raise ValueError(msg)
+        return slot
+
+    def missing(self, least: float = MIN_FIELD_CONFIDENCE) -> tuple[str, ...]:
+        """Names of the fields whose confidence is below `least`, in their order.
+
+        Example:
+          >>> ParsedQuestion(intent=Slot("lookup", 0.9), entity=Slot("Acme Premier", 0.95)).missing()
+          ('target_field', 'page_scope', 'date_scope', 'doctype')
+        """
+        return tuple(name for name in SLOTS if getattr(self, name).confidence < least)
+
+    def known(self, name: str, least: float = MIN_FIELD_CONFIDENCE) -> str | None:
+        """Value of a field, None where it is missing."""
+        slot: Slot = getattr(self, name)
+        return slot.value if slot.confidence >= least else None
+
+
+GapKind: TypeAlias = Literal["field_type", "implicit_entity", "date_scope", "intent", "page_scope", "document"]
+GAP_KINDS: tuple[GapKind, ...] = ("field_type", "implicit_entity", "date_scope", "intent", "page_scope", "document")
+ReplyKind: TypeAlias = Literal["chosen", "own_value", "page", "yes", "declined", "corrected", "not_understood"]
+
+
+class GapReading(NamedTuple):
+    """One of the values that can fill in what a question leaves out.
+
+    value: under which a choice of it is learned. quote: words of the documents that state it, letter for letter.
+    text: as a user reads it, in the documents' own words; '' is the value.
+    """
+
+    value: str
+    quote: str = ""
+    text: str = ""
+
+
+class QuestionGap(NamedTuple):
+    """Something that a question leaves out.
+
+    kind: of `GAP_KINDS`. field: that is asked for, under which choices are learned. readings: values that can fill it,
+    the likeliest first, at least two. reason: why the first is proposed, a key of `words.yaml` or a sentence.
+    """
+
+    kind: GapKind
+    field: str
+    readings: tuple[GapReading, ...]
+    reason: str = ""
+
+
+class FieldValue(NamedTuple):
+    """A field as it was read: its value, and words of a passage that hold it, letter for letter."""
+
+    value: str
+    quote: str
+
+
+class ReplyRequest(NamedTuple):
+    """What a user was asked, and what a reply may name.
+
+    question: of the user, at first. kind: of the gap. field: that is asked for. readings: on offer. proposed: value
+    that a yes agrees to, None for none. documents: passages of the documents that the question is asked of. language:
+    of the question.
+    """
+
+    question: str
+    kind: str
+    field: str
+    readings: tuple[GapReading, ...]
+    proposed: str | None = None
+    documents: tuple[Chunk, ...] = ()
+    language: str = "en"
+
+
+class Reply(NamedTuple):
+    """What a user's reply says.
+
+    kind: chosen (a value on offer), own_value (one that the documents state elsewhere, with a quote), page (by its
+    number, `last`, `toc` or `document`), yes, declined, corrected (declined, and a value named) or not_understood.
+    value: that is named. quote: words of the documents that state an own value, letter for letter. declined: values
+    that are turned down, the proposal where none is named.
+    """
+
+    kind: ReplyKind
+    value: str = ""
+    quote: str = ""
+    declined: tuple[str, ...] = ()
+
+
+class ReplyReader(Protocol):
+    """What reads a user's reply: `replies.read_reply` of the extension, or your own."""
+
+    def __call__(self, reply: str, request: ReplyRequest, /) -> Reply:
+        """What the reply says of what was asked."""
+
+
+class QuestionParser(Protocol):
+    """What reads a question: `question_parsing.parse_question` of the extension, or your own callable."""
+
+    def __call__(self, question: str, documents: Sequence[Chunk], /) -> ParsedQuestion:
+        """The question as typed fields; documents: passages of those that it is asked of."""
+
+
+class GapFinder(Protocol):
+    """What finds what a question leaves out: `gaps.find_gaps` of the extension, or your own callable."""
+
+    def __call__(
+        self, parsed: ParsedQuestion, documents: Sequence[Chunk], hits: Sequence[Chunk], /
+    ) -> Sequence[QuestionGap]:
+        """Gaps, the first to be asked first; hits: the passages of the documents nearest to the question."""
 
 
 class FieldReader(Protocol):
-    """What reads a field: `server_reading.OpenAIReader` of the extension, or your own."""
+    """What reads a field: `field_values.read_value` of the extension, or your own callable."""
 
-    @property
-    def name(self) -> str:
-        """Identifier for the log."""
-
-    def read(self, field: str, chunks: Sequence[Chunk], *, about: str = "", pack: Pack = GENERIC) -> Any:  # noqa: ANN401
-        """The field's value, or nothing: an `Extraction` of the extension."""
+    def __call__(self, field: str, chunks: Sequence[Chunk], /) -> FieldValue | None:
+        """The field's value with a quote, None where the passages do not state it."""
 
 
 class Clarifier(Protocol):

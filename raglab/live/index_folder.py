@@ -21,6 +21,7 @@ from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
 from raglab.extension_points import extensions
 from raglab.live.trace_building import RetrievalSettings, check_settings, index_fingerprint
+from raglab.retrieval.dense import LEAST_CODED
 from raglab.retrieval.rewriting import Rewriter
 from raglab.store.files import InputError, Where, input_error, locked, read_json, shown_value, write_text
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
@@ -105,6 +106,8 @@ def read_index(place: Path, rewriter: Rewriter | None = None) -> Index:
         wanted = check_settings(head.settings._asdict())
     except ValueError as error:
         raise _damaged(place, "its settings must be valid", str(error).rstrip(".")) from None
+    if wanted.index == "ivfpq" and head.n_chunks < LEAST_CODED:
+        raise _damaged(place, f"an index of kind ivfpq must have {LEAST_CODED} chunks or more", str(head.n_chunks))
     parameters = wanted.parameters(None)
     fingerprint = index_fingerprint(head.corpus_hash, parameters)
     if fingerprint != head.fingerprint:
@@ -116,11 +119,20 @@ def read_index(place: Path, rewriter: Rewriter | None = None) -> Index:
     # What a version means by a name was changed by every change from it on; the latest of two alike says the least.
     moved: frozenset[str] = frozenset()
     earlier: dict[str, frozenset[str]] = {}
-    for one in reversed(head.changes):
-        moved |= frozenset(one.documents)
-        parameters |= {} if one.index is None else {"index": one.index}
-        earlier.setdefault(index_fingerprint(one.corpus_hash, parameters), moved)
+    for change in reversed(head.changes):
+        moved |= frozenset(change.documents)
+        parameters |= {} if change.index is None else {"index": change.index}
+        earlier.setdefault(index_fingerprint(change.corpus_hash, parameters), moved)
     return Index(corpus, wanted, fingerprint, head, earlier)
+
+
+def index_settings(place: Path) -> RetrievalSettings:
+    """Settings of the index in a folder, without its corpus.
+
+    Raises:
+      InputError: no index there, or one whose head was altered.
+    """
+    return _head(place).settings
 
 
 class OvertakenError(Exception):
@@ -155,8 +167,8 @@ def write_index(
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        came = error.strerror or type(error).__name__
-        raise input_error(Where(str(place)), "an index must be a folder", "choose another", came) from error
+        reason = error.strerror or type(error).__name__
+        raise input_error(Where(str(place)), "an index must be a folder", "choose another", reason) from error
     corpus_hash = hash_corpus(corpus)
     file = _corpus_file(place, corpus_hash)
     save_corpus(corpus, file)
@@ -177,7 +189,7 @@ def write_index(
     if base is not None:
         kind: Any = base.settings.index if base.settings.index != wanted.index else None  # never `auto`
         change = DocumentsChange(corpus_hash=base.corpus_hash, documents=sorted(documents), index=kind)
-        head["changes"] = [one.model_dump(exclude_none=True) for one in _remembered([*base.changes, change])]
+        head["changes"] = [entry.model_dump(exclude_none=True) for entry in _remembered([*base.changes, change])]
     with locked(place / LOCK):
         if base is not None and _head(place) != base:
             raise OvertakenError
@@ -185,10 +197,10 @@ def write_index(
         write_text(json.dumps(head | {"digest": _digest(head)}, indent=2) + "\n", place / INDEX)
         if not file.is_file():  # another process indexed something else, and cleared up meanwhile
             save_corpus(corpus, file)
-        for other in place.iterdir():
-            if _CORPORA.fullmatch(other.name) and other != file:
+        for path in place.iterdir():
+            if _CORPORA.fullmatch(path.name) and path != file:
                 with suppress(OSError):
-                    other.unlink()
+                    path.unlink()
         for drop_older in extensions("drop_older").values():
             drop_older(place, large, earlier=not removes)
     return fingerprint
@@ -196,9 +208,9 @@ def write_index(
 
 def _remembered(changes: Sequence[DocumentsChange]) -> Sequence[DocumentsChange]:
     """The last changes, as many as index.json is to hold."""
-    lengths = accumulate(sum(map(len, one.documents)) for one in reversed(changes))
-    kept = sum(length <= _MOST_CHARACTERS for length in lengths)
-    return changes[len(changes) - min(kept, _MOST_CHANGES) :]
+    lengths = accumulate(sum(map(len, change.documents)) for change in reversed(changes))
+    n_changes = sum(length <= _MOST_CHARACTERS for length in lengths)
+    return changes[len(changes) - min(n_changes, _MOST_CHANGES) :]
 
 
 def _corpus_file(place: Path, corpus_hash: str) -> Path:
@@ -220,8 +232,10 @@ def _head(place: Path) -> IndexHead:
     if not isinstance(stated, dict):
         raise _damaged(place, "index.json must be an object", shown_value(stated))
     if stated.get("schema_version") != SCHEMA_VERSION or "digest" not in stated:
-        came = f"version {shown_value(stated.get('schema_version'))}, {'with' if 'digest' in stated else 'without'} one"
-        raise _damaged(place, f"an index must be of version {SCHEMA_VERSION} with a digest", came)
+        value = (
+            f"version {shown_value(stated.get('schema_version'))}, {'with' if 'digest' in stated else 'without'} one"
+        )
+        raise _damaged(place, f"an index must be of version {SCHEMA_VERSION} with a digest", value)
     try:
         head = IndexHead.model_validate_json(json.dumps(stated), strict=True)
     except ValidationError as error:
@@ -250,8 +264,8 @@ def _corpus_of(head: IndexHead, place: Path) -> Corpus:
     return corpus
 
 
-def _damaged(place: Path, rule: str, came: str) -> InputError:
-    return input_error(Where(str(place / INDEX)), rule, _remedy(place), came)
+def _damaged(place: Path, rule: str, value: str) -> InputError:
+    return input_error(Where(str(place / INDEX)), rule, _remedy(place), value)
 
 
 def _remedy(place: Path) -> str:

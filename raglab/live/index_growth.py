@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from raglab import resolver
 from raglab.documents import chunk_documents
-from raglab.live.index_folder import EMBEDDINGS, Index, OvertakenError, read_index, write_index
+from raglab.live.index_folder import EMBEDDINGS, Index, OvertakenError, index_settings, read_index, write_index
 from raglab.live.trace_building import (
     RetrievalSettings,
     retriever,
@@ -25,6 +25,7 @@ from raglab.live.trace_building import (
     warn_of_cut_chunks,
     warn_of_pictures,
 )
+from raglab.retrieval.corpus_language import warn_of_language
 from raglab.retrieval.dense import LEAST_CODED, EmbeddingCache, default_cache, drop_pictures, drop_texts
 from raglab.retrieval.index_kinds import STORED_KINDS
 from raglab.retrieval.indexes import ANCHOR
@@ -65,6 +66,7 @@ def add_documents(
     *,
     replace: bool = False,
     follow_links: bool = False,
+    encoding: str | None = None,
     cache: EmbeddingCache | Literal["default"] | None = "default",
 ) -> IndexChange:
     """Add documents to the index in a folder; those that it holds as they are change nothing.
@@ -78,15 +80,16 @@ def add_documents(
 
     Args:
       place: folder of the index. documents: what `load_documents` takes. replace: whether a document with the source of
-        one that is there takes its place. follow_links: whether links inside a folder of documents are followed. cache:
-        from which embeddings are copied where it has them.
+        one that is there takes its place. follow_links: whether links inside a folder of documents are followed.
+        encoding: of the documents, as of `load_corpus`. cache: from which embeddings are copied where it has them.
 
     Raises:
       InputError: no index there, one that cannot be written, or documents that cannot be read.
       ValueError: a document that is there with another content, unless it is to be replaced; or no index of `auto` fits
         its memory any more.
     """
-    new = load_documents(documents, follow_links=follow_links)
+    encoder = index_settings(Path(place)).encoder
+    new = load_documents(documents, encoder=encoder, follow_links=follow_links, encoding=encoding)
     behind = default_cache() if cache == "default" else cache
 
     return _change_index(Path(place), lambda index: _with_documents(index, new, replace=replace), behind, new.pictures)
@@ -115,6 +118,7 @@ def embed_corpus(corpus: Corpus, place: Path, wanted: RetrievalSettings, behind:
     """
     ready = retriever(corpus, wanted, EmbeddingCache(place / EMBEDDINGS, behind))
     warn_of_cut_chunks(ready)
+    warn_of_language([chunk.text for chunk in corpus.chunks], ready.encoder.name, wanted.arms)
     warn_of_pictures(ready, wanted)
     return ready.indexes.folder
 
@@ -125,7 +129,7 @@ def _change_index(
     behind: EmbeddingCache | None = None,
     pictures: Mapping[str, str] | None = None,
 ) -> IndexChange:
-    """Put a changed index in the place of the one that is there, and do so again where another came between.
+    """Replace the index by a changed one; retry where another process replaced it first.
 
     Args:
       behind: cache from which embeddings are copied. pictures: files of the new chunks that are pictures, by chunk.
@@ -198,14 +202,14 @@ def _sized_again(index: Index, corpus: Corpus) -> RetrievalSettings:
     Warns:
       UserWarning: a named kind of product-quantised vectors has too few of them left: it is exact from now on.
     """
-    kept = index.settings
+    settings = index.settings
     if index.head.auto_mb is not None:
-        return kept._replace(index="auto", index_mb=index.head.auto_mb).sized(corpus)
-    if kept.index == "ivfpq" and len(corpus.chunks) < LEAST_CODED:
+        return settings._replace(index="auto", index_mb=index.head.auto_mb).sized(corpus)
+    if settings.index == "ivfpq" and len(corpus.chunks) < LEAST_CODED:
         rule = f"an index of kind ivfpq must have {LEAST_CODED} chunks or more, got {len(corpus.chunks)}"
         warn_user(f"{rule}; it is exact (flat) from now on: index the documents anew for another.")
-        return kept._replace(index="flat")
-    return kept.sized(corpus)
+        return settings._replace(index="flat")
+    return settings.sized(corpus)
 
 
 def _with_documents(index: Index, new: Corpus, *, replace: bool) -> _Version:
@@ -213,15 +217,15 @@ def _with_documents(index: Index, new: Corpus, *, replace: bool) -> _Version:
     old, there = _by_source(index.corpus.chunks), _by_source(new.chunks)
     differing = [source for source in there if source in old and old[source] != there[source]]
     if differing and not replace:
-        came = ", ".join(map(shown_value, differing[:_SHOWN])) + (" and more" if len(differing) > _SHOWN else "")
-        msg = f"documents must be new, or as the index holds them, got others of the same source: {came}; "
+        value = ", ".join(map(shown_value, differing[:_SHOWN])) + (" and more" if len(differing) > _SHOWN else "")
+        msg = f"documents must be new, or as the index holds them, got others of the same source: {value}; "
         raise ValueError(msg + "replace them (replace=True), or rename them.")
     added = [source for source in there if source not in old]
     fresh = {*added, *differing}
-    kept = [chunk for chunk in index.corpus.chunks if chunk.source not in fresh]
-    chunks = [*kept, *(chunk for chunk in new.chunks if chunk.source in fresh)]
+    rest = [chunk for chunk in index.corpus.chunks if chunk.source not in fresh]
+    chunks = [*rest, *(chunk for chunk in new.chunks if chunk.source in fresh)]
     # A folder's documents stand in the order of their sources; whoever finds them so keeps them so.
-    if all(one.source <= two.source for one, two in pairwise(index.corpus.chunks)):
+    if all(before.source <= after.source for before, after in pairwise(index.corpus.chunks)):
         chunks.sort(key=lambda chunk: chunk.source)
     return _Version(Corpus(index.corpus.name, tuple(chunks)), tuple(added), tuple(differing))
 
@@ -234,11 +238,11 @@ def _without_documents(index: Index, names: Iterable[str]) -> _Version:
         if chunk.source not in files.setdefault(chunk.file_name, []):
             files[chunk.file_name].append(chunk.source)
     gone = [_named_source(name, sources, files) for name in names]
-    kept = tuple(chunk for chunk in index.corpus.chunks if chunk.source not in set(gone))
-    if not kept:
+    rest = tuple(chunk for chunk in index.corpus.chunks if chunk.source not in set(gone))
+    if not rest:
         msg = "an index must keep a document, got the names of all; delete its folder, or add others first."
         raise ValueError(msg)
-    return _Version(Corpus(index.corpus.name, kept), removed=tuple(dict.fromkeys(gone)))
+    return _Version(Corpus(index.corpus.name, rest), removed=tuple(dict.fromkeys(gone)))
 
 
 def _named_source(name: str, sources: Collection[str], files: Mapping[str, Sequence[str]]) -> str:
@@ -249,8 +253,8 @@ def _named_source(name: str, sources: Collection[str], files: Mapping[str, Seque
     if len(meant) == 1:
         return meant[0]
     if meant:
-        came = f"{shown_value(name)}, which {len(meant)} have"
-        msg = f"a file name must be that of one document, got {came}; give one of {', '.join(meant[:_SHOWN])}."
+        value = f"{shown_value(name)}, which {len(meant)} have"
+        msg = f"a file name must be that of one document, got {value}; give one of {', '.join(meant[:_SHOWN])}."
         raise ValueError(msg)
     near = get_close_matches(name, [*sources, *files], _SHOWN) if isinstance(name, str) else []
     remedy = f"did you mean {' or '.join(near)}" if near else f"there is {', '.join([*sources][:_SHOWN])}"
@@ -260,10 +264,10 @@ def _named_source(name: str, sources: Collection[str], files: Mapping[str, Seque
 
 def _by_source(chunks: Iterable[Chunk]) -> dict[str, list[Chunk]]:
     """Chunks of each document."""
-    found: dict[str, list[Chunk]] = {}
+    documents: dict[str, list[Chunk]] = {}
     for chunk in chunks:
-        found.setdefault(chunk.source, []).append(chunk)
-    return found
+        documents.setdefault(chunk.source, []).append(chunk)
+    return documents
 
 
 def _other_meaning(old: Sequence[Chunk], version: _Version) -> set[str]:
@@ -275,9 +279,9 @@ def _other_meaning(old: Sequence[Chunk], version: _Version) -> set[str]:
 def _forget(place: Path, index: Index, corpus: Corpus) -> None:
     """Take out the embeddings of texts and pictures that no document has any more."""
     name, cache = index.settings.parameters(None)["encoder"], EmbeddingCache(place / EMBEDDINGS)
-    texts, kept = (_embedded_texts(one, index.settings) for one in (index.corpus, corpus))
-    drop_texts(name, texts - kept, cache)
-    pictures, shown = (set(map(picture_digest, one.chunks)) for one in (index.corpus, corpus))
+    texts, current_texts = (_embedded_texts(version, index.settings) for version in (index.corpus, corpus))
+    drop_texts(name, texts - current_texts, cache)
+    pictures, shown = (set(map(picture_digest, version.chunks)) for version in (index.corpus, corpus))
     drop_pictures(name, filter(None, pictures - shown), cache)
 
 
@@ -285,5 +289,5 @@ def _embedded_texts(corpus: Corpus, wanted: RetrievalSettings) -> set[str]:
     """Texts of a corpus that are embedded."""
     chunks = universe(corpus, wanted)
     signatures = (resolver.signature(c.tags, c.file_name, strict=strict) for c in chunks for strict in (False, True))
-    bodies = [chunk.text for chunk in chunks]
+    bodies = [chunk.full_text for chunk in chunks]
     return {*bodies, *(text[:ANCHOR] for text in bodies), *map(resolver.rendered, signatures)}

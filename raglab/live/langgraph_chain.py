@@ -83,39 +83,44 @@ class _Nodes:
         check_request(question, **named | {"request_id": named["request_id"] or None})
         arm, reason = default_arm(normalise_question(question), self.lab)
         further = self._walk(state, arm)
-        found = list(islice(further, 1))
-        return {"arm": arm, "arm_reason": reason, "further": further} | _search_update(found)
+        depths = list(islice(further, 1))
+        return {"arm": arm, "arm_reason": reason, "further": further} | _search_update(depths)
 
     def compressor(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Gates on the hits so far say which are chosen; of those, what is left within the budget."""
-        said = self._decided(state, self._found(state))
-        chosen = said.in_slot(0) if said.status[0] == Status.ok else ()
-        passages = [said.trace.chunks[number] for number in chosen]
+        decisions = self._decide(state, self._depth_hits(state))
+        chosen = decisions.chunks_of_decision(0) if decisions.status[0] == Status.ok else ()
+        passages = [decisions.trace.chunks[number] for number in chosen]
         left = self.compressed(normalise_question(state["question"]), passages)
-        return {"decision": said, "passages": [one._asdict() for one in left.passages], "tokens": left.tokens}
+        return {
+            "decision": decisions,
+            "passages": [passage._asdict() for passage in left.passages],
+            "tokens": left.tokens,
+        }
 
     def critic(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Whether the loop goes on past this depth (rule S2.9)."""
-        said = self._said(state)
-        on = bool(chain.needs_refinement(said.tables.evidence, said.limits).any())
+        decisions = self._decisions(state)
+        on = bool(chain.needs_refinement(decisions.tables.evidence, decisions.thresholds).any())
         return {"next": "refine_retrieve" if on else "synthesizer"}
 
     def refine_retrieve(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Hits of the next depth."""
-        found, further = self._found(state), state.get("further")
+        depths, further = self._depth_hits(state), state.get("further")
         if further is None:  # a checkpoint holds no walk
-            further = islice(self._walk(state, state["arm"]), len(found), None)
-        return {"further": further} | _search_update([*found, *islice(further, 1)])
+            further = islice(self._walk(state, state["arm"]), len(depths), None)
+        return {"further": further} | _search_update([*depths, *islice(further, 1)])
 
     def synthesizer(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Answer from what the compressor left, judged against the chosen hits as they are; else refuse or ask back."""
-        said, selected = self._said(state), state.get("selected_option")
+        decisions, selected = self._decisions(state), state.get("selected_option")
         text = normalise_question(state["question"])
-        given = [Chunk(**row | {"entities": tuple(row["entities"])}) for row in state["passages"]]
-        left = (lambda _, __: given) if selected is None else self._left  # the critic's, or those of the option
-        said = replace(said, language=language_of(text, self.lab.pack))
+        rows = state["passages"]
+        passages = [Chunk(**row | {name: tuple(row.get(name, ())) for name in ("entities", "section")}) for row in rows]
+        left = (lambda _, __: passages) if selected is None else self._left  # the critic's, or those of the option
+        decisions = replace(decisions, language=language_of(text, self.lab.pack))
         reading = replace(self.lab, generator=_PassageReader(self.lab.generator, left))
-        fields, _ = complete_response(said, text, selected, reading, ResponseRecord())
+        fields, _ = complete_response(decisions, text, selected, reading, ResponseRecord())
         fields |= {"arm": state["arm"], "arm_reason": state["arm_reason"], "policy_id": self.lab.policy.policy_id}
         identity = {"request_id": state.get("request_id") or uuid4().hex}
         return {"response": dict(Response(fields | identity, ResponseRecord()))}
@@ -125,28 +130,28 @@ class _Nodes:
         scope = ready.scope(state.get("documents") or ())
         return walk(ready.strategies[arm], ready.question(normalise_question(state["question"])), scope)
 
-    def _found(self, state: Mapping[str, Any]) -> list[DepthHits]:
+    def _depth_hits(self, state: Mapping[str, Any]) -> list[DepthHits]:
         """Hits of every depth so far; retrieved again where a checkpoint holds none."""
-        known: list[DepthHits] | None = state.get("found")
+        known: list[DepthHits] | None = state.get("depth_hits")
         return list(islice(self._walk(state, state["arm"]), state["depth"] + 1)) if known is None else known
 
-    def _said(self, state: Mapping[str, Any]) -> Decisions:
+    def _decisions(self, state: Mapping[str, Any]) -> Decisions:
         known: Decisions | None = state.get("decision")
-        return self._decided(state, self._found(state)) if known is None else known
+        return self._decide(state, self._depth_hits(state)) if known is None else known
 
-    def _decided(self, state: Mapping[str, Any], found: Sequence[DepthHits]) -> Decisions:
+    def _decide(self, state: Mapping[str, Any], depths: Sequence[DepthHits]) -> Decisions:
         named = tuple(state.get("documents") or ())
         case = Case("question", normalise_question(state["question"]), "ok", selected_sources=named)
         earlier: Decisions | None = state.get("decision")
         before = None if earlier is None else earlier.trace
-        return decide(case_trace(case, state["arm"], found, self.lab, before), self.lab.policy)
+        return decide(case_trace(case, state["arm"], depths, self.lab, before), self.lab.policy)
 
     def _left(self, question: str, passages: Sequence[Chunk]) -> Sequence[Chunk]:
         return self.compressed(question, passages).passages
 
 
-def _search_update(found: list[DepthHits]) -> dict[str, Any]:
-    return {"found": found, "depth": len(found) - 1, "queries": [one.query for one in found]}
+def _search_update(depths: list[DepthHits]) -> dict[str, Any]:
+    return {"depth_hits": depths, "depth": len(depths) - 1, "queries": [depth.query for depth in depths]}
 
 
 @takes(lab="lab or path")
@@ -165,7 +170,7 @@ def build_graph(
     generator alone: it loses no chosen hit, since all of them are sources, and support is judged against their whole
     texts. Caches are neither read nor written.
 
-    What comes out is `GraphState` with `found`, the hits depth by depth, and `decision`, what the policy says of them.
+    The result is `GraphState` with `depth_hits`, the hits of every depth, and `decision`, what the policy decided.
     These two are not checkpointed, and made again where a run is resumed. On a thread that goes on, documents and
     a selected option hold until others are stated.
 
@@ -193,7 +198,7 @@ def build_graph(
     class ShownState(GraphState, total=False):
         """State with what no checkpoint holds: the hits of every depth (`DepthHits`), what the policy says of them."""
 
-        found: Annotated[Any, UntrackedValue]
+        depth_hits: Annotated[Any, UntrackedValue]
         decision: Annotated[Any, UntrackedValue]
 
     class Running(ShownState, total=False):

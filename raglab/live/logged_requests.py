@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from raglab.audit.explanation import Explanation, explain_request
+from raglab.live.log_outages import AUDIT
 from raglab.live.model_failures import answer_or_refuse
 from raglab.live.pipeline import answer_request
 from raglab.live.requests import Request
 from raglab.live.response import Response
-from raglab.live.system import AUDIT_UNWRITABLE, Lab
+from raglab.live.system import Lab
 from raglab.misuse import takes
 from raglab.store.database import UnwritableLogError
 
@@ -24,20 +25,19 @@ if TYPE_CHECKING:
 def answer_logged(request: Request, system: Lab) -> Response:
     """Response of a system that clarifies nothing, logged; see `raglab.live.ask.ask`."""
     log = audit_log(system)
+    answered = partial(answer_or_refuse, request, system)
     try:
-        logged_as, resumed = log_request(log, request, system)
-        # Silence of an earlier turn counts before this one is decided.
-        log.settle(now=request.now)
-    except UnwritableLogError as error:
+        with system.log_outages.writing(AUDIT, required=system.audit_required, ends=False):
+            logged_as, resumed = log_request(log, request, system)
+            # Silence of an earlier turn counts before this one is decided.
+            log.settle(now=request.now)
+    except UnwritableLogError:
         # Without the log nothing is learned, but a system that only answers goes on.
         if system.audit_required:
             raise
-        system.warn_once(AUDIT_UNWRITABLE, error)
-        return answer_or_refuse(request, system, partial(answer_request, request, system))
-    request = request._replace(resumed=resumed)
-    response = answer_or_refuse(request, system, partial(answer_request, request, system))
-    log_answer(log, logged_as, response, request.now, system)
-    return response
+        return answered(partial(answer_request, request, system))
+    response = answered(partial(answer_request, request._replace(resumed=resumed), system))
+    return log_answer(log, logged_as, response, request.now, system)
 
 
 def log_request(
@@ -76,31 +76,40 @@ def log_request(
         return again, False
 
 
-def log_answer(log: AuditLog, request_id: str, response: Response, now: datetime, system: Lab) -> None:
-    """Log a decision that is made already; a log that fails is an error only where it is required."""
+def log_answer(log: AuditLog, request_id: str, response: Response, now: datetime, system: Lab) -> Response:
+    """Log a decision that is made already, and give its response, which says whether the log has it.
+
+    Raises:
+      UnwritableLogError: the log cannot be written, and the system requires it, or the response rests on a question to
+        the user or a default, which nobody could reply to.
+    """
     try:
-        log_decision(log, request_id, response, now)
-    except UnwritableLogError as error:
-        if system.audit_required:
+        with system.log_outages.writing(AUDIT, required=system.audit_required):
+            log_decision(log, request_id, response, now)
+    except UnwritableLogError:
+        if system.audit_required or response["clarification"] is not None or response.record.applied is not None:
             raise
-        system.warn_once(AUDIT_UNWRITABLE, error)
+        return response
+    return Response(response, response.record._replace(logged=True))
 
 
 def log_decision(log: AuditLog, request_id: str, response: Response, now: datetime) -> None:
     """Log a decision; before it, of a clarified request, what it became and retrieved."""
-    seen = response.seen
-    if seen.evidence is not None:
-        log.evidence(request_id, seen.evidence, now=now)
-    log.decided(request_id, response, seen.checks, seen.ms, applied=seen.applied, now=now)
+    record = response.record
+    if record.evidence is not None:
+        log.evidence(request_id, record.evidence, now=now)
+    log.decided(request_id, response, record.checks, record.ms, applied=record.applied, now=now)
 
 
 def model_names(system: Lab) -> dict[str, str]:
-    """Models of a system by their part, with the pack where it has one."""
+    """Models of a system by their part, with its prompt and pack where it has them."""
+    rewriter = None if system.opening is None else system.opening.rewriter
     return {
         "encoder": system.retriever.encoder.name,
         "generator": system.generator.name,
         "scorer": system.scorer.name,
         "prompt_version": str(getattr(system.generator, "prompt_version", "")),
+        **({} if rewriter is None else {"rewriter": rewriter.name}),
         **({} if system.pack.stored is None else {"pack": system.pack.stored}),
     }
 

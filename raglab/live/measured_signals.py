@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextvars
 import struct
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -22,20 +23,21 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.blobs import Blobs, cache_folder, own_secret
+from raglab.answering.metered_client import SPENT
+from raglab.blobs import Blobs, cache_file, cache_folder, own_secret
 from raglab.canonical import canonical_json, digest
 from raglab.characters import composed, visible
 from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
 from raglab.documents import full_sources, known_documents
-from raglab.live.signal_functions import HIT_COLUMNS, SignalFunction, signal_function
+from raglab.live.signal_functions import HIT_COLUMNS, SignalFunction, signal_function, signal_functions
 from raglab.misuse import takes
 from raglab.policy import PolicyData, Structure
 from raglab.progress import progress
 from raglab.signals import LONGEST_TEXT, NAMES, declaration
 from raglab.store.traces import Trace
 from raglab.user_warnings import warn_user
-from raglab.values import Answers, Latency, TraceData
+from raglab.values import Answers, Latency, ModelUnavailableError, TraceData
 
 SIGNAL_STAGE = "signal_"  # before the name of a signal, as a stage of a trace's latency
 FILE = "signals.sqlite"  # in the user's cache folder
@@ -61,7 +63,16 @@ class MeasuredRow(NamedTuple):
     ms: float
 
 
+class MissingSignalsWarning(UserWarning):
+    """Some values of a signal are missing, since its model gave none; signal: its name; missing: rows by reason."""
+
+    def __init__(self, message: str, signal: str = "", missing: Mapping[str, int] | None = None) -> None:
+        super().__init__(message)
+        self.signal, self.missing = signal, dict(missing or {})
+
+
 _PACKED = struct.Struct("<dd")
+_REASONS = 3  # that a message names
 
 
 def signal_rows(
@@ -86,7 +97,7 @@ def signal_rows(
                 places = first[case, depth][chunk[first[case, depth]] >= 0]
                 number = -1
                 if whole is not None:
-                    chunks = tuple(int(one) for one in chunk[whole[case, depth]] if one >= 0)
+                    chunks = tuple(int(chunk_number) for chunk_number in chunk[whole[case, depth]] if chunk_number >= 0)
                     number = known.get(AnswerKey(case, arm, depth, chunks), -1)
                 if (needs_hits and not len(places)) or (whole is not None and not _is_answer(answers, number)):
                     continue
@@ -110,7 +121,7 @@ def _arm_order(trace: TraceData, arm: int) -> NDArray[np.int64]:
 
 
 def answer_places(trace: TraceData, arm: int, structure: Structure) -> NDArray[np.int64]:
-    """Places of the hits that an answer to all hits rests on, in their order, [Q, D, final_k]; see `answer_signals`."""
+    """Positions of the hits that the answer to all hits uses, in order, [Q, D, final_k]; see `answer_signals`."""
     shape = trace.hits.chunk[:, arm].shape
     by_l2 = np.broadcast_to(np.arange(shape[-1]), shape)
     return (_arm_order(trace, arm) if structure.order == "rank" else by_l2)[:, :, : structure.final_k]
@@ -138,8 +149,9 @@ def _cell(
     if answers is not None and kind == "answer":
         return answers.text[number] if of == "text" else float(answers.confidence[number])
     if of in {"text", "source"}:
-        return tuple(getattr(trace.chunks[chunk], of) for chunk in trace.hits.chunk[at][places])
-    return tuple(float(one) for one in getattr(trace.hits, of)[at][places])
+        field = "full_text" if of == "text" else of  # the headings of a passage are of its words
+        return tuple(getattr(trace.chunks[chunk], field) for chunk in trace.hits.chunk[at][places])
+    return tuple(float(value) for value in getattr(trace.hits, of)[at][places])
 
 
 def measure(function: SignalFunction, cells: Sequence[tuple[Any, ...]], whose: Sequence[str]) -> NDArray[np.float64]:
@@ -157,10 +169,14 @@ def measure(function: SignalFunction, cells: Sequence[tuple[Any, ...]], whose: S
     frame = pd.DataFrame(dict(zip(function.needs, map(list, zip(*cells, strict=True)), strict=True)))
     try:
         returned = function(frame)
+    except ModelUnavailableError as error:  # which states its own remedy; nothing is wrong with the function
+        reason = visible(str(error))[: 2 * LONGEST_TEXT]
+        msg = f"the signal {function.name} must return its values, got none of its model for {whose[0]}: {reason}"
+        raise ValueError(msg) from error
     except (Exception, SystemExit) as error:
         more = f" or one of the {len(whose) - 1} after it" if len(whose) > 1 else ""
-        came = f"{type(error).__name__}: {visible(str(error))[:LONGEST_TEXT]} for {whose[0]}{more}"
-        msg = f"the signal {function.name} must return its values, got {came}; mend the function."
+        reason = f"{type(error).__name__}: {visible(str(error))[:LONGEST_TEXT]} for {whose[0]}{more}"
+        msg = f"the signal {function.name} must return its values, got {reason}; mend the function."
         raise ValueError(msg) from error
     return check_values(function, returned, whose)
 
@@ -254,25 +270,28 @@ def add_signals(
       cache: file of the finished values; `signals.sqlite` of the user's cache folder.
 
     Raises:
-      TypeError: a trace of shards.
+      TypeError: a trace of shards, or what is no signal function.
       ValueError: no such signal or arm, one twice, answers that the trace lacks; a function that raised, or a value
         that is none: names signal and case. Nothing is added then.
+
+    Warns:
+      MissingSignalsWarning: the model of a signal failed for some rows, gave no value, or its budget was spent.
+      UserWarning: a run that is stopped by Ctrl-C says how many values are kept, and where.
 
     Example: `raglab.add_signals(trace, ["judge"]).signal("judge")`
     """
     if not isinstance(trace, TraceData):
-        came, remedy = f"a {type(trace).__name__}", "give it shard by shard: raglab.save_shards("
+        value, remedy = f"a {type(trace).__name__}", "give it shard by shard: raglab.save_shards("
         shards = "(raglab.add_signals(shard, signals) for shard in trace.shards()), folder)."
-        msg = f"add_signals must have a trace in memory, got {came}; {remedy}{shards}"
+        msg = f"add_signals must have a trace in memory, got {value}; {remedy}{shards}"
         raise TypeError(msg)
-    given = [signals] if isinstance(signals, str | SignalFunction) else signals
-    functions = [signal_function(one) for one in given]
+    functions = signal_functions(signals)
     named = (arms,) if isinstance(arms, str) else trace.arms if arms is None else arms
     numbers = [trace.arm(name) for name in named]
     _check_functions(functions, trace)
     structure = (policy or PolicyData.from_mapping()).structure
     out = trace
-    with closing(Blobs(Path(cache) if cache else cache_folder() / FILE, secret=own_secret())) as store:
+    with closing(Blobs(cache_file(cache) if cache else cache_folder() / FILE, secret=own_secret())) as store:
         for function in functions:
             rows = signal_rows(trace, function, numbers, structure, trace.answers)
             _check_rows(function, rows)
@@ -283,12 +302,8 @@ def add_signals(
 
 
 def _check_functions(functions: Sequence[SignalFunction], trace: TraceData) -> None:
-    """Stop before any row is asked where two signals have a name, or the trace has no answers to show."""
-    names = [function.name for function in functions]
+    """Stop before any row is asked where the trace has no answers to show."""
     for function in functions:
-        if names.count(function.name) > 1:
-            msg = f"signals must have different names, got {function.name} twice; leave one of them out."
-            raise ValueError(msg)
         if function.needs_answers and trace.answers is None:
             msg = (
                 f"the signal {function.name} needs a trace with recorded answers, got one without;"
@@ -314,15 +329,43 @@ def _fill(function: SignalFunction, rows: SignalRows, whose: Sequence[str], stor
     names = dict(zip(rows.cells, whose, strict=True))
     left = [key for key in rows.cells if key not in known]
     batches = [left[start : start + function.batch] for start in range(0, len(left), function.batch)]
-    for keys in progress(batches, function.name, "row", size=len, total=len(rows.cells), done=len(known)):
-        begin = perf_counter()
-        found = measure(function, [rows.cells[key] for key in keys], [names[key] for key in keys])
-        ms = 1e3 * (perf_counter() - begin) / len(keys)
-        fresh = {key: MeasuredRow(float(value), ms) for key, value in zip(keys, found, strict=True)}
-        # What is missing is asked for again the next time: a server may have been down, or a budget spent.
-        store.put({key: _PACKED.pack(*one) for key, one in fresh.items() if not isnan(one.value)})
-        known |= fresh
+    failed = _failed_rows(function)
+    try:
+        for keys in progress(batches, function.name, "row", size=len, total=len(rows.cells), done=len(known)):
+            begin = perf_counter()
+            measured = measure(function, [rows.cells[key] for key in keys], [names[key] for key in keys])
+            ms = 1e3 * (perf_counter() - begin) / len(keys)
+            fresh = {key: MeasuredRow(float(value), ms) for key, value in zip(keys, measured, strict=True)}
+            # What is missing is asked for again the next time: a server may have been down, or a budget spent.
+            store.put({key: _PACKED.pack(*row) for key, row in fresh.items() if not isnan(row.value)})
+            known |= fresh
+    except KeyboardInterrupt:
+        n_kept = sum(not isnan(row.value) for row in known.values())
+        where = f"{n_kept:,} of {len(rows.cells):,} values of the signal {function.name} are kept in {store.path}"
+        warn_user(f"add_signals was stopped: {where}; the next run goes on from there.")
+        raise
+    lost = _failed_rows(function) - failed  # of this run
+    if lost:
+        warn_user(_missing_warning(function.name, lost, len(left)))
     return known
+
+
+def _failed_rows(function: SignalFunction) -> Counter[str]:
+    """Rows that the model of a function gave no value for so far, by reason; none of a function that counts none."""
+    counts = getattr(function.fn, "counts", None)
+    missing, left = getattr(counts, "missing", None), getattr(counts, "left", 0)
+    return Counter(missing) + Counter({SPENT: left}) if isinstance(missing, Counter) else Counter()
+
+
+def _missing_warning(signal: str, lost: Counter[str], n_rows: int) -> MissingSignalsWarning:
+    """Warning with the reasons and their counts, the most frequent first, of those as frequent the earliest."""
+    parts = [f"{count:,} {reason}" for reason, count in lost.most_common(_REASONS)]
+    parts += [f"{len(lost) - _REASONS:,} further reasons"] if len(lost) > _REASONS else []
+    text = (
+        f"{lost.total():,} of {n_rows:,} values of the signal {signal} are missing: {', '.join(parts)}. They say"
+        " nothing of their cases; the next run of add_signals asks for them again."
+    )
+    return MissingSignalsWarning(text, signal, lost)
 
 
 def _column(shape: tuple[int, ...], places: Mapping[str, list[Place]], of: Mapping[str, float]) -> NDArray[np.float64]:
@@ -337,7 +380,7 @@ def _column(shape: tuple[int, ...], places: Mapping[str, list[Place]], of: Mappi
 def _with_column(trace: Trace, function: SignalFunction, rows: SignalRows, known: Mapping[str, MeasuredRow]) -> Trace:
     """Trace with the column of a function, and its milliseconds as a stage of the latency."""
     shape = trace.hits.chunk.shape[:3]
-    column = _column(shape, rows.places, {key: one.value for key, one in known.items()})
+    column = _column(shape, rows.places, {key: row.value for key, row in known.items()})
     out = trace.with_signal(
         function.name,
         column,
@@ -348,27 +391,27 @@ def _with_column(trace: Trace, function: SignalFunction, rows: SignalRows, known
         source=function.source,
         version=function.version,
     )
-    ms = _column(shape, rows.places, {key: one.ms for key, one in known.items()})
+    ms = _column(shape, rows.places, {key: row.ms for key, row in known.items()})
     return replace(out, latency=_with_stage(trace.latency, SIGNAL_STAGE + function.name, ms))
 
 
 def _with_stage(latency: Latency | None, stage: str, ms: NDArray[np.float64]) -> Latency:
     """Latencies with those of one stage, in the place of those that were there."""
     there = Latency((), np.empty((*ms.shape, 0))) if latency is None else latency
-    kept = [place for place, name in enumerate(there.stages) if name != stage]
-    stages = (*(there.stages[place] for place in kept), stage)
-    return Latency(stages, np.concatenate([there.ms[..., kept], ms[..., None]], axis=-1))
+    rest = [place for place, name in enumerate(there.stages) if name != stage]
+    stages = (*(there.stages[place] for place in rest), stage)
+    return Latency(stages, np.concatenate([there.ms[..., rest], ms[..., None]], axis=-1))
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSignals:
     """Signal functions of a system that answers.
 
-    given: those that come before what is registered under the same name. limit_s: seconds that one call may take; None
+    overrides: used in place of those registered under the same name. limit_s: seconds that one call may take; None
     waits for ever. functions: of the signals that the policy uses. overdue: calls that took longer and still run.
     """
 
-    given: tuple[SignalFunction, ...] = ()
+    overrides: tuple[SignalFunction, ...] = ()
     limit_s: float | None = 30.0
     functions: tuple[SignalFunction, ...] = ()
     overdue: list[threading.Thread] = field(default_factory=list, repr=False, compare=False)
@@ -379,21 +422,23 @@ class LiveSignals:
         Raises:
           ValueError: this machine has no function of a signal; says how to get it.
         """
-        by_name = {function.name: function for function in self.given}
-        found = []
+        by_name = {function.name: function for function in self.overrides}
+        functions = []
         for name in used_signals(policy):
             if name in NAMES:
                 continue
             try:
-                found.append(by_name.get(name) or signal_function(name))
+                functions.append(by_name.get(name) or signal_function(name))
             except ValueError as error:
-                msg = f"a policy that uses the signal {name} needs its function to answer questions: {error}"
+                rule = f"a policy that uses the signal {name} needs its function to answer questions"
+                remedy = "signals=[function] of Lab.open takes what measured it, of a SignalCalibration its"
+                msg = f"{rule}: {remedy} .signal_function(function). Without that {error}"
                 raise ValueError(msg) from error
-        return replace(self, functions=tuple(found))
+        return replace(self, functions=tuple(functions))
 
     @property
     def identities(self) -> tuple[str, ...]:
-        """What an answer hangs on: name, version and code of every function."""
+        """Identity of every signal function, part of the key of a cache: name, version and code."""
         return tuple(function.identity for function in self.functions)
 
     @property
@@ -426,12 +471,12 @@ class LiveSignals:
             for start in range(0, len(left), function.batch):
                 keys = left[start : start + function.batch]
                 try:
-                    found = self._within_limit(function, [rows.cells[key] for key in keys])
+                    values = self._within_limit(function, [rows.cells[key] for key in keys])
                 except ValueError as error:
-                    found = np.full(len(keys), np.nan)
+                    values = np.full(len(keys), np.nan)
                     failures.append(_failure(function, error))
                     warn_user(str(error))
-                known |= dict(zip(keys, found.tolist(), strict=True))
+                known |= dict(zip(keys, values.tolist(), strict=True))
             columns[function.name] = _column(trace.hits.chunk.shape[:3], rows.places, known)
         return columns, tuple(dict.fromkeys(failures))
 
@@ -452,7 +497,7 @@ class LiveSignals:
             except ValueError as error:
                 outcome.append(error)
 
-        self.overdue[:] = [one for one in self.overdue if one.is_alive()]
+        self.overdue[:] = [call for call in self.overdue if call.is_alive()]
         if len(self.overdue) >= MOST_OVERDUE:
             msg = f"the signal {function.name} must return its values, got {MOST_OVERDUE} calls that still run."
             raise ValueError(msg) from TimeoutError()

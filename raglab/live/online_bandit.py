@@ -67,7 +67,7 @@ _STEPS = {"choice": CHOSEN, "reward": REWARDED, "thumb": REVISED}
 
 
 class Setup(NamedTuple):
-    """What a state hangs on beside the log: another setup folds the same log into another state.
+    """Settings that determine a state together with the log: another setup folds the same log into another state.
 
     arms: their names in order; events of an arm that is not among them are passed over. features: of a question, in
     the order of the context; a log of before has fewer. initial: a linear learner's state before the first event; None:
@@ -208,28 +208,28 @@ def apply_events(before: OnlineState, events: Sequence[Event], setup: Setup) -> 
     """State after some events that are at hand, whose rewards are made all at once."""
     counted = bool(np.any(np.greater(setup.weights.thumbs, 0.0)))
     mine = [
-        one
-        for one in events
-        if one.arm in setup.arms
-        and (one.kind == "choice" or (one.components is not None and (counted or one.kind == "reward")))
+        event
+        for event in events
+        if event.arm in setup.arms
+        and (event.kind == "choice" or (event.components is not None and (counted or event.kind == "reward")))
     ]
     if not mine:
         return before
-    kind = np.array([_STEPS[one.kind] for one in mine])
-    arm = np.array([setup.arms.index(one.arm) for one in mine])
-    told, changed = kind != CHOSEN, kind == REVISED
-    came = [(one.components or {}, one.thumb) for one in mine if one.kind != "choice"]
-    came += [(one.components or {}, one.before) for one in mine if one.kind == "thumb"]
-    new, old, rewards = np.zeros(len(mine)), np.zeros(len(mine)), rewards_with_thumbs(came, setup.weights)
-    new[told], old[changed] = np.split(rewards, [int(told.sum())])
+    kind = np.array([_STEPS[event.kind] for event in mine])
+    arm = np.array([setup.arms.index(event.arm) for event in mine])
+    has_reward, changed = kind != CHOSEN, kind == REVISED
+    reward_rows = [(event.components or {}, event.thumb) for event in mine if event.kind != "choice"]
+    reward_rows += [(event.components or {}, event.before) for event in mine if event.kind == "thumb"]
+    new, old, rewards = np.zeros(len(mine)), np.zeros(len(mine)), rewards_with_thumbs(reward_rows, setup.weights)
+    new[has_reward], old[changed] = np.split(rewards, [int(has_reward.sum())])
     context = np.zeros((len(mine), before.state.moment.shape[-1]))
     if setup.bandit.linear:
-        context[:] = [linear_context(one.features, setup) for one in mine]
-    age = np.array([one.age for one in mine])
+        context[:] = [linear_context(event.features, setup) for event in mine]
+    age = np.array([event.age for event in mine])
     state = bandits.fold(before.state, Steps(kind, arm, old, new, age, context), setup.bandit)
     n, total = before.n.copy(), before.total.copy()
     np.add.at(n, arm[kind == REWARDED], 1.0)
-    np.add.at(total, arm[told], (new - old)[told])
+    np.add.at(total, arm[has_reward], (new - old)[has_reward])
     return OnlineState(state, n, total)
 
 
@@ -241,7 +241,7 @@ def reward_with_thumb(components: Features, thumb: int | None, weights: RewardWe
 
 def rewards_with_thumbs(rows: Sequence[tuple[Features, int | None]], weights: RewardWeights) -> NDArray[np.float64]:
     """Rewards [N] of raw components, each with a thumb or none; NaN where a component is missing."""
-    columns = component_columns([one for one, _ in rows])
+    columns = component_columns([components for components, _ in rows])
     columns["thumbs"] = np.array([np.nan if thumb is None else float(thumb) for _, thumb in rows])
     return np.asarray(reward(columns, weights), np.float64)
 
@@ -249,7 +249,7 @@ def rewards_with_thumbs(rows: Sequence[tuple[Features, int | None]], weights: Re
 def component_columns(rows: Sequence[Features]) -> dict[str, NDArray[np.float64]]:
     """Raw components as arrays [N] by name, NaN where a row has none."""
     return {
-        name: np.array([np.nan if (value := one.get(name)) is None else value for one in rows], dtype=np.float64)
+        name: np.array([np.nan if (value := row.get(name)) is None else value for row in rows], dtype=np.float64)
         for name in (*COMPONENTS, *OPTIONAL)
     }
 
@@ -282,15 +282,15 @@ def setup_of(body: Mapping[str, Any]) -> Setup:
 
 def snapshot_findings(log: Entries) -> Iterator[Finding]:
     """Snapshots that are not the state which the events before them make."""
-    kept = {row["setup"]: row for row in log.rows(SNAPSHOTS)}
-    setups = {row["digest"]: setup_of(row["body"]) for row in log.rows(SETUPS) if row["digest"] in kept}
+    snapshots = {row["setup"]: row for row in log.rows(SNAPSHOTS)}
+    setups = {row["digest"]: setup_of(row["body"]) for row in log.rows(SETUPS) if row["digest"] in snapshots}
     states = {named: initial_state(setup) for named, setup in setups.items()}
-    ends = {named: int(kept[named]["seq"]) for named in states}
+    ends = {named: int(snapshots[named]["seq"]) for named in states}
     for batch in _batches(events(log)):
         for named, setup in setups.items():
             before = [event for event in batch if event.seq <= ends[named]]
             states[named] = apply_events(states[named], before, setup)
-    for named, row in sorted(kept.items()):
+    for named, row in sorted(snapshots.items()):
         if named not in setups:
             yield Finding(SNAPSHOTS, None, f"the setup {named} of a snapshot is not in the log")
         elif setups[named].digest != named:
@@ -319,10 +319,12 @@ def arm_reason(name: str, arm: int, now: OnlineState, why: str | Mapping[str, st
     """
     stated = why if isinstance(why, str) else why.get(name, "")
     pulls, rewards = int(now.state.pulls[arm]), float(now.n[arm])
-    seen = f"{pulls} pull{'' if pulls == 1 else 's'}"
+    pull_text = f"{pulls} pull{'' if pulls == 1 else 's'}"
     lead = "" if margin is None else f", margin {decimals(margin)}"
     mean = (
-        f"reward {decimals(float(now.total[arm]) / rewards)}{lead} over {seen}" if rewards else f"no reward in {seen}"
+        f"reward {decimals(float(now.total[arm]) / rewards)}{lead} over {pull_text}"
+        if rewards
+        else f"no reward in {pull_text}"
     )
     mean = mean if pulls else "not pulled yet"
     return f"selected {name}: " + ", ".join(part for part in (stated, mean) if part)
@@ -428,6 +430,7 @@ class Online:
         initial: State | None = None,
         create: bool = True,
         clock: Callable[[], datetime] = _now,
+        patience_s: float | None = None,
     ) -> None:
         """Name the log; it is opened on first use.
 
@@ -435,7 +438,8 @@ class Online:
           budget_ms: milliseconds of a question, the unit of `latency_ratio`; arms whose recent P95 is above it are
             left out where others are there (rule S4.5). log: a file, or a URL with `://`. seed: with the number of an
             event it gives the uniform that chooses. initial: state that a linear learner begins with, as `logged_state`
-            makes it; part of the setup. create: whether the log is made where it is not there.
+            makes it; part of the setup. create: whether the log is made where it is not there. patience_s: seconds to
+            wait for a turn to write, see `Database`.
 
         Raises:
           ValueError: no arms, one twice, a budget not above 0, settings out of range.
@@ -451,7 +455,7 @@ class Online:
             raise ValueError(msg)
         self.setup = Setup(tuple(arms), bandit, weights, initial=initial)
         self.budget_ms, self.seed = float(budget_ms), int(seed)
-        self.log = Database(log, CHOICE_TABLES, beside=REQUEST_TABLES, create=create)
+        self.log = Database(log, CHOICE_TABLES, beside=REQUEST_TABLES, create=create, patience_s=patience_s)
         self._clock, self._ready = clock, False
         initial_state(self.setup)  # settings out of range stop here
         reward_with_thumb(dict.fromkeys(COMPONENTS, 0.0), None, weights)
@@ -491,12 +495,12 @@ class Online:
         offered = arm_mask(mask, len(self.arms))
         known = {name: check_number(name, value) for name, value in features.items()}
         # The state is folded from the log outside the transaction, so that nobody waits while it is caught up.
-        self._caught_up()
+        self._catch_up()
         with self.log.writing() as log:
             about = {"policy_id": policy_id, "fingerprint": fingerprint, "question": question_digest(question)}
-            known_choice = log.one(CHOICES, request_id=request_id)
+            known_choice = log.row(CHOICES, request_id=request_id)
             if known_choice is not None:
-                return self._given_again(log, known_choice, about, why, resumed=resumed)
+                return self._earlier_choice(log, known_choice, about, why, resumed=resumed)
             self._noted(log)
             # From here to the choice all read the same state, so that the logged probabilities are those it had.
             now, last = self._now(log)
@@ -528,11 +532,11 @@ class Online:
                 "seed": self.seed,
             }
             log.add(CHOICES, row)
-            self._kept(log, now, last)
+            self._write_snapshot(log, now, last)
             margin = _recent_margin(log, self.arms[arm], last)
         return ArmChoice(self.arms[arm], arm_reason(self.arms[arm], arm, now, why, margin), float(share[arm]))
 
-    def _given_again(
+    def _earlier_choice(
         self,
         log: Entries,
         row: Mapping[str, Any],
@@ -547,7 +551,7 @@ class Online:
           ValueError: the request came to its end, or asked something else.
         """
         request_id, arm = row["request_id"], row["arm"]
-        rewarded = log.one(REWARDS, columns=("seq",), request_id=request_id) is not None
+        rewarded = log.row(REWARDS, columns=("seq",), request_id=request_id) is not None
         same = arm in self.arms and all(row[name] == value for name, value in about.items())
         if not same or (rewarded and not resumed):
             msg = f"request_id must be new, got {request_id!r}, which has its choice; give another or none."
@@ -575,18 +579,18 @@ class Online:
           ValueError: a request without a choice, or with its reward; a component that is missing or out of range.
         """
         raw = raw_components(components)
-        told = {name: check_number(name, value) for name, value in (measured or {}).items()}
+        numbers = {name: check_number(name, value) for name, value in (measured or {}).items()}
         reward_with_thumb(raw, None, self.setup.weights)
         spent = float(raw["latency_ratio"] or 0.0) * self.budget_ms if ms is None else milliseconds(ms)
-        self._caught_up()
+        self._catch_up()
         with self.log.writing() as log:
             choice = request_row(log, request_id, CHOICES, "choice")
-            if log.one(REWARDS, columns=("seq",), request_id=request_id) is not None:
+            if log.row(REWARDS, columns=("seq",), request_id=request_id) is not None:
                 msg = f"request {request_id!r} has its reward, and a second would count twice; change it by a thumb."
                 raise ValueError(msg)
             self._noted(log)
             now, last = self._now(log)
-            thumb = log.one(THUMBS, request_id=request_id)
+            thumb = log.row(THUMBS, request_id=request_id)
             up = None if thumb is None else int(thumb["up"])
             value = reward_with_thumb(raw, up, self.setup.weights)
             row = {
@@ -595,8 +599,8 @@ class Online:
                 "arm": choice["arm"],
                 "age": rounds(log) - choice["round"],
             }
-            log.add(REWARDS, row | {"components": raw, "thumb": up, "reward": value, "ms": spent, "measured": told})
-            self._kept(log, now, last)
+            log.add(REWARDS, row | {"components": raw, "thumb": up, "reward": value, "ms": spent, "measured": numbers})
+            self._write_snapshot(log, now, last)
         return value
 
     def thumbs(self, request_id: str, up: bool) -> None:  # noqa: FBT001 - feedback is up or down
@@ -610,15 +614,15 @@ class Online:
         if not isinstance(up, bool | np.bool_):
             msg = f"up must be true or false, got {up!r}; a thumb is up or down."
             raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
-        self._caught_up()
+        self._catch_up()
         with self.log.writing() as log:
             choice = request_row(log, request_id, CHOICES, "choice")
             self._noted(log)
             now, last = self._now(log)
-            known = log.one(THUMBS, request_id=request_id)
+            known = log.row(THUMBS, request_id=request_id)
             row = {"at": self._at(), "request_id": request_id, "age": rounds(log) - choice["round"]}
             log.add(THUMBS, row | {"before": None if known is None else known["up"], "up": int(up)})
-            self._kept(log, now, last)
+            self._write_snapshot(log, now, last)
 
     def state(self) -> State:
         """State after the last event."""
@@ -645,7 +649,7 @@ class Online:
         """Arm that last answered a question, None where none did."""
         named = question_digest(question)
         with self.log.reading() as log:
-            row = log.one(CHOICES, question=named, policy_id=policy_id, fingerprint=fingerprint)
+            row = log.row(CHOICES, question=named, policy_id=policy_id, fingerprint=fingerprint)
         return None if row is None or row["arm"] not in self.arms else str(row["arm"])
 
     def frame(self) -> pd.DataFrame:
@@ -666,50 +670,58 @@ class Online:
 
     def _noted(self, log: Entries) -> None:
         """Note the setup in the log where it is new."""
-        if log.one(SETUPS, columns=("seq",), digest=self.setup.digest) is None:
+        if log.row(SETUPS, columns=("seq",), digest=self.setup.digest) is None:
             log.add(SETUPS, {"at": self._at(), "digest": self.setup.digest, "body": self.setup.body})
 
     def _now(self, log: Entries) -> tuple[OnlineState, int]:
         """State after the last event, from the snapshot and what came since; and the number of that event."""
         last = log.last
         with as_written():
-            kept = log.one(SNAPSHOTS, setup=self.setup.digest)
+            snapshot = log.row(SNAPSHOTS, setup=self.setup.digest)
             before, after = (
-                (initial_state(self.setup), 0) if kept is None else (self._snapshot(kept, last), kept["seq"])
+                (initial_state(self.setup), 0)
+                if snapshot is None
+                else (self._snapshot(snapshot, last), snapshot["seq"])
             )
             return before if after == last else replay_events(before, events(log, after), self.setup), last
 
-    def _snapshot(self, kept: Mapping[str, Any], last: int) -> OnlineState:
+    def _snapshot(self, snapshot: Mapping[str, Any], last: int) -> OnlineState:
         """State of a snapshot, which must be one of the setup, of an event that there is.
 
         Raises:
           InputError: it is not.
         """
-        made, begun = unpack_snapshot(kept), initial_state(self.setup)
-        pairs = list(zip((*made.state, made.n, made.total), (*begun.state, begun.n, begun.total), strict=True))
-        if not all(one.shape == other.shape and np.isfinite(one).all() for one, other in pairs):
+        snapshot_state, begun = unpack_snapshot(snapshot), initial_state(self.setup)
+        pairs = list(
+            zip(
+                (*snapshot_state.state, snapshot_state.n, snapshot_state.total),
+                (*begun.state, begun.n, begun.total),
+                strict=True,
+            )
+        )
+        if not all(array.shape == initial.shape and np.isfinite(array).all() for array, initial in pairs):
             msg = (
                 f"a snapshot must be a finite state of the setup, got another for {self.setup.digest}; delete its row."
             )
             raise InputError(msg)
-        if not 0 <= kept["seq"] <= last:
-            msg = f"a snapshot must be of an event in the log, got event {kept['seq']} of {last}; delete its row."
+        if not 0 <= snapshot["seq"] <= last:
+            msg = f"a snapshot must be of an event in the log, got event {snapshot['seq']} of {last}; delete its row."
             raise InputError(msg)
-        return made
+        return snapshot_state
 
-    def _caught_up(self) -> None:
-        """Fold what came so far before the first turn, beside other writers: a new setup over a long log stops none."""
+    def _catch_up(self) -> None:
+        """Fold all earlier events outside the lock before the first turn, so that a long log blocks no other writer."""
         if self._ready:
             return
         with self.log.reading() as log:
             now, last = self._now(log)
         with self.log.writing() as log:
-            kept = log.one(SNAPSHOTS, setup=self.setup.digest)
-            if last > (0 if kept is None else int(kept["seq"])):
+            snapshot = log.row(SNAPSHOTS, setup=self.setup.digest)
+            if last > (0 if snapshot is None else int(snapshot["seq"])):
                 log.keep(SNAPSHOTS, {"setup": self.setup.digest, "seq": last, **pack_snapshot(now, self.setup)})
         self._ready = True
 
-    def _kept(self, log: Entries, now: OnlineState, after: int) -> None:
+    def _write_snapshot(self, log: Entries, now: OnlineState, after: int) -> None:
         """Keep a snapshot of the state after the last event; `now` is the state after event `after`."""
         row = pack_snapshot(replay_events(now, events(log, after), self.setup), self.setup)
         log.keep(SNAPSHOTS, {"setup": self.setup.digest, "seq": log.last, **row})
@@ -781,10 +793,10 @@ def arms_frame(choices: pd.DataFrame, setup: Setup) -> pd.DataFrame:
     rows = []
     for arm in setup.arms:
         of = choices[choices["arm"] == arm]
-        came = of["reward"].dropna().to_numpy(np.float64)
+        rewards = of["reward"].dropna().to_numpy(np.float64)
         ms = of["ms"].dropna().to_numpy(np.float64)
-        wins = int(is_success(came, setup.bandit).sum())
-        n, none = len(came), float("nan")
-        means = (wins / n, float(came.mean()), float(ms.mean())) if n else (none, none, none)
+        wins = int(is_success(rewards, setup.bandit).sum())
+        n, none = len(rewards), float("nan")
+        means = (wins / n, float(rewards.mean()), float(ms.mean())) if n else (none, none, none)
         rows.append((arm, len(of), n, wins, *means, p95(ms.tolist())))
     return pd.DataFrame(rows, columns=list(ARM_COLUMNS))

@@ -24,7 +24,7 @@ from raglab.decision.measurement import add_answers, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, calibrate_confidence
 from raglab.decision.signal_values import ANSWERED, Columns, used_signals
 from raglab.languages import retold
-from raglab.live.arm_choice import default_arm, measures, record_outcome, select_arm
+from raglab.live.arm_choice import measures, record_outcome, select_arm
 from raglab.live.measured_signals import FAILURES, answer_places
 from raglab.live.requests import Request
 from raglab.live.response import (
@@ -47,6 +47,7 @@ from raglab.retrieval.arms import DepthHits, walk
 from raglab.reward import answer_brevity
 from raglab.thresholds import policy_thresholds
 from raglab.values import Answers, Case, Hits, Status, TraceData
+from raglab.words import word_count
 
 
 def answer_request(request: Request, system: Lab) -> Response:
@@ -60,9 +61,11 @@ def answer_request(request: Request, system: Lab) -> Response:
     # The same question to the same arm, policy, index and models has the same answer, whoever asks it.
     key, caches = keys[choice.arm], None if request.narrowed else system.caches  # what it became is retrieved anew
     digest = key.digest("answer", *made_by)
-    kept = None if caches is None else caches.answers.get(digest, partial(_cached_answer, system.policy.policy_id))
-    if kept is not None:
-        fields, account = kept
+    cached_answer = (
+        None if caches is None else caches.answers.get(digest, partial(_cached_answer, system.policy.policy_id))
+    )
+    if cached_answer is not None:
+        fields, account = cached_answer
     else:
         fields, account = _generate_answer(request, key, system)
         fields |= {"policy_id": system.policy.policy_id}
@@ -82,20 +85,20 @@ def _cached_with(account: ResponseRecord) -> dict[str, Any]:
     return {"measures": account.measures, "offered": account.offered, "checks": [*map(check_to_json, account.checks)]}
 
 
-def _cached_answer(policy_id: str, kept: Any) -> tuple[dict[str, Any], ResponseRecord]:  # noqa: ANN401 - any JSON
+def _cached_answer(policy_id: str, stored_answer: Any) -> tuple[dict[str, Any], ResponseRecord]:  # noqa: ANN401 - any JSON
     """What the cache holds of an answer and of the way to it, which took no time.
 
     Raises:
       ValueError, TypeError, KeyError: it is no answer of this policy.
     """
-    if StoredAnswer.model_validate(kept).policy_id != policy_id:
+    if StoredAnswer.model_validate(stored_answer).policy_id != policy_id:
         msg = f"a stored answer must be of the policy {policy_id}."
         raise ValueError(msg)
-    return kept, ResponseRecord(
+    return stored_answer, ResponseRecord(
         answer_cache_hit=True,
-        checks=tuple(map(check_from_json, kept["checks"])),
-        measures=kept["measures"],
-        offered=kept["offered"],
+        checks=tuple(map(check_from_json, stored_answer["checks"])),
+        measures=stored_answer["measures"],
+        offered=stored_answer["offered"],
     )
 
 
@@ -125,7 +128,7 @@ def _generate_answer(request: Request, key: Key, system: Lab) -> tuple[dict[str,
     return complete_response(decisions, request.text, request.selected, system, account)
 
 
-def fields_response(request: Request, fields: Mapping[str, Any], system: Lab, seen: ResponseRecord) -> Response:
+def fields_response(request: Request, fields: Mapping[str, Any], system: Lab, record: ResponseRecord) -> Response:
     """Response that no arm retrieved for; a field that is not stated is None or empty, its status `ok`."""
     stated = dict.fromkeys(KEYS) | {
         "sources": [],
@@ -136,16 +139,7 @@ def fields_response(request: Request, fields: Mapping[str, Any], system: Lab, se
         "request_id": request.id,
         **fields,
     }
-    return Response(stated | {"refused": stated["status"] == Status.refuse.name}, seen)
-
-
-def try_request(request: Request, system: Lab) -> Response:
-    """Response that a request would get, by the arm that answers without a bandit; nothing learns of it."""
-    system = _with_task(request, system)
-    arm, reason = default_arm(request.text, system)
-    fields, account = _generate_answer(request, _key(arm, request, system), system)
-    identity = {"request_id": request.id, "arm": arm, "arm_reason": reason, "policy_id": system.policy.policy_id}
-    return Response({**fields, **identity}, account)
+    return Response(stated | {"refused": stated["status"] == Status.refuse.name}, record)
 
 
 def _key(arm: str, request: Request, system: Lab) -> Key:
@@ -163,8 +157,8 @@ def _request_evidence(request: Request, arm: str, depths: Sequence[DepthHits]) -
     """What a clarified request was and retrieved, as JSON values."""
     narrowed = request.narrowed
     task = "" if narrowed is None else narrowed.task
-    asked = {"query": request.text, "documents": list(request.documents), "task": task, "arm": arm}
-    return asked | {"depths": pack_depths(depths), "answer": None}
+    request_fields = {"query": request.text, "documents": list(request.documents), "task": task, "arm": arm}
+    return request_fields | {"depths": pack_depths(depths), "answer": None}
 
 
 def _with_task(request: Request, system: Lab) -> Lab:
@@ -207,11 +201,11 @@ def _retrieve_depths(request: Request, key: Key, system: Lab) -> Retrieval:
     """Retrieval depth by depth, as far as the policy goes; from the cache where it is there."""
     caches, digest = system.caches, key.digest("strategy")
     n_chunks = len(system.retriever.chunks)
-    read = lambda kept: unpack_depths(kept["depths"], n_chunks)  # noqa: E731 - of one use
+    read = lambda entry: unpack_depths(entry["depths"], n_chunks)  # noqa: E731 - of one use
     stored = [] if caches is None else caches.strategies.get(digest, read) or []
     scope = system.retriever.scope(request.documents)  # names a document that is not there, cached or not
     case = Case("question", request.text, "ok", selected_sources=request.documents)
-    limits = policy_thresholds([system.policy])
+    thresholds = policy_thresholds([system.policy])
     depths: list[DepthHits] = []
     passes: list[chain.Pass] = []
     decisions: Decisions | None = None
@@ -222,7 +216,7 @@ def _retrieve_depths(request: Request, key: Key, system: Lab) -> Retrieval:
         trace = case_trace(case, key.arm, depths, system, None if decisions is None else decisions.trace)
         measured = measured_tables(trace, system.policy)
         between = perf_counter()
-        decisions, going = refine_on_tables(measured, trace, system.policy, limits, passes)
+        decisions, going = refine_on_tables(measured, trace, system.policy, thresholds, passes)
         depth.ms.update(evidence=1e3 * (between - start), gates=1e3 * (perf_counter() - between))
         # The loop goes on past a refusal that another query may mend (rule S2.9).
         if decisions.status[0] != Status.refuse or not going.any():
@@ -251,7 +245,7 @@ def case_trace(
     Args:
       earlier: of the same question with fewer depths: its patterns and the user's signals are not measured again.
     """
-    hits = Hits._make(np.concatenate(fields, axis=2) for fields in zip(*(one.hits for one in depths), strict=True))
+    hits = Hits._make(np.concatenate(fields, axis=2) for fields in zip(*(depth.hits for depth in depths), strict=True))
     places = np.unique(hits.chunk[hits.chunk >= 0])
     chunks, hits, vectors = restrict_to_hits(system.retriever.chunks, system.retriever.indexes.vectors, hits)
     entities = tuple(system.entities[int(place)] for place in places)
@@ -276,9 +270,9 @@ def case_trace(
         columns |= _answer_columns(trace, answers, system)
     if not signals.functions:
         return replace(trace, columns=columns) if columns else trace
-    found, failures = signals.measured(trace, system.policy.structure, answers, earlier)
+    signal_columns, failures = signals.measured(trace, system.policy.structure, answers, earlier)
     meta = {**trace.meta, "signals": signals.declarations, FAILURES: failures}
-    return replace(trace, columns=columns | found, meta=meta)
+    return replace(trace, columns=columns | signal_columns, meta=meta)
 
 
 def _answers_to_all_hits(trace: TraceData, system: Lab) -> Answers:
@@ -319,7 +313,7 @@ def complete_response(
     if decisions.status[0] != Status.ok:
         return _response_fields(decisions, system, None), account._replace(checks=tuple(decisions.explain(case_id)))
     ms = dict(account.ms)
-    chunks = decisions.in_slot(0)
+    chunks = decisions.chunks_of_decision(0)
     passages = [decisions.trace.chunks[number] for number in chunks]
     answer = check_answer(text, passages, system.generator, system.scorer, ms=ms)
     # The answer becomes the recorded one of its set of hits, so that its gates are the replay's and not a second copy.
@@ -328,15 +322,15 @@ def complete_response(
     answers = answer_sets([key], [answer], system.generator.name, system.scorer.name)
     trace = replace(decisions.trace, answers=answers)
     measured = add_answers(decisions.tables, trace, system.policy.structure)
-    final = decide_on_tables(measured, trace, system.policy, decisions.limits)
+    final = decide_on_tables(measured, trace, system.policy, decisions.thresholds)
     final = replace(final, language=decisions.language)
     ms["gates"] = ms.get("gates", 0.0) + 1e3 * (perf_counter() - start)
     # Of an answer that leaves, its optional components are measured too; a refusal has neither.
-    parts = {"brevity": float(answer_brevity(len(answer.text.split()))), "logprob": _present(answer.confidence)}
+    parts = {"brevity": float(answer_brevity(word_count(answer.text))), "logprob": _present(answer.confidence)}
     more = parts if account.measures and final.status[0] == Status.ok else {}
     if account.evidence is not None:
-        said = answer._asdict() | {"chunks": list(chunks), "depth": key.depth, "cited": list(answer.cited)}
-        account = account._replace(evidence={**account.evidence, "answer": said})
+        answer_record = answer._asdict() | {"chunks": list(chunks), "depth": key.depth, "cited": list(answer.cited)}
+        account = account._replace(evidence={**account.evidence, "answer": answer_record})
     account = account._replace(ms=ms, checks=tuple(final.explain(case_id)), measures={**account.measures, **more})
     return _response_fields(final, system, answer), account
 
@@ -350,12 +344,14 @@ def _response_fields(decisions: Decisions, system: Lab, generated: CheckedAnswer
     )
     return {
         "answer": answer,
-        "sources": [] if status != Status.ok else _answer_sources(decisions, decisions.in_slot(0), generated),
+        "sources": []
+        if status != Status.ok
+        else _answer_sources(decisions, decisions.chunks_of_decision(0), generated),
         "status": status.name,
         "refused": refused,
         "refusal_reason": decisions.reason(0) if refused else None,
         "options": _options(decisions),
-        "warnings": [*decisions.warnings(0), *(retold(one, decisions.language) for one in failed)],
+        "warnings": [*decisions.warnings(0), *(retold(failure, decisions.language) for failure in failed)],
         "confidence": float(decisions.confidence()[0]),
         "route": decisions.route(0),
         "clarification": None,
@@ -376,7 +372,7 @@ def _options(decisions: Decisions) -> list[dict[str, Any]]:
             "id": option.option_id,
             "sources": [f"{name}#{page}" for name, page in option.sources],
             "best_l2": option.best_l2,
-            "text": " ".join(decisions.trace.chunks[option.chunks[0]].text.split())[:PREVIEW],
+            "text": " ".join(decisions.trace.chunks[option.chunks[0]].full_text.split())[:PREVIEW],
         }
         for option in decisions.options(decisions.trace.cases[0].id)
     ]
@@ -403,9 +399,9 @@ def _selected_option(
     passages = [decisions.trace.chunks[number] for number in option.chunks]
     answer = check_answer(text, passages, system.generator, system.scorer)
     confidence = float(calibrate_confidence(np.array(answer.confidence), system.policy.structure.calibration))
-    limits = policy_thresholds([system.policy])
-    told = (confidence, answer.support, answer.claim, answer.refused)
-    checks = tuple(answer_checks(*told, limits, decisions.language))
+    thresholds = policy_thresholds([system.policy])
+    measurements = (confidence, answer.support, answer.claim, answer.refused)
+    checks = tuple(answer_checks(*measurements, thresholds, decisions.language))
     failed = next((check for check in checks if not check.passes), None)
     if failed is not None:
         return fields | {"refusal_reason": failed.text}, account._replace(checks=checks)

@@ -11,8 +11,9 @@ from raglab.characters import is_unicode
 from raglab.packs import GENERIC, Pack
 from raglab.store.files import shown_value
 from raglab.store.log_tables import check_id
-from raglab.text import fold_case, split_words
+from raglab.text import fold_case
 from raglab.values import LONGEST_QUESTION, Generator
+from raglab.words import split_words
 
 Tongue: TypeAlias = Literal["en", "fr"]
 
@@ -87,8 +88,8 @@ def check_request(
     if documents is not None:
         _check_documents(documents)
     if selected_option is not None and (type(selected_option) is not int or abs(selected_option) > MOST_OPTIONS):
-        came = "one of no list" if type(selected_option) is int else shown_value(selected_option)
-        _refuse("selected_option must be the number of an option, from 1", came, "choose among those offered")
+        value = "one of no list" if type(selected_option) is int else shown_value(selected_option)
+        _refuse("selected_option must be the number of an option, from 1", value, "choose among those offered")
     if request_id is not None:
         check_id(request_id)
     if not isinstance(session, str) or len(session) > LONGEST_SESSION:
@@ -96,8 +97,8 @@ def check_request(
         _refuse(rule, shown_value(session), "shorten it, or leave it out")
     for name, text in (("question", question), ("session", session), ("request_id", request_id or "")):
         if not is_unicode(str(text)):
-            came, remedy = shown_value(text), "take out the half of a pair of surrogates"
-            _refuse(f"{name} must be a text in Unicode", came, remedy)
+            value, remedy = shown_value(text), "take out the half of a pair of surrogates"
+            _refuse(f"{name} must be a text in Unicode", value, remedy)
 
 
 def _check_documents(documents: object) -> None:
@@ -111,8 +112,8 @@ def _check_documents(documents: object) -> None:
             _refuse(rule, shown_value(name), "name it as `path` or `path#page`")
 
 
-def _refuse(rule: str, came: str, remedy: str) -> NoReturn:
-    msg = f"{rule}, got {came}; {remedy}."
+def _refuse(rule: str, value: str, remedy: str) -> NoReturn:
+    msg = f"{rule}, got {value}; {remedy}."
     raise ValueError(msg)
 
 

@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import values
-from raglab.answering.extractive import Extractive
+from raglab.answering.echoes import text_without_echoes
 from raglab.answering.hygiene import clean
 from raglab.answering.required_confidence import RequiredConfidence, confidence_switch, given_confidence
-from raglab.answering.support import Support, WordSupport
+from raglab.answering.support import Support
 from raglab.audit.default_table import DefaultUse
-from raglab.canonical import digest
+from raglab.characters import visible
 from raglab.decimals import decimals
-from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
 from raglab.decision.checks import Check
-from raglab.decision.measurement import OPTION_SLOTS, measured_tables
-from raglab.decision.recorded_answers import AnswerKey, answer_positions, slot_sets
-from raglab.decision.trace_view import check_in_memory
-from raglab.misuse import takes
+from raglab.decision.recorded_answers import AnswerKey
 from raglab.policy import PolicyData
-from raglab.progress import progress
-from raglab.replay import decide_policies
 from raglab.retrieval.indexes import ArmIndex, Indexes
-from raglab.store.policies import load_pack
-from raglab.store.traces import Trace
 from raglab.text import NO_MATH, html_text
-from raglab.user_warnings import warn_user
 from raglab.values import Answers, Chunk, Generation, Generator, ModelUnavailableError
 
 KEYS = (
@@ -67,7 +57,8 @@ class ResponseRecord(NamedTuple):
     cache where the answer is. retrieved: statistics of the hits at the depth that decided. propensity: probability of
     the arm where a bandit chose it. offered: options among which a user chose. signal_failures: what could not be
     measured, in words. evidence: what a clarified request retrieved and was answered with, as JSON values. applied: the
-    default that the response names in `default_applied`, None where there is none.
+    default that the response names in `default_applied`, None where there is none. logged: whether the audit log has
+    the decision; see `LogOutages`.
     """
 
     ms: Mapping[str, float] = {}
@@ -82,19 +73,20 @@ class ResponseRecord(NamedTuple):
     signal_failures: tuple[str, ...] = ()
     evidence: Mapping[str, Any] | None = None
     applied: DefaultUse | None = None
+    logged: bool = False
 
 
 class Response(Mapping[str, Any]):
     """The answer to one question: a mapping with the keys of rule S0.3, which equals another with the same items.
 
-    seen: how it came about.
+    record: how it came about.
     """
 
-    __slots__ = ("_fields", "seen")
+    __slots__ = ("_fields", "record")
 
-    def __init__(self, fields: Mapping[str, Any], seen: ResponseRecord) -> None:
+    def __init__(self, fields: Mapping[str, Any], record: ResponseRecord) -> None:
         self._fields = {key: fields[key] for key in KEYS}
-        self.seen = seen
+        self.record = record
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - values of any key
         return self._fields[key]
@@ -106,15 +98,15 @@ class Response(Mapping[str, Any]):
         return len(self._fields)
 
     def __repr__(self) -> str:
-        return f"Response({json.dumps(self._fields, ensure_ascii=False)})"
+        return visible(f"Response({json.dumps(self._fields, ensure_ascii=False)})")
 
     def _repr_html_(self) -> str:
         """Table for a notebook; whatever came from documents or models is escaped."""
         shown = {key: value for key, value in self._fields.items() if value not in (None, [], False)}
-        told = {**shown, **_question_columns(shown)}
+        cells = {**shown, **_question_columns(shown)}
         rows = "".join(
             f"<tr><th style='text-align:left'>{key}</th><td style='{CELL}'>{_escape_cell(value)}</td></tr>"
-            for key, value in told.items()
+            for key, value in cells.items()
         )
         return f"<table class='{NO_MATH}'>{rows}</table>"
 
@@ -125,15 +117,15 @@ class Response(Mapping[str, Any]):
 
 def _question_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
     """What is asked and what was filled in, in words; the options of a question stand under it."""
-    told: dict[str, Any] = {}
-    if asked := fields.get("clarification"):
-        told["clarification"] = asked["question_to_user"]
-        told["options"] = "\n".join(f"{one['text']} ({one['value']})" for one in fields["options"])
+    columns: dict[str, Any] = {}
+    if clarification := fields.get("clarification"):
+        columns["clarification"] = clarification["question_to_user"]
+        columns["options"] = "\n".join(f"{option['text']} ({option['value']})" for option in fields["options"])
     if default := fields.get("default_applied"):
         about = f"row {default['row_id']}, version {default['version']}, {default['gate']}"
         confidence = f"confidence {decimals(default['confidence'])}"
-        told["default_applied"] = f"{default['field']} = {default['value']} ({confidence}; {about})"
-    return told
+        columns["default_applied"] = f"{default['field']} = {default['value']} ({confidence}; {about})"
+    return columns
 
 
 def _escape_cell(value: object) -> str:
@@ -208,191 +200,31 @@ def check_answer(
     """
     start = perf_counter()
     try:
-        said = generator.answer(question, passages)
+        generation = generator.answer(question, passages)
     except (TimeoutError, ConnectionError) as error:
         kind = "timeout" if isinstance(error, TimeoutError) else "no connection"
         seconds, reason = perf_counter() - start, f"{generator.name} raised {type(error).__name__}"
         msg = f"a language model must answer, got {kind} after {seconds:.1f} s: {reason}; check it, then ask again."
         raise ModelUnavailableError(msg, kind=kind, reason=reason, seconds=seconds) from error
     between = perf_counter()
-    cleaned = clean(said.text)
-    refused = said.reason if said.reason and not said.text.strip() else cleaned.refused or ""
-    support = Support(np.nan, "", ()) if refused else scorer.support(cleaned.text, [one.text for one in passages])
-    cited = tuple(place for place in said.cited if 0 <= place < len(passages))
+    cleaned = clean(generation.text)
+    refused = generation.reason if generation.reason and not generation.text.strip() else cleaned.refused or ""
+    # A heading or the question said again is no claim: an answer that holds nothing else has no support.
+    claimed = "" if refused else text_without_echoes(cleaned.text, question, passages)
+    texts = [passage.full_text for passage in passages]
+    support = scorer.support(claimed, texts) if claimed.strip() else Support(np.nan, "", ())
+    cited = tuple(place for place in generation.cited if 0 <= place < len(passages))
     text = "" if refused else cleaned.text
     if ms is not None:
         ms |= {"generate": 1e3 * (between - start), "support": 1e3 * (perf_counter() - between)}
     return CheckedAnswer(
         text=text,
-        confidence=given_confidence(said),
+        confidence=given_confidence(generation),
         support=float(support.score),
         claim=support.claim,
         cited=cited,
         refused=refused,
     )
-
-
-class MissingAnswer(NamedTuple):
-    """A set of hits whose answer is missing: the case's id, the kind of failure, and what happened in words."""
-
-    case_id: str
-    kind: str
-    reason: str
-
-
-class MissingAnswersWarning(UserWarning):
-    """Some answers were not recorded, since the model failed; missing: each of them."""
-
-    def __init__(self, message: str, missing: tuple[MissingAnswer, ...] = ()) -> None:
-        super().__init__(message)
-        self.missing = missing
-
-
-@takes(trace="trace", policy="policy")
-def record_answers(
-    trace: values.TraceData,
-    policy: PolicyData,
-    generator: Generator | None = None,
-    scorer: SupportScorer | None = None,
-    *,
-    arms: Sequence[str] | None = None,
-    decided_only: bool = False,
-) -> Trace:
-    """Trace with an answer for every set of hits that a policy of this structure may choose, whatever its thresholds.
-
-    The gates of generation, support and hygiene are then part of every replay. An answer depends on the question and
-    the hits alone, so that the same set at another depth or arm is answered once.
-
-    Where the model fails, the answer is missing: nothing is recorded, and a `MissingAnswersWarning` counts the reasons.
-    The next run on the returned trace asks for these alone: what the trace holds of the same generator and scorer
-    stays in it, also where it was recorded for another policy or arm.
-
-    Args:
-      policy: whose final_k, order and patterns say which sets there are.
-      generator: what writes answers; the extractive one with the policy's pack where not given.
-      scorer: what scores their claims; the embedded word scorer where not given.
-      arms: those that are answered; all where not given.
-      decided_only: only the sets that this very policy chooses; for a generator that costs.
-
-    Raises:
-      TypeError: a trace of shards.
-      ValueError: an arm that the trace lacks; the policy gates on a confidence that the generator does not give.
-
-    Warns:
-      MissingAnswersWarning: see above.
-      UserWarning: hits have no text.
-
-    Source: rules S0.1, S2.10, S2.12.
-    """
-    check_in_memory(trace, "record_answers")
-    generator = Extractive(pack=load_pack(policy.pack)) if generator is None else generator
-    scorer = WordSupport() if scorer is None else scorer
-    named = trace.arms if arms is None else tuple(arms)
-    sets_of = _policy_sets if decided_only else _every
-    keys = [key for arm in named for key in sets_of(trace, policy, arm)]
-    # By question and hits alone: arms and depths that choose alike share an answer.
-    known = _recorded_answers(trace, generator.name, scorer.name)
-    _warn_of_no_text(trace, {number for key in keys for number in key.chunks})
-    before, failed = len(known), dict[tuple[int, tuple[int, ...]], ModelUnavailableError]()
-    asked = with_required_confidence(generator, policy, {})
-    for key in progress(keys, "answer", "set"):
-        place = key.case, key.chunks
-        if place not in known and place not in failed:
-            passages = [trace.chunks[number] for number in key.chunks]
-            try:
-                known[place] = check_answer(trace.cases[key.case].query, passages, asked, scorer)
-            except ModelUnavailableError as error:
-                failed[place] = error
-    if failed:
-        there = len({(key.case, key.chunks) for key in keys})
-        missing = [MissingAnswer(trace.cases[row].id, error.kind, error.reason) for (row, _), error in failed.items()]
-        warn_user(_missing_warning(missing, there))
-    # What was recorded before stays, whatever policy and arms it was recorded for.
-    old = trace.answers if before else None
-    earlier = {} if old is None else answer_positions(old)
-    held = list(dict.fromkeys([*(key for key in keys if (key.case, key.chunks) in known), *earlier]))
-    if isinstance(trace, Trace) and earlier and len(held) == len(earlier):
-        return trace  # nothing new: the same trace, so that a cell that is run again makes no other
-    answers = answer_sets(held, [known[key.case, key.chunks] for key in held], generator.name, scorer.name)
-    # Another generator, or another structure, answers otherwise: the trace with its answers is another trace.
-    meta = dict(trace.meta)
-    if "fingerprint" in meta:
-        made_of = f"{meta['fingerprint']} {generator.name} {scorer.name} {policy.structure} {named} {decided_only}"
-        made_of += f" without {sorted(failed)}" if failed else ""
-        meta |= {"fingerprint": digest(made_of, 16)}
-    meta |= {"generator": generator.name, "scorer": scorer.name}
-    parts = {part.name: getattr(trace, part.name) for part in fields(values.TraceData)}
-    return Trace(**parts | {"meta": meta, "answers": answers})
-
-
-def _warn_of_no_text(trace: values.TraceData, chunks: Collection[int]) -> None:
-    """Say how many of the hits that are answered from have no text."""
-    blank = sum(not trace.chunks[number].text.strip() for number in chunks)
-    if blank:
-        remedy = "give the text of each hit, in the frame's column `text`, or in the corpus"
-        warn_user(f"answers are written from the text of hits, and {blank:,} of {len(chunks):,} have none; {remedy}.")
-
-
-def _recorded_answers(
-    trace: values.TraceData, generator: str, scorer: str
-) -> dict[tuple[int, tuple[int, ...]], CheckedAnswer]:
-    """Answers of the same generator and scorer that a trace holds, by case and chunks."""
-    answers = trace.answers
-    if answers is None or (answers.generator, answers.scorer) != (generator, scorer):
-        return {}
-    return {
-        (key.case, key.chunks): CheckedAnswer(
-            text=answers.text[number],
-            confidence=float(answers.confidence[number]),
-            support=float(answers.support[number]),
-            claim=answers.claim[number],
-            cited=tuple(key.chunks.index(chunk) for chunk in answers.cited[number]),
-            refused=answers.refused[number],
-        )
-        for key, number in answer_positions(answers).items()
-    }
-
-
-_NAMED = 3  # cases of a kind of failure that a message names
-
-
-def _missing_warning(missing: Sequence[MissingAnswer], n_sets: int) -> MissingAnswersWarning:
-    """Warning with counts and a few cases by kind of failure, the most frequent first."""
-    by_kind: dict[str, list[str]] = {}
-    for one in missing:
-        by_kind.setdefault(one.kind, []).append(one.case_id)
-    parts = [
-        f"{len(ids)} {kind} ({', '.join(ids[:_NAMED])}{', …' if len(ids) > _NAMED else ''})"
-        for kind, ids in sorted(by_kind.items(), key=lambda one: -len(one[1]))
-    ]
-    text = (
-        f"{len(missing)} of {n_sets} answers are missing: {', '.join(parts)}; the first: {missing[0].reason}. They are"
-        " no refusals; the next run of record_answers on the returned trace asks for them again."
-    )
-    return MissingAnswersWarning(text, tuple(missing))
-
-
-def _every(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:
-    """Sets of hits of every slot: the first relevant ones, the resolver's winners, an only option."""
-    # Which sets there are hangs on no signal, and one of the answer can only be measured once there are answers.
-    chosen = measured_tables(trace, policy.replace("signals", {}), arm).chosen
-    at, places = trace.arm(arm), chosen.places
-    n_cases = len(trace)
-    keep = np.ones(places.shape[:2], dtype=bool)
-    for slot, options in zip(OPTION_SLOTS, (chosen.options_all, chosen.options_tied), strict=True):
-        keep[:, slot] = [len(shown) == 1 for shown in options]
-    chunk = np.moveaxis(trace.hits.chunk[:, at], 1, 0).reshape(-1, trace.hits.chunk.shape[3])
-    rows = slot_sets(places, chunk, keep)
-    return list(dict.fromkeys(AnswerKey(batch % n_cases, at, batch // n_cases, chunks) for batch, _, chunks in rows))
-
-
-def _policy_sets(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:
-    """Sets of hits that a policy answers from."""
-    (decisions,) = decide_policies(trace, [policy], arm)
-    ready = [*range(FIRST_OK, len(STAGE)), *(STAGE[name] for name in ON_ANSWER)]
-    rows = np.flatnonzero(np.isin(decisions.outcome.stage, ready)).tolist()
-    at, depth = trace.arm(arm), decisions.outcome.depth
-    return [AnswerKey(row, at, int(depth[row]), decisions.in_slot(row)) for row in rows]
 
 
 def answer_sets(keys: Sequence[AnswerKey], answers: Sequence[CheckedAnswer], generator: str, scorer: str) -> Answers:
@@ -406,10 +238,10 @@ def answer_sets(keys: Sequence[AnswerKey], answers: Sequence[CheckedAnswer], gen
         return np.array(values_, dtype=np.int32)
 
     def floats(name: str) -> Any:  # noqa: ANN401 - an array
-        return np.array([getattr(one, name) for one in answers], dtype=np.float64)
+        return np.array([getattr(answer, name) for answer in answers], dtype=np.float64)
 
     pairs = zip(keys, answers, strict=True)
-    cited = tuple(tuple(key.chunks[place] for place in one.cited) for key, one in pairs)
+    cited = tuple(tuple(key.chunks[place] for place in answer.cited) for key, answer in pairs)
     return Answers(
         generator=generator,
         scorer=scorer,
@@ -417,12 +249,12 @@ def answer_sets(keys: Sequence[AnswerKey], answers: Sequence[CheckedAnswer], gen
         arm=ints([key.arm for key in keys]),
         depth=ints([key.depth for key in keys]),
         chunks=padded,
-        text=tuple(one.text for one in answers),
+        text=tuple(answer.text for answer in answers),
         confidence=floats("confidence"),
         support=floats("support"),
-        claim=tuple(one.claim for one in answers),
+        claim=tuple(answer.claim for answer in answers),
         cited=cited,
-        refused=tuple(one.refused for one in answers),
+        refused=tuple(answer.refused for answer in answers),
     )
 
 
@@ -442,10 +274,22 @@ class OwnAnswers:
         """Stable identifier."""
         return f"{self.arm}+{self.otherwise.name}"
 
+    @property
+    def prompt_version(self) -> str:
+        """Of the generator, '' where it states none."""
+        return str(getattr(self.otherwise, "prompt_version", ""))
+
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
         """Answer from the index's rows among the passages, else from the passages' text."""
         answer = self.index.answer(question, passages)
         return self.otherwise.answer(question, passages) if answer is None else answer
+
+
+def behind_own_answers(generator: Generator) -> Generator:
+    """The generator that answers what no row of a table does."""
+    while isinstance(generator, OwnAnswers):
+        generator = generator.otherwise
+    return generator
 
 
 def with_own_answers(generator: Generator, indexes: Indexes) -> Generator:

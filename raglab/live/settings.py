@@ -31,6 +31,8 @@ What a `.env` may say, with the values that hold where nothing is said:
     RAGLAB_CLARIFY_LEVEL=0.8          # of the lower bound of rule posterior
     RAGLAB_CLARIFY_HALF_LIFE_DAYS=0   # in which a vote loses half its weight; 0 is never
     RAGLAB_CLARIFY_STRATIFY=true      # whether a default is split where failures gather on a condition
+    RAGLAB_CLARIFY_SPLIT=source       # at the first failure that another value mends; or evidence, beyond chance
+    RAGLAB_CLARIFY_ALPHA=0.05         # of evidence: probability that a default of noise ever splits
     RAGLAB_CLARIFY_QUESTION_COST=1    # of one question to the user,
     RAGLAB_CLARIFY_ERROR_COST=10      # and of one answer that is wrong in silence
     RAGLAB_CLARIFY_OPTIONS=false      # whether choices between the resolver's options become defaults too
@@ -66,12 +68,13 @@ from raglab.audit.log import AuditLog, Redaction
 from raglab.audit.sessions import SilenceRule
 from raglab.bandit import LEARNERS, Bandit, State, Stats, loads
 from raglab.default_learner import Learner
-from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, EVERY
+from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, EVERY, SplitRule
 from raglab.live.clarifier import MIN_FIELD_CONFIDENCE
 from raglab.live.online_bandit import Online, Setup, initial_state
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, PUBLISHED, RewardWeights
 from raglab.store.database import Database, masked_url
 from raglab.store.files import Where, input_error, parse_json, read_text, shown_value
+from raglab.store.log_chain import REMEDY
 from raglab.store.log_tables import CHOICE_TABLES, CHOICES, LOG_TABLES, REQUEST_TABLES
 
 PREFIX = "RAGLAB_BANDIT_"
@@ -199,18 +202,21 @@ class BanditSettings(LogSettings):
             history=None if self.prior is None or LEARNERS[self.policy].linear else load_prior(self.prior, arms),
         )
 
-    def online(self, folder: str | Path, arms: Sequence[str]) -> Online:
+    def online(self, folder: str | Path, arms: Sequence[str], *, patience_s: float | None = None) -> Online:
         """Bandit over a log: the one that is named, else `bandit.sqlite` in the folder.
 
         Args:
-          arms: that there are; those of rule S4.1 among them are chosen from.
+          arms: that there are; those of rule S4.1 among them are chosen from. patience_s: see `Online`.
 
         Raises:
           InputError: see `bandit`; or the log's URL is none.
         """
-        return self.online_at(self.log_in(folder), tuple(arm for arm in arms if arm in LIVE_ARMS))
+        live = tuple(arm for arm in arms if arm in LIVE_ARMS)
+        return self.online_at(self.log_in(folder), live, patience_s=patience_s)
 
-    def online_at(self, log: str | Path, arms: tuple[str, ...], *, create: bool = True) -> Online:
+    def online_at(
+        self, log: str | Path, arms: tuple[str, ...], *, create: bool = True, patience_s: float | None = None
+    ) -> Online:
         """Bandit over the log at a path or URL.
 
         Raises:
@@ -226,6 +232,7 @@ class BanditSettings(LogSettings):
             seed=self.seed,
             initial=None if self.prior is None or not bandit.linear else load_state(self.prior, bandit, arms),
             create=create,
+            patience_s=patience_s,
         )
 
 
@@ -242,11 +249,15 @@ def open_online(place: str | Path) -> Online:
     log = settings.log_in(place) if _is_folder(place) else place
     database = Database(log, CHOICE_TABLES, beside=REQUEST_TABLES, create=False)
     with database.reading() as entries:
-        last = entries.one(CHOICES)
+        last = entries.row(CHOICES)
     database.close()
     if last is None:
         raise input_error(Where(database.shown), "a log must hold choices of a bandit", "ask with the arm bandit first")
-    return settings.online_at(log, tuple(last["arms"]), create=False)
+    arms = last["arms"]
+    if not (isinstance(arms, list) and all(isinstance(arm, str) for arm in arms)):
+        rule = "choices of a bandit must name their arms in a list"
+        raise input_error(Where(database.shown), rule, REMEDY, shown_value(arms))
+    return settings.online_at(log, tuple(arms), create=False)
 
 
 def _is_folder(place: str | Path) -> bool:
@@ -333,6 +344,8 @@ class ClarifySettings(EnvironmentSettings):
     level: Annotated[float, Field(gt=0.0, lt=1.0, allow_inf_nan=False)] = Learner().level
     half_life_days: Weight = Learner().half_life_days
     stratify: bool = Learner().stratify
+    split: SplitRule = Learner().split
+    alpha: Annotated[float, Field(gt=0.0, lt=1.0, allow_inf_nan=False)] = Learner().alpha
     question_cost: Weight = 1.0
     error_cost: Weight = 10.0
     options: bool = False
@@ -370,15 +383,24 @@ class AuditSettings(LogSettings):
     silence_hours: Positive = SilenceRule().hours
     near_same: Share = SilenceRule().near_same
 
-    def audit_log(self, folder: str | Path, learner: Learner | None = None) -> AuditLog:
+    def audit_log(
+        self, folder: str | Path, learner: Learner | None = None, *, patience_s: float | None = None
+    ) -> AuditLog:
         """Audit log of an index: the one that is named, else `audit.sqlite` in the folder; see `log_at`."""
-        return self.log_at(self.log_in(folder), learner)
+        return self.log_at(self.log_in(folder), learner, patience_s=patience_s)
 
-    def log_at(self, log: str | Path, learner: Learner | None = None, *, create: bool = True) -> AuditLog:
+    def log_at(
+        self,
+        log: str | Path,
+        learner: Learner | None = None,
+        *,
+        create: bool = True,
+        patience_s: float | None = None,
+    ) -> AuditLog:
         """Audit log at a path or URL.
 
         Args:
-          learner: None takes that of the environment.
+          learner: None takes that of the environment. patience_s: see `AuditLog`.
 
         Raises:
           InputError: the log's URL is none.
@@ -390,6 +412,7 @@ class AuditSettings(LogSettings):
             keep_days=self.keep_days,
             silence=SilenceRule(self.silence_hours, self.near_same),
             create=create,
+            patience_s=patience_s,
         )
 
 
@@ -415,6 +438,7 @@ def open_audit(place: str | Path | None = None) -> AuditLog:
 PROCESS_VARIABLES = {
     "RAGLAB_CACHE": "folder of the embeddings of every index, `raglab.retrieval.dense`",
     "RAGLAB_DOWNLOAD": "whether models may be fetched from the hub, `raglab.model_files`",
+    "RAGLAB_ARTIFACTS": "more places where a tracking store may write, `raglab.lab.artifact_places`",
     "RAGLAB_PROGRESS": "whether long loops are counted on the screen, `raglab.progress`",
     "RAGLAB_DEBUG": "the stack of what ends a command, `raglab.cli.door`",
 }

@@ -66,9 +66,9 @@ class SignalFunction:
         declared = self.declared
         unknown = [name for name in self.needs if name not in COLUMNS]
         if unknown or not self.needs:
-            came = repr(unknown[0]) if unknown else "none"
+            value = repr(unknown[0]) if unknown else "none"
             rule = f"needs of the signal {self.name} must be of {', '.join(COLUMNS)}"
-            msg = f"{rule}, got {came}; a label is never shown to it."
+            msg = f"{rule}, got {value}; a label is never shown to it."
             raise ValueError(msg)
         least = _least_stage(self.needs)
         if STAGES.index(declared.stage) < STAGES.index(least):
@@ -132,14 +132,18 @@ def _code_of(fn: Any) -> list[Any]:  # noqa: ANN401 - a function, or what can be
     for cell in getattr(function, "__closure__", None) or ():
         with suppress(ValueError):  # one that is empty yet
             held.append(cell.cell_contents)
-    plain = [repr(one) for one in held if isinstance(one, _PLAIN)]
+    plain = [repr(value) for value in held if isinstance(value, _PLAIN)]
     return [plain, _code_parts(getattr(function, "__code__", None))]
 
 
 def _code_parts(code: Any) -> Any:  # noqa: ANN401 - a code object or a constant
     """What a function does, as far as its own code tells: instructions, names and constants, equal in every process."""
     if isinstance(code, CodeType):
-        return [code.co_code.hex(), [*code.co_names, *code.co_varnames], [_code_parts(one) for one in code.co_consts]]
+        return [
+            code.co_code.hex(),
+            [*code.co_names, *code.co_varnames],
+            [_code_parts(constant) for constant in code.co_consts],
+        ]
     return sorted(map(repr, code)) if isinstance(code, frozenset) else repr(code)
 
 
@@ -184,19 +188,44 @@ def signal_function(signal: str | SignalFunction) -> SignalFunction:
     check_name(signal)
     if signal in _REGISTERED:
         return _REGISTERED[signal]
-    found = [*entry_points(group=GROUP, name=signal)]
-    if not found:
+    entries = [*entry_points(group=GROUP, name=signal)]
+    if not entries:
         there = sorted({*_REGISTERED, *entry_points(group=GROUP).names})
         msg = (
             f"a signal must be registered, got {signal!r} of {', '.join(there) or 'none'}; import the module whose"
             f" @raglab.register_signal has it, or install the package whose entry point of the group {GROUP} names it."
         )
         raise ValueError(msg)
-    if len({entry.value for entry in found}) > 1:
-        owners = ", ".join(_owner(entry) for entry in found)
+    if len({entry.value for entry in entries}) > 1:
+        owners = ", ".join(_owner(entry) for entry in entries)
         msg = f"a signal must be of one distribution, got {signal!r} of {owners}; remove all but one of them."
         raise ValueError(msg)
-    return _imported(found[0])
+    return _imported(entries[0])
+
+
+def signal_functions(signals: str | SignalFunction | Iterable[str | SignalFunction]) -> tuple[SignalFunction, ...]:
+    """Signal functions of different names, each by itself or by its name.
+
+    Raises:
+      TypeError: one is neither a name nor a signal function.
+      ValueError: as `signal_function`, or two have a name.
+    """
+    listed: list[Any] = [signals]
+    if isinstance(signals, Iterable) and not isinstance(signals, str | SignalFunction):
+        listed = list(signals)
+    for signal in listed:
+        if not isinstance(signal, str | SignalFunction):
+            kind = f"the class {signal.__name__}" if isinstance(signal, type) else f"an object {type(signal).__name__}"
+            remedy = "see raglab.register_signal; a SignalCalibration has one as .signal_function(function)"
+            msg = f"a signal must be a name or a signal function, got {kind}; {remedy}."
+            raise TypeError(msg)
+    functions = tuple(signal_function(signal) for signal in listed)
+    names = [function.name for function in functions]
+    for name in names:
+        if names.count(name) > 1:
+            msg = f"signals must have different names, got {name} twice; leave one of them out."
+            raise ValueError(msg)
+    return functions
 
 
 def _owner(entry: EntryPoint) -> str:
@@ -213,11 +242,11 @@ def _imported(entry: EntryPoint) -> SignalFunction:
     try:
         loaded = entry.load()
     except (Exception, SystemExit) as error:
-        came = f"{type(error).__name__}: {visible(str(error))[:LONGEST_TEXT]}"
-        msg = f"{where} must be importable, got {came}; mend or remove that distribution."
+        value = f"{type(error).__name__}: {visible(str(error))[:LONGEST_TEXT]}"
+        msg = f"{where} must be importable, got {value}; mend or remove that distribution."
         raise ValueError(msg) from error
     if not isinstance(loaded, SignalFunction) or loaded.name != entry.name:
-        came = f"the signal {loaded.name}" if isinstance(loaded, SignalFunction) else type(loaded).__name__
-        msg = f"{where} must be a signal function of this name, got {came}; decorate it with raglab.register_signal."
+        value = f"the signal {loaded.name}" if isinstance(loaded, SignalFunction) else type(loaded).__name__
+        msg = f"{where} must be a signal function of this name, got {value}; decorate it with raglab.register_signal."
         raise ValueError(msg)
     return loaded

@@ -16,21 +16,30 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from raglab.answering.extractive import Extractive
+from raglab.answering.generation import ModelGenerator
 from raglab.answering.required_confidence import check_confidence, confidence_switch
 from raglab.answering.support import WordSupport
 from raglab.arms import LIVE_ARMS
-from raglab.blobs import Blobs, own_secret
+from raglab.blobs import CACHE_PATIENCE_S, Blobs, own_secret
 from raglab.canonical import digest
 from raglab.characters import composed, visible
 from raglab.decision.measurement import check_model
 from raglab.decision.signal_values import used_signals
-from raglab.live.clarifier import Clarifier, FieldReader, Parser, clarifier_maker
+from raglab.live.clarifier import (
+    Clarifier,
+    FieldReader,
+    GapFinder,
+    QuestionParser,
+    ReplyReader,
+    clarifier_maker,
+)
 from raglab.live.index_folder import CACHE, EMBEDDINGS, Index, read_index, write_index
 from raglab.live.index_growth import add_documents, embed_corpus, remove_documents
+from raglab.live.log_outages import AUDIT, AUDIT_UNWRITABLE, BANDIT_UNWRITABLE, PATIENCE_S, LogOutages
 from raglab.live.measured_signals import LiveSignals
-from raglab.live.response import OwnAnswers, SupportScorer, with_own_answers, with_required_confidence
+from raglab.live.response import SupportScorer, behind_own_answers, with_own_answers, with_required_confidence
 from raglab.live.signal_families import DocumentReader
-from raglab.live.signal_functions import SignalFunction
+from raglab.live.signal_functions import SignalFunction, signal_functions
 from raglab.live.trace_building import RetrievalSettings, Retriever, check_settings, retriever
 from raglab.misuse import takes
 from raglab.packs import Pack
@@ -39,6 +48,7 @@ from raglab.policy import check_pack
 from raglab.retrieval.arms import DepthHits, live_arms, walk
 from raglab.retrieval.dense import EmbeddingCache, default_cache
 from raglab.retrieval.rewriting import Rewriter
+from raglab.store.database import UnwritableLogError
 from raglab.store.files import Where, input_error
 from raglab.store.loaders import Documents
 from raglab.store.policies import Policy, load_pack
@@ -112,7 +122,7 @@ class JsonCache:
     __slots__ = ("_blobs",)
 
     def __init__(self, path: Path, secret: bytes) -> None:
-        self._blobs = Blobs(path, most_bytes=SIZE, secret=secret)
+        self._blobs = Blobs(path, most_bytes=SIZE, secret=secret, patience_s=CACHE_PATIENCE_S)
 
     def get(self, key: str, read: Callable[[Any], T]) -> T | None:
         """What `read` makes of the value; None where there is none. A value that it refuses is taken out."""
@@ -222,8 +232,6 @@ def unpack_depths(rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[Dept
     return found
 
 
-AUDIT_UNWRITABLE = "the audit log cannot be written: questions are answered without a row in it"
-BANDIT_UNWRITABLE = "the bandit's log cannot be written: the router chooses the arm, and nothing is learned"
 OnError = Literal["raise", "refuse"]
 READ_AT_ONCE = 4096  # passages that are kept as they were read
 
@@ -266,7 +274,8 @@ class Lab:
     whether a question that cannot be logged is refused. clarifier: asks for what a question leaves out; None answers as
     ever. signals: functions that measure what the policy uses besides the built-in signals. earlier: by the fingerprint
     of an earlier version of the index, the documents that are something else since. opening: None where the
-    documents cannot change. on_error: what a question gets whose model fails, see `open`.
+    documents cannot change. on_error: what a question gets whose model fails, see `open`. log_outages: which logs
+    cannot be written now, and how many questions are not in them: `lab.log_outages.now`.
     """
 
     policy: Policy
@@ -288,7 +297,7 @@ class Lab:
     opening: LabOpening | None = field(default=None, repr=False)
     on_error: OnError = "raise"
     _confident: dict[str, bool] = field(default_factory=dict, repr=False)  # see `RequiredConfidence`
-    _told: set[str] = field(default_factory=set, repr=False)
+    log_outages: LogOutages = field(default_factory=LogOutages, repr=False)
     # Held while this system takes up other documents, and while a request takes hold of it.
     _change: threading.Lock = field(default_factory=threading.Lock, repr=False, init=False)
 
@@ -311,10 +320,13 @@ class Lab:
         arm: str | None = None,
         cache: bool = True,
         clarify: bool | None = None,
-        parser: Parser | None = None,
+        parser: QuestionParser | None = None,
+        gap_finder: GapFinder | None = None,
+        reply_reader: ReplyReader | None = None,
         field_reader: FieldReader | None = None,
+        reader_timeout_s: float | None = 30.0,
         audit: bool | Literal["required"] = True,
-        signals: Sequence[SignalFunction] = (),
+        signals: SignalFunction | Sequence[str | SignalFunction] = (),
         signal_timeout_s: float | None = 30.0,
         on_error: OnError | None = None,
     ) -> Self:
@@ -328,12 +340,19 @@ class Lab:
             state no arm here.
           cache: whether answers and retrievals are kept in the folder.
           clarify: whether a question that leaves something out is asked about, once, and the default learned; as the
-            environment says where not given, which is no. parser: reads questions, and field_reader the fields that
-            they ask for; None is the rules.
+            environment says where not given, which is no.
+          parser, gap_finder, reply_reader, field_reader: callables that read questions, find what these leave out, read
+            replies and fields (`raglab.live.clarifier`); None is the default. They are tried on an example here. What
+            raises later, takes too long, or quotes what the documents do not hold gives way to the default, which one
+            warning says.
+          reader_timeout_s: seconds that one call of these may take; None waits for ever.
           audit: whether questions, decisions and what is learned are logged in the folder, unless the environment says
-            otherwise (`raglab.live.settings`); texts older than its keep_days are blanked. Where the folder cannot be
-            written, questions are answered without, which one warning says; `required` refuses them.
-          signals: functions of signals that the policy uses; they come before those registered or of entry points.
+            otherwise (`raglab.live.settings`); texts older than its keep_days are blanked. Where the log cannot be
+            written (a place for reading alone, a full disk, a lock, a server that is away), questions are answered
+            without a row, which one warning says, another when it is over, and `response.record.logged`; `required`
+            refuses them.
+          signals: functions of signals that the policy uses; they come before those registered or of entry points. That
+            of a calibrated signal is `SignalCalibration.signal_function(function)`.
           signal_timeout_s: seconds that one call of such a function may take, after which its signal is missing; None
             waits for ever.
           on_error: what a question gets whose language model fails (rule S0.1). `raise`, the default, raises
@@ -346,7 +365,8 @@ class Lab:
           MissingExtensionError: clarify, or a signal of the question parser in the policy, without
             `raglab/extensions/clarification`.
           ValueError: clarify without the log, another pack than that of the index or of what its log has learned, or a
-            signal in the policy that neither raglab nor a function measures.
+            signal in the policy that neither raglab nor a function measures; two functions of one name.
+          TypeError: what is no signal function among signals.
         """
         from raglab.live.settings import AnswerSettings, BanditSettings, ClarifySettings
 
@@ -354,7 +374,7 @@ class Lab:
         place, bandit = Path(folder), BanditSettings.read()
         index = read_index(place, rewriter)
         chosen = policy if isinstance(policy, Policy) else Policy.load(policy)
-        measured = LiveSignals(tuple(signals), signal_timeout_s).under(chosen)
+        measured = LiveSignals(signal_functions(signals), signal_timeout_s).under(chosen)
         pack = load_pack(chosen.pack)
         remedy = "put that pack back, or make the index again"
         check_pack(index.head.pack, pack.stored, f"the index {place}", remedy)
@@ -362,8 +382,15 @@ class Lab:
         asking = ClarifySettings.read()
         asks = asking.enabled is True if clarify is None else clarify
         learns = asks or (asking.options and clarify is not False)
-        how: dict[str, Any] = {"parser": parser, "field_reader": field_reader, "asks": asks}
+        own: dict[str, Any] = {"parser": parser, "gap_finder": gap_finder, "reply_reader": reply_reader}
+        own["field_reader"] = field_reader
+        how = own | {"timeout_s": reader_timeout_s, "asks": asks}
         clarifier = partial(clarifier_maker(), asking, **how) if learns else None
+        idle = [name for name, call in own.items() if call is not None and not asks]
+        if idle:
+            warn_user(
+                f"{', '.join(idle)}: read nothing here, for clarification is off; open the lab with clarify=True."
+            )
         log, required = _audit_log(place, asking.learner, audit=audit, learns=learns)
         if log is not None and learns:
             remedy = "put that pack back, or move the log away and learn anew"
@@ -394,21 +421,45 @@ class Lab:
     def check(self) -> Self:
         """Find before the first question what would fail every one: a server that fails, a confidence that lacks.
 
-        A generator with a server sends it one request for a few tokens.
+        A language model is asked a handful of tokens for what its backend can do, and one line is printed. A warning
+        says where its replies state another model than was asked for: a server may take any name. The audit log is
+        opened for writing, and made where it is not there; what cannot be written is said as `ask` says it, and in
+        `log_outages.now`.
 
         Returns: this system.
 
         Raises:
           ModelUnavailableError: the server failed.
+          UnwritableLogError: the audit log cannot be written, and is required.
           ValueError: the policy gates on a confidence that the generator does not give; says how to go on.
 
         Source: rules S0.1, S2.10.
 
-        Example: `lab = Lab.open("out/index", generator=OpenAIGenerator("m", "http://127.0.0.1:8000/v1")).check()`
+        Example: `lab = Lab.open("out/index", generator=ModelGenerator(OpenAIClient("m", url))).check()`
         """
-        generator = self.generator.otherwise if isinstance(self.generator, OwnAnswers) else self.generator
+        generator = behind_own_answers(self.generator)
+        if isinstance(generator, ModelGenerator):
+            capabilities, name = generator.probe(), generator.client.name
+            print(capabilities.line(name))  # noqa: T201 - what a person asked for
+            _warn_of_another_model(capabilities.served, name)
         check_confidence(generator, confidence_switch(self.policy))
+        if self.audit is not None:
+            self._try_log(self.audit)
         return self
+
+    def _try_log(self, log: AuditLog) -> None:
+        """Begin a turn of writing in the audit log, and write nothing.
+
+        Raises:
+          UnwritableLogError: none begins, and the log is required.
+        """
+        required = self.audit_required
+        try:
+            with self.log_outages.writing(AUDIT, required=required, questions=0), log.log.writing():
+                pass
+        except UnwritableLogError:
+            if required:
+                raise
 
     def add(self, documents: Documents, *, replace: bool = False) -> Self:
         """Add documents to the index and answer from it with them; see `raglab.live.index_growth.add_documents`.
@@ -517,12 +568,6 @@ class Lab:
             raise ValueError(msg)
         return self.opening
 
-    def warn_once(self, text: str, error: Exception) -> None:
-        """Say what cannot be written, once a system."""
-        if text not in self._told:
-            self._told.add(text)
-            warn_user(f"{text} ({error})")
-
     def replace(self, policy: Policy) -> Self:
         """The same system under another policy, whatever pack that names: the index was opened with this one.
 
@@ -572,14 +617,14 @@ def _online(place: Path, ready: Retriever, settings: BanditSettings, *, wanted: 
     """
     if settings.enabled is False or not set(ready.strategies) & set(LIVE_ARMS):
         return None
-    online = settings.online(place, tuple(ready.strategies))
+    online = settings.online(place, tuple(ready.strategies), patience_s=PATIENCE_S)
     if online.log.read_only:
         if wanted:
             warn_user(f"{BANDIT_UNWRITABLE}, in {visible(str(place))}.")
         return None
     if wanted:
         for strategy in ready.strategies.values():  # so that no arm's first question pays for a start
-            next(walk(strategy, ready.question(ready.chunks[0].text)))
+            next(walk(strategy, ready.question(ready.chunks[0].full_text)))
     return online
 
 
@@ -589,7 +634,7 @@ def _audit_log(
     """Audit log of an index, with what was to be forgotten forgotten; and whether each question must be in it.
 
     Raises:
-      InputError: it cannot be written, and is required or `learns` from it.
+      InputError: it cannot be written, and is required or, in a place for reading alone, `learns` from it.
       ValueError: it is required and switched off.
     """
     from raglab.live.settings import AuditSettings
@@ -609,9 +654,19 @@ def _audit_log(
             raise input_error(Where(log.log.shown), rule, remedy, "a place where nothing can be written")
         warn_user(f"{AUDIT_UNWRITABLE}, in {visible(str(place))}.")
         return None, False
+    # Forgetting is a batch: it waits for the readers that it needs to be gone, unlike a question.
     if log.keep_days:
-        log.forget()
-    return log, required
+        try:
+            log.forget()
+        except UnwritableLogError as error:
+            # The next start forgets; until then questions are answered, and logged once the log can be written.
+            if required:
+                raise
+            warn_user(f"{AUDIT_UNWRITABLE}; texts older than {log.keep_days:g} days are not forgotten yet ({error})")
+    if required:
+        return log, required
+    log.close()
+    return logging.audit_log(place, learner, patience_s=PATIENCE_S), required
 
 
 def _read_passages(chunks: Sequence[Chunk], generator: Generator, scorer: SupportScorer) -> None:
@@ -620,8 +675,8 @@ def _read_passages(chunks: Sequence[Chunk], generator: Generator, scorer: Suppor
         return
     for chunk in chunks:
         generator.answer(chunk.source, [chunk])
-        scorer.support(chunk.source, [chunk.text])
-        word_set(chunk.text)
+        scorer.support(chunk.source, [chunk.full_text])
+        word_set(chunk.full_text)
 
 
 @takes(corpus="corpus", folder="path", policy="policy")
@@ -636,6 +691,10 @@ def build_index(
     **settings: Any,  # noqa: ANN401 - fields of Settings
 ) -> str:
     """Index a corpus into a folder: its chunks, and their embeddings; the rest is derived from them on loading.
+
+    Late interaction, which reranks where no `reranker` is named, reads an embedding of each token: 768 bytes of 384
+    dimensions, so that a chunk of 170 tokens takes 130 kB in the folder, and as much memory where the index is exact. A
+    `reranker`, or `rerank_k=0`, needs none: 3 kB a chunk. An index on disk keeps them of chunks that were reranked.
 
     Args:
       folder: made where it is not there; an index that is there gives way to the new one at once and as a whole.
@@ -669,3 +728,16 @@ def build_index(
 
     pack = None if policy is None else load_pack(policy.pack).stored
     return write_index(corpus, place, wanted, pack, embed_stored, auto_mb=auto_mb)
+
+
+def _warn_of_another_model(served: str, name: str) -> None:
+    """Say that replies state another model than was asked for; a dated version of it is the same.
+
+    Args:
+      served: as replies state it, '' where it is the same or not stated.
+      name: of the client, `model@host`.
+    """
+    model = name.rpartition("@")[0] or name
+    if served and not served.startswith((f"{model}-", f"{model}:", f"{model}@")):
+        rule = f"a server should answer as the model that was asked for, {model}, got {served}"
+        warn_user(f"{rule}: its answers and their cache stand under {model}; correct the name, or start that model.")

@@ -31,6 +31,7 @@ from raglab.documents import (
     stated_exact_names,
 )
 from raglab.live.case_checks import check_cases, check_expected_sources
+from raglab.live.cut_chunks import cut_chunks
 from raglab.live.signal_families import DocumentReader, with_document_signals
 from raglab.misuse import takes
 from raglab.model_files import Precision, find_model, in_precision, pinned_name, reads_pictures
@@ -47,19 +48,20 @@ from raglab.retrieval.arms import (
     build_arm_indexes,
     depths,
 )
+from raglab.retrieval.corpus_language import warn_of_language
 from raglab.retrieval.dense import EmbeddingCache, VectorRows, default_cache, embed, embed_pictures
 from raglab.retrieval.index_kinds import INDEX_MB, check_kind, index_builder, sized_kind
 from raglab.retrieval.indexes import Indexes, PictureVectors, Queries, Signatures, embed_queries
 from raglab.retrieval.reranking import CrossEncoderReranker
 from raglab.retrieval.rewriting import Rewriter, rm3
 from raglab.store.case_records import hash_cases
-from raglab.store.files import Where, input_error, make_folder, replacing
+from raglab.store.files import Where, input_error, make_folder, replacing, shown_value
 from raglab.store.loaders import hash_corpus
 from raglab.store.pictures import picture_digest, stored_pixels
 from raglab.store.policies import load_pack
 from raglab.store.traces import Trace, TraceError
 from raglab.user_warnings import warn_user
-from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency
+from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency, check_n_hits
 
 LATE_INTERACTION = "late-interaction"
 # What a missing or damaged part raises; RuntimeError and NotImplementedError are zipfile's, of what it does not read.
@@ -138,8 +140,8 @@ class RetrievalSettings(NamedTuple):
 
         def n_pictures() -> int:
             count = sum(picture_digest(chunk) is not None for chunk in corpus.chunks)
-            seen = count and self.encoder is not None and reads_pictures(find_model(self.encoder).folder)
-            return count if seen else 0
+            is_read = count and self.encoder is not None and reads_pictures(find_model(self.encoder).folder)
+            return count if is_read else 0
 
         kind = sized_kind(self.index, len(corpus.chunks), dim, self.index_mb, n_pictures, cached=cached)
         index_builder(kind)  # stops before anything is encoded where its room is not installed
@@ -178,11 +180,11 @@ class Retriever:
         Args:
           keep: hand the same to whoever asks for it next, so that what chooses an arm costs no second encoding.
         """
-        found = self._next.pop(text, None) or embed_queries([text], self.encoder, tokens=self.needs_tokens)
+        queries = self._next.pop(text, None) or embed_queries([text], self.encoder, tokens=self.needs_tokens)
         if keep:
             self._next.clear()
-            self._next[text] = found
-        return found
+            self._next[text] = queries
+        return queries
 
     def scope(self, documents: Sequence[str]) -> NDArray[np.int64] | None:
         """Positions that a question may find by the documents that its user named; None is all.
@@ -193,18 +195,42 @@ class Retriever:
         return question_scopes(self.chunks[: self.indexes.n_chunks], [documents])[0]
 
 
-def check_settings(given: Mapping[str, Any]) -> RetrievalSettings:
+_MOST_SIZE = 2**31 - 1  # of a setting that counts
+
+
+def _check_numbers(wanted: RetrievalSettings) -> None:
+    """Stop at a setting that is no number of its kind, before any are compared."""
+    for name in ("fetch_k", "rerank_k", "rrf_k", "max_depth"):
+        value: Any = getattr(wanted, name)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | np.integer)
+            or not -_MOST_SIZE <= int(value) <= _MOST_SIZE
+        ):
+            msg = f"{name} must be a whole number of 31 bits, got {shown_value(value)}; write it as in {name}=20."
+            raise ValueError(msg)
+    check_n_hits(wanted.fetch_k)
+    # At 0 the list of the embeddings would count nothing: that is the arm `bm25`.
+    weight: Any = wanted.dense_weight
+    number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
+    if not number or not 0.0 < weight <= 1_000.0:
+        weight_text = shown_value(weight)
+        msg = f"dense_weight must be above 0 and at most 1000, got {weight_text}; 1 is as much as the keywords."
+        raise ValueError(msg)
+
+
+def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
     """Settings, checked.
 
     Raises:
       ValueError: an unknown setting or arm, an arm named twice, or sizes that do not fit.
       MissingExtensionError: the room of an arm is not installed.
     """
-    unknown = sorted(set(given) - set(RetrievalSettings._fields))
+    unknown = sorted(set(settings) - set(RetrievalSettings._fields))
     if unknown:
         msg = f"build_trace has no setting {unknown[0]!r}; it takes {', '.join(RetrievalSettings._fields)}."
         raise ValueError(msg)
-    wanted = RetrievalSettings(**given)
+    wanted = RetrievalSettings(**settings)
     # A text is a sequence too: read as one, the arm `hybrid` would be six arms of a letter.
     arms: Any = wanted.arms
     wanted = wanted._replace(arms=(arms,) if isinstance(arms, str) else tuple(arms))
@@ -217,13 +243,10 @@ def check_settings(given: Mapping[str, Any]) -> RetrievalSettings:
             msg = f"arms must be of {', '.join(ARMS)}, got {arm!r}."
             raise ValueError(msg)
         arm_row(arm)  # stops at an arm whose room is not installed
+    _check_numbers(wanted)
     if not (wanted.fetch_k >= 1 and 0 <= wanted.rerank_k <= wanted.fetch_k and wanted.rrf_k >= 1):
         sizes = f"{wanted.fetch_k}, {wanted.rerank_k}, {wanted.rrf_k}"
         msg = f"fetch_k >= rerank_k >= 0, fetch_k >= 1 and rrf_k >= 1 must hold, got {sizes}; lower rerank_k."
-        raise ValueError(msg)
-    # At 0 the list of the embeddings would count nothing: that is the arm `bm25`.
-    if not 0.0 < wanted.dense_weight <= 1_000.0:
-        msg = f"dense_weight must be above 0 and at most 1000, got {wanted.dense_weight}; 1 is as much as the keywords."
         raise ValueError(msg)
     check_kind(wanted.index, wanted.index_mb)
     if wanted.precision not in get_args(Precision):
@@ -256,7 +279,7 @@ def retriever(
     chunks = (*corpus.chunks, *(row for index in arm_indexes.values() for row in index.rows))
     loose, strict = (_signatures(chunks, encoder, cache, strict=strict) for strict in (False, True))
     indexes = index_builder(wanted.index)(
-        [chunk.text for chunk in chunks],
+        [chunk.full_text for chunk in chunks],
         encoder,
         cache,
         loose,
@@ -268,7 +291,7 @@ def retriever(
     )
     # Only what an arm asks for is made: RM3 reads the whole corpus, a cross-encoder is a model of its own.
     if wanted.rewrites and rewriter is None:
-        rewriter = rm3([chunk.text for chunk in corpus.chunks])
+        rewriter = rm3([chunk.full_text for chunk in corpus.chunks])
     if like is not None:
         reranker = next(iter(like.strategies.values())).reranker
     else:
@@ -278,9 +301,9 @@ def retriever(
     def vector(text: str) -> NDArray[np.float32]:
         return embed_queries([text], encoder, tokens=False).vectors
 
-    kept = rewriter if wanted.rewrites else None
+    arm_rewriter = rewriter if wanted.rewrites else None
     strategies = {
-        arm: Strategy(arm=arm, indexes=indexes, sizes=sizes, embed=vector, rewriter=kept, reranker=reranker)
+        arm: Strategy(arm=arm, indexes=indexes, sizes=sizes, embed=vector, rewriter=arm_rewriter, reranker=reranker)
         for arm in wanted.arms
     }
     return Retriever(
@@ -321,22 +344,17 @@ def warn_of_pictures(ready: Retriever, wanted: RetrievalSettings) -> None:
         )
 
 
-CUT = 0.01  # share of a corpus that may be in no embedding before a warning says so; of the bundled one it is 0.002
-
-
 def warn_of_cut_chunks(ready: Retriever) -> None:
-    """Say how many chunks are longer than the encoder reads, where more than a hundredth of all tokens is lost."""
-    most = ready.encoder.max_tokens
-    if most is None:
-        return
+    """Say how many chunks are longer than the encoder reads, and what share of all words is in no embedding."""
     pictures = set(ready.indexes.pictures.tolist())
-    lengths = ready.encoder.lengths([chunk.text for i, chunk in enumerate(ready.chunks) if i not in pictures])
-    lost = np.maximum(lengths - most, 0)
-    if lost.sum() > CUT * lengths.sum():
+    texts = [chunk.full_text for i, chunk in enumerate(ready.chunks) if i not in pictures]
+    cut = cut_chunks(ready.encoder, texts)
+    if cut.n_lost:
         warn_user(
-            f"{np.count_nonzero(lost)} of {len(lengths)} chunks are longer than the {most} tokens that "
-            f"{ready.encoder.name} reads: {lost.sum() / lengths.sum():.1%} of the text is in no embedding; cut the "
-            "documents into smaller chunks, or name an encoder that reads more."
+            f"{cut.n_cut:,} of {cut.n_chunks:,} chunks are longer than the {ready.encoder.max_tokens} tokens that "
+            f"{ready.encoder.name} reads: {cut.n_lost:,} of {cut.n_words:,} words ({cut.n_lost / cut.n_words:.2%}) are "
+            "in no embedding; load documents with load_corpus(…, encoder=…), which cuts them to fit, cut your own "
+            "chunks, or name an encoder that reads more."
         )
 
 
@@ -369,8 +387,8 @@ def question_scopes(
             if len(meanings[source].documents) > 1:
                 refuse_unclear(source, meanings[source], f" in {whose[row]}" if whose else "")
             if source not in places:
-                came = f"{source!r} in {whose[row]}" if whose else repr(source)
-                msg = f"selected_sources must name documents of the corpus, got {came}; correct the name."
+                value = f"{source!r} in {whose[row]}" if whose else repr(source)
+                msg = f"selected_sources must name documents of the corpus, got {value}; correct the name."
                 raise ValueError(msg)
         positions = sorted({position for source in wanted for position in places[source]})
         scopes.append(np.array(positions, dtype=np.int64) if positions else None)
@@ -379,13 +397,13 @@ def question_scopes(
 
 def _signatures(chunks: Sequence[Chunk], encoder: Encoder, cache: EmbeddingCache | None, *, strict: bool) -> Signatures:
     # Chunks of a document mostly have its tags, so that of a million chunks few signatures are made.
-    made: dict[tuple[str, tuple[tuple[str, str], ...]], str] = {}
+    signature_texts: dict[tuple[str, tuple[tuple[str, str], ...]], str] = {}
     texts = []
     for chunk in chunks:
         key = (chunk.file_name, tuple(chunk.tags.items()))
-        if key not in made:
-            made[key] = resolver.rendered(resolver.signature(chunk.tags, chunk.file_name, strict=strict))
-        texts.append(made[key])
+        if key not in signature_texts:
+            signature_texts[key] = resolver.rendered(resolver.signature(chunk.tags, chunk.file_name, strict=strict))
+        texts.append(signature_texts[key])
     number = {text: place for place, text in enumerate(dict.fromkeys(texts))}
     return Signatures(np.array([number[text] for text in texts]), embed(encoder, list(number), cache).vectors)
 
@@ -429,11 +447,16 @@ class Building:
 
     def load(self, store: EmbeddingCache | None) -> Retriever:
         """Models and indexes, with embeddings from a cache where they are there, and into it where not."""
-        made = retriever(self.corpus, self.wanted, store, rewriter=self.rewriter, pack=self.pack)
+        loaded_retriever = retriever(self.corpus, self.wanted, store, rewriter=self.rewriter, pack=self.pack)
         if self.warns:
-            warn_of_cut_chunks(made)
-            warn_of_pictures(made, self.wanted)
-        return made
+            warn_of_cut_chunks(loaded_retriever)
+            warn_of_language(
+                [chunk.text for chunk in loaded_retriever.chunks[: loaded_retriever.indexes.n_chunks]],
+                loaded_retriever.encoder.name,
+                self.wanted.arms,
+            )
+            warn_of_pictures(loaded_retriever, self.wanted)
+        return loaded_retriever
 
     def meta(self, cases: Sequence[Case]) -> dict[str, Any]:
         """Meta of a trace of some cases."""
@@ -566,7 +589,7 @@ def build_planned(
     *,
     keep_vectors: bool = True,
 ) -> Trace:
-    """Trace of some cases, read where it stands already, its finished batches beside it until then.
+    """Build the trace of some cases, or load it where it exists; finished batches are kept on disk until then.
 
     Args:
       allowed: positions that each case may find. keep_vectors: whether the embeddings of all chunks are kept beside
@@ -593,8 +616,8 @@ def build_planned(
     starts = progress(range(0, len(cases), plan.batch_size), "retrieve", "batch")
     slices = (slice(start, min(start + plan.batch_size, len(cases))) for start in starts)
     whole = _join_batches([_resume_batch(parts, rows, functools.partial(one_batch, rows)) for rows in slices])
-    kept = _read_vectors(parts)
-    vectors = made_ready().indexes.vectors if kept is None else kept
+    stored_vectors = _read_vectors(parts)
+    vectors = made_ready().indexes.vectors if stored_vectors is None else stored_vectors
     chunks = universe(plan.corpus, plan.wanted)
     bare = _trace_of_hits(chunks, vectors, cases, plan.wanted, whole, plan.patterns, meta)
     trace = with_document_signals(bare, plan.reader)
@@ -617,13 +640,13 @@ def _batch(
     hits = Hits._make(
         np.concatenate([np.concatenate([np.concatenate(f, axis=2) for f in arms], axis=1) for arms in fields])
         for fields in (
-            [[[getattr(found.hits, name) for found in walked] for walked in arms] for arms in rows]
+            [[[getattr(depth.hits, name) for depth in walked] for walked in arms] for arms in rows]
             for name in Hits._fields
         )
     )
-    queries = np.array([[[found.query for found in walked] for walked in arms] for arms in rows])
+    queries = np.array([[[depth.query for depth in walked] for walked in arms] for arms in rows])
     ms = np.array(
-        [[[[found.ms.get(stage, np.nan) for stage in STAGES] for found in walked] for walked in arms] for arms in rows]
+        [[[[depth.ms.get(stage, np.nan) for stage in STAGES] for depth in walked] for walked in arms] for arms in rows]
     )
     return Batch(hits, queries, ms)
 
@@ -736,13 +759,13 @@ def _trace_of_hits(
     meta: Mapping[str, Any],
 ) -> Trace:
     """Trace over the chunks that were hit, renumbered in corpus order; ties keep their order (rule S0.4)."""
-    kept, hits, vectors = restrict_to_hits(chunks, vectors, whole.hits)
-    hits_of = pattern_hits(cases, kept, patterns)
+    hit_chunks, hits, vectors = restrict_to_hits(chunks, vectors, whole.hits)
+    hits_of = pattern_hits(cases, hit_chunks, patterns)
     queries: Any = whole.queries.tolist()
     searched = tuple(tuple(tuple(walked) for walked in arms) for arms in queries)
     return Trace(
         cases=tuple(cases),
-        chunks=kept,
+        chunks=hit_chunks,
         arms=wanted.arms,
         hits=hits,
         pattern_hits=hits_of,
@@ -759,5 +782,5 @@ def restrict_to_hits(
     """Chunks that were hit, in their order; the hits with the chunks' new numbers; the chunks' embeddings, [C, dim]."""
     used = np.unique(hits.chunk[hits.chunk >= 0])
     renumbered = np.where(hits.chunk >= 0, np.searchsorted(used, hits.chunk), -1).astype(np.int32)
-    kept = tuple(chunks[int(position)] for position in used)
-    return kept, hits._replace(chunk=renumbered), vectors[used]
+    hit_chunks = tuple(chunks[int(position)] for position in used)
+    return hit_chunks, hits._replace(chunk=renumbered), vectors[used]

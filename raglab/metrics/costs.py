@@ -107,9 +107,9 @@ def _cost(path: str, cost: Any) -> float:  # noqa: ANN401 - what a caller may pa
     return float(cost)
 
 
-def _misplaced(where: str, came: object) -> str:
+def _misplaced(where: str, value: object) -> str:
     rule = "costs must map label -> outcome -> cost"
-    return f"{rule}, got {came!r} at {where}; write costs={{'ok': {{'answered_wrong': 1}}}}."
+    return f"{rule}, got {value!r} at {where}; write costs={{'ok': {{'answered_wrong': 1}}}}."
 
 
 def stated_costs(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:
@@ -128,8 +128,8 @@ def stated_costs(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:
 def cell_costs(costs: Costs | NDArray[np.float64] | None = None) -> NDArray[np.float64]:
     """Cost of each cell (decision, label, expected sources found), [18]."""
     matrix = costs if isinstance(costs, np.ndarray) else cost_matrix(costs)
-    found: NDArray[np.float64] = matrix[LABEL_OF_CELL, OUTCOME_OF_CELL]
-    return found
+    cost_of_cell: NDArray[np.float64] = matrix[LABEL_OF_CELL, OUTCOME_OF_CELL]
+    return cost_of_cell
 
 
 def expected_cost(cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None = None) -> Floats:

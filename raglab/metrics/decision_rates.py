@@ -19,6 +19,7 @@ from raglab.metrics.intervals import (
     clopper_pearson,
 )
 from raglab.metrics.selective import confidence_levels
+from raglab.plain_arrays import check_present, float_array, plain_array
 from raglab.values import Status
 
 SHAPE = (len(Status), len(Status))
@@ -52,13 +53,14 @@ def outcome_table(label: ArrayLike, status: ArrayLike) -> NDArray[np.int64]:
 
 
 def _codes(name: str, codes: ArrayLike) -> NDArray[np.int64]:
-    found = np.asarray(codes)
-    if not found.size and found.ndim == 1:
-        return found.astype(np.int64)
-    if found.ndim != 1 or found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= len(Status):
-        msg = f"{name} must be codes of Status, 0 to 2, [Q], got {np.unique(found)[:5]}; Status[name] gives a code."
+    array = plain_array(codes, name)
+    if not array.size and array.ndim == 1:
+        return array.astype(np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= len(Status):
+        shown = list(dict.fromkeys(array.ravel().tolist()))[:5]
+        msg = f"{name} must be codes of Status, 0 to 2, [Q], got {shown}; Status[name] gives a code."
         raise ValueError(msg)
-    return found.astype(np.int64)
+    return array.astype(np.int64)
 
 
 def outcome_intervals(counts: NDArray[np.int64], level: float = 0.95) -> Interval:
@@ -80,8 +82,8 @@ def outcome_intervals(counts: NDArray[np.int64], level: float = 0.95) -> Interva
     return clopper_pearson(table, table.sum(axis=-1, keepdims=True), level)
 
 
-def _outcome_array(name: str, found: ArrayLike) -> NDArray[Any]:
-    table = np.asarray(found)
+def _outcome_array(name: str, counts: ArrayLike) -> NDArray[Any]:
+    table = np.asarray(counts)
     if table.shape[-2:] != SHAPE:
         msg = f"{name} must be [..., 3, 3], label by decision, got shape {table.shape}; see outcome_table."
         raise ValueError(msg)
@@ -123,7 +125,7 @@ def cost_curve(correct: ArrayLike, confidence: ArrayLike, ratios: ArrayLike) -> 
       >>> found.cost, found.at, found.answer_all.round(2), found.refuse_all.round(2)
       (array([0.]), array([0.6]), array([0.33]), array([0.33]))
     """
-    ratio = np.asarray(ratios, dtype=np.float64)
+    ratio = float_array(ratios, "ratios")
     if ratio.ndim != 1 or not ((ratio > 0.0) & (ratio < 1.0)).all():
         msg = f"ratios must be in (0, 1), [N], got {ratio.tolist()}; 0.2 weighs 5 false refusals as 1 wrong answer."
         raise ValueError(msg)
@@ -132,7 +134,7 @@ def cost_curve(correct: ArrayLike, confidence: ArrayLike, ratios: ArrayLike) -> 
     answered = np.append(0, size[:-1].cumsum())
     errors = np.append(0, wrong[:-1].cumsum())
     missed = total - int(wrong.sum()) - (answered - errors)
-    best = np.array([int(np.argmin(errors + one * missed)) for one in ratio], dtype=np.int64)
+    best = np.array([int(np.argmin(errors + cost_ratio * missed)) for cost_ratio in ratio], dtype=np.int64)
     return CostCurve(
         ratio,
         (errors[best] + ratio * missed[best]) / total,
@@ -309,7 +311,16 @@ def hit_rate(relevant: NDArray[np.bool_], k: int) -> float:
     Args:
       relevant: hits in ranked order, [Q, K].
     """
-    return float(relevant[:, :k].any(axis=1).mean()) if len(relevant) else float("nan")
+    known = _relevance(relevant, "relevant")
+    return float((known[:, :k] > 0).any(axis=1).mean()) if len(known) else float("nan")
+
+
+def _relevance(values: ArrayLike, name: str) -> NDArray[Any]:
+    """Relevance of hits, [Q, K], once none is missing."""
+    table = plain_array(values, name)
+    if table.dtype.kind == "f":
+        check_present(table, name, "write 0 or False for a hit that is not relevant")
+    return table
 
 
 def ndcg(relevant: NDArray[np.bool_], n_relevant: NDArray[np.int64], k: int = 10) -> float:
@@ -324,6 +335,7 @@ def ndcg(relevant: NDArray[np.bool_], n_relevant: NDArray[np.int64], k: int = 10
       >>> ndcg(np.array([[False, True]]), np.array([1]))
       0.6309297535714575
     """
+    relevant, n_relevant = _relevance(relevant, "relevant"), np.asarray(n_relevant)
     if (relevant.sum(axis=1) > n_relevant).any():
         msg = "relevant must not hold more hits than n_relevant documents; count a document once, at its first hit."
         raise ValueError(msg)
@@ -350,9 +362,9 @@ def graded_ndcg(grades: NDArray[np.float64], ideal: NDArray[np.float64], k: int 
       >>> graded_ndcg(np.array([[1.0, 2.0]]), np.array([[2.0, 1.0]]))
       array([0.8597187])
     """
-    top, best = grades[:, :k], ideal[:, :k]
+    top, best = _relevance(grades, "grades")[:, :k], _relevance(ideal, "ideal")[:, :k]
     discount = 1.0 / np.log2(np.arange(2, max(top.shape[1], best.shape[1]) + 2))
-    reached, reachable = ((one * discount[: one.shape[1]]).sum(axis=1) for one in (top, best))
+    reached, reachable = ((gains * discount[: gains.shape[1]]).sum(axis=1) for gains in (top, best))
     if (reached > reachable * (1.0 + 1e-9)).any():
         msg = "hits must not have more grades than the documents there are; count a document once, at its first hit."
         raise ValueError(msg)
@@ -411,15 +423,15 @@ def paired_rates(first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any
     low, high = (np.asarray(end) for end in clopper_pearson(sums, sizes, level))
     difference = rate[1] - rate[0]
 
-    def reach(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.sqrt(np.maximum(one**2 + other**2 - 2.0 * together * one * other, 0.0))
+    def reach(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.sqrt(np.maximum(left**2 + right**2 - 2.0 * together * left * right, 0.0))
 
     below, above = reach(rate[1] - low[1], high[0] - rate[0]), reach(high[1] - rate[1], rate[0] - low[0])
     pairs = k[:, None] - k[None], of[:, None] - of[None]
     only_first, only_second = (np.einsum("ab,abr->r", joint, sign * pairs[0] > 0) for sign in (1, -1))
     same = np.einsum("ab,abr->r", joint, (pairs[0] != 0) | (pairs[1] != 0)) == 0
     unseen = 1.0 - ((1.0 - level) / 2.0) ** (1.0 / np.maximum(sizes.min(axis=0), 1))
-    below, above = (np.where(same & ~np.isnan(difference), unseen, one) for one in (below, above))
+    below, above = (np.where(same & ~np.isnan(difference), unseen, width) for width in (below, above))
     return PairedRates(
         k=sums,
         n=sizes,

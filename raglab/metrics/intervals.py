@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.parallel import by_threads
+from raglab.plain_arrays import check_present, float_array
 from raglab.values import Floats, Ints
 
 PAIRS = 2**14  # of counts whose interval one thread makes at a time
@@ -56,13 +57,11 @@ def clopper_pearson(k: Ints, n: Ints, level: float = 0.95) -> Interval:
       (0.0, 0.3085)
     """
     check_level(level)
-    hit, size = np.broadcast_arrays(np.asarray(k, dtype=np.float64), np.asarray(n, dtype=np.float64))
-    if np.any((hit < 0) | (hit > size)):
-        msg = "k must be between 0 and n; check that both count the same cases."
-        raise ValueError(msg)
+    hit, size = np.broadcast_arrays(float_array(k, "k"), float_array(n, "n"))
+    _check_counts(hit, size)
     # Counts of a sweep repeat, and an inverse costs a hundred times a look-up: each pair is computed once.
-    if (found := _distinct_pairs(hit, size)) is not None:
-        pairs, place = found
+    if (distinct := _distinct_pairs(hit, size)) is not None:
+        pairs, place = distinct
         once = clopper_pearson(*pairs, level)
         return Interval(np.take(once.low, place), np.take(once.high, place))
     if hit.ndim == 1 and hit.size > PAIRS:
@@ -155,15 +154,15 @@ def _chance_of_hits(hits: int, drawn: int, size: int, count: int) -> float:
     """Probability of at least so many hits among those drawn where the population has `count`."""
     from scipy.special import gammaln
 
-    seen = np.arange(max(hits, drawn - (size - count)), min(drawn, count) + 1)
-    if not len(seen):
+    possible_hits = np.arange(max(hits, drawn - (size - count)), min(drawn, count) + 1)
+    if not len(possible_hits):
         return 0.0
 
     def ways(of: Ints, chosen: Ints) -> NDArray[np.float64]:
-        one = np.asarray(of, dtype=np.float64)
-        return np.asarray(gammaln(one + 1) - gammaln(np.asarray(chosen) + 1.0) - gammaln(one - chosen + 1))
+        total = np.asarray(of, dtype=np.float64)
+        return np.asarray(gammaln(total + 1) - gammaln(np.asarray(chosen) + 1.0) - gammaln(total - chosen + 1))
 
-    logs = ways(count, seen) + ways(size - count, drawn - seen) - ways(size, drawn)
+    logs = ways(count, possible_hits) + ways(size - count, drawn - possible_hits) - ways(size, drawn)
     return float(min(1.0, np.exp(logs).sum()))
 
 
@@ -184,15 +183,15 @@ def stratified_share(top: Sequence[Stratum], rest: Sequence[Stratum], level: flo
       >>> round(share, 4), round(float(low), 3), round(float(high), 3)
       (0.0244, 0.012, 0.045)
     """
-    open_strata = sum(0 < one.drawn < one.size for one in (*top, *rest))
+    open_strata = sum(0 < stratum.drawn < stratum.size for stratum in (*top, *rest))
     each = 1.0 - (1.0 - check_level(level)) / max(1, open_strata)
     estimates, lows, highs = [], [], []
     for strata in (top, rest):
-        bounds = [finite_interval(one, each) for one in strata]
+        bounds = [finite_interval(stratum, each) for stratum in strata]
         lows.append(sum(low for low, _ in bounds))
         highs.append(sum(high for _, high in bounds))
-        known = (one for one in strata if one.drawn > one.unknown)
-        estimates.append(sum(one.size * one.hits / (one.drawn - one.unknown) for one in known))
+        known = (stratum for stratum in strata if stratum.drawn > stratum.unknown)
+        estimates.append(sum(stratum.size * stratum.hits / (stratum.drawn - stratum.unknown) for stratum in known))
     share = estimates[0] / sum(estimates) if sum(estimates) else float("nan")
     if not sum(highs):
         return share, Interval(float("nan"), float("nan"))
@@ -285,15 +284,22 @@ def binomial_p(k: Ints, n: Ints, alpha: Floats) -> Floats:
     """
     from scipy.special import betainc
 
-    rate = np.asarray(alpha, dtype=np.float64)
+    rate = float_array(alpha, "alpha")
     if not bool(np.all((rate > 0.0) & (rate < 1.0))):
         msg = f"alpha must be in (0, 1), got {alpha}; it is the highest share of errors allowed, 0.1 for 10 %."
         raise ValueError(msg)
-    hit, size, rate = np.broadcast_arrays(np.asarray(k, dtype=np.float64), np.asarray(n, dtype=np.float64), rate)
+    hit, size, rate = np.broadcast_arrays(float_array(k, "k"), float_array(n, "n"), rate)
+    _check_counts(hit, size)
+    return np.where(hit < size, betainc(np.maximum(size - hit, 1.0), hit + 1.0, 1.0 - rate), 1.0)
+
+
+def _check_counts(hit: NDArray[np.float64], size: NDArray[np.float64]) -> None:
+    """Refuse counts that are missing or more than their cases."""
+    for name, counts in (("k", hit), ("n", size)):
+        check_present(counts, name, "count the cases, 0 where there is none")
     if np.any((hit < 0) | (hit > size)):
         msg = "k must be between 0 and n; check that both count the same cases."
         raise ValueError(msg)
-    return np.where(hit < size, betainc(np.maximum(size - hit, 1.0), hit + 1.0, 1.0 - rate), 1.0)
 
 
 def check_delta(delta: float) -> float:

@@ -201,7 +201,7 @@ def _gain_array(gains: NDArray[np.float64]) -> NDArray[np.float64]:
 def paired_size_note(
     gains: NDArray[np.float64], cases: str = "these", *, price: float = 1.0, guard: float = 0.0
 ) -> str:
-    """What a set of cases is too small to tell, in a sentence.
+    """Differences that a set of cases is too small to detect, in a sentence.
 
     Args:
       gains: difference of cost of each case, [Q].

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.metrics.intervals import Interval, check_level, clopper_pearson, percentile_interval
+from raglab.plain_arrays import float_array, plain_array
 from raglab.values import Curve
 
 
@@ -32,18 +33,20 @@ def check_confidence(correct: ArrayLike, confidence: ArrayLike) -> tuple[NDArray
     Raises:
       ValueError: no cases, shapes that differ, or a `correct` that is neither boolean nor 0 or 1.
     """
-    right, score = np.asarray(correct), np.asarray(confidence, dtype=np.float64)
+    right, score = plain_array(correct, "correct"), float_array(confidence, "confidence")
     if right.ndim != 1 or right.shape != score.shape:
         msg = f"correct and confidence must be [Q] each, got shapes {right.shape} and {score.shape}; give one a case."
         raise ValueError(msg)
     if not len(right):
         msg = "correct must have at least one case, got none; a share of nothing is not defined."
         raise ValueError(msg)
-    other = right[(right != 0) & (right != 1)]
-    if len(other):
+    odd = (right != 0) & (right != 1)
+    if odd.any():
+        position = int(odd.argmax())
+        count = f" ({int(odd.sum())} such cases)" if odd.sum() > 1 else ""
         msg = (
-            f"correct must be boolean or 0 and 1, got {other[0]}; the order is (correct, confidence), and a grade "
-            "is rounded to right or wrong first."
+            f"correct must be boolean or 0 and 1, got {right[position]} at position {position}{count}; the order is "
+            "(correct, confidence), a grade is rounded to right or wrong first, and a case without a label is left out."
         )
         raise ValueError(msg)
     return right == 0, score + 0.0  # -0.0 and 0.0 are one level, written 0.0
@@ -366,27 +369,27 @@ def aurc_difference(
     if resamples < 1:
         msg = f"resamples must be at least 1, got {resamples}; 1000 is usual."
         raise ValueError(msg)
-    truth = np.asarray(correct)
+    truth = plain_array(correct, "correct")
     if truth.ndim == 1:
         truth = np.stack([truth, truth])
     if truth.ndim != 2 or len(truth) != 2:
         msg = f"correct must be [Q] or [2, Q], got shape {truth.shape}; give a row for both signals, or one for each."
         raise ValueError(msg)
     # a case is a cell of (rank in first, rank in second): resampling counts of cells keeps the pairs
-    one, other = _rank_codes(truth[0], first), _rank_codes(truth[1], second)
-    base = int(other.max()) + 1
-    cells, count = np.unique(one * base + other, return_counts=True)
+    first_rank, second_rank = _rank_codes(truth[0], first), _rank_codes(truth[1], second)
+    base = int(second_rank.max()) + 1
+    cells, count = np.unique(first_rank * base + second_rank, return_counts=True)
     sides = np.divmod(cells, base)
     value = _cell_aurc(count, sides[0]) - _cell_aurc(count, sides[1])
     # so many resamples at a time, that their counts fit into memory
     block = max(1, CELLS // len(cells))
     drawn = []
     for done in range(0, resamples, block):
-        counts = rng.multinomial(len(one), count / len(one), size=min(block, resamples - done))
+        counts = rng.multinomial(len(first_rank), count / len(first_rank), size=min(block, resamples - done))
         drawn.append(_cell_aurc(counts, sides[0]) - _cell_aurc(counts, sides[1]))
-    seen = np.concatenate(drawn)
-    low, high = percentile_interval(seen, level)
-    return Difference(float(value), float(low), float(high), float(((seen < 0) + (seen == 0) / 2).mean()))
+    differences = np.concatenate(drawn)
+    low, high = percentile_interval(differences, level)
+    return Difference(float(value), float(low), float(high), float(((differences < 0) + (differences == 0) / 2).mean()))
 
 
 def _rank_codes(correct: ArrayLike, confidence: ArrayLike) -> NDArray[np.int64]:

@@ -118,8 +118,8 @@ def _fitted_means(rows: EvaluationRows, used: Floats | None) -> Floats:
     slope = rows.mass.copy()
     if used is not None:
         slope -= np.bincount(log.arm, weights=used, minlength=len(slope)) / n
-    seen = rows.pulls > 0
-    slope[seen] /= share[seen]
+    is_pulled = rows.pulls > 0
+    slope[is_pulled] /= share[is_pulled]
     added: Floats = (log.reward - rows.predicted) * slope[log.arm]
     if rows.unsupported > 0.0:
         added += rows.unsupported * (log.reward - log.reward.mean())

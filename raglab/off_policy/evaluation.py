@@ -128,12 +128,12 @@ def check_weight(name: str, value: float) -> None:
 
 def refuse_deterministic(rows: EvaluationRows, names: Sequence[str]) -> None:
     """Refuse weights on a log that chose one arm for certain, where the target does otherwise."""
-    asked = [name for name in names if name in WEIGHTED]
-    if not asked or rows.log.propensity.min() < CERTAIN or rows.weight.min() >= CERTAIN:
+    weighted = [name for name in names if name in WEIGHTED]
+    if not weighted or rows.log.propensity.min() < CERTAIN or rows.weight.min() >= CERTAIN:
         return
     row = int(rows.weight.argmin())
     msg = (
-        f"{', '.join(asked)} must not be used on a log of a deterministic policy: every propensity is 1, and in row "
+        f"{', '.join(weighted)} must not be used on a log of a deterministic policy: every propensity is 1, and in row "
         f"{row} the target puts {1.0 - rows.weight[row]:.3g} on arms that could not be logged. Log with a floor (every "
         "available arm at some probability) and come back; until then estimators=('dm',) with a reward model from "
         "outside (q_<arm>) is an extrapolation, and replay of the matches says nothing about the other arms."
@@ -349,18 +349,20 @@ def difference(
         )
     # Paired: the same rounds, resampled alike or subtracted one by one, so that what both do alike cancels.
     value = fits[0].value - fits[1].value
-    one, other = (_bootstrap_draws(rows, (estimator,), settings, interval, n_boot, seed) for rows in pair)
-    if one is None or other is None:
+    first_draws, second_draws = (
+        _bootstrap_draws(rows, (estimator,), settings, interval, n_boot, seed) for rows in pair
+    )
+    if first_draws is None or second_draws is None:
         low, high = delta_interval(value, fits[0].influence - fits[1].influence, pair[0].log, level)
     else:
-        low, high = map(float, percentile_interval(one[0] - other[0], level))
+        low, high = map(float, percentile_interval(first_draws[0] - second_draws[0], level))
     # A difference is no better founded than the worse of its two sides.
-    worst = max(diagnostics, key=lambda one: STATUSES.index(one.status))
+    worst = max(diagnostics, key=lambda diagnosis: STATUSES.index(diagnosis.status))
     if worst.status == STATUSES[2]:
         _warn({estimator: worst.note})
     # Diagnostics of both sides, since the smaller sample of the two limits the difference.
-    least = min(one.ess for one in diagnostics)
-    largest = max(one.max_weight for one in diagnostics)
+    least = min(diagnosis.ess for diagnosis in diagnostics)
+    largest = max(diagnosis.max_weight for diagnosis in diagnostics)
     return Gain(
         estimator=estimator,
         value=value,

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab._numba import kernel_of
 from raglab.html_display import Fold, display, short
+from raglab.plain_arrays import float_array, plain_array, within_range
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,19 +99,19 @@ def target_arms(target: Any, arms: Sequence[Any] | None) -> tuple[Any, ...] | No
 
 def target_array(target: Any, rounds: int) -> NDArray[Any]:  # noqa: ANN401 - array or frame
     """Target as an array [T, A], where [A] stands for the same choice in every round; checked in `weigh`."""
-    given = np.asarray(target.to_numpy() if hasattr(target, "to_numpy") else target)
-    if given.dtype.kind not in "fiub":
-        msg = f"target must be numbers, got {given.dtype}; give the probability of every arm in every round."
+    probabilities = plain_array(target.to_numpy() if hasattr(target, "to_numpy") else target, "target")
+    if probabilities.dtype.kind not in "fiub":
+        msg = f"target must be numbers, got {probabilities.dtype}; give the probability of every arm in every round."
         raise ValueError(msg)
-    if given.ndim == 1:
-        given = np.broadcast_to(given, (rounds, len(given)))
-    if given.ndim != 2 or len(given) != rounds or given.shape[1] == 0:
+    if probabilities.ndim == 1:
+        probabilities = np.broadcast_to(probabilities, (rounds, len(probabilities)))
+    if probabilities.ndim != 2 or len(probabilities) != rounds or probabilities.shape[1] == 0:
         msg = (
             f"target must be [T, A] with a row for each of the {rounds} rounds of the log, or [A] for all of them, "
             f"got shape {np.shape(target)}; give the target's probability of every arm in every round."
         )
         raise ValueError(msg)
-    return given
+    return probabilities
 
 
 def read_log(
@@ -134,7 +135,12 @@ def read_log(
     # The form first: a check of values would fail on a missing column with words of its own.
     columns = [reward if name == "reward" else name for name in COLUMNS]
     if missing := [name for name in columns if name not in log.columns]:
-        msg = f"a log must have the columns {columns}, got {list(log.columns)}; {missing} is missing."
+        plain = {"_".join(str(name).casefold().replace("-", " ").split()): str(name) for name in log.columns}
+        near = {plain[known]: name for name in missing for known in _NAMES_OF_OTHERS.get(name, ()) if known in plain}
+        remedy = f"; log.rename(columns={near}) names what looks like them" if near else ""
+        heads = list(map(str, log.columns))
+        shown = f"{heads[:_HEADS_SHOWN]} and {len(heads) - _HEADS_SHOWN} more" if len(heads) > _HEADS_SHOWN else heads
+        msg = f"a log must have the columns {columns}, got {shown}; {missing} is missing{remedy}."
         raise ValueError(msg)
     if not log.columns.is_unique:
         twice = log.columns[log.columns.duplicated()][0]
@@ -155,6 +161,8 @@ def read_log(
     _check_size(outcome, reward)
     # A weight divides by the propensity: one of 0 says that the round cannot have happened.
     propensity = float_column(log["propensity"], "propensity")
+    if propensity.max() > 1.0:
+        propensity = within_range(propensity, 0.0, 1.0, "propensity")
     if not (propensity.min() > 0.0 and propensity.max() <= 1.0):
         bad = ~((propensity > 0.0) & (propensity <= 1.0))
         remedy = "log the probability with which the logged arm was chosen, before the choice"
@@ -201,14 +209,21 @@ def outcome_columns(log: pd.DataFrame, reward: str | Sequence[str] | None) -> tu
 
 
 def float_column(column: Any, name: str) -> Floats:  # noqa: ANN401 - a series
-    """Column as float64, without a copy where it is that already."""
-    try:
-        return np.asarray(column.to_numpy(), dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        msg = f"{name} must be numbers, got {column.dtype}; convert the column first."
-        raise ValueError(msg) from None
+    """Column as float64, NaN where a value is missing, without a copy where it is that already.
+
+    Raises:
+      ValueError: a value is no number; names it and its row.
+    """
+    return float_array(column.to_numpy(), name)
 
 
+_HEADS_SHOWN = 12  # in a message
+# What other systems call the columns of a log, by plain name.
+_NAMES_OF_OTHERS = {
+    "action": ("arm", "item_id", "item", "treatment", "choice", "chosen_arm"),
+    "reward": ("click", "clicked", "outcome", "payoff", "utility", "conversion"),
+    "propensity": ("propensity_score", "pscore", "prob", "probability", "logging_prob", "action_prob"),
+}
 _LARGEST = 1e100  # of a reward: squares and sums of it stay finite
 
 
@@ -228,27 +243,29 @@ def _raise_first_violation(bad: NDArray[np.bool_], values: Any, rule: str, remed
 
 def action_positions(action: Any, n_arms: int, arms: Sequence[Any] | None) -> NDArray[np.int64]:  # noqa: ANN401 - a series
     """Position of each logged arm, [T]: an action is a position, unless the arms have names and it is one of them."""
-    given = (action.infer_objects() if action.dtype == object else action).to_numpy()
-    whole = np.issubdtype(given.dtype, np.integer)
+    values = (action.infer_objects() if action.dtype == object else action).to_numpy()
+    absent = action.isna().to_numpy()
+    _raise_first_violation(absent, values, "action must not be missing", "leave out rounds without an action")
+    whole = np.issubdtype(values.dtype, np.integer)
     if whole and (arms is None or all(isinstance(arm, str) for arm in arms)):
-        number = given.astype(np.int64, copy=False)
-    elif arms is None and np.issubdtype(given.dtype, np.floating):
-        exact = given == np.floor(given)
-        number = np.where(exact & np.isfinite(given), given, -1.0).astype(np.int64)
+        number = values.astype(np.int64, copy=False)
+    elif arms is None and np.issubdtype(values.dtype, np.floating):
+        exact = values == np.floor(values)
+        number = np.where(exact & np.isfinite(values), values, -1.0).astype(np.int64)
     elif arms is None:
         msg = (
-            f"action must be 0..{n_arms - 1} where arms have no names, got {given[0]!r} in row 0; "
+            f"action must be 0..{n_arms - 1} where arms have no names, got {values[0]!r} in row 0; "
             "name the arms in the order of target's columns (arms=…), or give target as a frame with arms as columns."
         )
         raise ValueError(msg)
     else:
         import pandas as pd
 
-        number = pd.Index(list(arms)).get_indexer(pd.Index(given)).astype(np.int64)
+        number = pd.Index(list(arms)).get_indexer(pd.Index(values)).astype(np.int64)
     if number.min() < 0 or number.max() >= n_arms:
         known = f"0..{n_arms - 1}" if arms is None else f"{list(arms)}"
         remedy = "give target a column for every arm that was logged"
-        _raise_first_violation((number < 0) | (number >= n_arms), given, f"action must be one of {known}", remedy)
+        _raise_first_violation((number < 0) | (number >= n_arms), values, f"action must be one of {known}", remedy)
     return number
 
 
@@ -275,20 +292,20 @@ def _sessions(log: pd.DataFrame, session: str | ArrayLike | None) -> tuple[NDArr
         if session not in log.columns:
             msg = f"session must be a column of the log, got {session!r}; there is {list(log.columns)}."
             raise ValueError(msg)
-        given: Any = log[session].to_numpy()
+        values: Any = log[session].to_numpy()
     else:
-        given = np.asarray(session)
-    if np.shape(given) != (len(log),):
-        msg = f"session must be [T] with T = {len(log)}, got shape {np.shape(given)}; one session for each round."
+        values = np.asarray(session)
+    if np.shape(values) != (len(log),):
+        msg = f"session must be [T] with T = {len(log)}, got shape {np.shape(values)}; one session for each round."
         raise ValueError(msg)
     import pandas as pd
 
     try:
-        ids, labels = pd.factorize(given)
+        ids, labels = pd.factorize(values)
     except TypeError:
         msg = "session must be names or numbers, got lists or sets among them; convert the column with .astype(str)."
         raise ValueError(msg) from None
-    _raise_first_violation(ids < 0, given, "session must not be missing", "give a lone round a session of its own")
+    _raise_first_violation(ids < 0, values, "session must not be missing", "give a lone round a session of its own")
     return ids.astype(np.int64), len(labels)
 
 
@@ -412,11 +429,11 @@ class _RewardModel:
 
 def _available(mask: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:
     """Mask as bool [T, A]."""
-    given = np.asarray(mask)
-    if given.dtype != np.bool_ or given.shape not in {shape, shape[1:]}:
-        msg = f"mask must be booleans [A] or [T, A], {shape}, got {given.dtype} {given.shape}; True where available."
+    values = np.asarray(mask)
+    if values.dtype != np.bool_ or values.shape not in {shape, shape[1:]}:
+        msg = f"mask must be booleans [A] or [T, A], {shape}, got {values.dtype} {values.shape}; True where available."
         raise ValueError(msg)
-    return np.broadcast_to(given, shape)
+    return np.broadcast_to(values, shape)
 
 
 def _refuse_mass(part: Floats, gone: NDArray[np.bool_], names: tuple[str, ...], start: int) -> None:

@@ -86,9 +86,9 @@ def _below_limits(value: float, limits: tuple[float, float], text: str) -> list[
     return _above_limits(-value, (-limits[0], -limits[1]), text)
 
 
-def _worst_status(found: list[Finding]) -> tuple[str, str]:
+def _worst_status(findings: list[Finding]) -> tuple[str, str]:
     """The worst status, and all reasons."""
-    return STATUSES[max((level for level, _ in found), default=0)], "; ".join(text for _, text in found)
+    return STATUSES[max((level for level, _ in findings), default=0)], "; ".join(text for _, text in findings)
 
 
 def effective_size(weight: Floats) -> float:
@@ -138,7 +138,7 @@ def target_overlap(rows: EvaluationRows, level: float, rules: Rules) -> Overlap:
 
 
 def diagnose_estimate(
-    rows: EvaluationRows, fitted: Fit, name: str, settings: EstimatorSettings, seen: Overlap, rules: Rules
+    rows: EvaluationRows, fitted: Fit, name: str, settings: EstimatorSettings, overlap: Overlap, rules: Rules
 ) -> EstimateDiagnostics:
     """Diagnostics of one estimate; never better than the overlap.
 
@@ -149,19 +149,19 @@ def diagnose_estimate(
       weights and rewards where the model is a mean by arm. Alone it says nothing: none, unless the overlap is ok and dr
       shows dm to be within its own standard error; weak then, never ok. The overlap's figures are given.
     """
-    found = [] if seen.status == STATUSES[0] else [(STATUSES.index(seen.status), seen.note)]
-    ess, largest = seen.ess, seen.max_weight
+    findings = [] if overlap.status == STATUSES[0] else [(STATUSES.index(overlap.status), overlap.note)]
+    ess, largest = overlap.ess, overlap.max_weight
     if fitted.used is not None:
         ess, largest = effective_size(fitted.used), float(fitted.used.max())
         if name == "replay":
-            found += _below_limits(ess, rules.ess, f"{ess:.0f} rounds accepted")
+            findings += _below_limits(ess, rules.ess, f"{ess:.0f} rounds accepted")
         elif name in {"clipped_ips", "switch_dr"}:
-            found += _clipping_findings(
+            findings += _clipping_findings(
                 rows, fitted.used, settings.clip if name == "clipped_ips" else settings.switch, rules
             )
     else:
-        found += _direct_findings(rows, fitted, settings, seen, rules)
-    status, note = _worst_status(found + _variance_findings(rows, fitted, name, rules))
+        findings += _direct_findings(rows, fitted, settings, overlap, rules)
+    status, note = _worst_status(findings + _variance_findings(rows, fitted, name, rules))
     return EstimateDiagnostics(ess, largest, status, note)
 
 

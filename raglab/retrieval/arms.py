@@ -236,8 +236,8 @@ def _order_hits(
     with _time_stage(ms, "rerank"):
         if own is not None and own.rows is not None and reranker is not None and width:
             pairs = [own.rows.get(place, (-1, 0.0)) for place in fused[1][0].tolist()]
-            found = BestTableRows(*(np.array([[pair[at] for pair in pairs]]) for at in (0, 1)))
-            return rerank_with_rows(indexes, question, fused, reranker, width, found)
+            best_rows = BestTableRows(*(np.array([[pair[at] for pair in pairs]]) for at in (0, 1)))
+            return rerank_with_rows(indexes, question, fused, reranker, width, best_rows)
         ordered = rerank_chunks(indexes, question, fused, reranker, width)
         if ARMS[strategy.arm].rewrites:
             return fuse_orders(ordered, np.arange(width), weight=2.0, k=strategy.sizes.rrf_k)

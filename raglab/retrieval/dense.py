@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
@@ -17,6 +17,7 @@ from raglab.blobs import Blobs, cache_folder
 from raglab.canonical import digest
 from raglab.models import Encoding, Tokens
 from raglab.progress import progress
+from raglab.retrieval.index_checks import CodeCells, LinkedCodes, check_cells, check_graph
 
 Kind = Literal["flat", "hnsw", "ivf"]
 StoredKind = Literal["hnsw-sq8", "ivfpq"]
@@ -58,13 +59,15 @@ class DenseIndex:
 
     vectors: [N, dim], and what stands behind them in shards. index: the FAISS index over the first N; `flat` is exact,
     all others are not. widen: candidates that it is asked for by every hit; their distances are exact of the vectors.
-    most: candidates a query that ties may take; None is all.
+    most: candidates a query that ties may take; None is all. check: raises before a search where a file that the
+    index is mapped from is not as it was; None of an index in memory.
     """
 
     vectors: Vectors | StoredRows = field(repr=False)
     index: faiss.Index = field(repr=False)
     widen: int = 1
     most: int | None = None
+    check: Callable[[], None] | None = field(default=None, repr=False)
 
     def search(
         self, queries: Vectors, k: int, allowed: Sequence[NDArray[np.integer] | None] | None = None
@@ -75,7 +78,12 @@ class DenseIndex:
           queries: [Q, dim].
           k: hits a query.
           allowed: for each query the positions it may find, searched exactly; None is all of them.
+
+        Raises:
+          InputError: a file of a mapped index was changed since it was opened.
         """
+        if self.check is not None:
+            self.check()
         scopes = [None] * len(queries) if allowed is None else list(allowed)
         l2, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
         every = np.array([i for i, scope in enumerate(scopes) if scope is None], np.int64)
@@ -85,8 +93,8 @@ class DenseIndex:
         for i, scope in enumerate(scopes):
             if scope is not None:
                 within = np.unique(scope).astype(np.int64)[None, :]
-                found, _ = distances(queries[i : i + 1], self.vectors, within)
-                l2[i : i + 1], ids[i : i + 1] = _sort_by_distance(found, within, k)
+                candidate_l2, _ = distances(queries[i : i + 1], self.vectors, within)
+                l2[i : i + 1], ids[i : i + 1] = _sort_by_distance(candidate_l2, within, k)
         return l2, ids
 
     def _candidates(self, k: int) -> int:
@@ -102,9 +110,9 @@ class DenseIndex:
         open_ = np.arange(len(queries)) if n else np.arange(0)
         while len(open_):
             _, candidates = self.index.search(np.ascontiguousarray(queries[open_]), width)
-            found, _ = distances(queries[open_], self.vectors, candidates)
-            l2[open_], ids[open_] = _sort_by_distance(found, candidates, k)
-            complete = (width == most) | (candidates[:, -1] < 0) | (found[:, -1] > l2[open_, -1] + TIE)
+            candidate_l2, _ = distances(queries[open_], self.vectors, candidates)
+            l2[open_], ids[open_] = _sort_by_distance(candidate_l2, candidates, k)
+            complete = (width == most) | (candidates[:, -1] < 0) | (candidate_l2[:, -1] > l2[open_, -1] + TIE)
             open_, width = open_[~complete], min(most, 2 * width)
         few = np.count_nonzero(ids >= 0, axis=1) < min(k, n)
         if self.most is not None and few.any():
@@ -123,16 +131,16 @@ class DenseIndex:
         searches: Any = faiss  # its stub lacks the parameters of a search
         if isinstance(self.index, faiss.IndexIVFPQ):
             cells = _doubled(2 * self.index.nprobe, self.index.nlist)
-            wider = [searches.SearchParametersIVF(nprobe=one) for one in cells]
+            wider = [searches.SearchParametersIVF(nprobe=n_cells) for n_cells in cells]
         else:
             looked_at = _doubled(2 * width, min(n, most))
-            wider = [searches.SearchParametersHNSW(efSearch=one) for one in looked_at]
+            wider = [searches.SearchParametersHNSW(efSearch=list_size) for list_size in looked_at]
         for parameters in wider:
             _, candidates = self.index.search(queries[open_], width, params=parameters)
             enough = np.count_nonzero(candidates >= 0, axis=1) >= min(k, n)
             done, candidates = open_[enough], candidates[enough]
-            found, _ = distances(queries[done], self.vectors, candidates)
-            l2[done], ids[done] = _sort_by_distance(found, candidates, k)
+            candidate_l2, _ = distances(queries[done], self.vectors, candidates)
+            l2[done], ids[done] = _sort_by_distance(candidate_l2, candidates, k)
             open_ = open_[~enough]
             if not len(open_):
                 return l2, ids
@@ -194,13 +202,13 @@ class StoredSearch(NamedTuple):
     """How wide a stored index is searched, and what that finds.
 
     width: `efSearch` of the graph, `nprobe` of the cells. widen: candidates by every hit. recall: share of the exact 50
-    nearest that are found. asked: queries that it was measured on.
+    nearest that are found. n_queries: how many it was measured on.
     """
 
     width: int
     widen: int
     recall: float
-    asked: int
+    n_queries: int
 
 
 def index_bytes(kind: StoredKind, n: int, dim: int) -> int:
@@ -298,8 +306,12 @@ def write_faiss(index: faiss.Index, path: Path) -> None:
             raise OSError(msg) from error
 
 
-def stored_index(path: Path, vectors: StoredRows, n: int, kind: StoredKind) -> DenseIndex:
+def stored_index(path: Path, vectors: StoredRows, n: int, kind: StoredKind, *, check: Callable[[], None]) -> DenseIndex:
     """Index of a file, memory-mapped: codes, lists and links stay on disk, shared by all processes that map it.
+
+    Args:
+      path: of the file. vectors: whose first n it holds. check: raises before a search where the file is not as it was:
+        reading past the end of one that was shortened would end the process.
 
     Raises:
       ValueError: the file is no index of this kind over n vectors.
@@ -311,10 +323,47 @@ def stored_index(path: Path, vectors: StoredRows, n: int, kind: StoredKind) -> D
         msg = f"a stored index must be a file of FAISS, got {str(error).splitlines()[0][-200:]}; make it again."
         raise ValueError(msg) from None
     if not isinstance(index, wanted) or (index.ntotal, index.d) != (n, vectors.shape[1]):
-        came = f"{type(index).__name__} over {index.ntotal} of {index.d}"
-        msg = f"a stored index must be {kind} over {n} vectors of {vectors.shape[1]}, got {came}; make it again."
+        value = f"{type(index).__name__} over {index.ntotal} of {index.d}"
+        msg = f"a stored index must be {kind} over {n} vectors of {vectors.shape[1]}, got {value}; make it again."
         raise ValueError(msg)
-    return DenseIndex(vectors, index, 1, SHORT_LISTS)
+    _check_stored(index, n, vectors.shape[1])
+    return DenseIndex(vectors, index, 1, SHORT_LISTS, check)
+
+
+def _check_stored(index: Any, n: int, dim: int) -> None:  # noqa: ANN401 - FAISS types what it derives as its base
+    """Stop at an index that leads out of itself: FAISS would follow it.
+
+    Raises:
+      ValueError: rule, value and remedy.
+    """
+    if index.metric_type != faiss.METRIC_L2 or not index.is_trained:
+        msg = f"a stored index must be trained, of squared L2 distances, got metric {index.metric_type}; make it again."
+        raise ValueError(msg)
+    if isinstance(index, faiss.IndexIVFPQ):
+        ivf_index: Any = index
+        lists, codes, centres = ivf_index.invlists, ivf_index.pq, faiss.downcast_index(ivf_index.quantizer)
+        if index.polysemous_ht or not index.direct_map.no():
+            msg = "a stored index must be searched as it was made, got another search; make it again."
+            raise ValueError(msg)
+        of_cells = (type(centres).__name__, centres.ntotal, centres.d, lists.nlist, lists.code_size)
+        of_codes = (*of_cells, codes.d, codes.nbits, codes.M, codes.centroids.size())
+        ids = (_numbers(lists.get_ids(cell), lists.list_size(cell)) for cell in range(lists.nlist))
+        centroids = _numbers(codes.centroids.data(), codes.centroids.size())
+        rows = centres.reconstruct_n(0, centres.ntotal) if isinstance(centres, faiss.IndexFlatL2) else centroids
+        check_cells(CodeCells(of_codes, ids, centroids, rows), n, dim, index.nlist)
+        return
+    storage: Any = faiss.downcast_index(index.storage)
+    graph = index.hnsw
+    sizes = (type(storage).__name__, storage.ntotal, storage.d, storage.code_size, storage.codes.size())
+    trained = storage.sq.trained if isinstance(storage, faiss.IndexScalarQuantizer) else graph.levels
+    vectors = (trained, graph.levels, graph.offsets, graph.neighbors, graph.cum_nneighbor_per_level)
+    codes_of, levels, starts, links, steps = (_numbers(vector.data(), vector.size()) for vector in vectors)
+    check_graph(LinkedCodes(sizes, codes_of, levels, starts, links, steps, graph.entry_point, graph.max_level), n, dim)
+
+
+def _numbers(start: Any, size: int) -> NDArray[Any]:  # noqa: ANN401 - a pointer of FAISS
+    """Numbers of a vector of FAISS, without a copy."""
+    return faiss.rev_swig_ptr(start, size) if size else np.empty(0, np.int64)
 
 
 def with_search(dense: DenseIndex, search: StoredSearch) -> DenseIndex:
@@ -323,7 +372,7 @@ def with_search(dense: DenseIndex, search: StoredSearch) -> DenseIndex:
         dense.index.nprobe = search.width
     elif isinstance(dense.index, faiss.IndexHNSWSQ):
         dense.index.hnsw.efSearch = search.width
-    return DenseIndex(dense.vectors, dense.index, search.widen, dense.most)
+    return replace(dense, widen=search.widen)
 
 
 def tuned_search(dense: DenseIndex, queries: Vectors, least: float = LEAST_RECALL) -> tuple[DenseIndex, StoredSearch]:
@@ -401,9 +450,9 @@ def distances(queries: Vectors, vectors: VectorRows, ids: NDArray[np.integer]) -
     """
     l2, cosine = np.empty(ids.shape), np.empty(ids.shape)
     for at in _blocks(len(ids), min(BLOCK, PAIRS // max(1, ids.shape[1]))):
-        hits, asked = _gather_vectors(vectors, ids[at]), queries[at].astype(np.float64)[:, None, :]
-        l2[at] = ((hits - asked) ** 2).sum(axis=-1)
-        cosine[at] = (hits * asked).sum(axis=-1)
+        hits, query_block = _gather_vectors(vectors, ids[at]), queries[at].astype(np.float64)[:, None, :]
+        l2[at] = ((hits - query_block) ** 2).sum(axis=-1)
+        cosine[at] = (hits * query_block).sum(axis=-1)
     return _round_distances(l2, ids), _round_distances(cosine.clip(-1.0, 1.0), ids)
 
 
@@ -511,34 +560,42 @@ class EmbeddingCache:
     of zeros among it, is dropped and encoded again.
 
     path: the file; its folder is made on the first write. behind: another cache, asked for what this one lacks; what it
-    has is copied.
+    has is copied. blobs: the file, open for a reader of many single texts; None opens and closes it for each use.
     """
 
     path: Path
     behind: EmbeddingCache | None = None
+    blobs: Blobs | None = field(default=None, repr=False, compare=False)
+
+    def waiting(self, patience_s: float) -> EmbeddingCache:
+        """The same cache, its file held open; where another process holds it longer, it is done without for a while."""
+        return replace(self, blobs=Blobs(self.path, patience_s=patience_s))
+
+    def _opened(self) -> AbstractContextManager[Blobs]:
+        return closing(Blobs(self.path)) if self.blobs is None else nullcontext(self.blobs)
 
     def get(self, keys: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Arrays [rows, columns] of those keys that are in the cache."""
-        with closing(Blobs(self.path)) as blobs:
+        with self._opened() as blobs:
             stored = blobs.get(keys)
             arrays = {key: _decode_array(value) for key, value in stored.items()}
             blobs.drop([key for key, array in arrays.items() if array is None])
-        found = {key: array for key, array in arrays.items() if array is not None}
-        missing = [key for key in keys if key not in found]
+        entries = {key: array for key, array in arrays.items() if array is not None}
+        missing = [key for key in keys if key not in entries]
         if self.behind is not None and missing:
             copied = self.behind.get(missing)
             self.put(copied)
-            found |= copied
-        return found
+            entries |= copied
+        return entries
 
     def put(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Store arrays [rows, columns] in one transaction."""
-        with closing(Blobs(self.path)) as blobs:
+        with self._opened() as blobs:
             blobs.put({key: _encode_array(array) for key, array in arrays.items()})
 
     def drop(self, keys: Sequence[str]) -> None:
         """Take out arrays."""
-        with closing(Blobs(self.path)) as blobs:
+        with self._opened() as blobs:
             blobs.drop(keys)
 
 
@@ -664,11 +721,11 @@ def _read_cached(
     if cache is None:
         return {}
     text_of = {cache_key(encoder.name, kind, text): text for text in texts}
-    found = cache.get(list(text_of))
-    foreign = [key for key, array in found.items() if not _has_form(array, kind, encoder.dim)]
+    arrays = cache.get(list(text_of))
+    foreign = [key for key, array in arrays.items() if not _has_form(array, kind, encoder.dim)]
     if foreign:
         cache.drop(foreign)
-    return {text_of[key]: array for key, array in found.items() if key not in set(foreign)}
+    return {text_of[key]: array for key, array in arrays.items() if key not in set(foreign)}
 
 
 def _has_form(array: NDArray[Any], kind: str, dim: int) -> bool:

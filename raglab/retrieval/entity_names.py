@@ -10,6 +10,7 @@ from typing import NamedTuple
 from raglab.characters import composed
 from raglab.languages import LANGUAGES
 from raglab.text import STOP_WORDS, sentences
+from raglab.words import folded, whole_words
 
 STEM = 5  # letters of a word's beginning, in place of its stem, as the keyword index has them
 LONGEST = 6  # words of the longest name; longer runs of capitals are headlines
@@ -20,7 +21,6 @@ PARTICLES = frozenset(LANGUAGES.words.particles)  # words that stand inside name
 JOINING = frozenset(LANGUAGES.words.joining)  # what they join may be two names as well as one
 TITLES = frozenset(LANGUAGES.words.titles)
 
-WORD = re.compile(r"[^\W_]+")
 _GROUPED = re.compile(r"(?<=\d)[.,\u00a0\u202f ](?=\d{3}(?!\d))")
 _LINK = re.compile(r" (?:& )?|-|['’]|\. ")
 _OPENS = re.compile(r"[.:;>|!?…»”\"—–(]\s|[*_“«\"(]")
@@ -70,8 +70,8 @@ def plain_words(text: str) -> list[str]:
       >>> plain_words("Mrs Whitcombe's No. 7714-0263: £7,500")
       ['mrs', 'whitcombe', 'no', '7714', '0263', '7500']
     """
-    plain = _GROUPED.sub("", composed(text).casefold())
-    return [word for word in WORD.findall(plain) if word != "s"]
+    plain = _GROUPED.sub("", folded(text))
+    return [word[0] for word in whole_words(plain) if word[0] != "s"]
 
 
 def beginning(word: str) -> str:
@@ -135,20 +135,20 @@ def spot_names(words: Sequence[str], known: Lexicon) -> list[Spot]:
 
 
 def longest(spots: Sequence[Spot]) -> list[Spot]:
-    """Spots that no longer one covers, the earlier of two that overlap, in order.
+    """Spots without overlaps: the longer wins, then the earlier; in order of position.
 
     Example:
       >>> longest([Spot(0, 2, 7), Spot(0, 1, 8), Spot(1, 1, 9)])
       [Spot(at=0, length=2, number=7)]
     """
     taken: set[int] = set()
-    kept = []
+    disjoint_spots = []
     for spot in sorted(spots, key=lambda spot: (-spot.length, spot.at)):
         covers = range(spot.at, spot.at + spot.length)
         if taken.isdisjoint(covers):
             taken.update(covers)
-            kept.append(spot)
-    return sorted(kept)
+            disjoint_spots.append(spot)
+    return sorted(disjoint_spots)
 
 
 def _is_code(text: str) -> bool:
@@ -174,10 +174,10 @@ def _sentence_positions(sentence: str) -> list[_SentenceWord]:
     text = composed(sentence)
     words: list[_SentenceWord] = []
     end = 0
-    for match in WORD.finditer(text):
+    for match in whole_words(text):
         written, gap = match.group(), text[end : match.start()]
         opens = not words or (gap != " " and _OPENS.search(gap) is not None and not _is_abbreviated(words[-1], gap))
-        words.append(_SentenceWord(written, written.casefold(), gap, opens))
+        words.append(_SentenceWord(written, folded(written), gap, opens))
         end = match.end()
     return words
 
@@ -200,7 +200,7 @@ def _count_cases(words: Iterable[_SentenceWord]) -> _CaseCounts:
 def _candidate_names(words: Sequence[_SentenceWord], cased: _CaseCounts) -> Iterator[str]:
     for run in _capitalised_runs(words, cased):
         sides = _sides(run)
-        for name in (_without_prelude(one) for one in ([run, *sides] if len(sides) > 1 else [run])):
+        for name in (_without_prelude(part) for part in ([run, *sides] if len(sides) > 1 else [run])):
             if len(name) <= LONGEST and (len(name) > 1 or (name and _is_name(name[0], cased))):
                 yield " ".join(word.folded for word in name)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.characters import composed
 from raglab.models import Tokens
 from raglab.progress import progress
 from raglab.retrieval.dense import (
@@ -31,12 +29,13 @@ from raglab.retrieval.dense import (
     dense_index,
     embed,
 )
+from raglab.retrieval.index_checks import check_keyword_lists
 from raglab.values import Chunk, Generation
+from raglab.words import split_words
 
 Ids = NDArray[np.int64]
 Values = NDArray[np.float64]
 
-WORD = re.compile(r"\w+")
 STEM = 5
 SATURATION, LENGTH = 1.2, 0.75  # k1 and b of BM25: how slowly a word saturates, how far a long text is held back
 
@@ -48,7 +47,7 @@ class Bm25Index:
     (French `on` and `pour` are English too).
     """
 
-    __slots__ = ("_index", "n")
+    __slots__ = ("_check", "_index", "n")
 
     def __init__(self, texts: Sequence[str]) -> None:
         """Index the texts.
@@ -62,15 +61,17 @@ class Bm25Index:
         words = [index_words(text) for text in texts]
         _check_words(words, len(texts))
         self.n = len(words)
+        self._check: Callable[[], None] | None = None
         self._index = bm25s.BM25(k1=SATURATION, b=LENGTH)
         self._index.index(words, show_progress=False)
 
     @classmethod
-    def open(cls, folder: Path, n: int) -> Self:
+    def open(cls, folder: Path, n: int, *, check: Callable[[], None]) -> Self:
         """Index of a folder that `write_bm25` wrote, memory-mapped; the vocabulary alone comes into memory.
 
         Args:
-          folder: of the files. n: texts of the index.
+          folder: of the files. n: texts of the index. check: raises before a search where a file of `BM25_MAPPED` is
+            not as it was: reading past the end of one that was shortened would end the process.
 
         Raises:
           ValueError: files that are no such index.
@@ -81,13 +82,18 @@ class Bm25Index:
         index.vocab_dict = {word: number for number, word in enumerate(words)}
         index.nonoccurrence_array = None
         data, indices, indptr = (index.scores[name] for name in ("data", "indices", "indptr"))
-        if len(indptr) != len(words) + 1 or not len(data) == len(indices) == indptr[-1]:
+        check_keyword_lists(data, indices, indptr, n)
+        if len(indptr) != len(words) + 1:
             rule = f"a keyword index must hold a list for each of its {len(words)} words"
             msg = f"{rule}, got {len(indptr) - 1} of {len(indices)} texts; make it again."
             raise ValueError(msg)
-        made = cls.__new__(cls)
-        made.n, made._index = n, index  # noqa: SLF001 - its own
-        return made
+        if len(index.vocab_dict) < len(words):
+            value = f"{len(index.vocab_dict)} of {len(words)}"
+            msg = f"words of a keyword index must be different, got {value}; make it again."
+            raise ValueError(msg)
+        keyword_index = cls.__new__(cls)
+        keyword_index.n, keyword_index._index, keyword_index._check = n, index, check  # noqa: SLF001 - its own
+        return keyword_index
 
     def search(
         self, queries: Sequence[str], k: int, allowed: Sequence[NDArray[np.integer] | None] | None = None
@@ -98,7 +104,12 @@ class Bm25Index:
           queries: Q texts.
           k: hits a query.
           allowed: for each query the positions it may find; None is all of them.
+
+        Raises:
+          InputError: a file of a mapped index was changed since it was opened.
         """
+        if self._check is not None:
+            self._check()
         scores, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
         scopes = [None] * len(queries) if allowed is None else allowed
         for i, (query, scope) in enumerate(zip(queries, scopes, strict=True)):
@@ -117,6 +128,7 @@ class Bm25Index:
 
 BM25_WORDS = "words.txt"
 BM25_FILES = ("data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy", BM25_WORDS)  # names of bm25s
+BM25_MAPPED = BM25_FILES[:3]
 _TEXTS_AT_ONCE = 8192
 
 
@@ -154,7 +166,7 @@ def write_bm25(texts: Sequence[str], target: Callable[[str], AbstractContextMana
         counts.append(_count_words(some))
     _check_words(vocabulary, len(texts))
     n_words = len(vocabulary)
-    holding = sum((np.bincount(one.words, minlength=n_words) for one in counts), np.zeros(n_words, np.int64))
+    holding = sum((np.bincount(block.words, minlength=n_words) for block in counts), np.zeros(n_words, np.int64))
     # As bm25s does it, in the same order and width, so that scores are the same to the bit.
     idf = np.array([math.log(1 + (len(texts) - df + 0.5) / (df + 0.5)) for df in holding.tolist()], np.float32)
     saturation = SATURATION * ((1 - LENGTH) + LENGTH * lengths / lengths.mean())
@@ -166,17 +178,17 @@ def write_bm25(texts: Sequence[str], target: Callable[[str], AbstractContextMana
         shape = (int(ends[-1]),)
         data, indices = _new_array(data_path, np.float32, shape), _new_array(indices_path, np.int32, shape)
         free, first = ends - holding, 0
-        for one in progress(counts, "keyword lists", "block"):
-            of_text = first + np.repeat(np.arange(len(one.distinct)), one.distinct)
-            times = one.times.astype(np.float32)
-            scores = idf[one.words] * (times / (saturation[of_text] + times))
+        for block in progress(counts, "keyword lists", "block"):
+            of_text = first + np.repeat(np.arange(len(block.distinct)), block.distinct)
+            times = block.times.astype(np.float32)
+            scores = idf[block.words] * (times / (saturation[of_text] + times))
             # Within a list texts stand in their order: the order of the block, behind what earlier blocks put there.
-            order = np.argsort(one.words, kind="stable")
-            words = one.words[order]
+            order = np.argsort(block.words, kind="stable")
+            words = block.words[order]
             at = free[words] + np.arange(len(words)) - np.searchsorted(words, words)
             data[at], indices[at] = scores[order], of_text[order]
-            free += np.bincount(one.words, minlength=n_words)
-            first += len(one.distinct)
+            free += np.bincount(block.words, minlength=n_words)
+            first += len(block.distinct)
         data.flush()
         indices.flush()
         del data, indices
@@ -245,7 +257,7 @@ def index_words(text: str) -> list[str]:
       >>> index_words("L'adhérent résilie")
       ['l', 'adhérent', '^adhér', 'résilie', '^résil']
     """
-    words = WORD.findall(composed(text).lower())
+    words = split_words(text, underscores=True)
     return [term for word in words for term in ((word, f"^{word[:STEM]}") if len(word) > STEM else (word,))]
 
 
@@ -419,9 +431,10 @@ def rows_of_corpus(
     Raises:
       ValueError: there must be one signature place for each text.
     """
-    for name, one in (("signatures", signatures), ("strict_signatures", strict_signatures)):
-        if one.of_chunk.shape != (len(texts),):
-            msg = f"{name}.of_chunk must have shape [{len(texts)}], got {list(one.of_chunk.shape)}; -1 marks none."
+    for name, signature_set in (("signatures", signatures), ("strict_signatures", strict_signatures)):
+        if signature_set.of_chunk.shape != (len(texts),):
+            shape = list(signature_set.of_chunk.shape)
+            msg = f"{name}.of_chunk must have shape [{len(texts)}], got {shape}; -1 marks none."
             raise ValueError(msg)
     shown = set() if pictures is None else set(pictures.at.tolist())
     worded = [i for i in range(len(texts)) if i not in shown]

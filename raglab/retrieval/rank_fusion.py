@@ -42,7 +42,9 @@ def reciprocal_rank_fusion(
         msg = f"weights must be {len(ranked)} numbers above 0, one a list, got {weights}; leave a list out instead."
         raise ValueError(msg)
     ids = np.concatenate(ranked, axis=1).astype(np.int64)
-    gain = np.concatenate([w / (k + np.arange(1, one.shape[1] + 1)) for w, one in zip(each, ranked, strict=True)])
+    gain = np.concatenate(
+        [w / (k + np.arange(1, ranking.shape[1] + 1)) for w, ranking in zip(each, ranked, strict=True)]
+    )
     gain = np.where(ids >= 0, gain, 0.0)
     order = np.lexsort((-gain, ids), axis=-1)
     ids, gain = np.take_along_axis(ids, order, -1), np.take_along_axis(gain, order, -1)
@@ -59,8 +61,8 @@ def rank_by_score(score: Values, ids: NDArray[np.integer], n: int) -> tuple[Valu
     order = np.lexsort((ids, -score), axis=-1)[:, :n]
     pad = ((0, 0), (0, n - order.shape[1]))
     best = np.pad(np.take_along_axis(score, order, -1), pad, constant_values=np.nan)
-    kept = np.pad(np.take_along_axis(ids, order, -1).astype(np.int64), pad, constant_values=-1)
-    return best, np.where(np.isnan(best), -1, kept)
+    best_ids = np.pad(np.take_along_axis(ids, order, -1).astype(np.int64), pad, constant_values=-1)
+    return best, np.where(np.isnan(best), -1, best_ids)
 
 
 def _sum_runs(ids: Ids, weights: Values, longest: int) -> tuple[Values, NDArray[np.bool_]]:

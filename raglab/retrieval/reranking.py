@@ -253,20 +253,23 @@ def ranks_in(ids: Ids, head: Ids) -> NDArray[np.int64]:
       >>> ranks_in(np.array([7, 3, 9]), np.array([9, 7, 1]))
       array([ 1,  0, -1])
     """
-    kept = [number for number in ids.tolist() if number in set(head[head >= 0].tolist())]
-    place = {number: rank for rank, number in enumerate(kept)}
+    common_ids = [number for number in ids.tolist() if number in set(head[head >= 0].tolist())]
+    place = {number: rank for rank, number in enumerate(common_ids)}
     return np.array([place.get(number, -1) for number in head.tolist()], dtype=np.int64)
 
 
-def fuse_orders(ordered: RankedHits, other: NDArray[np.int64], *, weight: float = 1.0, k: int = 60) -> RankedHits:
+def fuse_orders(
+    ordered: RankedHits, second_ranks: NDArray[np.int64], *, weight: float = 1.0, k: int = 60
+) -> RankedHits:
     """Order of one question's reranked hits fused by reciprocal rank with another order of them; scores stay.
 
     Args:
-      other: ranks from 0 of the first hits as they stand, [R]; -1 where it lacks one. weight: of the reranked order.
+      second_ranks: ranks from 0 of the first hits as they stand, [R]; -1 where it lacks one.
+      weight: of the reranked order.
       k: constant of the fusion.
     """
     head, own = (field[0, : ordered.n_reranked] for field in (ordered.chunk, ordered.rank))
-    total = weight / (k + 1.0 + own) + np.where(other >= 0, 1.0 / (k + 1.0 + other), 0.0)
+    total = weight / (k + 1.0 + own) + np.where(second_ranks >= 0, 1.0 / (k + 1.0 + second_ranks), 0.0)
     order = np.lexsort((head, own, -total, head < 0))
     rank = ordered.rank.copy()
     rank[0, order] = np.arange(len(order))

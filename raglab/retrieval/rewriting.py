@@ -23,7 +23,7 @@ _TERM = re.compile(r"[^\W\d_]{3,}")
 
 
 class Rewriter(Protocol):
-    """What says a question anew."""
+    """Protocol of query rewriters."""
 
     @property
     def name(self) -> str:
@@ -63,8 +63,8 @@ def reflect(question: str, passages: Sequence[str]) -> Reflection:
     held = [(_beginnings(passage), f" {' '.join(plain_words(passage))} ") for passage in passages]
     units = _units(question)
     is_covered = [any(_holds(words, text, unit) for words, text in held) for unit in units]
-    covered = tuple(unit for unit, found in zip(units, is_covered, strict=True) if found)
-    missing = tuple(unit for unit, found in zip(units, is_covered, strict=True) if not found)
+    covered = tuple(unit for unit, is_held in zip(units, is_covered, strict=True) if is_held)
+    missing = tuple(unit for unit, is_held in zip(units, is_covered, strict=True) if not is_held)
     return Reflection(covered, missing, len(covered) / len(units) if units else float("nan"))
 
 
@@ -118,7 +118,9 @@ class Rm3:
         if step == 2:
             missing = [_beginnings(unit) for unit in reflect(question, first).missing]
             held = [_beginnings(passage) for passage in passages]
-            holding = [one for one, words in zip(passages, held, strict=True) if any(unit <= words for unit in missing)]
+            holding = [
+                passage for passage, words in zip(passages, held, strict=True) if any(unit <= words for unit in missing)
+            ]
             return holding[: self.passages] or first
         return passages[: self.passages * (step - 1)]
 
@@ -129,26 +131,26 @@ class Rm3:
         passages of that chance times how far the passage is believed.
         """
         believed = self._shares(_beginnings(question), passages)
-        rates = [share / (one.n_words + SMOOTHING) for share, one in zip(believed, passages, strict=True)]
+        rates = [share / (passage.n_words + SMOOTHING) for share, passage in zip(believed, passages, strict=True)]
         heard: dict[str, float] = {}
-        for rate, one in zip(rates, passages, strict=True):
-            for word, times in one.counts.items():
+        for rate, passage in zip(rates, passages, strict=True):
+            for word, times in passage.counts.items():
                 heard[word] = heard.get(word, 0.0) + rate * times
-        asked = {beginning(word) for word in plain_words(question)}
+        question_beginnings = {beginning(word) for word in plain_words(question)}
         spelt = _spelt(passages)
         parts: dict[str, float] = {}
-        for word in sorted(spelt.keys() - asked):
+        for word in sorted(spelt.keys() - question_beginnings):
             common = self._common(word)
             chance = heard[word] + sum(rates) * SMOOTHING * common
             parts[word] = chance * log(chance / common)
         return [spelt[word] for word in sorted(parts, key=lambda word: -parts[word])]
 
-    def _shares(self, asked: set[str], passages: Sequence[_PassageWords]) -> list[float]:
+    def _shares(self, question_beginnings: set[str], passages: Sequence[_PassageWords]) -> list[float]:
         """How far each passage is believed: its likelihood of the question, per word, as a share; they sum to 1."""
         likelihoods = []
-        for one in passages:
-            chances = [one.counts[word] + SMOOTHING * self._common(word) for word in sorted(asked)]
-            logs = [log(chance / (one.n_words + SMOOTHING)) for chance in chances]
+        for passage in passages:
+            chances = [passage.counts[word] + SMOOTHING * self._common(word) for word in sorted(question_beginnings)]
+            logs = [log(chance / (passage.n_words + SMOOTHING)) for chance in chances]
             likelihoods.append(exp(sum(logs) / max(len(logs), 1)))
         return [likelihood / sum(likelihoods) for likelihood in likelihoods]
 

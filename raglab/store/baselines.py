@@ -173,13 +173,13 @@ class Baseline:
         where = Where(str(path))
         record = read_json(Path(path), MAX_FILE_BYTES)
         if not isinstance(record, dict) or record.get("format") != FORMAT:
-            came = shown_value(record.get("format") if isinstance(record, dict) else record)
-            raise input_error(where, f"a baseline must be a JSON object of the format {FORMAT}", REMEDY, came)
+            value = shown_value(record.get("format") if isinstance(record, dict) else record)
+            raise input_error(where, f"a baseline must be a JSON object of the format {FORMAT}", REMEDY, value)
         only_keys(record, HEAD, where, REMEDY)
         texts = {key: required_text(record, key, where) for key in ("policy_id", "arm", "basis", "cases_hash")}
         if texts["basis"] not in {SOURCES, TEXT, MIXED}:
             raise input_error(where, f"basis must be {SOURCES}, {TEXT} or {MIXED}", REMEDY, shown_value(texts["basis"]))
-        found = cls(
+        baseline = cls(
             policy_id=texts["policy_id"],
             arm=texts["arm"],
             basis=texts["basis"],
@@ -189,8 +189,8 @@ class Baseline:
             cases=_cases(record, where),
             **{key: _count(record, key, where) for key in COUNTS},
         )
-        _check_agreement(found, record, where)
-        return found
+        _check_agreement(baseline, record, where)
+        return baseline
 
 
 def baseline_rows(cases: Sequence[BaselineCase], where: Where) -> tuple[BaselineCase, ...]:
@@ -268,26 +268,26 @@ def _cases(record: Record, where: Where) -> tuple[BaselineCase, ...]:
             if len(row[key]) != 16 or not _DIGITS.issuperset(row[key]):
                 raise input_error(here, f"{key} must be 16 hex digits", REMEDY, shown_value(row[key]))
         if (case.label, case.outcome) not in CELL_OF:
-            came = f"{shown_value(case.label)} and {shown_value(case.outcome)}"
-            raise input_error(here, "label and outcome must be a pair that a decision can give", REMEDY, came)
+            value = f"{shown_value(case.label)} and {shown_value(case.outcome)}"
+            raise input_error(here, "label and outcome must be a pair that a decision can give", REMEDY, value)
         rows.append(case)
     return baseline_rows(rows, where)
 
 
-def _check_agreement(found: Baseline, record: Record, where: Where) -> None:
+def _check_agreement(baseline: Baseline, record: Record, where: Where) -> None:
     """Refuse a file of which one part was changed without the others."""
     costs = {row["id"]: row.get("cost") for row in record["cases"]}
-    for case, cost in zip(found.cases, found.case_costs.tolist(), strict=True):
+    for case, cost in zip(baseline.cases, baseline.case_costs.tolist(), strict=True):
         if isinstance(costs[case.id], bool) or costs[case.id] != cost:
-            came = f"{shown_value(costs[case.id])} for {case.label}.{case.outcome}"
-            raise input_error(where._replace(id=case.id), f"cost must be that of the matrix, {cost:g}", REMEDY, came)
-    if record["cases_hash"] != found.cases_hash:
-        came = shown_value(record["cases_hash"])
-        raise input_error(where, f"cases_hash must be that of the cases, {found.cases_hash}", REMEDY, came)
-    stated, measures = _object(record, "measures", where), found.measures
+            value = f"{shown_value(costs[case.id])} for {case.label}.{case.outcome}"
+            raise input_error(where._replace(id=case.id), f"cost must be that of the matrix, {cost:g}", REMEDY, value)
+    if record["cases_hash"] != baseline.cases_hash:
+        value = shown_value(record["cases_hash"])
+        raise input_error(where, f"cases_hash must be that of the cases, {baseline.cases_hash}", REMEDY, value)
+    stated, measures = _object(record, "measures", where), baseline.measures
     if odd := [name for name in stated if name not in measures or stated[name] != measures[name]]:
         here = where._replace(id=odd[0])
         raise input_error(here, "measures must be those of the cases", REMEDY, canonical_json(stated[odd[0]])[:80])
-    if found.status_only > len(found.cases) or found.missing_answers > len(found.cases):
-        came = f"{found.status_only} and {found.missing_answers} of {len(found.cases)}"
-        raise input_error(where, "status_only and missing_answers must count some of the cases", REMEDY, came)
+    if baseline.status_only > len(baseline.cases) or baseline.missing_answers > len(baseline.cases):
+        value = f"{baseline.status_only} and {baseline.missing_answers} of {len(baseline.cases)}"
+        raise input_error(where, "status_only and missing_answers must count some of the cases", REMEDY, value)

@@ -14,13 +14,14 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from raglab.characters import visible
-from raglab.store.case_labels import near_name_error, near_names, status_remedy
+from raglab.store.case_labels import REQUIRED, near_name_error, near_names, plain_name, status_remedy
 from raglab.store.cells import (
     Cells,
     ColumnRule,
@@ -35,9 +36,11 @@ from raglab.store.cells import (
     listed,
     listed_sources,
     read_columns,
+    warn_of_empty_columns,
 )
-from raglab.store.documents import csv_records
-from raglab.store.files import JsonLine, Where, input_error, read_text, shown_value
+from raglab.store.csv_tables import csv_records, table_text
+from raglab.store.encodings import CASES_ENCODING_REMEDY, ENCODING_REMEDY
+from raglab.store.files import JsonLine, Where, input_error, shown_value
 from raglab.store.folders import is_folder
 from raglab.store.record_fields import MAX_NAME, flat_name
 from raglab.user_warnings import warn_user
@@ -47,6 +50,30 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ENDINGS = (".csv", ".tsv")
+_HEADS_SHOWN = 20  # in a message
+_LABEL_FIELDS = ("expect_status", "expect_sources", "expect_sources_any")
+# Names of others that a table of another kind has as well.
+_LOOSE_NAMES = frozenset(
+    {
+        *("input", "text", "sentence", "message", "request", "prompt", "utterance", "claim"),
+        *(
+            "status",
+            "outcome",
+            "expected",
+            "source",
+            "sources",
+            "relevant",
+            "reference",
+            "references",
+            "file",
+            "document",
+        ),
+        *("files", "documents", "doc", "docs", "filename", "file_name", "citation", "citations", "evidence"),
+        *("anfrage", "quelle", "quellen", "dokument", "dokumente", "erwartung", "erwartet"),
+        *("fichier", "fichiers", "statut", "étiquette", "attendu", "attente"),
+    }
+)
+_QUESTION_NAMES = frozenset({"frage", "fragestellung"})  # which say what ours say
 FRAME = "frame"  # name of a DataFrame, in messages and as that of a corpus
 
 
@@ -89,8 +116,8 @@ def _texts(value: object) -> list[str] | None:
 
 
 def _sources(value: object) -> list[str] | None:
-    found = _texts(listed_sources(value))
-    return None if found is None or any(map(source_rule, found)) else found
+    sources = _texts(listed_sources(value))
+    return None if sources is None or any(map(source_rule, sources)) else sources
 
 
 def _sources_remedy(_name: str, cells: Sequence[object]) -> str:
@@ -133,10 +160,10 @@ def _tag(value: object) -> str | None:
 
 def _tags(value: object) -> dict[str, str] | None:
     """Tags of a cell that holds them all: a mapping of texts, or a JSON object of them."""
-    found = json_cell(value) if isinstance(value, str) else value
-    if not isinstance(found, Mapping) or any(not isinstance(text, str) for pair in found.items() for text in pair):
+    tags = json_cell(value) if isinstance(value, str) else value
+    if not isinstance(tags, Mapping) or any(not isinstance(text, str) for pair in tags.items() for text in pair):
         return None
-    return dict(found)
+    return dict(tags)
 
 
 AS_TEXT = "convert the column with .astype(str)"
@@ -154,7 +181,15 @@ CASE_COLUMNS: Mapping[str, ColumnRule] = {
     "query": ColumnRule(
         _question, _QUESTION_RULE, "write the question", aliases=("question",), required=True, filled=True
     ),
-    "expect_status": ColumnRule(_status, _STATUS_RULE, status_remedy, aliases=("label",), required=True, filled=True),
+    "expect_status": ColumnRule(
+        _status,
+        _STATUS_RULE,
+        status_remedy,
+        aliases=("label",),
+        required=True,
+        filled=True,
+        file_remedy=partial(status_remedy, file=True),
+    ),
     "expect_sources": _SOURCES,
     "expect_sources_any": _SOURCES,
     "min_sources": ColumnRule(integer_from(0), "an integer from 0, of 31 bits", "correct it, or empty the cell"),
@@ -163,7 +198,7 @@ CASE_COLUMNS: Mapping[str, ColumnRule] = {
     **dict.fromkeys(("answer", "intent", "doctype", "split", "notes"), _TEXT),
 }
 CHUNK_COLUMNS: Mapping[str, ColumnRule] = {
-    "id": CASE_COLUMNS["id"]._replace(aliases=("chunk_id", "hit_id"), required=True),
+    "id": CASE_COLUMNS["id"]._replace(aliases=("chunk_id", "hit_id")),
     "text": ColumnRule(filled_text, "a text that is not blank", "fill it, or drop the row", required=True, filled=True),
     "source": ColumnRule(
         _name, f"a path that is not blank, of at most {MAX_NAME} characters", "fill it, or drop the column"
@@ -172,9 +207,32 @@ CHUNK_COLUMNS: Mapping[str, ColumnRule] = {
     "page_label": ColumnRule(_tag, "a text", AS_TEXT),
     "tags": ColumnRule(_tags, "a mapping of texts to texts", 'write {"domain": "home"}, as JSON in a file'),
     "entities": ColumnRule(_texts, "texts", 'write a list, a JSON list such as ["Acme", "Leeds"], or Acme;Leeds'),
+    "section": ColumnRule(_texts, "texts", 'write a list, a JSON list such as ["Home", "Excess"], or Home;Excess'),
 }
 OWN_TAG = ColumnRule(_tag, "a text or a number, since it becomes a tag", f"{AS_TEXT}, or drop it")
 _EXTRA = ColumnRule(_json_value, "a JSON value: text, number, truth value, list or object", f"{AS_TEXT}, or drop it")
+
+
+def holds_labels(heads: Iterable[str]) -> bool:
+    """Whether heads of a table are those of labelled questions: a question, and its label or expected sources.
+
+    A name that others give our fields counts too. One that may stand for anything, such as text, message or source,
+    needs a name of ours on the other side, or a German one that means the same.
+
+    Example:
+      >>> [holds_labels(heads) for heads in (["Question", "expected_source"], ["text", "source"], ["text", "label"])]
+      [True, False, True]
+    """
+    fields = field_names(CASE_COLUMNS)
+    names = {plain_name(head) for head in heads}
+    meant = {near.name: {*near.fields} for near in near_names(sorted(names), fields, CASE_COLUMNS)}
+    questions = {name for name in names if "query" in meant.get(name, ())}
+    labels = {name for name in names if not meant.get(name, set()).isdisjoint(_LABEL_FIELDS)}
+    if not questions or not labels:
+        return False
+    own = any(fields.get(name) == "query" or name in _QUESTION_NAMES for name in questions)
+    own = own or any(fields.get(name) for name in labels)
+    return own or not (questions <= _LOOSE_NAMES or labels <= _LOOSE_NAMES)
 
 
 def is_table(path: Path) -> bool:
@@ -182,29 +240,34 @@ def is_table(path: Path) -> bool:
     return path.suffix.lower() in ENDINGS and not is_folder(path) and path.exists()
 
 
-def is_chunk_table(path: Path, columns: Mapping[str, str] | None, max_file_bytes: int) -> bool:
-    """Whether a file is a table with a row a chunk, and not a document: TSV, or CSV where the heads or a map say so."""
+def is_chunk_table(
+    path: Path, columns: Mapping[str, str] | None, max_file_bytes: int, encoding: str | None = None
+) -> bool:
+    """Whether a file is a table with a row a chunk, and no document: TSV, or CSV with a head `text` or with a map."""
     if not is_table(path) or path.suffix.lower() != ".csv" or columns is not None:
         return is_table(path)
-    heads = set(csv_records(read_text(path, max_file_bytes), path)[0].cells)
-    return "text" in heads and not heads.isdisjoint({"id", *CHUNK_COLUMNS["id"].aliases})
+    return "text" in map(str.strip, csv_records(table_text(path, max_file_bytes, encoding=encoding), path)[0].cells)
 
 
 def case_records(
-    source: pd.DataFrame | str | Path, columns: Mapping[str, str] | None, max_file_bytes: int
+    source: pd.DataFrame | str | Path,
+    columns: Mapping[str, str] | None,
+    max_file_bytes: int,
+    encoding: str | None = None,
 ) -> list[JsonLine]:
     """Records of cases; without a column of ids they are q1, q2, … in the order of the rows.
 
     Raises:
       InputError: columns are missing, or cells break a rule: the first few are named by row and column, all counted.
     """
-    cells = _cells(source, "case", max_file_bytes, CASE_COLUMNS, columns)
-    places = _places(cells, CASE_COLUMNS, columns)
+    cells = _cells(source, "case", max_file_bytes, CASE_COLUMNS, columns, encoding)
+    places = _column_names(cells, CASE_COLUMNS, columns)
     mapped = {*field_names(CASE_COLUMNS), *(columns or {}).values()}
-    others = [name for name in cells.columns if name not in mapped and name.strip()]
-    near = near_names(others, field_names(CASE_COLUMNS), CASE_COLUMNS.keys() - places.keys())
+    extra_columns = [name for name in cells.columns if name not in mapped and name.strip()]
+    near = near_names(extra_columns, field_names(CASE_COLUMNS), CASE_COLUMNS.keys() - places.keys())
     if near:
-        raise near_name_error(near, Where(cells.name), table=True)
+        missing = [field for field in REQUIRED if field not in places]
+        raise near_name_error(near, Where(cells.name), table=True, missing=missing)
     _check_required(cells, CASE_COLUMNS, places)
     rows = _rows(cells, places, CASE_COLUMNS, _EXTRA, _other_columns(cells, CASE_COLUMNS, places))
     records = [{"id": f"q{row + 1}"} | extra | record for row, (record, extra) in enumerate(rows)]
@@ -212,20 +275,29 @@ def case_records(
 
 
 def chunk_records(
-    source: pd.DataFrame | str | Path, columns: Mapping[str, str] | None, max_file_bytes: int
+    source: pd.DataFrame | str | Path,
+    columns: Mapping[str, str] | None,
+    max_file_bytes: int,
+    encoding: str | None = None,
 ) -> list[JsonLine]:
-    """Records of chunks; without a column of sources each is a document of its own, named by its id.
+    """Records of chunks; without a column of ids they are c1, c2, …, without one of sources each is a document.
 
     Raises:
       InputError: as for `case_records`.
     """
-    cells = _cells(source, "chunk", max_file_bytes, CHUNK_COLUMNS, columns)
-    places = _places(cells, CHUNK_COLUMNS, columns)
+    cells = _cells(source, "chunk", max_file_bytes, CHUNK_COLUMNS, columns, encoding)
+    places = _column_names(cells, CHUNK_COLUMNS, columns)
     _check_required(cells, CHUNK_COLUMNS, places)
     rows = _rows(cells, places, CHUNK_COLUMNS, OWN_TAG, _other_columns(cells, CHUNK_COLUMNS, places))
-    chunks = [
-        {"source": flat_name(record["id"])} | record | {"tags": record.get("tags", {}) | tags} for record, tags in rows
-    ]
+    if "id" not in places:
+        text = (
+            f"{cells.name}: without a column id its {cells.size:,} chunks are named c1 to c{cells.size} by their rows"
+        )
+        warn_user(visible(f"{text}; a column id keeps their names where rows are added or moved."))
+    chunks = []
+    for row, (record, tags) in enumerate(rows, 1):
+        named = {"id": f"c{row}"} | record
+        chunks.append({"source": flat_name(named["id"])} | named | {"tags": record.get("tags", {}) | tags})
     return _lines(cells, chunks)
 
 
@@ -239,6 +311,7 @@ def _cells(
     max_file_bytes: int,
     known: Mapping[str, ColumnRule],
     columns: Mapping[str, str] | None,
+    encoding: str | None,
 ) -> Cells:
     """Cells of a frame or a file, None where they are blank.
 
@@ -246,7 +319,8 @@ def _cells(
     """
     if isinstance(source, str | Path):
         path = Path(source)
-        heads, *rows = csv_records(read_text(path, max_file_bytes), path)
+        remedy = CASES_ENCODING_REMEDY if known is CASE_COLUMNS else ENCODING_REMEDY
+        heads, *rows = csv_records(table_text(path, max_file_bytes, encoding=encoding, remedy=remedy), path)
         named = [head.strip() for head in heads.cells]
         check_heads([head for head in named if head], Where(str(path), heads.line))
         of_file: Mapping[str, Sequence[Any]] = {
@@ -260,7 +334,24 @@ def _cells(
         fields = [(field, *column.aliases) for field, column in known.items()]
         free = {name for names in fields if held.isdisjoint(names) for name in names}
         cells = frame_cells(source, FRAME, row, free | {*mapped.values()})
+        _warn_of_index(source, cells, row, known, is_without_id="id" in free)
     return cells._replace(columns={head: _without_blanks(column) for head, column in cells.columns.items()})
+
+
+def _warn_of_index(
+    frame: pd.DataFrame, cells: Cells, row: str, known: Mapping[str, ColumnRule], *, is_without_id: bool
+) -> None:
+    """Warn of an index that looks like ids which the frame lacks, and is not read as them."""
+    if not is_without_id or not {"id", *known["id"].aliases}.isdisjoint(cells.columns):
+        return
+    for level, name in enumerate(frame.index.names):
+        if name in cells.columns:
+            continue
+        is_named = isinstance(name, str) and plain_name(name) in {"id", "ids", *known["id"].aliases}
+        if is_named or (name is None and isinstance(frame.index.get_level_values(level)[0], str)):
+            index = f"the index {shown_value(name)}" if name is not None else "the index of texts"
+            remedy = 'write frame.rename_axis("id"), or frame.reset_index(drop=True)'
+            warn_user(visible(f"{cells.name}: {index} is not read as the ids of its {row}s; {remedy}."))
 
 
 def _without_blanks(column: Sequence[Any]) -> list[Any]:
@@ -268,16 +359,24 @@ def _without_blanks(column: Sequence[Any]) -> list[Any]:
 
 
 def _rows(
-    cells: Cells, places: Mapping[str, str], known: Mapping[str, ColumnRule], other: ColumnRule, others: Sequence[str]
+    cells: Cells,
+    places: Mapping[str, str],
+    known: Mapping[str, ColumnRule],
+    extra_rule: ColumnRule,
+    extra_columns: Sequence[str],
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Values of all rows by our names, and those of further columns by theirs.
 
     Args:
-      places: see `column_places`. known: columns by our names. other: what a further column may hold. others: names of
-        further columns, none of them one of ours.
+      places: see `column_places`.
+      known: columns by raglab's names.
+      extra_rule: what a further column may hold.
+      extra_columns: names of further columns, none of them a name of raglab's.
     """
     columns = read_columns(
-        cells, {**places, **{name: name for name in others}}, {**dict.fromkeys(others, other), **known}
+        cells,
+        {**places, **{name: name for name in extra_columns}},
+        {**dict.fromkeys(extra_columns, extra_rule), **known},
     )
     if "id" in places:
         _check_unique(cells, places["id"], columns["id"])
@@ -285,7 +384,7 @@ def _rows(
     def record(row: int, names: Iterable[str]) -> dict[str, Any]:
         return {name: columns[name][row] for name in names if columns[name][row] is not None}
 
-    return [(record(row, places), record(row, others)) for row in range(cells.size)]
+    return [(record(row, places), record(row, extra_columns)) for row in range(cells.size)]
 
 
 def _check_unique(cells: Cells, name: str, ids: Sequence[str]) -> None:
@@ -293,12 +392,12 @@ def _check_unique(cells: Cells, name: str, ids: Sequence[str]) -> None:
     first: dict[str, int] = {}
     for row, value in enumerate(ids):
         if first.setdefault(value, row) != row:
-            came = f"{shown_value(value)} again (first in {cells.place(first[value])})"
-            raise cells.error(row, name, "id must be unique", "rename or drop one", came)
+            repeat = f"{shown_value(value)} again (first in {cells.place(first[value])})"
+            raise cells.error(row, name, "id must be unique", "rename or drop one", repeat)
 
 
-def _places(cells: Cells, known: Mapping[str, ColumnRule], columns: Mapping[str, str] | None) -> dict[str, str]:
-    """Column of the table for each of our names that it has, in our order.
+def _column_names(cells: Cells, known: Mapping[str, ColumnRule], columns: Mapping[str, str] | None) -> dict[str, str]:
+    """Column of the table for each field of raglab that it has, in the order of the fields.
 
     Raises:
       InputError: `columns` is no map of names of ours to names of the table; or a name stands twice.
@@ -307,12 +406,16 @@ def _places(cells: Cells, known: Mapping[str, ColumnRule], columns: Mapping[str,
     if not isinstance(columns, Mapping | None) or any(not isinstance(name, str) for name in (columns or {}).values()):
         rule = "columns must map our names to those of the table"
         raise input_error(where, rule, 'write {"query": "question"}', shown_value(columns))
-    reversed_map = {theirs: ours for ours, theirs in (columns or {}).items() if cells.has(ours) and theirs in fields}
+    reversed_map = {
+        user_name: raglab_name
+        for raglab_name, user_name in (columns or {}).items()
+        if cells.has(raglab_name) and user_name in fields
+    }
     if columns and len(reversed_map) == len(columns) and not any(map(cells.has, columns.values())):
         rule, remedy = "columns must map our names to those of the table", f"swap them: columns={reversed_map}"
         raise input_error(where, rule, remedy, f"{columns}, whose first are of the table and second ours")
     # {"status": "status"} says that a column is an extra one, whatever it looks like.
-    strange = [str(name) for name, given in (columns or {}).items() if name not in fields and name != given]
+    strange = [str(name) for name, user_name in (columns or {}).items() if name not in fields and name != user_name]
     if strange:
         raise input_error(
             where, f"columns must map names among {', '.join(fields)}", "ours first, then yours", ", ".join(strange)
@@ -332,12 +435,16 @@ def _check_required(cells: Cells, known: Mapping[str, ColumnRule], places: Mappi
         if len(missing) > 1:
             rule = f"the columns {', '.join(missing)} are required"
         pairs = ", ".join(f'"{field}": "…"' for field in missing)
-        remedy = f"rename what holds it, or pass columns={{{pairs}}}"
+        option = "--corpus-columns" if known is CHUNK_COLUMNS else "--columns"
+        options = " ".join(f"{option} {field}=…" for field in missing)
+        remedy = f"rename what holds it, or pass columns={{{pairs}}} ({options})"
         raise input_error(Where(cells.name), rule, remedy, f"only {_heads(cells)}")
 
 
 def _heads(cells: Cells) -> str:
-    return shown_value(", ".join(cells.columns))
+    names = [shown_value(name) for name in cells.columns if name.strip()]
+    more = f" and {len(names) - _HEADS_SHOWN} more" if len(names) > _HEADS_SHOWN else ""
+    return ", ".join(names[:_HEADS_SHOWN]) + more
 
 
 def _other_columns(cells: Cells, known: Mapping[str, ColumnRule], places: Mapping[str, str]) -> list[str]:
@@ -345,14 +452,15 @@ def _other_columns(cells: Cells, known: Mapping[str, ColumnRule], places: Mappin
     names, used = field_names(known), set(places.values())
     unused = [name for name in cells.columns if name not in used]
     dropped = [name for name in unused if not name.strip() or name.startswith("Unnamed: ") or name in names]
-    others = [name for name in unused if name not in dropped]
+    extra_columns = [name for name in unused if name not in dropped]
     notes = []
     if dropped:
         notes.append(f"left out: {', '.join(repr(name) if name else 'a column without a name' for name in dropped)}")
-    for name in others if known is CHUNK_COLUMNS else ():  # a slip in a table of cases is an error
+    for name in extra_columns if known is CHUNK_COLUMNS else ():  # a slip in a table of cases is an error
         close = get_close_matches(name.lower(), names, n=1, cutoff=0.85)
         notes += [f"kept in tags: {name!r}, which is close to our {close[0]!r}"] if close else []
+    warn_of_empty_columns(cells, [name for name in cells.columns if name not in dropped])
     if notes:
         text = f"{cells.name}: {'; '.join(notes)}; rename them, or name them by columns={{…}}, where they are meant."
         warn_user(visible(text))
-    return others
+    return extra_columns

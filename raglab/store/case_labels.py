@@ -26,15 +26,32 @@ OTHER_SPLITS = {
     "test": "report",
     "testing": "report",
 }
-# What other sets call our fields. Names that are spelt nearly as ours are found by difflib.
+# What other sets call our fields, in English, German and French. Names spelt nearly as ours are found by difflib.
 OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("prompt", "user_input", "utterance", "input"), ("query",)),
-    **dict.fromkeys(("status", "label", "gold_label", "outcome", "expected_outcome", "answerable"), ("expect_status",)),
+    **dict.fromkeys(
+        (
+            *("prompt", "user_input", "utterance", "input", "text", "sentence", "claim", "message"),
+            *("request", "initial_request", "user_query", "user_question", "query_text", "question_text"),
+            *("frage", "fragestellung", "anfrage", "nutzerfrage"),
+        ),
+        ("query",),
+    ),
+    **dict.fromkeys(
+        (
+            *("status", "label", "gold_label", "outcome", "expected_outcome", "answerable"),
+            *("erwarteter_status", "erwartetes_ergebnis", "beantwortbar"),
+            *("statut", "statut_attendu", "résultat_attendu", "étiquette"),
+        ),
+        ("expect_status",),
+    ),
     **dict.fromkeys(("gold", "golds", "expected"), ("expect_sources", "expect_status", "answer")),
+    **dict.fromkeys(("erwartung", "erwartet", "attendu", "attente"), ("expect_status", "expect_sources", "answer")),
     **dict.fromkeys(
         (
             *("source", "sources", "gold_source", "gold_sources", "source_document", "source_documents", "gold_path"),
             *("evidence", "citation", "citations", "relevant", "references", "supporting_docs"),
+            *("quelle", "quellen", "erwartete_quelle", "erwartete_quellen", "dokument", "dokumente", "quelldokument"),
+            *("source_attendue", "sources_attendues", "fichier", "fichiers"),
         ),
         ("expect_sources",),
     ),
@@ -58,11 +75,20 @@ OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
             "expected_answer",
             "correct_answer",
             "ideal_answer",
+            *("antwort", "erwartete_antwort", "richtige_antwort", "musterantwort", "referenzantwort"),
+            *("réponse", "réponse_attendue", "bonne_réponse", "réponse_de_référence"),
         ),
         ("answer",),
     ),
     **dict.fromkeys(("set", "fold", "subset", "partition", "data_split"), ("split",)),
+    **dict.fromkeys(("aufteilung", "teilmenge", "répartition", "sous_ensemble"), ("split",)),
     "case_id": ("id",),
+}
+# What other sets call our labels, in German and French. Those spelt nearly as ours are found by difflib.
+_OTHER_LABELS = {
+    **dict.fromkeys(("antworten", "beantworten", "beantwortbar", "répondre"), "ok"),
+    **dict.fromkeys(("ablehnen", "abgelehnt", "verweigern", "nicht beantwortbar", "refuser", "rejeter"), "refuse"),
+    **dict.fromkeys(("mehrdeutig", "nachfragen", "rückfrage", "ambigu", "ambigüe", "demander"), "ambiguous"),
 }
 REQUIRED = ("query", "expect_status")  # fields of a set of labels that it must have
 NEAR = 0.85  # of difflib, above which a name is a slip of ours, or of another known one
@@ -77,6 +103,7 @@ KNOWN_EXTRAS = frozenset(
 )
 CONTEXT = ("article", "paragraph", "earlier_turns")  # keys of `extra` that tell one question from another
 _SHOWN = 3  # cases that a message names
+_LABELS = 8  # words for three outcomes that a set may have; more are topics
 _NAMES_SHOWN = 20  # names that a warning lists
 
 PlacedCases = Iterable[tuple[Where, Case]]
@@ -131,30 +158,50 @@ def plain_name(name: str) -> str:
     return "_".join(name.casefold().replace("-", " ").replace("_", " ").split())
 
 
-def status_remedy(column: str, cells: Sequence[object]) -> str:
-    """What to do about other labels than ours in a column of a frame: each that is there, with ours where it is near.
+def status_remedy(column: str, cells: Sequence[object], *, file: bool = False) -> str:
+    """What to do about other labels than ours in a column: each that is there, with ours where it is near.
+
+    Args:
+      column: its name. cells: of it, that break the rule. file: whether it stands in a file: then there is no frame.
 
     Example:
       >>> print(status_remedy("label", ["Ok", "refused", "yes", "Ok"])[len("replace your labels by ours: ") :])
       frame["label"] = frame["label"].replace({'Ok': 'ok', 'refused': 'refuse', 'yes': '…'})
     """
     labels = list(dict.fromkeys(shown_value(cell) for cell in cells if cell is not None))
+    if len(labels) > _LABELS:  # topics, of which some may be out of scope
+        if file:
+            count = f"{len(labels)} different labels are intents or topics"
+            named = f'name the column "intent", such as by columns={{"intent": "{column}"}} (--columns intent={column})'
+            return f"{count}: {named}, and add a column expect_status with ok, refuse or ambiguous"
+        split = f'frame.assign(expect_status=frame["{column}"].map(lambda label: "refuse" if label in {{…}} else "ok"))'
+        count = f"{len(labels)} different labels are intents or topics"
+        return f'{count}: keep them with columns={{"intent": "{column}"}}, and say which are refused: {split}'
     pairs = [f"{label}: {_near_status(label)!r}" for label in labels[:_NAMES_SHOWN]]
     frame = f'frame["{column}"]'
+    if file:
+        words = ", ".join(pairs) + (", …" if len(labels) > _NAMES_SHOWN else "")
+        return f"write ok, refuse or ambiguous in the place of your labels in the file: {words}"
     more = ", …" if len(labels) > _NAMES_SHOWN else ""
     return f"replace your labels by ours: {frame} = {frame}.replace({{{', '.join(pairs)}{more}}})"
 
 
 def _near_status(label: str) -> str:
     """Our label that is spelt nearly as one of a table; … where none is."""
-    return next(iter(get_close_matches(label.strip("'\" ").casefold(), STATUS_NAMES, 1, 0.6)), "…")
+    plain = label.strip("'\" ").casefold()
+    return _OTHER_LABELS.get(plain) or next(iter(get_close_matches(plain, STATUS_NAMES, 1, 0.6)), "…")
 
 
-def near_name_error(near: Sequence[NearName], where: Where, *, table: bool) -> InputError:
+def near_name_error(
+    near: Sequence[NearName], where: Where, *, table: bool, missing: Collection[str] = ()
+) -> InputError:
     """Error that proposes the right names: nothing is read as a label, or left out of one, by guess.
 
     Args:
+      near: names that look like ours.
+      where: of the first.
       table: whether `columns` can name the columns.
+      missing: required fields that the set lacks; those that no name looks like are told too.
     """
     shown = ", ".join(shown_value(guess.name) for guess in near[:_NAMES_SHOWN])
     guesses = "; ".join(
@@ -169,6 +216,8 @@ def near_name_error(near: Sequence[NearName], where: Where, *, table: bool) -> I
     how = "pass" if table else "load the lines as a table, pandas.read_json(path, lines=True), with"
     options = " ".join(f"--columns {field}={name}" for field, name in pairs.items())
     remedy = f"{guesses}: rename it, or {how} columns={{{columns}}}{f' ({options})' if table else ''}{own}"
+    guessed = {field for guess in near for field in guess.fields}
+    remedy += "".join(f"; {field} is required too" for field in missing if field not in guessed)
     return input_error(where, f"{'columns' if table else 'keys'} of labels must have our names", remedy, shown)
 
 
@@ -300,8 +349,8 @@ def _check_fields(cases: Sequence[tuple[Where, Case]]) -> None:
 
 def _check_answers(cases: Sequence[tuple[Where, Case]]) -> None:
     """Stop at gold answers that cannot be read: the case would be judged by its sources instead."""
-    given = ((pair, pair[1].extra.get(ANSWERS)) for pair in cases)
-    wrong = [pair for pair, answers in given if answers is not None and listed_answers(answers) is None]
+    gold_answers = ((pair, pair[1].extra.get(ANSWERS)) for pair in cases)
+    wrong = [pair for pair, answers in gold_answers if answers is not None and listed_answers(answers) is None]
     if wrong:
         where, case = wrong[0]
         ids = [shown_value(wrong_case.id) for _, wrong_case in wrong]

@@ -13,9 +13,10 @@ import numpy as np
 from raglab.canonical import digest
 from raglab.misuse import takes
 from raglab.store.case_labels import SPLITS, plain_question
-from raglab.text import jaccard, split_words
+from raglab.text import jaccard
 from raglab.user_warnings import warn_user
 from raglab.values import Case
+from raglab.words import split_words
 
 NEAR = 0.5  # Jaccard index of words from which two questions are near-duplicates (rule S6.5)
 _FAR_OFF = 0.05  # of all cases: how far a split may lie from its share before a warning says so

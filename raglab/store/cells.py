@@ -7,13 +7,15 @@ Every door that takes a table describes it by `ColumnRule`s and reads it by `rea
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from raglab.characters import is_unicode
+from raglab.characters import is_unicode, visible
+from raglab.plain_arrays import ROUNDING, rounding_note
 from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.store.record_fields import MAX_INTEGER
 from raglab.user_warnings import warn_user
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_ROWS = 2_000_000  # of a frame: twenty seconds and a gigabyte as a trace
-ROUNDING = 1e-6  # by which a measurement in single precision may leave its range
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
 _SHOWN = 3  # rows that a message names after the first
+_SHOWN_NAMES = 10  # columns that a message names
 
 
 class ColumnRule(NamedTuple):
@@ -32,6 +35,7 @@ class ColumnRule(NamedTuple):
     read: value of a cell as a record has it, None where it breaks the rule. rule, remedy: in words, the remedy also by
     the column's name and the cells that break it. aliases: its other names. required: whether it must be there.
     filled: whether none of its cells may be missing, where it is there. bounds: ends of the range of a measurement.
+    file_remedy: the remedy where the column stands in a file, which has another; None for the same.
     """
 
     read: Callable[[Any], Any]
@@ -41,6 +45,7 @@ class ColumnRule(NamedTuple):
     required: bool = False
     filled: bool = False
     bounds: tuple[float, float] | None = None
+    file_remedy: Callable[[str, Sequence[Any]], str] | None = None
 
 
 class Cells(NamedTuple):
@@ -71,16 +76,16 @@ class Cells(NamedTuple):
         """Values of a column, all None where the frame has none."""
         return self.columns[column] if column in self.columns else [None] * self.size
 
-    def error(self, row: int, column: str, rule: str, remedy: str, came: str | None = None) -> InputError:
+    def error(self, row: int, column: str, rule: str, remedy: str, value: str | None = None) -> InputError:
         """Error about one cell."""
-        return input_error(Where(f"{self.name}, {self.place(row)}, column {column}"), rule, remedy, came)
+        return input_error(Where(f"{self.name}, {self.place(row)}, column {column}"), rule, remedy, value)
 
     def same(self, column: str, values: Sequence[Any], first: Sequence[int], of_what: str, remedy: str) -> None:
         """Stop where a row differs in a column from the first row of its group, `first`."""
         for row, (start, value) in enumerate(zip(first, values, strict=True)):
             if values[start] != value:
-                came = f"{shown_value(value)} after {shown_value(values[start])} in row {start}"
-                raise self.error(row, column, f"{of_what} must have one {column}", remedy, came)
+                conflict = f"{shown_value(value)} after {shown_value(values[start])} in row {start}"
+                raise self.error(row, column, f"{of_what} must have one {column}", remedy, conflict)
 
 
 def frame_cells(frame: pd.DataFrame, name: str, row: str = "hit", index: Collection[str] = ()) -> Cells:
@@ -103,6 +108,9 @@ def frame_cells(frame: pd.DataFrame, name: str, row: str = "hit", index: Collect
         rule = f"a frame must have at most {MAX_ROWS:,} rows"
         raise input_error(where, rule, "keep the first hits of each case, or make parts of it", f"{len(frame):,}")
     heads = [str(column) for column in frame.columns]
+    if len(heads) == 1 and (mark := next((mark for mark in ";\t|" if mark in heads[0]), None)):
+        remedy = f'read the file by pandas.read_csv(path, sep={mark!r}, decimal=","), or skiprows=1 after a line sep='
+        raise input_error(where, "a frame must have a column a field", remedy, f"only {shown_value(heads[0])}")
     check_heads(heads, where)
     columns = {head: _values(frame.iloc[:, place]) for place, head in enumerate(heads)}
     for level, head in enumerate(frame.index.names):
@@ -121,10 +129,33 @@ def check_heads(heads: Sequence[str], where: Where) -> None:
         )
 
 
+def warn_of_empty_columns(cells: Cells, names: Sequence[str]) -> None:
+    """Name columns without a value in any row, since nothing comes of them."""
+    empty = [name for name in names if all(value is None for value in cells.of(name))]
+    if empty:
+        shown = ", ".join(map(shown_value, empty[:_SHOWN_NAMES]))
+        more = f" and {len(empty) - _SHOWN_NAMES} more" if len(empty) > _SHOWN_NAMES else ""
+        count = f"{len(empty)} of {len(cells.columns)} columns"
+        warn_user(visible(f"{cells.name}: {count} hold no value in any row: {shown}{more}."))
+
+
 def _values(series: pd.Series[Any]) -> list[Any]:
-    values = zip(series.tolist(), series.isna().tolist(), strict=True)
-    plain = (None if gone else value for value, gone in values)
+    values = series.tolist()
+    try:
+        gone = series.isna().tolist()
+    except ArithmeticError:  # a signalling NaN of `decimal` raises where it is compared, and is no missing value
+        gone = list(map(_is_missing, values))
+    plain = (None if missing else value for value, missing in zip(values, gone, strict=True))
     return [value.item() if isinstance(value, np.generic) else value for value in plain]
+
+
+def _is_missing(value: object) -> bool:
+    import pandas as pd
+
+    try:
+        return pd.isna(value) is True  # type: ignore[call-overload]
+    except ArithmeticError:
+        return False
 
 
 def field_names(known: Mapping[str, ColumnRule]) -> dict[str, str]:
@@ -152,8 +183,8 @@ def column_places(
         there = [stated[name] for name in names if name in stated]
         there = there or [name for name in names if cells.has(name) and name not in mapped]
         if len(there) > 1:
-            came = f"{there[0]} and {there[1]}"
-            raise input_error(Where(cells.name), f"{field} must be one column", "drop or rename one of them", came)
+            value = f"{there[0]} and {there[1]}"
+            raise input_error(Where(cells.name), f"{field} must be one column", "drop or rename one of them", value)
         if there:
             places[field] = there[0]
     return places
@@ -184,7 +215,7 @@ def read_columns(cells: Cells, places: Mapping[str, str], known: Mapping[str, Co
     for field, values in columns.items():
         bounds = known[field].bounds
         if bounds is not None:
-            columns[field] = _within(cells, places[field], values, *bounds)
+            columns[field] = _clip_rounding(cells, places[field], values, *bounds)
     return columns
 
 
@@ -192,41 +223,43 @@ def _cell_error(
     cells: Cells, wrong: Mapping[int, str], places: Mapping[str, str], known: Mapping[str, ColumnRule]
 ) -> InputError:
     """Error about the first row that breaks a rule, which names the next few by what they hold and counts all."""
-    first, *others = sorted(wrong)
+    first, *rest = sorted(wrong)
     name, column = places[wrong[first]], known[wrong[first]]
     cell = cells.of(name)[first]
     rule, remedy = f"{wrong[first]} must not be missing", "fill it, or drop the row"
     if cell is not None:
         rule = f"{wrong[first]} must be {column.rule}"
         broken = [cells.of(name)[row] for row in sorted(wrong) if wrong[row] == wrong[first]]
-        remedy = column.remedy if isinstance(column.remedy, str) else column.remedy(name, broken)
+        advice = column.file_remedy if column.file_remedy is not None and cells.label == "line" else column.remedy
+        remedy = advice if isinstance(advice, str) else advice(name, broken)
     if not is_unicode(cell):
         remedy = "correct the text, which holds half of a surrogate pair"
-    if others:
+    if rest:
         following = []
-        for row in others[:_SHOWN]:
-            other = cells.of(places[wrong[row]])[row]
-            came = "none" if other is None else shown_value(other)
-            following.append(f"{cells.place(row)}, column {places[wrong[row]]}, got {came}")
+        for row in rest[:_SHOWN]:
+            next_cell = cells.of(places[wrong[row]])[row]
+            value = "none" if next_cell is None else shown_value(next_cell)
+            following.append(f"{cells.place(row)}, column {places[wrong[row]]}, got {value}")
         remedy += f"; {len(wrong):,} of {cells.size:,} rows break a rule, next {'; '.join(following)}"
     return cells.error(first, name, rule, remedy, None if cell is None else shown_value(cell))
 
 
-def _within(cells: Cells, name: str, values: Sequence[float | None], low: float, high: float) -> list[float | None]:
-    """Measurements with their ends in place of what lies beyond by rounding."""
+def _clip_rounding(
+    cells: Cells, name: str, values: Sequence[float | None], low: float, high: float
+) -> list[float | None]:
+    """Measurements clipped to their range where rounding exceeded it."""
     inside = [None if value is None else min(max(value, low), high) for value in values]
-    rounded = sum(value != given for value, given in zip(inside, values, strict=True))
+    rounded = sum(value != number for value, number in zip(inside, values, strict=True))
     if rounded:
-        beyond = f"{rounded} of {cells.size} {name} lie beyond [{low:g}, {high:g}] by at most {ROUNDING:g}"
-        warn_user(f"{cells.name}: {beyond}, which is rounding; they count as its ends.")
+        warn_user(visible(f"{cells.name}: {rounding_note(name, rounded, cells.size, low, high)}."))
     return inside
 
 
-def measurement(low: float, high: float, what: str, remedy: str | Callable[[float], str]) -> ColumnRule:
+def measurement(low: float, high: float, what: str, remedy: str | Callable[[Sequence[float]], str]) -> ColumnRule:
     """Column of numbers in a range.
 
     Args:
-      what: a number is, in words. remedy: what to do about a number beyond the range, also by the number.
+      what: a number is, in words. remedy: what to do about numbers beyond the range, also by all of these.
     """
 
     def read(cell: object) -> float | None:
@@ -236,10 +269,17 @@ def measurement(low: float, high: float, what: str, remedy: str | Callable[[floa
     def advice(_name: str, broken: Sequence[object]) -> str:
         cell = broken[0]
         number = _number(cell)
+        if number is not None and math.isfinite(number):
+            numbers = [value for value in map(_number, broken) if value is not None and math.isfinite(value)]
+            return remedy if isinstance(remedy, str) else remedy(numbers)
         if number is not None:
-            return remedy if isinstance(remedy, str) else remedy(number)
+            return "leave the cell empty where it is not known"
         is_percentage = isinstance(cell, str) and cell.rstrip().endswith("%")
-        return "write a percentage as a share: 0.92 for 92 %" if is_percentage else "write a number without quotes"
+        if is_percentage:
+            return "write a percentage as a share: 0.92 for 92 %"
+        if isinstance(cell, str) and _DECIMAL_COMMA.fullmatch(cell.strip()):
+            return 'write numbers with decimal points, or read the file by pandas.read_csv(path, decimal=",")'
+        return "write a number without quotes"
 
     return ColumnRule(read, f"{what}, from {low:g} to {high:g}", advice, bounds=(low, high))
 

@@ -9,21 +9,39 @@ hash chain, see `log_chain`, which `verify` holds the rows against. Reading make
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from heapq import merge
 from pathlib import Path
-from sqlite3 import SQLITE_FULL, SQLITE_IOERR, SQLITE_PERM, SQLITE_READONLY
+from sqlite3 import (
+    SQLITE_BUSY,
+    SQLITE_CANTOPEN,
+    SQLITE_FULL,
+    SQLITE_IOERR,
+    SQLITE_LOCKED,
+    SQLITE_PERM,
+    SQLITE_READONLY,
+)
+from threading import Lock
 from time import monotonic, sleep
 from typing import Any, ClassVar, NamedTuple
 
 import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from raglab.blobs import forged_beside
+from raglab.blobs import BUSY_S, unsafe_neighbour
 from raglab.characters import masked_passwords, without_secrets
 from raglab.store.files import InputError, Where, input_error
 from raglab.store.log_chain import (
@@ -53,15 +71,47 @@ from raglab.store.log_rows import (
     stored_without,
 )
 
-BUSY_S = 60.0  # a writer waits so long for its turn
-CONNECT_S = 10  # and for an answer of a server
+CONNECT_S = 10  # a server is waited for
+LONGEST_PATIENCE_S = 3600.0
+_LOOK_MS = 10  # between two looks for a turn
 
-# What SQLite says of a place that takes nothing: read-only, a full disk, a failed write, no rights.
-_UNWRITABLE = {SQLITE_PERM, SQLITE_READONLY, SQLITE_IOERR, SQLITE_FULL}
+# What SQLite says of a place that takes nothing: read-only, a full disk, a failed write, no rights, no folder, a lock.
+_UNWRITABLE = {
+    SQLITE_PERM,
+    SQLITE_READONLY,
+    SQLITE_IOERR,
+    SQLITE_FULL,
+    SQLITE_CANTOPEN,
+    SQLITE_BUSY,
+    SQLITE_LOCKED,
+}
+# And what PostgreSQL does, beside all that is an operational error: a standby or read-only role, no right to write.
+_CLOSED = {"25006", "42501"}
 
 
 class UnwritableLogError(InputError):
-    """A log that stands where nothing can be written: in a read-only folder, on a full disk, without rights."""
+    """A log that cannot be written, though it may be whole.
+
+    In a read-only folder or one that is gone, on a full disk, without rights, locked by another process, or on a server
+    that does not answer. What is wrong with the log itself is another InputError.
+
+    seconds: that the database took to say so.
+    """
+
+    def __init__(self, message: str, seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+def is_unwritable(error: SQLAlchemyError) -> bool:
+    """Whether a log's place, server or lock is at fault, and not the log."""
+    if not isinstance(error, DBAPIError):
+        return isinstance(error, PoolTimeoutError)
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    if code is not None:
+        return code & 0xFF in _UNWRITABLE
+    server = getattr(error.orig, "sqlstate", "") in _CLOSED or isinstance(error, OperationalError | InterfaceError)
+    return server and not type(error.orig).__module__.startswith("sqlite3")
 
 
 def prepare_connection(link: Any, _: object = None) -> None:  # noqa: ANN401 - of the driver
@@ -70,26 +120,36 @@ def prepare_connection(link: Any, _: object = None) -> None:  # noqa: ANN401 - o
     link.execute("PRAGMA secure_delete=ON")
 
 
-def erase_blanked(link: Any, *, anew: bool) -> bool:  # noqa: ANN401 - of the driver
+def erase_blanked(link: Any, *, vacuum: bool) -> bool:  # noqa: ANN401 - of the driver
     """Take out of file and write-ahead log what was blanked; whether no other reader kept it there."""
-    if anew:
+    if vacuum:
         link.execute("VACUUM")
     return not link.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
 
 
-def _begin_writing(link: sql.Connection) -> None:
-    """Begin alone, over a write-ahead log; a fresh file that several switch to it at once answers `locked` at once."""
-    until = monotonic() + BUSY_S
-    while True:
-        try:
-            link.exec_driver_sql("PRAGMA journal_mode=WAL")
-        except OperationalError as error:
-            if "locked" not in str(error.orig) or monotonic() > until:
-                raise
-            sleep(0.01)
-        else:
-            break
-    link.exec_driver_sql("BEGIN IMMEDIATE")
+def _begin_writing(link: sql.Connection, patience_s: float) -> None:
+    """Begin alone, over a write-ahead log, within the patience."""
+    until = monotonic() + patience_s
+    # A fresh file that several switch to the write-ahead log at once answers `locked` at once. And SQLite looks for its
+    # turn ten times a second after a while, which others take meanwhile: who looks as often as all gets its share.
+    link.exec_driver_sql(f"PRAGMA busy_timeout={_LOOK_MS}")
+    try:
+        for statement in ("PRAGMA journal_mode=WAL", "BEGIN IMMEDIATE"):
+            while not _is_done(link, statement, until):
+                sleep(1e-3 * _LOOK_MS)
+    finally:
+        link.exec_driver_sql(f"PRAGMA busy_timeout={round(1e3 * patience_s)}")
+
+
+def _is_done(link: sql.Connection, statement: str, until: float) -> bool:
+    """Whether a statement ran and was not locked out, which is an error after the moment `until`."""
+    try:
+        link.exec_driver_sql(statement)
+    except OperationalError as error:
+        if "locked" not in str(error.orig) or monotonic() > until:
+            raise
+        return False
+    return True
 
 
 SCHEMA = 3  # of the tables; `Database._steps` brings an older log to it on the first write
@@ -105,6 +165,14 @@ _KINDS: dict[str, Any] = {
     "number": sql.Double,
 }
 new_salt = partial(secrets.token_hex, 16)
+
+
+def _page_findings(link: sql.Connection) -> Iterator[Finding]:
+    """The first damaged page of a SQLite file, also of a table without rows, which nobody has read yet."""
+    if link.dialect.name == "sqlite":
+        result = str(link.exec_driver_sql("PRAGMA quick_check(1)").scalar())
+        if result != "ok":
+            yield Finding("file", None, f"is damaged: {result}")
 
 
 class Rebuild(NamedTuple):
@@ -124,10 +192,10 @@ _ONE_MOMENT = "REPEATABLE READ"
 _SERVER = {"connect_timeout": CONNECT_S, "client_encoding": "utf8"}
 
 
-def prepare_session(link: Any, _: object = None) -> None:  # noqa: ANN401 - of the driver
+def prepare_session(patience_s: float, link: Any, _: object = None) -> None:  # noqa: ANN401 - of the driver
     """Wait for a lock as long as for one of SQLite, not for ever."""
     cursor = link.cursor()
-    cursor.execute(f"SET lock_timeout = {round(1e3 * BUSY_S)}")
+    cursor.execute(f"SET lock_timeout = {round(1e3 * patience_s)}")
     cursor.close()
     link.commit()
 
@@ -174,6 +242,7 @@ class Database:
         beside: Sequence[EventTable] = (),
         create: bool = True,
         salt: Callable[[], str] = new_salt,
+        patience_s: float | None = None,
     ) -> None:
         """Name the place: a path is a file of SQLite, a text with `://` a URL of SQLAlchemy.
 
@@ -181,10 +250,16 @@ class Database:
           beside: tables that another log may have in the same database, whose events have their place in the chain.
           create: whether file and tables are made where they are not there, on the first write. salt: gives the salt of
             each event that has texts.
+          patience_s: seconds to wait for a turn or a lock; None is `BUSY_S`, that of a batch of writers.
 
         Raises:
-          InputError: a URL that is none.
+          InputError: a URL that is none. ValueError: a patience below 0 or past `LONGEST_PATIENCE_S`.
         """
+        if patience_s is not None and not 0.0 <= patience_s <= LONGEST_PATIENCE_S:
+            rule = f"patience_s must be in [0, {LONGEST_PATIENCE_S:g}] seconds"
+            msg = f"{rule}, got {patience_s:g}; leave it out for {BUSY_S:g}."
+            raise ValueError(msg)
+        self._patience_s, self._turns = patience_s, Lock()
         self.place, self.url, self.shown = place, _url(place), masked_url(place)
         self._create, self._salt = create, salt
         meta = sql.MetaData()
@@ -212,7 +287,7 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Entries]:
         """Entries to read and add to, in a transaction of its own turn; whole or not at all."""
-        with self._plain_errors(), self._link(_LATEST, alone=True) as link:
+        with self._turn_of_thread(), self._plain_errors(), self._link(_LATEST, alone=True) as link:
             before = link.execute(self._statement("turn", self._turn.with_for_update)).one_or_none()
             if before is None:
                 raise self._altered(NUMBERS)
@@ -220,6 +295,21 @@ class Database:
             yield entries
             if entries.last != before.value:
                 link.execute(self._count, {"value": entries.last, "digest": entries.digest})
+
+    @contextmanager
+    def _turn_of_thread(self) -> Iterator[None]:
+        """Threads of this process take turns before they ask the database for one: it has one writer at a time.
+
+        Raises:
+          UnwritableLogError: none came within the patience.
+        """
+        if not self._turns.acquire(timeout=self.patience_s):
+            reason = "no turn, since other threads of this process write"
+            raise self._no_turn(reason, self.patience_s)
+        try:
+            yield
+        finally:
+            self._turns.release()
 
     @contextmanager
     def reading(self) -> Iterator[Entries]:
@@ -235,8 +325,8 @@ class Database:
         """
         if last is None or isinstance(last, int):
             return last or 0
-        rule, came = "a log's counter must be a whole number", f"{last!r:.80}"
-        raise self._refused(rule, REMEDY, came)
+        rule, value = "a log's counter must be a whole number", f"{last!r:.80}"
+        raise self._refused(rule, REMEDY, value)
 
     def _entries(self, link: sql.Connection, last: int, digest: str) -> Entries:
         return Entries(
@@ -253,24 +343,29 @@ class Database:
             since=self._since,
         )
 
-    def _statement(self, key: Hashable, made: Callable[[], Any]) -> Any:  # noqa: ANN401 - a statement
+    def _statement(self, key: Hashable, factory: Callable[[], Any]) -> Any:  # noqa: ANN401 - a statement
         """Statement of a key, made once: to build one costs more than to run it."""
         if key not in self._statements:
-            self._statements[key] = made()
+            self._statements[key] = factory()
         return self._statements[key]
 
-    def erase(self, *, anew: bool) -> None:
-        """Take what was blanked out of SQLite's files, written `anew` or not; PostgreSQL vacuums by itself.
+    @property
+    def patience_s(self) -> float:
+        """Seconds that a turn or a lock is waited for."""
+        return BUSY_S if self._patience_s is None else self._patience_s
+
+    def erase(self, *, vacuum: bool) -> None:
+        """Erase what was blanked from SQLite's files, rewritten by VACUUM if `vacuum`; PostgreSQL vacuums by itself.
 
         Raises:
-          InputError: another process reads the log for longer than `BUSY_S`; what was blanked stands in a file yet.
+          InputError: another process reads the log for longer than `patience_s`; what was blanked stands in a file yet.
         """
         with self._plain_errors():
             engine = self._opened(alone=True)
             if engine.dialect.name != "sqlite":
                 return
             with engine.connect() as link:
-                if not erase_blanked(link.connection.dbapi_connection, anew=anew):
+                if not erase_blanked(link.connection.dbapi_connection, vacuum=vacuum):
                     rule = "a log must have no other reader while texts are erased"
                     raise self._refused(rule, "end the other processes and forget again")
 
@@ -280,7 +375,9 @@ class Database:
         if self.url.get_backend_name() != "sqlite":
             return False
         file = Path(self.url.database or "")
-        return file.parent.is_dir() and not all(os.access(one, os.W_OK) for one in (file.parent, file) if one.exists())
+        return file.parent.is_dir() and not all(
+            os.access(path, os.W_OK) for path in (file.parent, file) if path.exists()
+        )
 
     def close(self) -> None:
         """Let go of files and connections; the next use opens them again."""
@@ -338,15 +435,15 @@ class Database:
         numbers = self._stated(link)
         version = self._known_version(numbers)
         own = {name for name in own if self._since[name] <= version}
-        made = own if known & own else own & numbers.keys()  # a log's tables are made together
+        tables = own if known & own else own & numbers.keys()  # a log's tables are made together
         if version > 1 and CHAIN not in known:
             raise self._altered(CHAIN)
-        if version > 1 and not made:
+        if version > 1 and not tables:
             of = self._chain.c.of
-            made = own & set(link.scalars(sql.select(of).where(of.in_(own)).distinct()))
-        if gone := sorted(made - known):
+            tables = own & set(link.scalars(sql.select(of).where(of.in_(own)).distinct()))
+        if gone := sorted(tables - known):
             raise self._altered(*gone)
-        return version if made else self._none()
+        return version if tables else self._none()
 
     def _stated(self, link: sql.Connection) -> dict[str, int | None]:
         query = sql.select(self._numbers.c.name, self._numbers.c.value)
@@ -355,8 +452,8 @@ class Database:
     def _known_version(self, numbers: Mapping[str, int | None]) -> int:
         version = numbers.get("schema")
         if version not in {SCHEMA, *self._steps}:
-            rule, came = f"a log must be of version {SCHEMA}", f"version {version}"
-            raise self._refused(rule, "open it with the raglab that made it, or choose another", came)
+            rule, value = f"a log must be of version {SCHEMA}", f"version {version}"
+            raise self._refused(rule, "open it with the raglab that made it, or choose another", value)
         return int(version or 0)
 
     def _none(self) -> int:
@@ -371,9 +468,9 @@ class Database:
         if self._empty is None:
             # One connection for all threads: they only read, and find nothing.
             shared = {"check_same_thread": False}
-            made = sql.create_engine("sqlite://", poolclass=sql.StaticPool, connect_args=shared)
-            self._numbers.metadata.create_all(made)
-            self._empty = made
+            engine = sql.create_engine("sqlite://", poolclass=sql.StaticPool, connect_args=shared)
+            self._numbers.metadata.create_all(engine)
+            self._empty = engine
         return self._empty
 
     def _make(self, engine: sql.Engine) -> None:
@@ -410,17 +507,17 @@ class Database:
             batch.append(make_link(digest, seq, of, row, self._blank_form(of, row), self._salt()))
             last, digest = seq, batch[-1].digest
             if len(batch) >= _BATCH:
-                link.execute(sql.insert(self._chain), [one._asdict() for one in batch])
+                link.execute(sql.insert(self._chain), [chain_link._asdict() for chain_link in batch])
                 batch.clear()
         for number in range(last + 1, int(link.scalar(self._last) or 0) + 1):
             batch.append(gap_link(digest, number))
             last, digest = number, batch[-1].digest
         if batch:
-            link.execute(sql.insert(self._chain), [one._asdict() for one in batch])
+            link.execute(sql.insert(self._chain), [chain_link._asdict() for chain_link in batch])
         link.execute(self._count, {"value": last, "digest": digest or None})
-        made = [{"name": name, "value": MADE} for name in self._forms if name in known]
-        if made:
-            link.execute(sql.insert(self._numbers), made)
+        table_rows = [{"name": name, "value": MADE} for name in self._forms if name in known]
+        if table_rows:
+            link.execute(sql.insert(self._numbers), table_rows)
 
     def _add_tables(self, link: sql.Connection) -> None:
         """From version 2 to 3: each log that has begun gets the tables that the new version has."""
@@ -486,13 +583,13 @@ class Database:
         Raises:
           InputError: no log there, or one that the database cannot read.
         """
-        said = Verification(self.shown, 0, None, SCHEMA, ())
+        verification = Verification(self.shown, 0, None, SCHEMA, ())
         if not self._unmade():
             with self._as_it_is() as link:
-                said = self._verified(link, rebuilds)
-        gone = (one for one in heads if not self.contains(one))
-        lost = (Finding(CHAIN, one.seq, "the chain does not contain the head") for one in gone)
-        return said._replace(findings=(*said.findings, *lost))
+                verification = self._verified(link, rebuilds)
+        gone = (head for head in heads if not self.contains(head))
+        lost = (Finding(CHAIN, head.seq, "the chain does not contain the head") for head in gone)
+        return verification._replace(findings=(*verification.findings, *lost))
 
     @contextmanager
     def _as_it_is(self) -> Iterator[sql.Connection]:
@@ -516,8 +613,8 @@ class Database:
         version = self._known_version(numbers)
         if version == 1:
             rows = sum(1 for _ in self._stored_rows(link, known))
-            told = Finding(CHAIN, None, "not chained yet: version 1; the next write chains the rows that are there")
-            return Verification(self.shown, rows, None, 1, (told,))
+            finding = Finding(CHAIN, None, "not chained yet: version 1; the next write chains the rows that are there")
+            return Verification(self.shown, rows, None, 1, (finding,))
         walk = ChainWalk(self._blank_form, known & self._forms.keys())
         if CHAIN in known:
             findings = list(walk.findings(self._links(link), self._stored_rows(link, known)))
@@ -525,6 +622,7 @@ class Database:
         else:
             findings = []
         findings += tables_findings(known, self._forms, walk.named, numbers)
+        findings += _page_findings(link)
         for rebuild in rebuilds:
             if Finding(rebuild.table, None, MISSING) not in findings:
                 findings += self._rebuild_findings(link, rebuild, known)
@@ -540,8 +638,8 @@ class Database:
         stated = None if counter is None else (counter.value, counter.digest)
         ended = (0, None) if head is None else tuple(head)
         if stated != ended:
-            told = "is missing" if stated is None else f"says event {stated[0]} with digest {stated[1]}"
-            yield Finding(NUMBERS, None, f"the counter {told}, the chain ends at event {ended[0]} with {ended[1]}")
+            text = "is missing" if stated is None else f"says event {stated[0]} with digest {stated[1]}"
+            yield Finding(NUMBERS, None, f"the counter {text}, the chain ends at event {ended[0]} with {ended[1]}")
 
     def _rebuild_findings(self, link: sql.Connection, rebuild: Rebuild, known: Collection[str]) -> list[Finding]:
         """What differs between a table and what events make; nothing where these are not there."""
@@ -552,8 +650,8 @@ class Database:
         try:
             return list(rebuild.findings(self._entries(link, self._counted(link.scalar(self._last)), "")))
         except UNREADABLE as error:
-            told = f"events do not rebuild it: {type(error).__name__}: {error}"
-            return [Finding(rebuild.table, None, told)]
+            text = f"events do not rebuild it: {type(error).__name__}: {error}"
+            return [Finding(rebuild.table, None, text)]
 
     def _connected(self) -> sql.Engine:
         return self._connected_to_file() if self.url.get_backend_name() == "sqlite" else self._connected_to_server()
@@ -569,30 +667,31 @@ class Database:
         stated = {name: value for name, value in _SERVER.items() if name not in url.query}
         try:
             engine = sql.create_engine(
-                url, connect_args=stated, hide_parameters=True, pool_pre_ping=True, pool_timeout=BUSY_S
+                url, connect_args=stated, hide_parameters=True, pool_pre_ping=True, pool_timeout=self.patience_s
             )
         except (NoSuchModuleError, ImportError) as error:
-            came = f"{url.drivername} ({self._hidden(str(error))})"
+            reason = f"{url.drivername} ({self._hidden(str(error))})"
             rule = "the database's driver must be installed"
-            raise self._refused(rule, _INSTALL, came) from None
-        sql.event.listen(engine, "connect", prepare_session)
+            raise self._refused(rule, _INSTALL, reason) from None
+        sql.event.listen(engine, "connect", partial(prepare_session, self.patience_s))
         return engine
 
     def _connected_to_file(self) -> sql.Engine:
         if not self._create and not Path(self.url.database or "").is_file():
             rule = "a log must be there"
             raise self._refused(rule, "check the path; `ask` makes it")
-        came = forged_beside(Path(self.url.database or ""))
-        if came is not None:
+        value = unsafe_neighbour(Path(self.url.database or ""))
+        if value is not None:
             rule = "a log must be a file with nothing but SQLite's own beside it"
-            raise self._refused(rule, "it was not made by raglab: take it away", came)
+            raise self._refused(rule, "it was not made by raglab: take it away", value)
+        patience_s = self.patience_s
         engine = sql.create_engine(
-            self.url, connect_args={"timeout": BUSY_S}, hide_parameters=True, pool_timeout=BUSY_S
+            self.url, connect_args={"timeout": patience_s}, hide_parameters=True, pool_timeout=patience_s
         )
 
         def begun(link: sql.Connection) -> None:
             if link.get_execution_options().get("alone"):
-                _begin_writing(link)
+                _begin_writing(link, patience_s)
             else:
                 link.exec_driver_sql("BEGIN")
 
@@ -603,22 +702,25 @@ class Database:
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:
         """Errors of the driver as one line, without what is secret."""
+        start = monotonic()
         try:
             yield
         except SQLAlchemyError as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
-            came = self._hidden(" ".join(str(cause).split()))
-            if getattr(cause, "sqlstate", None) == _NO_TURN or "database is locked" in came:
-                rule = f"a writer of a log must get its turn within {BUSY_S:g} s"
-                remedy = "another process holds the log's lock: end it or let it finish, then go on"
-                raise self._refused(rule, remedy, came) from None
+            reason = self._hidden(" ".join(str(cause).split()))
+            if getattr(cause, "sqlstate", None) == _NO_TURN or "database is locked" in reason:
+                raise self._no_turn(reason, monotonic() - start) from None
             rule = "a log must be readable and writable"
             place = "place, rights and disk" if self.url.get_backend_name() == "sqlite" else "URL, server and rights"
-            refused = self._refused(rule, f"check {place}", came)
-            code = getattr(cause, "sqlite_errorcode", None)
-            if self.read_only or (code is not None and code & 0xFF in _UNWRITABLE):
-                raise UnwritableLogError(str(refused)) from None
+            refused = self._refused(rule, f"check {place}", reason)
+            if self.read_only or is_unwritable(error):
+                raise UnwritableLogError(str(refused), monotonic() - start) from None
             raise refused from None
+
+    def _no_turn(self, reason: str, seconds: float) -> UnwritableLogError:
+        rule = f"a writer of a log must get its turn within {self.patience_s:g} s"
+        remedy = "another process holds the log's lock: end it or let it finish, then go on"
+        return UnwritableLogError(str(self._refused(rule, remedy, reason)), seconds)
 
     def _altered(self, *gone: str) -> InputError:
         rule = "a log must have every table that was made with it"
@@ -626,28 +728,39 @@ class Database:
             rule, "restore a copy; `raglab audit --verify` names what is missing", f"no {', '.join(gone)}"
         )
 
-    def _refused(self, rule: str, remedy: str, came: str | None = None) -> InputError:
-        return input_error(Where(self.shown), rule, remedy, came)
+    def _refused(self, rule: str, remedy: str, value: str | None = None) -> InputError:
+        return input_error(Where(self.shown), rule, remedy, value)
 
     def _hidden(self, text: str) -> str:
         """Text without the secrets of the URL."""
-        values = (one for value in self.url.query.values() for one in ([value] if isinstance(value, str) else value))
+        values = (
+            secret for value in self.url.query.values() for secret in ([value] if isinstance(value, str) else value)
+        )
         return without_secrets(text, (str(self.url.password or ""), *values), _HIDDEN)
 
 
+_LOGIN = re.compile(r"//\S{0,500}@")
+_USER = re.compile(r"[\w.+-]*")
+
+
 def masked_url(place: str | Path) -> str:
-    """Place of a log without its secrets: no password, nothing that follows the question mark.
+    r"""Place of a log without its secrets: no password, nothing that follows the question mark.
 
     Example:
       >>> masked_url("postgresql://ann:hunter2@db/rag?sslpassword=x")
       'postgresql://ann:***@db/rag?***'
+      >>> masked_url("postgresql//ann:hunter2@db/rag"), masked_url(r"postgresql://ann\hunter2@db/rag")
+      ('postgresql//***@db/rag', 'postgresql://***@db/rag')
     """
-    if "://" not in str(place):
-        return str(place)
+    if "://" not in str(place):  # a path, or a URL with a slip before its user
+        return _LOGIN.sub("//***@", str(place))
     if str(place).count("://") > 1:  # a URL inside another is written with its password as part of a path
         return masked_passwords(str(place))
     whole = _url(place)
-    return whole.set(query={}).render_as_string(hide_password=True) + (f"?{_HIDDEN}" if whole.query else "")
+    text = whole.set(query={}).render_as_string(hide_password=True) + (f"?{_HIDDEN}" if whole.query else "")
+    # A user of other signs may hold the password, where the colon between the two is a slip.
+    is_plain = whole.username is None or _USER.fullmatch(whole.username) is not None
+    return text if is_plain else _LOGIN.sub("//***@", text)
 
 
 def _url(place: str | Path) -> URL:
@@ -670,9 +783,13 @@ def _chain_table(meta: sql.MetaData) -> sql.Table:
 def _sql_table(table: EventTable, meta: sql.MetaData) -> sql.Table:
     columns = [
         sql.Column(
-            one.name, _KINDS[one.kind], primary_key=one.name == table.key, unique=one.unique, nullable=one.missing
+            column.name,
+            _KINDS[column.kind],
+            primary_key=column.name == table.key,
+            unique=column.unique,
+            nullable=column.missing,
         )
-        for one in table.columns
+        for column in table.columns
     ]
     if table.key is not None:
         return sql.Table(table.name, meta, *columns)
@@ -680,5 +797,7 @@ def _sql_table(table: EventTable, meta: sql.MetaData) -> sql.Table:
         sql.Column("seq", sql.BigInteger, primary_key=True, autoincrement=False),
         sql.Column("at", sql.String(LONGEST_TIME), nullable=False),
     )
-    listed = [sql.Index(f"{table.name}_of_{one.name}", one.name, "seq") for one in table.columns if one.listed]
+    listed = [
+        sql.Index(f"{table.name}_of_{column.name}", column.name, "seq") for column in table.columns if column.listed
+    ]
     return sql.Table(table.name, meta, *first, *columns, *listed)

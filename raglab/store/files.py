@@ -31,6 +31,14 @@ class InputError(ValueError):
     """A file, line or field breaks a rule; the message names place, rule, what came and the remedy."""
 
 
+class BlankError(InputError):
+    """A document has no text; a folder does without it."""
+
+
+class LabelsError(InputError):
+    """A table holds labels of cases, and is no document; a folder does without it."""
+
+
 class Where(NamedTuple):
     """Place in the input, as far as it is known.
 
@@ -43,7 +51,7 @@ class Where(NamedTuple):
     id: str | None = None
 
 
-def input_error(where: Where, rule: str, remedy: str, came: str | None = None) -> InputError:
+def input_error(where: Where, rule: str, remedy: str, value: str | None = None) -> InputError:
     """Error with one message of one line: file, line, id, rule, what came, remedy.
 
     Whatever comes from a file is shown as text: no escape sequence, no turned direction, no password of a URL.
@@ -52,7 +60,7 @@ def input_error(where: Where, rule: str, remedy: str, came: str | None = None) -
       where: the place; parts that are None are left out.
       rule: what must hold.
       remedy: what the person can do.
-      came: what was found instead, already shortened (see `shown_value`).
+      value: what was found instead, already shortened (see `shown_value`).
 
     Example:
       >>> str(input_error(Where("a.jsonl", 3), "query must be a string", "quote it", shown_value(7)))
@@ -60,10 +68,10 @@ def input_error(where: Where, rule: str, remedy: str, came: str | None = None) -
     """
     line = "" if where.line is None else f", line {where.line}"
     record = "" if where.id is None else f", id {_shorten(where.id)}"
-    seen = "" if came is None else f", got {came}"
+    got_clause = "" if value is None else f", got {value}"
     rule, remedy = (_shorten(text, _SHOWN_RULE) for text in (rule, remedy))  # both may name what the input calls a key
     file = _shorten(where.file, _SHOWN_PATH)
-    return InputError(visible(masked_passwords(f"{file}{line}{record}: {rule}{seen}; {remedy}.")))
+    return InputError(visible(masked_passwords(f"{file}{line}{record}: {rule}{got_clause}; {remedy}.")))
 
 
 def shown_value(value: object) -> str:
@@ -98,12 +106,14 @@ class JsonLine(NamedTuple):
     record: Mapping[str, Any]
 
 
-def read_bytes(path: Path, max_file_bytes: int, *, blank: bool = False, follow_links: bool = True) -> bytes:
-    """Content of a file of at most `max_file_bytes`, without a byte-order mark.
+def read_bytes(
+    path: Path, max_file_bytes: int, *, blank: bool = False, follow_links: bool = True, keep_mark: bool = False
+) -> bytes:
+    """Content of a file of at most `max_file_bytes`, without a byte-order mark of UTF-8.
 
     Args:
       blank: whether a file without content is one too. follow_links: whether the path may be a link; the path that a
-        person gave may, what a folder holds may not.
+        person gave may, what a folder holds may not. keep_mark: whether a byte-order mark stays.
 
     Raises:
       InputError: the file cannot be read, is empty, or is longer than the limit; or the path is a link, and may not be.
@@ -114,10 +124,10 @@ def read_bytes(path: Path, max_file_bytes: int, *, blank: bool = False, follow_l
     if len(raw) > max_file_bytes:
         rule = f"a file must be at most {max_file_bytes} bytes"
         raise input_error(where, rule, "split it, or raise max_file_bytes", f"more than {max_file_bytes}")
-    raw = raw.removeprefix(_BOM)
-    if not blank and not raw.strip():
-        raise input_error(where, "a file must not be empty", "fill it or take it away", "no content")
-    return raw
+    if not blank and not raw.removeprefix(_BOM).strip():
+        rule, remedy = "a file must not be empty", "fill it or take it away"
+        raise BlankError(str(input_error(where, rule, remedy, "no content")))
+    return raw if keep_mark else raw.removeprefix(_BOM)
 
 
 def read_text(path: Path, max_file_bytes: int, *, blank: bool = False, follow_links: bool = True) -> str:
@@ -143,7 +153,7 @@ def json_lines(path: Path, max_line_bytes: int, *, follow_links: bool = True) ->
     Raises:
       InputError: a line is too long, not UTF-8, not JSON, or not an object; or the file has no record.
     """
-    found = False
+    has_record = False
     with _opened(path, follow_links=follow_links) as file:
         number = 0
         while raw := file.readline(max_line_bytes + 2):
@@ -156,20 +166,20 @@ def json_lines(path: Path, max_line_bytes: int, *, follow_links: bool = True) ->
                     where, rule, "write one record a line, or raise max_line_bytes", f"more than {max_line_bytes}"
                 )
             if line.strip():
-                found = True
+                has_record = True
                 yield JsonLine(where, _object(parse_json(decode_utf8(line, where), where), where))
-    if not found:
+    if not has_record:
         raise input_error(Where(str(path)), "a file must not be empty", "write one JSON object a line", "no record")
 
 
-def decode_utf8(raw: bytes, where: Where) -> str:
+def decode_utf8(raw: bytes, where: Where, remedy: str = "save the file as UTF-8") -> str:
     """Text of UTF-8 bytes; `where.line` is the line of their first byte."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = (where.line or 1) + raw.count(b"\n", 0, error.start)
-        came = f"byte 0x{raw[error.start]:02x}"
-        raise input_error(where._replace(line=line), "text must be UTF-8", "save the file as UTF-8", came) from error
+        value = f"byte 0x{raw[error.start]:02x}"
+        raise input_error(where._replace(line=line), "text must be UTF-8", remedy, value) from error
 
 
 def parse_json(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
@@ -182,12 +192,12 @@ def parse_json(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except json.JSONDecodeError as error:
         place = where if where.line is not None else where._replace(line=error.lineno)
-        came = f"{error.msg} at column {error.colno}"
-        raise input_error(place, "text must be valid JSON", "correct or remove it", came) from error
+        reason = f"{error.msg} at column {error.colno}"
+        raise input_error(place, "text must be valid JSON", "correct or remove it", reason) from error
     except (ValueError, RecursionError) as error:
-        came = "nesting too deep" if isinstance(error, RecursionError) else str(error)
-        came = "an integer of over 4300 digits" if "integer string conversion" in came else came
-        raise input_error(where, "text must be valid JSON", "correct or remove it", came) from error
+        reason = "nesting too deep" if isinstance(error, RecursionError) else str(error)
+        reason = "an integer of over 4300 digits" if "integer string conversion" in reason else reason
+        raise input_error(where, "text must be valid JSON", "correct or remove it", reason) from error
     return value
 
 
@@ -223,6 +233,15 @@ def write_bytes(content: bytes, path: Path) -> None:
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # what a spreadsheet takes a formula by, wide forms among them
 
 
+def cut_file(path: Path, size: int) -> None:
+    """Take the end of a file away, in its place, which needs no room on the disk; only under the file's lock.
+
+    Args:
+      size: bytes that stay.
+    """
+    os.truncate(path, size)
+
+
 def csv_text(table: pd.DataFrame) -> str:
     r"""CSV of a table without its index; a text that a spreadsheet would run as a formula has an apostrophe before it.
 
@@ -240,14 +259,14 @@ def csv_text(table: pd.DataFrame) -> str:
 
 def map_texts(table: pd.DataFrame, function: Callable[[str], str]) -> pd.DataFrame:
     """Table with a function applied to its texts and its heads; numbers and whatever else stay as they are."""
-    made = table.set_axis([function(str(name)) for name in table.columns], axis=1)
-    for place, kind in enumerate(made.dtypes):
+    frame = table.set_axis([function(str(name)) for name in table.columns], axis=1)
+    for place, kind in enumerate(frame.dtypes):
         if kind.kind == "O":
-            column = made.iloc[:, place].astype(object)
+            column = frame.iloc[:, place].astype(object)
             texts = {row: function(cell) for row, cell in enumerate(column) if isinstance(cell, str)}
             column.iloc[list(texts)] = list(texts.values())
-            made.isetitem(place, column.array)
-    return made
+            frame.isetitem(place, column.array)
+    return frame
 
 
 def _inert(cell: str) -> str:
@@ -410,8 +429,8 @@ def _lock(file: FileIO, path: Path, wait_s: float) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if time.monotonic() > until:
-                rule, came = f"the file must be free within {wait_s:g} s", "a lock of another process"
-                raise input_error(Where(str(path)), rule, "wait for it, or end it", came) from error
+                rule, value = f"the file must be free within {wait_s:g} s", "a lock of another process"
+                raise input_error(Where(str(path)), rule, "wait for it, or end it", value) from error
             time.sleep(0.005)
         else:
             return
@@ -445,8 +464,8 @@ def _check_place(path: Path) -> None:
     """Refuse to write to what is no file: a device would be taken for one and replaced."""
     _check_name(path, "path")
     if not path.name or (path.exists() and not path.is_file()):
-        came = "a folder" if path.is_dir() else "a device or pipe"
-        raise input_error(Where(str(path)), "the file must be writable", "give the path of a file", came)
+        value = "a folder" if path.is_dir() else "a device or pipe"
+        raise input_error(Where(str(path)), "the file must be writable", "give the path of a file", value)
 
 
 def _check_name(path: Path, what: str) -> None:
@@ -516,18 +535,18 @@ def _finite(text: str) -> float:
 
 def link_error(path: Path) -> InputError:
     """A link where only what a folder holds itself is read."""
-    came = "a link"
+    value = "a link"
     with suppress(OSError):
-        came = f"a link to {shown_value(str(path.readlink()))}"
+        value = f"a link to {shown_value(str(path.readlink()))}"
     remedy = "copy what it points at, or follow links with follow_links=True (--follow-links)"
-    return input_error(Where(str(path)), "a folder must hold its files itself", remedy, came)
+    return input_error(Where(str(path)), "a folder must hold its files itself", remedy, value)
 
 
 def check_regular(mode: int, path: Path) -> None:
     """Stop at what is no file: a folder, device, pipe or socket, by the mode that the system gives."""
     if not S_ISREG(mode):
-        came = "a folder" if S_ISDIR(mode) else "a device, pipe or socket"
-        raise input_error(Where(str(path)), "the path must be a file", "give the path of a file", came)
+        value = "a folder" if S_ISDIR(mode) else "a device, pipe or socket"
+        raise input_error(Where(str(path)), "the path must be a file", "give the path of a file", value)
 
 
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -550,5 +569,5 @@ def _opened(path: Path, *, follow_links: bool) -> Iterator[BinaryIO]:
             check_regular(os.fstat(file.fileno()).st_mode, path)
             yield file
     except OSError as error:
-        came = error.strerror or type(error).__name__
-        raise input_error(Where(str(path)), "the file must be readable", "check path and rights", came) from error
+        reason = error.strerror or type(error).__name__
+        raise input_error(Where(str(path)), "the file must be readable", "check path and rights", reason) from error

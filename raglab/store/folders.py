@@ -3,44 +3,79 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from raglab.store.files import Where, check_regular, input_error, link_error
+from raglab.store.files import InputError, Where, check_regular, input_error, link_error
+
+_LOCK = "~$"  # what office programs put beside a file that is open
 
 
-def files_below(folder: Path, *, follow_links: bool) -> dict[str, Path]:
-    """Files at any depth by their relative paths with slashes, sorted; names with a leading dot are passed over.
+class FolderFiles(NamedTuple):
+    """What is below a folder.
+
+    files: by their relative paths with slashes, sorted. problems: likewise links that are not to be followed, folders
+    that are reached twice, devices, what cannot be read. passed_over: how many lock files of office programs
+    (`~$a.docx`) and links that lead nowhere there are, by what they are.
+    """
+
+    files: dict[str, Path]
+    problems: dict[str, InputError]
+    passed_over: Counter[str]
+
+
+def files_below(folder: Path, *, follow_links: bool) -> FolderFiles:
+    """Files at any depth; names with a leading dot are passed over.
 
     Args:
       follow_links: whether links to files and folders are followed. A folder is read once: a second way to it may be a
         loop.
-
-    Raises:
-      InputError: a link that is not to be followed or leads nowhere, a folder that is reached twice, a device, pipe or
-        socket, or a folder that cannot be read; the message names the path.
     """
-    found: dict[str, Path] = {}
+    below = FolderFiles({}, {}, Counter())
     visited: dict[tuple[int, int], Path] = {}
     open_folders = [("", folder)]
     while open_folders:
         prefix, place = open_folders.pop()
-        with _listing(place):
-            _visit_once(place, visited)
-            entries = [entry for entry in os.scandir(place) if not entry.name.startswith(".")]
+        try:
+            with _listing(place):
+                _visit_once(place, visited)
+                entries = [entry for entry in os.scandir(place) if not entry.name.startswith(".")]
+        except InputError as error:
+            below.problems[prefix] = error
+            continue
         for entry in entries:
             path = place / entry.name
-            with _listing(path):
-                if entry.is_symlink() and not follow_links:
-                    raise link_error(path)
-                mode = entry.stat().st_mode
-                if entry.is_dir():
-                    open_folders.append((f"{prefix}{entry.name}/", path))
-                    continue
-            check_regular(mode, path)
-            found[f"{prefix}{entry.name}"] = path
-    return dict(sorted(found.items()))
+            try:
+                with _listing(path):
+                    kind = _kind(entry, path, follow_links=follow_links)
+            except InputError as error:
+                below.problems[f"{prefix}{entry.name}"] = error
+                continue
+            if kind == "folder":
+                open_folders.append((f"{prefix}{entry.name}/", path))
+            elif kind == "file":
+                below.files[f"{prefix}{entry.name}"] = path
+            else:
+                below.passed_over[kind] += 1
+    return below._replace(files=dict(sorted(below.files.items())), problems=dict(sorted(below.problems.items())))
+
+
+def _kind(entry: os.DirEntry[str], path: Path, *, follow_links: bool) -> str:
+    """What an entry of a folder is; it may matter where it is neither file nor folder, and is then a problem."""
+    if entry.name.startswith(_LOCK):
+        return "lock files"
+    if entry.is_symlink():
+        if not path.exists():
+            return "links that lead nowhere"
+        if not follow_links:
+            raise link_error(path)
+    if entry.is_dir():
+        return "folder"
+    check_regular(entry.stat().st_mode, path)
+    return "file"
 
 
 def is_folder(path: Path) -> bool:
@@ -75,6 +110,6 @@ def _listing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        came = error.strerror or type(error).__name__
+        reason = error.strerror or type(error).__name__
         rule = "a folder and all it holds must be readable"
-        raise input_error(Where(str(path)), rule, "check rights and links, or take it away", came) from error
+        raise input_error(Where(str(path)), rule, "check rights and links, or take it away", reason) from error

@@ -39,15 +39,17 @@ from raglab.store.cells import (
     integer_from,
     measurement,
     read_columns,
+    warn_of_empty_columns,
     whole_number,
 )
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.loaders import hash_corpus
 from raglab.store.record_fields import flat_name
+from raglab.store.trace_checks import MOST_DEPTHS
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
 from raglab.user_warnings import warn_user
-from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, TAG_KEYS, Case, Chunk, Corpus, Hits, document_path
+from raglab.values import FLOAT_FIELDS, MOST_HITS, SCHEMA_VERSION, TAG_KEYS, Case, Chunk, Corpus, Hits, document_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,29 +64,56 @@ UNSTATED: Final = "unstated"  # scale of a score that is read as a cosine becaus
 _NORMALISE = "give the squared distance of unit vectors (normalise them first)"
 
 
-def _cosine_remedy(value: float) -> str:
-    """What a number that is no cosine may be."""
-    own = 'declare it: score=None, signals={"own": {"column": "score", "higher": "surer", "unit": "number"}}'
-    if value < -1.0:
-        return f"it is a logit? put it into s_raw, and its sigmoid into s_rerank; or {own}"
-    if value <= MOST_L2:
+_OWN = 'declare it: score=None, signals={"own": {"column": "score", "higher": "surer", "unit": "number"}}'
+MOST_L2, MOST_PERCENT, MOST_LOGIT = 4.0, 100.0, 30.0
+_A_LITTLE = 0.01  # beyond a range: more than rounding in single precision, less than another scale
+_CLIP = "it is rounding? keep it in its range: frame[column].clip({low}, {high})"
+
+
+def _cosine_remedy(values: Sequence[float]) -> str:
+    """What numbers that are no cosines may be."""
+    low, high = min(values), max(values)
+    if max(abs(low), abs(high)) <= 1.0 + _A_LITTLE:
+        return _CLIP.format(low=-1, high=1)
+    if low < -MOST_LOGIT:
+        logit = "it is a logit or log-probability? put it into s_raw"
+        return f"{logit}; it is an inner product or a negative distance? {_OWN}"
+    if low < -1.0 and high <= MOST_LOGIT:
+        return f"it is a logit? put it into s_raw, and its sigmoid into s_rerank; or {_OWN}"
+    if low < -1.0 or high > MOST_PERCENT:
+        return f"it is an inner product or BM25? {_OWN}"
+    if high <= MOST_L2:
         return 'it is a distance? use score="l2"'
-    percent = "it is a percentage? divide it by 100; " if value <= MOST_PERCENT else ""
-    return f"{percent}it is an inner product or BM25? {own}"
+    return f"it is a percentage? divide it by 100; it is an inner product or BM25? {_OWN}"
 
 
-def _probability_remedy(value: float) -> str:
-    """What a number that is no probability may be."""
-    if 1.0 < value <= MOST_PERCENT:
-        return "it is a percentage? divide it by 100; a raw logit goes into s_raw, and its sigmoid here"
-    return "put a raw logit into s_raw, and its sigmoid here"
+def _probability_remedy(values: Sequence[float]) -> str:
+    """What numbers that are no probabilities may be."""
+    low, high = min(values), max(values)
+    logit = "put a raw logit into s_raw, and its sigmoid here"
+    if low >= -_A_LITTLE and high <= 1.0 + _A_LITTLE:
+        return _CLIP.format(low=0, high=1)
+    if low < -MOST_LOGIT or high > MOST_PERCENT:
+        return f"it is an inner product or BM25? {_OWN}"
+    if low < 0.0:
+        return f"it is a logit? {logit}"
+    return f"it is a percentage? divide it by 100{f'; {logit}' if high <= MOST_LOGIT else ''}"
 
 
-MOST_L2, MOST_PERCENT = 4.0, 100.0
+def _distance_remedy(values: Sequence[float]) -> str:
+    """What numbers that are no squared distances of unit vectors may be."""
+    low, high = min(values), max(values)
+    if low >= -_A_LITTLE and high <= MOST_L2 + _A_LITTLE:
+        return _CLIP.format(low=0, high=4)
+    if low < 0.0:
+        return 'a distance is never negative: of a cosine write score="cosine", of a negated distance its negative'
+    return _NORMALISE
+
+
 _EMPTY = "leave the cell empty where it is not known"
 MEASURES: Mapping[str, ColumnRule] = {
     "cosine": measurement(-1.0, 1.0, "a cosine", _cosine_remedy),
-    "l2": measurement(0.0, MOST_L2, "a squared L2 distance of unit vectors", _NORMALISE),
+    "l2": measurement(0.0, MOST_L2, "a squared L2 distance of unit vectors", _distance_remedy),
     "s_rerank": measurement(0.0, 1.0, "a probability", _probability_remedy),
     "s_hybrid": measurement(0.0, 1.0, "a fused score over its possible maximum", "divide it by that maximum"),
     "s_raw": measurement(-1e308, 1e308, "a finite number", "leave the cell empty"),
@@ -107,6 +136,7 @@ _PASSAGE: Mapping[str, ColumnRule] = {
     **{field: CHUNK_COLUMNS[field] for field in ("source", "page", "page_label")},
     **dict.fromkeys(TAG_KEYS, OWN_TAG),
     "entities": CHUNK_COLUMNS["entities"],
+    "section": CHUNK_COLUMNS["section"],
 }
 HIT_COLUMNS: Mapping[str, ColumnRule] = {
     "case_id": _ID._replace(filled=True),
@@ -240,6 +270,7 @@ def frame_chunks(rows: HitRows, of_hit: Iterable[str]) -> tuple[tuple[Chunk, ...
             page_label=of["page_label"][row],
             tags={key: of[key][row] for key in TAG_KEYS if of[key][row] is not None},
             entities=tuple(of["entities"][row] or ()),
+            section=tuple(of["section"][row] or ()),
         )
         for hit, row in zip(hits, first, strict=True)
     ]
@@ -392,9 +423,10 @@ def frame_trace(
     if cells.has("label"):  # a column of labels has one in every row; expect_status may leave cases without
         known["expect_status"] = CASE_COLUMNS["expect_status"]
     rows = HitRows(cells, places, read_columns(cells, places, known))
+    warn_of_empty_columns(cells, [*places.values()])
     # Cases, passages, arms and depths are numbered apart; a row of the frame is then one cell of the trace.
     cases, case_numbers = frame_cases(rows)
-    of_hit = [one.column for one in columns if one.signal.stage != "query"]
+    of_hit = [signal_column.column for signal_column in columns if signal_column.signal.stage != "query"]
     chunks, chunk_of_row = frame_chunks(rows, dict.fromkeys((*_OF_HIT, *of_hit)))
     check_clear(cases, _meanings(cases, chunks))
     arms, arm_of_row, _ = rows.numbered("arm") if cells.has("arm") else ((name,), [0] * cells.size, [0])
@@ -404,10 +436,10 @@ def frame_trace(
         np.ravel_multi_index((case_numbers.of_row, arm_of_row, depth_of_row), shape), np.array(chunk_of_row), shape
     )
     _check_rows(cells, at, cases, arms)
-    found = _measurements(rows, score)
-    rank = _ranks(rows, at, found, score)
-    hits = _hits_by_distance(cells, at, found, rank)
-    off = _gates_off(found, score)
+    measurements = _measurements(rows, score)
+    rank = _ranks(rows, at, measurements, score)
+    hits = _hits_by_distance(cells, at, measurements, rank)
+    off = _gates_off(measurements, score)
     meta: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "corpus_hash": hash_corpus(Corpus(name, chunks)),
@@ -428,9 +460,11 @@ def frame_trace(
     }
     hits_of = pattern_hits(cases, chunks, (policy or PolicyData.from_mapping()).pattern_lists)
     trace = Trace(cases=cases, chunks=chunks, arms=arms, hits=hits, pattern_hits=hits_of, meta=meta)
-    for one in columns:
-        stated = declaration(one.signal)
-        trace = trace.with_signal(one.signal.name, _signal_values(cells, at, rank, case_numbers, one), **stated)
+    for signal_column in columns:
+        stated = declaration(signal_column.signal)
+        trace = trace.with_signal(
+            signal_column.signal.name, _signal_values(cells, at, rank, case_numbers, signal_column), **stated
+        )
     return trace
 
 
@@ -454,8 +488,8 @@ def _signal_column(signal: str, stated: Mapping[str, str], name: str) -> SignalC
     if not isinstance(stated, Mapping) or not {"higher", "unit"} <= stated.keys() <= {"column", *DECLARED}:
         rule = f"a signal must state higher and unit, and may state column, {', '.join(sorted(DECLARED))}"
         remedy = 'write {"column": "my_score", "higher": "surer", "unit": "probability"}'
-        came = ", ".join(map(str, stated)) if isinstance(stated, Mapping) else shown_value(stated)
-        raise input_error(where, rule, remedy, came or "nothing")
+        value = ", ".join(map(str, stated)) if isinstance(stated, Mapping) else shown_value(stated)
+        raise input_error(where, rule, remedy, value or "nothing")
     column = stated.get("column", signal)
     if not isinstance(column, str):
         raise input_error(where, "column must name a column", "correct it", shown_value(column))
@@ -470,22 +504,22 @@ def _signal_values(
     unit, name = signal.signal.unit, signal.column
     known = {name: measurement(unit.low, unit.high, unit.described, _EMPTY)}
     values = read_columns(cells, {name: name}, known)[name]
-    given = np.array(values, dtype=np.float64)  # None becomes NaN
+    array = np.array(values, dtype=np.float64)  # None becomes NaN
     if signal.signal.stage == "query":
         of_row = [cases.first[number] for number in cases.of_row]
         cells.same(name, values, of_row, "a case", 'write "stage": "hits" where it is of the hits')
-        return given[cases.first]
+        return array[cases.first]
     values_of = np.full(int(np.prod(at.shape)), np.nan)
     leads = rank <= 0  # the first hit, or the one row that says there are none
-    values_of[at.cell[leads]] = given[leads]
+    values_of[at.cell[leads]] = array[leads]
     return values_of.reshape(at.shape)
 
 
-def _gates_off(found: Mapping[str, NDArray[np.float64]], score: Score | None) -> list[str]:
+def _gates_off(measurements: Mapping[str, NDArray[np.float64]], score: Score | None) -> list[str]:
     """Gates that compare what no row of the frame measures."""
 
     def measured(*columns: str) -> bool:
-        return any(not np.isnan(found[column]).all() for column in columns)
+        return any(not np.isnan(measurements[column]).all() for column in columns)
 
     if score in {UNSTATED, "cosine", "l2"} or measured("l2", "cosine"):
         return []
@@ -573,10 +607,10 @@ def _warn_of_index(frame: pd.DataFrame, cells: Cells) -> None:
 
 def _row_depths(rows: HitRows) -> list[int]:
     depths = list(rows.columns["depth"]) if "depth" in rows.columns else [0] * rows.cells.size
-    most = len(set(depths)) - 1
+    most = min(len(set(depths)), MOST_DEPTHS) - 1
     for row, depth in enumerate(depths):
         if depth > most:
-            rule = "depths must be 0, 1, 2 without a gap"
+            rule = f"depths must be 0, 1, 2 without a gap, at most {MOST_DEPTHS} of them"
             raise rows.cells.error(row, "depth", rule, "number the refinements from 0", str(depth))
     return depths
 
@@ -598,6 +632,10 @@ def _check_rows(cells: Cells, at: _Rows, cases: Sequence[Case], arms: Sequence[s
         raise input_error(Where(cells.name), rule, remedy, f"none for {place(int(gap[0]) if len(gap) else len(there))}")
     n_rows = np.bincount(at.cell)
     longest = int(n_rows.max())
+    if longest > MOST_HITS:
+        rule, remedy = f"hits of a case, arm and depth must be at most {MOST_HITS:,}", "keep the first of each case"
+        value = f"{longest:,} for {place(int(np.argmax(n_rows)))}"
+        raise input_error(Where(cells.name), rule, remedy, value)
     size, what = math.prod(at.shape) * longest, "cases by arms, depths and"
     for pairs, number, most in (("hits", size, MAX_CELLS), ("pairs of hits", size * longest, MAX_PAIRS)):
         if number > most:
@@ -612,20 +650,20 @@ def _check_rows(cells: Cells, at: _Rows, cases: Sequence[Case], arms: Sequence[s
     for wrong, rule in ((mixed, found_nothing), (again, twice)):
         if len(wrong):
             row = int(wrong.min())
-            came = f"{shown_value(cells.of('hit_id')[row])} in {place(int(at.cell[row]))}"
-            raise cells.error(row, "hit_id", rule, "drop the row, or tell the cases apart by case_id", came)
+            value = f"{shown_value(cells.of('hit_id')[row])} in {place(int(at.cell[row]))}"
+            raise cells.error(row, "hit_id", rule, "drop the row, or tell the cases apart by case_id", value)
 
 
 def _measurements(rows: HitRows, score: Score | None) -> dict[str, NDArray[np.float64]]:
     """Measurements of every row, NaN where not given; the score under its own name."""
-    cells, found = rows.cells, {field: np.array(rows.of(field), dtype=np.float64) for field in MEASURES}
+    cells, measurements = rows.cells, {field: np.array(rows.of(field), dtype=np.float64) for field in MEASURES}
     if score:
         for row, (hit, value) in enumerate(zip(rows.of("hit_id"), rows.of("score"), strict=True)):
             if hit is not None and value is None:
                 rule, remedy = "a hit must have a score", "drop the row, or empty its hit_id"
                 raise cells.error(row, "score", rule, remedy, "a missing one")
-        found[_MEASURE_OF_SCORE[score]] = np.array(rows.of("score"), dtype=np.float64)
-    l2, cosine = found["l2"], found["cosine"]
+        measurements[_MEASURE_OF_SCORE[score]] = np.array(rows.of("score"), dtype=np.float64)
+    l2, cosine = measurements["l2"], measurements["cosine"]
     apart = np.flatnonzero(np.abs(l2 - (2.0 - 2.0 * cosine)) > _AGREE)
     if len(apart):
         row = int(apart[0])
@@ -633,20 +671,20 @@ def _measurements(rows: HitRows, score: Score | None) -> dict[str, NDArray[np.fl
         raise cells.error(
             row, "l2", rule, "square it, or drop the column", f"{l2[row]:g} beside cosine {cosine[row]:g}"
         )
-    return found | {
+    return measurements | {
         "l2": np.where(np.isnan(l2), 2.0 - 2.0 * cosine, l2),
         "cosine": np.where(np.isnan(cosine), 1.0 - l2 / 2.0, cosine),
     }
 
 
 def _ranks(
-    rows: HitRows, at: _Rows, found: Mapping[str, NDArray[np.float64]], score: Score | None
+    rows: HitRows, at: _Rows, measurements: Mapping[str, NDArray[np.float64]], score: Score | None
 ) -> NDArray[np.int64]:
     """Place of every row in the final order of its cell, [rows]; as given, else by s_rerank, score, row."""
     hits = np.flatnonzero(at.chunk >= 0)
     if "rank" in rows.columns:
-        given = rows.columns["rank"]
-        rank = np.array([-1 if value is None else value for value in given])
+        rank_column = rows.columns["rank"]
+        rank = np.array([-1 if value is None else value for value in rank_column])
         order = hits[np.lexsort((rank[hits], at.cell[hits]))]
         wrong = hits[rank[hits] < 0]
         wrong = wrong if len(wrong) else order[rank[order] != at.within(order)]
@@ -654,10 +692,16 @@ def _ranks(
             row = int(wrong.min())
             rule = "rank must count 0, 1, 2, … within a case, arm and depth"
             remedy = "number the hits from 0, or drop the column"
-            raise rows.cells.error(row, "rank", rule, remedy, shown_value(given[row]))
+            raise rows.cells.error(row, "rank", rule, remedy, shown_value(rank_column[row]))
         return rank
-    worse = found["l2"] if score == "l2" else -found[_MEASURE_OF_SCORE[score]] if score else np.zeros(rows.cells.size)
-    later = np.where(np.isnan(found["s_rerank"]), np.inf, -found["s_rerank"])
+    worse = (
+        measurements["l2"]
+        if score == "l2"
+        else -measurements[_MEASURE_OF_SCORE[score]]
+        if score
+        else np.zeros(rows.cells.size)
+    )
+    later = np.where(np.isnan(measurements["s_rerank"]), np.inf, -measurements["s_rerank"])
     order = hits[np.lexsort((worse[hits], later[hits], at.cell[hits]))]
     rank = np.full(rows.cells.size, -1)
     rank[order] = at.within(order)
@@ -665,18 +709,18 @@ def _ranks(
 
 
 def _hits_by_distance(
-    cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], rank: NDArray[np.int64]
+    cells: Cells, at: _Rows, measurements: Mapping[str, NDArray[np.float64]], rank: NDArray[np.int64]
 ) -> Hits:
     """Hits by (l2, chunk), [Q, A, D, K]; those without a distance last, by rank: the order that their system gave."""
-    reranked = ~np.isnan(found["s_rerank"])
+    reranked = ~np.isnan(measurements["s_rerank"])
     n_reranked = np.bincount(at.cell[reranked], minlength=int(np.prod(at.shape)))
     late = np.flatnonzero(reranked & (rank >= n_reranked[at.cell]))
     if len(late):
         rule = "hits with s_rerank must come before those without"
         raise cells.error(int(late[0]), "rank", rule, "correct rank or drop the column", f"rank {rank[late[0]]}")
     hits = np.flatnonzero(at.chunk >= 0)
-    ties = np.where(np.isnan(found["l2"]), rank, at.chunk)
-    order = hits[np.lexsort((ties[hits], found["l2"][hits], at.cell[hits]))]
+    ties = np.where(np.isnan(measurements["l2"]), rank, at.chunk)
+    order = hits[np.lexsort((ties[hits], measurements["l2"][hits], at.cell[hits]))]
     place = at.within(order)
     width = int(place.max(initial=0)) + 1
 
@@ -690,6 +734,6 @@ def _hits_by_distance(
         "sig_sim": "signature_similarity",
         "sig_sim_strict": "signature_similarity",
     }
-    floats = {field: laid(found[similarity.get(field, field)], np.nan, np.float64) for field in FLOAT_FIELDS}
+    floats = {field: laid(measurements[similarity.get(field, field)], np.nan, np.float64) for field in FLOAT_FIELDS}
     counted = n_reranked.astype(np.int32).reshape(at.shape)
     return Hits(chunk=laid(at.chunk, -1, np.int32), rank=laid(rank, -1, np.int32), n_reranked=counted, **floats)

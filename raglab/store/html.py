@@ -1,173 +1,279 @@
-"""Web pages (shore): the text of HTML as Markdown, with its headings, paragraphs, lists, tables, title and language.
+"""Web pages (shore): the blocks of HTML, and of what Markdown and reStructuredText become in HTML.
 
-One pass over the page finds its tags, in time linear in the page whatever it holds: the parser of Python 3.11 takes
-49 s for 80 kB of `<a `.
+selectolax parses as browsers do; one walk over its tree, without recursion, makes the blocks.
 """
 
 from __future__ import annotations
 
-import html
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
-from raglab.store.documents import MAX_ROWS
-from raglab.store.files import Where, decode_utf8, input_error, shown_value
+from raglab.store.blocks import Block, BlockKind
+from raglab.store.files import Where, input_error
 
-_TAG = re.compile(r"<(/?)([A-Za-z][^\s/>]*+)((?:=\s*+\"[^\"]*+\"|=\s*+'[^']*+'|[^>])*+)>")
-_BEGINS = re.compile(r"</?[A-Za-z]")
-_CHARSET = re.compile(rb"<meta[^>]*?charset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
-_LATIN = re.compile(
-    r"(?:iso-?8859-?1|latin-?1|us-ascii|ascii)", re.IGNORECASE
-)  # read as Windows has it, as browsers do
-_BYTES = re.compile(r"(?:iso-?8859-?\d{1,2}|windows-?125\d)", re.IGNORECASE)
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborNode
+
+PAGE_MARK = re.compile(r'<!-- page ([0-9]{1,9})(?: label="([^"]*)")? -->')
+MAX_DEPTH = 6  # of lists, as they are indented
+_LIGHT = 1.0  # second
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?![A-Za-z])")
-_UNREAD = re.compile("script|style|template|iframe|noembed|noframes|svg|textarea")
-_LISTS = re.compile("ul|ol|menu|dir")
-_BLOCKS = re.compile(
-    "address|article|aside|blockquote|body|center|d[dlt]|details|dialog|dir|div|fieldset|figcaption|figure|footer|form"
-    "|h[1-6r]|header|html|legend|li|main|menu|nav|ol|option|p|pre|section|summary|tbody|tfoot|thead|ul"
+_BLANKS = re.compile(r"\s+")
+# Misnested formatting elements make a parser of HTML5 copy them again and again. Under names that it does not know they
+# are plain elements.
+_FORMATTING = re.compile(r"<(/?)(a|b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?=[\s/>])", re.IGNORECASE)
+# A browser that runs scripts reads it as a text that it does not show, whatever is open in it.
+_NOSCRIPT = re.compile(r"<(/?)noscript(?=[\s/>])", re.IGNORECASE)
+_RENAMED = re.compile(r"<(/?)x-(?=[a-z]+[\s/>])", re.IGNORECASE)
+# Elements that run to the end of a page where they are not closed.
+_HIDING = ("script", "style", "template", "noscript", "textarea", "iframe", "noembed", "noframes", "title", "xmp")
+_INVISIBLE = frozenset(
+    {
+        *_HIDING,
+        "svg",
+        "mphantom",
+        "head",
+        "audio",
+        "video",
+        "canvas",
+        "datalist",
+        "annotation",
+        "annotation-xml",
+        "-comment",
+    }
+    | {"nav", "select", "option", "input", "del", "x-s", "x-strike"}  # struck text is no longer said
 )
+# What a page has around its content, whatever the element.
+_FURNITURE_ROLES = frozenset({"navigation", "banner", "contentinfo", "search", "dialog", "menu", "menubar", "toolbar"})
+_CONTENT = frozenset({"article", "main", "section"})  # whose headers and footers are not those of the page
+# What follows them does not stand below their headings. Those beside the text stand below the heading above them.
+_BESIDE = frozenset({"aside", "blockquote", "details", "dialog", "fieldset", "figure"})
+_OWN_HEADINGS = frozenset({"article", "main", *_BESIDE})
+_NO_LEVEL = 7  # of a heading
+_HIDDEN_STYLE = re.compile(
+    r"(?:^|;)\s*(?:(display)\s*:\s*none|visibility\s*:\s*hidden)\s*(?:!\s*important\s*)?(?=;|$)", re.IGNORECASE
+)
+_LISTS = frozenset({"ul", "ol", "menu", "dir"})
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_BLOCKS = frozenset(
+    {*_LISTS, *_HEADINGS, "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details"}
+    | {"dialog", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "html"}
+    | {"legend", "li", "main", "nav", "option", "p", "pre", "section", "summary", "table", "tbody", "td", "tfoot"}
+    | {"th", "thead", "tr"}
+)
+_LAYOUT = frozenset({*_HEADINGS, "table", "pre"})  # a table that holds one of them lays out the page
 _RAISED = {"sup": "^", "sub": "_"}  # 10<sup>2</sup> must not become 102
-_MARKDOWN = ("#", "```", "~~~", "|")  # what would be read as something else at the beginning of a line
+# What stands before the second and third part of a formula in MathML: 1 over 2 must not become 12.
+_JOINTS = {"mfrac": "/", "msup": "^", "mover": "^", "mroot": "^", "msub": "_", "munder": "_"} | dict.fromkeys(
+    ("msubsup", "munderover", "mmultiscripts"), "_^"
+)
+_PARTED = frozenset({"mtr", "mlabeledtr", "mtd", "mspace"})  # of matrices, whose cells are numbers of their own
+# What would be read as another kind of block at the beginning of a line.
+_OTHER_KIND = re.compile(r"[ \t]*(?:#{1,6}(?:\s|$)|```|~~~|\|)")
+_CODE_LANGUAGE = re.compile(r"(?:^|\s)(?:language-|lang-|highlight-(?:source-)?)([\w+#.-]+)|^code (\w+) literal-block")
 _SPAN = 1000  # columns or rows that a cell may take at most
 _COPIES = 10  # of a table's cells that spans may make, for each cell that is written
-_DEEPEST = 6  # of lists
 
 
 class HtmlDocument(NamedTuple):
-    """A page: what it says of itself, empty where it says nothing, and its text as Markdown."""
+    """A page: its title and language, empty where it states none, and its blocks."""
 
     title: str
     language: str
-    text: str
+    blocks: tuple[Block, ...]
 
 
-class _Tag(NamedTuple):
-    """A tag, its name in small letters."""
+def html_document(
+    text: str,
+    file: str,
+    *,
+    marks: bool = False,
+    first: tuple[int, str | None] = (1, None),
+    source: str = "",
+    is_whole: bool = True,
+) -> HtmlDocument:
+    r"""Title, language and blocks of a page.
 
-    name: str
-    closes: bool
-    attributes: str
+    A cell over several columns or rows stands in each; one that is hidden is an empty one in its place. What a browser
+    does not show as text (comments, scripts, styles, drawings, what is hidden) is left out, as are the targets of
+    links. A table that holds headings, code or tables lays out the page: its cells are blocks.
 
-    def attribute(self, name: str) -> str:
-        """Value of an attribute, '' where it has none."""
-        stated = rf"(?<![^\s\"'/]){name}\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s>\"']+))"
-        match = re.search(stated, self.attributes, re.IGNORECASE)
-        return "" if match is None else html.unescape(next(filter(None, match.groups()), "")).strip()
+    What stands around the content is left out too: `nav`, forms' buttons and choices (a button that is all of a heading
+    stays), elements with a role such as `navigation` or `banner`, and on a whole page the `header` and `footer` outside
+    `article`, `main` and `section`. Where a page has one `main` element, or one of that role, with text, that alone is
+    read. Text behind an `article`, a `main`, or what stands beside the text (an `aside`, a quote, details, a figure)
+    does not stand below the headings in it; the headings of the latter stand below the one above it.
 
-
-def decode_html(raw: bytes, where: Where) -> str:
-    """Text of a page: UTF-8, or the encoding of one byte a character that it states.
-
-    Raises:
-      InputError: it is neither.
-    """
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError:
-        stated = _CHARSET.search(raw[:4096])
-        name = "" if stated is None else stated[1].decode("ascii", "replace")
-        if not _BYTES.fullmatch(name) and not _LATIN.fullmatch(name):
-            return decode_utf8(raw, where)
-        try:
-            text = raw.decode("windows-1252" if _LATIN.fullmatch(name) else name)
-        except (UnicodeDecodeError, LookupError) as error:
-            rule = "a page must be in the encoding that it states"
-            raise input_error(where, rule, "save it as UTF-8", shown_value(name)) from error
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
-
-
-def html_document(text: str, file: str) -> HtmlDocument:
-    r"""Title, language and text of a page.
-
-    Headings, lists and tables stand as Markdown writes them; a cell over several columns or rows stands in each. What
-    a browser does not show as text (scripts, styles, drawings) is left out, as are the targets of links. A table that
-    holds headings or tables lays out the page: its cells are paragraphs.
+    Of formulas in MathML parts keep apart: 1/2 for a fraction, x^2 for a power, between brackets where a part is long.
 
     Args:
+      text: of the page.
       file: for messages.
+      marks: whether comments like `<!-- page 2 label="i" -->` begin pages.
+      first: number and label of the page before the first mark.
+      source: what the page was made of, whose lines messages name; empty: the page.
+      is_whole: whether it is a page with a header, a footer and a main part, and no text with HTML in it.
 
     Raises:
-      InputError: a comment, or an element whose content is no text, does not end.
+      InputError: a comment, or an element whose content is not shown, does not end.
 
     Example:
-      >>> html_document("<title>Hail</title><h1>Cover</h1><p>Glass is <b>covered</b>.<ul><li>Cars", "a.html").text
-      '# Cover\n\nGlass is covered.\n\n- Cars'
+      >>> page = html_document("<title>Hail</title><h1>Cover</h1><p>Glass is <b>covered</b>.<ul><li>Cars", "a.html")
+      >>> [(block.kind, block.text) for block in page.blocks]
+      [('heading', 'Cover'), ('text', 'Glass is covered.'), ('item', '- Cars')]
     """
-    page = _HtmlPage()
-    title = language = ""
-    inside = False  # of the title
-    for part in _parts(text, file):
-        if isinstance(part, str):
-            if inside:
-                title = title or " ".join(html.unescape(part).split())
-            else:
-                page.words(html.unescape(part))
-            continue
-        if part.name == "title":
-            inside = not part.closes
-        elif part.name == "html" and not part.closes:
-            stated = _LANGUAGE.match(part.attribute("lang") or part.attribute("xml:lang"))
-            language = language or ("" if stated is None else stated[0].lower())
-        page.tag(part)
-    page.end()
-    return HtmlDocument(title, language, "\n\n".join(page.blocks))
+    from selectolax.lexbor import LexborHTMLParser
+
+    tree = LexborHTMLParser(_NOSCRIPT.sub(r"<\1template", _FORMATTING.sub(r"<\1x-\2", text)))
+    root = tree.root
+    if root is None:
+        return HtmlDocument("", "", ())
+    _check_end((root, tree.head), source or text, file)
+    title = tree.css_first("head > title")
+    stated = _LANGUAGE.match(root.attributes.get("lang") or root.attributes.get("xml:lang") or "")
+    walk = _PageWalk(first, marks=marks)
+    main = _only_main(root) if is_whole and tree.css_first("main, [role]") is not None else None
+    if main is not None:
+        walk.read(main)
+    if all(block.kind == "heading" for block in walk.blocks):
+        walk = _PageWalk(first, marks=marks)
+        walk.read(root, is_whole=is_whole)
+    return HtmlDocument(
+        title="" if title is None else " ".join(_RENAMED.sub(r"<\1", title.text()).split()),
+        language="" if stated is None else stated[0].lower(),
+        blocks=tuple(walk.blocks),
+    )
 
 
-def _parts(text: str, file: str) -> Iterator[_Tag | str]:
-    """Tags and the texts between them; what is no tag is text."""
-    at = 0
-    while at < len(text):
-        start = text.find("<", at)
-        if start != at:
-            yield text[at : start if start >= 0 else len(text)]
-        if start < 0:
-            return
-        if text.startswith(("<!", "<?"), start):
-            at = _end_of_comment(text, start, file)
-            continue
-        tag = _TAG.match(text, start)
-        if tag is None:
-            # A tag that never ends: so does none after it, and looking for their ends would take a square of time.
-            end = len(text) if _BEGINS.match(text, start) else start + 1
-            yield text[start:end]
-            at = end
-            continue
-        found = _Tag(tag[2].lower(), bool(tag[1]), tag[3])
-        at = tag.end()
-        if _UNREAD.fullmatch(found.name) and not found.closes and not found.attributes.endswith("/"):
-            at = _end_of_unread(text, at, found.name, file)
-        else:
-            yield found
+def is_light_html(text: str) -> bool:
+    """Whether a page, however it is built, is parsed within about a second.
+
+    A parser of HTML5 looks through all open elements at each tag, and through all attributes of a tag at each one.
+    """
+    tags = text.count("<") ** 2 * 4e-9
+    return tags + sum(len(part) ** 2 for part in text.split(">")) * 1e-10 < _LIGHT
 
 
-def _end_of_comment(text: str, start: int, file: str) -> int:
-    """Place behind a comment, a doctype or an instruction."""
-    if not text.startswith("<!--", start):
-        end = text.find(">", start)
-        return len(text) if end < 0 else end + 1
-    if text.startswith((">", "->"), start + 4):
-        return text.index(">", start) + 1
-    end = text.find("-->", start)
-    if end < 0:
-        raise input_error(_line(text, start, file), "a comment must end with -->", "close it", "none to the end")
-    return end + 3
+def _check_end(roots: Iterable[LexborNode | None], text: str, file: str) -> None:
+    """Stop where a comment or a hidden element is not closed and thereby hides the rest of the page."""
+    names = {"noscript"}
+    for root in roots:
+        node = root
+        while node is not None:
+            names.add(node.tag or "")
+            node = node.last_child
+    small = text.lower()
+    for name in sorted(name for name in names if name == "-comment" or name in _HIDING):
+        opening, closing = ("<!--", "-->") if name == "-comment" else (f"<{name}", f"</{name}")
+        start = small.rfind(opening)
+        if start >= 0 and small.find(closing, start) < 0 and not small.startswith(("<!-->", "<!--->"), start):
+            where = Where(file, text.count("\n", 0, start) + 1)
+            kind = "a comment" if name == "-comment" else f"an element {name}"
+            raise input_error(where, f"{kind} must end with {closing.rstrip('>')}>", "close it", "none to the end")
 
 
-def _end_of_unread(text: str, at: int, name: str, file: str) -> int:
-    """Place behind an element whose content is no text of the page."""
-    closing = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, at)
-    end = -1 if closing is None else text.find(">", closing.end())
-    if end < 0:
-        rule, remedy = f"an element {name} must end with </{name}>", "close it"
-        raise input_error(_line(text, at, file), rule, remedy, "none to the end")
-    return end + 1
+def _only_main(root: LexborNode) -> LexborNode | None:
+    """The main part of a page that has one; those within it are part of it."""
+    mains: list[LexborNode] = []
+    depth = 0
+    for node, enters in _steps(root, is_whole=True):
+        if node.tag == "main" or _role(node) == "main":
+            if enters and not depth:
+                mains.append(node)
+            depth += 1 if enters else -1
+    return mains[0] if len(mains) == 1 else None
 
 
-def _line(text: str, at: int, file: str) -> Where:
-    return Where(file, text.count("\n", 0, at) + 1)
+def _role(node: LexborNode) -> str:
+    """First role that an element states."""
+    return next(iter((node.attributes.get("role") or "").lower().split()), "")
+
+
+def _is_invisible(node: LexborNode) -> bool:
+    """Whether a browser shows nothing of a node, or it is furniture of the page wherever it stands."""
+    if node.tag in _INVISIBLE or (node.tag == "button" and not _is_all_of_a_heading(node)):
+        return True
+    attributes = node.attributes
+    if not attributes:
+        return node.tag == "dialog"
+    return (
+        ("hidden" in attributes and attributes["hidden"] != "until-found")
+        or (attributes.get("aria-hidden") or "").strip().lower() == "true"
+        or _hidden_style(attributes) is not None
+        or (node.tag == "dialog" and "open" not in attributes)
+        or _role(node) in _FURNITURE_ROLES
+        or (node.tag == "x-a" and _is_link_to_itself(node, attributes))
+    )
+
+
+def _hidden_style(attributes: dict[str, str | None]) -> re.Match[str] | None:
+    """What of a style hides an element; its group stands where that takes no place either."""
+    style = attributes.get("style")
+    return None if style is None else _HIDDEN_STYLE.search(re.sub(r"/\*.*?\*/", "", style))
+
+
+def _keeps_its_place(node: LexborNode) -> bool:
+    """Whether an invisible node is a cell that the next ones do not take the place of, as in browsers."""
+    if node.tag not in {"td", "th"} or "hidden" in node.attributes:
+        return False
+    style = _hidden_style(node.attributes)
+    return style is None or not style[1]
+
+
+def _is_all_of_a_heading(node: LexborNode) -> bool:
+    """Whether a node holds all the text of a heading, as where the heading opens and closes what follows."""
+    heading, before, after = node.parent, node.prev, node.next
+    if heading is None or heading.tag not in _HEADINGS:
+        return False
+    return (before is None or (before.prev is None and _is_blank(before))) and (
+        after is None or (after.next is None and _is_blank(after))
+    )
+
+
+def _is_blank(node: LexborNode) -> bool:
+    return node.tag == "-text" and not (node.text_content or "").strip()
+
+
+def _is_link_to_itself(node: LexborNode, attributes: dict[str, str | None]) -> bool:
+    """Whether a link is the sign beside a heading by which others can link to it."""
+    child = node.child
+    if not (attributes.get("href") or "").startswith("#") or child is None or child.next is not None:
+        return False
+    return child.tag == "-text" and not any(map(str.isalnum, child.text_content or ""))
+
+
+def _steps(root: LexborNode, *, is_whole: bool = False) -> Iterator[tuple[LexborNode, bool]]:
+    """Visible nodes below one, and comments, in their order: with True, and with False behind what they hold.
+
+    Of a whole page, headers and footers outside its content are left out.
+    """
+    node, depth = root.child, 1
+    content = 0 if is_whole else 1  # open elements of content
+    while node is not None:
+        is_outside = not content and node.tag in {"header", "footer"}
+        if node.tag == "-comment" or not (is_outside or _is_invisible(node)):
+            yield node, True
+            if node.child is not None:
+                content += node.tag in _CONTENT
+                node, depth = node.child, depth + 1
+                continue
+            yield node, False
+        elif _keeps_its_place(node):
+            yield node, True
+            yield node, False
+        while node.next is None:
+            node, depth = node.parent, depth - 1
+            if depth == 0 or node is None:
+                return
+            content -= node.tag in _CONTENT
+            yield node, False
+        node = node.next
+
+
+def _lays_out(table: LexborNode) -> bool:
+    """Whether a table holds what is a block of the page."""
+    return any(node.tag in _LAYOUT for node, _ in _steps(table))
 
 
 class _Table:
@@ -175,216 +281,370 @@ class _Table:
 
     def __init__(self) -> None:
         self.rows: list[list[str]] = []
-        self.heads = False  # whether all cells of the first row are heads
-        self.row: list[str] | None = None
-        self.cell = False  # whether one is open
-        self.span = (1, 1)  # columns and rows of the open cell
-        self.spans: dict[int, tuple[str, int]] = {}
-        self.room = _SPAN  # copies that spans may still make
-        self.lays_out = False
+        self.row: list[str] = []
+        self.has_head = False
+        self._cells = 0  # written in the open row
+        self._heads = 0  # of these
+        self._spans: dict[int, tuple[str, int]] = {}
+        self._room = _SPAN  # copies that spans may still make
 
-    def add(self, text: str) -> None:
+    def add(self, text: str, node: LexborNode) -> None:
         """End a cell with its text."""
-        row = [] if self.row is None else self.row
-        self._fill(row)
-        columns, rows = self.span
-        self.room += _COPIES
-        for _ in range(min(columns, self.room)):
+        self._fill()
+        columns, rows = _span(node, "colspan"), _span(node, "rowspan") if _number(node, "rowspan", 1) else _SPAN
+        self._room += _COPIES
+        self._cells += 1
+        self._heads += node.tag == "th"
+        for _ in range(min(columns, self._room)):
             if rows > 1:
-                self.spans[len(row)] = (text, rows - 1)
-            row.append(text)
-            self.room -= 1
-        self.row, self.cell = row, False
+                self._spans[len(self.row)] = (text, rows - 1)
+            self.row.append(text)
+            self._room -= 1
 
-    def _fill(self, row: list[str]) -> None:
+    def _fill(self) -> None:
         """Cells of earlier rows that reach down to the next place of this one."""
-        while len(row) in self.spans and self.room > 0:
-            text, rows = self.spans.pop(len(row))
+        while len(self.row) in self._spans and self._room > 0:
+            text, rows = self._spans.pop(len(self.row))
             if rows > 1:
-                self.spans[len(row)] = (text, rows - 1)
-            row.append(text)
-            self.room -= 1
+                self._spans[len(self.row)] = (text, rows - 1)
+            self.row.append(text)
+            self._room -= 1
 
-    def end_row(self) -> None:
-        """End a row."""
-        if self.row is not None:
-            self._fill(self.row)
-            if any(self.row):
-                self.rows.append(self.row)
-        self.row = None
+    def end_row(self, *, in_head: bool) -> None:
+        """End a row; the first one is the head where all its cells are heads."""
+        self._fill()
+        if any(self.row):
+            if not self.rows:
+                self.has_head = in_head or self._heads == self._cells
+            self.rows.append(self.row)
+        self.row, self._cells, self._heads = [], 0, 0
 
-    def blocks(self) -> list[str]:
-        """The rows as Markdown writes them, a few at a time, each time below their heads."""
-        lines = [f"| {' | '.join(row)} |" for row in self.rows]
-        top = [lines.pop(0), f"|{'---|' * len(self.rows[0])}"] if self.heads and lines else []
-        starts = range(0, len(lines), MAX_ROWS) if lines or not top else [0]
-        return ["\n".join([*top, *lines[start : start + MAX_ROWS]]) for start in starts]
+    def end_group(self) -> None:
+        """End a group of rows, which no cell reaches beyond; one of `rowspan="0"` reaches so far."""
+        self._spans.clear()
 
 
-class _HtmlPage:
+def _span(node: LexborNode, name: str) -> int:
+    """Columns or rows of a cell, from 1."""
+    return min(max(_number(node, name, 1), 1), _SPAN)
+
+
+def _number(node: LexborNode, name: str, default: int) -> int:
+    """Whole number of an attribute."""
+    stated = (node.attributes.get(name) or "").strip()
+    return int(stated) if stated.isascii() and stated.isdecimal() and len(stated) < 7 else default
+
+
+class _Shift:
+    """How far the headings of a part beside the text are moved, so that they stand below the heading above it."""
+
+    def __init__(self, above: int) -> None:
+        self._above = above
+        self._shift: int | None = None  # as the first of them needs it
+
+    def level_below(self, level: int) -> int:
+        """Level of a heading in the part."""
+        if self._shift is None:
+            self._shift = max(0, self._above + 1 - level)
+        return min(max(level + self._shift, self._above + 1), len(_HEADINGS))
+
+
+class _PageWalk:
     """The blocks of a page as they are read."""
 
-    def __init__(self) -> None:
-        self.blocks: list[str] = []
+    def __init__(self, first: tuple[int, str | None], *, marks: bool) -> None:
+        self.blocks: list[Block] = []
+        self._page = first
+        self._marks = marks
         self._text: list[str] = []
-        self._tables: list[_Table] = []
+        self._code = 0  # open elements of code within a line
+        self._code_start = 0  # where the outermost of them begins in the text
+        self._tables: list[_Table | None] = []  # None for one that lays out the page
         self._lists: list[int] = []  # number of the last item of each open list; -1 where they have none
-        self._mark = ""  # of a heading or an item whose text follows
+        self._mark = ""  # of an item whose text follows
+        self._heading = 0
+        self._levels: list[int] = []  # highest heading of each open part that has its own
+        self._open_headings: list[int] = []  # levels of the headings that the next text stands below
+        self._shifts: list[_Shift] = []  # of each open part beside the text
+        self._ended = _NO_LEVEL  # highest heading that the next text does not stand below
         self._term: str | None = None  # that a definition is awaited for
-        self._lines: list[str] = []  # of a list or definitions, one block
-        self._pre = False
+        self._in_term = False
+        self._pre = 0  # open elements of preformatted text
+        self._formulas = 0  # open elements of MathML
+        self._language = ""  # of code
 
-    def words(self, text: str) -> None:
-        """Text of the block that is open."""
-        self._text.append(text if self._pre else re.sub(r"\s+", " ", text))
-
-    def tag(self, tag: _Tag) -> None:
-        """A tag that begins or ends a block, or stands in one."""
-        if tag.name == "br":
-            self._text.append("\n")
-        elif tag.name in _RAISED and not tag.closes:
-            self._text.append(_RAISED[tag.name])
-        elif tag.name == "img" and (shown := tag.attribute("alt")):
-            self._text.append(f" {shown} ")
-        elif tag.name in {"table", "tr", "td", "th", "caption"}:
-            self._table_tag(tag)
-        elif _BLOCKS.fullmatch(tag.name):
-            self._block_tag(tag)
-        if tag.name == "pre":
-            self._pre = not tag.closes
-
-    def end(self) -> None:
-        """End of the page, and of all that is open."""
-        while self._tables:
-            self._end_table()
+    def read(self, root: LexborNode, *, is_whole: bool = False) -> None:
+        """Make the blocks of what is below a node, which is a whole page or content."""
+        for node, enters in _steps(root, is_whole=is_whole):
+            tag = node.tag or ""
+            if tag == "-text":
+                if enters and not (self._formulas and _is_between_parts(node)):
+                    text = node.text_content or ""
+                    self._text.append(text if self._pre else _BLANKS.sub(" ", text))
+            elif tag == "-comment":
+                if enters and self._marks and (mark := PAGE_MARK.fullmatch(node.html or "")):
+                    self._flush()
+                    self._page = (int(mark[1]), mark[2] or None)
+            elif enters:
+                self._enter(tag, node)
+            else:
+                self._leave(tag, node)
         self._flush()
-        self._flush_lines()
+        self._end_term()
 
-    def _open_table(self) -> _Table | None:
-        """Table that the text stands in, unless it lays out the page."""
-        return self._tables[-1] if self._tables and not self._tables[-1].lays_out else None
+    def _enter(self, tag: str, node: LexborNode) -> None:
+        self._formulas += tag == "math"
+        if self._formulas:
+            self._text += _before_part(tag, node)
+        if tag in {"br", "img"} or tag in _RAISED:
+            shown = (node.attributes.get("alt") or "").strip() if tag == "img" else ""
+            self._text.append("\n" if tag == "br" else f" {shown} " if tag == "img" else _RAISED[tag])
+        elif self._pre:
+            self._pre += tag == "pre"
+            self._language = self._language or _code_language(node)
+        elif tag == "x-code" or _is_code(tag, node):
+            self._code += 1
+            self._code_start = len(self._text) if self._code == 1 else self._code_start
+        elif self._tables and self._tables[-1] is not None:
+            if tag in _BLOCKS:  # what is in a cell stays in it
+                self._text.append(" ")
+        elif tag in _BLOCKS:
+            self._flush()
+            self._enter_block(tag, node)
 
-    def _block_tag(self, tag: _Tag) -> None:
-        table = self._open_table()
-        if table is not None and tag.name in _HEADINGS and not tag.closes:
-            self._lay_out(table)
-        elif table is not None:  # what is in a cell stays in it
-            self._text.append(" ")
-            return
-        self._flush()
-        if _LISTS.fullmatch(tag.name):
-            self._list_tag(tag)
-        elif tag.name in {"dt", "dd", "li"}:
-            self._item_tag(tag)
-        elif tag.name in _HEADINGS:
-            self._flush_lines()
-            self._mark = "" if tag.closes else f"{'#' * _HEADINGS[tag.name]} "
-        elif tag.name == "dl" or (not self._lists and self._term is None):
-            self._term = None
-            self._flush_lines()
-
-    def _list_tag(self, tag: _Tag) -> None:
-        if tag.closes:
-            self._lists = self._lists[:-1]
-        elif len(self._lists) < _DEEPEST:
-            self._lists.append(0 if tag.name == "ol" else -1)
-        if not self._lists:
-            self._flush_lines()
-
-    def _item_tag(self, tag: _Tag) -> None:
-        if tag.name == "dt" and not tag.closes:
-            self._term = ""
-        elif tag.name == "li" and not tag.closes:
+    def _enter_block(self, tag: str, node: LexborNode) -> None:
+        if tag == "table":
+            self._tables.append(None if _lays_out(node) else _Table())
+        elif tag == "pre":
+            self._pre = 1
+            self._language = next((name for above in _above(node) if (name := _code_language(above))), "")
+        elif tag in _LISTS:
+            self._end_term()
+            self._lists.append(_number(node, "start", 1) - 1 if tag == "ol" else -1)
+        elif tag == "li":
             if self._lists and self._lists[-1] >= 0:
-                self._lists[-1] += 1
+                self._lists[-1] = _number(node, "value", self._lists[-1] + 1)
             number = self._lists[-1] if self._lists else -1
-            self._mark = f"{'  ' * (len(self._lists) - 1)}{f'{number}.' if number > 0 else '-'} "
+            self._mark = f"{number}. " if number >= 0 else "- "
+        elif tag == "dt":
+            self._in_term = True
+        elif tag in _HEADINGS:
+            self._end_term()
+            self._heading = _HEADINGS[tag]
+        elif tag in _OWN_HEADINGS:
+            self._end_term()
+            self._levels.append(_NO_LEVEL)
+            if tag in _BESIDE:
+                self._shifts.append(_Shift(self._open_headings[-1] if self._open_headings else 0))
+
+    def _leave(self, tag: str, node: LexborNode) -> None:
+        if self._formulas and _is_bracketed(node):
+            self._text.append(")")
+        self._formulas -= tag == "math"
+        if self._pre:
+            self._leave_pre(tag)
+        elif tag == "x-code" or _is_code(tag, node):
+            self._code -= 1
+            if not self._code:
+                self._text[self._code_start :] = [_code_span("".join(self._text[self._code_start :]))]
+        elif self._tables and (table := self._tables[-1]) is not None:
+            self._leave_in_table(table, tag, node)
+        elif tag in _BLOCKS:
+            self._flush()
+            self._leave_block(tag)
+
+    def _leave_block(self, tag: str) -> None:
+        if tag == "table":
+            self._tables.pop()
+        elif tag in _LISTS:
+            self._lists.pop()
+            self._mark = ""
+        elif tag == "li":
+            self._mark = ""
+        elif tag == "dt":
+            self._in_term = False
+        elif tag == "dl":
+            self._end_term()
+        elif tag in _HEADINGS:
+            self._heading = 0
+        elif tag in _OWN_HEADINGS:
+            self._end_term()
+            level = self._levels.pop()
+            if tag in _BESIDE:
+                self._shifts.pop()
+            self._ended = min(self._ended, level)
+            if self._levels:
+                self._levels[-1] = min(self._levels[-1], level)
+
+    def _leave_in_table(self, table: _Table, tag: str, node: LexborNode) -> None:
+        if tag in {"td", "th"}:
+            text = " ".join("".join(self._text).replace("|", r"\|").split())
+            self._text, self._code_start = [], 0
+            table.add(text, node)
+        elif tag == "tr":
+            parent = node.parent
+            table.end_row(in_head=parent is not None and parent.tag == "thead")
+        elif tag in {"thead", "tbody", "tfoot"}:
+            table.end_group()
+        elif tag == "caption":
+            self._flush()
+        elif tag == "table":
+            self._tables.pop()
+            self._text, self._code_start = [], 0
+            lines = [f"| {' | '.join(row)} |" for row in table.rows]
+            if table.has_head and lines:
+                lines.insert(1, f"|{'---|' * len(table.rows[0])}")
+            if lines:
+                self._end_term()
+                self._add("table", "\n".join(lines))
+        elif tag in _BLOCKS:
+            self._text.append(" ")
+
+    def _leave_pre(self, tag: str) -> None:
+        if tag != "pre":
+            if tag in _BLOCKS and self._text and not self._text[-1].endswith("\n"):
+                self._text.append("\n")
+            return
+        self._pre -= 1
+        if self._pre:
+            return
+        code = "\n".join(line.rstrip() for line in "".join(self._text).split("\n")).strip("\n")
+        self._text, self._code_start = [], 0
+        if code.strip():
+            self._end_term()
+            self._add("code", fenced(code, self._language))
 
     def _flush(self) -> None:
         """End the text that is open: a heading, an item, a term or its definition, a paragraph."""
-        joined = "".join(self._text)
-        lines = (line.rstrip() if self._pre else " ".join(line.split()) for line in joined.split("\n"))
-        text = "\n".join(f"\\{line}" if line.lstrip().startswith(_MARKDOWN) else line for line in lines)
-        text, self._text = text.strip("\n"), []
-        if not text.strip():
+        lines = [" ".join(line.split()) for line in "".join(self._text).split("\n")]
+        self._text, self._code_start = [], 0
+        text = "\n".join(filter(None, lines))
+        line = " ".join(filter(None, lines))
+        if not text:
             return
-        if self._mark.startswith("#"):
-            self.blocks.append(self._mark + " ".join(text.split()))
-        elif self._mark or self._lists:
-            self._lines.append(f"{self._mark or '  ' * len(self._lists)}{' '.join(text.split())}")
-        elif self._term == "":
-            self._term = " ".join(text.split())
-        elif self._term is not None:
-            self._lines.append(f"{self._term.rstrip(' :')}: {' '.join(text.split())}")
+        if self._heading:
+            self._add("heading", line, self._heading)
+        elif self._in_term:
+            self._term = line if self._term is None else f"{self._term}, {line}"
         else:
-            self._flush_lines()
-            self.blocks.append(text)
-        self._mark = ""
+            if self._term is not None:
+                term, self._term = self._term.rstrip(" :"), None
+                text, line = f"{term}: {text}", f"{term}: {line}"
+            if self._mark or self._lists:
+                level = min(max(len(self._lists), 1), MAX_DEPTH)
+                self._add("item", f"{'  ' * (level - 1)}{self._mark or '  '}{line}", level)
+                self._mark = ""
+            else:
+                self._add("text", escaped(text))
 
-    def _flush_lines(self) -> None:
-        if self._lines:
-            self.blocks.append("\n".join(self._lines))
-            self._lines = []
+    def _end_term(self) -> None:
+        """A term without a definition in words is a text of its own."""
+        if self._term is not None and not self._in_term:
+            term, self._term = self._term, None
+            self._add("text", escaped(term))
 
-    def _table_tag(self, tag: _Tag) -> None:
-        table = self._open_table()
-        if tag.name == "table":
-            if tag.closes:
-                if self._tables:
-                    self._end_table()
-                return
-            if table is not None:
-                self._lay_out(table)
-            self._flush()
-            self._flush_lines()
-            self._tables.append(_Table())
-        elif table is None or tag.name == "caption":
-            self._flush()
-        elif tag.name == "tr":
-            self._end_cell(table)
-            table.end_row()
-            table.row = None if tag.closes else []
-        else:
-            self._end_cell(table)
-            if not tag.closes:
-                first = not table.rows and not table.row
-                table.heads = tag.name == "th" if first else table.heads and (bool(table.rows) or tag.name == "th")
-                table.cell = True
-                table.span = (_span(tag, "colspan"), _span(tag, "rowspan"))
-
-    def _end_cell(self, table: _Table) -> None:
-        """The text since the last cell is that of the open one; between cells there is none, or a paragraph."""
-        if not table.cell:
-            self._flush()
-            return
-        text = " ".join("".join(self._text).replace("|", r"\|").split())
-        self._text = []
-        table.add(text)
-
-    def _end_table(self) -> None:
-        table = self._tables[-1]
-        if table.lays_out:
-            self._flush()
-        else:
-            self._end_cell(table)
-            table.end_row()
-            self._write(table)
-        self._tables.pop()
-
-    def _write(self, table: _Table) -> None:
-        self.blocks += table.blocks()
-        table.rows = []
-
-    def _lay_out(self, table: _Table) -> None:
-        """Take a table for one that lays out the page: what it has so far, then its cells as paragraphs."""
-        row, table.row = table.row or [], None
-        self._write(table)
-        self.blocks.extend(cell for cell in row if cell)
-        table.lays_out = True
-        self._flush()
+    def _add(self, kind: BlockKind, text: str, level: int = 0) -> None:
+        number, label = self._page
+        if kind == "heading":
+            for shift in self._shifts:
+                level = shift.level_below(level)
+        if self._ended < _NO_LEVEL and (kind != "heading" or level > self._ended):
+            self._open_headings = [above for above in self._open_headings if above < self._ended]
+            self.blocks.append(Block("heading", "", self._ended, number, label))
+        self._ended = _NO_LEVEL
+        if kind == "heading":
+            self._open_headings = [*(above for above in self._open_headings if above < level), level]
+            if self._levels:
+                self._levels[-1] = min(self._levels[-1], level)
+        self.blocks.append(Block(kind, text, level, number, label))
 
 
-def _span(tag: _Tag, name: str) -> int:
-    """Columns or rows of a cell, from 1."""
-    stated = tag.attribute(name)
-    return min(max(int(stated), 1), _SPAN) if stated.isascii() and stated.isdecimal() and len(stated) < 5 else 1
+def _before_part(tag: str, node: LexborNode) -> Iterator[str]:
+    """What stands before a part of a formula in MathML so that it does not run into the one before it."""
+    parent, before = node.parent, _element_before(node)
+    joints = "" if parent is None else _JOINTS.get(parent.tag or "", "")
+    if joints and before is not None:
+        yield joints[0] if _element_before(before) is None else joints[-1]
+    elif tag in _PARTED or (tag == "mfrac" and before is not None and before.tag == "mn"):  # 3 1/2 is no 31/2
+        yield " "
+    if tag == "msqrt":
+        yield "√"
+    if _is_bracketed(node):
+        yield "(1/" if parent is not None and parent.tag == "mroot" and before is not None else "("
+
+
+def _is_bracketed(node: LexborNode) -> bool:
+    """Whether brackets keep a part of a formula together: a root, or what has parts itself."""
+    parent = node.parent
+    if node.tag == "msqrt" or parent is None or parent.tag not in _JOINTS:
+        return node.tag == "msqrt"
+    if parent.tag == "mroot" and _element_before(node) is not None:  # its degree
+        return True
+    leaf: LexborNode | None = node
+    while leaf is not None and leaf.tag in {"mrow", "mstyle", "mpadded"}:
+        children = [*leaf.iter(include_text=False)]
+        if len(children) != 1:
+            return bool(children)
+        leaf = children[0]
+    return leaf is not None and leaf.tag in _JOINTS
+
+
+def _is_between_parts(node: LexborNode) -> bool:
+    """Whether a text is blank between the parts of a formula, which means nothing there."""
+    return node.parent is not None and node.parent.tag in _JOINTS and _is_blank(node)
+
+
+def _element_before(node: LexborNode) -> LexborNode | None:
+    """Nearest element before a node in the same one."""
+    before = node.prev
+    while before is not None and before.tag in {"-text", "-comment"}:
+        before = before.prev
+    return before
+
+
+def escaped(text: str) -> str:
+    r"""Text with a backslash before what would begin another kind of block.
+
+    Example:
+      >>> print(escaped("# not a heading"))
+      \# not a heading
+    """
+    return "\n".join(f"\\{line.lstrip()}" if _OTHER_KIND.match(line) else line for line in text.split("\n"))
+
+
+def fenced(code: str, language: str = "") -> str:
+    """Code between fences that are longer than any in it."""
+    runs = re.findall(r"^[ \t]*(`{3,})", code, re.MULTILINE)
+    fence = "`" * (max(map(len, runs), default=2) + 1)
+    return f"{fence}{language}\n{code}\n{fence}"
+
+
+def _code_span(text: str) -> str:
+    """Text between backticks, one more than any run of them in it."""
+    code = " ".join(text.split())
+    if not code:
+        return text
+    ticks = "`" * (max(map(len, re.findall(r"`+", code)), default=0) + 1)
+    room = " " if code.startswith("`") or code.endswith("`") else ""
+    before, after = " " * text[:1].isspace(), " " * text[-1:].isspace()
+    return f"{before}{ticks}{room}{code}{room}{ticks}{after}"
+
+
+def _above(node: LexborNode) -> Iterator[LexborNode]:
+    """A node and the two that it stands in."""
+    above: LexborNode | None = node
+    for _ in range(3):
+        if above is not None:
+            yield above
+            above = above.parent
+
+
+def _code_language(node: LexborNode) -> str:
+    """Language of code that a class states, as pages of Markdown, Sphinx and docutils write it."""
+    name = _CODE_LANGUAGE.search(node.attributes.get("class") or "")
+    return "" if name is None else name[1] or name[2]
+
+
+def _is_code(tag: str, node: LexborNode) -> bool:
+    """Whether an element is code within a line as docutils writes it."""
+    return tag == "span" and node.attributes.get("class") == "docutils literal"

@@ -3,7 +3,8 @@
 A corpus as JSON lines has two forms of ours. One chunk a line, what `save_corpus` writes, after an optional first line
 `{"corpus": "name"}`::
 
-    {"id": "a.md#1-1", "source": "a.md", "text": "…", "page": 1, "page_label": "i", "tags": {…}, "entities": […]}
+    {"id": "a.md#1-1", "source": "a.md", "text": "…", "page": 1, "page_label": "i", "tags": {…}, "entities": […],
+     "section": ["Home", "Excess"]}
 
 where id and text are required, a chunk without a source is a document of its own, and a `title` beside them is a tag.
 One document a line, cut into chunks on loading, as Markdown where the source ends in .md or .markdown, else as plain
@@ -24,15 +25,13 @@ which no line has is an error (`raglab.store.case_labels`)::
 from __future__ import annotations
 
 import warnings
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from raglab.characters import is_unicode, visible
+from raglab.characters import is_unicode
 from raglab.misuse import takes
 from raglab.store import case_frames as tables
 from raglab.store.benchmarks import (
@@ -49,37 +48,50 @@ from raglab.store.benchmarks import (
     squad_chunks,
     with_earlier_turns,
 )
+from raglab.store.blocks import DocumentBlocks
+from raglab.store.bounded_readers import bounded_blocks
 from raglab.store.case_labels import PlacedCases, checked_lines, labelled_set
 from raglab.store.case_records import CASE_KEYS, case_record, read_case
-from raglab.store.documents import (
-    Page,
-    Passage,
-    as_chunks,
-    ascending,
-    csv_passages,
-    front_matter,
-    marked_pages,
-    plain_passages,
-    section_passages,
+from raglab.store.chunking import cut_long_chunks
+from raglab.store.document_files import (
+    DOCUMENTS,
+    Limits,
+    PlacedChunks,
+    document_chunks,
+    is_label_file,
+    labels_error,
+    token_limit,
 )
+from raglab.store.documents import text_blocks
+from raglab.store.encodings import FolderEncoding, check_encoding
 from raglab.store.files import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
+    BlankError,
+    InputError,
     JsonLine,
+    LabelsError,
     Where,
     canonical_text,
     input_error,
     json_lines,
-    read_bytes,
     read_json,
-    read_text,
     shown_value,
     write_lines,
 )
 from raglab.store.folders import check_link, files_below, is_folder
-from raglab.store.html import decode_html, html_document
-from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
-from raglab.store.pictures import SUFFIXES, caption_file, picture_chunk
+from raglab.store.left_out import (
+    OmittedFiles,
+    nothing_readable,
+    warn_of_beside,
+    warn_of_encodings,
+    warn_of_left_out,
+    warn_of_others,
+    warn_of_utf_8,
+)
+from raglab.store.markdown import Page, ascending
+from raglab.store.pdf import PDF_LIMITS, PdfLimits
+from raglab.store.pictures import SUFFIXES, caption_file
 from raglab.store.record_fields import (
     Record,
     check_size,
@@ -90,43 +102,27 @@ from raglab.store.record_fields import (
     optional_tags,
     optional_text,
     optional_texts,
+    read_each,
     required_records,
     required_text,
 )
 from raglab.store.tag_files import TAGS_FILE, stated_tags, with_tags
-from raglab.user_warnings import warn_user
 from raglab.values import Case, Chunk, Corpus
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_WORDS = 220
 MAX_ENTITIES = 1000  # of a chunk
 MAX_TAGS = 200  # of a chunk
+MAX_SECTION = 4_000  # characters of the headings above a chunk
 MAX_TAG = 10_000  # characters of a tag's value
-_KINDS_SHOWN = 8  # in a warning
+_READERS = {".xlsx": "read_excel", ".xlsm": "read_excel", ".xls": "read_excel", ".ods": "read_excel"}
+_READERS |= {".parquet": "read_parquet", ".feather": "read_feather"}  # of pandas, for tables that are no text
 _LINES = (".jsonl", ".ndjson")
 _JSON = (".json",)
-_CHUNK_KEYS = ("id", "source", "text", "page", "page_label", "tags", "entities")
+_CHUNK_KEYS = ("id", "source", "text", "page", "page_label", "tags", "entities", "section")
 _DOCUMENT_KEYS = ("source", "title", "tags", "entities", "pages")
 _PAGE_KEYS = ("page", "label", "text")
-
-
-class Limits(NamedTuple):
-    """What loading may read at most.
-
-    max_words: of a chunk. max_line_bytes: of a line of JSON lines and of a document in text. max_file_bytes: of a file
-    that is read whole. pdf: of a PDF. follow_links: whether a path may be a link.
-    """
-
-    max_words: int = MAX_WORDS
-    max_line_bytes: int = MAX_LINE_BYTES
-    max_file_bytes: int = MAX_FILE_BYTES
-    pdf: PdfLimits = PDF_LIMITS
-    follow_links: bool = False
-
-
-PlacedChunks = Iterable[tuple[Where, Chunk]]
 
 
 class Format(NamedTuple):
@@ -159,45 +155,65 @@ def load_corpus(
     source: str | Path | pd.DataFrame,
     *,
     columns: Mapping[str, str] | None = None,
-    max_words: int = MAX_WORDS,
+    encoder: str | None = None,
+    max_tokens: int | None = None,
+    overlap: int | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
     max_file_bytes: int = MAX_FILE_BYTES,
     pdf: PdfLimits = PDF_LIMITS,
     follow_links: bool = False,
+    encoding: str | None = None,
 ) -> Corpus:
     """Chunks of a collection, by what the source is.
 
-    A folder with `documents/`: the documents in there. A folder with `corpus.jsonl`: that file. A folder with MT-RAG's
-    `reference*.jsonl`: the passages of all its tasks. Any other folder: its Markdown, HTML, text, PDF, CSV, PNG and
-    JPEG files, at any depth, in the order of their relative paths, which are their sources; a warning names the kinds
-    of files that are left out; names with a leading dot are passed over; `tags.yaml` gives documents that hold no tags
-    themselves theirs (`raglab.store.tag_files`). A file: one document, JSON lines (ours, BEIR's
-    or MT-RAG's), or SQuAD's JSON. `FORMATS` lists them all.
+    Documents are cut along their structure into chunks that the encoder reads whole; see `raglab.store.chunking`. A
+    document of BEIR, SQuAD or MT-RAG is one chunk where it fits. Rows of a table and lines of chunks stay as they are.
+
+    A folder with `documents/`: the documents in there; a warning counts texts beside it. A folder with `corpus.jsonl`:
+    that file. A folder with MT-RAG's `reference*.jsonl`: the passages of all its tasks. Any other folder: its Markdown,
+    HTML, text, PDF, CSV, PNG and JPEG files, and with the extra `documents` its .rst, .ipynb, .docx and .xlsx files, at
+    any depth, in the order of their relative paths, which are their sources. Warnings name the kinds of files that are
+    left out, and count documents without text, tables of labelled questions, lock files and links that lead nowhere;
+    names with a leading dot are passed over. What cannot be read, a link among it, is left out, and one warning counts
+    it and names each with its reason; where nothing can be read, that is an error. `tags.yaml` gives documents that
+    hold no tags themselves theirs (`raglab.store.tag_files`). A file: one document, JSON lines
+    (ours, BEIR's or MT-RAG's), or SQuAD's JSON. `FORMATS` lists them all.
 
     A picture is one chunk. Its text is what is known of it in words: those of its file name, and the caption in
     `picture.png.txt` or else `picture.txt`, which then is no document of its own. Pages that were scanned must be given
     as pictures, one a page: a PDF is read for its text alone.
 
-    A DataFrame, a TSV file, or a CSV file with `columns` or with the heads `id` and `text`: a row a chunk. Required are
-    `id` and `text`; `source` (without it each chunk is a document of its own), `page`, `page_label`, `entities` and
-    `tags` (a mapping) may be there; any other column is a tag. How cells are read: `raglab.store.case_frames`.
+    A DataFrame, a TSV file, or a CSV file with `columns` or with a head `text`: a row a chunk. Required is `text`; `id`
+    (without it the chunks are c1, c2, …), `source` (without it each chunk is a document of its own), `page`,
+    `page_label`, `entities`, `section` (headings) and `tags` (a mapping) may be there; any other column is a tag. How
+    cells are read: `raglab.store.case_frames`, and files: `raglab.store.csv_tables`.
 
     Args:
       source: folder, file or DataFrame.
       columns: of a table, our names to its own, such as {"text": "body"}; columns that have our names need none.
-      max_words: a chunk's length without its first line of headings; a table may be longer.
+      encoder: by whose tokens documents are cut, as `load_encoder` takes it; None for the bundled one.
+      max_tokens: of a chunk with its headings, at least 32; None is what the encoder reads, at most 512.
+      overlap: tokens of whole sentences, at most, that begin a chunk and end the one before it in a section; None is
+        32, and at most half of a chunk.
       max_line_bytes: longest line of JSON lines, of which no more is read, and longest Markdown, text or CSV file.
       max_file_bytes: longest file that is read as a whole.
       pdf: pages, objects, seconds and text of a PDF.
-      follow_links: whether links inside the folder are followed, wherever they lead; else one stops the load. The path
+      follow_links: whether links inside the folder are followed, wherever they lead; else they are left out. The path
         itself may be a link.
+      encoding: of the texts, pages and CSV or TSV tables without a byte-order mark, such as "cp1252"; None for UTF-8,
+        or what a page states. In a folder, of those that are not UTF-8. JSON is UTF-8.
 
     Returns:
       The corpus; its name is the folder's, or the file's without its ending, or what the first line states.
 
     Raises:
       InputError: something breaks a rule; the message names file and line, or row and column, rule and remedy.
-      ValueError: max_words is below 1.
+      ValueError: max_tokens or overlap is outside its range, the encoder is not on this machine, or no encoding has
+        that name.
+
+    Warns:
+      UserWarning: something of a folder is left out, or pages are not in the encoding that they state, or
+        files not in that of the caller.
 
     Example:
       >>> import pandas as pd
@@ -205,40 +221,50 @@ def load_corpus(
       >>> dict(load_corpus(frame, columns={"text": "body"}).chunks[0].tags)
       {'product': 'Home'}
     """
-    if max_words < 1:
-        msg = f"max_words must be at least 1, got {max_words}; 150 to 250 suit most encoders."
-        raise ValueError(msg)
+    tokens = token_limit(encoder, max_tokens, overlap)
+    check_encoding(encoding)
     place = Path(source) if isinstance(source, str | Path) else None
-    if place is None or tables.is_chunk_table(place, columns, max_file_bytes):
-        records = tables.chunk_records(source, columns, max_file_bytes)
+    if place is None:
+        _check_no_encoding(encoding, tables.FRAME)
+    # Rows of a table are chunks already, and are not cut.
+    if place is None or tables.is_chunk_table(place, columns, max_file_bytes, encoding):
+        records = tables.chunk_records(source, columns, max_file_bytes, encoding)
         return _unique_chunks(tables.FRAME if place is None else place.stem, map(_chunk, records), str(place))
     tables.check_no_columns(columns, place)
     inside = is_folder(place)
-    limits = Limits(max_words, max_line_bytes, max_file_bytes, pdf, follow_links or not inside)
+    limits = Limits(tokens, max_line_bytes, max_file_bytes, pdf, follow_links or not inside, encoding=encoding)
     name = place.resolve().name if inside else place.stem
+    # What a person names has a fixed place; only a folder without it is searched for documents.
     if inside and (place / "documents").is_dir():
         documents = check_link(place / "documents", follow_links=follow_links)
+        warn_of_beside(place, follow_links=limits.follow_links)
         return _unique_chunks(name, _folder(documents, limits), str(place))
     file = _file_in(place, [form.corpus_file for form in FORMATS.values()], limits)
     if file is None and inside:
         return _unique_chunks(name, _folder(place, limits), str(place))
-    return _corpus(place if file is None else file, name, limits)
+    file = place if file is None else file
+    if file.suffix.lower() in (*_LINES, *_JSON):
+        _check_no_encoding(encoding, str(file))
+    return _corpus(file, name, limits)
 
 
 Documents = str | Path | Corpus | Sequence[str | Path | Corpus | Record]
 
 
-def load_documents(documents: Documents, *, follow_links: bool = False) -> Corpus:
+def load_documents(
+    documents: Documents, *, encoder: str | None = None, follow_links: bool = False, encoding: str | None = None
+) -> Corpus:
     r"""Chunks of documents from several places.
 
     Args:
       documents: what `load_corpus` takes, a corpus, or a list of those and of records as its JSON lines hold them.
-      follow_links: as of `load_corpus`.
+      encoder, follow_links, encoding: as of `load_corpus`.
 
     Returns: the corpus, named as the first of them.
 
     Raises:
-      InputError: see `load_corpus`; or no documents, or something else.
+      InputError: see `load_corpus`; or no documents, or something else. A file or folder of the list that gives nothing
+        stops the load.
 
     Example:
       >>> record = {"source": "a.md", "pages": [{"page": 1, "text": "# Hail\nGlass is covered."}]}
@@ -248,18 +274,19 @@ def load_documents(documents: Documents, *, follow_links: bool = False) -> Corpu
     if isinstance(documents, Corpus):
         return documents
     if isinstance(documents, str | Path):
-        return load_corpus(documents, follow_links=follow_links)
+        return load_corpus(documents, encoder=encoder, follow_links=follow_links, encoding=encoding)
+    limits = Limits(token_limit(encoder, None, None))
     parts, lines = [], []
-    for number, one in enumerate(documents, 1):
-        if isinstance(one, Mapping):
-            lines.append(JsonLine(Where("documents", number), one))
-        elif isinstance(one, str | Path | Corpus):
-            parts.append(load_documents(one, follow_links=follow_links))
+    for number, document in enumerate(documents, 1):
+        if isinstance(document, Mapping):
+            lines.append(JsonLine(Where("documents", number), document))
+        elif isinstance(document, str | Path | Corpus):
+            parts.append(load_documents(document, encoder=encoder, follow_links=follow_links, encoding=encoding))
         else:
             rule, remedy = "documents must be paths, corpora or records", "put chunks into a Corpus"
-            raise input_error(Where("documents", number), rule, remedy, type(one).__name__)
+            raise input_error(Where("documents", number), rule, remedy, type(document).__name__)
     if lines:
-        parts.append(_corpus_of_lines(iter(lines), "documents", Path("documents.jsonl"), Limits()))
+        parts.append(_corpus_of_lines(iter(lines), "documents", Path("documents.jsonl"), limits))
     placed = ((Where(part.name, id=chunk.chunk_id), chunk) for part in parts for chunk in part.chunks)
     whole = _unique_chunks(parts[0].name if parts else "documents", placed, "documents")
     return whole._replace(pictures={name: path for part in parts for name, path in part.pictures.items()})
@@ -283,6 +310,8 @@ def hash_corpus(corpus: Corpus) -> str:
     digest = sha256(canonical_text({"corpus": corpus.name}, Where(corpus.name)).encode())
     for chunk in corpus.chunks:
         fields = {**chunk._asdict(), "tags": dict(chunk.tags)}
+        if not chunk.section:  # older than sections: the hash of a corpus without any stays
+            del fields["section"]
         digest.update(b"\n" + canonical_text(fields, Where(corpus.name, id=chunk.chunk_id)).encode())
     return digest.hexdigest()
 
@@ -322,35 +351,54 @@ def _document_endings() -> tuple[str, ...]:
 
 def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
     endings = _document_endings()
-    below = files_below(folder, follow_links=limits.follow_links)
+    encoding = limits.encoding if isinstance(limits.encoding, str) else None
+    limits = limits._replace(encoding=None if encoding is None else FolderEncoding(encoding))
+    below, problems, passed_over = files_below(folder, follow_links=limits.follow_links)
     tags_file = below.pop(TAGS_FILE, None)
     files = {source: path for source, path in below.items() if path.suffix.lower() in endings}
     captions = {caption_file(path) for path in files.values() if path.suffix.lower() in SUFFIXES}
     files = {source: path for source, path in files.items() if path not in captions}
-    _warn_of_others(folder, [path for path in below.values() if path.suffix.lower() not in endings], files.values())
-    if not files:
+    omitted_files = [path for path in below.values() if path.suffix.lower() not in endings]
+    labels: list[InputError] = [labels_error(path) for path in omitted_files if is_label_file(path, limits)]
+    warn_of_others(folder, omitted_files, files.values(), endings)
+    if not files and not problems:
         there = " or ".join(dict.fromkeys(form.corpus_file for form in FORMATS.values() if form.corpus_file))
         rule = f"a folder must hold documents ({', '.join(endings)}) or {there}"
         raise input_error(Where(str(folder)), rule, "add some, or give the path of a .jsonl or .json file", "none")
     tags = stated_tags(tags_file, files, limits.max_file_bytes, follow_links=limits.follow_links)
-    documents = ((source, _document_chunks(path, source, limits)) for source, path in files.items())
-    return chain.from_iterable(with_tags(chunks, tags.get(source)) for source, chunks in documents)
+    placed: list[tuple[Where, Chunk]] = []
+    blank: list[InputError] = []
+    encodings: dict[Path, str] = {}  # that pages state
+    read_in: dict[str, str] = {}  # by file, beyond ASCII
+    if encoding is not None:
+        limits = limits._replace(encoding=FolderEncoding(encoding, read_in.__setitem__))
+    limits = limits._replace(without_labels=True, note_encoding=encodings.__setitem__)
+    # One bad file does not stop a folder, and all that is wrong is named at once: a person mends it in one go.
+    for source, path in files.items():
+        try:
+            chunks = [*with_tags(_document_chunks(path, source, limits), tags.get(source))]
+            for where, chunk in chunks:
+                _check_lengths(chunk, where)
+            placed += chunks
+        except BlankError as error:
+            blank.append(error)
+        except LabelsError as error:
+            labels.append(error)
+        except InputError as error:
+            problems[source] = error
+    if not placed:
+        raise nothing_readable(folder, [*problems.values(), *blank, *labels], len(files))
+    warn_of_left_out(folder, OmittedFiles(problems, blank, labels, passed_over))
+    warn_of_encodings(folder, encodings)
+    warn_of_utf_8(folder, encoding, read_in)
+    return iter(placed)
 
 
-def _warn_of_others(folder: Path, others: Sequence[Path], documents: Collection[Path]) -> None:
-    """Name what of a folder is left out, by kind, and what is taken."""
-    if others:
-        taken = f"{_counted_kinds(documents)}" if documents else "none"
-        rule = f"documents are {', '.join(_document_endings())}, taken are {taken}"
-        left_out = f"left out of the corpus: {_counted_kinds(others)}"
-        warn_user(visible(f"{folder}: {left_out}; {rule}: convert the others, or take them away."))
-
-
-def _counted_kinds(paths: Iterable[Path]) -> str:
-    """Number of files by their ending, the most frequent first."""
-    kinds = Counter(path.suffix.lower() or "without an ending" for path in paths)
-    more = f" and {len(kinds) - _KINDS_SHOWN} more kinds" if len(kinds) > _KINDS_SHOWN else ""
-    return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(_KINDS_SHOWN)) + more
+def _check_no_encoding(encoding: str | None, name: str) -> None:
+    """Refuse the encoding of a frame, which has texts already, and of JSON, which is UTF-8."""
+    if encoding is not None:
+        rule = "encoding must come with texts, pages, or CSV and TSV tables"
+        raise input_error(Where(name), rule, "leave it out; JSON is UTF-8", shown_value(encoding))
 
 
 def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
@@ -361,73 +409,18 @@ def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
     form = _form(source, path.suffix.lower(), "corpus")
     if form is None or form.corpus is None:
         rule = f"a corpus must be a folder or a file {', '.join((*_document_endings(), *_LINES, *_JSON))}"
-        came = shown_value(path.name) if path.exists() else "a path that does not exist"
-        raise input_error(Where(str(path)), rule, "check the path", came)
+        value = shown_value(path.name) if path.exists() else "a path that does not exist"
+        raise input_error(Where(str(path)), rule, "check the path", value)
     return form.corpus(source, path, limits)
 
 
-def _document_text(path: Path, limits: Limits) -> str:
-    """Text of a document, which is as long as one in a line of JSON lines at most."""
-    return _checked_length(read_text(path, limits.max_file_bytes, follow_links=limits.follow_links), path, limits)
-
-
-def _checked_length(text: str, path: Path, limits: Limits) -> str:
-    if len(text) > limits.max_line_bytes:
-        rule = f"a document must be at most {limits.max_line_bytes} characters"
-        raise input_error(Where(str(path)), rule, "split it, or raise max_line_bytes", str(len(text)))
-    return text
-
-
-def _markdown(source: str, path: Path, limits: Limits) -> PlacedChunks:
-    tags, entities, body, line = front_matter(_document_text(path, limits), str(path))
-    pages = marked_pages(body, str(path), line)
-    passages = section_passages(pages, tags.get("title"), limits.max_words, Where(str(path)))
-    return _passages_as_chunks(source, path, passages, tags, entities)
-
-
-def _html(source: str, path: Path, limits: Limits) -> PlacedChunks:
-    where = Where(str(path), 1)
-    text = decode_html(read_bytes(path, limits.max_file_bytes, follow_links=limits.follow_links), where)
-    page = html_document(_checked_length(text, path, limits), str(path))
-    tags = {name: value for name, value in (("title", page.title), ("lang", page.language)) if value}
-    passages = section_passages((Page(1, None, page.text),), page.title, limits.max_words, Where(str(path)))
-    return _passages_as_chunks(source, path, passages, tags)
-
-
-def _text_chunks(source: str, path: Path, limits: Limits) -> PlacedChunks:
-    texts = _document_text(path, limits).split("\f")
-    return _passages_as_chunks(
-        source, path, plain_passages((Page(n, None, text) for n, text in enumerate(texts, 1)), limits.max_words)
-    )
-
-
-def _pdf(source: str, path: Path, limits: Limits) -> PlacedChunks:
-    raw = read_bytes(path, limits.max_file_bytes, follow_links=limits.follow_links)
-    pages = pdf_pages(raw, str(path), limits.pdf)
-    return _passages_as_chunks(source, path, plain_passages(pages, limits.max_words))
-
-
-def _csv(source: str, path: Path, limits: Limits) -> PlacedChunks:
-    return _passages_as_chunks(source, path, csv_passages(_document_text(path, limits), path, limits.max_words))
-
-
-def _picture(source: str, path: Path, limits: Limits) -> PlacedChunks:
-    sizes = (limits.max_words, limits.max_file_bytes)
-    return [(Where(str(path)), picture_chunk(source, path, *sizes, follow_links=limits.follow_links))]
-
-
-def _passages_as_chunks(
-    source: str,
-    path: Path,
-    passages: tuple[Passage, ...],
-    tags: Mapping[str, str] = MappingProxyType({}),
-    entities: tuple[str, ...] = (),
-) -> PlacedChunks:
-    """Chunks of a document's passages; a document without text is refused."""
-    where = Where(str(path))
-    if not passages:
-        raise input_error(where, "a document must have text", "fill it or take it away", "none besides headings")
-    return ((where, chunk) for chunk in as_chunks(source, passages, dict(tags), entities))
+def _cut_long(placed: PlacedChunks, limits: Limits) -> PlacedChunks:
+    """Chunks of a published set, whose documents come as one text each, the long ones cut."""
+    places, chunks = [], []
+    for where, chunk in placed:
+        places.append(where)
+        chunks.append(chunk)
+    return ((places[at], chunk) for at, chunk in cut_long_chunks(chunks, limits.tokens()))
 
 
 def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
@@ -477,10 +470,11 @@ def _chunk(line: JsonLine) -> tuple[Where, Chunk]:
         page_label=optional_text(record, "page_label", where),
         tags=optional_tags(record, where),
         entities=optional_texts(record, "entities", where),
+        section=optional_texts(record, "section", where),
     )
 
 
-def _page_chunks(line: JsonLine, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
+def _page_chunks(line: JsonLine, limits: Limits) -> PlacedChunks:
     source = required_text(line.record, "source", line.where)
     where = line.where._replace(id=source)
     only_keys(line.record, _DOCUMENT_KEYS, where, "put further facts under tags")
@@ -488,12 +482,15 @@ def _page_chunks(line: JsonLine, limits: Limits) -> Iterator[tuple[Where, Chunk]
     pages = tuple(_parse_page(record, where) for record in required_records(line.record, "pages", where))
     ascending((page.number, where) for page in pages)
     if source.lower().endswith(FORMATS["Markdown"].endings):
-        passages = section_passages(pages, tags.get("title"), limits.max_words, where)
+        blocks = tuple(
+            block._replace(page=page.number, label=page.label)
+            for page in pages
+            for block in bounded_blocks("Markdown page", page.text.encode(), f"{where.file}, line {where.line}").blocks
+        )
     else:
-        passages = plain_passages(pages, limits.max_words)
-    if not passages:
-        raise input_error(where, "a document must have text", "fill its pages or take it away", "none besides headings")
-    return ((where, chunk) for chunk in as_chunks(source, passages, tags, entities))
+        blocks = text_blocks(pages)
+    document = DocumentBlocks(tags.get("title", ""), blocks, tags, entities)
+    return document_chunks(source, document, where, limits)
 
 
 def _parse_page(record: Any, where: Where) -> Page:  # noqa: ANN401 - a JSON object
@@ -506,7 +503,8 @@ def _parse_page(record: Any, where: Where) -> Page:  # noqa: ANN401 - a JSON obj
 
 
 def _chunk_record(chunk: Chunk) -> dict[str, Any]:
-    fields = {"id": chunk.chunk_id, **chunk._asdict(), "tags": dict(chunk.tags), "entities": list(chunk.entities)}
+    lists = {"entities": list(chunk.entities), "section": list(chunk.section)}
+    fields = {"id": chunk.chunk_id, **chunk._asdict(), "tags": dict(chunk.tags), **lists}
     return {key: fields[key] for key in _CHUNK_KEYS if fields[key] not in (None, {}, [])}
 
 
@@ -515,6 +513,7 @@ def _check_lengths(chunk: Chunk, where: Where) -> None:
     names = {"a chunk's id": chunk.chunk_id, "a source": chunk.source, "a page's label": chunk.page_label or ""}
     for rule, text in names.items():
         check_size(where, rule, len(text))
+    check_size(where, "the headings above a chunk", len(chunk.section_path), MAX_SECTION)
     check_size(where, "a chunk", len(chunk.entities), MAX_ENTITIES, "entities")
     check_size(where, "a chunk", len(chunk.tags), MAX_TAGS, "tags")
     for text in (*chunk.entities, *chunk.tags):
@@ -547,6 +546,7 @@ def load_cases(
     max_file_bytes: int = MAX_FILE_BYTES,
     follow_links: bool = False,
     turns: int = 0,
+    encoding: str | None = None,
 ) -> tuple[Case, ...]:
     """Cases of a labelled set, in the order of the file, by what the source is.
 
@@ -570,11 +570,12 @@ def load_cases(
       follow_links: whether links inside the folder are followed; else one stops the load. The path itself may be one.
       turns: of the user before the last one, whose words are added to the query of a conversation; see
         `raglab.store.benchmarks.with_earlier_turns`.
+      encoding: of a CSV or TSV file without a byte-order mark, such as "cp1252"; None for UTF-8. JSON is UTF-8.
 
     Raises:
       InputError: something breaks a rule; the message names file, line and id, or row and column, rule and remedy. So
         do two labels of one question; those of a published set are a warning.
-      ValueError: turns below 0.
+      ValueError: turns below 0, or no encoding has that name.
 
     A source is the path of a document in its corpus, or its file name where no other document there has that; which
     document is meant, and whether the corpus has it, is known where cases meet it (`build_trace`).
@@ -590,17 +591,31 @@ def load_cases(
       >>> load_cases(frame, columns={"expect_status": "gold"})[0].expect_sources
       ('a.md', 'b.md#2')
     """
+    check_encoding(encoding)
     place = Path(source) if isinstance(source, str | Path) else None
     if place is None or tables.is_table(place):
-        records = tables.case_records(source, columns, max_file_bytes)
+        if place is None:
+            _check_no_encoding(encoding, tables.FRAME)
+        records = tables.case_records(source, columns, max_file_bytes, encoding)
         name = tables.FRAME if place is None else str(place)
         cases = labelled_set(map(read_case, records), name, own=True, known=(columns or {}).values())
         return with_earlier_turns(cases, turns)
+    _check_text_table(place)
     tables.check_no_columns(columns, place)
+    _check_no_encoding(encoding, str(place))
     follow = not is_folder(place) or follow_links
     limits = Limits(max_line_bytes=max_line_bytes, max_file_bytes=max_file_bytes, follow_links=follow)
     placed, own = _cases_of(place, limits)
     return with_earlier_turns(labelled_set(placed, str(place), own=own), turns)
+
+
+def _check_text_table(place: Path) -> None:
+    """Stop at labels in a workbook or another table that is no text, and name the way to read them."""
+    reader = _READERS.get(place.suffix.lower())
+    if reader and place.is_file():
+        rule = "labels are read from CSV, TSV, JSON lines or a DataFrame"
+        remedy = f"save it as CSV, or pass pd.{reader}(path)"
+        raise input_error(Where(str(place)), rule, remedy, f"a file {place.suffix.lower()}")
 
 
 def _cases_of(place: Path, limits: Limits) -> tuple[PlacedCases, bool]:
@@ -619,8 +634,8 @@ def _cases_of(place: Path, limits: Limits) -> tuple[PlacedCases, bool]:
     fixed = [form.cases_file for form in FORMATS.values() if form.cases_file]
     known = _or([*fixed, *(form.pattern for form in FORMATS.values() if form.pattern)])
     rule = f"cases must be a .jsonl, .json, .csv or .tsv file, a DataFrame, or a folder with {known}"
-    came = shown_value(place.name) if place.exists() else "a path that does not exist"
-    raise input_error(Where(str(place)), rule, "check the path", came)
+    value = shown_value(place.name) if place.exists() else "a path that does not exist"
+    raise input_error(Where(str(place)), rule, "check the path", value)
 
 
 @takes(cases="cases", path="path")
@@ -655,7 +670,10 @@ def _cases_from_json(path: Path, limits: Limits) -> PlacedCases:
     form = _form(document, path.suffix.lower(), "cases")
     if form is None or form.cases is None:
         rule = f"JSON cases must be {_format_endings(_JSON, 'cases')}"
-        raise input_error(Where(str(path)), rule, "write other cases to a .jsonl file", shown_value(document))
+        remedy = "write other cases to a .jsonl file, an object a line"
+        if isinstance(document, list):
+            remedy = 'pandas.read_json(path).to_json("cases.jsonl", orient="records", lines=True) writes JSON lines'
+        raise input_error(Where(str(path)), rule, remedy, shown_value(document))
     return form.cases(document, path, limits)
 
 
@@ -664,14 +682,16 @@ def _cases_from_json(path: Path, limits: Limits) -> PlacedCases:
 FORMATS: dict[str, Format] = {
     "MT-RAG": Format(
         _LINES,
-        corpus=lambda lines, *_: mtrag_chunks(lines),
+        corpus=lambda lines, _, limits: _cut_long(mtrag_chunks(lines), limits),
         cases=lambda lines, *_: mtrag_cases(lines),
         matches=is_mtrag,
         search=lambda folder, limits: mtrag_file(folder, limits.max_line_bytes, follow_links=limits.follow_links),
         pattern="reference*.jsonl",
     ),
     "cases": Format(
-        _LINES, cases=lambda lines, *_: map(read_case, checked_lines(lines, CASE_KEYS)), cases_file="cases.jsonl"
+        _LINES,
+        cases=lambda lines, *_: read_each(checked_lines(lines, CASE_KEYS), read_case, "cases"),
+        cases_file="cases.jsonl",
     ),
     "documents": Format(
         _LINES,
@@ -682,14 +702,14 @@ FORMATS: dict[str, Format] = {
     ),
     "chunks": Format(
         _LINES,
-        corpus=lambda lines, *_: map(_chunk, lines),
+        corpus=lambda lines, *_: read_each(lines, _chunk, "chunks"),
         matches=lambda record: "text" in record and "_id" not in record,
         mark="text (a chunk)",
         corpus_file="corpus.jsonl",
     ),
     "BEIR": Format(
         _LINES,
-        corpus=lambda lines, *_: beir_chunks(lines),
+        corpus=lambda lines, _, limits: _cut_long(beir_chunks(lines), limits),
         matches=lambda record: "_id" in record,
         mark="_id (BEIR)",
         corpus_file="corpus.jsonl",
@@ -700,8 +720,8 @@ FORMATS: dict[str, Format] = {
     ),
     "SQuAD": Format(
         _JSON,
-        corpus=lambda document, path, _: (
-            (Where(str(path), id=chunk.chunk_id), chunk) for chunk in squad_chunks(document, str(path))
+        corpus=lambda document, path, limits: _cut_long(
+            ((Where(str(path), id=chunk.chunk_id), chunk) for chunk in squad_chunks(document, str(path))), limits
         ),
         cases=lambda document, path, _: squad_cases(document, str(path)),
         matches=is_squad,
@@ -716,10 +736,5 @@ FORMATS: dict[str, Format] = {
         mark="CLINC150 (keys train, val, test, oos_train, oos_val, oos_test)",
         cases_file="data_full.json",
     ),
-    "Markdown": Format((".md", ".markdown"), corpus=_markdown),
-    "HTML": Format((".html", ".htm", ".xhtml"), corpus=_html),
-    "text": Format((".txt", ".text"), corpus=_text_chunks),
-    "PDF": Format((".pdf",), corpus=_pdf),
-    "CSV": Format((".csv",), corpus=_csv),
-    "pictures": Format(SUFFIXES, corpus=_picture),
+    **{name: Format(endings, corpus=reader) for name, (endings, reader) in DOCUMENTS.items()},
 }

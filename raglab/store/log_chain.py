@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 from raglab.canonical import digest
+from raglab.characters import visible
 from raglab.store.files import InputError
 
 Row: TypeAlias = Mapping[str, Any]  # as stored: JSON as text
@@ -37,8 +38,8 @@ def as_written() -> Iterator[None]:
     except InputError:
         raise
     except UNREADABLE as error:
-        came = f"{type(error).__name__}: {' '.join(str(error).split()).rstrip('.'):.300}"
-        msg = f"rows of a log must be as they were written, got {came}; its tables were altered, {REMEDY}."
+        reason = visible(f"{type(error).__name__}: {' '.join(str(error).split()).rstrip('.'):.300}")
+        msg = f"rows of a log must be as they were written, got {reason}; its tables were altered, {REMEDY}."
         raise InputError(msg) from error
 
 
@@ -92,7 +93,7 @@ class Finding(NamedTuple):
     what: str
 
     def __str__(self) -> str:
-        return f"{self.table}{'' if self.seq is None else f' {self.seq}'}: {self.what}"
+        return visible(f"{self.table}{'' if self.seq is None else f' {self.seq}'}: {self.what}")
 
 
 class Verification(NamedTuple):
@@ -114,9 +115,9 @@ class Verification(NamedTuple):
         return not self.findings
 
     def __str__(self) -> str:
-        said = "intact" if self.intact else f"{len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}"
+        verdict = "intact" if self.intact else f"{len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}"
         head = "" if self.head is None else f", head {self.head}"
-        return "\n".join([f"{self.place}: {self.rows} events, {said}{head}", *map(str, self.findings)])
+        return "\n".join([visible(f"{self.place}: {self.rows} events, {verdict}{head}"), *map(str, self.findings)])
 
 
 def row_digest(of: str, row: Row, salt: str = "") -> str:
@@ -147,10 +148,10 @@ def make_link(before: str, seq: int, of: str, row: Row, blank: Row | None, salt:
       before: digest of the link before, '' of the first. blank: the row without its texts, None where it has none.
     """
     if blank is None:
-        content, seal, kept = row_digest(of, row), None, None
+        content, seal, link_salt = row_digest(of, row), None, None
     else:
-        content, seal, kept = row_digest(of, blank), row_digest(of, row, salt), salt
-    return Link(seq, of, content, seal, kept, link_digest(before, seq, of, content, seal))
+        content, seal, link_salt = row_digest(of, blank), row_digest(of, row, salt), salt
+    return Link(seq, of, content, seal, link_salt, link_digest(before, seq, of, content, seal))
 
 
 def gap_link(before: str, seq: int) -> Link:

@@ -15,8 +15,10 @@ from raglab.store.log_chain import (
 )
 from raglab.store.log_rows import (
     RowForm,
+    altered_value,
     can_stand,
     encode_row,
+    is_storable,
     read_row,
     stored_without,
 )
@@ -102,8 +104,8 @@ class Entries:
             columns = (chain.c[name] for name in Link._fields)
             return sql.select(*columns).where(chain.c.seq.in_(sql.bindparam("seqs", expanding=True)))
 
-        found = self._link.execute(self._statement(("links",), linked), {"seqs": sorted(near)})
-        links = {row[0]: Link(*row) for row in found}
+        cursor = self._link.execute(self._statement(("links",), linked), {"seqs": sorted(near)})
+        links = {row[0]: Link(*row) for row in cursor}
         for of, seqs in events.items():
             if not seqs:
                 continue
@@ -113,8 +115,8 @@ class Entries:
                 return sql.select(table).where(table.c.seq.in_(sql.bindparam("seqs", expanding=True)))
 
             names = table.c.keys()
-            found = self._link.execute(self._statement(("stored", of), stored), {"seqs": wanted})
-            rows = {row[0]: dict(zip(names, row, strict=True)) for row in found}
+            cursor = self._link.execute(self._statement(("stored", of), stored), {"seqs": wanted})
+            rows = {row[0]: dict(zip(names, row, strict=True)) for row in cursor}
             yield from events_findings(of, wanted, links, rows)
 
     def blanked(self, of: str, since: str) -> list[int]:
@@ -140,8 +142,8 @@ class Entries:
 
         A count is read off an index; to look for each number takes as long as the log has events.
         """
-        made = self._link.scalars(self._statement(("names",), lambda: sql.select(self._numbers.c.name)))
-        named = tuple(sorted(name for name in made if name in self._forms and self._forms[name].event))
+        table_names = self._link.scalars(self._statement(("names",), lambda: sql.select(self._numbers.c.name)))
+        named = tuple(sorted(name for name in table_names if name in self._forms and self._forms[name].event))
 
         def counted() -> Any:  # noqa: ANN401 - a statement
             each = (sql.select(sql.func.count()).select_from(self._tables[name]).scalar_subquery() for name in named)
@@ -149,7 +151,7 @@ class Entries:
 
         return bool(self._link.scalar(self._statement(("count", named), counted)) == self.last)
 
-    def one(
+    def row(
         self, table: str, *, columns: Sequence[str] = (), until: int | None = None, **where: object
     ) -> dict[str, Any] | None:
         """The latest row that has these values, None where there is none; only some columns where they are named.
@@ -193,7 +195,7 @@ class Entries:
         if table in self._unmade or not all(can_stand(value, form.kinds[name]) for name, value in where.items()):
             return
 
-        def made() -> Any:  # noqa: ANN401 - a statement
+        def rows_query() -> Any:  # noqa: ANN401 - a statement
             query = sql.select(*(of.c[name] for name in names))
             query = query.where(*(of.c[name] == sql.bindparam(f"the_{name}") for name in where))
             query = query if before is None else query.where(of.c.at < sql.bindparam("before"))
@@ -203,11 +205,11 @@ class Entries:
                 query = query.order_by(of.c.seq if most is None else of.c.seq.desc())
             return query if most is None else query.limit(sql.bindparam("most"))
 
-        query = self._statement(("rows", table, names, *where, until is None, before is None, most is None), made)
+        query = self._statement(("rows", table, names, *where, until is None, before is None, most is None), rows_query)
         values = {f"the_{name}": value for name, value in where.items()}
         values |= {"after": after, "until": until, "before": before, "most": most}
-        found = self._link.execute(query, values)
-        for batch in found.partitions(_BATCH):
+        cursor = self._link.execute(query, values)
+        for batch in cursor.partitions(_BATCH):
             for row in batch:
                 yield read_row(table, names, row, form)
 
@@ -220,16 +222,25 @@ class Entries:
         return (tuple(row) for row in self._link.execute(query, execution_options={"yield_per": _BATCH}))
 
     def latest(self, table: str, column: str, most: int, after: int = 0, **where: object) -> list[Any]:
-        """Values of a column, none of JSON, in the latest rows past a number that have these values, last first."""
+        """Values of a column, none of JSON, in the latest rows past a number that have these values, last first.
+
+        Raises:
+          InputError: one that no log of ours holds.
+        """
         of, kinds = self._tables[table], self._forms[table].kinds
         if table in self._unmade or not all(can_stand(value, kinds[name]) for name, value in where.items()):
             return []
 
-        def made() -> Any:  # noqa: ANN401 - a statement
+        def values_query() -> Any:  # noqa: ANN401 - a statement
             query = sql.select(of.c[column]).where(of.c.seq > sql.bindparam("after"))
             query = query.where(*(of.c[name] == sql.bindparam(f"the_{name}") for name in where))
             return query.order_by(of.c.seq.desc()).limit(sql.bindparam("most"))
 
         values = {f"the_{name}": value for name, value in where.items()}
-        query = self._statement(("latest", table, column, *where), made)
-        return list(self._link.scalars(query, {**values, "after": after, "most": most}))
+        query = self._statement(("latest", table, column, *where), values_query)
+        latest = list(self._link.scalars(query, {**values, "after": after, "most": most}))
+        kind = self._forms[table].types[column]
+        for value in latest:
+            if not (isinstance(value, kind) and is_storable(value)):
+                raise altered_value(table, column, value)
+        return latest

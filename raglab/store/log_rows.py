@@ -115,14 +115,33 @@ def can_stand(value: object, kind: str) -> bool:
     return isinstance(value, str) and _UNSTORABLE.search(value) is None
 
 
+def _finite(text: str) -> float:
+    """Number of JSON, which `encode_row` writes where it is finite alone."""
+    value = float(text)
+    if abs(value) <= sys.float_info.max:
+        return value
+    msg = f"{text:.20}, which is no finite number"
+    raise ValueError(msg)
+
+
+_JSON = json.JSONDecoder(parse_constant=_finite)
+_JSON_OF_LARGE = json.JSONDecoder(parse_constant=_finite, parse_float=_finite)
+_LARGE = re.compile(r"[0-9][eE]\+?[0-9]{3}")  # only such a number may be beyond a float
+
+
+def _decode_json(text: str) -> Any:  # noqa: ANN401 - a value of JSON
+    decoder = _JSON if _LARGE.search(text) is None else _JSON_OF_LARGE
+    return decoder.decode(text)
+
+
 def decode_row(row: Row, form: RowForm) -> dict[str, Any]:
     """Row with values of JSON columns as they were.
 
     Raises:
-      ValueError: one is no JSON.
+      ValueError: one is no JSON, or holds a number that is not finite.
     """
     try:
-        return {**row, **{name: json.loads(row[name]) for name in form.packed if name in row}}
+        return {**row, **{name: _decode_json(row[name]) for name in form.packed if name in row}}
     except (ValueError, TypeError, RecursionError) as error:
         msg = f"JSON columns of a log must hold JSON, got {error}; its tables were altered, take a copy of before."
         raise ValueError(msg) from None
@@ -132,23 +151,33 @@ def read_row(table: str, names: Sequence[str], values: Sequence[object], form: R
     """Row of some columns of a table, JSON unpacked.
 
     Raises:
-      InputError: a value of another type than its column's.
+      InputError: a value of another type than its column's, or a number that is not finite.
       ValueError: JSON that is none.
     """
-    if not all(map(isinstance, values, (form.types[name] for name in names))):
-        pairs = zip(names, values, strict=True)
-        name, value = next((name, value) for name, value in pairs if not isinstance(value, form.types[name]))
-        came = f"{value!r:.80} as {name} of {table}"
-        msg = f"rows of a log must be as they were written, got {came}; its tables were altered, {REMEDY}."
-        raise InputError(msg)
-    return decode_row(dict(zip(names, values, strict=True)), form)
+    row = dict(zip(names, values, strict=True))
+    of_kind = all(map(isinstance, values, (form.types[name] for name in names)))
+    if not (of_kind and all(is_storable(row[name]) for name in form.numbers if name in row)):
+        name = next(name for name in names if not (isinstance(row[name], form.types[name]) and is_storable(row[name])))
+        raise altered_value(table, name, row[name])
+    return decode_row(row, form)
+
+
+def is_storable(value: object) -> bool:
+    """Whether a value is no number, or a finite one, as every database can hold it."""
+    return not isinstance(value, float) or abs(value) <= sys.float_info.max
+
+
+def altered_value(table: str, name: str, value: object) -> InputError:
+    """Error of a value that no log of ours holds."""
+    shown = f"{value!r:.80} as {name} of {table}"
+    return InputError(f"rows of a log must be as they were written, got {shown}; its tables were altered, {REMEDY}.")
 
 
 class RowForm(NamedTuple):
     """What is known of a table's rows.
 
     kinds: by column, as `encode_row` takes them; types: that its stored values may have. without: of `EventTable`.
-    event: whether its rows are events. packed: columns of JSON.
+    event: whether its rows are events. packed: columns of JSON. numbers: of numbers.
     """
 
     kinds: Mapping[str, str]
@@ -156,19 +185,23 @@ class RowForm(NamedTuple):
     without: Callable[[Mapping[str, Any]], dict[str, Any]] | None
     event: bool
     packed: tuple[str, ...]
+    numbers: tuple[str, ...]
 
 
 def row_form(table: EventTable) -> RowForm:
     """Form of a table's rows: kinds of all columns, number and time among those of events."""
     first = {} if table.key is not None else {"seq": "whole", "at": "time"}
-    kinds = {one.name: "listed" if one.listed and one.kind == "text" else one.kind for one in table.columns}
+    kinds = {
+        column.name: "listed" if column.listed and column.kind == "text" else column.kind for column in table.columns
+    }
     kinds = first | kinds
-    missing = {one.name for one in table.columns if one.missing}
+    missing = {column.name for column in table.columns if column.missing}
     types = {
         name: (*_TYPES.get(kind, (str,)), *((type(None),) if name in missing else ())) for name, kind in kinds.items()
     }
     packed = tuple(name for name, kind in kinds.items() if kind == "json")
-    return RowForm(kinds, types, table.without, table.key is None, packed)
+    numbers = tuple(name for name, kind in kinds.items() if kind == "number")
+    return RowForm(kinds, types, table.without, table.key is None, packed, numbers)
 
 
 def stored_without(form: RowForm, row: Row) -> Row | None:

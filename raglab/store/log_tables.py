@@ -109,21 +109,21 @@ _READ = {  # columns that an event has
 def events(log: Entries, after: int = 0) -> Iterator[Event]:
     """What happened after a number, in order."""
     streams = [_stream(log, table, kind, after) for table, kind in _OF_STATE]
-    asked: dict[str, dict[str, Any]] = {}
+    choices: dict[str, dict[str, Any]] = {}
     rewarded: dict[str, dict[str, Any]] = {}
-    for seq, kind, row in merge(*streams, key=lambda one: one[0]):
+    for seq, kind, row in merge(*streams, key=lambda entry: entry[0]):
         request = row["request_id"]
         if kind == "choice":
-            asked[request] = row
+            choices[request] = row
             yield Event(seq=seq, kind=kind, request_id=request, arm=row["arm"], features=row["features"])
             continue
-        choice = asked.get(request) or log.one(CHOICES, request_id=request) or {}
+        choice = choices.get(request) or log.row(CHOICES, request_id=request) or {}
         about = (seq, kind, request, choice["arm"], choice["features"], row["age"])
         if kind == "reward":
             rewarded[request] = row
             yield Event(*about, row["components"], None, row["thumb"])
             continue
-        known = rewarded.get(request) or log.one(REWARDS, request_id=request)
+        known = rewarded.get(request) or log.row(REWARDS, request_id=request)
         there = known is not None and known["seq"] < seq
         yield Event(*about, known["components"] if known is not None and there else None, row["before"], row["up"])
 
@@ -135,7 +135,7 @@ def _stream(log: Entries, table: str, kind: str, after: int) -> Iterator[tuple[i
 
 def rounds(log: Entries) -> int:
     """Choices so far."""
-    last = log.one(CHOICES, columns=("round",))
+    last = log.row(CHOICES, columns=("round",))
     return 0 if last is None else int(last["round"])
 
 
@@ -177,20 +177,23 @@ def _reply_without_text(_: Mapping[str, Any]) -> dict[str, Any]:
 
 def _decision_without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
     """A decision without answer, previews, warnings and quotations; its numbers stay."""
-    options = [{key: item for key, item in one.items() if key != "text"} for one in row["options"]]
+    options = [{key: item for key, item in option.items() if key != "text"} for option in row["options"]]
     return {"answer": None, "options": options, "warnings": [], **without_quotations(row, QUOTING)}
 
 
 def without_quotations(row: Mapping[str, Any], gates: Collection[str]) -> dict[str, Any]:
     """Reason and checks of a decision without the words of these gates."""
-    quoted = {one["text"] for one in row["checks"] if one["gate"] in gates and one["text"]}
+    quoted = {check["text"] for check in row["checks"] if check["gate"] in gates and check["text"]}
     reason = "" if any((row["reason"] or "").startswith(text) for text in quoted) else row["reason"]
-    return {"reason": reason, "checks": [one | {"text": ""} if one["gate"] in gates else one for one in row["checks"]]}
+    return {
+        "reason": reason,
+        "checks": [check | {"text": ""} if check["gate"] in gates else check for check in row["checks"]],
+    }
 
 
 def evidence_without_text(row: Mapping[str, Any]) -> dict[str, Any]:
     """Evidence without the question's words and the answer's; its hits and numbers stay."""
-    depths = [one | {"query": ""} for one in row["depths"]]
+    depths = [depth | {"query": ""} for depth in row["depths"]]
     answer = row["answer"] and row["answer"] | {"text": "", "claim": "", "refused": ""}
     return {"query": None, "depths": depths, "answer": answer}
 
@@ -397,7 +400,7 @@ def request_row(log: Entries, request_id: str, table: str = REQUESTS, what: str 
     Raises:
       ValueError: there is none.
     """
-    row = log.one(table, request_id=request_id)
+    row = log.row(table, request_id=request_id)
     if row is None:
         msg = f"request_id must be that of a {what} in the log, got {request_id!r:.80}; the response names it."
         raise ValueError(msg)

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import signal
-import subprocess
-import sys
-from contextlib import suppress
-from pathlib import Path
-from threading import Event, Thread, Timer
-from typing import IO, Any, NamedTuple
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
-from raglab.characters import is_unicode
-from raglab.store.documents import Page
-from raglab.store.files import InputError, Where, input_error, shown_value
+from raglab.characters import is_unicode, visible
+from raglab.store.blocks import Block
+from raglab.store.documents import text_blocks
+from raglab.store.files import BlankError, InputError, Where, input_error, shown_value
+from raglab.store.markdown import Page
+from raglab.store.workers import worker_answer
+from raglab.user_warnings import warn_user
 
-_WORKER = Path(__file__).with_name("pdf_worker.py")
-# All of the environment that a worker needs to start: a broken PDF shall not come near a key that stands there.
-_ENVIRONMENT = ("PATH", "HOME", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
-_WALL = 4  # seconds to wait for each second of computing, since other programs compute as well
-_START_S = 5.0
-_ESCAPED = 12  # bytes of a character in JSON at most
 _MIB = 2**20
-_CPU_SPENT = int(getattr(signal, "SIGXCPU", 0))  # what the system ends a worker with
+_RANGES_SHOWN = 10
+_DEEPEST = 6  # level of headings
+_TITLE_LINES = 3
+_TITLE_LENGTH = 500  # characters
 
 
 class PdfLimits(NamedTuple):
@@ -54,74 +50,112 @@ def pdf_pages(raw: bytes, file: str, limits: PdfLimits) -> tuple[Page, ...]:
       file: for messages.
 
     Raises:
-      InputError: the PDF cannot be read, is encrypted, has no text on any page, or passes a limit, which is named.
+      InputError: the PDF cannot be read, opens with a password alone, or passes a limit, which is named.
+      BlankError: no page has text.
+
+    Warns:
+      UserWarning: some pages have no text.
     """
-    where = Where(file)
+    return _pages(_answer(raw, limits), file, limits)
+
+
+def pdf_blocks(raw: bytes, file: str, limits: PdfLimits) -> tuple[Block, ...]:
+    """Blocks of a PDF: the paragraphs of its pages, and its bookmarks as headings where they stand in a page's text.
+
+    Args:
+      raw: content of the file.
+      file: for messages.
+      limits: what it may have and cost at most.
+
+    Raises:
+      InputError: as of `pdf_pages`.
+
+    Warns:
+      UserWarning: some pages have no text, or some bookmarks do not stand in the text of their pages.
+    """
+    answer = _answer(raw, limits)
+    pages = _pages(answer, file, limits)
+    titles: dict[int, list[tuple[int, str]]] = {}
+    for row in answer.get("bookmarks", ()):
+        match row:
+            case [int() as depth, str() as title, int() as number] if is_unicode(title) and _key(title):
+                titles.setdefault(number, []).append((min(depth, _DEEPEST), " ".join(title.split())))
+    blocks = [block for page in pages for block in _page_blocks(page, titles.get(page.number, ()))]
+    count = len(answer.get("bookmarks", ()))
+    missing = count - sum(block.kind == "heading" for block in blocks)
+    if missing:
+        rule = f"{missing} of {count} bookmarks do not stand in the text of their pages"
+        warn_user(visible(f"{file}: {rule}: they are no headings."))
+    return tuple(blocks)
+
+
+def _page_blocks(page: Page, titles: Sequence[tuple[int, str]]) -> Iterator[Block]:
+    """Blocks of a page, with those titles as headings that are lines of it, in their order."""
+    lines = page.text.split("\n")
+    places: dict[str, list[tuple[int, int]]] = {}
+    if titles:
+        # A title may run over several lines; its number may stand in the bookmark alone, or in the text alone.
+        for start in range(len(lines)):
+            for end in range(start + 1, min(start + _TITLE_LINES, len(lines)) + 1):
+                if sum(map(len, lines[start:end])) > _TITLE_LENGTH or not _key(lines[end - 1]):
+                    break
+                places.setdefault(_key(" ".join(lines[start:end])), []).append((start, end))
+    begin = 0
+    for level, title in titles:
+        runs = places.get(_key(title), [])
+        at = bisect_left(runs, (begin, 0))
+        if at < len(runs):
+            start, end = runs[at]
+            yield from text_blocks([page._replace(text="\n".join(lines[begin:start]))])
+            yield Block("heading", title, level, page.number, page.label)
+            begin = end
+    yield from text_blocks([page._replace(text="\n".join(lines[begin:]))])
+
+
+def _key(title: str) -> str:
+    """Letters and digits of a title behind its number."""
+    return "".join(filter(str.isalnum, title.casefold())).lstrip("0123456789")
+
+
+def _answer(raw: bytes, limits: PdfLimits) -> dict[str, Any]:
     allowed = limits._replace(seconds=limits.seconds * max(1, math.ceil(len(raw) / _MIB)))
-    answer = _worker_answer(raw, where, allowed)
+    return worker_answer(raw, allowed._asdict())
+
+
+def _pages(answer: Mapping[str, Any], file: str, limits: PdfLimits) -> tuple[Page, ...]:
+    """Pages of a worker's answer, which is checked."""
+    where = Where(file)
     if answer.get("encrypted"):
-        raise input_error(where, "a PDF must not be encrypted", "save it without a password", "an encrypted one")
+        raise input_error(where, "a PDF must open without a password", "save it without one", "an encrypted one")
     if "limit" in answer:
-        came = answer.get("came")
-        raise _over_limit(where, str(answer["limit"]), limits, shown_value(came) if came else "more")
+        value = answer.get("came")
+        raise _over_limit(where, str(answer["limit"]), limits, shown_value(value) if value else "more")
     rows = answer.get("pages")
     if not isinstance(rows, list):
         raise _unreadable(where, shown_value(str(answer.get("unreadable", "no answer"))))
     pages = tuple(_page(number, row, where) for number, row in enumerate(rows, 1))
-    if not any(page.text.strip() for page in pages):
-        came = f"no text on {len(pages)} pages"
-        raise input_error(where, "a PDF must have text", "it needs OCR, or its pages as .png or .jpg files", came)
+    blank = [page.number for page in pages if not page.text.strip()]
+    if len(blank) == len(pages):
+        value = f"no text on {len(pages)} pages"
+        rule, remedy = "a PDF must have text", "it needs OCR, or its pages as .png or .jpg files"
+        raise BlankError(str(input_error(where, rule, remedy, value)))
+    if blank:
+        rule = f"{len(blank)} of {len(pages)} pages have no text ({number_ranges(blank)})"
+        warn_user(visible(f"{file}: {rule}; scanned ones need OCR, or stand as .png or .jpg files beside it."))
     return pages
 
 
-def _worker_answer(raw: bytes, where: Where, limits: PdfLimits) -> dict[str, Any]:
-    """What the worker says of a PDF, or the limit at which it was ended."""
-    environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    command = [sys.executable, "-P", str(_WORKER), json.dumps(limits._asdict())]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    most = _ESCAPED * limits.characters + _MIB
-    late = Event()
-    try:
-        worker = subprocess.Popen(command, env=environment, **pipes)  # noqa: S603 - our own interpreter and script
-    except OSError as error:
-        raise _unreadable(where, f"no process to read it in ({error.strerror})") from error
+def number_ranges(numbers: Sequence[int]) -> str:
+    """Numbers that go up, those that follow one another as a range.
 
-    def end() -> None:
-        late.set()
-        worker.kill()
-
-    # The answer is read here while a thread feeds the worker, so that neither waits for the other for ever.
-    timer = Timer(_START_S + _WALL * limits.seconds, end)
-    feeder = Thread(target=_feed, args=(worker.stdin, raw), daemon=True)
-    with worker:
-        try:
-            timer.start()
-            feeder.start()
-            said = worker.stdout.read(most + 1) if worker.stdout else b""
-        finally:  # whatever happened, Ctrl-C among it, no worker lives on
-            timer.cancel()
-            worker.kill()
-            feeder.join()
-    if late.is_set() or worker.returncode == -_CPU_SPENT:
-        return {"limit": "seconds"}
-    if len(said) > most:
-        return {"limit": "characters"}
-    return _parsed(said) or {"unreadable": f"a reader that ended with code {worker.returncode}"}
-
-
-def _feed(pipe: IO[bytes], raw: bytes) -> None:
-    with suppress(OSError), pipe:  # a worker that has ended takes no more
-        pipe.write(raw)
-
-
-def _parsed(said: bytes) -> dict[str, Any]:
-    """JSON object that a worker printed; empty where it is none."""
-    try:
-        answer = json.loads(said)
-    except (ValueError, RecursionError):
-        return {}
-    return answer if isinstance(answer, dict) else {}
+    Example:
+      >>> number_ranges([1, 3, 4, 5, 9])
+      '1, 3-5, 9'
+    """
+    gaps = [place for place, (low, high) in enumerate(pairwise(numbers), 1) if high > low + 1]
+    ranges = [numbers[start:end] for start, end in pairwise([0, *gaps, len(numbers)])]
+    shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ranges[:_RANGES_SHOWN]]
+    return ", ".join(shown) + (f" and {len(ranges) - _RANGES_SHOWN} more ranges" if len(ranges) > _RANGES_SHOWN else "")
 
 
 def _page(number: int, row: object, where: Where) -> Page:
@@ -129,15 +163,15 @@ def _page(number: int, row: object, where: Where) -> Page:
     match row:
         case [str() | None as label, str() as text] if is_unicode(text + (label or "")):
             return Page(number, label, text)
-    came = f"half a surrogate pair on page {number}"
-    raise input_error(where, "a PDF's text must be Unicode", "give its text as a .txt file", came)
+    value = f"half a surrogate pair on page {number}"
+    raise input_error(where, "a PDF's text must be Unicode", "give its text as a .txt file", value)
 
 
-def _unreadable(where: Where, came: str) -> InputError:
-    return input_error(where, "a PDF must be readable", "open and save it anew, or give its text", came)
+def _unreadable(where: Where, value: str) -> InputError:
+    return input_error(where, "a PDF must be readable", "open and save it anew, or give its text", value)
 
 
-def _over_limit(where: Where, limit: str, limits: PdfLimits, came: str) -> InputError:
+def _over_limit(where: Where, limit: str, limits: PdfLimits, value: str) -> InputError:
     """A limit that a PDF has passed, and how to raise it."""
     rules = {
         "pages": f"a PDF must have at most {limits.pages} pages",
@@ -149,4 +183,4 @@ def _over_limit(where: Where, limit: str, limits: PdfLimits, came: str) -> Input
     if limit not in rules:
         return _unreadable(where, shown_value(limit))
     remedy = f"give its text as a .txt file, or raise {limit} in load_corpus(…, pdf=PdfLimits({limit}=…))"
-    return input_error(where, rules[limit], remedy, came)
+    return input_error(where, rules[limit], remedy, value)

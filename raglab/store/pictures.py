@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from raglab.store.documents import count_words
-from raglab.store.files import MAX_FILE_BYTES, InputError, Where, input_error, read_bytes, read_text, shown_value
+from raglab.store.encodings import Encoding, decode_text
+from raglab.store.files import MAX_FILE_BYTES, InputError, Where, input_error, read_bytes, shown_value
 from raglab.values import Chunk
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _MEDIA_TYPES = {
     "MPO": "image/jpeg",  # a JPEG with further ones behind it, of which the first is read
 }
 _SCAN = b"\xff\xda"  # its mark, which cannot stand in coded pixels
+_CAPTION_WORDS = 220
 _HALVES = 257  # 16 bits a pixel become 8: 65535 / 255
 
 
@@ -37,7 +39,9 @@ def caption_file(path: Path) -> Path | None:
     return next((file for file in beside if file.is_file()), None)
 
 
-def picture_chunk(source: str, path: Path, max_words: int, max_file_bytes: int, *, follow_links: bool) -> Chunk:
+def picture_chunk(
+    source: str, path: Path, max_file_bytes: int, *, follow_links: bool, encoding: Encoding = None
+) -> Chunk:
     """A picture as one chunk, without a page.
 
     Its text is what is known of it in words: those of its file name, and below them its caption. What it was stands in
@@ -45,7 +49,11 @@ def picture_chunk(source: str, path: Path, max_words: int, max_file_bytes: int, 
     of the file.
 
     Args:
-      source: its name in the corpus. max_words: of the caption.
+      source: its name in the corpus.
+      path: of the file.
+      max_file_bytes: its size at most.
+      follow_links: whether the path may be a link.
+      encoding: of the caption, as `decode_text` takes it.
 
     Raises:
       InputError: no PNG or JPEG, damaged or cut off, beyond a limit, or a caption that is too long.
@@ -56,9 +64,10 @@ def picture_chunk(source: str, path: Path, max_words: int, max_file_bytes: int, 
     lines = [name if count_words(name) else "picture"]
     beside = caption_file(path)
     if beside is not None:
-        caption = read_text(beside, max_file_bytes, follow_links=follow_links).strip("\n")
-        if count_words(caption) > max_words:
-            rule = f"a caption, the text file named after a picture, must have at most {max_words} words"
+        text = read_bytes(beside, max_file_bytes, follow_links=follow_links, keep_mark=True)
+        caption = decode_text(text, Where(str(beside), 1), encoding).strip("\n")
+        if count_words(caption) > _CAPTION_WORDS:
+            rule = f"a caption, the text file named after a picture, must have at most {_CAPTION_WORDS} words"
             remedy = "shorten it, or rename it where it is a document of its own"
             raise input_error(Where(str(beside)), rule, remedy, str(count_words(caption)))
         lines.append(caption)
@@ -144,11 +153,11 @@ def _media_type(raw: bytes, path: Path) -> str:
     return _MEDIA_TYPES[str(_opened(raw, path).format)]
 
 
-def _over_limit(path: Path, came: str) -> InputError:
+def _over_limit(path: Path, value: str) -> InputError:
     rule = f"a picture must have at most {MOST_PIXELS} pixels"
-    return input_error(Where(str(path)), rule, "scale it down, or take it away", came)
+    return input_error(Where(str(path)), rule, "scale it down, or take it away", value)
 
 
-def _unreadable(path: Path, came: str) -> InputError:
+def _unreadable(path: Path, value: str) -> InputError:
     rule, remedy = "a picture must be a whole PNG or JPEG file", "open and save it anew, or take it away"
-    return input_error(Where(str(path)), rule, remedy, came)
+    return input_error(Where(str(path)), rule, remedy, value)

@@ -35,14 +35,14 @@ class Policy(policy.PolicyData):
         if path is None:
             return cls.from_mapping()
         stated = load_yaml(read_text(Path(path), MAX_POLICY_BYTES), str(path), "a policy")
-        made = cls.from_mapping(stated, str(path))
-        if made.pack in BUNDLED and made.pack_hash is None:
-            return made
-        place = made.pack if made.pack in BUNDLED else _pack_place(made.pack, Path(path))
+        file_policy = cls.from_mapping(stated, str(path))
+        if file_policy.pack in BUNDLED and file_policy.pack_hash is None:
+            return file_policy
+        place = file_policy.pack if file_policy.pack in BUNDLED else _pack_place(file_policy.pack, Path(path))
         pack = load_pack(place)
         remedy = f"put that pack back, or correct pack_hash in {path}"
-        policy.check_pack(made.pack_hash, pack.digest, f"the policy {path}", remedy)
-        return made.model_copy(update={"pack": str(place), "pack_hash": pack.stored})
+        policy.check_pack(file_policy.pack_hash, pack.digest, f"the policy {path}", remedy)
+        return file_policy.model_copy(update={"pack": str(place), "pack_hash": pack.stored})
 
     def save(self, path: str | Path) -> None:
         """Write every value as YAML, whole or not at all, under a comment that names the policy_id.
@@ -64,8 +64,8 @@ def _pack_place(pack: str, path: Path) -> Path:
     try:
         return (path.parent / pack).resolve()
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links; a NUL
-        came = shown_value(pack)
-        raise input_error(Where(str(path)), "pack must be a bundled one or a path", "correct `pack`", came) from error
+        value = shown_value(pack)
+        raise input_error(Where(str(path)), "pack must be a bundled one or a path", "correct `pack`", value) from error
 
 
 def load_pack(name: str | Path) -> packs.Pack:

@@ -6,16 +6,20 @@ with models for each kind of record and a table of remedies it would be longer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from raglab.store.files import Where, input_error, shown_value
+from raglab.store.files import InputError, Where, input_error, shown_value
 
 MAX_NAME = 1000  # characters of an id, a source, a label, an entity, or the name of a tag or key
 MAX_INTEGER = 2**31 - 1  # pages and options become 32-bit numbers
 _KEYS_SHOWN = 10  # that nobody reads, in a message
 
+_ERRORS_SHOWN = 3  # that a message names after the first
+
 Record = Mapping[str, Any]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def required_text(record: Record, key: str, where: Where, *, blank: bool = False) -> str:
@@ -73,8 +77,8 @@ def optional_tags(record: Record, where: Where) -> dict[str, str]:
         raise input_error(where, "tags must be an object of strings", 'write {"domain": "home", …}', shown_value(value))
     tags = {key: required_text(value, key, where, blank=True) for key in value}
     if title is not None and tags.get("title", title) != title:
-        came = f"{shown_value(title)} and {shown_value(tags['title'])}"
-        raise input_error(where, "a title must be stated once, as field or as tag", "take one away", came)
+        titles = f"{shown_value(title)} and {shown_value(tags['title'])}"
+        raise input_error(where, "a title must be stated once, as field or as tag", "take one away", titles)
     return tags | stated
 
 
@@ -97,8 +101,8 @@ def only_keys(record: Record, known: Sequence[str], where: Where, remedy: str) -
     """Stop at keys that nobody reads, and name them all."""
     if unknown := [key for key in record if key not in known]:
         more = f" and {len(unknown) - _KEYS_SHOWN} more" if len(unknown) > _KEYS_SHOWN else ""
-        came = ", ".join(map(shown_value, unknown[:_KEYS_SHOWN])) + more
-        raise input_error(where, f"keys must be among {', '.join(known)}", remedy, came)
+        value = ", ".join(map(shown_value, unknown[:_KEYS_SHOWN])) + more
+        raise input_error(where, f"keys must be among {', '.join(known)}", remedy, value)
 
 
 def check_size(where: Where, what: str, size: int, most: int = MAX_NAME, unit: str = "characters") -> None:
@@ -114,6 +118,36 @@ def note_place(first: dict[str, Where], name: str, where: Where, rule: str) -> N
         value = f"{shown_value(name)} again" + (f" (first on line {line})" if line else "")
         raise input_error(where, rule, "rename or remove one", value)
     first[name] = where
+
+
+def read_each(items: Iterable[Item], read: Callable[[Item], Result], what: str) -> list[Result]:
+    """What each item is read as.
+
+    Args:
+      read: gives the result of an item, or an InputError.
+      what: the items are, in messages.
+
+    Raises:
+      InputError: items break a rule: the first is named whole, the next few by place and value, all are counted.
+    """
+    results: list[Result] = []
+    errors: list[InputError] = []
+    n_items = n_errors = 0
+    for item in items:
+        n_items += 1
+        try:
+            results.append(read(item))
+        except InputError as error:
+            n_errors += 1
+            if len(errors) <= _ERRORS_SHOWN:  # no more are held than a message names
+                errors.append(error)
+    if n_errors == 1:
+        raise errors[0]
+    if errors:
+        following = "; ".join(str(error).rpartition("; ")[0] for error in errors[1:])
+        msg = f"{str(errors[0])[:-1]}; {n_errors:,} of {n_items:,} {what} break a rule, next {following}."
+        raise InputError(msg) from errors[0]
+    return results
 
 
 def _field_names(record: Record) -> str:

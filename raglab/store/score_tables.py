@@ -6,13 +6,14 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+from raglab.characters import visible
 from raglab.misuse import takes
 from raglab.signals import NAMES
 from raglab.store.cells import Cells, frame_cells
+from raglab.store.csv_tables import MISSING_WORDS, csv_frame
 from raglab.store.files import MAX_FILE_BYTES, Where, decode_utf8, input_error, parse_json, read_bytes, shown_value
 from raglab.user_warnings import warn_user
 from raglab.values import TraceData
@@ -26,13 +27,17 @@ Record = Mapping[str, Any]
 # Columns that say which case a row is: names of a case, then what holds the question.
 _IDS = ("case_id", "client_request_id", "name")
 _QUESTIONS = ("user_input", "question", "query", "input", "inputs", "request")
-_OF_RAGAS = frozenset(
-    {"user_input", "question", "query", "index", "Unnamed: 0", "case_id"}
-)  # numbers that are no score
+_OF_RAGAS = frozenset(  # columns that are no metric, whatever they hold
+    {
+        *("user_input", "question", "query", "index", "Unnamed: 0", "case_id"),
+        *("response", "answer", "reference", "ground_truth", "ground_truths"),
+        *("retrieved_contexts", "reference_contexts", "contexts"),
+    }
+)
 _WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "pass": 1.0, "fail": 0.0, "unknown": math.nan}
-_MISSING = frozenset({"", "nan", "none", "null", "na", "n/a"})  # texts that other tools write for no score
 _VERSION = re.compile(r"/v\d+$")
 _LONGEST = 64  # characters of a signal's name
+_HEADS_SHOWN = 20  # columns that a message names
 _SHOWN = 5  # rows that a message names
 
 
@@ -53,7 +58,8 @@ def score_table(
     A row belongs to the case whose id stands in its column `case_id` (MLflow also `client_request_id`, DeepEval the
     test case's `name`), else to the one case that asks its question. Verdicts in words count as 1 and 0: yes and no,
     true and false, pass and fail; unknown, an error, an empty cell and `nan` are missing. Columns of other texts, and
-    metrics without any score, are left out; where a column has numbers beside them a warning says so.
+    metrics without any score, are left out; a warning names the latter, and columns that have numbers beside texts.
+    A CSV or TSV file is read as `raglab.store.csv_tables` says; an index named as one of these columns is one.
 
     - MLflow: `result_df` of `mlflow.genai.evaluate`, a frame of `mlflow.search_traces`, or `eval_results_table` of
       `mlflow.evaluate`, as a frame or as its file; `faithfulness/v1/score` is named faithfulness.
@@ -81,18 +87,20 @@ def score_table(
 
     name = str(source) if isinstance(source, str | Path) else "scores"
     content = _content(Path(source), name) if isinstance(source, str | Path) else source
-    found = _tool(content, name) if tool is None else tool
-    if found not in get_args(Tool):
+    source_tool = _tool(content, name) if tool is None else tool
+    if source_tool not in get_args(Tool):
         raise input_error(
             Where(name), f"tool must be one of {', '.join(get_args(Tool))}", "leave it out", shown_value(tool)
         )
-    rows = list(_rows(content, found, name))
+    rows = list(_rows(content, source_tool, name))
     metrics = list(dict.fromkeys(name for row in rows for name, score in row.scores.items() if not math.isnan(score)))
     if not metrics:
-        raise input_error(Where(name), f"a table of {found} must hold scores", "give its finished results", "none")
+        raise input_error(
+            Where(name), f"a table of {source_tool} must hold scores", "give its finished results", "none"
+        )
     cases = _cases(trace, rows, name)
     out = {}
-    for metric, signal in _signal_names(metrics, found, name).items():
+    for metric, signal in _signal_names(metrics, source_tool, name).items():
         values = {case: row.scores.get(metric, math.nan) for case, row in zip(cases, rows, strict=True)}
         ordered = {case.id: values.get(case.id, math.nan) for case in trace.cases}
         out[signal] = pd.Series(ordered, dtype="float64", name=signal).rename_axis("case_id")
@@ -101,19 +109,15 @@ def score_table(
 
 def _content(path: Path, name: str) -> pd.DataFrame | Record:
     """What a file holds: a table as a frame, or an object of JSON as it is."""
-    import pandas as pd
-
-    text = decode_utf8(read_bytes(path, MAX_FILE_BYTES), Where(name, 1))
     suffix = path.suffix.lower()
-    if suffix == ".csv":
-        try:
-            return pd.read_csv(StringIO(text), dtype_backend="numpy_nullable")
-        except ValueError as error:  # of pandas' parser too
-            came = str(error).splitlines()[0]
-            raise input_error(Where(name), "a CSV must be a table", "write it with to_csv", came) from error
+    if suffix in {".csv", ".tsv"}:
+        return csv_frame(path, texts=(*_IDS, *_QUESTIONS))
     if suffix not in {".json", ".jsonl"}:
         remedy = "give its DataFrame, or write it as one of these"
-        raise input_error(Where(name), "a score table must be .csv, .json or .jsonl", remedy, shown_value(path.suffix))
+        raise input_error(
+            Where(name), "a score table must be .csv, .tsv, .json or .jsonl", remedy, shown_value(path.suffix)
+        )
+    text = decode_utf8(read_bytes(path, MAX_FILE_BYTES), Where(name, 1))
     if suffix == ".jsonl":
         lines = enumerate(text.splitlines(), 1)
         value = [parse_json(line, Where(name, number)) for number, line in lines if line.strip()]
@@ -151,11 +155,11 @@ def _tool(content: pd.DataFrame | Record, name: str) -> Tool:
             return "mlflow"
         if "user_input" in columns or "question" in columns:
             return "ragas"
-        came = f"columns {', '.join(columns)}"[:200]
+        value = f"columns {', '.join(columns)}"[:200]
     else:
-        came = type(content).__name__
+        value = type(content).__name__
     rule = "a score table must have columns such as faithfulness/v1/score (MLflow) or user_input (Ragas)"
-    raise input_error(Where(name), rule, "say whose it is with tool=", came)
+    raise input_error(Where(name), rule, "say whose it is with tool=", value)
 
 
 def _rows(content: pd.DataFrame | Record, tool: Tool, name: str) -> Iterator[ScoreRow]:
@@ -163,13 +167,19 @@ def _rows(content: pd.DataFrame | Record, tool: Tool, name: str) -> Iterator[Sco
         yield from _deepeval_rows(content, name)
         return
     if isinstance(content, Mapping):
-        rule, came = f"a table of {tool} must be a DataFrame, or a list of rows in its file", "one object"
-        raise input_error(Where(name), rule, "give result_df or to_pandas()", came)
-    cells = frame_cells(content, name)
+        rule, value = f"a table of {tool} must be a DataFrame, or a list of rows in its file", "one object"
+        raise input_error(Where(name), rule, "give result_df or to_pandas()", value)
+    cells = frame_cells(content, name, index=(*_IDS, *_QUESTIONS))
+    names = (*_IDS, *_QUESTIONS)
+    if not any(map(cells.has, names)):
+        rule = f"a score table must have one of the columns {', '.join(names)}, which say of which case a row is"
+        value = ", ".join(map(shown_value, list(cells.columns)[:_HEADS_SHOWN]))
+        raise input_error(Where(name), rule, "rename what holds the case's id or its question", f"only {value}")
     columns = _mlflow_columns(cells.columns) if tool == "mlflow" else {}
     if tool == "ragas":
         columns = {name: name for name in cells.columns if name not in _OF_RAGAS}
     scored = {metric: _scores(cells, column, words=tool == "mlflow") for column, metric in columns.items()}
+    _warn_of_no_scores(cells, {column: scored[metric] for column, metric in columns.items()})
     assessed = cells.of("assessments") if tool == "mlflow" and not columns else [None] * cells.size
     for row in range(cells.size):
         record = {column: values[row] for column, values in cells.columns.items()}
@@ -179,7 +189,7 @@ def _rows(content: pd.DataFrame | Record, tool: Tool, name: str) -> Iterator[Sco
 
 def _mlflow_columns(columns: Mapping[str, Any]) -> dict[str, str]:
     """Metric of each column of scores; its version is kept where it has several."""
-    named = {one: one.rpartition("/")[0] for one in columns if one.endswith(("/score", "/value"))}
+    named = {column: column.rpartition("/")[0] for column in columns if column.endswith(("/score", "/value"))}
     bare = [_VERSION.sub("", metric) for metric in named.values()]
     return {
         column: short if bare.count(short) == 1 else metric
@@ -189,13 +199,13 @@ def _mlflow_columns(columns: Mapping[str, Any]) -> dict[str, str]:
 
 def _assessed(assessments: object) -> dict[str, float]:
     """Scores of the feedback in a trace of MLflow; the last of several by one name holds, as in its page."""
-    found = {}
-    for one in assessments if isinstance(assessments, list | tuple) else ():
-        feedback = one.get("feedback") if isinstance(one, Mapping) else None
+    scores = {}
+    for assessment in assessments if isinstance(assessments, list | tuple) else ():
+        feedback = assessment.get("feedback") if isinstance(assessment, Mapping) else None
         value = _score(feedback.get("value"), words=True) if isinstance(feedback, Mapping) else None
-        if value is not None and one.get("valid") is not False:
-            found[str(one.get("assessment_name"))] = value
-    return found
+        if value is not None and assessment.get("valid") is not False:
+            scores[str(assessment.get("assessment_name"))] = value
+    return scores
 
 
 def _deepeval_rows(content: object, name: str) -> Iterator[ScoreRow]:
@@ -209,10 +219,10 @@ def _deepeval_rows(content: object, name: str) -> Iterator[ScoreRow]:
     for case in cases:
         measured = case.get("metricsData", case.get("metrics_data")) or ()
         scores = {}
-        for one in measured if isinstance(measured, Sequence) else ():
-            score = _score(one.get("score"), words=False) if isinstance(one, Mapping) else None
-            if score is not None and isinstance(one.get("name"), str):
-                scores[one["name"]] = score
+        for metric in measured if isinstance(measured, Sequence) else ():
+            score = _score(metric.get("score"), words=False) if isinstance(metric, Mapping) else None
+            if score is not None and isinstance(metric.get("name"), str):
+                scores[metric["name"]] = score
         yield ScoreRow(_texts(case, _IDS), _texts(case, _QUESTIONS), scores)
 
 
@@ -221,20 +231,43 @@ def _keys(content: object) -> str:
 
 
 def _scores(cells: Cells, column: str, *, words: bool) -> list[float]:
-    """Numbers of a column, NaN where a cell is missing; none where one of its cells is no score, or all are missing.
+    """Numbers of a column, NaN where a cell is missing; none where one of its cells is no score.
 
-    A warning says which columns of numbers are left out, since some of their cells are texts.
+    Warns:
+      UserWarning: a column is left out, since some of its cells are numbers and others are none; or numbers stand in
+        it as texts.
     """
     values = cells.columns[column]
     scores = [_score(value, words=words) for value in values]
     wrong = [row for row, score in enumerate(scores) if score is None]
-    if wrong and any(isinstance(value, int | float) for value in values):
+    n_numbers = sum(score is not None and not math.isnan(score) for score in scores)
+    # A column of texts, one of which is a number, is none of scores.
+    if wrong and (n_numbers > len(wrong) or any(isinstance(value, int | float) for value in values)):
         cell = f"the first {shown_value(values[wrong[0]])} in row {wrong[0]}"
-        warn_user(
-            f"{cells.name}: column {column} is left out: {len(wrong)} of {cells.size} cells are no numbers, {cell}."
-        )
-    all_missing = all(value is None for value in values)
-    return [] if wrong or all_missing else [score for score in scores if score is not None]
+        count = f"{len(wrong)} of {cells.size} cells are no numbers"
+        warn_user(visible(f"{cells.name}: column {column} is left out: {count}, {cell}."))
+    n_texts = sum(isinstance(value, str) and _is_number(value) for value in values)
+    if n_texts and not wrong:
+        count = f"{n_texts} of {cells.size} cells of column {column} are numbers as texts"
+        warn_user(visible(f"{cells.name}: {count}, and are read as numbers."))
+    return [] if wrong else [score for score in scores if score is not None]
+
+
+def _warn_of_no_scores(cells: Cells, scored: Mapping[str, Sequence[float]]) -> None:
+    """Name columns of scores that hold none, since no signal comes of them."""
+    empty = [column for column, scores in scored.items() if scores and all(map(math.isnan, scores))]
+    if empty:
+        names = ", ".join(map(shown_value, empty[:_SHOWN]))
+        more = f" and {len(empty) - _SHOWN} more" if len(empty) > _SHOWN else ""
+        count = f"{len(empty)} of {len(scored)} columns"
+        warn_user(visible(f"{cells.name}: {count} hold no score in any row and are left out: {names}{more}."))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text)) and "_" not in text
+    except ValueError:
+        return False
 
 
 def _score(value: object, *, words: bool) -> float | None:
@@ -247,14 +280,16 @@ def _score(value: object, *, words: bool) -> float | None:
         except OverflowError:
             return None
     text = value.strip().lower() if isinstance(value, str) else None
-    if text in _MISSING:
-        return math.nan
-    return _WORDS.get(text) if words and text is not None else None
+    if text is None or text in MISSING_WORDS:
+        return None if text is None else math.nan
+    if _is_number(text):
+        return float(text)
+    return _WORDS.get(text) if words else None
 
 
 def _texts(record: Record, keys: Sequence[str]) -> tuple[str, ...]:
     """Texts under the keys; of an object, or of one as JSON, those of its values."""
-    found: list[str] = []
+    all_texts: list[str] = []
     for value in (record.get(key) for key in keys):
         held = value
         if isinstance(value, str) and value.lstrip().startswith("{"):
@@ -263,9 +298,9 @@ def _texts(record: Record, keys: Sequence[str]) -> tuple[str, ...]:
             except (ValueError, RecursionError):
                 held = value
         texts = held.values() if isinstance(held, Mapping) else [held]
-        found += [text for text in texts if isinstance(text, str) and text.strip()]
-        found += [str(text) for text in texts if type(text) is int]
-    return tuple(found)
+        all_texts += [text for text in texts if isinstance(text, str) and text.strip()]
+        all_texts += [str(text) for text in texts if type(text) is int]
+    return tuple(all_texts)
 
 
 def _cases(trace: TraceData, rows: Sequence[ScoreRow], name: str) -> list[str]:
@@ -276,21 +311,21 @@ def _cases(trace: TraceData, rows: Sequence[ScoreRow], name: str) -> list[str]:
         asking.setdefault(_bare(case.query), []).append(case.id)
     matches: list[list[str]] = []
     for row in rows:
-        named = [one for one in row.ids if one in ids][:1]
-        asked = [asking[_bare(text)] for text in row.questions if _bare(text) in asking]
-        matches.append(named or (asked[0] if asked else []))
+        named = [case_id for case_id in row.ids if case_id in ids][:1]
+        question_matches = [asking[_bare(text)] for text in row.questions if _bare(text) in asking]
+        matches.append(named or (question_matches[0] if question_matches else []))
     remedy = "add a column case_id, give the DataFrame itself, or take the row away"
-    for fits, rule, came in (
+    for fits, rule, value in (
         ([not match for match in matches], "a row must be of a case of the trace", "no case of that id or question"),
         ([len(match) > 1 for match in matches], "a row must be of one case", "a question that several cases ask"),
     ):
         if any(fits):
-            raise input_error(Where(name), rule, remedy, f"{came} in {_rows_shown(rows, fits)}")
+            raise input_error(Where(name), rule, remedy, f"{value} in {_rows_shown(rows, fits)}")
     cases = [match[0] for match in matches]
     twice = [cases.index(case) != place for place, case in enumerate(cases)]
     if any(twice):
-        came = f"a case that an earlier row has in {_rows_shown(rows, twice)}"
-        raise input_error(Where(name), "a case must have one row", remedy, came)
+        value = f"a case that an earlier row has in {_rows_shown(rows, twice)}"
+        raise input_error(Where(name), "a case must have one row", remedy, value)
     return cases
 
 
@@ -309,14 +344,14 @@ def _rows_shown(rows: Sequence[ScoreRow], wrong: Sequence[bool]) -> str:
 
 def _signal_names(metrics: Sequence[str], tool: Tool, name: str) -> dict[str, str]:
     """Signal name of each metric."""
-    found: dict[str, str] = {}
+    signals: dict[str, str] = {}
     for metric in metrics:
         plain = re.sub(r"[^a-z0-9]+", "_", metric.lower()).strip("_")
         bare = plain if re.match("[a-z]", plain) and plain not in NAMES else f"{tool}_{plain}"
         signal = bare[:_LONGEST].rstrip("_")
-        if signal in found.values():
-            other = next(one for one in found if found[one] == signal)
-            came = f"{shown_value(metric)} and {shown_value(other)}, both {signal}"
-            raise input_error(Where(name), "metrics must have different names as signals", "rename one", came)
-        found[metric] = signal
-    return found
+        if signal in signals.values():
+            earlier_metric = next(key for key in signals if signals[key] == signal)
+            value = f"{shown_value(metric)} and {shown_value(earlier_metric)}, both {signal}"
+            raise input_error(Where(name), "metrics must have different names as signals", "rename one", value)
+        signals[metric] = signal
+    return signals

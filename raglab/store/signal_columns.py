@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.plain_arrays import float_array, shown_number, within_range
 from raglab.signals import NAMES, Signal, declared_signal
 from raglab.store.files import Where, input_error, shown_value
 from raglab.values import TraceData
@@ -18,24 +19,24 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def signal_column(one: Signal, given: Any, shape: tuple[int, ...], ids: Sequence[str]) -> NDArray[np.float64]:  # noqa: ANN401 - array or Series
+def signal_column(signal: Signal, source: Any, shape: tuple[int, ...], ids: Sequence[str]) -> NDArray[np.float64]:  # noqa: ANN401 - array or Series
     """Values of a user's signal, [Q, A, D]: those of [Q] and [Q, A] hold for every arm and depth.
 
     Args:
-      one: its declaration. given: array or Series, see `Trace.with_signal`. shape: (Q, A, D). ids: of the cases.
+      signal: its declaration. source: array or Series, see `Trace.with_signal`. shape: (Q, A, D). ids: of the cases.
 
     Raises:
       InputError: values that are not one number or NaN a case, or outside the unit's range.
     """
-    where = Where(f"signal {one.name}")
+    where = Where(f"signal {signal.name}")
     # A Series has an order of its own: it is read by case id, an array by position.
-    if hasattr(given, "index") and hasattr(given, "to_numpy"):
-        given = _by_case(where, given, ids)
+    if hasattr(source, "index") and hasattr(source, "to_numpy"):
+        source = _by_case(where, source, ids)
     try:
-        values = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        kind = shown_value(given if isinstance(given, str) else type(given).__name__)
-        raise input_error(where, "values must be numbers, NaN where there is none", "convert them", kind) from error
+        values = float_array(source, "values")
+    except ValueError as error:
+        reason = str(error).partition(", got ")[2].partition(";")[0]
+        raise input_error(where, "values must be numbers, NaN where there is none", "convert them", reason) from error
     if values.ndim not in (1, 2, 3) or values.shape != shape[: values.ndim]:
         rule = f"values must be [Q], [Q, A] or [Q, A, D] of the trace, {shape}"
         remedy = "give a number a case in the order of trace.cases, or a Series indexed by case id"
@@ -47,14 +48,16 @@ def signal_column(one: Signal, given: Any, shape: tuple[int, ...], ids: Sequence
         raise input_error(
             where, "values must be finite, or NaN where there is none", remedy, f"infinity at case {case_id!r}"
         )
-    unit = one.unit
+    unit = signal.unit
     # NaN is neither below nor above, so that a missing value passes.
+    values = within_range(values, unit.low, unit.high, f"values of signal {signal.name}")
     outside = np.argwhere((values < unit.low) | (values > unit.high))
     if len(outside):
         place = tuple(outside[0].tolist())
         remedy = "scale it, or state another unit, in any words"
+        shown = shown_number(float(values[place]), unit.low, unit.high)
         rule = f"values of unit {unit.name!r} must lie in [{unit.low:g}, {unit.high:g}]"
-        raise input_error(where, rule, remedy, f"{values[place]:g} at case {ids[place[0]]!r}")
+        raise input_error(where, rule, remedy, f"{shown} at case {ids[place[0]]!r}")
     whole = np.broadcast_to(values.reshape(values.shape + (1,) * (3 - values.ndim)), shape)
     return np.array(whole, order="C")  # a copy: what its caller writes afterwards must not change the trace
 
@@ -63,16 +66,17 @@ def _by_case(where: Where, series: Any, ids: Sequence[str]) -> Any:  # noqa: ANN
     """Values of a Series in the order of the cases; NaN for a case that it does not hold."""
     if getattr(series, "ndim", 1) != 1:
         raise input_error(where, "values must be one column", "take one of the frame", f"{series.shape[1]} columns")
-    twice = series.index[series.index.duplicated()]
-    if len(twice):
-        came = f"{shown_value(str(twice[0]))} {int((series.index == twice[0]).sum())} times"
-        raise input_error(where, "a Series must name each case once", "drop the others, or take their mean", came)
     known = set(ids)
-    strange = [key for key in series.index if key not in known]
+    # What is no text comes before what is there twice: a list has no place in a set.
+    strange = [key for key in series.index if not isinstance(key, str) or key not in known]
+    twice = series.index[:0] if strange else series.index[series.index.duplicated()]
+    if len(twice):
+        value = f"{shown_value(str(twice[0]))} {int((series.index == twice[0]).sum())} times"
+        raise input_error(where, "a Series must name each case once", "drop the others, or take their mean", value)
     if strange:
-        came = f"{len(strange)} others, such as {shown_value(str(strange[0]))}"
+        value = f"{len(strange)} others, such as {shown_value(str(strange[0]))}"
         remedy = "index it by case id, as in frame.set_index('case_id')['judge']"
-        raise input_error(where, "a Series must be indexed by ids of the trace's cases", remedy, came)
+        raise input_error(where, "a Series must be indexed by ids of the trace's cases", remedy, value)
     return series.reindex(list(ids)).to_numpy()
 
 
@@ -84,8 +88,8 @@ def check_columns(trace: TraceData) -> None:
     """
     stated = trace.meta.get("signals", {})
     for name in sorted(set(trace.columns).difference(NAMES)):
-        one = declared_signal(name, stated.get(name) if isinstance(stated, Mapping) else None)
-        signal_column(one, trace.columns[name], trace.hits.chunk.shape[:3], [case.id for case in trace.cases])
+        signal = declared_signal(name, stated.get(name) if isinstance(stated, Mapping) else None)
+        signal_column(signal, trace.columns[name], trace.hits.chunk.shape[:3], [case.id for case in trace.cases])
 
 
 def frame_series(frame: pd.DataFrame, name: str, path: Path) -> pd.Series[Any]:
@@ -96,9 +100,9 @@ def frame_series(frame: pd.DataFrame, name: str, path: Path) -> pd.Series[Any]:
     """
     column = name if name in frame else "value"
     if "case_id" not in frame or column not in frame:
-        came = f"columns {', '.join(map(str, frame.columns[:8]))}"
+        value = f"columns {', '.join(map(str, frame.columns[:8]))}"
         rule = f"a file of values must have columns case_id and {name}"
-        raise input_error(Where(str(path)), rule, "name them so", came)
+        raise input_error(Where(str(path)), rule, "name them so", value)
     return frame.set_index("case_id")[column]
 
 

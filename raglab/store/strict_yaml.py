@@ -31,12 +31,12 @@ def load_yaml(text: str, file: str, what: str) -> Any:  # noqa: ANN401 - any YAM
         try:
             return loader.get_single_data()
         except RecursionError:
-            line, came = loader.line + 1, "nesting too deep"
+            line, reason = loader.line + 1, "nesting too deep"
     except yaml.YAMLError as error:  # the reader's come before there is a loader
-        came = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-            line, came = error.problem_mark.line + 1, f"{error.problem} at column {error.problem_mark.column + 1}"
-    raise input_error(Where(file, line), f"{what} must be valid YAML", "correct or remove the line", came)
+            line, reason = error.problem_mark.line + 1, f"{error.problem} at column {error.problem_mark.column + 1}"
+    raise input_error(Where(file, line), f"{what} must be valid YAML", "correct or remove the line", reason)
 
 
 MOST_YAML_VALUES = 20_000  # keys, values and lists of a policy or pack
@@ -83,14 +83,14 @@ class _StrictYaml(yaml.SafeLoader):
         if merged is not None:
             raise yaml.MarkedYAMLError(problem="the merge <<; write the keys out", problem_mark=merged.start_mark)
         rows = super().construct_mapping(node, deep=deep)
-        seen = set()
+        names = set()
         for key in keys:
             name = self.construct_object(key, deep=True)
             if isinstance(name, str) and len(name) > MAX_NAME:
                 problem = f"a key of {len(name)} characters; write at most {MAX_NAME}"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-            if name in seen:
+            if name in names:
                 problem = f"key {shown_value(name)} twice in one mapping"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-            seen.add(name)
+            names.add(name)
         return rows

@@ -55,12 +55,12 @@ def stated_tags(
     known = {name for names in above.values() for name in names}
     if unknown := [name for name in stated if name not in known]:
         more = f" and {len(unknown) - _NAMES_SHOWN} more" if len(unknown) > _NAMES_SHOWN else ""
-        came = ", ".join(map(shown_value, unknown[:_NAMES_SHOWN])) + more
+        value = ", ".join(map(shown_value, unknown[:_NAMES_SHOWN])) + more
         rule = f"{TAGS_FILE} must name documents, or folders of them with / at the end"
-        raise input_error(where, rule, "correct the names, which begin at the folder of the file", came)
+        raise input_error(where, rule, "correct the names, which begin at the folder of the file", value)
     read = {name: _read(record, where._replace(id=name)) for name, record in stated.items()}
-    found = {source: [read[name] for name in names if name in read] for source, names in above.items()}
-    return {source: _joined(parts) for source, parts in found.items() if parts}
+    tag_parts = {source: [read[name] for name in names if name in read] for source, names in above.items()}
+    return {source: _joined(parts) for source, parts in tag_parts.items() if parts}
 
 
 def with_tags(placed: Iterable[tuple[Where, Chunk]], stated: StatedTags | None) -> Iterator[tuple[Where, Chunk]]:

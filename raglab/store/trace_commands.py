@@ -26,6 +26,8 @@ _VALUED = (
     "--turns",
     "--columns",
     "--corpus-columns",
+    "--encoding",
+    "--cases-encoding",
 )
 TRACE_OPTIONS = frozenset({*_VALUED, "--max-depth", "--out", "-o"})
 TRACE_FLAGS = frozenset({"--download", "--follow-links", "--quiet", "-q", "--json"})
@@ -52,26 +54,26 @@ def rebuild_command(path: Path, stored: object) -> str:
     words = _stored_words(stored)
     if words == ["raglab", "demo"]:
         return "raglab demo --out NEW"
-    kept = _trace_words(words[2:]) if tuple(words[:2]) == _TRACE else []
-    return shlex.join([*_TRACE, *(kept or _PLAIN), "--out", NEW if path.exists() else str(path)])
+    arguments = _trace_words(words[2:]) if tuple(words[:2]) == _TRACE else []
+    return shlex.join([*_TRACE, *(arguments or _PLAIN), "--out", NEW if path.exists() else str(path)])
 
 
 def _trace_words(words: Sequence[str]) -> list[str]:
     """Arguments of `raglab trace` without the file to write; none where it would not take them."""
-    kept: list[str] = []
+    arguments: list[str] = []
     corpora = 0
     rest = iter(words)
     for word in rest:
         name, joined, _ = word.partition("=")
         if name in TRACE_OPTIONS:
             stated = [word] if joined else [word, next(rest, "")]
-            kept += [] if name in {"--out", "-o"} else stated
+            arguments += [] if name in {"--out", "-o"} else stated
         elif word.startswith("-") and word not in TRACE_FLAGS:
             return []
         else:
             corpora += not word.startswith("-")
-            kept.append(word)
-    return kept if corpora == 1 else []
+            arguments.append(word)
+    return arguments if corpora == 1 else []
 
 
 def _stored_words(stored: object) -> list[str]:

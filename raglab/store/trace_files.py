@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.canonical import canonical_json
+from raglab.patterns import COUNTED
 from raglab.store.case_records import case_record, parse_case
 from raglab.store.files import Where, canonical_text, input_error, make_folder, replacing, shown_value
 from raglab.store.parquet import TEXT, OversizeError, check_decoded, check_parquet
-from raglab.store.signal_columns import check_columns
+from raglab.store.trace_checks import BrokenRuleError, check_column_types, check_trace
 from raglab.store.trace_commands import rebuild_command
 from raglab.store.trace_merging import TraceError
 from raglab.values import (
@@ -47,14 +48,19 @@ Rows = list[list[dict[str, Any]]]
 Queries = tuple[tuple[tuple[str, ...], ...], ...]
 
 
-def _chunk_type() -> pa.StructType:
-    """Type of a chunk's row; here and below PyArrow is imported where a file is read or written, not to decide."""
+def _chunk_type(*, sections: bool) -> pa.StructType:
+    """Type of a chunk's row; here and below PyArrow is imported where a file is read or written, not to decide.
+
+    Args:
+      sections: whether any chunk stands below a heading; a trace without sections is written as it was before them.
+    """
     import pyarrow as pa
 
     strings = pa.list_(pa.string())
     texts = dict.fromkeys(("chunk_id", "text", "source"), pa.string())
     pages = {"page": pa.int64(), "page_label": pa.string(), "tags": pa.string()}
-    return pa.struct({"position": pa.int64(), **texts, **pages, "entities": strings, "entities_found": strings})
+    named = {"entities": strings, "entities_found": strings, **({"section": strings} if sections else {})}
+    return pa.struct({"position": pa.int64(), **texts, **pages, **named})
 
 
 def _answer_type() -> pa.StructType:
@@ -62,9 +68,9 @@ def _answer_type() -> pa.StructType:
     import pyarrow as pa
 
     numbers = pa.list_(pa.int32())
-    said = {"text": pa.string(), "confidence": pa.float64(), "support": pa.float64(), "claim": pa.string()}
+    fields = {"text": pa.string(), "confidence": pa.float64(), "support": pa.float64(), "claim": pa.string()}
     place = {"arm": pa.int32(), "depth": pa.int32(), "chunks": numbers}
-    return pa.struct({**place, **said, "cited": numbers, "refused": pa.string()})
+    return pa.struct({**place, **fields, "cited": numbers, "refused": pa.string()})
 
 
 def damage_errors() -> tuple[type[Exception], ...]:
@@ -90,19 +96,28 @@ def chunk_rows(trace: TraceData) -> list[list[dict[str, Any]]]:
 
 
 def _chunk_row(trace: TraceData, number: int) -> dict[str, Any]:
-    chunk, found = trace.chunks[number], trace.pattern_hits
+    chunk, pattern_hits = trace.chunks[number], trace.pattern_hits
     return {
         **chunk._asdict(),
         "position": number,
         "tags": json.dumps(dict(chunk.tags), sort_keys=True, ensure_ascii=False),
         "entities": list(chunk.entities),
-        "entities_found": [] if found is None else list(found.chunk_entities[number]),
+        "section": list(chunk.section),
+        "entities_found": [] if pattern_hits is None else list(pattern_hits.chunk_entities[number]),
     }
 
 
-def decode_chunk(tags: str, entities: Sequence[str]) -> dict[str, Any]:
-    """Tags and entities of a chunk's row."""
-    return {"tags": json.loads(tags), "entities": tuple(entities)}
+def decode_chunk(row: Mapping[str, Any]) -> Chunk:
+    """Chunk of a row, which has no section in a trace without any."""
+    fields = {name: row[name] for name in Chunk._fields if name != "section"}
+    section = tuple(row.get("section") or ())
+    return Chunk(**fields | {"tags": json.loads(row["tags"]), "entities": tuple(row["entities"]), "section": section})
+
+
+def chunk_facts(chunk: Chunk) -> list[Any]:
+    """Fields of a chunk as they are hashed; the section only where there is one, so that older hashes stay."""
+    fields = [*chunk[:5], dict(chunk.tags), list(chunk.entities)]
+    return [*fields, list(chunk.section)] if chunk.section else fields
 
 
 def answer_rows(answers: Answers, size: int) -> Rows:
@@ -127,7 +142,7 @@ def answer_rows(answers: Answers, size: int) -> Rows:
 
 def answers_from_rows(rows: Rows, generator: str, scorer: str) -> Answers:
     """Answers of rows by case."""
-    flat = [(case, row) for case, found in enumerate(rows) for row in found]
+    flat = [(case, row) for case, case_rows in enumerate(rows) for row in case_rows]
     width = max((len(row["chunks"]) for _, row in flat), default=0)
     chunks = np.full((len(flat), width), -1, dtype=np.int32)
     for number, (_, row) in enumerate(flat):
@@ -156,15 +171,15 @@ def _optional(trace: TraceData) -> dict[str, Any]:
     """Columns of queries, answers and signals, of those that the trace holds."""
     import pyarrow as pa
 
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     if trace.queries is not None:
         kind = pa.list_(pa.list_(pa.string()))
-        found["queries"] = pa.array([[list(depths) for depths in arms] for arms in trace.queries], kind)
+        columns["queries"] = pa.array([[list(depths) for depths in arms] for arms in trace.queries], kind)
     if trace.answers is not None:
-        found["answers"] = pa.array(answer_rows(trace.answers, len(trace)), pa.list_(_answer_type()))
+        columns["answers"] = pa.array(answer_rows(trace.answers, len(trace)), pa.list_(_answer_type()))
     for name, column in sorted(trace.columns.items()):
-        found[f"{SIGNAL}{name}"] = _list_array(column.astype(np.float64), len(trace))
-    return found
+        columns[f"{SIGNAL}{name}"] = _list_array(column.astype(np.float64), len(trace))
+    return columns
 
 
 def read_outputs(table: pa.Table, head: Mapping[str, Any]) -> tuple[Queries | None, Answers | None]:
@@ -179,16 +194,16 @@ def read_outputs(table: pa.Table, head: Mapping[str, Any]) -> tuple[Queries | No
 
 def hashed_content(trace: TraceData) -> list[Any]:
     """Queries, answers and signals as plain lists, for the hash of a trace's content; nothing where there are none."""
-    found: list[Any] = []
+    content: list[Any] = []
     if trace.queries is not None:
-        found.append(["queries", trace.queries])
+        content.append(["queries", trace.queries])
     if trace.answers is not None:
-        said = trace.answers
-        found.append(["answers", said.generator, said.scorer, answer_rows(said, len(trace))])
+        answers = trace.answers
+        content.append(["answers", answers.generator, answers.scorer, answer_rows(answers, len(trace))])
     if trace.columns:
         rows = [[name, _without_nan(column)] for name, column in sorted(trace.columns.items())]
-        found.append(["signals", rows])
-    return found
+        content.append(["signals", rows])
+    return content
 
 
 def _without_nan(column: NDArray[np.float64]) -> list[Any]:
@@ -314,7 +329,8 @@ def trace_table(trace: TraceData, head: Mapping[str, Any]) -> pa.Table:
     columns |= _optional(trace)
     # A chunk stands whole in the row of the first case that hit it, so that a part of the cases is read by itself.
     rows = chunk_rows(trace)
-    columns["chunks"] = pa.array(rows, pa.list_(_chunk_type()))
+    kind = _chunk_type(sections=any(chunk.section for chunk in trace.chunks))
+    columns["chunks"] = pa.array(rows, pa.list_(kind))
     if trace.vectors is not None:
         numbers = [[row["position"] for row in of_case] for of_case in rows]
         columns["vectors"] = pa.array([trace.vectors[places].ravel() for places in numbers], pa.list_(pa.float32()))
@@ -352,13 +368,12 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> Tr
     """
     table = read_parquet(file, path)
     size, shape = table.num_rows, tuple(head["shape"])
+    # Types before values: what would be converted to the type of its field would come out as other numbers.
+    check_column_types(table.schema, _column_types(shape), SIGNAL)
     cases = tuple(parse_case(json.loads(text), labelled=False) for text in table["case"].to_pylist())
     # Chunks stand in the rows of the cases that hit them; hits name them by their position in the trace.
     rows = sorted((row for rows in table["chunks"].to_pylist() for row in rows), key=lambda row: row["position"])
-    chunks = tuple(
-        Chunk(**{name: row[name] for name in Chunk._fields} | decode_chunk(row["tags"], row["entities"]))
-        for row in rows
-    )
+    chunks = tuple(map(decode_chunk, rows))
     # Columns for people repeat the cases, and positions number the chunks of the hits: altered, both would mislead.
     shown = _shown_columns(cases)
     positions = [row["position"] for row in rows]
@@ -367,8 +382,7 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> Tr
         raise ValueError(msg)
 
     def array(name: str, dims: tuple[int, ...], kind: type[np.generic]) -> NDArray[Any]:
-        flat = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        out: NDArray[Any] = flat.astype(kind).reshape(size, *dims)
+        out: NDArray[Any] = _flat_values(table, name).astype(kind).reshape(size, *dims)
         return out
 
     walked = shape[:2]  # arms and depths
@@ -376,7 +390,7 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> Tr
     patterns = None
     # Optional: replay counts patterns itself where a trace holds none, or those of another policy.
     if head["patterns_hash"] is not None:
-        counts = table["pattern_counts"].combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.int32)
+        counts = _flat_values(table, "pattern_counts")
         queries = tuple(tuple(names) for names in table["query_entities"].to_pylist())
         by_chunk = tuple(tuple(row["entities_found"]) for row in rows)
         patterns = PatternHits(head["patterns_hash"], counts.reshape(size, -1), queries, by_chunk)
@@ -400,11 +414,53 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> Tr
     )
 
 
+def _column_types(shape: Sequence[int]) -> dict[str, list[pa.DataType]]:
+    """Types that the columns of a trace may have, by name; those of signals by what their names begin with.
+
+    Args:
+      shape: arms, depths and hits, as the head states them.
+    """
+    import pyarrow as pa
+
+    arms, depths, hits = (size if type(size) is int and 0 < size < 2**31 else 0 for size in shape)
+    of_hits, of_depths = arms * depths * hits, arms * depths
+    strings, texts = pa.list_(pa.string()), {name: [pa.string()] for name in ("case_id", "query", "case")}
+    ints = {name: [pa.list_(pa.int32(), of_hits)] for name in ("chunk", "rank")}
+    floats = [pa.list_(kind, of_hits) for kind in (pa.float32(), pa.float64())]
+    return {
+        **texts,
+        **ints,
+        **dict.fromkeys(FLOAT_FIELDS, floats),
+        "n_reranked": [pa.list_(pa.int32(), of_depths)],
+        "pattern_counts": [pa.list_(pa.int32(), len(COUNTED))],
+        "query_entities": [strings],
+        "queries": [pa.list_(pa.list_(pa.string()))],
+        "answers": [pa.list_(_answer_type())],
+        "chunks": [pa.list_(_chunk_type(sections=sections)) for sections in (False, True)],
+        "vectors": [pa.list_(pa.float32())],
+        SIGNAL: [pa.list_(pa.float64(), of_depths)],
+    }
+
+
+def _flat_values(table: pa.Table, name: str) -> NDArray[Any]:
+    """Numbers of a column of lists, one behind the other.
+
+    Raises:
+      ValueError: one of them is none.
+    """
+    flat = table[name].combine_chunks().flatten()
+    if flat.null_count:
+        msg = f"{name} must hold numbers, NaN where there is none, got {flat.null_count} empty values; build it again."
+        raise ValueError(msg)
+    values: NDArray[Any] = flat.to_numpy(zero_copy_only=False)
+    return values
+
+
 def _vectors(table: pa.Table, size: int) -> NDArray[np.float32] | None:
     """Embeddings of the chunks in their order, [C, dim]; None where the table holds none."""
     if "vectors" not in table.column_names or not size:
         return None
-    flat = table["vectors"].combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(size, -1)
+    flat = _flat_values(table, "vectors").reshape(size, -1)
     position = [row["position"] for rows in table["chunks"].to_pylist() for row in rows]
     vectors = np.empty(flat.shape, np.float32)
     vectors[position] = flat
@@ -455,13 +511,13 @@ def load_latency(path: Path, fingerprint: str, size: int) -> Latency | None:
         flat = table["ms"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
         latency = Latency(tuple(head["stages"]), flat.reshape(size, *head["shape"]))
         whole = _latency_hash(latency, fingerprint) == head["content"] and head["fingerprint"] == fingerprint
-        came = "" if whole else "altered content, or that of another trace"
+        value = "" if whole else "altered content, or that of another trace"
     except damage_errors() as error:
-        came = f"damaged content ({type(error).__name__})"
-    if came:
+        value = f"damaged content ({type(error).__name__})"
+    if value:
         rule = "latencies must be as they were written with their trace"
         remedy = "take the file away, or build the trace again"
-        raise TraceError(str(input_error(Where(str(beside)), rule, remedy, came)))
+        raise TraceError(str(input_error(Where(str(beside)), rule, remedy, value)))
     return latency
 
 
@@ -481,12 +537,19 @@ def content_hash(trace: TraceData) -> str:
         total.update(plain.astype(width(name), order="C").tobytes())
     rows: list[Any] = [
         [case_record(case) for case in trace.cases],
-        [[*chunk[:-2], dict(chunk.tags), list(chunk.entities)] for chunk in trace.chunks],
+        [chunk_facts(chunk) for chunk in trace.chunks],
     ]
     rows += [list(trace.arms), dict(trace.meta)]
     if trace.pattern_hits is not None:
-        found = trace.pattern_hits
-        rows.append([found.patterns_hash, found.counts.tolist(), found.query_entities, found.chunk_entities])
+        pattern_hits = trace.pattern_hits
+        rows.append(
+            [
+                pattern_hits.patterns_hash,
+                pattern_hits.counts.tolist(),
+                pattern_hits.query_entities,
+                pattern_hits.chunk_entities,
+            ]
+        )
     rows += hashed_content(trace)
     if trace.vectors is not None:
         total.update(f"vectors{list(trace.vectors.shape)}".encode())
@@ -503,10 +566,14 @@ def save(trace: TraceData, path: Path) -> None:
     for case in trace.cases:
         parse_case(case_record(case), str(path), labelled=False)
     try:
+        check_trace(trace)  # what is written must load again
+    except BrokenRuleError as error:
+        raise input_error(where, error.rule, "correct it where the trace is made", error.value) from error
+    try:
         table = trace_table(trace, trace_head(trace, content_hash(trace)))
     except UnicodeEncodeError as error:
-        came = f"half a surrogate pair in {shown_value(error.object)}"
-        raise input_error(where, "text must be Unicode", "correct the text", came) from error
+        value = f"half a surrogate pair in {shown_value(error.object)}"
+        raise input_error(where, "text must be Unicode", "correct the text", value) from error
     make_folder(path.parent)
     with ExitStack() as after, replacing(path) as partial:
         write(table, partial)
@@ -518,14 +585,15 @@ def load(path: Path) -> TraceData:
     file, head = _opened(path)
     try:
         trace = parse_trace(file, head, path)
-        check_columns(trace)
-        same = head == trace_head(trace, content_hash(trace))
-    except OversizeError:
+        if head != trace_head(trace, content_hash(trace)):
+            raise trace_error(path, "a trace must be as it was written", "altered content", head["meta"])
+        check_trace(trace)  # whoever alters a file may compute its hash again
+    except (OversizeError, TraceError):
         raise
+    except BrokenRuleError as error:
+        raise trace_error(path, error.rule, error.value, head["meta"]) from error
     except damage_errors() as error:
         raise _damaged(path, head, error) from error
-    if not same:
-        raise trace_error(path, "a trace must be as it was written", "altered content", head["meta"])
     latency = load_latency(path, str(head["meta"].get("fingerprint")), len(trace))
     return dataclasses.replace(trace, latency=latency)
 
@@ -550,8 +618,8 @@ def _opened(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
     except OversizeError:
         raise
     except damage_errors() as error:
-        came = f"a damaged or other one ({type(error).__name__})"
-        raise trace_error(path, "a trace must be a whole Parquet file that raglab wrote", came, {}) from error
+        value = f"a damaged or other one ({type(error).__name__})"
+        raise trace_error(path, "a trace must be a whole Parquet file that raglab wrote", value, {}) from error
     if version != SCHEMA_VERSION:
         made_by = "an older raglab" if version < SCHEMA_VERSION else "a newer raglab"
         rule = f"the schema must be version {SCHEMA_VERSION}"
@@ -560,11 +628,11 @@ def _opened(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
 
 
 def _damaged(path: Path, head: Mapping[str, Any], error: Exception) -> TraceError:
-    came = f"damaged content ({type(error).__name__})"
-    return trace_error(path, "a trace must be as it was written", came, head["meta"])
+    value = f"damaged content ({type(error).__name__})"
+    return trace_error(path, "a trace must be as it was written", value, head["meta"])
 
 
-def trace_error(path: Path, rule: str, came: str, meta: Mapping[str, Any]) -> TraceError:
+def trace_error(path: Path, rule: str, value: str, meta: Mapping[str, Any]) -> TraceError:
     """Error about a trace's file, whose remedy is the command that builds it again."""
     remedy = f"build it again with `{rebuild_command(path, meta.get('command'))}`"
-    return TraceError(str(input_error(Where(str(path)), rule, remedy, came)))
+    return TraceError(str(input_error(Where(str(path)), rule, remedy, value)))

@@ -22,7 +22,9 @@ from raglab.store.case_records import hash_cases
 from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.values import Answers, Chunk, Hits, Latency, PatternHits, TraceData
 
-OWN = frozenset({"fingerprint", "cases_hash", "command"})  # of a trace's meta, what its cases or its build change
+ANSWER_REQUESTS = "answer_requests"  # in a trace's meta: what its recorded answers took
+# Of a trace's meta, what its cases or its build change.
+OWN = frozenset({"fingerprint", "cases_hash", "command", ANSWER_REQUESTS})
 
 
 def merge_traces(parts: Sequence[TraceData]) -> TraceData:
@@ -39,7 +41,7 @@ def merge_traces(parts: Sequence[TraceData]) -> TraceData:
     cases = tuple(case for part in parts for case in part.cases)
     name, times = Counter(case.id for case in cases).most_common(1)[0] if cases else ("", 1)
     if times > 1:
-        twice(name, times)
+        refuse_duplicate(name, times)
     chunks = _united_chunks(parts)
     place = {chunk.chunk_id: number for number, chunk in enumerate(chunks)}
     # The last number of each part is -1, so that -1, which is no hit, stays -1 when it is looked up.
@@ -47,6 +49,8 @@ def merge_traces(parts: Sequence[TraceData]) -> TraceData:
     meta = {**first.meta, "cases_hash": hash_cases(cases)}
     # Of the parts' fingerprints, not of what was joined: shards that are never in one piece have the same.
     meta["fingerprint"] = joined_fingerprint([part.meta.get("fingerprint") for part in parts])
+    if requests := joined_requests([part.meta[ANSWER_REQUESTS] for part in parts if ANSWER_REQUESTS in part.meta]):
+        meta[ANSWER_REQUESTS] = requests
     return replace(
         first,
         cases=cases,
@@ -62,8 +66,33 @@ def merge_traces(parts: Sequence[TraceData]) -> TraceData:
     )
 
 
-def _refuse(rule: str, came: str, remedy: str = "build one trace of all cases") -> NoReturn:
-    raise input_error(Where("merge"), rule, remedy, came)
+def joined_requests(counts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Counts of the requests of several runs in one; parts of one run have the same and count once.
+
+    Percentiles of several runs cannot be told from those of each, and are None.
+
+    Example:
+      >>> part = {"requests": 2, "ms": {"p50": 9.0}, "missing": {"timeout": 1}}
+      >>> joined_requests([part, part, {"requests": 1, "ms": {"p50": 7.0}, "missing": {}}])
+      {'requests': 3, 'ms': {'p50': None}, 'missing': {'timeout': 1}}
+    """
+    runs = list({canonical_json(dict(run)): run for run in counts}.values())
+    if len(runs) < 2:
+        return dict(runs[0]) if runs else None
+    joined: dict[str, Any] = {}
+    for name in dict.fromkeys(name for run in runs for name in run):
+        values = [run[name] for run in runs if name in run]
+        if not all(isinstance(value, Mapping) for value in values):
+            joined[name] = sum(values)
+        elif name == "ms":
+            joined[name] = dict.fromkeys(values[0])
+        else:
+            joined[name] = dict(sum((Counter(value) for value in values), Counter[str]()))
+    return joined
+
+
+def _refuse(rule: str, value: str, remedy: str = "build one trace of all cases") -> NoReturn:
+    raise input_error(Where("merge"), rule, remedy, value)
 
 
 class TraceError(InputError):
@@ -81,13 +110,13 @@ def shared_facts(trace: TraceData) -> dict[str, Any]:
         remedy = "give its .trace" if isinstance(trace, Measured) else remedy
         _refuse("traces that are merged must be in memory", f"a {type(trace).__name__}", remedy)
     optional = {name: getattr(trace, name) for name in ("pattern_hits", "queries", "answers", "vectors")}
-    said = trace.answers
+    answers = trace.answers
     facts: dict[str, Any] = {
         "arms": list(trace.arms),
         "depths": trace.hits.chunk.shape[2],
         "parts": [name for name, value in optional.items() if value is not None],
         "patterns": None if trace.pattern_hits is None else trace.pattern_hits.patterns_hash,
-        "generator and scorer": None if said is None else [said.generator, said.scorer],
+        "generator and scorer": None if answers is None else [answers.generator, answers.scorer],
         "width of vectors": None if trace.vectors is None else trace.vectors.shape[1],
         "signals": list(trace.signals),
     }
@@ -96,19 +125,19 @@ def shared_facts(trace: TraceData) -> dict[str, Any]:
     return plain
 
 
-def check_alike(first: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+def check_alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
     """Stop where two traces differ in what one trace holds but once, or one holds what the other lacks.
 
     Args:
-      first, other: what `shared_facts` says of each.
+      first, second: what `shared_facts` says of each.
 
     Raises:
       InputError: names the first difference.
     """
-    for what in (*first, *(what for what in other if what not in first)):
-        one, two = first.get(what), other.get(what)
-        if one != two:
-            _refuse(f"traces must have the same {what}", f"{shown_value(str(one))} and {shown_value(str(two))}")
+    for what in (*first, *(what for what in second if what not in first)):
+        left, right = first.get(what), second.get(what)
+        if left != right:
+            _refuse(f"traces must have the same {what}", f"{shown_value(str(left))} and {shown_value(str(right))}")
 
 
 def joined_fingerprint(fingerprints: Sequence[str | None]) -> str:
@@ -116,13 +145,13 @@ def joined_fingerprint(fingerprints: Sequence[str | None]) -> str:
     return str(fingerprints[0]) if len(fingerprints) == 1 else digest(canonical_json(list(fingerprints)), 16)
 
 
-def twice(case_id: str, times: int) -> NoReturn:
-    """Stop at a case that would stand in a trace more than once."""
+def refuse_duplicate(case_id: str, times: int) -> NoReturn:
+    """Raise InputError for a case that several traces hold."""
     _refuse("a case must stand in one of the traces", f"{shown_value(case_id)} {times} times", "leave it out by subset")
 
 
 def _united_chunks(parts: Sequence[TraceData]) -> tuple[Chunk, ...]:
-    """Chunks of all parts, each once, in an order that is that of every part; what came first goes first where it may.
+    """Chunks of all parts, each once, in an order that agrees with every part's; earlier parts first where they can be.
 
     All parts are sorted at once (Kahn 1962): placed part by part, chunks that no part has set in an order yet would get
     one that a later part may not have.
@@ -138,9 +167,9 @@ def _united_chunks(parts: Sequence[TraceData]) -> tuple[Chunk, ...]:
             if last is not None:
                 followers.setdefault(last, set()).add(name)
             last = name
-    came = {name: number for number, name in enumerate(known)}
+    positions = {name: number for number, name in enumerate(known)}
     awaited = Counter(name for after in followers.values() for name in after)
-    free = [number for name, number in came.items() if not awaited[name]]
+    free = [number for name, number in positions.items() if not awaited[name]]
     names, united = list(known), []
     while free:
         name = names[heappop(free)]
@@ -148,7 +177,7 @@ def _united_chunks(parts: Sequence[TraceData]) -> tuple[Chunk, ...]:
         for after in followers.get(name, ()):
             awaited[after] -= 1
             if not awaited[after]:
-                heappush(free, came[after])
+                heappush(free, positions[after])
     if len(united) < len(known):
         _refuse("chunks must stand in the same order in all traces", "two orders")
     return tuple(united)
@@ -173,15 +202,20 @@ def _joined_hits(parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int64]
 
 def _joined_patterns(parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int64]], size: int) -> PatternHits | None:
     """What the patterns hit in all queries and chunks."""
-    found = [part.pattern_hits for part in parts if part.pattern_hits is not None]
-    if not found:
+    pattern_hits = [part.pattern_hits for part in parts if part.pattern_hits is not None]
+    if not pattern_hits:
         return None
     by_chunk: list[tuple[str, ...]] = [()] * size
-    for one, number in zip(found, numbers, strict=True):
-        for place, entities in zip(number[:-1].tolist(), one.chunk_entities, strict=True):
+    for part_hits, number in zip(pattern_hits, numbers, strict=True):
+        for place, entities in zip(number[:-1].tolist(), part_hits.chunk_entities, strict=True):
             by_chunk[place] = entities
-    queries = tuple(names for one in found for names in one.query_entities)
-    return PatternHits(found[0].patterns_hash, np.concatenate([one.counts for one in found]), queries, tuple(by_chunk))
+    queries = tuple(names for part_hits in pattern_hits for names in part_hits.query_entities)
+    return PatternHits(
+        pattern_hits[0].patterns_hash,
+        np.concatenate([part_hits.counts for part_hits in pattern_hits]),
+        queries,
+        tuple(by_chunk),
+    )
 
 
 def _joined_answers(parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int64]]) -> Answers | None:
@@ -224,9 +258,9 @@ def _joined_answers(parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int
 def _joined_latency(parts: Sequence[TraceData]) -> Latency | None:
     """Latencies of all cases; None where a part has none, or others."""
     there = [part.latency for part in parts if part.latency is not None]
-    if len(there) < len(parts) or any(one.stages != there[0].stages for one in there):
+    if len(there) < len(parts) or any(latency.stages != there[0].stages for latency in there):
         return None
-    return there[0]._replace(ms=np.concatenate([one.ms for one in there]))
+    return there[0]._replace(ms=np.concatenate([latency.ms for latency in there]))
 
 
 def _joined_vectors(

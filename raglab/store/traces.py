@@ -17,6 +17,7 @@ from raglab.decision.trace_view import TraceView
 from raglab.extension_points import extension
 from raglab.signals import declaration, own_signal
 from raglab.store.case_records import hash_cases
+from raglab.store.csv_tables import csv_frame
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.signal_columns import array_hash, frame_series, signal_column
 from raglab.store.trace_files import damage_errors, load, parquet_frame, read_cases, save, trace_error
@@ -41,7 +42,8 @@ class Trace(values.TraceData):
         """Write the trace as one Parquet file, whole or not at all; the same trace gives the same bytes.
 
         Raises:
-          InputError: no case, a case that would not load again, text that is not Unicode, or a folder that is closed.
+          InputError: no case, a case or a measurement that would not load again, text that is not Unicode, or a folder
+            that is closed.
         """
         save(self, Path(path))
 
@@ -60,11 +62,13 @@ class Trace(values.TraceData):
         trace = load(Path(path))
         for name, wanted in (("corpus_hash", corpus_hash), ("cases_hash", cases_hash)):
             there = str(trace.meta.get(name))
+            if name == "cases_hash" and wanted == there:
+                there = hash_cases(trace.cases)  # what a file says of itself may be another's
             if wanted is not None and there != wanted:
                 what = name.removesuffix("_hash")
                 rule = f"a trace must be made of the {what} it is replayed for"
-                came = f"one made of other {what} ({there[:12]}, not {wanted[:12]})"
-                raise trace_error(Path(path), rule, came, trace.meta)
+                value = f"one made of other {what} ({there[:12]}, not {wanted[:12]})"
+                raise trace_error(Path(path), rule, value, trace.meta)
         return cls(**{field.name: getattr(trace, field.name) for field in dataclasses.fields(trace)})
 
     @classmethod
@@ -94,10 +98,10 @@ class Trace(values.TraceData):
           ValueError: rows must be positions of cases.
         """
         keep: list[int] = case_positions(rows, len(self)).tolist()
-        found = self.pattern_hits
-        if found is not None:
-            named = tuple(found.query_entities[row] for row in keep)
-            found = found._replace(counts=found.counts[keep], query_entities=named)
+        pattern_hits = self.pattern_hits
+        if pattern_hits is not None:
+            named = tuple(pattern_hits.query_entities[row] for row in keep)
+            pattern_hits = pattern_hits._replace(counts=pattern_hits.counts[keep], query_entities=named)
         cases = tuple(self.cases[row] for row in keep)
         hits = Hits._make(field[keep] for field in self.hits)
         queries = None if self.queries is None else tuple(self.queries[row] for row in keep)
@@ -109,7 +113,7 @@ class Trace(values.TraceData):
             chunks=self.chunks,
             arms=self.arms,
             hits=hits,
-            pattern_hits=found,
+            pattern_hits=pattern_hits,
             meta=meta,
             queries=queries,
             answers=answers,
@@ -153,16 +157,18 @@ class Trace(values.TraceData):
 
         Example: `trace.with_signal("judge", frame["score"], higher="surer", unit="probability")`
         """
-        one = own_signal(name, higher=higher, unit=unit, stage=stage, missing=missing, source=source, version=version)
-        column = signal_column(
-            one, signal_values(values, name), self.hits.chunk.shape[:3], [case.id for case in self.cases]
+        signal = own_signal(
+            name, higher=higher, unit=unit, stage=stage, missing=missing, source=source, version=version
         )
-        known = self.columns.get(name) if self.meta.get("signals", {}).get(name) == declaration(one) else None
+        column = signal_column(
+            signal, signal_values(values, name), self.hits.chunk.shape[:3], [case.id for case in self.cases]
+        )
+        known = self.columns.get(name) if self.meta.get("signals", {}).get(name) == declaration(signal) else None
         if known is not None and np.array_equal(known, column, equal_nan=True):
             return self  # so that a cell of a notebook that is run again makes no other trace
-        stated = {**self.meta.get("signals", {}), name: declaration(one)}
-        told = [str(self.meta.get("fingerprint")), name, declaration(one), array_hash(column)]
-        meta = {**self.meta, "signals": stated, "fingerprint": digest(canonical_json(told), 16)}
+        stated = {**self.meta.get("signals", {}), name: declaration(signal)}
+        facts = [str(self.meta.get("fingerprint")), name, declaration(signal), array_hash(column)]
+        meta = {**self.meta, "signals": stated, "fingerprint": digest(canonical_json(facts), 16)}
         return dataclasses.replace(self, columns={**self.columns, name: column}, meta=meta)
 
     def signal(self, name: str, arm: str | None = None, depth: int = 0) -> pd.Series[float]:
@@ -188,7 +194,8 @@ class Trace(values.TraceData):
         """Hits of one case by the first search, in the arm's final order, a row a hit.
 
         Columns: `rank` from 1; `chunk`, its id; `source` as answers name it; `score`, the reranker's, `s_hybrid`, the
-        fused one, both in [0, 1]; `l2`, squared; `similarity`, the cosine; NaN where not measured; `text`.
+        fused one, both in [0, 1]; `l2`, squared; `similarity`, the cosine; NaN where not measured; `section`,
+        the headings above the passage; `text`.
 
         Args:
           arm: the first where not given.
@@ -201,10 +208,9 @@ class Trace(values.TraceData):
 
         row = next((place for place, case in enumerate(self.cases) if case.id == case_id), None)
         if row is None:
-            came = shown_value(case_id)
-            msg = (
-                f"case must be one of the trace's {len(self)} cases, got {came}; see [case.id for case in trace.cases]."
-            )
+            value = shown_value(case_id)
+            remedy = "see [case.id for case in trace.cases]"
+            msg = f"case must be one of the trace's {len(self)} cases, got {value}; {remedy}."
             raise KeyError(msg)
         at = (row, 0 if arm is None else self.arm(arm), 0)
         there = np.flatnonzero(self.hits.chunk[at] >= 0)
@@ -217,11 +223,12 @@ class Trace(values.TraceData):
                 "chunk": [chunk.chunk_id for chunk in chunks],
                 "source": [chunk.shown for chunk in chunks],
                 **{name: getattr(self.hits, field)[at][order] for name, field in columns.items()},
+                "section": [chunk.section_path for chunk in chunks],
                 "text": [chunk.text for chunk in chunks],
             }
         )
 
-    def merge(self, *others: values.TraceData) -> Self:
+    def merge(self, *traces: values.TraceData) -> Self:
         """Trace of the cases of this one, then of the others; each is decided as before.
 
         Hits of a narrower trace are padded; latencies stay where all have those of the same stages.
@@ -232,9 +239,9 @@ class Trace(values.TraceData):
 
         Source: rules S1.3, S2.15.
         """
-        if not others:
+        if not traces:
             return self
-        merged = merge_traces([self, *others])
+        merged = merge_traces([self, *traces])
         return type(self)(**{field.name: getattr(merged, field.name) for field in dataclasses.fields(merged)})
 
     def split(self, name: str) -> Self:
@@ -288,16 +295,16 @@ def load_view(path: str | Path) -> StudyTrace:
 
 def signal_values(values: Any, name: str) -> Any:  # noqa: ANN401 - array, Series or path
     """Values of a signal of the user; those of a file, Parquet or CSV, as a Series by case id."""
-    import pandas as pd
-
     if not isinstance(values, str | Path):
         return values
     path = Path(values)
+    if path.suffix != ".parquet":
+        return frame_series(csv_frame(path, texts=("case_id",)), name, path)
     try:
-        frame = parquet_frame(path) if path.suffix == ".parquet" else pd.read_csv(path, dtype={"case_id": str})
+        frame = parquet_frame(path)
     except damage_errors() as error:
-        rule, came = "values of a signal must be a whole Parquet or CSV file", f"{type(error).__name__}: {error}"
-        raise input_error(Where(str(path)), rule, "write it again", came) from error
+        rule, reason = "values of a signal must be a whole Parquet or CSV file", f"{type(error).__name__}: {error}"
+        raise input_error(Where(str(path)), rule, "write it again", reason) from error
     return frame_series(frame, name, path)
 
 

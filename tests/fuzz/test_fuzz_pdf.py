@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,9 @@ import pytest
 
 from fuzz.mutation import mutated_bytes, pick
 from fuzz.outcomes import CASES, Trial, fuzz, report
-from raglab.store import pdf, pdf_worker
-from raglab.store.documents import Page
-from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
+from raglab.store import document_worker, pdf, workers
+from raglab.store.markdown import Page
+from raglab.store.pdf import PDF_LIMITS, pdf_pages
 from test_store_pdf import CATALOG, FONT, GOOD, PACKED, SLOW, TEXT, TWICE, deflated, document, stream, with_content
 
 pytestmark = pytest.mark.slow
@@ -68,22 +69,21 @@ def mutated_pdf(rng: np.random.Generator) -> bytes:
     return out
 
 
-def forked(raw: bytes, where: object, limits: PdfLimits) -> dict[str, Any]:
+def forked(raw: bytes, limits: Mapping[str, Any]) -> dict[str, Any]:
     """What the worker's own code says of a PDF, in a fork that spends as much as a worker may.
 
     A fork has pypdf loaded already, which is what most of a worker's time goes to. Memory is left as it is: the
     process of the tests has more of it than a worker may take.
     """
-    del where
     there, here = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.close(there)
-            cpu = round(limits.seconds)
+            cpu = round(limits["seconds"])
             resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
             resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-            said = pdf_worker._answer(raw, limits._asdict()).encode()
+            said = document_worker._answer(raw, dict(limits)).encode()
             os.write(here, said[:60_000])  # a pipe holds so much
         finally:
             os._exit(0)
@@ -93,7 +93,7 @@ def forked(raw: bytes, where: object, limits: PdfLimits) -> dict[str, Any]:
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         return {"limit": "seconds"}
-    return pdf._parsed(said) or {"unreadable": "nothing"}
+    return workers.parsed_answer(said) or {"unreadable": "nothing"}
 
 
 def check(pages: tuple[Page, ...]) -> str:
@@ -106,7 +106,7 @@ def check(pages: tuple[Page, ...]) -> str:
 
 def test_an_altered_pdf_is_read_or_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its pages, or one line; a fifth of the cases, each in a fork."""
-    monkeypatch.setattr(pdf, "_worker_answer", forked)
+    monkeypatch.setattr(pdf, "worker_answer", forked)
     limits = PDF_LIMITS._replace(seconds=4)
 
     def draw(rng: np.random.Generator) -> Trial:
@@ -120,7 +120,7 @@ def test_an_altered_pdf_is_read_or_told(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_fork_reads_what_the_worker_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """The samples, and one that takes too long, by both."""
     real = {name: pdf_pages(raw, "a.pdf", PDF_LIMITS) for name, raw in SAMPLES.items() if name in {"labels", "packed"}}
-    monkeypatch.setattr(pdf, "_worker_answer", forked)
+    monkeypatch.setattr(pdf, "worker_answer", forked)
     for name, raw in SAMPLES.items():
         found = pdf_pages(raw, "a.pdf", PDF_LIMITS)
         assert found == real.get(name, found)

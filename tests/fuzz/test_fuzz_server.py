@@ -16,7 +16,8 @@ import pytest
 
 from fuzz.mutation import WORDS, json_bytes, mutated_bytes, mutated_value, pick, shown
 from fuzz.outcomes import Trial, fuzz, report
-from raglab.answering.server import OpenAIGenerator, OpenAIRewriter
+from raglab.answering.generation import ModelGenerator, ModelRewriter
+from raglab.answering.openai_client import OpenAIClient
 from raglab.characters import visible
 from raglab.store.files import InputError
 from raglab.values import Generation, ModelUnavailableError
@@ -139,8 +140,9 @@ def asked(call: Callable[[], Generation | str]) -> Generation | str:
 
 def test_whatever_a_server_says(server: Server) -> None:
     """Statuses, headers, shapes of JSON and bytes."""
-    generator = OpenAIGenerator("tiny", server.url, timeout=WAIT_S, max_retries=0)
-    rewriter = OpenAIRewriter("tiny", server.url, timeout=WAIT_S, max_retries=0)
+    client = OpenAIClient("tiny", server.url, timeout=WAIT_S, max_retries=0)
+    generator = ModelGenerator(client)
+    rewriter = ModelRewriter(client)
 
     def draw(rng: np.random.Generator) -> Trial:
         server.sent = reply(rng)

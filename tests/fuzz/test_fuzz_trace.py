@@ -20,7 +20,7 @@ from raglab.replay import decide
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
 from raglab.values import Latency
-from test_store_traces import world
+from test_store_traces import unit_vectors, world
 from worlds import policy
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 def saved() -> tuple[Trace, bytes, bytes]:
     """A trace of two cases with embeddings, its file, and that of its latencies."""
     plain = world(3).subset([0, 1])
-    vectors = np.random.default_rng(0).normal(size=(len(plain.chunks), 4)).astype(np.float32)
+    vectors = unit_vectors(0, len(plain.chunks))
     latency = Latency(("embed", "search"), np.full((*plain.hits.l2.shape[:3], 2), 1.5))
     trace = dataclasses.replace(plain, vectors=vectors, latency=latency)
     with tempfile.TemporaryDirectory() as folder:

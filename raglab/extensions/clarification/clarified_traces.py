@@ -41,7 +41,7 @@ def clarified_trace(request_id: str, lab: Lab) -> Trace:
         msg = "a clarified trace needs the audit log, which is switched off; open the lab with audit=True."
         raise ValueError(msg)
     with lab.audit.log.reading() as log:
-        asked, row = request_row(log, request_id), log.one(EVIDENCE, request_id=request_id)
+        asked, row = request_row(log, request_id), log.row(EVIDENCE, request_id=request_id)
     if row is None:
         msg = f"a clarified trace must be of a request that was retrieved anew, got {request_id!r}; see explain."
         raise ValueError(msg)

@@ -12,14 +12,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from raglab.default_learner.simulation import World, check_simulated_world, world
+from raglab.bandit.learner import refuse
+from raglab.default_learner.simulation import MOST_NUMBERED, World, check_simulated_world, world
 from raglab.documents import full_sources
 from raglab.extensions.clarification.contents import contents_pages
 from raglab.packs import GENERIC, Pack
 from raglab.store.loaders import load_corpus
 from raglab.store.policies import load_pack
-from raglab.text import content_words, split_words
+from raglab.text import content_words
 from raglab.values import Chunk
+from raglab.words import split_words
 
 COLUMNS = ("page_1_kind", "domain", "lang", "vendor", "version")  # of a document, seen by the learner
 SCOPES = PAGE_1, CONTENTS, DOCUMENT = "1", "toc", "document"
@@ -108,7 +110,12 @@ def vendor_pages(chunks: Sequence[Chunk], field: str = VENDOR, *, without: str =
     first: dict[str, int] = {}
     for chunk in chunks:
         vendor = str(chunk.tags.get("vendor", "")).lower()
-        if vendor and chunk.page and vendor in chunk.text.lower() and chunk.tags.get("domain") != (without or None):
+        if (
+            vendor
+            and chunk.page
+            and vendor in chunk.full_text.lower()
+            and chunk.tags.get("domain") != (without or None)
+        ):
             first[chunk.document] = min(chunk.page, first.get(chunk.document, chunk.page))
     return tuple(FieldPage(name, field, page) for name, page in first.items())
 
@@ -144,6 +151,8 @@ def _document_world(
     by_context: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for one, scope in found:
         by_context[f"{one.field}/{tags[one.document].get('doc_type', 'document')}"].append((one.document, scope))
+    if len(found) > MOST_NUMBERED:
+        refuse(f"a world of documents must have at most {MOST_NUMBERED:,} values", f"{len(found):,}", "leave some out")
     known = {name: sorted({tags[one.document].get(name, "") for one, _ in found}) for name in COLUMNS}
     shape = (len(by_context), max(map(len, by_context.values())))
     # Contexts of fewer documents than the largest are padded with scenes of probability 0.

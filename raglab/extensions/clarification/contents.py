@@ -22,17 +22,18 @@ from raglab.extensions.clarification.contents_layouts import (
     Layout,
     Listed,
     bare_title,
+    fold,
     goes_up,
     heading_page,
     layouts,
     page_of_anchor,
+    plain_line,
     single_labels,
 )
-from raglab.extensions.clarification.labelled_values import plain_line
-from raglab.extensions.clarification.typed_values import fold
 from raglab.packs import GENERIC, Pack, compile_expression
 from raglab.text import content_words, pieces
 from raglab.values import Chunk
+from raglab.words import split_words
 
 
 class Entry(NamedTuple):
@@ -70,7 +71,7 @@ def contents(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Entry, .
     where, headings = _positions(chunks), _headings(chunks)
     for chunk in chunks:
         titled = _is_titled(chunk, pack)
-        for layout in layouts(chunk.text, compile_expression(pack.contents_intro)):
+        for layout in layouts(chunk.full_text, compile_expression(pack.contents_intro)):
             found = _entries(layout, where, headings, titled=titled)
             if found:
                 return found
@@ -137,9 +138,9 @@ def _shown_title(title: str) -> str:
 def _is_titled(chunk: Chunk, pack: Pack) -> bool:
     """Whether a heading or a line of its own says that a table of contents follows."""
     title = compile_expression(rf"^\W*(?:{pack.contents_title})\W*$")
-    parts = pieces(chunk.text)
+    parts = pieces(chunk.full_text)
     heads = [part for piece in parts if piece.kind == "heading" for part in piece.text.split(" > ")]
-    lines = [line for line in chunk.text.splitlines()[:_TITLE_LINES] if len(line) <= _TITLE_LENGTH]
+    lines = [line for line in chunk.full_text.splitlines()[:_TITLE_LINES] if len(line) <= _TITLE_LENGTH]
     return any(title.search(fold(plain_line(text))) for text in (*heads, *lines))
 
 
@@ -152,7 +153,7 @@ def _headings(chunks: Sequence[Chunk]) -> dict[str, int]:
     for chunk in chunks:
         if chunk.page is None:
             continue
-        parts = pieces(chunk.text)
+        parts = pieces(chunk.full_text)
         first = parts[0].text.split(" > ")[1:] if parts and parts[0].kind == "heading" else []
         later = [plain_line(piece.text) for piece in parts[1:] if piece.kind == "heading"]
         for text in (*first, *later):
@@ -242,7 +243,6 @@ FEATURES = ("log_words", "sections", "contents_share", "words_a_sentence", "refe
 _REFERENCE = re.compile(
     r"\b(?:reference|référence|form|edition|édition|printing|document)\b[^.]{0,12}\s[A-Z\d]", re.IGNORECASE
 )
-_WORD = re.compile(r"[^\W_]+")
 
 
 class PageKind(NamedTuple):
@@ -262,11 +262,11 @@ def page_features(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> NDArray[n
     Args:
       chunks: of a document's page 1, in its order. pack: whose terms are counted.
     """
-    parts = [piece for chunk in chunks for piece in pieces(chunk.text) if piece.kind != "heading"]
+    parts = [piece for chunk in chunks for piece in pieces(chunk.full_text) if piece.kind != "heading"]
     text = "\n".join(piece.text for piece in parts)
-    count = len(_WORD.findall(text))
-    listed = sum(len(_WORD.findall(f"{entry.title} {entry.label}")) for entry in contents(chunks, pack=pack))
-    heads = len({piece.text for chunk in chunks for piece in pieces(chunk.text) if piece.kind == "heading"})
+    count = len(split_words(text))
+    listed = sum(len(split_words(f"{entry.title} {entry.label}")) for entry in contents(chunks, pack=pack))
+    heads = len({piece.text for chunk in chunks for piece in pieces(chunk.full_text) if piece.kind == "heading"})
     return np.array(
         [
             np.log1p(count),

@@ -13,9 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from raglab.extensions.clarification.labelled_values import plain_line
-from raglab.extensions.clarification.typed_values import fold
-from raglab.text import pieces
+from raglab.text import fold_case, pieces
 
 LEAST_ENTRIES = 3
 _LONGEST = 400  # characters of a line that is looked at
@@ -46,6 +44,54 @@ _NUMBERING = re.compile(
     r"|\d{1,3}(?:\.\d{1,3}){0,4}\b\.?\)?|[a-z][.)]|[ivxlc]{1,6}[.)])\s?[:.)–—-]?\s*"
 )
 _LISTED = re.compile(r"^\s*(?:[-*+•]\s|\d{1,2}(?:\.\d{1,2}){0,3}[.)]?\s|[A-Za-z][.)]\s)")
+
+
+_EMPHASIS = re.compile(r"\*{1,3}|`|(?<![^\W_])(_{1,3})(?=[^\s_])([^_\n]{1,200})(?<=\S)\1(?![^\W_])")
+_IMAGE_OR_LINK = re.compile(
+    r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,300}\)|<((?:https?://|mailto:)?[^<>\s]{3,200}[@.][^<>\s]{1,99})>"
+)
+_FOOTNOTE = re.compile(r"\[\^[^\[\]]{1,9}\]|(?<=\S)[¹²³⁴⁵⁶⁷⁸⁹⁰†‡]{1,3}(?=[\s).,;:|]|$)")
+_TAG = re.compile(r"</?[a-z][a-z0-9]{0,9}\s?/?>", re.IGNORECASE)
+_TITLED = r"(?=[*_]{0,3}(?:[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ]{2}|[A-ZÀ-ÖØ-Þ]{4}))"  # `4.1 Paid leave`, and no `2.5 GHz`
+_MARK = re.compile(
+    r"^\s*(?:>\s?)*(?:[-*+•▪‣–—]\s+|\d{1,2}[.)]\s+(?=[^\d\s])|\((?:[a-z]{1,3}|[A-Z]|\d{1,2})\)\s+"
+    rf"|(?:§\s?)?(?:\d{{1,2}}|[IVX]{{1,4}}|[A-Z])(?:\.\d{{1,2}}){{1,3}}\.?\s+{_TITLED}"
+    r"|(?:§|[Aa]rt(?:icle|\.)|[Cc]lause|[Ss]ection)\s?\d{1,3}(?:\.\d{1,2}){0,3}"
+    rf"(?:\.|\s[–—-])\s+{_TITLED})?(?:\[[ x]\]\s)?"
+)
+_UNITS_BEHIND = frozenset("²³")
+
+
+def plain_line(line: str) -> str:
+    """A line without Markdown's marks, links and footnote marks, which are no part of a value.
+
+    Example:
+      >>> plain_line("- **Phone:** [0800 123 4567](tel:08001234567)[^1]")
+      'Phone: 0800 123 4567'
+    """
+    text = _MARK.sub("", line, count=1)
+    text = _IMAGE_OR_LINK.sub(
+        lambda match: match[1] if match[1] is not None else match[2].removeprefix("mailto:"), text
+    )
+    text = _EMPHASIS.sub(lambda match: match[2] or "", text.replace("\\*", "").replace("&nbsp;", "\u00a0"))
+    text = _TAG.sub(" ", text)
+    return _FOOTNOTE.sub(
+        lambda match: match[0] if match[0] in _UNITS_BEHIND and match.string[match.start() - 1].isalpha() else "", text
+    ).strip()
+
+
+def fold(text: str) -> str:
+    """Text in small letters without accents, each character at its place; quotes as ASCII has them.
+
+    Example:
+      >>> fold("L’ÉTÉ")
+      "l'ete"
+    """
+    folded = (fold_case(char) for char in text.replace("’", "'").translate(_BLANKS))
+    return "".join(plain if len(plain) == 1 else char for plain, char in zip(folded, text, strict=True))
+
+
+_BLANKS = str.maketrans("\t\n\u00a0\u202f", "    ")
 
 
 class Listed(NamedTuple):

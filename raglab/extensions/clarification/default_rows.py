@@ -32,6 +32,7 @@ from raglab.store.log_tables import (
     CHANGES,
     CLARIFICATIONS,
     CURRENT,
+    DECISIONS,
     REPLIES,
     VERSIONS,
     changes,
@@ -193,7 +194,7 @@ def _version(log: Entries, row: ClarificationDefault, cause: int, at: datetime) 
 
 def current(log: Entries, row_id: str) -> ClarificationDefault | None:
     """Latest version of a row."""
-    found = log.one(CURRENT, row_id=row_id)
+    found = log.row(CURRENT, row_id=row_id)
     return None if found is None else parse_row(found["body"])
 
 
@@ -253,12 +254,20 @@ def parse_row(body: Mapping[str, Any]) -> ClarificationDefault:
         return ClarificationDefault.model_validate(body)
 
 
+_RIGHT = frozenset({"explicit_yes", "implicit_ok"})
+
+
 class SignalEvent(NamedTuple):
     """What a user's word or silence says of a value: the value, the signal's name, and what it was corrected to."""
 
     value: str
     signal: str
     corrected_to: str | None
+
+    @property
+    def success(self) -> str | None:
+        """Value that was accepted, named, or confirmed by silence; None where none was."""
+        return self.corrected_to if self.signal == "explicit_no" else self.value if self.signal in _RIGHT else None
 
     def change(
         self,
@@ -293,7 +302,7 @@ def record_request(log: Entries, request_id: str, key: RowKey, learner: Learner,
     row_id = row_id_of_key(key)
     known = current(log, row_id)
     once = digest(canonical_json([request_id, row_id, "met"]), 32)
-    if known is not None and log.one(CHANGES, once=once) is not None:
+    if known is not None and log.row(CHANGES, once=once) is not None:
         return known
     change = NO_SIGNAL.change("met", row_id, key, {}, learner, at)
     return append_change(
@@ -315,8 +324,10 @@ def record_signal(
     A row that was split since the key was read is the parent of the row that its conditions lead to now: a vote cast
     under a condition goes to the row of that condition, and does not pull the parent.
     """
-    once = digest(canonical_json([request_id, row_id_of_key(key), signal.signal]), 32)
-    if log.one(CHANGES, once=once) is not None:
+    # A request may turn down several values, one after the other; it accepts or names one.
+    about = [signal.value] if signal.signal == "explicit_no" else []
+    once = digest(canonical_json([request_id, row_id_of_key(key), signal.signal, *about]), 32)
+    if log.row(CHANGES, once=once) is not None:
         return ()
     settings = record_learner(log, learner, utc_text(at))
     of = _conditioned_key(log, key, conditions)
@@ -324,7 +335,7 @@ def record_signal(
     change = signal.change("signal", row_id, of, conditions, learner, at)
     made = append_change(log, change, request_id=request_id, learner=settings, once=once)
     row = made[row_id]
-    found = stratify(row, learner)
+    found = stratify(row, learner, success=signal.success, conditions=conditions)
     if found is not None:
         look = NO_SIGNAL.change("look", row_id, of, {}, learner, at, found)
         once = digest(canonical_json([row_id, row.looks, "look"]), 32)
@@ -345,11 +356,15 @@ def _conditioned_key(log: Entries, key: RowKey, conditions: Mapping[str, str]) -
 
 
 def pending_of(log: Entries, request_id: str) -> Pending | None:
-    """Clarification of a request that no reply followed."""
-    asked, row = request_row(log, request_id), log.one(CLARIFICATIONS, request_id=request_id)
-    # A reply before the question was asked again does not answer it.
-    reply = log.one(REPLIES, request_id=request_id)
-    if row is None or (reply is not None and reply["seq"] > row["seq"]):
+    """Clarification of a request that no reply settled: none followed, or one after which it was shown again."""
+    asked, row = request_row(log, request_id), log.row(CLARIFICATIONS, request_id=request_id)
+    if row is None:
+        return None
+    # A reply before the question was asked does not answer it; of those after it the second is the last.
+    replies = [reply for reply in log.rows(REPLIES, request_id=request_id) if reply["seq"] > row["seq"]]
+    last = log.row(DECISIONS, request_id=request_id)
+    is_shown_again = len(replies) == 1 and last is not None and last["seq"] > replies[0]["seq"] and last["clarified"]
+    if replies and not is_shown_again:
         return None
     # Texts may have been blanked since: what is not kept is empty, and the request still takes its reply.
     request = ClarificationRequest(
@@ -381,7 +396,7 @@ def pending_of(log: Entries, request_id: str) -> Pending | None:
 
 def application_of(log: Entries, request_id: str) -> Application | None:
     """Default that was last applied silently to a request."""
-    asked, row = request_row(log, request_id), log.one(APPLICATIONS, request_id=request_id)
+    asked, row = request_row(log, request_id), log.row(APPLICATIONS, request_id=request_id)
     if row is None:
         return None
     return Application(
@@ -405,12 +420,12 @@ def key_of_row(log: Entries, row_id: str) -> RowKey:
     Raises:
       ValueError: it has none.
     """
-    change = log.one(CHANGES, row_id=row_id)
+    change = log.row(CHANGES, row_id=row_id)
     if change is not None:
         with as_written():
             target_field, doctype, conditions = change["key"]
             return RowKey(target_field, doctype, conditions)
-    version = log.one(VERSIONS, row_id=row_id)
+    version = log.row(VERSIONS, row_id=row_id)
     if version is None:
         msg = f"a row must come from a change in the log, got {row_id!r}; meet it before it is used."
         raise ValueError(msg)

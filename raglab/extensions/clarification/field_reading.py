@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
 from pathlib import Path
 
 from raglab.extensions.clarification.contents import Entry, contents
-from raglab.extensions.clarification.fields import Extraction, extract
-from raglab.live.clarifier import FieldReader
+from raglab.extensions.clarification.field_values import read_value
+from raglab.extensions.clarification.protocol_calls import ProtocolCalls
+from raglab.live.clarifier import FieldReader, FieldValue
 from raglab.packs import GENERIC, Pack
 from raglab.store.policies import load_pack
 from raglab.values import Chunk
@@ -18,32 +18,31 @@ def read_field(
     name: str,
     chunks: Sequence[Chunk],
     *,
-    about: str = "",
     pack: Pack | str | Path | None = None,
     reader: FieldReader | None = None,
-) -> Extraction:
-    """Value of a field, whole and with the sentence that states it; a value of None where none can be told.
+) -> FieldValue | None:
+    """Value of a field with the words that state it; None where none is stated, or several are.
 
     Args:
-      name: a field of the pack. chunks: of the pages to read, best first. about: words of the question, which tell
-        several values apart. pack: a pack, or the name or path of one; None is the generic pack. reader: reads instead
-        of the pack's rules.
+      name: a field of the pack, or words by which documents name it. chunks: of the pages to read. pack: a pack, or the
+        name or path of one; None is the generic pack. reader: reads instead; its quote must stand in the passages.
 
     Raises:
-      ValueError: the pack has no such field, or no rule for it.
+      ValueError: an empty name.
 
     Source: rule S5.10.
 
     Example:
-      >>> read_field("phone", [Chunk("a#1", "To reserve, call 0800 123 4567.", "a.md", 1)]).value
-      '0800 123 4567'
+      >>> read_field("phone", [Chunk("a#1", "Phone: 0800 123 4567", "a.md", 1)])
+      FieldValue(value='0800 123 4567', quote='Phone: 0800 123 4567')
     """
+    if not name.strip():
+        msg = "a field must have a name, got an empty text; name a field of the pack, or what documents call it."
+        raise ValueError(msg)
     trade = _pack(pack)
     if reader is None:
-        _check_field(name, trade.readings, trade)
-        return extract(name, chunks, about=about, pack=trade)
-    _check_field(name, trade.fields, trade)
-    return reader.read(name, chunks, about=about, pack=trade)
+        return read_value(name, chunks, pack=trade)
+    return ProtocolCalls(pack=trade, field_reader=reader).value(name, chunks)
 
 
 def read_contents(chunks: Sequence[Chunk], *, pack: Pack | str | Path | None = None) -> tuple[Entry, ...]:
@@ -67,12 +66,3 @@ def read_contents(chunks: Sequence[Chunk], *, pack: Pack | str | Path | None = N
 
 def _pack(pack: Pack | str | Path | None) -> Pack:
     return GENERIC if pack is None else pack if isinstance(pack, Pack) else load_pack(pack)
-
-
-def _check_field(name: str, known: Collection[str], pack: Pack) -> None:
-    if name in known:
-        return
-    near = get_close_matches(name, known, n=1)
-    meant = f" Did you mean {near[0]!r}?" if near else ""
-    msg = f"a field must be one of the pack {pack.name}, got {name!r}.{meant} Name one of {', '.join(sorted(known))}."
-    raise ValueError(msg)

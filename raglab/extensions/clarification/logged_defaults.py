@@ -54,7 +54,7 @@ class LoggedDefaults:
         request_id = row["request_id"]
         request_row(log, request_id)
         key_of_row(log, row["row_id"])
-        if log.one(CLARIFICATIONS, request_id=request_id) is not None:
+        if log.row(CLARIFICATIONS, request_id=request_id) is not None:
             msg = f"a request may be asked about once, got a second clarification of {request_id!r}; decide it."
             raise ValueError(msg)
         asked = {

@@ -16,16 +16,15 @@ import numpy as np
 
 from raglab.decision.signal_values import STORED, Columns, arm_order
 from raglab.documents import chunk_documents, full_sources
-from raglab.extensions.clarification.missing_fields import failures
-from raglab.extensions.clarification.question_parsing import parse
-from raglab.extensions.clarification.question_vocabulary import BY_RULES, ParsedQuestion, Vocabulary, build_vocabulary
+from raglab.extensions.clarification.gaps import find_gaps
+from raglab.extensions.clarification.question_parsing import VERSION, parse_question
+from raglab.live.clarifier import ParsedQuestion
 from raglab.packs import Pack
 from raglab.progress import progress
 from raglab.values import Case, Chunk, TraceData
 
 FIRST = 8  # hits whose documents are read
-# Of the parser. To be raised with every change of what it reads: a trace of another version is measured again.
-PARSER = f"{BY_RULES}-4"
+PARSER = VERSION  # a trace of another version is measured again
 
 
 class Gaps(NamedTuple):
@@ -44,13 +43,6 @@ class QuestionSignals:
 
     chunks: tuple[Chunk, ...] = field(repr=False)
     pack: Pack = field(repr=False)
-
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """Field vocabulary of the corpus, without an encoder: live it must say what it said for the trace."""
-        known = build_vocabulary(self.chunks, pack=self.pack)
-        # Without an encoder only terms of a field are looked at; a large corpus has ten thousand others.
-        return known._replace(terms=tuple(term for term in known.terms if term.field))
 
     @cached_property
     def documents(self) -> Mapping[str, tuple[Chunk, ...]]:
@@ -80,13 +72,15 @@ class QuestionSignals:
 
     def parsed(self, case: Case) -> ParsedQuestion:
         """A question as the rules read it."""
-        return parse(case.query, self.vocabulary, documents=full_sources(case.selected_sources, self.paths))
+        named = full_sources(case.selected_sources, self.paths)
+        chunks = [chunk for source in named for chunk in self.documents.get(source.partition("#")[0], ())]
+        return parse_question(case.query, chunks, pack=self.pack).model_copy(update={"documents": named})
 
-    def gaps(self, parsed: ParsedQuestion, question: str, sources: tuple[str, ...]) -> Gaps:
+    def gaps(self, parsed: ParsedQuestion, sources: tuple[str, ...]) -> Gaps:
         """What a question leaves out of some documents."""
         chunks = [chunk for source in sources for chunk in self.documents.get(source, ())]
-        lacking = failures(parsed, question, chunks, pack=self.pack)
-        return Gaps(len(lacking), len(lacking[0].candidates) if lacking else 0)
+        lacking = find_gaps(parsed, chunks, pack=self.pack)
+        return Gaps(len(lacking), len(lacking[0].readings) if lacking else 0)
 
 
 def parsed_signals(trace: TraceData, reader: QuestionSignals) -> Columns:
@@ -105,7 +99,7 @@ def parsed_signals(trace: TraceData, reader: QuestionSignals) -> Columns:
         known: dict[tuple[str, ...], Gaps] = {}  # arms and depths mostly find the same documents
         for (arm, depth), sources in first[row].items():
             if sources not in known:
-                known[sources] = reader.gaps(parsed, case.query, sources)
+                known[sources] = reader.gaps(parsed, sources)
             columns["gaps"][row, arm, depth], columns["gap_options"][row, arm, depth] = known[sources]
     return columns
 

@@ -73,7 +73,7 @@ class ReplayedRows:
         if row is None:
             return None
         # A split is a change of the row that it splits; the version before is the last that an earlier change made.
-        before = self._log.one(VERSIONS, row_id=row["row_id"], until=cause - 1)
+        before = self._log.row(VERSIONS, row_id=row["row_id"], until=cause - 1)
         seqs = {CHANGES: {cause}, VERSIONS: set() if before is None else {int(before["seq"])}}
         if any(True for _ in self._log.event_findings(seqs)):
             return None

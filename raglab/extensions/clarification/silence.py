@@ -11,6 +11,7 @@ from raglab.audit.sessions import SilenceRule
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.default_learner import Learner, update
 from raglab.extensions.clarification.default_rows import SignalEvent, empty_row, key_of_row, record_signal
+from raglab.store.log_chain import as_written
 from raglab.store.log_entries import Entries
 from raglab.store.log_tables import (
     APPLICATIONS,
@@ -43,7 +44,7 @@ def record_application(log: Entries, request: Mapping[str, Any], row: Mapping[st
     begun = empty_row(key_of_row(log, row["row_id"]), at)
     update(begun, row["value"], "implicit_ok", conditions=row["conditions"], now=at)
     once = digest(canonical_json([request["request_id"], row["row_id"]]), 32)
-    if log.one(APPLICATIONS, once=once) is not None:
+    if log.row(APPLICATIONS, once=once) is not None:
         return
     number = log.add(APPLICATIONS, {**row, "request_id": request["request_id"], "once": once})
     work = {"once": once, **{name: request[name] for name in ("at", "request_id", "session")}}
@@ -91,15 +92,17 @@ def settle_silence(
 def _outcome(log: Entries, row: Mapping[str, Any], *, rephrased: bool) -> str:
     """silent, or why silence says nothing: told, failed, asked, unanswered, refused, rephrased."""
     request, of = row["request_id"], row["row_id"]
-    given = {one["signal"] for one in log.rows(CHANGES, request_id=request) if one["row_id"] == of}
+    matter = key_of_row(log, of)[:2]  # the row may have been split since, so that a signal went to a condition's row
+    with as_written():
+        given = {one["signal"] for one in log.rows(CHANGES, request_id=request) if tuple(one["key"][:2]) == matter}
     if given & _TOLD:
         return "told"
     if "failure" in given:
         return "failed"
-    asked = log.one(CLARIFICATIONS, request_id=request)
+    asked = log.row(CLARIFICATIONS, request_id=request)
     if asked is not None and asked["row_id"] == of:
         return "asked"
-    said = log.one(DECISIONS, request_id=request)
+    said = log.row(DECISIONS, request_id=request)
     if said is None:
         return "unanswered"
     if said["status"] != "ok":

@@ -20,6 +20,20 @@ const VERDICTS = { met: "✓", shown: "✓", missed: "✕", open: "?", none: "" 
 
 // --- elements and text ------------------------------------------------------------------------------------------
 
+// What moves a cursor, turns a line, ends one or hides; line feeds, tabs and what joins or parts letters stay.
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+const STAYS = "\n\t\u00ad\u200c\u200d";
+const READ = new Set(["title", "aria-label", "alt", "placeholder"]); // attributes that somebody reads
+
+function escapeOf(one) {
+  const code = one.codePointAt(0);
+  const [sign, digits] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+  return `\\${sign}${code.toString(16).padStart(digits, "0")}`;
+}
+
+/** Text as a page may show it: unseen characters as escapes, as Python's `visible` writes them. */
+const visible = (text) => String(text).replace(UNSEEN, (one) => (STAYS.includes(one) ? one : escapeOf(one)));
+
 /** Element with attributes; `text` becomes textContent, `on…` a listener, false and null leave an attribute out. */
 function h(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
@@ -31,11 +45,11 @@ function svg(tag, attributes = {}, ...children) {
 
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (name === "text") node.textContent = value;
+    if (name === "text") node.textContent = value == null ? "" : visible(value);
     else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (value !== false && value != null) node.setAttribute(name, value === true ? "" : value);
+    else if (value !== false && value != null) node.setAttribute(name, value === true ? "" : READ.has(name) ? visible(value) : value);
   }
-  node.append(...children.filter((child) => child != null));
+  node.append(...children.filter((child) => child != null).map((one) => (typeof one === "string" ? visible(one) : one)));
   return node;
 }
 
@@ -45,13 +59,16 @@ const head = (scope, ...children) => h("th", { scope }, ...children);
 
 /** Writes a text only where it differs, so that a frame lays out no more than what moved. */
 function put(node, text) {
-  const wanted = text == null ? "" : String(text);
+  const wanted = text == null ? "" : visible(text);
   if (node.textContent !== wanted) node.textContent = wanted;
 }
 
 function attribute(node, name, value) {
   if (value === false || value == null) node.removeAttribute(name);
-  else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value === true ? "" : value);
+  else {
+    const wanted = value === true ? "" : READ.has(name) ? visible(value) : String(value);
+    if (node.getAttribute(name) !== wanted) node.setAttribute(name, wanted);
+  }
 }
 
 /** Keeps as many children as there are items, made once and then updated, so that focus and scroll survive a page. */
@@ -1167,7 +1184,8 @@ function hitPart(hit) {
   const more = h("button", { type: "button", class: "more", text: "more", "aria-expanded": "false", onclick: turn });
   const name = `${hit.rank}. ${hit.source}${hit.page != null ? `, page ${hit.page}` : ""}`;
   const top = h("div", { class: "hit-head" }, h("b", { text: name }), hit.chosen ? span("chosen", "✓ chosen") : null);
-  return h("article", { class: `hit${hit.chosen ? " chosen" : ""}` }, top, span("quiet", scores), text, more);
+  const section = hit.section ? span("quiet", hit.section) : null;
+  return h("article", { class: `hit${hit.chosen ? " chosen" : ""}` }, top, span("quiet", scores), section, text, more);
 }
 
 /** Leaves out the buttons of texts that fit their three lines. Reads all before it writes, so that it lays out once. */

@@ -48,7 +48,7 @@ def cockpit(
     Example: `cockpit(trace, policy).set("l2.max_l2", 0.7).policy.save("policy.yaml")`.
     """
     opened = Cockpit(trace, policy, compare=compare, goal=goal, arm=arm)
-    warn_of_refusals(opened.here.said)
+    warn_of_refusals(opened.here.decisions)
     return opened
 
 

@@ -71,7 +71,8 @@ def frozen_html(cockpit: CockpitState) -> str:
     data = {"setup": cockpit.setup | {"frozen": True, "axes": list(axes)}, "page": cockpit.page() | state, "axes": axes}
     title = html_text(f"Cockpit of policy {cockpit.policy.policy_id}, {len(cockpit.trace)} cases")
     script = module_text().replace(EXPORT, "const cockpit =", 1)
-    inside = json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    # In ASCII: no character of a text turns, ends or hides a line of the page's source; none ends the script.
+    inside = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -87,16 +88,24 @@ def static_html(cockpit: CockpitState, *, noscript: bool = False) -> str:
     """Rates and changes as a table, for where no widget can be shown."""
     page = cockpit.page()
     rows = [
-        (RATE_TABLE[one["name"]].label, f"{one['k']} of {one['n']}", _share(one["value"]), _ends(one), one["text"])
-        for one in page["rates"] or ()
+        (
+            RATE_TABLE[rate["name"]].label,
+            f"{rate['k']} of {rate['n']}",
+            _share(rate["value"]),
+            _ends(rate),
+            rate["text"],
+        )
+        for rate in page["rates"] or ()
     ]
     if page["cost"] is not None:
         cost = page["cost"]
         rows.append(("expected cost", "", f"{cost['value']:.3f}", f"{cost['low']:.3f} to {cost['high']:.3f}", ""))
-    changes = "; ".join(f"{one['path']}: {one['from']} → {one['to']}" for one in page["changes"][:20]) or "none"
+    changes = (
+        "; ".join(f"{change['path']}: {change['from']} → {change['to']}" for change in page["changes"][:20]) or "none"
+    )
     of = f"policy {page['policy_id']} on {len(cockpit.trace)} cases of split {cockpit.split}"
-    told = f"Cockpit: {of}, baseline {page['baseline_id']}. Changes: {changes}."
-    caption = "<br>".join(html_text(line) for line in (told, *cockpit.notes))
+    summary = f"Cockpit: {of}, baseline {page['baseline_id']}. Changes: {changes}."
+    caption = "<br>".join(html_text(line) for line in (summary, *cockpit.notes))
     names = ("rate", "cases", "value", "95 % interval", *(["target"] if cockpit.goal.targets else []))
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
     body = "".join(
@@ -137,32 +146,36 @@ def picture(cockpit: CockpitState) -> bytes:
 def _draw_rates(on: Any, rates: list[dict[str, Any]]) -> None:  # noqa: ANN401 - axes
     # The first rate on top, in the order of the page.
     places = np.arange(len(rates))[::-1]
-    for place, one in zip(places, rates, strict=True):
+    for place, rate in zip(places, rates, strict=True):
         # A rate of no case has no value, but keeps its row.
-        if one["value"] is not None:
-            on.hlines(place, one["low"], one["high"], color=canvas.BLUE, linewidth=2.0)
+        if rate["value"] is not None:
+            on.hlines(place, rate["low"], rate["high"], color=canvas.BLUE, linewidth=2.0)
             on.plot(
-                one["value"], place, "o", color=canvas.BLUE, label="here, 95 % interval" if place == places[0] else None
+                rate["value"],
+                place,
+                "o",
+                color=canvas.BLUE,
+                label="here, 95 % interval" if place == places[0] else None,
             )
         # Above and below the value, so that equal numbers do not hide each other.
-        if one["baseline"] is not None:
+        if rate["baseline"] is not None:
             on.plot(
-                one["baseline"],
+                rate["baseline"],
                 place + 0.22,
                 "|",
                 color="black",
                 markersize=9,
                 label="baseline" if place == places[0] else None,
             )
-        if one["target"] is not None:
+        if rate["target"] is not None:
             on.plot(
-                one["target"],
+                rate["target"],
                 place - 0.22,
                 "^",
                 color=canvas.VERMILLION,
                 label="target" if place == places[0] else None,
             )
-    on.set_yticks(places, [f"{RATE_TABLE[one['name']].label}\n{one['k']} of {one['n']}" for one in rates])
+    on.set_yticks(places, [f"{RATE_TABLE[rate['name']].label}\n{rate['k']} of {rate['n']}" for rate in rates])
     canvas.shares_along(on, "share of the cases")
     canvas.tidy(on)
     canvas.legend_above(on, columns=3)
@@ -171,8 +184,8 @@ def _draw_rates(on: Any, rates: list[dict[str, Any]]) -> None:  # noqa: ANN401 -
 def _draw_plane(on: Any, plane: dict[str, Any], trials: np.ndarray[Any, Any]) -> None:  # noqa: ANN401 - axes
     if len(trials):
         on.plot(trials[:, 0], trials[:, 1], "o", label="trials", **canvas.TRIAL)
-    for one, marker in zip(plane["free"], ("s", "D"), strict=True):
-        on.plot(one["coverage"], one["cost"], marker, color=canvas.GREY, label=one["name"])
+    for free_policy, marker in zip(plane["free"], ("s", "D"), strict=True):
+        on.plot(free_policy["coverage"], free_policy["cost"], marker, color=canvas.GREY, label=free_policy["name"])
     on.plot(*plane["baseline"], "P", color="black", markersize=9, label="baseline")
     on.plot(*plane["here"], "o", color=canvas.BLUE, markersize=9, label="here")
     canvas.shares_along(on, "coverage")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.decision.measured_trace import Measured
-from raglab.lab.search_space import SWITCHES, Goal, SearchRange, full_space, own_trial, polish
+from raglab.lab.search_space import SWITCHES, Goal, SearchRange, full_space, line_search, own_trial
 from raglab.lab.trial_search import Problem, run_search, trial_policies
 from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import tally
@@ -64,7 +64,7 @@ def best_policy(job: SearchJob, policies: Sequence[Policy]) -> Policy:
     _, distinct = np.unique(cells[order], axis=0, return_index=True)
     best = [policies[place] for place in order[np.sort(distinct)[:BEST]]]
     paths = [path for path in _free_space(job) if path in SWITCHES or job.start.value(path) is not None]
-    policy, _ = polish(job.trace, best, paths, job.goal.score, job.baseline, job.arm)
+    policy, _ = line_search(job.trace, best, paths, job.goal.score, job.baseline, job.arm)
     return policy
 
 
@@ -75,8 +75,8 @@ def _free_space(job: SearchJob) -> dict[str, SearchRange]:
         msg = f"{rule}, got a policy that decides by expected cost; fit that with raglab.tune."
         raise ValueError(msg)
     space = full_space(job.trace, job.start, job.arm)
-    kept = {path for path in space if path in job.locked or path.rpartition(".")[0] in job.locked}
-    if kept == space.keys():
-        msg = f"a search must have something that may move, got {len(kept)} locked; unlock a threshold."
+    locked_paths = {path for path in space if path in job.locked or path.rpartition(".")[0] in job.locked}
+    if locked_paths == space.keys():
+        msg = f"a search must have something that may move, got {len(locked_paths)} locked; unlock a threshold."
         raise ValueError(msg)
-    return {path: extent for path, extent in space.items() if path not in kept}
+    return {path: extent for path, extent in space.items() if path not in locked_paths}

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, cached_property, wraps
 from pathlib import Path
 from threading import RLock
@@ -106,7 +107,7 @@ class CockpitState:
         self.baseline = start if compare is None else compare
         self.goal = goal or Goal()
         self.looks: list[ReportLook] = []
-        self.filter = Filter()
+        self._filter = Filter()
         self._history, self._at = [start], 0
         self._locked: frozenset[str] = frozenset()
         self.trials = np.zeros((0, 2), dtype=np.float32)
@@ -115,7 +116,7 @@ class CockpitState:
         self._search: SearchJob | None = None  # whose points and policy are taken; None where no search runs
         self.guard = RLock()
         self._before, begins = self._look_at(self.baseline), self._look_at(start)
-        refused = refusal_text(begins.said)
+        refused = refusal_text(begins.decisions)
         self.notes += (f"The policy that it begins with: {refused}",) if refused else ()
         self.notes += self._learned_notes(start) if self.labelled else ()
 
@@ -139,6 +140,29 @@ class CockpitState:
     def policy(self) -> Policy:
         """The policy as it stands."""
         return self._history[self._at]
+
+    @property
+    def filter(self) -> Filter:
+        """Which cases are listed."""
+        return self._filter
+
+    @filter.setter  # noqa: A003 - the property above
+    def filter(self, wanted: Filter) -> None:
+        with self.guard:
+            views.check_filter(wanted, self._columns)
+            self._filter = wanted
+
+    @contextmanager
+    def restored_on_error(self) -> Iterator[None]:
+        """A block under the lock; where it raises, policy, locks, filter, costs and trials are as they were."""
+        with self.guard:
+            names = ("_history", "_at", "_locked", "_filter", "goal", "trials", "_search")
+            before = {name: getattr(self, name) for name in names} | {"_history": list(self._history)}
+            try:
+                yield
+            except BaseException:
+                vars(self).update(before)
+                raise
 
     @property
     @guarded
@@ -166,14 +190,14 @@ class CockpitState:
         return pd.DataFrame(rows, columns=["path", "baseline", "here"])
 
     def _changes(self) -> dict[str, tuple[Any, Any]]:
-        one, two = self.baseline, self.policy
-        if one.policy_id == two.policy_id:
+        baseline, policy = self.baseline, self.policy
+        if baseline.policy_id == policy.policy_id:
             return {}
-        paths = dict.fromkeys([*one.manifest, *two.manifest])
-        pairs = {path: (_value(one, path), _value(two, path)) for path in paths}
+        paths = dict.fromkeys([*baseline.manifest, *policy.manifest])
+        pairs = {path: (_value(baseline, path), _value(policy, path)) for path in paths}
         changed = {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
         if not changed:  # patterns, or a curve that was fitted
-            changed["(patterns or fitted curves)"] = one.policy_id, two.policy_id
+            changed["(patterns or fitted curves)"] = baseline.policy_id, policy.policy_id
         return changed
 
     @guarded
@@ -211,8 +235,10 @@ class CockpitState:
         Raises:
           ValueError: an unknown path, a value out of range, or a path that is locked.
         """
-        if path in self._locked or path.rpartition(".")[0] in self._locked:
-            msg = f"a locked threshold must not move, got {path}; unlock it first: lock({path!r}, False)."
+        locks = [name for name in (path, path.rpartition(".")[0]) if name in self._locked]
+        if locks:
+            calls = ", ".join(f"lock({name!r}, False)" for name in locks)
+            msg = f"a locked threshold must not move, got {path}; unlock it first: {calls}."
             raise ValueError(msg)
         moved = self.policy.replace(path, value)
         if moved.policy_id != self.policy.policy_id:
@@ -229,7 +255,7 @@ class CockpitState:
         """Set a threshold to the middle of one of its exact steps, as the release of its slider does."""
         axis = self.axis(path)
         value = float(axis.value[min(max(step, 0), len(axis.value) - 1)])
-        swept = next(one for one in views.swept_rows(self.here) if one.path == path)
+        swept = next(threshold for threshold in views.swept_rows(self.here) if threshold.path == path)
         return self.set(path, int(value) if swept.whole else value)
 
     @guarded
@@ -263,8 +289,8 @@ class CockpitState:
         return self
 
     @guarded
-    def price(self, label: str, outcome: str, cost: float) -> Self:
-        """Change what an outcome of cases of a label costs; a search that runs ends, since its goal is no more.
+    def set_cost(self, label: str, outcome: str, cost: float) -> Self:
+        """Set the cost of an outcome for a label; a running search ends, since its goal is no more.
 
         Raises:
           ValueError: an unknown label or outcome, or a cost that is negative or not finite.
@@ -346,7 +372,7 @@ class CockpitState:
 
     @guarded
     def begin_search(self) -> SearchJob:
-        """A search for the goal as it stands; one that runs ends.
+        """Start a search for the current goal; a running search ends.
 
         Raises:
           ValueError: no case has a label.
@@ -406,7 +432,7 @@ class CockpitState:
     @guarded
     def setup(self) -> dict[str, Any]:
         """What a page needs that does not change: cases, names of rates, histograms under the baseline, slices."""
-        before, counted = self._before, np.bincount(self._before.found.label, minlength=len(Status))
+        before, counted = self._before, np.bincount(self._before.evidence.label, minlength=len(Status))
         # Under the baseline, so that moving one threshold leaves every histogram in place.
         histograms = {}
         for swept in views.swept_rows(self.here):
@@ -434,7 +460,7 @@ class CockpitState:
                 }
                 for name, r in table
             ],
-            "histograms": {path: found for path, found in histograms.items() if found is not None},
+            "histograms": {path: histogram for path, histogram in histograms.items() if histogram is not None},
             "slices": {name: sorted(set(values)) for name, values in self._columns.items()},
             "deciders": [row.name for row in views.gate_rows(self.here)],
             "notes": list(self.notes),
@@ -442,7 +468,7 @@ class CockpitState:
 
     @cached_property
     def _columns(self) -> dict[str, list[str]]:
-        return case_columns(self._before.said, {})
+        return case_columns(self._before.decisions, {})
 
     @cached_property
     def _texts(self) -> list[str]:
@@ -462,7 +488,7 @@ class CockpitState:
                 "cost": views.cost_view(here, before, self.goal),
                 "plane": self._plane(),
             }
-        tables = [views.outcome_tables(one.counts) for one in (here, before)]
+        tables = [views.outcome_tables(shown_policy.counts) for shown_policy in (here, before)]
         if not self.labelled:  # of one row: all cases
             tables = [table.sum(axis=0, keepdims=True) for table in tables]
         return {
@@ -479,7 +505,7 @@ class CockpitState:
             "cases": views.case_views(here, before, self.filter, self._texts, self._columns, labelled=self.labelled),
             "filter": self.filter._asdict(),
             "costs": self.goal.matrix.tolist() if self.labelled else None,
-            "looks": [{"number": one.number, "policy_id": one.policy_id, "text": one.text} for one in self.looks],
+            "looks": [{"number": look.number, "policy_id": look.policy_id, "text": look.text} for look in self.looks],
         }
 
     @cached_property
@@ -508,10 +534,10 @@ def published_id() -> str:
 def _value(policy: Policy, path: str) -> Any:  # noqa: ANN401 - values of any field
     """Value at a path of a manifest, as JSON has it."""
     try:
-        found = policy.value(path)
+        value = policy.value(path)
     except ValueError:  # an empty mapping is a leaf of the one and not of the other
         return None
-    return found.model_dump(mode="json") if hasattr(found, "model_dump") else found
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 
 def _shown_cases(trace: Trace) -> tuple[Trace, str, bool, tuple[str, ...]]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from raglab import gates, metrics
 from raglab.breakpoints import COST_THRESHOLDS, StepCells, swept_paths, swept_threshold, threshold_values
+from raglab.characters import visible
 from raglab.decimals import decimals
 from raglab.decision import chain
 from raglab.decision.checks import Check
@@ -26,6 +27,7 @@ from raglab.policy_sections import EXPECTED_COST
 from raglab.replay import flips, step_cells
 from raglab.resolver import ONE_OPTION, RULES, Contest
 from raglab.signal_gates import OWN, SIGNALS, signal_path
+from raglab.store.files import shown_value
 from raglab.store.policies import Policy
 from raglab.thresholds import Thresholds, policy_thresholds
 from raglab.values import Status
@@ -46,23 +48,23 @@ RULE_SWITCHES = {
 class ShownPolicy(NamedTuple):
     """A policy decided on the cases: its decisions, and the cell of every case, [Q]."""
 
-    said: Decisions
+    decisions: Decisions
     cells: NDArray[np.int64]
 
     @property
     def policy(self) -> Policy:
         """The policy that decided."""
-        return cast("Policy", self.said.policy)
+        return cast("Policy", self.decisions.policy)
 
     @property
-    def found(self) -> Evidence:
+    def evidence(self) -> Evidence:
         """What was measured of the cases."""
-        return self.said.tables.evidence
+        return self.decisions.tables.evidence
 
     @property
-    def limits(self) -> Thresholds:
+    def thresholds(self) -> Thresholds:
         """Thresholds of the policy."""
-        return self.said.limits
+        return self.decisions.thresholds
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -75,11 +77,11 @@ class ShownPolicy(NamedTuple):
         return metrics.cell_costs()[self.cells] == 0.0
 
 
-def shown(said: Decisions) -> ShownPolicy:
+def shown(decisions: Decisions) -> ShownPolicy:
     """Decisions with the cell of every case."""
-    stage, slot, depth = said.outcome
+    stage, slot, depth = decisions.outcome
     every = chain.Outcome(stage[None], slot[None], depth[None])
-    return ShownPolicy(said, CELL_OF_CODE[outcome_codes(said.tables.evidence, every)[0]])
+    return ShownPolicy(decisions, CELL_OF_CODE[outcome_codes(decisions.tables.evidence, every)[0]])
 
 
 class Row(NamedTuple):
@@ -98,8 +100,8 @@ class Row(NamedTuple):
 
 def gate_rows(here: ShownPolicy) -> Iterator[Row]:
     """What may decide under a policy, in its order: gates, those on signals and of the user, rules, costs, no gate."""
-    limits, policy = here.limits, here.policy
-    order, by_cost = limits.order, policy.decision.rule == EXPECTED_COST
+    thresholds, policy = here.thresholds, here.policy
+    order, by_cost = thresholds.order, policy.decision.rule == EXPECTED_COST
     yield Row("empty_query", "S2.1", "refuse", "")
     for step in order.query:
         yield _gate_row(step.gate)
@@ -115,7 +117,7 @@ def gate_rows(here: ShownPolicy) -> Iterator[Row]:
         if steps is order.before and not by_cost:
             yield _gate_row(chain.GAP)
             yield from _rule_rows()
-    if here.found.answered:  # of them only hygiene judges what was decided by expected cost
+    if here.evidence.answered:  # of them only hygiene judges what was decided by expected cost
         yield from (_gate_row(step.gate) for step in order.answer if not (by_cost and step.gate.switch))
     yield Row(ANSWERED, "S2.12", "answer", "")
 
@@ -135,13 +137,13 @@ def _rule_rows() -> Iterator[Row]:
 
 def _user_rows(here: ShownPolicy, names: Sequence[str] | None) -> Iterator[Row]:
     """Gates on signals that the policy has or that the trace holds a column of, then those of the user."""
-    known = here.found.known.names
-    held = [name for name in known if name in here.policy.signals or name in here.said.trace.columns]
+    known = here.evidence.known.names
+    held = [name for name in known if name in here.policy.signals or name in here.decisions.trace.columns]
     for name in held:
         path = signal_path(name)
         if names is None or path in names:
             section = here.policy.value(f"{path}.on_fire")
-            swept = [one for one in swept_paths(here.found.known).values() if one.signal == name]
+            swept = [threshold for threshold in swept_paths(here.evidence.known).values() if threshold.signal == name]
             yield Row(path, "S2.15", section, f"{path}.enabled", tuple(swept))
     for name in here.policy.gates:
         if names is None or f"{OWN}.{name}" in names:
@@ -151,9 +153,9 @@ def _user_rows(here: ShownPolicy, names: Sequence[str] | None) -> Iterator[Row]:
 
 def decided_counts(here: ShownPolicy) -> dict[str, list[int]]:
     """Cases by decision, in the order of `Status`, by the name of what decided them; those that decided any."""
-    names, place = np.unique(here.said.decided_by.astype(str), return_inverse=True)
+    names, place = np.unique(here.decisions.decided_by.astype(str), return_inverse=True)
     counts = np.zeros((len(names), len(Status)), dtype=np.int64)
-    np.add.at(counts, (place, here.said.status), 1)
+    np.add.at(counts, (place, here.decisions.status), 1)
     return dict(zip(names.tolist(), counts.tolist(), strict=True))
 
 
@@ -165,7 +167,7 @@ def gate_views(
     Args:
       locked: paths and gates that the user keeps. axes: those that were worked out for this policy, by path.
     """
-    now, then = decided_counts(here), decided_counts(before)
+    counts, counts_before = decided_counts(here), decided_counts(before)
     none, views = [0] * len(Status), []
     for row in gate_rows(here):
         view = {
@@ -175,11 +177,11 @@ def gate_views(
             "firing": row.firing,
             "switch": row.switch or None,
             "on": bool(here.policy.value(row.switch)) if row.switch else True,
-            "decided": now.get(row.name, none),
-            "decided_before": then.get(row.name, none),
+            "decided": counts.get(row.name, none),
+            "decided_before": counts_before.get(row.name, none),
             "off_reason": _off_reason(here, row),
             "locked": row.name in locked,
-            "thresholds": [_threshold_view(here, before, one, locked, axes) for one in row.thresholds],
+            "thresholds": [_threshold_view(here, before, threshold, locked, axes) for threshold in row.thresholds],
         }
         views.append(view)
     return views
@@ -187,9 +189,9 @@ def gate_views(
 
 def _off_reason(here: ShownPolicy, row: Row) -> str | None:
     """Why a gate decides nothing whatever its thresholds are."""
-    if row.name in here.found.off:
+    if row.name in here.evidence.off:
         return "the trace lacks what it measures"
-    if row.name in here.limits.order.off:
+    if row.name in here.thresholds.order.off:
         return "decision.order leaves it out"
     return None
 
@@ -198,7 +200,7 @@ def _threshold_view(
     here: ShownPolicy, before: ShownPolicy, swept: Threshold, locked: frozenset[str], axes: Mapping[str, Axis]
 ) -> dict[str, Any]:
     value, base = here.policy.value(swept.path), before.policy.value(swept.path)
-    bounded = swept_threshold(here.found.known, here.limits, swept.path)
+    bounded = swept_threshold(here.evidence.known, here.thresholds, swept.path)
     low, high = value_range(here, swept, (value, base))
     axis = axes.get(swept.path)
     return {
@@ -232,26 +234,26 @@ def _finite(value: float) -> float | None:
 
 
 def met_values(here: ShownPolicy, swept: Threshold) -> NDArray[np.float64]:
-    """What a threshold meets in every case under a policy, [Q]; NaN where there is nothing."""
-    found, meets = here.found, swept.meets
+    """Measurement that a threshold is compared with in every case, [Q]; NaN where there is none."""
+    evidence, meets = here.evidence, swept.meets
     if swept.path.startswith("decision."):
-        return np.full(len(here.said), np.nan)
+        return np.full(len(here.decisions), np.nan)
     if swept.path.startswith(f"{OWN}."):
-        return np.asarray(threshold_values(found, here.limits, swept.path, 0)[0], dtype=np.float64)
+        return np.asarray(threshold_values(evidence, here.thresholds, swept.path, 0)[0], dtype=np.float64)
     if meets == "l2":
-        values: Any = found.best_l2[0]
+        values: Any = evidence.best_l2[0]
     elif meets == "n_relevant":
-        cut = np.atleast_2d(gates.l2_cut(found.best_l2[:1], here.limits.gates["l2"]))
-        values = gates.n_relevant(found.l2[0], cut)[0]
+        cut = np.atleast_2d(gates.l2_cut(evidence.best_l2[:1], here.thresholds.gates["l2"]))
+        values = gates.n_relevant(evidence.l2[0], cut)[0]
     elif meets == "confidence":
-        values = chain.depth_confidence(found, here.limits, 0)[0]
+        values = chain.depth_confidence(evidence, here.thresholds, 0)[0]
     elif meets in Contest._fields:
-        values = getattr(found.all, meets)[0]
+        values = getattr(evidence.all, meets)[0]
     elif meets in chain.BY_SLOT:
-        values = chain.values_at_slot(chain.measurement(found, meets)[0], here.said.outcome.slot[None])[0]
+        values = chain.values_at_slot(chain.measurement(evidence, meets)[0], here.decisions.outcome.slot[None])[0]
     else:
-        values = chain.GateMeasurements(found, 0)(meets)
-    return np.broadcast_to(np.asarray(values, dtype=np.float64), len(here.said))
+        values = chain.GateMeasurements(evidence, 0)(meets)
+    return np.broadcast_to(np.asarray(values, dtype=np.float64), len(here.decisions))
 
 
 def value_range(here: ShownPolicy, swept: Threshold, marks: Sequence[float | None]) -> tuple[float, float]:
@@ -261,9 +263,9 @@ def value_range(here: ShownPolicy, swept: Threshold, marks: Sequence[float | Non
       marks: values that must be seen; None is none.
     """
     values = met_values(here, swept)
-    kept = values[np.isfinite(values)]
+    finite_values = values[np.isfinite(values)]
     ends = [float(mark) for mark in marks if mark is not None]
-    ends += [float(kept.min()), float(kept.max())] if len(kept) else []
+    ends += [float(finite_values.min()), float(finite_values.max())] if len(finite_values) else []
     if not ends:
         low, high = swept.low, swept.high
         return (low, high) if np.isfinite(low) and np.isfinite(high) else (0.0, 1.0)
@@ -274,7 +276,7 @@ def value_range(here: ShownPolicy, swept: Threshold, marks: Sequence[float | Non
 
 def histogram(here: ShownPolicy, swept: Threshold, low: float, high: float) -> dict[str, Any] | None:
     """Cases by label over what a threshold meets, in equal bins; None where nothing is measured."""
-    values, label = met_values(here, swept), here.found.label
+    values, label = met_values(here, swept), here.evidence.label
     inside = np.isfinite(values) & (values >= low) & (values <= high)
     if not inside.any() or not low < high:
         return None
@@ -308,11 +310,11 @@ def axis_of(here: ShownPolicy, path: str) -> Axis:
       ValueError: the path cannot be swept.
     """
     policy, value = here.policy, here.policy.value(path)
-    swept = swept_threshold(here.found.known, here.limits, path)
+    swept = swept_threshold(here.evidence.known, here.thresholds, path)
     if value is None:  # a bound that is not set may switch its gate off: the steps are those of a policy that sets it
         policy = policy.replace(path, int(swept.low) if swept.whole else _any_value(swept))
-        swept = swept_threshold(here.found.known, policy_thresholds([policy]), path)
-    steps: StepCells = step_cells(here.found, policy, path)
+        swept = swept_threshold(here.evidence.known, policy_thresholds([policy]), path)
+    steps: StepCells = step_cells(here.evidence, policy, path)
     at = -1 if value is None else step_index(steps.low, steps.high, float(value), swept.side)
     inner = round_between(steps.low, steps.high, swept)
     return Axis(path, swept.side, steps.low, steps.high, inner, steps.cells, at)
@@ -332,9 +334,9 @@ def axis_buffer(axis: Axis, goal: Goal) -> bytes:
     cost = np.asarray(goal.cost(axis.cells), dtype=np.float64)
     whole = (counts, metrics.denominators(counts, labels), outcome_tables(axis.cells).reshape(len(axis.low), -1))
     floats = b"".join(
-        np.ascontiguousarray(one, dtype="<f8").tobytes() for one in (axis.low, axis.high, axis.value, cost)
+        np.ascontiguousarray(array, dtype="<f8").tobytes() for array in (axis.low, axis.high, axis.value, cost)
     )
-    return floats + b"".join(np.ascontiguousarray(one, dtype="<i4").tobytes() for one in whole)
+    return floats + b"".join(np.ascontiguousarray(array, dtype="<i4").tobytes() for array in whole)
 
 
 def outcome_tables(cells: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -345,9 +347,10 @@ def outcome_tables(cells: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def rate_views(here: ShownPolicy, before: ShownPolicy, goal: Goal) -> list[dict[str, Any]]:
     """Each rate: k of n, exact interval, difference to the baseline on the same cases, and what comes of its target."""
-    columns, base = (_rates(one) for one in (here, before))
+    columns, base = (_rates(shown_policy) for shown_policy in (here, before))
     apart = metrics.paired_rates(before.cells, here.cells)
-    told = here.policy.policy_id != before.policy.policy_id  # of one and the same policy there is no difference to tell
+    # Two equal policies have no difference to show.
+    has_changed = here.policy.policy_id != before.policy.policy_id
     views = []
     for place, name in enumerate(metrics.RATES):
         k, n = columns[f"{name}_k"], columns[f"{name}_n"]
@@ -363,16 +366,16 @@ def rate_views(here: ShownPolicy, before: ShownPolicy, goal: Goal) -> list[dict[
         }
         difference = {
             "baseline": _finite(base[name]),
-            "difference": _finite(apart.difference[place]) if told else None,
-            "difference_low": _finite(apart.low[place]) if told else None,
-            "difference_high": _finite(apart.high[place]) if told else None,
+            "difference": _finite(apart.difference[place]) if has_changed else None,
+            "difference_low": _finite(apart.low[place]) if has_changed else None,
+            "difference_high": _finite(apart.high[place]) if has_changed else None,
         }
         views.append(view | difference | {"target": target, "verdict": verdict, "text": text})
     return views
 
 
-def _rates(one: ShownPolicy) -> dict[str, Any]:
-    counts = one.counts[None]
+def _rates(shown_policy: ShownPolicy) -> dict[str, Any]:
+    counts = shown_policy.counts[None]
     columns = metrics.rate_columns(metrics.rate_counts(counts), metrics.label_counts(counts))
     return {name: column[0].item() for name, column in columns.items()}
 
@@ -388,10 +391,10 @@ def target_verdict(name: str, k: int, n: int, interval: tuple[float, float], tar
     if not n:
         return "none", "0 of 0 meets no target"
     low = metrics.RATE_TABLE[name].better == "low"
-    kept, whole = (k / n <= target, interval[1] <= target) if low else (k / n >= target, interval[0] >= target)
-    if whole:
+    is_met, is_shown = (k / n <= target, interval[1] <= target) if low else (k / n >= target, interval[0] >= target)
+    if is_shown:
         return "shown", "met, the whole interval"
-    if not kept:
+    if not is_met:
         return "missed", "not met"
     best = metrics.clopper_pearson(0 if low else n, n)
     if (best.high > target) if low else (best.low < target):
@@ -403,8 +406,8 @@ def cost_view(here: ShownPolicy, before: ShownPolicy, goal: Goal) -> dict[str, A
     """Expected cost of a case with its interval, and the difference to the baseline on the same cases."""
     counts = here.counts
     low, high = metrics.cost_interval(counts, goal.matrix)
-    told = here.policy.policy_id != before.policy.policy_id
-    apart = metrics.paired_cost(before.cells, here.cells, goal.matrix) if told else None
+    has_changed = here.policy.policy_id != before.policy.policy_id
+    apart = metrics.paired_cost(before.cells, here.cells, goal.matrix) if has_changed else None
     return {
         "value": _finite(float(goal.cost(counts))),
         "low": _finite(float(low)),
@@ -434,11 +437,42 @@ class Filter(NamedTuple):
     search: str = ""
 
 
+CASE_KINDS = ("gained", "lost", "other", "same")
+LONGEST_SEARCH = 1_000  # characters
+
+
+def check_filter(wanted: Filter, columns: Mapping[str, Sequence[str]]) -> None:
+    """Raise ValueError for a filter with an unknown label, decision, gate or slice.
+
+    Args:
+      columns: slices, by column.
+
+    Raises:
+      ValueError: an unknown kind, label, decision or column, or a value that is no text.
+    """
+    known: dict[str, tuple[str | None, tuple[str, ...]]] = {
+        "kind": (wanted.kind, CASE_KINDS),
+        "label": (wanted.label, STATUSES),
+        "decision": (wanted.decision, STATUSES),
+        "slice": (None if wanted.slice is None else wanted.slice[0], tuple(columns)),
+    }
+    for name, (value, values) in known.items():
+        if value is not None and value not in values:
+            msg = (
+                f"{name} of a filter must be one of {', '.join(values) or 'none'}, got {shown_value(value)}; clear it."
+            )
+            raise ValueError(visible(msg))
+    texts = (wanted.decided_by or "", *(wanted.slice or ()), wanted.search)
+    if not all(isinstance(text, str) and len(text) <= LONGEST_SEARCH for text in texts):
+        msg = f"texts of a filter must have at most {LONGEST_SEARCH:,} characters; shorten them."
+        raise ValueError(msg)
+
+
 def case_kinds(here: ShownPolicy, before: ShownPolicy) -> NDArray[np.str_]:
     """Of each case whether it was gained, lost, changed otherwise or stayed the same, [Q]."""
-    now, then = here.passes, before.passes
-    changed = (here.said.status != before.said.status) | (now != then)
-    return np.select([now & ~then, then & ~now, changed], ["gained", "lost", "other"], "same")
+    passes, passes_before = here.passes, before.passes
+    changed = (here.decisions.status != before.decisions.status) | (passes != passes_before)
+    return np.select([passes & ~passes_before, passes_before & ~passes, changed], ["gained", "lost", "other"], "same")
 
 
 def case_views(
@@ -458,32 +492,32 @@ def case_views(
     """
     kinds = case_kinds(here, before)
     if not labelled:
-        kinds = np.where(here.said.status != before.said.status, "other", "same")
-    deciders = here.said.decided_by
+        kinds = np.where(here.decisions.status != before.decisions.status, "other", "same")
+    deciders = here.decisions.decided_by
     # Filters narrow each other; the search for text comes last, on the rows that are left, since it is the slow one.
     keep = np.ones(len(kinds), dtype=bool) if wanted.kind is None else kinds == wanted.kind
-    for name, codes in (("label", here.found.label), ("decision", here.said.status)):
+    for name, codes in (("label", here.evidence.label), ("decision", here.decisions.status)):
         if getattr(wanted, name):
             keep &= codes == Status[getattr(wanted, name)]
     if wanted.decided_by:
         keep &= deciders == wanted.decided_by
     if wanted.slice is not None:
         column, value = wanted.slice
-        keep &= np.array([one == value for one in columns.get(column, [""] * len(keep))])
+        keep &= np.array([cell == value for cell in columns.get(column, [""] * len(keep))])
     rows = np.flatnonzero(keep)
     # A change must not fall behind the last row that is sent.
     rows = rows[np.argsort(kinds[rows] == "same", kind="stable")]
     if wanted.search:
         sought = wanted.search.casefold()
         rows = np.array([row for row in rows.tolist() if sought in texts[row]], dtype=np.int64)
-    cases = here.said.trace.cases
+    cases = here.decisions.trace.cases
     views = [
         {
             "id": cases[row].id,
             "query": cases[row].query[:300],
             "label": (cases[row].expect_status or "") if labelled else "",
-            "before": STATUSES[before.said.status[row]],
-            "after": STATUSES[here.said.status[row]],
+            "before": STATUSES[before.decisions.status[row]],
+            "after": STATUSES[here.decisions.status[row]],
             "decided_by": str(deciders[row]),
             "kind": str(kinds[row]),
         }
@@ -500,20 +534,20 @@ def case_view(here: ShownPolicy, case_id: str, *, labelled: bool) -> dict[str, A
     Raises:
       KeyError: no such case is shown.
     """
-    said = here.said
-    row = said.row_of(case_id)
-    case = said.trace.cases[row]
-    rows = said.explain(case_id)
+    decisions = here.decisions
+    row = decisions.row_of(case_id)
+    case = decisions.trace.cases[row]
+    rows = decisions.explain(case_id)
     return {
         "id": case.id,
         "query": case.query,
         "label": (case.expect_status or "") if labelled else "",
-        "decision": STATUSES[said.status[row]],
-        "decided_by": str(said.decided_by[row]),
-        "reason": said.reason(row),
+        "decision": STATUSES[decisions.status[row]],
+        "decided_by": str(decisions.decided_by[row]),
+        "reason": decisions.reason(row),
         "notes": case.notes or "",
         "checks": [_check_view(check) for check in rows],
-        "hits": hit_views(said, row),
+        "hits": hit_views(decisions, row),
         "flips": None,
     }
 
@@ -533,24 +567,25 @@ def _check_view(check: Check) -> dict[str, Any]:
     }
 
 
-def hit_views(said: Decisions, row: int) -> list[dict[str, Any]]:
+def hit_views(decisions: Decisions, row: int) -> list[dict[str, Any]]:
     """First hits of a case at the depth that decided, nearest first, with their scores and text."""
-    trace = said.trace
-    place, depth = trace.arm(said.tables.arm), int(said.outcome.depth[row])
-    found = trace.hits
-    chosen = set(said.in_slot(row))
+    trace = decisions.trace
+    place, depth = trace.arm(decisions.tables.arm), int(decisions.outcome.depth[row])
+    hits = trace.hits
+    chosen = set(decisions.chunks_of_decision(row))
     views = []
-    for at, number in enumerate(found.chunk[row, place, depth][:HITS_SHOWN].tolist()):
+    for at, number in enumerate(hits.chunk[row, place, depth][:HITS_SHOWN].tolist()):
         if number < 0:
             break
         chunk = trace.chunks[number]
-        fields = {"squared L2": found.l2, "cosine": found.cosine, "hybrid": found.s_hybrid, "rerank": found.s_rerank}
+        fields = {"squared L2": hits.l2, "cosine": hits.cosine, "hybrid": hits.s_hybrid, "rerank": hits.s_rerank}
         scores = {name: _finite(field[row, place, depth, at]) for name, field in fields.items()}
         views.append(
             {
-                "rank": int(found.rank[row, place, depth, at]) + 1,
+                "rank": int(hits.rank[row, place, depth, at]) + 1,
                 "source": chunk.document,
                 "page": chunk.page_shown,
+                "section": chunk.section_path[:TEXT_SHOWN],
                 "text": chunk.text[:TEXT_SHOWN],
                 "chosen": number in chosen,
                 "scores": {name: score for name, score in scores.items() if score is not None},
@@ -561,7 +596,7 @@ def hit_views(said: Decisions, row: int) -> list[dict[str, Any]]:
 
 def flip_views(here: ShownPolicy, case_id: str) -> list[dict[str, Any]]:
     """Smallest change of each threshold that flips the status of a case, nearest first."""
-    rows = flips(here.said.trace, here.policy, case_id, here.said.tables.arm).head(8).to_dict("records")
+    rows = flips(here.decisions.trace, here.policy, case_id, here.decisions.tables.arm).head(8).to_dict("records")
     return [
         {
             "path": row["path"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib.resources import files
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -12,15 +13,36 @@ import numpy as np
 import traitlets
 from numpy.typing import NDArray
 
+from raglab.breakpoints import swept_paths
+from raglab.characters import visible
 from raglab.extensions.cockpit import views
+from raglab.extensions.cockpit.messages import (
+    CaseMessage,
+    CostMessage,
+    DropMessage,
+    FilterMessage,
+    Message,
+    PathMessage,
+    SaveMessage,
+    SetMessage,
+    SwitchMessage,
+    checked,
+    plain_file,
+)
 from raglab.extensions.cockpit.search import SearchJob
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.views import Filter
+from raglab.store.files import shown_value
 
 FILES = files("raglab.extensions.cockpit")
 TRIALS = 1_000  # of "tune what is not locked"
 ENDED = "The search ended, since costs changed: its trials were of the old ones."
-Message = Mapping[str, Any]
+
+
+def _error_notice(error: Exception) -> dict[str, str]:
+    """Notice of an error: its message, that of a KeyError without quotes."""
+    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    return {"kind": "error", "text": visible(text or type(error).__name__)}
 
 
 def module_text() -> str:
@@ -36,7 +58,7 @@ def style_text() -> str:
 def axis_message(cockpit: CockpitState, path: str) -> tuple[dict[str, Any], bytes]:
     """Steps of a threshold as the page takes them: what they are, and one buffer (`views.axis_buffer`)."""
     axis = cockpit.axis(path)
-    swept = next(one for one in views.swept_rows(cockpit.here) if one.path == path)
+    swept = next(threshold for threshold in views.swept_rows(cockpit.here) if threshold.path == path)
     marks = (cockpit.policy.value(path), cockpit.baseline.value(path))
     low, high = views.value_range(cockpit.here, swept, marks)
     rates = list(views.AXIS_RATES)
@@ -61,6 +83,7 @@ class CockpitWidget(anywidget.AnyWidget):
         self._number, self._stop = 0, Event()
         self._searching: Thread | None = None
         self._progress = {"done": 0, "total": TRIALS}  # of the search that runs
+        self.folder = Path.cwd()  # of the notebook; policies are saved there
         super().__init__(setup=cockpit.setup, page=self._next_page())
         self.on_msg(lambda _, message, __: self.take(message))
 
@@ -76,37 +99,69 @@ class CockpitWidget(anywidget.AnyWidget):
             self.page = self._next_page(notice, **more)
 
     def take(self, message: object) -> None:
-        """Do what a page asks; an error is shown there."""
-        act = ACTS.get(str(message.get("do"))) if isinstance(message, Mapping) else None
-        if act is None or not isinstance(message, Mapping):
-            self.refresh({"kind": "error", "text": f"a message must say what to do, got {str(message)[:80]!r}."})
-            return
+        """Do what a page asks, all of it or nothing; an error is shown there."""
         try:
-            with self.cockpit.guard:
-                act(self, message)
-        except (KeyError, TypeError, ValueError, OSError) as error:
-            self.refresh({"kind": "error", "text": str(error.args[0] if error.args else error)})
+            request = checked(message)
+            with self.cockpit.restored_on_error():
+                ACTS[request.do](self, request)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the page must go on
+            self.refresh(_error_notice(error))
 
-    def _moved(self, message: Message) -> None:
-        cockpit, what, notice = self.cockpit, message["do"], None
-        if what == "set":
-            cockpit.set(str(message["path"]), message["value"])
-        elif what == "drop":
-            cockpit.drop(str(message["path"]), int(message["step"]))
-        elif what == "switch":
-            cockpit.set(str(message["path"]), bool(message["on"]))
-        elif what == "lock":
-            cockpit.lock(str(message["path"]), bool(message["on"]))
-        elif what == "cost":
-            searched = cockpit.searching
-            cockpit.price(str(message["label"]), str(message["outcome"]), message["value"])
-            notice = {"kind": "info", "text": ENDED} if searched else None
-            self._send_trials(0)
-        elif what == "filter":
-            cockpit.filter = _filter(message["filter"])
-        else:
-            {"undo": cockpit.undo, "redo": cockpit.redo, "reset": cockpit.reset}[what]()
-        self.refresh(notice)
+    def _listed(self, path: str) -> str:
+        """The path of a threshold that the page lists or that a case's flips name."""
+        here = self.cockpit.here
+        if path not in {row.path for row in views.swept_rows(here)} | swept_paths(here.evidence.known).keys():
+            msg = f"a message must name a threshold of the page, got {visible(shown_value(path))}."
+            raise ValueError(msg)
+        return path
+
+    def _switch(self, path: str) -> str:
+        """The path of a switch that the page shows."""
+        if path not in {row.switch for row in views.gate_rows(self.cockpit.here)} - {""}:
+            msg = f"a message must name a switch of the page, got {visible(shown_value(path))}."
+            raise ValueError(msg)
+        return path
+
+    def _set(self, message: SetMessage) -> None:
+        self.cockpit.set(self._listed(message.path), message.value)
+        self.refresh()
+
+    def _drop(self, message: DropMessage) -> None:
+        self.cockpit.drop(self._listed(message.path), message.step)
+        self.refresh()
+
+    def _switched(self, message: SwitchMessage) -> None:
+        self.cockpit.set(self._switch(message.path), message.on)
+        self.refresh()
+
+    def _lock(self, message: SwitchMessage) -> None:
+        self.cockpit.lock(message.path, message.on)
+        self.refresh()
+
+    def _cost(self, message: CostMessage) -> None:
+        searched = self.cockpit.searching
+        self.cockpit.set_cost(message.label, message.outcome, message.value)
+        self.refresh({"kind": "info", "text": ENDED} if searched else None)
+        self._send_trials(0)
+
+    def _filter(self, message: FilterMessage) -> None:
+        fields = message.filter.model_dump()
+        pair = fields.pop("slice")
+        search = fields.pop("search") or ""
+        self.cockpit.filter = Filter(**fields, slice=None if pair is None else (pair[0], pair[1]), search=search)
+        self.refresh()
+
+    def _undo(self, _: Message) -> None:
+        self.cockpit.undo()
+        self.refresh()
+
+    def _redo(self, _: Message) -> None:
+        self.cockpit.redo()
+        self.refresh()
+
+    def _reset(self, _: Message) -> None:
+        self.cockpit.reset()
+        self.refresh()
 
     def _opened(self, _: Message) -> None:
         """A page was opened, the first or another one: it takes the trials that there are."""
@@ -117,31 +172,32 @@ class CockpitWidget(anywidget.AnyWidget):
         total = len(self.cockpit.trials)
         self.send({"kind": "trials", "from": begin, "n": len(points), "total": total}, [points.tobytes()])
 
-    def _entered(self, message: Message) -> None:
-        head, steps = axis_message(self.cockpit, str(message["path"]))
+    def _entered(self, message: PathMessage) -> None:
+        head, steps = axis_message(self.cockpit, self._listed(message.path))
         self.send({**head, "number": self._number}, [steps])
 
-    def _case(self, message: Message) -> None:
-        found = views.case_view(self.cockpit.here, str(message["id"]), labelled=self.cockpit.labelled)
-        self.send({"kind": "case", **found})
+    def _case(self, message: CaseMessage) -> None:
+        view = views.case_view(self.cockpit.here, message.id, labelled=self.cockpit.labelled)
+        self.send({"kind": "case", **view})
 
-    def _flips(self, message: Message) -> None:
+    def _flips(self, message: CaseMessage) -> None:
         """Take longer than the case, and are asked for when that is on the screen."""
-        case_id = str(message["id"])
+        case_id = message.id
         self.send({"kind": "flips", "id": case_id, "flips": views.flip_views(self.cockpit.here, case_id)})
 
-    def _saved(self, message: Message) -> None:
-        path = self.cockpit.save(str(message.get("file") or f"policy-{self.cockpit.policy.policy_id}.yaml"))
-        self.send({"kind": "saved", "file": str(path)})
+    def _saved(self, message: SaveMessage) -> None:
+        name = message.file or f"policy-{self.cockpit.policy.policy_id}.yaml"
+        path = self.cockpit.save(plain_file(name, self.folder))
+        self.send({"kind": "saved", "file": path.name})  # in the notebook's folder
 
     def _reported(self, _: Message) -> None:
         self.cockpit.report()
         self.refresh({"kind": "info", "text": self.cockpit.looks[-1].text})
 
     def _certified(self, _: Message) -> None:
-        made = self.cockpit.certify()
-        ok = made.policy is not None
-        self.refresh(certificate={"ok": ok, "text": made.certificate.reason})
+        certification = self.cockpit.certify()
+        ok = certification.policy is not None
+        self.refresh(certificate={"ok": ok, "text": certification.certificate.reason})
 
     def _tune(self, _: Message) -> None:
         if self.cockpit.searching:
@@ -167,8 +223,8 @@ class CockpitWidget(anywidget.AnyWidget):
 
         try:
             best = cockpit.run_search(job, trials=TRIALS, on_batch=on_batch)
-        except ValueError as error:
-            self.refresh({"kind": "error", "text": str(error)})
+        except Exception as error:  # noqa: BLE001 - a thread has nobody else to tell
+            self.refresh(_error_notice(error))
             return
         if best is not None:
             same = best.policy_id == job.start.policy_id
@@ -177,22 +233,17 @@ class CockpitWidget(anywidget.AnyWidget):
             self.refresh({"kind": "info", "text": text})
 
 
-def _filter(asked: Message) -> Filter:
-    """A filter as a page states it; what it does not name is any."""
-    texts = {
-        name: str(asked[name]) for name in ("kind", "label", "decision", "decided_by") if asked.get(name) is not None
-    }
-    pair = asked.get("slice")
-    column = None if pair is None else (str(pair[0]), str(pair[1]))
-    return Filter(**texts, slice=column, search=str(asked.get("search") or ""))
-
-
-Act = Callable[[CockpitWidget, Message], None]
-ACTS: Mapping[str, Act] = {
-    **dict.fromkeys(
-        ("set", "drop", "switch", "lock", "cost", "filter", "undo", "redo", "reset"),
-        CockpitWidget._moved,  # noqa: SLF001 - a table of its own methods
-    ),
+# Each takes the message of its name, as `checked` made it.
+ACTS: Mapping[str, Callable[[CockpitWidget, Any], None]] = {
+    "set": CockpitWidget._set,  # noqa: SLF001 - a table of its own methods
+    "drop": CockpitWidget._drop,  # noqa: SLF001
+    "switch": CockpitWidget._switched,  # noqa: SLF001
+    "lock": CockpitWidget._lock,  # noqa: SLF001
+    "cost": CockpitWidget._cost,  # noqa: SLF001
+    "filter": CockpitWidget._filter,  # noqa: SLF001
+    "undo": CockpitWidget._undo,  # noqa: SLF001
+    "redo": CockpitWidget._redo,  # noqa: SLF001
+    "reset": CockpitWidget._reset,  # noqa: SLF001
     "ready": CockpitWidget._opened,  # noqa: SLF001
     "enter": CockpitWidget._entered,  # noqa: SLF001
     "case": CockpitWidget._case,  # noqa: SLF001

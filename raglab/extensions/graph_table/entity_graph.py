@@ -115,8 +115,8 @@ class EntityGraph:
             if restart.any():
                 prior = np.zeros(n) if seeds is None else _chunk_scores(seeds[0][i], seeds[1][i], n)
                 met = _walk_shares(walk, restart, prior[within], self.damping)
-                found = rank_by_score(np.where(met > 0.0, met, np.nan)[None], within[None], k)
-                scores[i], ids[i] = found[0][0], found[1][0]
+                ranking = rank_by_score(np.where(met > 0.0, met, np.nan)[None], within[None], k)
+                scores[i], ids[i] = ranking[0][0], ranking[1][0]
         return scores, ids
 
     def seeds_of(self, query: str) -> list[Seed]:
@@ -178,11 +178,11 @@ def entity_graph(chunks: Sequence[Chunk], *, damping: float = DAMPING, common: f
     times = np.array([count for counts in counted for count in counts.values()], np.float64)
     # What no text names, or nearly every text, says nothing of where to look.
     n_naming = np.bincount(numbers, minlength=len(names))
-    kept = np.flatnonzero((n_naming > 0) & (n_naming <= common * len(chunks)))
-    entities = tuple(names[number] for number in kept.tolist())
+    entity_numbers = np.flatnonzero((n_naming > 0) & (n_naming <= common * len(chunks)))
+    entities = tuple(names[number] for number in entity_numbers.tolist())
     # A mention weighs the logarithm of its count times the entity's rarity, as tf-idf has it.
-    rarity = np.log((len(chunks) + 1.0) / n_naming[kept])
-    heard = sparse.csr_array((1.0 + np.log(times), (numbers, columns)), shape=(len(names), len(chunks)))[kept]
+    rarity = np.log((len(chunks) + 1.0) / n_naming[entity_numbers])
+    heard = sparse.csr_array((1.0 + np.log(times), (numbers, columns)), shape=(len(names), len(chunks)))[entity_numbers]
     mentions = sparse.csr_array(sparse.diags_array(rarity) @ heard)
     return EntityGraph(
         entities=entities,
@@ -228,13 +228,13 @@ def _walk_shares(walk: _Walk, restart: Values, prior: Values, damping: float) ->
 
 def _entity_names(chunks: Sequence[Chunk]) -> list[str]:
     """Every entity of the chunks, folded, as they first occur; spelt with blanks or without, it is one."""
-    found: dict[str, str] = {}
-    for chunk, named in zip(chunks, names_in([chunk.text for chunk in chunks]), strict=True):
-        for written in (*_metadata_entities(chunk), *named, *codes_in(chunk.text), *labels_in(chunk.text)):
+    names: dict[str, str] = {}
+    for chunk, named in zip(chunks, names_in([chunk.full_text for chunk in chunks]), strict=True):
+        for written in (*_metadata_entities(chunk), *named, *codes_in(chunk.full_text), *labels_in(chunk.full_text)):
             words = _strip_function_words(plain_words(written))
             if len(words) <= LONGEST and sum(map(len, words)) > 1:
-                found.setdefault("".join(words), " ".join(words))
-    return list(found.values())
+                names.setdefault("".join(words), " ".join(words))
+    return list(names.values())
 
 
 def _metadata_entities(chunk: Chunk) -> list[str]:
@@ -250,7 +250,7 @@ def _strip_function_words(words: Sequence[str]) -> list[str]:
 def _mention_counts(chunk: Chunk, known: Lexicon) -> dict[int, int]:
     """How often a chunk names each entity; one that its metadata alone states counts as named once."""
     counts: dict[int, int] = {}
-    for spot in spot_names(plain_words(chunk.text), known):
+    for spot in spot_names(plain_words(chunk.full_text), known):
         counts[spot.number] = counts.get(spot.number, 0) + 1
     for name in _metadata_entities(chunk):
         number = known.places.get("".join(_strip_function_words(plain_words(name))))
@@ -264,8 +264,8 @@ def _content(name: str) -> list[str]:
 
 
 def _entities_by_word(entities: Sequence[str]) -> dict[str, Ids]:
-    found: dict[str, list[int]] = {}
+    numbers_by_word: dict[str, list[int]] = {}
     for number, name in enumerate(entities):
         for word in dict.fromkeys(beginning(word) for word in _content(name)):
-            found.setdefault(word, []).append(number)
-    return {word: np.array(numbers, np.int64) for word, numbers in found.items()}
+            numbers_by_word.setdefault(word, []).append(number)
+    return {word: np.array(numbers, np.int64) for word, numbers in numbers_by_word.items()}

@@ -127,10 +127,10 @@ def quantities_in(text: str) -> list[QuantitySpan]:
     """Dates, money, shares and numbers in a text, in order.
 
     Example:
-      >>> [found.quantity.low for found in quantities_in("a £4,000 ring, 12 days")]
+      >>> [span.quantity.low for span in quantities_in("a £4,000 ring, 12 days")]
       [4000.0, 12.0]
     """
-    return sorted(_all_in(text[:LONGEST]), key=lambda found: found.start)
+    return sorted(_all_in(text[:LONGEST]), key=lambda span: span.start)
 
 
 def head_period(head: str) -> Quantity | None:
@@ -153,8 +153,8 @@ def head_period(head: str) -> Quantity | None:
     return None if year is None else _days(int(year[0]), None, None)
 
 
-def rewritten(value: float, like: str, unit: str) -> str:
-    """A figure written as a cell writes its own, with the unit behind it where the cell leaves it to the head.
+def format_like(value: float, like: str, unit: str) -> str:
+    """Figure in the format of a cell, followed by the unit where the cell leaves it to the head.
 
     Args:
       value: finite.
@@ -162,7 +162,8 @@ def rewritten(value: float, like: str, unit: str) -> str:
       unit: of the figure; '' without.
 
     Example:
-      >>> rewritten(36.3, "1 412,60 €", "EUR"), rewritten(5000, "GBP 40,000", "GBP"), rewritten(1500, "2,500", "GBP")
+      >>> figures = (36.3, "1 412,60 €", "EUR"), (5000, "GBP 40,000", "GBP"), (1500, "2,500", "GBP")
+      >>> tuple(format_like(*figure) for figure in figures)
       ('36,30 €', 'GBP 5,000', '1,500 GBP')
     """
     match = _AMOUNT.search(like)
@@ -197,11 +198,11 @@ def _band(text: str) -> Quantity | None:
     """One quantity or a band of them at the start of a cell, and its note."""
     for prefix, below in ((_BELOW, True), (_ABOVE, False)):
         opened = prefix.match(text)
-        found = _quantity_at(text, opened.end()) if opened else None
-        if found is not None and not _JOINT.match(text, found.end):
-            bounded = found.quantity
+        span = _quantity_at(text, opened.end()) if opened else None
+        if span is not None and not _JOINT.match(text, span.end):
+            bounded = span.quantity
             bounded = bounded._replace(low=-inf) if below else bounded._replace(high=inf)
-            return _quantity_with_note(bounded, text[found.end :])
+            return _quantity_with_note(bounded, text[span.end :])
     opened = _BETWEEN.match(text)
     first = _quantity_at(text, opened.end() if opened else 0)
     if first is None:

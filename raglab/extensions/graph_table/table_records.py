@@ -31,8 +31,9 @@ from raglab.extensions.graph_table.quantities import (
 from raglab.languages import LANGUAGES, expression
 from raglab.numerals import CURRENCY_CODES, any_of
 from raglab.packs import compile_expression
-from raglab.text import STOP_WORDS, split_words
+from raglab.text import STOP_WORDS
 from raglab.values import Chunk
+from raglab.words import split_words
 
 if TYPE_CHECKING:
     import duckdb
@@ -110,10 +111,10 @@ def head_time(head: str) -> Quantity | None:
 
 
 def _tables_in(chunk: Chunk, position: int) -> Iterator[MarkdownTable]:
-    if "|" not in chunk.text:
+    if "|" not in chunk.full_text:
         return
-    lines = chunk.text.splitlines()
-    stated = _STATED.search(chunk.text)
+    lines = chunk.full_text.splitlines()
+    stated = _STATED.search(chunk.full_text)
     common = CURRENCY_OF[stated[1].casefold()] if stated else ""
     for start, end in _table_blocks(lines):
         grid = [_split_cells(line) for line in lines[start:end]]
@@ -279,12 +280,12 @@ def table_question(question: str, later: Sequence[str] = ()) -> TableQuestion:
       (('charge', '^charg', 'core'), 'highest')
     """
     text = question[:LONGEST]
-    found = quantities_in(text)
-    stated = tuple(f for f in found if f.quantity.unit and f.quantity.kind != "date")
+    spans = quantities_in(text)
+    stated = tuple(f for f in spans if f.quantity.unit and f.quantity.kind != "date")
     operation = _operation(text, stated=bool(stated))
-    terms = distinct_terms(_without_quantities(text, found, operation), _ASKING)[:MOST_TERMS]
+    terms = distinct_terms(_without_quantities(text, spans, operation), _ASKING)[:MOST_TERMS]
     terms = (*terms, CHANGE) if operation == "change" else terms
-    days = tuple(f.quantity for f in found if f.quantity.kind == "date") or tuple(d for d in (head_period(text),) if d)
+    days = tuple(f.quantity for f in spans if f.quantity.kind == "date") or tuple(d for d in (head_period(text),) if d)
     return TableQuestion(
         terms, operation, tuple(f.quantity for f in stated), days, _age_side(text, later), _answer_units(text)
     )
@@ -301,8 +302,8 @@ def distinct_terms(text: str, without: frozenset[str] = frozenset()) -> tuple[st
       >>> distinct_terms("La réservation du vélo")
       ('reservation', '^reser', 'velo')
     """
-    kept = (unaccented(word) for word in split_words(text) if word not in STOP_WORDS)
-    return tuple(dict.fromkeys(term for word in kept if word not in without for term in _with_beginning(word)))
+    words = (unaccented(word) for word in split_words(text) if word not in STOP_WORDS)
+    return tuple(dict.fromkeys(term for word in words if word not in without for term in _with_beginning(word)))
 
 
 def _with_beginning(word: str) -> tuple[str, ...]:
@@ -315,14 +316,14 @@ def _operation(text: str, *, stated: bool) -> Operation:
     return next(fitting, "value")
 
 
-def _without_quantities(text: str, found: list[QuantitySpan], operation: Operation) -> str:
+def _without_quantities(text: str, spans: list[QuantitySpan], operation: Operation) -> str:
     """Text without its typed quantities and the operation's words; of a date the year stays, of a month both."""
     rest = text
-    for quantity, start, end in found:
+    for quantity, start, end in spans:
         if quantity.unit:
             months = r"[^\W\d_]{3,}|" if quantity.high > quantity.low else ""
-            kept = re.findall(rf"{months}(?:19|20)\d\d", text[start:end]) if quantity.kind == "date" else []
-            rest = rest[:start] + " ".join(kept).ljust(end - start)[: end - start] + rest[end:]
+            date_words = re.findall(rf"{months}(?:19|20)\d\d", text[start:end]) if quantity.kind == "date" else []
+            rest = rest[:start] + " ".join(date_words).ljust(end - start)[: end - start] + rest[end:]
     return rest if operation in {"value", "count", "total"} else _OPERATING.sub(" ", rest)
 
 
@@ -472,23 +473,25 @@ class Records:
     weights: Mapping[str, int] = field(repr=False)
     connection: duckdb.DuckDBPyConnection = field(repr=False, compare=False)
 
-    def matches(self, asked: TableQuestion, k: int, within: NDArray[np.integer] | None = None) -> list[RowMatch]:
+    def matches(self, question: TableQuestion, k: int, within: NDArray[np.integer] | None = None) -> list[RowMatch]:
         """Return the k rows that share most with a question, best first, ties by row.
 
         A row's score is the weight of the question's terms that it, its table or its document holds, each by where it
         stands, over that of all its terms; a term that no row holds weighs most.
 
         Args:
-          asked: the question.
+          question: the question.
           k: rows.
           within: rows that it may find; None is all of them.
         """
-        stating = self._stating(asked)
+        stating = self._quantity_rows(question)
         weights = {term: _idf(count, self.rows) for term, count in Counter(term for term, _ in stating).items()}
         unknown = _idf(0, self.rows)
-        most = WHOLE * sum(self.weights.get(term, unknown) for term in asked.terms) + _QUANTITY * sum(weights.values())
+        most = WHOLE * sum(self.weights.get(term, unknown) for term in question.terms) + _QUANTITY * sum(
+            weights.values()
+        )
         parameters: dict[str, Any] = {
-            "asked": list(asked.terms),
+            "asked": list(question.terms),
             "stated": [term for term, _ in stating],
             "stating": [row for _, row in stating],
             "masses": [_QUANTITY * weights[term] for term, _ in stating],
@@ -503,11 +506,11 @@ class Records:
             matches.append(RowMatch(row, total / most, shares, own))
         return matches
 
-    def _stating(self, asked: TableQuestion) -> list[tuple[str, int]]:
+    def _quantity_rows(self, question: TableQuestion) -> list[tuple[str, int]]:
         """Quantities of the question, and the rows that state them."""
-        if not asked.quantities:
+        if not question.quantities:
             return []
-        values, units = zip(*((quantity.low, quantity.unit) for quantity in asked.quantities), strict=True)
+        values, units = zip(*((quantity.low, quantity.unit) for quantity in question.quantities), strict=True)
         return self.run(_STATING, {"values": list(values), "units": list(units), "typed": TYPED})
 
     def run(self, statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -552,9 +555,9 @@ def sql_text(statement: str, parameters: Mapping[str, Any]) -> str:
 
 def _storable_text(text: str, quantity: Quantity) -> tuple[str, str, float | None, float | None, str, str]:
     """Text as Unicode that can be stored, and the quantity with NULL for what it lacks."""
-    told, note = (part.encode(errors="replace").decode() for part in (text, quantity.note))
+    stored_text, note = (part.encode(errors="replace").decode() for part in (text, quantity.note))
     low, high = (None if isnan(bound) else bound for bound in (quantity.low, quantity.high))
-    return told, quantity.kind, low, high, quantity.unit, note
+    return stored_text, quantity.kind, low, high, quantity.unit, note
 
 
 def _idf(count: int, rows: int) -> int:

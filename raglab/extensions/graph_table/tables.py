@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.extensions.graph_table import table_records
-from raglab.extensions.graph_table.quantities import Quantity, rewritten
+from raglab.extensions.graph_table.quantities import Quantity, format_like
 from raglab.extensions.graph_table.table_records import (
     BOUNDS,
     CHANGE,
@@ -57,9 +57,9 @@ class VisibleTables(NamedTuple):
     records: Records
     within: NDArray[np.integer] | None = None
 
-    def matches(self, asked: TableQuestion, k: int) -> list[RowMatch]:
+    def matches(self, question: TableQuestion, k: int) -> list[RowMatch]:
         """Return the k rows that share most with a question."""
-        return self.records.matches(asked, k, self.within)
+        return self.records.matches(question, k, self.within)
 
     def table(self, row: int) -> MarkdownTable:
         """Table of a row."""
@@ -86,49 +86,51 @@ class CellPosition(NamedTuple):
     column: int
 
 
-def single_row(held: VisibleTables, asked: TableQuestion, matches: Sequence[RowMatch]) -> RowMatch | None:
+def single_row(held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]) -> RowMatch | None:
     """The one row that a question means, or None where none or several are as good."""
-    level_best = best_matches(held, asked, matches)
+    level_best = best_matches(held, question, matches)
     return level_best[0] if len(level_best) == 1 else None
 
 
-def best_matches(held: VisibleTables, asked: TableQuestion, matches: Sequence[RowMatch]) -> list[RowMatch]:
+def best_matches(held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]) -> list[RowMatch]:
     """Best rows, where their own cells share a word with the question; of those with one score the most fully named."""
     best = [match for match in matches if match.score == matches[0].score and match.own]
-    told = [_name_share(held, match.row, asked) for match in best]
-    return [match for match, share in zip(best, told, strict=True) if share == max(told)]
+    shares = [_name_share(held, match.row, question) for match in best]
+    return [match for match, share in zip(best, shares, strict=True) if share == max(shares)]
 
 
-def _name_share(held: VisibleTables, row: int, asked: TableQuestion) -> float:
+def _name_share(held: VisibleTables, row: int, question: TableQuestion) -> float:
     """Share of a row's name that a question tells."""
     named = distinct_terms(held.label(row))
-    return sum(term in asked.terms for term in named) / len(named) if named else 0.0
+    return sum(term in question.terms for term in named) / len(named) if named else 0.0
 
 
 def complementary_row(best: RowMatch, matches: Sequence[RowMatch]) -> RowMatch | None:
-    """Row that tells most of what the best one leaves out, of those whose own cells share a word with the question."""
-    others = [match for match in matches if match.row != best.row and match.own and gain(best, match) > 0.0]
-    return max(others, key=lambda match: (gain(best, match) + match.score, -match.row), default=None)
+    """Row that covers most of the question's terms that the best row lacks."""
+    candidates = [match for match in matches if match.row != best.row and match.own and added_share(best, match) > 0.0]
+    return max(candidates, key=lambda match: (added_share(best, match) + match.score, -match.row), default=None)
 
 
-def gain(best: RowMatch, other: RowMatch) -> float:
-    """Share of the question that another row tells and the best one does not."""
-    return sum(share for term, share in other.shares.items() if term not in best.shares)
+def added_share(best: RowMatch, second: RowMatch) -> float:
+    """Share of the question's terms that the second row has and the best row lacks."""
+    return sum(share for term, share in second.shares.items() if term not in best.shares)
 
 
-def columns(held: VisibleTables, row: int, asked: TableQuestion) -> list[int]:
+def columns(held: VisibleTables, row: int, question: TableQuestion) -> list[int]:
     """Columns that a question means in a row, by unit, time and words of their heads; all where it says nothing.
 
     A cell that only has a dash is none, and neither is a column that numbers the rows.
     """
     table, cells = held.table(row), held.cells(row)
     places = [place for place in range(len(cells)) if place != table.label and not _is_row_counter(table, place)]
-    if asked.kinds:
-        fitting = [place for place in places if cells[place].quantity.unit in asked.kinds]
+    if question.kinds:
+        fitting = [place for place in places if cells[place].quantity.unit in question.kinds]
         places = fitting or [place for place in places if cells[place].quantity.kind in {"text", "percent", "missing"}]
-    places = _timely(table, places, asked)
-    told = {place: len(head_terms(table, place, asked)) for place in places}
-    return [place for place in places if told[place] == max(told.values()) and cells[place].text.strip(DASHES)]
+    places = _columns_for_time(table, places, question)
+    word_counts = {place: len(head_terms(table, place, question)) for place in places}
+    return [
+        place for place in places if word_counts[place] == max(word_counts.values()) and cells[place].text.strip(DASHES)
+    ]
 
 
 def _is_row_counter(table: MarkdownTable, place: int) -> bool:
@@ -138,22 +140,22 @@ def _is_row_counter(table: MarkdownTable, place: int) -> bool:
     return start > 0 and len(counted) > 1 and counted == [str(n) for n in range(start, start + len(counted))]
 
 
-def head_terms(table: MarkdownTable, place: int, asked: TableQuestion) -> set[str]:
+def head_terms(table: MarkdownTable, place: int, question: TableQuestion) -> set[str]:
     """Words of a column's head, its years aside, that a question says."""
-    return {term for term in distinct_terms(table.columns[place]) if not term.isdigit()} & set(asked.terms)
+    return {term for term in distinct_terms(table.columns[place]) if not term.isdigit()} & set(question.terms)
 
 
-def _timely(table: MarkdownTable, places: list[int], asked: TableQuestion) -> list[int]:
-    """Of columns for several times those for the time that a question speaks of."""
+def _columns_for_time(table: MarkdownTable, places: list[int], question: TableQuestion) -> list[int]:
+    """Columns for the time that the question names; all of them where they have one time."""
     times = {place: time for place in places if (time := head_time(table.columns[place])) is not None}
     if len(times) < 2:
         return places
-    for day in asked.days:
+    for day in question.days:
         fitting = _period_columns(times, day)
         if 0 < len(fitting) < len(times):
             return fitting
     order = sorted(times, key=lambda place: (times[place].low, place))
-    return [order[-1] if asked.side > 0 else order[0]] if asked.side else places
+    return [order[-1] if question.side > 0 else order[0]] if question.side else places
 
 
 def _period_columns(times: Mapping[int, Quantity], day: Quantity) -> list[int]:
@@ -166,31 +168,31 @@ def _period_columns(times: Mapping[int, Quantity], day: Quantity) -> list[int]:
     return [place for place, time in spans.items() if time.low <= day.high and day.low <= time.high]
 
 
-def compared_columns(held: VisibleTables, row: int, asked: TableQuestion) -> list[int]:
-    """The two columns of a row that a question compares: named by their heads, for two times, or its only numbers."""
+def compared_columns(held: VisibleTables, row: int, question: TableQuestion) -> list[int]:
+    """The two columns of a row to compare: those named in the question, else two times, else its only numbers."""
     table = held.table(row)
     exact = [place for place, cell in enumerate(held.cells(row)) if place != table.label and cell.quantity.exact]
-    named = [place for place in exact if head_terms(table, place, asked)]
+    named = [place for place in exact if head_terms(table, place, question)]
     timed = [place for place in exact if head_time(table.columns[place]) is not None]
     return next((places for places in (named, timed, exact) if len(places) == 2), [])
 
 
-def compared_cells(held: VisibleTables, row: int, other: int, asked: TableQuestion) -> list[CellPosition]:
+def compared_cells(held: VisibleTables, row: int, second_row: int, question: TableQuestion) -> list[CellPosition]:
     """The one cell of each of two rows that a question compares."""
     chosen = [
-        CellPosition(one, p)
-        for one in (row, other)
-        for p in columns(held, one, asked)
-        if held.cells(one)[p].quantity.exact
+        CellPosition(compared_row, p)
+        for compared_row in (row, second_row)
+        for p in columns(held, compared_row, question)
+        if held.cells(compared_row)[p].quantity.exact
     ]
-    return chosen if [place.row for place in chosen] == [row, other] else []
+    return chosen if [place.row for place in chosen] == [row, second_row] else []
 
 
-def column_cells(held: VisibleTables, asked: TableQuestion, rows: Sequence[int]) -> list[CellPosition]:
+def column_cells(held: VisibleTables, question: TableQuestion, rows: Sequence[int]) -> list[CellPosition]:
     """Cells of the one column of numbers that a question means in several rows; none where it means several columns."""
     counts: dict[int, int] = {}
     for row in rows:
-        means = columns(held, row, asked)
+        means = columns(held, row, question)
         for place, cell in enumerate(held.cells(row)):
             counts[place] = counts.get(place, 0) + (place in means and isfinite(cell.quantity.low))
     wanted = [place for place, count in counts.items() if 2 * count > len(rows)]
@@ -212,7 +214,7 @@ class WholeTable(NamedTuple):
     score: float
 
 
-def table_match(held: VisibleTables, asked: TableQuestion, matches: Iterable[RowMatch]) -> WholeTable | None:
+def table_match(held: VisibleTables, question: TableQuestion, matches: Iterable[RowMatch]) -> WholeTable | None:
     """Return the table whose rows together carry most of a question; None where two carry as much."""
     shares: dict[range, dict[str, float]] = {}
     for match in matches:
@@ -223,17 +225,17 @@ def table_match(held: VisibleTables, asked: TableQuestion, matches: Iterable[Row
     if not totals or (len(totals) > 1 and totals[0][0] == totals[1][0]):
         return None
     rows = held.siblings(-totals[0][1])
-    within = held.records.matches(asked, len(rows), np.array(rows))
+    within = held.records.matches(question, len(rows), np.array(rows))
     own = _rows_by_own_words(within, len(rows))
-    told = {match.row: sum(sorted(match.shares[term] for term in terms)) for match, terms in own}
-    named = sorted(row for row, share in told.items() if share == max(told.values()))
+    row_shares = {match.row: sum(sorted(match.shares[term] for term in terms)) for match, terms in own}
+    named = sorted(row for row, share in row_shares.items() if share == max(row_shares.values()))
     names = {row: held.label(row) for row in rows}
     parts = [row for row, name in names.items() if not (TOTAL.search(name) or _PART.search(name))]
     return WholeTable(rows, parts, named, _distinct_rows(own), min(1.0, totals[0][0]))
 
 
 def _rows_by_own_words(matches: Sequence[RowMatch], rows: int) -> list[tuple[RowMatch, frozenset[str]]]:
-    """Rows of a table with the words that their own cells tell and not all its rows stand for, where there are any."""
+    """Rows of a table with the question's terms that are specific to them, not common to all rows."""
     every = len(matches) == rows
     common = frozenset.intersection(*(frozenset(match.shares) for match in matches)) if every else frozenset()
     own = [(match, frozenset(t for t in match.own - common if not t.startswith(TYPED))) for match in matches]
@@ -241,13 +243,13 @@ def _rows_by_own_words(matches: Sequence[RowMatch], rows: int) -> list[tuple[Row
 
 
 def _distinct_rows(own: Iterable[tuple[RowMatch, frozenset[str]]]) -> list[int]:
-    """Rows, best first, that each tell a word which those before them do not; in the order of the table."""
+    """Rows that add a term to the better ones; in the order of the table."""
     chosen: list[int] = []
-    seen: set[str] = set()
+    covered_terms: set[str] = set()
     for match, terms in own:
-        if terms - seen:
+        if terms - covered_terms:
             chosen.append(match.row)
-            seen |= terms
+            covered_terms |= terms
     return sorted(chosen)
 
 
@@ -271,111 +273,117 @@ class TableAnswer(NamedTuple):
     score: float
 
 
-def table_answer(held: VisibleTables, asked: TableQuestion) -> TableAnswer | None:
+def table_answer(held: VisibleTables, question: TableQuestion) -> TableAnswer | None:
     """Answer from tables, or None where none speaks to the question or its cells do not go together."""
-    matches = held.matches(asked, CANDIDATES)
+    matches = held.matches(question, CANDIDATES)
     tries: dict[str, tuple[_Try, ...]] = {
         **dict.fromkeys(("change", "difference"), (_difference, _row_cells)),
         **dict.fromkeys(("highest", "lowest", *BOUNDS), (_rank_rows,)),
         **dict.fromkeys(("sum", "average"), (_figure,)),
         "total": (_row_cells, _figure),
-        "count": (_row_cells,) if asked.kinds else (_count_numbers, _count_rows),
+        "count": (_row_cells,) if question.kinds else (_count_numbers, _count_rows),
     }
-    found = (one(held, asked, matches) for one in tries.get(asked.operation, (_row_cells,)))
-    return next((one for one in found if one is not None), None) if matches else None
+    answers = (attempt(held, question, matches) for attempt in tries.get(question.operation, (_row_cells,)))
+    return next((answer for answer in answers if answer is not None), None) if matches else None
 
 
-def _row_cells(held: VisibleTables, asked: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
+def _row_cells(held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
     """Cells of the one row that the question means."""
-    best = single_row(held, asked, matches)
-    return None if best is None else _lookup_cells(held, best, columns(held, best.row, asked))
+    best = single_row(held, question, matches)
+    return None if best is None else _lookup_cells(held, best, columns(held, best.row, question))
 
 
-def _count_numbers(held: VisibleTables, asked: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
+def _count_numbers(held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
     """Numbers, but no sums of money, in the one row that the question means."""
-    best = single_row(held, asked, matches)
+    best = single_row(held, question, matches)
     if best is None:
         return None
-    stated = {place: held.cells(best.row)[place].quantity for place in columns(held, best.row, asked)}
-    return _lookup_cells(held, best, [place for place, one in stated.items() if one.exact and one.kind == "number"])
+    stated = {place: held.cells(best.row)[place].quantity for place in columns(held, best.row, question)}
+    return _lookup_cells(
+        held, best, [place for place, quantity in stated.items() if quantity.exact and quantity.kind == "number"]
+    )
 
 
 def _lookup_cells(held: VisibleTables, best: RowMatch, places: Sequence[int]) -> TableAnswer | None:
     if not places:
         return None
-    found, sql = _run_statement(held, table_records.VALUES, [CellPosition(best.row, place) for place in places])
-    return TableAnswer("lookup", _cell_captions(held, found), sql, (best.row,), best.score)
+    sql_rows, sql = _run_statement(held, table_records.VALUES, [CellPosition(best.row, place) for place in places])
+    return TableAnswer("lookup", _cell_captions(held, sql_rows), sql, (best.row,), best.score)
 
 
-def _difference(held: VisibleTables, asked: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
+def _difference(held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
     """Two columns of the row that the question means, or one column of two rows."""
-    level = best_matches(held, asked, matches)
+    level = best_matches(held, question, matches)
     if not level or len(level) > 2:
         return None
-    best, *others = level
-    second = others[0] if others else complementary_row(best, matches)
+    best, *ties = level
+    second = ties[0] if ties else complementary_row(best, matches)
     tries: list[tuple[list[CellPosition], float]] = []
     if second is not None:
-        pair = compared_cells(held, best.row, second.row, asked)
-        tries.append((pair, min(1.0, best.score + gain(best, second))))
-    if not others:
-        places = compared_columns(held, best.row, asked)
-        named = all(head_terms(held.table(best.row), place, asked) for place in places)
-        first = asked.operation == "change" or named
+        pair = compared_cells(held, best.row, second.row, question)
+        tries.append((pair, min(1.0, best.score + added_share(best, second))))
+    if not ties:
+        places = compared_columns(held, best.row, question)
+        named = all(head_terms(held.table(best.row), place, question) for place in places)
+        first = question.operation == "change" or named
         tries.insert(0 if first else len(tries), ([CellPosition(best.row, place) for place in places], best.score))
     for chosen, score in tries:
-        found, sql = _run_statement(held, table_records.DIFFERENCE, chosen) if len(chosen) == 2 else ([], "")
-        if found:
-            text = f"{_cell_captions(held, chosen)}; difference: {_figure_text(held, chosen, found[0][0])}"
+        sql_rows, sql = _run_statement(held, table_records.DIFFERENCE, chosen) if len(chosen) == 2 else ([], "")
+        if sql_rows:
+            text = f"{_cell_captions(held, chosen)}; difference: {_figure_text(held, chosen, sql_rows[0][0])}"
             return TableAnswer("comparison", text, sql, tuple(dict.fromkeys(p.row for p in chosen)), score)
     return None
 
 
-def _rank_rows(held: VisibleTables, asked: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
+def _rank_rows(held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
     """Rows of one table by the cells of one column: the highest, the lowest, or all beyond a bound."""
-    table = table_match(held, asked, matches)
-    chosen = column_cells(held, asked, table.named or table.parts) if table is not None else []
+    table = table_match(held, question, matches)
+    chosen = column_cells(held, question, table.named or table.parts) if table is not None else []
     parameters: dict[str, Any] = {}
-    if asked.operation in BOUNDS:
-        bound = asked.quantities[0]
-        parameters = {"bound": asked.operation, "value": bound.low, "unit": bound.unit}
+    if question.operation in BOUNDS:
+        bound = question.quantities[0]
+        parameters = {"bound": question.operation, "value": bound.low, "unit": bound.unit}
     statement = {"highest": table_records.HIGHEST, "lowest": table_records.LOWEST}.get(
-        asked.operation, table_records.BOUNDED
+        question.operation, table_records.BOUNDED
     )
-    found, sql = _run_statement(held, statement, chosen, parameters) if chosen else ([], "")
-    if table is None or not found:
+    sql_rows, sql = _run_statement(held, statement, chosen, parameters) if chosen else ([], "")
+    if table is None or not sql_rows:
         return None
-    return TableAnswer("comparison", _cell_captions(held, found), sql, tuple(row for row, *_ in found), table.score)
+    return TableAnswer(
+        "comparison", _cell_captions(held, sql_rows), sql, tuple(row for row, *_ in sql_rows), table.score
+    )
 
 
-def _figure(held: VisibleTables, asked: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
+def _figure(held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
     """Sum or mean of the rows that the question names, or of a whole column, unless the table states its total."""
-    table = table_match(held, asked, matches)
+    table = table_match(held, question, matches)
     if table is None:
         return None
-    chosen = column_cells(held, asked, table.distinct or table.parts)
+    chosen = column_cells(held, question, table.distinct or table.parts)
     stated = [] if table.distinct else [row for row in table.rows if TOTAL.search(held.label(row))]
-    if chosen and len(stated) == 1 and asked.operation != "average":
-        found, sql = _run_statement(held, table_records.VALUES, [CellPosition(stated[0], chosen[0].column)])
-        return TableAnswer("lookup", _cell_captions(held, found), sql, (stated[0],), table.score)
-    name, statement = ("average", table_records.AVERAGE) if asked.operation == "average" else ("sum", table_records.SUM)
-    found, sql = _run_statement(held, statement, chosen) if chosen else ([], "")
-    if not found:
+    if chosen and len(stated) == 1 and question.operation != "average":
+        sql_rows, sql = _run_statement(held, table_records.VALUES, [CellPosition(stated[0], chosen[0].column)])
+        return TableAnswer("lookup", _cell_captions(held, sql_rows), sql, (stated[0],), table.score)
+    name, statement = (
+        ("average", table_records.AVERAGE) if question.operation == "average" else ("sum", table_records.SUM)
+    )
+    sql_rows, sql = _run_statement(held, statement, chosen) if chosen else ([], "")
+    if not sql_rows:
         return None
     counted = sum(isfinite(held.cells(row)[column].quantity.low) for row, column in chosen)
-    text = f"{_cell_captions(held, chosen)}; {name} of {counted}: {_figure_text(held, chosen, found[0][0])}"
+    text = f"{_cell_captions(held, chosen)}; {name} of {counted}: {_figure_text(held, chosen, sql_rows[0][0])}"
     return TableAnswer("aggregate", text, sql, tuple(row for row, _ in chosen), table.score)
 
 
-def _count_rows(held: VisibleTables, asked: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
-    """Number of rows of a table that tell what the question names of single rows; all where it names nothing."""
-    table = table_match(held, asked, matches)
+def _count_rows(held: VisibleTables, question: TableQuestion, matches: Sequence[RowMatch]) -> TableAnswer | None:
+    """Number of rows of a table that match the question's terms of rows; all where it has none."""
+    table = table_match(held, question, matches)
     if table is None:
         return None
     rows = table.named or table.parts
     chosen = [CellPosition(row, held.table(row).label) for row in rows]
-    found, sql = _run_statement(held, table_records.COUNT, chosen)
-    text = f"{_cell_captions(held, chosen)}; count: {found[0][0]}"
+    sql_rows, sql = _run_statement(held, table_records.COUNT, chosen)
+    text = f"{_cell_captions(held, chosen)}; count: {sql_rows[0][0]}"
     return TableAnswer("aggregate", text, sql, tuple(rows), table.score)
 
 
@@ -388,10 +396,10 @@ def _run_statement(
 
 
 def _figure_text(held: VisibleTables, chosen: Sequence[CellPosition], figure: float) -> str:
-    """A figure as the first cell with a unit writes its own."""
+    """Figure in the format of the first cell that has a unit."""
     cells = [held.cells(row)[column] for row, column in chosen]
     like = next((cell for cell in cells if cell.quantity.unit), cells[0])
-    return rewritten(figure, like.text, like.quantity.unit)
+    return format_like(figure, like.text, like.quantity.unit)
 
 
 def _cell_captions(held: VisibleTables, cells: Iterable[Sequence[Any]]) -> str:
@@ -403,8 +411,8 @@ def _cell_captions(held: VisibleTables, cells: Iterable[Sequence[Any]]) -> str:
     last = None
     for row, places in by_row.items():
         table = held.table(row)
-        told = chain([table.label], (place for place in places if place != table.label))
-        pairs = [(table.columns[place], held.cells(row)[place].text) for place in told]
+        caption_places = chain([table.label], (place for place in places if place != table.label))
+        pairs = [(table.columns[place], held.cells(row)[place].text) for place in caption_places]
         line = "; ".join(f"{head}: {text}" if head else text for head, text in pairs)
         parts.append(line if table is last else f"{table.name} - {line}")
         last = table
@@ -448,9 +456,9 @@ class TableIndex:
         scopes = [None] * len(queries) if allowed is None else allowed
         for i, (query, scope) in enumerate(zip(queries, scopes, strict=True)):
             wanted = table_question(query, self.later)
-            found = self.held.records.matches(wanted, k, self._within(scope)) if self.held is not None else []
-            scores[i, : len(found)] = [match.score for match in found]
-            ids[i, : len(found)] = [match.row for match in found]
+            matches = self.held.records.matches(wanted, k, self._within(scope)) if self.held is not None else []
+            scores[i, : len(matches)] = [match.score for match in matches]
+            ids[i, : len(matches)] = [match.row for match in matches]
         return scores, ids
 
     def answer(self, question: str, allowed: NDArray[np.integer] | None = None) -> TableAnswer | None:
@@ -549,21 +557,21 @@ def _database_columns(
 
 def _shared_terms(table: MarkdownTable, chunk: Chunk) -> dict[str, int]:
     """Terms that all rows of a table have, with their weight: of its heads and section, its document, and its prose."""
-    first, *others = chunk.text.splitlines()
-    prose = "\n".join(line for line in others if "|" not in line)
+    first, *rest = chunk.full_text.splitlines()
+    prose = "\n".join(line for line in rest if "|" not in line)
     document = " ".join((*chunk.tags.values(), *chunk.entities, chunk.source, table.name.rpartition(" (")[2]))
     parts = ((prose, _PROSE), (f"{first} {' '.join(table.columns)}", _HEAD), (document, _DOCUMENT))
-    found = {term: weight for text, weight in parts for term in distinct_terms(text)}
+    term_weights = {term: weight for text, weight in parts for term in distinct_terms(text)}
     times = sum(head_time(head) is not None for head in table.columns)
-    return {**found, CHANGE: WHOLE} if times > 1 else found
+    return {**term_weights, CHANGE: WHOLE} if times > 1 else term_weights
 
 
 def _row_terms(table: MarkdownTable, place: int, shared: dict[str, int]) -> dict[str, tuple[int, bool]]:
     """Terms of a row, each with its weight and whether the row's own cells hold it."""
-    found: dict[str, tuple[int, bool]] = {term: (weight, False) for term, weight in shared.items()}
+    term_weights: dict[str, tuple[int, bool]] = {term: (weight, False) for term, weight in shared.items()}
     for column, cell in enumerate(table.rows[place]):
         weight = _LABEL if column == table.label else _CELL
         plain = cell.quantity.kind in {"text", "missing", "date"}
         for term in distinct_terms(cell.text if plain else cell.quantity.note):
-            found[term] = (max(weight, found.get(term, (0, True))[0]), True)
-    return found
+            term_weights[term] = (max(weight, term_weights.get(term, (0, True))[0]), True)
+    return term_weights

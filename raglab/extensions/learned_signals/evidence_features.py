@@ -16,6 +16,7 @@ from math import log
 from typing import NamedTuple
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
 from raglab.answering.claim_words import BREAK, LITTLE, NEGATION, Word, claim_words
@@ -25,7 +26,7 @@ from raglab.text import sentences
 WORD, NAME, NUMBER = 1, 2, 3  # kinds of content words; 0 is a function word
 EXACT = 0.5  # what a word that is there counts, beside its cosine, in the choice of the sentence
 FIRST = 20  # letters by which a sentence is found in its passage
-_WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+")
+_WORD = regex.compile(r"\d+(?:[.,]\d+)*|[\p{L}\p{M}\p{Nl}\p{No}]+")
 _ENDS = re.compile(r"[.!?…]['\"”’»)\]]*\s+$")
 _LOOK_BACK = 6  # characters before a word in which the end of a sentence is looked for
 _SOFT = (0.1, 0.25, 0.5)  # quantiles
@@ -83,8 +84,8 @@ def word_vectors(text: str, spans: NDArray[np.int64], tokens: NDArray[np.floatin
       spans: characters of each token, [n, 2]. tokens: unit embeddings, [n, dim].
 
     Example:
-      >>> found = word_vectors("Rollo ruled.", np.array([[0, 5], [6, 11], [11, 12]]), np.eye(3))
-      >>> found.keys.tolist(), found.kinds.tolist(), found.vectors.tolist()
+      >>> words = word_vectors("Rollo ruled.", np.array([[0, 5], [6, 11], [11, 12]]), np.eye(3))
+      >>> words.keys.tolist(), words.kinds.tolist(), words.vectors.tolist()
       (['rollo', 'ruled'], [1, 1], [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     """
     matches = list(_WORD.finditer(text))
@@ -110,7 +111,7 @@ def word_vectors(text: str, spans: NDArray[np.int64], tokens: NDArray[np.floatin
     )
 
 
-def _word_kind(key: str, match: re.Match[str], text: str) -> int:
+def _word_kind(key: str, match: regex.Match[str], text: str) -> int:
     """Kind of a word; a capital at the beginning of a sentence makes no name."""
     if not key:
         return 0
@@ -133,7 +134,7 @@ def _sentence_starts(text: str) -> NDArray[np.int64]:
 
 
 class SentenceMatch(NamedTuple):
-    """What the question's content words find in a sentence.
+    """Match of the question's content words with one sentence.
 
     hit: position of the passage. at: words of the sentence. best: best cosine of each content word, [C]. held: whether
     its key is there, [C].
@@ -145,7 +146,7 @@ class SentenceMatch(NamedTuple):
     held: NDArray[np.bool_]
 
 
-class Asked(NamedTuple):
+class QuestionTerms(NamedTuple):
     """Content words of a question: places, keys, kinds, weights that sum to 1, and vectors."""
 
     at: NDArray[np.int64]
@@ -164,44 +165,44 @@ def evidence_features(question: WordVectors, passages: Sequence[WordVectors]) ->
     Args:
       passages: the first hits, the best first.
     """
-    asked = _asked(question, passages)
-    matches = [match for hit, passage in enumerate(passages) for match in _matches(asked, passage, hit)]
-    if not matches or not len(asked.keys):
+    terms = _question_terms(question, passages)
+    matches = [match for hit, passage in enumerate(passages) for match in _matches(terms, passage, hit)]
+    if not matches or not len(terms.keys):
         return {}
-    scores = np.array([float(asked.weights @ (match.best + EXACT * match.held)) for match in matches])
+    scores = np.array([float(terms.weights @ (match.best + EXACT * match.held)) for match in matches])
     first = int(scores.round(6).argmax())  # ties in the last bits go to the earlier sentence
     match, passage = matches[first], passages[matches[first].hit]
-    said = passage.part(match.at)
+    sentence = passage.part(match.at)
     return {
-        **_coverage(question, asked, match, passage),
-        **_margins(scores, first, np.array([one.hit for one in matches])),
-        **_focus(asked, match),
-        **_substitution(asked, match, passage),
-        **_order(asked, match, passage),
-        **_kind(question.text, asked, said, passage.text),
-        **_opposition(question.text, said, passage.text, [one.text for one in passages]),
+        **_coverage(question, terms, match, passage),
+        **_margins(scores, first, np.array([candidate.hit for candidate in matches])),
+        **_focus(terms, match),
+        **_substitution(terms, match, passage),
+        **_order(terms, match, passage),
+        **_kind(question.text, terms, sentence, passage.text),
+        **_opposition(question.text, sentence, passage.text, [hit.text for hit in passages]),
     }
 
 
-def _asked(question: WordVectors, passages: Sequence[WordVectors]) -> Asked:
+def _question_terms(question: WordVectors, passages: Sequence[WordVectors]) -> QuestionTerms:
     """Content words of a question, all its words where it has none, with their weights."""
     content = np.flatnonzero(question.keys != "")
     at = content if len(content) else np.arange(len(question.keys))
     lines = [set(passage.keys[passage.sentence == n]) for passage in passages for n in np.unique(passage.sentence)]
     held = Counter(key for line in lines for key in line)
     raw = np.array([log((len(lines) + 1) / (held[key] + 0.5)) for key in question.keys[at]])
-    return Asked(at, question.keys[at], question.kinds[at], raw / max(raw.sum(), 1e-9), question.vectors[at])
+    return QuestionTerms(at, question.keys[at], question.kinds[at], raw / max(raw.sum(), 1e-9), question.vectors[at])
 
 
-def _matches(asked: Asked, passage: WordVectors, hit: int) -> list[SentenceMatch]:
+def _matches(terms: QuestionTerms, passage: WordVectors, hit: int) -> list[SentenceMatch]:
     """What every sentence of a passage holds of a question."""
-    cosines = (asked.vectors @ passage.vectors.T).astype(np.float64)
-    same = asked.keys[:, None] == passage.keys[None, :]
-    found = []
+    cosines = (terms.vectors @ passage.vectors.T).astype(np.float64)
+    same = terms.keys[:, None] == passage.keys[None, :]
+    matches = []
     for number in np.unique(passage.sentence):
         at = np.flatnonzero(passage.sentence == number)
-        found.append(SentenceMatch(hit, at, cosines[:, at].max(axis=1), same[:, at].any(axis=1)))
-    return found
+        matches.append(SentenceMatch(hit, at, cosines[:, at].max(axis=1), same[:, at].any(axis=1)))
+    return matches
 
 
 def _quantile(values: NDArray[np.float64], weights: NDArray[np.float64], share: float) -> float:
@@ -211,29 +212,31 @@ def _quantile(values: NDArray[np.float64], weights: NDArray[np.float64], share: 
     return float(values[order][min(int(place), len(values) - 1)])
 
 
-def _coverage(question: WordVectors, asked: Asked, match: SentenceMatch, passage: WordVectors) -> dict[str, float]:
-    """How far the sentence holds the question's words, names and numbers, and what else is in it."""
-    best, held, weights = match.best, match.held, asked.weights
+def _coverage(
+    question: WordVectors, terms: QuestionTerms, match: SentenceMatch, passage: WordVectors
+) -> dict[str, float]:
+    """Features of coverage: the question's words, names and numbers in the sentence, and its new words."""
+    best, held, weights = match.best, match.held, terms.weights
     missing = best[~held]
-    found = {"mean": float(weights @ best), "least": best.min(), "share": float(weights @ held)}
-    found |= {f"q{round(100 * share)}": _quantile(best, weights, share) for share in _SOFT}
-    found |= {"missing": len(missing), "missing_weight": weights[~held].max(initial=0.0)}
-    found |= {
+    features = {"mean": float(weights @ best), "least": best.min(), "share": float(weights @ held)}
+    features |= {f"q{round(100 * share)}": _quantile(best, weights, share) for share in _SOFT}
+    features |= {"missing": len(missing), "missing_weight": weights[~held].max(initial=0.0)}
+    features |= {
         "missing_mean": missing.mean() if len(missing) else 1.0,
         "missing_least": missing.min(initial=1.0),
         "missing_most": missing.max() if len(missing) else 1.0,
         "held_mean": best[held].mean() if held.any() else 0.0,
         "held_least": best[held].min() if held.any() else 0.0,
     }
-    new = _new_words(asked, match, passage)
+    new = _new_words(terms, match, passage)
     for name, kind in (("names", NAME), ("numbers", NUMBER)):
-        of_kind = asked.kinds == kind
-        found[f"{name}_missing"], found[f"{name}_held"] = (of_kind & ~held).sum(), (of_kind & held).sum()
-        found[f"{name}_least"] = best[of_kind & ~held].min(initial=1.0)
-        found[f"new_{name}"] = (passage.kinds[match.at][new] == kind).sum()
+        of_kind = terms.kinds == kind
+        features[f"{name}_missing"], features[f"{name}_held"] = (of_kind & ~held).sum(), (of_kind & held).sum()
+        features[f"{name}_least"] = best[of_kind & ~held].min(initial=1.0)
+        features[f"new_{name}"] = (passage.kinds[match.at][new] == kind).sum()
     cosine = _mean_vector(question.vectors) @ _mean_vector(passage.vectors[match.at])
-    found |= {"cosine": cosine, "words": len(match.at), "new_words": new.sum(), "asked_words": len(asked.keys)}
-    return {name: float(value) for name, value in found.items()} | {"hit": float(match.hit)}
+    features |= {"cosine": cosine, "words": len(match.at), "new_words": new.sum(), "asked_words": len(terms.keys)}
+    return {name: float(value) for name, value in features.items()} | {"hit": float(match.hit)}
 
 
 def _mean_vector(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -241,75 +244,75 @@ def _mean_vector(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return mean / max(float(np.linalg.norm(mean)), 1e-9)
 
 
-def _new_words(asked: Asked, match: SentenceMatch, passage: WordVectors) -> NDArray[np.bool_]:
+def _new_words(terms: QuestionTerms, match: SentenceMatch, passage: WordVectors) -> NDArray[np.bool_]:
     """Which words of the sentence are content that the question does not say, one a word of the sentence."""
     keys = passage.keys[match.at]
-    return (keys != "") & ~np.isin(keys, asked.keys)
+    return (keys != "") & ~np.isin(keys, terms.keys)
 
 
 def _margins(scores: NDArray[np.float64], first: int, hits: NDArray[np.int64]) -> dict[str, float]:
     """Lead of the sentence over the next one, and over the best of other passages; 1 where there is none."""
-    rest, others = np.delete(scores, first), scores[hits != hits[first]]
-    found = {"margin": rest, "margin_hits": others}
-    return {name: float(scores[first] - found[name].max()) if len(found[name]) else 1.0 for name in found}
+    rest, other_hits = np.delete(scores, first), scores[hits != hits[first]]
+    rivals = {"margin": rest, "margin_hits": other_hits}
+    return {name: float(scores[first] - rivals[name].max()) if len(rivals[name]) else 1.0 for name in rivals}
 
 
-def _focus(asked: Asked, match: SentenceMatch) -> dict[str, float]:
+def _focus(terms: QuestionTerms, match: SentenceMatch) -> dict[str, float]:
     """The first content word, which mostly says what is asked for, apart from the rest, and the last one."""
-    rest_weight = asked.weights[1:].sum()
+    rest_weight = terms.weights[1:].sum()
     return {
         "focus": float(match.best[0]),
         "focus_held": float(match.held[0]),
-        "focus_place": float(asked.at[0]),
+        "focus_place": float(terms.at[0]),
         "rest_least": float(match.best[1:].min(initial=1.0)),
-        "rest_missing": float(asked.weights[1:] @ ~match.held[1:] / rest_weight) if rest_weight > 0.0 else 0.0,
+        "rest_missing": float(terms.weights[1:] @ ~match.held[1:] / rest_weight) if rest_weight > 0.0 else 0.0,
         "last": float(match.best[-1]),
         "last_held": float(match.held[-1]),
     }
 
 
-def _substitution(asked: Asked, match: SentenceMatch, passage: WordVectors) -> dict[str, float]:
+def _substitution(terms: QuestionTerms, match: SentenceMatch, passage: WordVectors) -> dict[str, float]:
     """How near the question's missing words are to new words of the sentence: another name in the place of a name."""
-    new = _new_words(asked, match, passage)
-    cosines = (asked.vectors @ passage.vectors[match.at].T).astype(np.float64)
+    new = _new_words(terms, match, passage)
+    cosines = (terms.vectors @ passage.vectors[match.at].T).astype(np.float64)
     kinds = passage.kinds[match.at]
-    found = {}
+    features = {}
     for name, kind in (("word", WORD), ("name", NAME), ("number", NUMBER)):
-        rows, columns = (asked.kinds == kind) & ~match.held, new & (kinds == kind)
+        rows, columns = (terms.kinds == kind) & ~match.held, new & (kinds == kind)
         pairs = cosines[np.ix_(rows, columns)]
         best = pairs.max(axis=1) if pairs.size else np.zeros(0)
-        found[f"swap_{name}"] = float(best.max(initial=0.0))
-        found[f"swap_{name}_weight"] = float(asked.weights[rows] @ best) if len(best) else 0.0
+        features[f"swap_{name}"] = float(best.max(initial=0.0))
+        features[f"swap_{name}_weight"] = float(terms.weights[rows] @ best) if len(best) else 0.0
     pairs = cosines[np.ix_(~match.held, new)]
     if not pairs.size:
-        return found | dict.fromkeys(("swap_most", "swap_least", "swap_mean"), float("nan"))
-    best, weights = pairs.max(axis=1), asked.weights[~match.held]
+        return features | dict.fromkeys(("swap_most", "swap_least", "swap_mean"), float("nan"))
+    best, weights = pairs.max(axis=1), terms.weights[~match.held]
     mean = weights @ best / max(weights.sum(), 1e-9)
-    return found | {"swap_most": float(best.max()), "swap_least": float(best.min()), "swap_mean": float(mean)}
+    return features | {"swap_most": float(best.max()), "swap_least": float(best.min()), "swap_mean": float(mean)}
 
 
-def _order(asked: Asked, match: SentenceMatch, passage: WordVectors) -> dict[str, float]:
+def _order(terms: QuestionTerms, match: SentenceMatch, passage: WordVectors) -> dict[str, float]:
     """How much further apart neighbouring words stand in the sentence than in the question, log(1 + words)."""
-    if len(asked.at) < 2:
+    if len(terms.at) < 2:
         return {"shift_mean": 0.0, "shift_most": 0.0, "shift_held": float("nan")}
-    places = (asked.vectors @ passage.vectors[match.at].T).round(5).argmax(axis=1)
-    shift = np.log1p(np.abs(np.abs(np.diff(places)) - np.diff(asked.at)))
+    places = (terms.vectors @ passage.vectors[match.at].T).round(5).argmax(axis=1)
+    shift = np.log1p(np.abs(np.abs(np.diff(places)) - np.diff(terms.at)))
     both = match.held[1:] & match.held[:-1]
     held = float(shift[both].mean()) if both.any() else float("nan")
     return {"shift_mean": float(shift.mean()), "shift_most": float(shift.max()), "shift_held": held}
 
 
-def _kind(question: str, asked: Asked, sentence: str, passage: str) -> dict[str, float]:
+def _kind(question: str, terms: QuestionTerms, sentence: str, passage: str) -> dict[str, float]:
     """Whether there is a phrase of the kind that the question asks for and does not say; NaN where it is open."""
     kind = expected_kind(question)
     counts = dict.fromkeys(("sentence", "hit"), float("nan"))
     if kind is not None:
-        known = frozenset(asked.keys.tolist())
+        known = frozenset(terms.keys.tolist())
         for name, text in (("sentence", sentence), ("hit", passage)):
-            said = (line_stems(text[start:end]) for start, end in phrases(kind, text))
-            counts[name] = float(sum(not known.issuperset(stems) for stems in said))
-    found = {f"kind_{name}_count": count for name, count in counts.items()}
-    return found | {f"kind_{name}": float(np.minimum(count, 1.0)) for name, count in counts.items()}
+            phrase_stems = (line_stems(text[start:end]) for start, end in phrases(kind, text))
+            counts[name] = float(sum(not known.issuperset(stems) for stems in phrase_stems))
+    features = {f"kind_{name}_count": count for name, count in counts.items()}
+    return features | {f"kind_{name}": float(np.minimum(count, 1.0)) for name, count in counts.items()}
 
 
 @lru_cache(maxsize=8192)
@@ -319,29 +322,29 @@ def _claim_words(text: str) -> tuple[Word, ...]:
 
 def _signs(words: Sequence[Word]) -> dict[str, set[int]]:
     """Signs that each word stands with, by key."""
-    found: dict[str, set[int]] = {}
+    signs: dict[str, set[int]] = {}
     for word in words:
         if word.kind not in {BREAK, LITTLE, NEGATION} and word.key:
-            found.setdefault(word.key, set()).add(word.sign)
-    return found
+            signs.setdefault(word.key, set()).add(word.sign)
+    return signs
 
 
 def _opposition(question: str, sentence: str, passage: str, passages: Sequence[str]) -> dict[str, float]:
-    """Where the question negates or says the opposite of what the sentence, its passage or all passages say."""
+    """Features of contradiction: negations and antonyms of the question in sentence, passage or all passages."""
     words = claim_words(question)
-    asked = {word.key: word.sign for word in words if word.key and word.kind not in {BREAK, LITTLE, NEGATION}}
+    question_signs = {word.key: word.sign for word in words if word.key and word.kind not in {BREAK, LITTLE, NEGATION}}
     poles = {word.key: word.sign for word in words if word.key.startswith("~")}
     texts = {"sentence": [sentence], "hit": [passage], "hits": passages}
-    said = {name: [word for text in of for word in _claim_words(text)] for name, of in texts.items()}
-    signs = {name: _signs(found) for name, found in said.items()}
+    words_by_text = {name: [word for text in of for word in _claim_words(text)] for name, of in texts.items()}
+    signs = {name: _signs(text_words) for name, text_words in words_by_text.items()}
     negations = sum(word.kind == NEGATION for word in words)
-    there = sum(word.kind == NEGATION for word in said["sentence"])
+    there = sum(word.kind == NEGATION for word in words_by_text["sentence"])
     beside = signs["sentence"]
-    found = {
+    features = {
         "negations": negations,
         "negations_sentence": there,
         "negations_differ": abs(negations - there),
-        "negations_hit": any(word.kind == NEGATION for word in said["hit"]),
+        "negations_hit": any(word.kind == NEGATION for word in words_by_text["hit"]),
         "poles_turned": sum(
             key in signs["sentence"] and sign not in signs["sentence"][key] for key, sign in poles.items()
         ),
@@ -350,8 +353,10 @@ def _opposition(question: str, sentence: str, passage: str, passages: Sequence[s
         "poles_missing_hits": sum(key not in signs["hits"] for key in poles),
     }
     for name, known in signs.items():
-        found[f"turned_{name}"] = sum(key in known and sign not in known[key] for key, sign in asked.items())
-    return {name: float(value) for name, value in found.items()}
+        features[f"turned_{name}"] = sum(
+            key in known and sign not in known[key] for key, sign in question_signs.items()
+        )
+    return {name: float(value) for name, value in features.items()}
 
 
 def retrieval_features(cosine: Sequence[float], l2: Sequence[float], s_rerank: Sequence[float]) -> dict[str, float]:
@@ -361,25 +366,25 @@ def retrieval_features(cosine: Sequence[float], l2: Sequence[float], s_rerank: S
       cosine, l2, s_rerank: of the first hits in the arm's order, [k] each.
 
     Example:
-      >>> found = retrieval_features([0.5, 0.75], [1.0, 0.5], [0.75, 0.25])
-      >>> found["cosine_most"], found["cosine_lead"], found["l2_lead"], found["rerank_lead"]
+      >>> features = retrieval_features([0.5, 0.75], [1.0, 0.5], [0.75, 0.25])
+      >>> features["cosine_most"], features["cosine_lead"], features["l2_lead"], features["rerank_lead"]
       (0.75, 0.25, 0.5, 0.5)
     """
     by_cosine = np.sort(np.asarray(cosine, dtype=np.float64))[::-1]
     near = np.sort(np.asarray(l2, dtype=np.float64))
     reranked = np.asarray(s_rerank, dtype=np.float64)
-    one, two = len(by_cosine) > 0, len(by_cosine) > 1
+    has_first, has_second = len(by_cosine) > 0, len(by_cosine) > 1
     nan = float("nan")
-    found = {
-        "cosine_first": cosine[0] if one else nan,
-        "cosine_most": by_cosine[0] if one else nan,
-        "cosine_mean": by_cosine.mean() if one else nan,
-        "cosine_spread": by_cosine.std() if one else nan,
-        "cosine_lead": by_cosine[0] - by_cosine[1] if two else nan,
-        "l2_lead": near[1] - near[0] if two else nan,
-        "rerank_first": reranked[0] if one else nan,
-        "rerank_lead": reranked[0] - reranked[1] if two else nan,
-        "rerank_mean": reranked.mean() if one else nan,
+    features = {
+        "cosine_first": cosine[0] if has_first else nan,
+        "cosine_most": by_cosine[0] if has_first else nan,
+        "cosine_mean": by_cosine.mean() if has_first else nan,
+        "cosine_spread": by_cosine.std() if has_first else nan,
+        "cosine_lead": by_cosine[0] - by_cosine[1] if has_second else nan,
+        "l2_lead": near[1] - near[0] if has_second else nan,
+        "rerank_first": reranked[0] if has_first else nan,
+        "rerank_lead": reranked[0] - reranked[1] if has_second else nan,
+        "rerank_mean": reranked.mean() if has_first else nan,
         "hits": len(by_cosine),
     }
-    return {name: float(value) for name, value in found.items()}
+    return {name: float(value) for name, value in features.items()}

@@ -84,7 +84,7 @@ RECIPES = (  # the simpler first
 
 
 class SignalReport(NamedTuple):
-    """How well a signal tells apart what it was learned for.
+    """Discrimination of a signal for its target.
 
     cases, positive: how many were judged, and how many of them should be answered. auroc: with its interval.
     """
@@ -109,14 +109,14 @@ class EvidenceReader:
         passages = self._words(
             list(dict.fromkeys(text for of in rows["hits.text"] for text in of[:PASSAGES])), query=False
         )
-        found = np.full((len(rows), len(FEATURES)), np.nan)
+        features = np.full((len(rows), len(FEATURES)), np.nan)
         columns = [rows[name] for name in NEEDS]
         for row, (query, texts, *scores) in enumerate(zip(*columns, strict=True)):
             values = evidence_features(questions[query], [passages[text] for text in texts[:PASSAGES]])
             if values:
                 values |= retrieval_features(*scores)
-                found[row] = [values[name] for name in FEATURES]
-        return found
+                features[row] = [values[name] for name in FEATURES]
+        return features
 
     def _words(self, texts: list[str], *, query: bool) -> dict[str, WordVectors]:
         """Words of texts by text; questions are encoded with the model's prompt of questions."""
@@ -125,14 +125,16 @@ class EvidenceReader:
             tokens = self.encoder.tokens(texts, query=True)
         else:
             tokens = embed(self.encoder, texts, self.cache, tokens=True).tokens or []
-        found = {}
+        words_by_text = {}
         for text, span, token in zip(texts, self.encoder.spans(texts, query=query), tokens, strict=True):
             if len(span) != len(token):
-                came = f"{len(token)} embeddings for {len(span)} tokens of {text[:40]!r}"
-                msg = f"the encoder must embed the tokens of the text as it stands, got {came}; take another encoder."
+                mismatch = f"{len(token)} embeddings for {len(span)} tokens of {text[:40]!r}"
+                msg = (
+                    f"the encoder must embed the tokens of the text as it stands, got {mismatch}; take another encoder."
+                )
                 raise ValueError(msg)
-            found[text] = word_vectors(text, span, token)
-        return found
+            words_by_text[text] = word_vectors(text, span, token)
+        return words_by_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +166,7 @@ class LearnedSignal:
             "target": self.target,
             "encoder": self.encoder,
             "model": model_record(self.model),
-            "fold_models": [model_record(one) for one in self.fold_models],
+            "fold_models": [model_record(fold_model) for fold_model in self.fold_models],
             "fold_of": dict(sorted(self.fold_of.items())),
             "report": list(self.report),
         }
@@ -202,8 +204,8 @@ class LearnedSignal:
         p = self.model.probabilities(x, FEATURES)
         for number, model in enumerate(self.fold_models):
             p = np.where(fold == number, model.probabilities(x, FEATURES), p)
-        found: list[float] = np.where(np.isnan(x).all(axis=1), np.nan, p).tolist()
-        return found
+        probabilities: list[float] = np.where(np.isnan(x).all(axis=1), np.nan, p).tolist()
+        return probabilities
 
     def signal_function(self) -> SignalFunction:
         """The signal as a function, for `raglab.add_signals`, `raglab.register_signal` and so for live answers."""
@@ -274,22 +276,22 @@ def _parsed(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
     Raises:
       ArithmeticError, AttributeError, LookupError, TypeError, ValueError: a field that is none.
     """
-    given = dict(record)
-    if given.pop("format") != FORMAT or given["target"] not in TARGETS:
+    fields = dict(record)
+    if fields.pop("format") != FORMAT or fields["target"] not in TARGETS:
         msg = f"format must be {FORMAT} and target one of {', '.join(TARGETS)}."
         raise ValueError(msg)
-    models = tuple(parse_model(one, GROUPS) for one in given["fold_models"])
-    folds = {str(key): int(fold) for key, fold in given["fold_of"].items()}
+    models = tuple(parse_model(fold_model, GROUPS) for fold_model in fields["fold_models"])
+    folds = {str(key): int(fold) for key, fold in fields["fold_of"].items()}
     if not {*folds.values()} <= {*range(len(models))}:
         msg = f"folds must be of the {len(models)} models, got {max(folds.values())}."
         raise ValueError(msg)
-    return given | {
-        "name": check_name(given["name"]),
-        "encoder": str(given["encoder"]),
-        "model": parse_model(given["model"], GROUPS),
+    return fields | {
+        "name": check_name(fields["name"]),
+        "encoder": str(fields["encoder"]),
+        "model": parse_model(fields["model"], GROUPS),
         "fold_models": models,
         "fold_of": folds,
-        "report": SignalReport(*map(int, given["report"][:2]), *map(float, given["report"][2:])),
+        "report": SignalReport(*map(int, fields["report"][:2]), *map(float, fields["report"][2:])),
     }
 
 
@@ -303,19 +305,19 @@ def _loaded_encoder(source: str | None) -> Encoder:
     return load_encoder(source)
 
 
-def encoder_by_identifier(identifier: str, given: str | Encoder | None = None) -> Encoder:
+def encoder_by_identifier(identifier: str, source: str | Encoder | None = None) -> Encoder:
     """The encoder of an identifier, as a trace or a signal names it.
 
     Args:
-      given: the encoder itself, or where it lies; else the bundled one, or one of that name in the local model cache.
+      source: the encoder itself, or where it lies; else the bundled one, or one of that name in the local model cache.
 
     Raises:
       ValueError: there is another one, or none.
     """
-    if given is None and not identifier.startswith(f"{BUNDLED}=="):
-        given = identifier.partition("+prompts.")[0]  # a name of the hub with its commit; a folder has to be given
+    if source is None and not identifier.startswith(f"{BUNDLED}=="):
+        source = identifier.partition("+prompts.")[0]  # a name of the hub with its commit; a folder has to be given
     try:
-        encoder = given if isinstance(given, Encoder) else _loaded_encoder(given)
+        encoder = source if isinstance(source, Encoder) else _loaded_encoder(source)
     except ValueError as error:
         msg = f"the encoder {identifier} must be on this machine; pass the folder that holds it as `encoder` ({error})."
         raise ValueError(msg) from error
@@ -334,14 +336,14 @@ def labelled_rows(
       ValueError: another target, or too many answers missing of cases judged by text.
     """
     if target not in TARGETS:
-        said = "; ".join(f"{name}: {what}" for name, what in TARGETS.items())
-        msg = f"target must be one of {', '.join(TARGETS)}, got {target!r} ({said})."
+        meanings = "; ".join(f"{name}: {what}" for name, what in TARGETS.items())
+        msg = f"target must be one of {', '.join(TARGETS)}, got {target!r} ({meanings})."
         raise ValueError(msg)
     if target == "right":
         start = policy if policy is not None else Policy.load()
         check_recorded(trace, start, arm, "a signal")
-        found = measured_tables(trace, start, arm).evidence
-        return np.arange(len(trace)), decision_cases(found).classes == CLASSES.index("right")
+        evidence = measured_tables(trace, start, arm).evidence
+        return np.arange(len(trace)), decision_cases(evidence).classes == CLASSES.index("right")
     status = np.array([case.expect_status for case in trace.cases])
     rows = np.flatnonzero(np.isin(status, ("ok", "refuse")))
     return rows, status[rows] == "ok"
@@ -382,20 +384,20 @@ def case_groups(trace: Trace, rows: NDArray[np.int64], groups: str | Sequence[ob
     else:
         msg = f"groups must have one value a case, got {len(groups)} for {len(trace)} cases."
         raise ValueError(msg)
-    shared, asked = (np.unique(texts, return_inverse=True)[1] for texts in (of, [case.query for case in cases]))
+    shared, query_numbers = (np.unique(texts, return_inverse=True)[1] for texts in (of, [case.query for case in cases]))
     width = int(shared.max(initial=0)) + 1
-    size = width + int(asked.max(initial=0)) + 1
-    links = coo_array((np.ones(len(rows)), (shared, width + asked)), shape=(size, size))
-    found: NDArray[np.int64] = connected_components(links, directed=False)[1][:width][shared].astype(np.int64)
-    return np.unique(found, return_inverse=True)[1]
+    size = width + int(query_numbers.max(initial=0)) + 1
+    links = coo_array((np.ones(len(rows)), (shared, width + query_numbers)), shape=(size, size))
+    components: NDArray[np.int64] = connected_components(links, directed=False)[1][:width][shared].astype(np.int64)
+    return np.unique(components, return_inverse=True)[1]
 
 
-def trace_encoder(trace: Trace, given: str | Encoder | None = None) -> str:
+def trace_encoder(trace: Trace, source: str | Encoder | None = None) -> str:
     """Identifier of the encoder that a trace was made with; of the given or the bundled one where it names none."""
     used = trace.meta.get("parameters", {}).get("encoder")
     if used:
         return str(used)
-    return given.name if isinstance(given, Encoder) else identifier_of(given)
+    return source.name if isinstance(source, Encoder) else identifier_of(source)
 
 
 def case_features(
@@ -413,14 +415,16 @@ def case_features(
     import pandas as pd
 
     reader = EvidenceReader(encoder_by_identifier(trace_encoder(trace, encoder), encoder), _store(cache))
-    asked = SignalFunction("features", reader.features, NEEDS, n_hits=HITS)  # type: ignore[arg-type]  # many a row
-    found = signal_rows(trace.subset(rows), asked, [trace.arm(arm or trace.arms[0])], Policy.load().structure, None)
-    places = {key: [place[0] for place in at if place[2] == 0] for key, at in found.places.items()}
+    features = SignalFunction("features", reader.features, NEEDS, n_hits=HITS)  # type: ignore[arg-type]  # many a row
+    feature_rows = signal_rows(
+        trace.subset(rows), features, [trace.arm(arm or trace.arms[0])], Policy.load().structure, None
+    )
+    places = {key: [place[0] for place in at if place[2] == 0] for key, at in feature_rows.places.items()}
     keys = [key for key, cases in places.items() if cases]
     x = np.full((len(rows), len(FEATURES)), np.nan)
     batches = [keys[start : start + BATCH] for start in range(0, len(keys), BATCH)]
     for some in progress(batches, "read", "case", size=len, total=len(keys)):
-        cells = zip(*(found.cells[key] for key in some), strict=True)
+        cells = zip(*(feature_rows.cells[key] for key in some), strict=True)
         table = pd.DataFrame(dict(zip(NEEDS, map(list, cells), strict=True)))
         for key, values in zip(some, reader.features(table), strict=True):
             x[places[key]] = values
@@ -463,19 +467,19 @@ def cross_fit(
       ValueError: fewer than 10 cases to answer or 10 others, or too few groups.
     """
     if min(y.sum(), (~y).sum()) < LEAST:
-        came = f"{int(y.sum())} and {int((~y).sum())}; label more"
-        msg = f"a signal must be learned from at least {LEAST} cases to answer and {LEAST} others, got {came}."
+        counts = f"{int(y.sum())} and {int((~y).sum())}; label more"
+        msg = f"a signal must be learned from at least {LEAST} cases to answer and {LEAST} others, got {counts}."
         raise ValueError(msg)
     seeds = np.random.SeedSequence(seed).spawn(2)
     fold = grouped_folds(y, groups, folds, np.random.default_rng(seeds[0]))
     models, held_out = [], np.zeros(len(y))
-    for one in progress(range(int(fold.max()) + 2), "fit", "fold"):
-        seen = fold != one  # one beyond the last fold: all cases
-        numbers = np.unique(groups[seen], return_inverse=True)[1]
-        inner = grouped_folds(y[seen], numbers, folds, np.random.default_rng(seeds[1]))
-        recipe = choose_recipe(x[seen], y[seen], FEATURES, GROUPS, recipes, inner)
-        models.append(fit_score_model(x[seen], y[seen], FEATURES, GROUPS, recipe))
-        held_out[~seen] = models[-1].probabilities(x[~seen], FEATURES)
+    for fold_number in progress(range(int(fold.max()) + 2), "fit", "fold"):
+        is_train = fold != fold_number  # one beyond the last fold: all cases
+        numbers = np.unique(groups[is_train], return_inverse=True)[1]
+        inner = grouped_folds(y[is_train], numbers, folds, np.random.default_rng(seeds[1]))
+        recipe = choose_recipe(x[is_train], y[is_train], FEATURES, GROUPS, recipes, inner)
+        models.append(fit_score_model(x[is_train], y[is_train], FEATURES, GROUPS, recipe))
+        held_out[~is_train] = models[-1].probabilities(x[~is_train], FEATURES)
     return FoldModels(models[-1], tuple(models[:-1]), fold, held_out)
 
 
@@ -518,7 +522,7 @@ def learn_signal(
     check_split_names(case.split for case in trace.cases)
     here = trace.split("tune") if any(case.split == "tune" for case in trace.cases) else trace
     if groups is not None and not isinstance(groups, str) and len(groups) == len(trace) > len(here):
-        groups = [one for one, case in zip(groups, trace.cases, strict=True) if case.split == "tune"]
+        groups = [group for group, case in zip(groups, trace.cases, strict=True) if case.split == "tune"]
     rows, y = labelled_rows(here, target, policy, arm)
     identifier = trace_encoder(here, encoder)
     x = case_features(here, rows, arm=arm, encoder=encoder, cache=cache)
@@ -526,6 +530,8 @@ def learn_signal(
     rows, y, x = rows[there], y[there], x[there]
     with threadpool_limits(1):  # hundreds of small fits, over which threads would only wait for each other
         fit = cross_fit(x, y, case_groups(here, rows, groups), recipes, folds=folds, seed=seed)
-    fold_of = {query_key(here.cases[row].query): int(one) for row, one in zip(rows, fit.fold, strict=True)}
+    fold_of = {
+        query_key(here.cases[row].query): int(fold_number) for row, fold_number in zip(rows, fit.fold, strict=True)
+    }
     report = signal_report(y, fit.held_out)
     return LearnedSignal(name, target, identifier, fit.model, fit.fold_models, fold_of, report, encoder, cache)

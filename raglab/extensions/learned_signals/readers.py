@@ -94,8 +94,8 @@ class Reader:
         """
         spans = [Span("", 0, np.nan, 1.0)] * len(pairs)
         keys = [(len(question) + len(passage), question, passage) for question, passage in pairs]
-        for at, found in forward_passes(self.model, keys, lambda at: [self._span(*pairs[i]) for i in at]):
-            for i, span in zip(at, found, strict=True):
+        for at, batch_spans in forward_passes(self.model, keys, lambda at: [self._span(*pairs[i]) for i in at]):
+            for i, span in zip(at, batch_spans, strict=True):
                 spans[i] = span
         return spans
 
@@ -175,8 +175,8 @@ def load_classifier(name: str, label: str | int, *, download: bool = False) -> C
     if len(labels) < 2:
         msg = f"a classifier must have two or more labels, got {labels} from {identifier}; try load_cross_encoder."
         raise ValueError(msg)
-    named = [number for number, one in labels.items() if label in (number, one)]
-    named = named or [number for number, one in labels.items() if str(label).lower() == one.lower()]
+    named = [number for number, label_name in labels.items() if label in (number, label_name)]
+    named = named or [number for number, label_name in labels.items() if str(label).lower() == label_name.lower()]
     if len(named) != 1 or isinstance(label, bool):
         msg = f"label must be one of {labels} of {identifier}, by name or number, got {label!r}; correct it."
         raise ValueError(msg)
@@ -222,4 +222,4 @@ def _max_tokens(tokenizer: Any, model: Any) -> int:  # noqa: ANN401 - a tokenize
     for name, part in model.named_modules():
         if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None:
             stated.append(part.num_embeddings - part.padding_idx - 1)  # RoBERTa counts from behind the padding
-    return min((int(one) for one in stated if one is not None and 0 < one < MOST_TOKENS), default=MOST_TOKENS)
+    return min((int(limit) for limit in stated if limit is not None and 0 < limit < MOST_TOKENS), default=MOST_TOKENS)

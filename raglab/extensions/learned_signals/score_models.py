@@ -21,6 +21,8 @@ DIGITS = 9  # of a probability, so that a row has the same one alone and among o
 LEAF = -1  # in `left` of a leaf
 MOST_NODES = 64  # of a tree that is read from a file
 MOST_TREES = 2_000
+MOST_NUMBER = 1e12  # of a weight or threshold: no sum of so large ones overflows, and no fit makes them
+MOST_FEATURES = 10_000
 
 
 class Logistic(NamedTuple):
@@ -61,8 +63,8 @@ class Trees(NamedTuple):
             inner = self.left[tree, node] != LEAF
             if not inner.any():
                 break
-            seen = x[row, self.feature[tree, node]]
-            goes_left = np.where(np.isnan(seen), self.missing_left[tree, node], seen <= self.threshold[tree, node])
+            values = x[row, self.feature[tree, node]]
+            goes_left = np.where(np.isnan(values), self.missing_left[tree, node], values <= self.threshold[tree, node])
             node = np.where(inner, np.where(goes_left, self.left[tree, node], self.right[tree, node]), node)
         total: NDArray[np.float64] = self.value[tree, node].sum(axis=1) + self.base
         return total
@@ -95,8 +97,8 @@ class ScoreModel(NamedTuple):
     def probabilities(self, x: NDArray[np.float64], names: Sequence[str]) -> NDArray[np.float64]:
         """Probability of each row, [Q], of features [Q, N] in the order of names."""
         logits = self.body.logits(x[:, [names.index(name) for name in self.features]])
-        found: NDArray[np.float64] = (1.0 / (1.0 + np.exp(-logits))).round(DIGITS)
-        return found
+        probabilities: NDArray[np.float64] = (1.0 / (1.0 + np.exp(-logits))).round(DIGITS)
+        return probabilities
 
 
 def fit_score_model(
@@ -113,14 +115,14 @@ def fit_score_model(
         features by group.
     """
     wanted = [name for group in recipe.groups for name in groups[group]]
-    kept = tuple(name for name in wanted if _differs(x[:, names.index(name)]))
-    if not kept or y.all() or not y.any():  # nothing to tell apart, or by: the share of cases, held off 0 and 1
+    used_names = tuple(name for name in wanted if _differs(x[:, names.index(name)]))
+    if not used_names or y.all() or not y.any():  # nothing to tell apart, or by: the share of cases, held off 0 and 1
         share = (y.sum() + 1.0) / (len(y) + 2.0)
         constant = Logistic(np.zeros(0), np.ones(0), np.zeros(0), float(np.log(share / (1.0 - share))))
         return ScoreModel((), constant, recipe._replace(family="logistic"))
-    columns = x[:, [names.index(name) for name in kept]]
+    columns = x[:, [names.index(name) for name in used_names]]
     fitted = _logistic(columns, y, recipe.size) if recipe.family == "logistic" else _trees(columns, y, int(recipe.size))
-    return ScoreModel(kept, fitted, recipe)
+    return ScoreModel(used_names, fitted, recipe)
 
 
 def _differs(values: NDArray[np.float64]) -> bool:
@@ -133,8 +135,8 @@ def _logistic(x: NDArray[np.float64], y: NDArray[np.bool_], strength: float) -> 
 
     center, scale = np.nanmean(x, axis=0), np.nanstd(x, axis=0)
     scaled = np.nan_to_num(np.clip((x - center) / scale, -LIMIT, LIMIT), nan=0.0)
-    found = LogisticRegression(C=strength, max_iter=2_000).fit(scaled, y)
-    return Logistic(center, scale, found.coef_[0].astype(np.float64), float(found.intercept_[0]))
+    regression = LogisticRegression(C=strength, max_iter=2_000).fit(scaled, y)
+    return Logistic(center, scale, regression.coef_[0].astype(np.float64), float(regression.intercept_[0]))
 
 
 def _trees(x: NDArray[np.float64], y: NDArray[np.bool_], depth: int) -> Trees:
@@ -204,8 +206,8 @@ def grouped_folds(
         more = int(counts[group].argmax())
         fold_of[group] = np.lexsort((held.sum(axis=1), held[:, more]))[0]
         held[fold_of[group]] += counts[group]
-    found: NDArray[np.int64] = fold_of[groups]
-    return found
+    case_folds: NDArray[np.int64] = fold_of[groups]
+    return case_folds
 
 
 def choose_recipe(
@@ -226,8 +228,8 @@ def choose_recipe(
     losses = []
     for recipe in recipes:
         p = np.zeros(len(y))
-        for one in np.unique(fold):
-            rest = fold != one
+        for fold_number in np.unique(fold):
+            rest = fold != fold_number
             model = fit_score_model(x[rest], y[rest], names, groups, recipe)
             p[~rest] = model.probabilities(x[~rest], names)
         sure = np.clip(np.where(y, p, 1.0 - p), 1e-12, 1.0)
@@ -253,8 +255,8 @@ def parse_model(record: Mapping[str, Any], known: Mapping[str, Sequence[str]]) -
       ValueError: a field that is none of its kind; a feature that is not known, numbers that are not finite or not as
         many as the features, a node that leads back.
     """
-    given = dict(record)
-    features, stated = tuple(given.pop("features")), given.pop("recipe")
+    values = dict(record)
+    features, stated = tuple(values.pop("features")), values.pop("recipe")
     recipe = Recipe(tuple(stated[0]), stated[1], float(stated[2]))
     names = {name for group in recipe.groups for name in known[group]}
     if recipe.family not in {"logistic", "trees"} or not names.issuperset(features) or len({*features}) < len(features):
@@ -262,24 +264,28 @@ def parse_model(record: Mapping[str, Any], known: Mapping[str, Sequence[str]]) -
         raise ValueError(msg)
     kind: Any = Logistic if recipe.family == "logistic" else Trees
     wanted = {"feature": np.int64, "left": np.int64, "right": np.int64, "missing_left": np.bool_}
-    if set(given) != set(kind._fields):
-        msg = f"a model must have {', '.join(kind._fields)}, got {', '.join(given)}."
+    if set(values) != set(kind._fields):
+        msg = f"a model must have {', '.join(kind._fields)}, got {', '.join(values)}."
         raise ValueError(msg)
     fields: dict[str, Any] = {
         name: float(value) if name in {"bias", "base"} else np.array(value, dtype=wanted.get(name, np.float64))
-        for name, value in given.items()
+        for name, value in values.items()
     }
     body = kind(**fields)
-    if not all(np.isfinite(value).all() for value in body):
-        msg = "numbers of a model must be finite, got NaN or an infinite one; write the file again."
+    if not all((np.abs(value) <= MOST_NUMBER).all() for value in body):  # NaN is not within it either
+        msg = f"numbers of a model must be finite and at most {MOST_NUMBER:g}, got another; learn it again."
+        raise ValueError(msg)
+    if len(features) > MOST_FEATURES:
+        msg = f"a model must have at most {MOST_FEATURES:,} features, got {len(features):,}; learn it again."
         raise ValueError(msg)
     (_check_logistic if recipe.family == "logistic" else _check_trees)(body, len(features))
     return ScoreModel(features, body, recipe)
 
 
 def _check_logistic(body: Logistic, width: int) -> None:
-    if any(value.shape != (width,) for value in body[:3]) or not (body.scale > 0.0).all():
-        msg = f"a logistic must have a center, a scale above 0 and a weight for each of its {width} features."
+    if any(value.shape != (width,) for value in body[:3]) or not (body.scale >= 1.0 / MOST_NUMBER).all():
+        numbers = f"a center, a scale above {1.0 / MOST_NUMBER:g} and a weight"
+        msg = f"a logistic must have {numbers} for each of its {width} features."
         raise ValueError(msg)
 
 

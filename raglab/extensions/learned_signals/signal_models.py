@@ -4,19 +4,32 @@ Each returns a `SignalFunction` for `raglab.add_signals` and for questions asked
 hang on: the model with the hash of its content or its server, the prompt and the rubric. So no value of another model
 or rubric is ever read again.
 
-    trace = raglab.add_signals(trace, [signal_models.reader("models/squad2"), signal_models.judge("small", url)])
+    trace = raglab.add_signals(trace, [signal_models.reader("models/squad2"), signal_models.yes_no(client)])
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from raglab.answering.server import OpenAIGenerator
+from raglab.answering.client import ModelClient
+from raglab.answering.metered_client import RequestBudget
+from raglab.answering.prompts import MOST_TOKENS, Prompt
 from raglab.answering.support import NliScorer, answer_support
 from raglab.canonical import digest
-from raglab.extensions.learned_signals.judging import RUBRICS, Budget, ServerScorer, judge_scorer, likelihood_scorer
+from raglab.extensions.learned_signals.judging import (
+    IS_RIGHT,
+    JUDGE,
+    LIKELIHOOD,
+    RUBRICS,
+    SUFFICES,
+    YES_NO,
+    ModelScorer,
+    Statistic,
+    judge_scorer,
+    likelihood_scorer,
+    yes_no_scorer,
+)
 from raglab.extensions.learned_signals.readers import Classifier, Reader, load_classifier, load_reader
 from raglab.live.signal_functions import SignalFunction
 from raglab.models import Nli, load_nli
@@ -27,7 +40,8 @@ if TYPE_CHECKING:
 
 Passages = Literal["all", "each"]
 N_HITS = 4  # hits that a model reads; as many as an answer rests on by the published policy
-BUDGET = Budget()
+BUDGET = RequestBudget()
+Budget = RequestBudget  # its name before `raglab.bandit.Budget`, which users have in their code
 
 
 def reader(model: str | Reader, *, name: str = "reader", n_hits: int = N_HITS) -> SignalFunction:
@@ -60,11 +74,11 @@ def spans(model: str | Reader, questions: Iterable[str], passages: Iterable[Sequ
     import pandas as pd
 
     loaded = load_reader(model) if isinstance(model, str) else model
-    texts = [tuple(one) for one in passages]
-    found = iter(loaded.read(_pairs(questions, texts)))
+    texts = [tuple(hit_texts) for hit_texts in passages]
+    reader_spans = iter(loaded.read(_pairs(questions, texts)))
     rows = []
-    for one in texts:
-        read = [next(found) for _ in one]
+    for hit_texts in texts:
+        read = [next(reader_spans) for _ in hit_texts]
         at = min(range(len(read)), key=lambda place: read[place].no_answer, default=-1)
         rows.append((read[at].text, at, 1.0 - read[at].no_answer) if read else ("", -1, float("nan")))
     return pd.DataFrame(rows, columns=["span", "passage", "probability"])
@@ -118,7 +132,7 @@ def grounded(
     name: str = "grounded",
     n_hits: int = N_HITS,
 ) -> SignalFunction:
-    """Probability that the hits bear out the recorded answer, by a classifier over (passages, answer).
+    """Probability that the hits support the recorded answer, by a classifier over (passages, answer).
 
     Args:
       model, label, passages, name, n_hits: as for `sufficient`.
@@ -150,77 +164,132 @@ def _classified(
 
 
 def judge(
-    model: str,
-    base_url: str,
+    client: ModelClient,
     *,
     rubric: str = "sufficient",
     answer: bool | None = None,
-    budget: Budget = BUDGET,
+    budget: RequestBudget = BUDGET,
+    prompt: Prompt = JUDGE,
     name: str = "judge",
     n_hits: int = N_HITS,
     at_once: int = 1,
-    sleep: Callable[[float], object] = time.sleep,
-    **settings: Any,  # noqa: ANN401 - those of OpenAIGenerator, which checks them
+    max_prompt_tokens: int = MOST_TOKENS,
 ) -> SignalFunction:
-    """Score in [0, 1] by a language model behind an OpenAI-compatible server, which grades by a rubric.
+    """Score in [0, 1] by a language model, which grades by a rubric in words.
 
-    The reply must be exactly `{"score": x}`. What fails for a moment (a 429, 408, 409 or 5xx, no reply in time, a
-    broken connection, another reply) is tried again after 0.5, 1, 2, … seconds, or as long as the server asks in
-    Retry-After, up to two minutes. Then the case is missing, which `fn.counts` counts by reason. A 401, 403, 404 or a
-    redirect, and a server that fails for five cases in a row, are an error. A run that was stopped, or whose budget is
-    spent, goes on with the same cache, and asks only for the cases that have no score.
+    The reply must be exactly `{"score": x}`; another one is asked for once more. Then the case is missing, which
+    `fn.counts` counts by reason. A wrong key, model or address, and a model that fails for five cases in a row, are an
+    error. A run that was stopped, or whose budget is spent, goes on with the same cache, and asks only for the cases
+    that have no score. `yes_no` separated answerable questions better than a number in words wherever both were
+    measured.
 
     Args:
-      model, base_url: as the server has them. rubric: `sufficient` (do the passages suffice for an answer),
-        `grounded` (do they bear out the recorded answer), or a text of one's own, which says what 0 and 1 mean.
-      answer: whether the answer is shown; None for `grounded` alone. budget: of tokens and money; see
-        `raglab.signal_models.Budget`. name: of the signal. n_hits: passages that are shown. at_once: requests at a
-        time, so many of which may be asked again after a kill. sleep: waits so many seconds.
-      settings: further fields of `raglab.answering.server.OpenAIGenerator`: key_env, timeout (of each attempt),
-        max_retries, temperature, seed, max_tokens, max_passage_chars. The key stands in the environment alone.
+      client: `raglab.OpenAIClient` or `raglab.LocalModel`.
+      rubric: `sufficient` (do the passages suffice for an answer), `grounded` (do they bear out the recorded answer),
+        or a text of one's own, which says what 0 and 1 mean.
+      answer: whether the answer is shown; None for `grounded` alone.
+      budget: of calls, tokens, seconds and money.
+      prompt: what stands before the rubric.
+      name: of the signal.
+      n_hits: passages that are shown.
+      at_once: requests at a time, so many of which may be asked again after a kill.
+      max_prompt_tokens: of the whole prompt, as they are estimated; passages are shortened by rule.
 
     Raises:
-      ImportError, ValueError: see `OpenAIGenerator`.
+      ValueError: the rubric is empty.
 
     Example:
-      >>> signal = judge("small", "http://127.0.0.1:8000/v1", budget=Budget(tokens=1_000_000))  # doctest: +SKIP
+      >>> client = OpenAIClient("small", "http://127.0.0.1:8000/v1")  # doctest: +SKIP
+      >>> signal = judge(client, budget=RequestBudget(tokens=1_000_000))  # doctest: +SKIP
       >>> trace = add_signals(trace, signal)  # doctest: +SKIP
       >>> signal.fn.counts.missing  # doctest: +SKIP
       Counter()
     """
     shown = rubric == "grounded" if answer is None else answer
-    asked = OpenAIGenerator(model, base_url, **{"max_tokens": 24, **settings})
-    made = judge_scorer(asked, budget, RUBRICS.get(rubric, rubric), with_answer=shown, sleep=sleep)
-    return _by_server(made, name, n_hits, at_once)
+    text = RUBRICS.get(rubric, rubric)
+    scorer = judge_scorer(client, budget, text, with_answer=shown, prompt=prompt, max_prompt_tokens=max_prompt_tokens)
+    return _by_model(scorer, name, n_hits, at_once)
+
+
+def yes_no(
+    client: ModelClient,
+    *,
+    question: str = SUFFICES,
+    answer: bool = False,
+    budget: RequestBudget = BUDGET,
+    prompt: Prompt = YES_NO,
+    name: str = "yes_no",
+    n_hits: int = N_HITS,
+    at_once: int = 1,
+    max_prompt_tokens: int = MOST_TOKENS,
+) -> SignalFunction:
+    """P(yes) of a question about a case, in [0, 1], from the log-probabilities of one token.
+
+    It is a score, not a probability of being right: a small model's P(yes) may never pass one half, so calibrate it
+    (`raglab.calibrate_signal`) or tune its threshold.
+
+    Args:
+      client, budget, prompt, name, n_hits, at_once, max_prompt_tokens: as of `judge`; the backend must give
+        log-probabilities, of a server with alternatives, else the first case is a ValueError.
+      question: about the case, that the model answers with yes or no.
+      answer: whether the recorded answer is shown.
+
+    Raises:
+      ValueError: the question is empty.
+
+    Source: Kadavath et al. 2022.
+    """
+    scorer = yes_no_scorer(
+        client, budget, question, with_answer=answer, prompt=prompt, max_prompt_tokens=max_prompt_tokens
+    )
+    return _by_model(scorer, name, n_hits, at_once)
+
+
+def is_true(client: ModelClient, *, question: str = IS_RIGHT, name: str = "is_true", **settings: Any) -> SignalFunction:  # noqa: ANN401
+    """P(True) of the recorded answer: P(yes) that it is right, by the passages.
+
+    Args:
+      client, question, name: as of `yes_no`.
+      settings: further arguments of `yes_no`.
+
+    Source: Kadavath et al. 2022.
+    """
+    return yes_no(client, question=question, answer=True, name=name, **settings)
 
 
 def logprob(
-    model: str,
-    base_url: str,
+    client: ModelClient,
     *,
-    budget: Budget = BUDGET,
+    budget: RequestBudget = BUDGET,
+    prompt: Prompt = LIKELIHOOD,
+    statistic: Statistic = "mean",
     name: str = "logprob",
     n_hits: int = N_HITS,
     at_once: int = 1,
-    sleep: Callable[[float], object] = time.sleep,
-    **settings: Any,  # noqa: ANN401 - as for `judge`
+    max_prompt_tokens: int = MOST_TOKENS,
 ) -> SignalFunction:
-    """Geometric mean of the probabilities that a language model gives the tokens of the recorded answer, in [0, 1].
+    """How probable a language model finds the tokens of the recorded answer, in [0, 1].
 
-    The model reads passages, question and answer, and writes nothing: the server must echo a completion's prompt with
-    its log-probabilities, as vLLM and llama.cpp do; where it gives none, the signal is missing. What the generator that
-    wrote the answer said of its own tokens stands in `answer.confidence` already.
+    The model reads passages, question and answer, and writes nothing: `raglab.LocalModel` in its own chat template, a
+    server only where it echoes a prompt with each log-probability at its own token. What the generator that wrote the
+    answer says of its own tokens stands in `answer.confidence` already.
 
-    Args, errors and what is tried again: see `judge`.
+    Args:
+      client, budget, prompt, name, n_hits, at_once, max_prompt_tokens: as of `judge`.
+      statistic: `mean`, the geometric mean of their probabilities; `least`, that of the least probable token, which one
+        wrong number makes small; `first`, that of the first token.
+
+    Raises:
+      ValueError: another statistic.
     """
-    made = likelihood_scorer(OpenAIGenerator(model, base_url, **settings), budget, sleep)
-    return _by_server(made, name, n_hits, at_once)
+    scorer = likelihood_scorer(client, budget, prompt, statistic=statistic, max_prompt_tokens=max_prompt_tokens)
+    return _by_model(scorer, name, n_hits, at_once)
 
 
-def _by_server(made: ServerScorer, name: str, n_hits: int, at_once: int) -> SignalFunction:
-    stage: Literal["hits", "answer"] = "answer" if "answer.text" in made.needs else "hits"
-    version = _version(made.name)
-    return SignalFunction(name, made, made.needs, stage=stage, version=version, n_hits=n_hits, batch=at_once)
+def _by_model(scorer: ModelScorer, name: str, n_hits: int, at_once: int) -> SignalFunction:
+    stage: Literal["hits", "answer"] = "answer" if "answer.text" in scorer.needs else "hits"
+    version = _version(scorer.name)
+    return SignalFunction(name, scorer, scorer.needs, stage=stage, version=version, n_hits=n_hits, batch=at_once)
 
 
 def _pairs(firsts: Iterable[str], texts: Iterable[Sequence[str]]) -> list[tuple[str, str]]:

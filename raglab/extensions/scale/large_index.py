@@ -23,7 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from raglab.blobs import CACHE_PATIENCE_S
 from raglab.canonical import canonical_json, digest
+from raglab.extensions.scale.mapped_files import mapping_check
 from raglab.extensions.scale.vector_shards import Remapped, VectorShards
 from raglab.models import Tokens
 from raglab.progress import progress
@@ -45,6 +47,7 @@ from raglab.retrieval.index_kinds import storage_error
 from raglab.retrieval.indexes import (
     ANCHOR,
     BM25_FILES,
+    BM25_MAPPED,
     ArmIndex,
     Bm25Index,
     Indexes,
@@ -65,14 +68,17 @@ from raglab.store.files import (
     shown_value,
     write_text,
 )
+from raglab.words import is_plain
 
 ROWS_OF_SHARD = 65_536
+MOST_ROWS = 2**31 - 1  # positions are of 32 bits
 MANIFEST, DONE, FAISS, LOCK = "manifest.json", "shards.json", "dense.faiss", "lock"
 ASKED, WORDS_ASKED, SEED = 200, 12, 0  # questions that the recall is measured on: first words of seeded passages
 TOKENS_KEPT = 512  # passages whose token embeddings stay in memory, of about 60 kB each
 LEFTOVER = re.compile(r"\.[0-9a-f]{16}\.tmp")  # what a kill leaves of a file, or of a folder that was to go
 _NAME = re.compile(r"large-[0-9a-f]{16}")
 _VERSION = 2
+_MOST_SHARDS = 100_000
 _MAX_BYTES = 2**24
 
 
@@ -100,15 +106,15 @@ class IndexManifest(BaseModel):
     version: int
     key: str
     kind: StoredKind
-    n_chunks: int = Field(ge=1)
-    n_rows: int = Field(ge=1)
-    dim: int = Field(ge=1)
-    rows: int = Field(ge=1)
+    n_chunks: int = Field(ge=1, le=MOST_ROWS)
+    n_rows: int = Field(ge=1, le=MOST_ROWS)
+    dim: int = Field(ge=1, le=2**16)
+    rows: int = Field(ge=1, le=MOST_ROWS)
     parameters: dict[str, Any]
-    width: int = Field(ge=1)
-    widen: int = Field(ge=1)
+    width: int = Field(ge=1, le=2**16)
+    widen: int = Field(ge=1, le=2**8)
     recall_at_50: float = Field(ge=0.0, le=1.0)
-    asked: int = Field(ge=1)
+    asked: int = Field(ge=1, le=MOST_ROWS)
     files: list[_File]
     digest: str
 
@@ -146,10 +152,12 @@ class StoredTokens:
 
     __slots__ = ("_read",)
 
-    def __init__(self, encoder: TextEncoder, cache: EmbeddingCache) -> None:
+    def __init__(self, encoder: TextEncoder, cache: EmbeddingCache | None) -> None:
+        held = None if cache is None else cache.waiting(CACHE_PATIENCE_S)
+
         @lru_cache(maxsize=TOKENS_KEPT)
         def read(text: str) -> Tokens:
-            return (embed(encoder, [text], cache, tokens=True).tokens or [])[0]
+            return (embed(encoder, [text], held, tokens=True).tokens or [])[0]
 
         self._read = read
 
@@ -230,11 +238,23 @@ def index_key(rows: Sequence[str], encoder: str, kind: StoredKind, n_chunks: int
     for text in rows:
         texts.update(digest(text).encode())
     stated = [_VERSION, encoder, kind, n_chunks, len(rows), texts.hexdigest(), index_parameters(kind)]
+    if any(map(has_new_words, rows)):
+        stated.append("words-2")  # an earlier keyword index holds other words of such rows, which no question finds
     return digest(canonical_json(stated, ensure_ascii=True), 16)
 
 
+def has_new_words(text: str) -> bool:
+    """Whether rule S1.6 splits a text into other words than keyword indexes before it did.
+
+    Example:
+      >>> has_new_words("L'été"), has_new_words("水漏れ"), has_new_words("5 µm")
+      (False, True, True)
+    """
+    return not text.isascii() and (text.lower() != text.casefold() or not is_plain(text))
+
+
 def sampled_questions(texts: Sequence[str]) -> list[str]:
-    """First words of seeded passages, in their order, which are asked to measure the recall; none of an empty one.
+    """Queries that measure the recall: first words of seeded passages, in their order; none of an empty passage.
 
     Example:
       >>> sampled_questions(["", "Fences are not covered.", " "])
@@ -276,7 +296,7 @@ def build_large(
         with replacing(folder / FAISS) as path:
             write_faiss(train_index(vectors, size.n_chunks, kind), path)
         # Opened from disk again: the recall is to be that of the files that answer.
-        dense = stored_index(folder / FAISS, vectors, size.n_chunks, kind)
+        dense = stored_index(folder / FAISS, vectors, size.n_chunks, kind, check=mapping_check([folder / FAISS]))
         _, search = tuned_search(dense, questions())
         write_bm25(texts, lambda name: replacing(folder / name))
         files = [*shards, *(_file(folder / name) for name in (FAISS, *BM25_FILES))]
@@ -289,7 +309,7 @@ def build_large(
             "width": search.width,
             "widen": search.widen,
             "recall_at_50": search.recall,
-            "asked": search.asked,
+            "asked": search.n_queries,
             "files": [file.model_dump() for file in files],
         }
         stated["digest"] = manifest_digest(stated)
@@ -359,18 +379,23 @@ def open_large(folder: Path, key: str) -> LargeIndex:
       InputError: a file that is missing, damaged or of another index.
     """
     manifest = _manifest(folder, key)
-    for one in progress(manifest.files, "check", "file"):
-        path = folder / one.name
+    hashed = mapping_check([folder / file.name for file in manifest.files if (folder / file.name).is_file()])
+    for file in progress(manifest.files, "check", "file"):
+        path = folder / file.name
         there = path.is_file()
-        if not there or _file(path) != one:
-            came = "damaged or of another length" if there else "missing"
-            raise _damaged(folder, f"{one.name} must be as raglab wrote it", came)
+        if not there or _file(path) != file:
+            fault = "damaged or of another length" if there else "missing"
+            raise _damaged(folder, f"{file.name} must be as raglab wrote it", fault)
     try:
         vectors = VectorShards([folder / name for name in manifest.shards], manifest.rows, manifest.dim)
         if len(vectors) != manifest.n_rows:
             raise _damaged(folder, f"its shards must have {manifest.n_rows} rows", str(len(vectors)))
-        dense = stored_index(folder / FAISS, vectors, manifest.n_chunks, manifest.kind)
-        bm25 = Bm25Index.open(folder, manifest.n_chunks)
+        vectors.check()
+        dense = stored_index(
+            folder / FAISS, vectors, manifest.n_chunks, manifest.kind, check=mapping_check([folder / FAISS])
+        )
+        bm25 = Bm25Index.open(folder, manifest.n_chunks, check=mapping_check([folder / name for name in BM25_MAPPED]))
+        hashed()  # what was changed after its hash was read is not what is mapped
     except InputError:
         raise
     except (ValueError, OSError) as error:
@@ -378,8 +403,8 @@ def open_large(folder: Path, key: str) -> LargeIndex:
     return LargeIndex(vectors, with_search(dense, manifest.search), bm25, manifest)
 
 
-def drop_older(place: Path, kept: Path | None, *, earlier: bool = True) -> None:
-    """Delete the large indexes of a folder that was indexed anew, but for one, and the one that was made before it.
+def drop_older(place: Path, current: Path | None, *, earlier: bool = True) -> None:
+    """Delete old large indexes of a folder; the current one and the one before it stay.
 
     Whoever read the folder's index.json before it changed may be about to open the earlier one. What is open already
     is mapped, and stays readable without a name. An index goes under its lock, its manifest first, and by one
@@ -388,13 +413,15 @@ def drop_older(place: Path, kept: Path | None, *, earlier: bool = True) -> None:
     file of an index.
 
     Args:
-      kept: folder of the index that is asked from now on; None where that is no large one. earlier: whether the one
+      current: folder of the index that is asked from now on; None where that is no large one. earlier: whether the one
         before it stays; it does not where documents were taken away, whose vectors and words it holds.
     """
-    others = [one for one in place.iterdir() if _NAME.fullmatch(one.name) and one != kept and _is_index(one)]
-    others.sort(key=_made_at)
-    stays = others[-1:] if earlier and others and _made_at(others[-1]) else []
-    for folder in others[: len(others) - len(stays)]:
+    indexes = [
+        folder for folder in place.iterdir() if _NAME.fullmatch(folder.name) and folder != current and _is_index(folder)
+    ]
+    indexes.sort(key=_finished_at)
+    stays = indexes[-1:] if earlier and indexes and _finished_at(indexes[-1]) else []
+    for folder in indexes[: len(indexes) - len(stays)]:
         with suppress(OSError, InputError), locked(folder / LOCK, wait_s=0.0):
             (folder / MANIFEST).unlink(missing_ok=True)
             folder.rename(place / f".{secrets.token_hex(8)}.tmp")
@@ -414,7 +441,7 @@ def _is_index(folder: Path) -> bool:
     return there and any((folder / name).is_file() for name in (MANIFEST, DONE, LOCK))
 
 
-def _made_at(folder: Path) -> int:
+def _finished_at(folder: Path) -> int:
     """When a large index was finished, in nanoseconds; 0 where it is not."""
     manifest = folder / MANIFEST
     return manifest.stat().st_mtime_ns if manifest.is_file() else 0
@@ -425,7 +452,7 @@ _WAIT_S = 24 * 3600.0
 
 
 def _write_shards(folder: Path, size: LargeSize, encoded: Callable[[slice], NDArray[np.float32]]) -> list[_File]:
-    """Embeddings as files of float16; those that stand there whole from an earlier build are kept."""
+    """Write embeddings as files of float16; complete files of an earlier build are reused."""
     done = _done(folder, size.rows)
     starts = range(0, size.n_rows, size.rows)
     names = [_shard(number) for number in range(len(starts))]
@@ -443,7 +470,7 @@ def _write_shards(folder: Path, size: LargeSize, encoded: Callable[[slice], NDAr
             known = _file(path)
         shards.append(known)
         # After every shard, so that a kill costs one.
-        stated = {"rows": size.rows, "files": [one.model_dump() for one in shards]}
+        stated = {"rows": size.rows, "files": [shard.model_dump() for shard in shards]}
         write_text(json.dumps(stated) + "\n", folder / DONE)
     return shards
 
@@ -458,7 +485,7 @@ def _done(folder: Path, rows: int) -> dict[str, _File]:
         if (folder / DONE).is_file():
             stated = read_json(folder / DONE, _MAX_BYTES)
             if stated["rows"] == rows:
-                return {one.name: one for one in map(_File.model_validate, stated["files"])}
+                return {shard.name: shard for shard in map(_File.model_validate, stated["files"])}
     return {}
 
 
@@ -468,14 +495,14 @@ def _file(path: Path) -> _File:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         return _File(name=path.name, size=path.stat().st_size, sha256=sha256)
     except OSError as error:
-        came = error.strerror or str(error)
-        raise input_error(Where(str(path)), "the file must be readable", "check path and rights", came) from error
+        reason = error.strerror or str(error)
+        raise input_error(Where(str(path)), "the file must be readable", "check path and rights", reason) from error
 
 
 def manifest_digest(stated: Mapping[str, Any]) -> str:
     """SHA-256 of all fields of a manifest but the digest itself."""
-    others = {name: value for name, value in stated.items() if name != "digest"}
-    return digest(canonical_json(others, ensure_ascii=True))
+    fields = {name: value for name, value in stated.items() if name != "digest"}
+    return digest(canonical_json(fields, ensure_ascii=True))
 
 
 def _manifest(folder: Path, key: str) -> IndexManifest:
@@ -484,23 +511,26 @@ def _manifest(folder: Path, key: str) -> IndexManifest:
     if not isinstance(stated, dict):
         raise _damaged(folder, "manifest.json must be an object", shown_value(stated))
     if (stated.get("version"), stated.get("key")) != (_VERSION, key):
-        came = f"{shown_value(stated.get('key'))}, {shown_value(stated.get('version'))}"
-        raise _damaged(folder, f"it must be the index {key} of version {_VERSION}", came)
+        value = f"{shown_value(stated.get('key'))}, {shown_value(stated.get('version'))}"
+        raise _damaged(folder, f"it must be the index {key} of version {_VERSION}", value)
     try:
-        made = IndexManifest.model_validate(stated)
+        manifest = IndexManifest.model_validate(stated)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise _damaged(folder, "manifest.json must be as raglab wrote it", str(first["msg"])) from None
-    if manifest_digest(stated) != made.digest:
+    if manifest_digest(stated) != manifest.digest:
         raise _damaged(folder, "manifest.json must be as raglab wrote it", "fields that do not fit its digest")
-    count, names = made.n_shards + 1 + len(BM25_FILES), [one.name for one in made.files]
-    if len(names) != count or names != [*made.shards, FAISS, *BM25_FILES]:
-        rule = f"manifest.json must name the files of {made.n_rows} rows, {count} of them"
+    if manifest.n_chunks > manifest.n_rows or manifest.n_shards > _MOST_SHARDS:
+        rule = f"manifest.json must count chunks among its rows, in at most {_MOST_SHARDS} shards"
+        raise _damaged(folder, rule, f"{manifest.n_chunks} of {manifest.n_rows} in {manifest.n_shards}")
+    count, names = manifest.n_shards + 1 + len(BM25_FILES), [file.name for file in manifest.files]
+    if len(names) != count or names != [*manifest.shards, FAISS, *BM25_FILES]:
+        rule = f"manifest.json must name the files of {manifest.n_rows} rows, {count} of them"
         raise _damaged(folder, rule, shown_value(", ".join(names)))
-    if made.parameters != index_parameters(made.kind):
-        raise _damaged(folder, "it must be built with the parameters of its kind", shown_value(made.parameters))
-    return made
+    if manifest.parameters != index_parameters(manifest.kind):
+        raise _damaged(folder, "it must be built with the parameters of its kind", shown_value(manifest.parameters))
+    return manifest
 
 
-def _damaged(folder: Path, rule: str, came: str) -> InputError:
-    return input_error(Where(str(folder)), rule, "delete the folder: it is made again from the corpus", came)
+def _damaged(folder: Path, rule: str, value: str) -> InputError:
+    return input_error(Where(str(folder)), rule, "delete the folder: it is made again from the corpus", value)

@@ -39,8 +39,8 @@ class ShardEvidence(NamedTuple):
     gated: frozenset[str]
 
     def matching(self, policies: Sequence[PolicyData], arm: str | None) -> Evidence | None:
-        """Evidence that the policies meet; None where it is not what was measured, or its file is not there."""
-        if arm != self.arm or any(not self.gated.issuperset(one.signals) for one in policies):
+        """Stored evidence where it fits the policies and its file exists, else None."""
+        if arm != self.arm or any(not self.gated.issuperset(policy.signals) for policy in policies):
             return None
         if any(policies[places[0]].structure != self.structure for places in group_by_structure(policies)):
             return None
@@ -72,13 +72,13 @@ def measured_parts(
 
 
 def measure_shard(pair: tuple[TracePart, str], policy: PolicyData, arm: str | None) -> Evidence:
-    """Write the arrays of a shard's evidence into a file; what is left of it."""
+    """Write the arrays of a shard's evidence into a file; return the evidence without them."""
     shard, file = pair
-    found = measured_tables(shard.loaded(), policy, arm).evidence
-    arrays = evidence_arrays(found)
+    evidence = measured_tables(shard.loaded(), policy, arm).evidence
+    arrays = evidence_arrays(evidence)
     with replacing(Path(file)) as partial, partial.open("xb") as out:
         np.savez(out, allow_pickle=False, **arrays)
-    return joined_evidence(found, dict.fromkeys(arrays, np.empty(0)))
+    return joined_evidence(evidence, dict.fromkeys(arrays, np.empty(0)))
 
 
 def read_arrays(path: Path) -> Arrays:
@@ -91,10 +91,10 @@ def read_arrays(path: Path) -> Arrays:
         return {name: stored[name] for name in stored.files}
 
 
-def evidence_arrays(found: Any, lead: str = "") -> Arrays:  # noqa: ANN401 - evidence or a part of it
+def evidence_arrays(evidence: Any, lead: str = "") -> Arrays:  # noqa: ANN401 - evidence or a part of it
     """Arrays of evidence by the path of their field, such as `all.first`."""
     arrays: Arrays = {}
-    for name, value in zip(found._fields, found, strict=True):
+    for name, value in zip(evidence._fields, evidence, strict=True):
         if isinstance(value, np.ndarray):
             arrays[f"{lead}{name}"] = value
         elif hasattr(value, "_fields"):

@@ -20,19 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.documents import EXACT_NAMES
+from raglab.extensions.scale.shard_manifests import Manifest, ShardRow, shard_row
 from raglab.extensions.scale.sharded_traces import (
     CASES_OF_SHARD,
     LOCK,
-    Manifest,
     ShardedTrace,
-    ShardRow,
     Written,
     check_shard,
     next_version,
     remove_orphans,
     replace_shards,
     shard_name,
-    shard_row,
 )
 from raglab.live.signal_families import DocumentReader
 from raglab.live.trace_building import UNREADABLE, Building, build_planned, plan_building, question_scopes
@@ -115,17 +113,17 @@ def build_shards(
                 built = list(run_each(_built_shard, range(len(parts)), *shared, what="build"))
             else:
                 near = current.kind == "joblib" or cache != "default"
-                built = _built_elsewhere(name, plan, parts, folder.resolve(), version, plan.store if near else None)
-            for one in built[1:]:
-                check_alike(built[0].facts, one.facts)
-            written = Written(tuple(one.row for one in built), built[0].facts, Trace)
+                built = _build_in_processes(name, plan, parts, folder.resolve(), version, plan.store if near else None)
+            for built_shard in built[1:]:
+                check_alike(built[0].facts, built_shard.facts)
+            written = Written(tuple(built_shard.row for built_shard in built), built[0].facts, Trace)
             replace_shards(folder, known, written)
         end_work(folder / WORK)
     return Trace.open(folder)
 
 
 class BuiltShard(NamedTuple):
-    """What is told of a shard that stands: its row of the manifest, and what it must share with the others."""
+    """A finished shard: its row of the manifest, and what it must share with the others."""
 
     row: ShardRow
     facts: Mapping[str, Any]
@@ -165,7 +163,7 @@ class ShardWork(NamedTuple):
     made_with: Mapping[str, Any]
 
 
-def _built_elsewhere(
+def _build_in_processes(
     name: str, plan: Building, parts: Sequence[Sequence[Case]], folder: Path, version: int, store: EmbeddingCache | None
 ) -> list[BuiltShard]:
     """Shards that other processes build; what they all need is written for them once, the embeddings by one process.
@@ -178,20 +176,23 @@ def _built_elsewhere(
     store = replace(store, path=store.path.absolute())
     write_work(folder / WORK, plan.corpus, parts)
     metas = [plan.meta(part) for part in parts]
-    if not all(_stands(folder / shard_name(version, number), meta) for number, meta in enumerate(metas)):
+    if not all(_is_built(folder / shard_name(version, number), meta) for number, meta in enumerate(metas)):
         plan.load(store)
-    kept = ("corpus_hash", "wanted", "rewriter", "patterns", "parameters", "pack", "command", "batch_size")
-    made_with = {field: getattr(plan, field) for field in kept} | {"store": replace(store, behind=None), "warns": False}
+    fields = ("corpus_hash", "wanted", "rewriter", "patterns", "parameters", "pack", "command", "batch_size")
+    made_with = {field: getattr(plan, field) for field in fields} | {
+        "store": replace(store, behind=None),
+        "warns": False,
+    }
     work = ShardWork(name, folder, version, made_with)
     items = [(number, meta["fingerprint"]) for number, meta in enumerate(metas)]
-    return list(run_each(_built_apart, items, work, what="build"))
+    return list(run_each(_build_in_process, items, work, what="build"))
 
 
-def _stands(place: Path, meta: Mapping[str, Any]) -> bool:
+def _is_built(place: Path, meta: Mapping[str, Any]) -> bool:
     """Whether a shard of this fingerprint and pack stands, by what its file says of itself; its hits are not read."""
     with suppress(*UNREADABLE, TypeError):
-        told = open_trace(place)[1]["meta"] if place.is_file() else {}
-        return all(told.get(name) == meta.get(name) for name in ("fingerprint", "pack", EXACT_NAMES))
+        stored_meta = open_trace(place)[1]["meta"] if place.is_file() else {}
+        return all(stored_meta.get(name) == meta.get(name) for name in ("fingerprint", "pack", EXACT_NAMES))
     return False
 
 
@@ -199,7 +200,7 @@ _PLANS: dict[str, Building] = {}  # of the work that this process does for anoth
 _PLANS_LOCK = Lock()
 
 
-def _built_apart(item: tuple[int, str], work: ShardWork) -> BuiltShard:
+def _build_in_process(item: tuple[int, str], work: ShardWork) -> BuiltShard:
     """A shard of another process's work, (number, fingerprint): the models are loaded once a process, not once a shard.
 
     A shard that another worker holds, such as one that its cluster has given up, is waited for, and then stands. What

@@ -8,7 +8,6 @@ and done where one is loaded, so that a reference is small enough to be sent to 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shutil
 from collections import Counter
@@ -28,65 +27,74 @@ from raglab.decision.measurement import Evidence
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.decision.trace_view import part_with
 from raglab.extensions.scale.measured_shards import ShardEvidence, measured_parts
+from raglab.extensions.scale.shard_manifests import (
+    Manifest,
+    ShardFacts,
+    ShardRow,
+    facts_of,
+    file_hash,
+    read_manifest,
+    shard_row,
+    shared_hash,
+    write_manifest,
+)
 from raglab.html_display import Fold, display, short
 from raglab.misuse import takes
 from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.signals import declaration, own_signal
-from raglab.store.files import InputError, Where, input_error, locked, make_folder, read_json, shown_value, write_text
+from raglab.store.files import InputError, Where, input_error, locked, make_folder
 from raglab.store.signal_columns import signal_column
-from raglab.store.trace_merging import TraceError, check_alike, joined_fingerprint, shared_facts, twice
+from raglab.store.trace_merging import TraceError, check_alike, joined_fingerprint, refuse_duplicate, shared_facts
 from raglab.store.traces import MANIFEST, signal_values, split_error
 from raglab.values import NONE, Case, CaseCounts, case_positions, count_cases, counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MANIFEST_SCHEMA = 1
-MAX_MANIFEST_BYTES = 2**28
 LOCK = ".lock"
 CASES_OF_SHARD = 10_000
 Stored = TypeVar("Stored", bound=Any)  # a class of traces
 
 
-class KeptRows(NamedTuple):
+class RowSubset(NamedTuple):
     """Cases of a shard by position, int [q]."""
 
     rows: NDArray[np.int64]
 
-    def kept(self, cases: Sequence[Case]) -> list[int]:
+    def positions(self, cases: Sequence[Case]) -> list[int]:
         """Positions of the cases that stay."""
         del cases
-        kept: list[int] = self.rows.tolist()
-        return kept
+        positions: list[int] = self.rows.tolist()
+        return positions
 
     def apply(self, trace: Any) -> Any:  # noqa: ANN401 - a trace
         """Trace after the change."""
         return trace.subset(self.rows)
 
 
-class KeptSplit(NamedTuple):
+class SplitSubset(NamedTuple):
     """Cases of a shard by split."""
 
     name: str
 
-    def kept(self, cases: Sequence[Case]) -> list[int]:
+    def positions(self, cases: Sequence[Case]) -> list[int]:
         """Positions of the cases that stay."""
         return [row for row, case in enumerate(cases) if (case.split or NONE) == self.name]
 
     def apply(self, trace: Any) -> Any:  # noqa: ANN401 - a trace
         """Trace after the change."""
-        return trace.subset(self.kept(trace.cases))
+        return trace.subset(self.positions(trace.cases))
 
 
-class AddedSignal(NamedTuple):
+class ExtraSignal(NamedTuple):
     """A signal of the user over the cases of a shard: values [q], [q, A] or [q, A, D], and its declaration."""
 
     name: str
     values: NDArray[np.float64]
     declared: Mapping[str, Any]
 
-    def kept(self, cases: Sequence[Case]) -> list[int]:
+    def positions(self, cases: Sequence[Case]) -> list[int]:
         """Positions of the cases that stay."""
         return list(range(len(cases)))
 
@@ -95,7 +103,7 @@ class AddedSignal(NamedTuple):
         return trace.with_signal(self.name, self.values, **self.declared)
 
 
-Change = KeptRows | KeptSplit | AddedSignal
+Change = RowSubset | SplitSubset | ExtraSignal
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -104,6 +112,7 @@ class Shard:
 
     kind: class of traces that it is loaded as. size: cases that are left. counts: of those by split and label, None
     where nobody has counted them. evidence: that was measured after so many changes, of which there only are more.
+    facts: what its file must hold, None where nobody has said so.
     """
 
     path: str
@@ -113,6 +122,7 @@ class Shard:
     counts: CaseCounts | None = None
     changes: tuple[Change, ...] = ()
     evidence: tuple[int, ShardEvidence] | None = None
+    facts: ShardFacts | None = None
 
     def loaded(self) -> Any:  # noqa: ANN401 - a trace
         """Trace of the shard, with its changes.
@@ -122,6 +132,7 @@ class Shard:
         """
         self._check()
         trace = self.kind.load(self.path)
+        self._check_facts(trace)
         for change in self.changes:
             trace = change.apply(trace)
         if len(trace) != self.size:
@@ -133,8 +144,10 @@ class Shard:
         """Cases of the shard, read from its file without its hits."""
         self._check()
         cases = list(self.kind.cases_of(self.path))
+        if self.facts is not None and self.facts.counts != count_cases(cases):
+            self._refuse("hold as many cases of each split and label as its manifest counts", "others")
         for change in self.changes:
-            cases = [cases[row] for row in change.kept(cases)]
+            cases = [cases[row] for row in change.positions(cases)]
         return cases
 
     def counted(self) -> Self:
@@ -147,21 +160,31 @@ class Shard:
             return None
         return self.evidence[1].matching(policies, arm)
 
+    def _check_facts(self, trace: Any) -> None:  # noqa: ANN401 - a trace
+        """Stop at content that its manifest does not state, though its hash fits."""
+        if self.facts is None:
+            return
+        stated = sum(n for labels in self.facts.counts.values() for n in labels.values())
+        if stated != len(trace):
+            self._refuse("hold as many cases as its manifest counts", f"{len(trace)} for {stated}")
+        if self.facts != facts_of(trace):
+            self._refuse("hold what its manifest says of it", "other cases, arms, signals or parameters")
+
     def _check(self) -> None:
         """Stop where the file is not the one that is meant; what is no file, such as a pipe, is never opened."""
         path = Path(self.path)
-        came = "none there"
+        fault = "none there"
         with suppress(OSError):
             if path.is_file():
-                came = "another file" if file_hash(path) != self.sha256 else ""
-        if came:
+                fault = "another file" if file_hash(path) != self.sha256 else ""
+        if fault:
             what, version = "be the file that its manifest names", self._later_version()
             if version is not None:
-                self._refuse(what, f"{came}: a newer version ({version}) stands there", "open the folder again")
-            self._refuse(what, came)
+                self._refuse(what, f"{fault}: a newer version ({version}) stands there", "open the folder again")
+            self._refuse(what, fault)
 
     def _later_version(self) -> int | None:
-        """Version of the folder whose manifest names another file than this one; None where it names this, or none."""
+        """Version of a manifest that names another file in the place of this one; None where there is none."""
         path = Path(self.path)
         with suppress(InputError):
             there = read_manifest(path.parent)
@@ -169,8 +192,8 @@ class Shard:
                 return there.version
         return None
 
-    def _refuse(self, what: str, came: str, remedy: str = "put that file back, or build the trace again") -> NoReturn:
-        raise TraceError(str(input_error(Where(self.path), f"a shard must {what}", remedy, came)))
+    def _refuse(self, what: str, value: str, remedy: str = "put that file back, or build the trace again") -> NoReturn:
+        raise TraceError(str(input_error(Where(self.path), f"a shard must {what}", remedy, value)))
 
 
 class ShardedCases(Sequence[Case]):
@@ -213,90 +236,6 @@ class ShardedCases(Sequence[Case]):
         if self._read[0] != number:
             self._read = (number, self._parts[number].cases)
         return self._read[1]
-
-
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes.
-
-    Raises:
-      OSError: it cannot be read.
-    """
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-class ShardRow(NamedTuple):
-    """Row of a manifest: a file, its cases, hash, fingerprint, and cases by split and label."""
-
-    file: str
-    cases: int
-    sha256: str
-    fingerprint: str | None
-    counts: CaseCounts
-
-
-class Manifest(NamedTuple):
-    """What a folder holds: version from 1, content of the version before, what its shards share, a row a shard."""
-
-    version: int
-    before: str | None
-    shared: Mapping[str, Any]
-    shards: tuple[ShardRow, ...]
-
-    @property
-    def rows(self) -> dict[str, Any]:
-        """The manifest as JSON, with the hash of all."""
-        rows = {
-            "schema_version": MANIFEST_SCHEMA,
-            "version": self.version,
-            "before": self.before,
-            "cases": sum(row.cases for row in self.shards),
-            "fingerprint": joined_fingerprint([row.fingerprint for row in self.shards]),
-            "shared": dict(self.shared),
-            "shards": [row._asdict() for row in self.shards],
-        }
-        return rows | {"content": digest(canonical_json(rows))}
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """Manifest of a folder.
-
-    Raises:
-      TraceError: none there, of another schema, or altered.
-    """
-    path = folder / MANIFEST
-    if not path.is_file():
-        raise _manifest_error(path, "a folder of a trace must hold its manifest", "none there")
-    rows = read_json(path, MAX_MANIFEST_BYTES)
-    version = rows.get("schema_version") if isinstance(rows, dict) else None
-    if version != MANIFEST_SCHEMA:
-        came = f"{shown_value(version)}"
-        raise _manifest_error(path, f"the schema of a manifest must be version {MANIFEST_SCHEMA}", came)
-    try:
-        shards = tuple(ShardRow(**row) for row in rows["shards"])
-        manifest = Manifest(rows["version"], rows["before"], rows["shared"], shards)
-        same = bool(shards) and manifest.rows == rows and _is_plausible(manifest)
-        # A name of another folder would be read, and written over, as a shard of this one.
-        inside = all(row.file == Path(row.file).name and row.file.endswith(".parquet") for row in shards)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        came = f"a damaged one ({type(error).__name__})"
-        raise _manifest_error(path, "a manifest must be as it was written", came) from error
-    if not (same and inside):
-        raise _manifest_error(path, "a manifest must be as it was written", "altered content")
-    return manifest
-
-
-def _is_plausible(manifest: Manifest) -> bool:
-    """Whether numbers are numbers and counts add up: its hash tells damage, not whoever meant it."""
-    whole = [manifest.version, manifest.shared["depths"], *(row.cases for row in manifest.shards)]
-    sums = [sum(n for labels in row.counts.values() for n in labels.values()) == row.cases for row in manifest.shards]
-    lists = [manifest.shared["arms"], manifest.shared["signals"]]
-    return all(type(one) is int and one > 0 for one in whole) and all(type(one) is list for one in lists) and all(sums)
-
-
-def _manifest_error(path: Path, rule: str, came: str) -> TraceError:
-    remedy = "put it back, or write the trace again with `raglab.save_shards`"
-    return TraceError(str(input_error(Where(str(path)), rule, remedy, came)))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -354,7 +293,7 @@ class ShardedTrace(Generic[Stored]):
     @property
     def signals(self) -> tuple[str, ...]:
         """Names of the signals that it holds as columns."""
-        added = {one.name for one in self.parts[0].changes if isinstance(one, AddedSignal)}
+        added = {change.name for change in self.parts[0].changes if isinstance(change, ExtraSignal)}
         return tuple(sorted(added.union(self.shared["signals"])))
 
     @property
@@ -388,7 +327,12 @@ class ShardedTrace(Generic[Stored]):
         """
         with measured_parts(self.parts, policy, arm) as stored:
             pairs = zip(self.parts, stored, strict=True)
-            yield replace(self, parts=tuple(replace(part, evidence=(len(part.changes), one)) for part, one in pairs))
+            yield replace(
+                self,
+                parts=tuple(
+                    replace(part, evidence=(len(part.changes), shard_evidence)) for part, shard_evidence in pairs
+                ),
+            )
 
     def subset(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Self:
         """Trace of some cases only, by position among those of all shards, in their order.
@@ -410,10 +354,10 @@ class ShardedTrace(Generic[Stored]):
             local = (keep[number == place] - starts[place]).astype(np.int64)
             part = self.parts[place]
             whole = len(local) == part.size and bool(np.all(local == np.arange(part.size)))
-            kept = replace(part, size=len(local), counts=None, changes=(*part.changes, KeptRows(local)))
-            parts.append(part if whole else kept)
-        told = hashlib.sha256(keep.astype(np.int64).tobytes()).hexdigest()
-        return self._changed(parts, ["subset", told])
+            part_subset = replace(part, size=len(local), counts=None, changes=(*part.changes, RowSubset(local)))
+            parts.append(part if whole else part_subset)
+        rows_hash = hashlib.sha256(keep.astype(np.int64).tobytes()).hexdigest()
+        return self._changed(parts, ["subset", rows_hash])
 
     def split(self, name: str) -> Self:
         """Cases of one split: tune, certify or report; shards that hold none of them are never read.
@@ -429,7 +373,7 @@ class ShardedTrace(Generic[Stored]):
             if set(counts) == {name}:
                 parts.append(part)
             elif name in counts:
-                size, changes = sum(counts[name].values()), (*part.changes, KeptSplit(name))
+                size, changes = sum(counts[name].values()), (*part.changes, SplitSubset(name))
                 parts.append(replace(part, size=size, counts={name: counts[name]}, changes=changes))
         if not parts:
             raise split_error(name, there)
@@ -459,40 +403,42 @@ class ShardedTrace(Generic[Stored]):
 
         Source: rule S2.15.
         """
-        one = own_signal(name, **declared)
+        signal = own_signal(name, **declared)
         values = signal_values(values, name)
         by_case = hasattr(values, "index") and hasattr(values, "to_numpy")
         ids: Sequence[str] = [case.id for case in self.cases] if by_case else _Positions(len(self))
-        column = signal_column(one, values, (len(self), len(self.arms), self.n_depths), ids)
-        told = hashlib.sha256(np.where(np.isnan(column), np.nan, column).tobytes()).hexdigest()
+        column = signal_column(signal, values, (len(self), len(self.arms), self.n_depths), ids)
+        column_hash = hashlib.sha256(np.where(np.isnan(column), np.nan, column).tobytes()).hexdigest()
         starts = np.cumsum([0, *(part.size for part in self.parts)]).tolist()
-        stated = declaration(one)
-        given = {**stated, "unit": declared["unit"]}
+        stated = declaration(signal)
+        user_declaration = {**stated, "unit": declared["unit"]}
         parts = [
-            replace(part, changes=(*part.changes, AddedSignal(name, column[start : start + part.size], given)))
+            replace(
+                part, changes=(*part.changes, ExtraSignal(name, column[start : start + part.size], user_declaration))
+            )
             for part, start in zip(self.parts, starts[:-1], strict=True)
         ]
-        return self._changed(parts, ["signal", name, stated, told])
+        return self._changed(parts, ["signal", name, stated, column_hash])
 
-    def merge(self, *others: ShardedTrace[Stored]) -> Self:
+    def merge(self, *traces: ShardedTrace[Stored]) -> Self:
         """Trace of the shards of this one, then of the others, which were built apart.
 
         Raises:
           InputError: a trace in memory, which has no file to be read from, traces of another corpus, other arms,
             models, patterns or signals, or a case twice.
         """
-        for other in others:
-            if not isinstance(other, ShardedTrace):
+        for trace in traces:
+            if not isinstance(trace, ShardedTrace):
                 rule = "a trace that is merged with shards must be one of shards"
                 remedy = "write it first: raglab.save_shards([trace], folder)"
-                raise input_error(Where("merge"), rule, remedy, f"a {type(other).__name__}")
-        of_all: list[ShardedTrace[Any]] = [self, *others]
-        for other in others:
-            check_alike(_stated(self), _stated(other))
+                raise input_error(Where("merge"), rule, remedy, f"a {type(trace).__name__}")
+        of_all: list[ShardedTrace[Any]] = [self, *traces]
+        for trace in traces:
+            check_alike(_stated(self), _stated(trace))
         _ids_of(of_all)
-        parts = [part for one in of_all for part in one.parts]
-        told = joined_fingerprint([one.fingerprint for one in of_all])
-        return replace(self, parts=tuple(parts), fingerprint=told, place=None)
+        parts = [part for trace in of_all for part in trace.parts]
+        fingerprint = joined_fingerprint([trace.fingerprint for trace in of_all])
+        return replace(self, parts=tuple(parts), fingerprint=fingerprint, place=None)
 
     def save(self, folder: str | Path) -> ShardedTrace[Stored]:
         """Write all shards into a folder, one at a time; see `raglab.save_shards`."""
@@ -509,9 +455,9 @@ class ShardedTrace(Generic[Stored]):
         """
         check_shard(shard)
         if self.place is None or not self.place.is_dir():
-            came = "a part of one, or a file"
+            value = "a part of one, or a file"
             rule, remedy = "cases must be appended to a folder of shards as it stands", "write it by `save` first"
-            raise input_error(Where("append"), rule, remedy, came)
+            raise input_error(Where("append"), rule, remedy, value)
         with locked(self.place / LOCK):
             known = read_manifest(self.place)
             ids, version = _ids_of([open_shards(self.place, self.kind)]), known.version + 1
@@ -523,8 +469,8 @@ class ShardedTrace(Generic[Stored]):
 
     def _changed(self, parts: Sequence[Shard], what: Sequence[Any]) -> Self:
         """Trace of other parts, with a fingerprint of its own."""
-        told = digest(canonical_json([self.fingerprint, *what]), 16)
-        return replace(self, parts=tuple(parts), fingerprint=told, place=None)
+        fingerprint = digest(canonical_json([self.fingerprint, *what]), 16)
+        return replace(self, parts=tuple(parts), fingerprint=fingerprint, place=None)
 
     def __repr__(self) -> str:
         own = f", signals {short(', '.join(self.signals))}" if self.signals else ""
@@ -573,7 +519,7 @@ class _Positions(Sequence[str]):
 
 def _stated(trace: ShardedTrace[Any]) -> dict[str, Any]:
     """What must be alike in traces that are merged: their shared facts, with the signals that were added."""
-    added = {one.name: dict(one.declared) for one in trace.parts[0].changes if isinstance(one, AddedSignal)}
+    added = {change.name: dict(change.declared) for change in trace.parts[0].changes if isinstance(change, ExtraSignal)}
     return {**trace.shared, "signals": list(trace.signals), "added signals": added}
 
 
@@ -593,7 +539,7 @@ def _ids_of(traces: Iterable[ShardedTrace[Any]]) -> set[str]:
 def _add_ids(ids: set[str], more: Iterable[str]) -> None:
     for case_id in more:
         if case_id in ids:
-            twice(case_id, 2)
+            refuse_duplicate(case_id, 2)
         ids.add(case_id)
 
 
@@ -601,7 +547,18 @@ def open_shards(path: Path, kind: Any) -> ShardedTrace[Any]:  # noqa: ANN401 - a
     """Sharded trace of a folder, or of one file; see `Trace.open`."""
     if path.is_dir():
         manifest = read_manifest(path)
-        parts = tuple(Shard(str(path / row.file), row.sha256, kind, row.cases, row.counts) for row in manifest.shards)
+        shared = shared_hash(manifest.shared)
+        parts = tuple(
+            Shard(
+                str(path / row.file),
+                row.sha256,
+                kind,
+                row.cases,
+                row.counts,
+                facts=ShardFacts(row.fingerprint, row.counts, shared),
+            )
+            for row in manifest.shards
+        )
         _check_there(parts)
         rows = manifest.rows
         return ShardedTrace(parts, manifest.shared, rows["fingerprint"], kind, path, manifest.version)
@@ -617,20 +574,9 @@ def _check_there(parts: Sequence[Shard]) -> None:
         lacking._check()  # noqa: SLF001 - of this module
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest of shards that stand in a folder, whole or not at all; what was there goes over to it."""
-    text = json.dumps(manifest.rows, sort_keys=True, ensure_ascii=False, indent=1)
-    write_text(f"{text}\n", folder / MANIFEST)
-
-
 def shard_name(version: int, number: int) -> str:
     """Name of a shard's file; a version writes over no file of another."""
     return f"v{version}-{number:05d}.parquet"
-
-
-def shard_row(trace: Any, path: Path) -> ShardRow:  # noqa: ANN401 - a trace
-    """Row of a manifest of a trace that was saved."""
-    return ShardRow(path.name, len(trace), file_hash(path), trace.meta.get("fingerprint"), count_cases(trace.cases))
 
 
 def next_version(folder: Path) -> tuple[int, Manifest | None]:
@@ -721,7 +667,7 @@ def replace_shards(folder: Path, known: Manifest | None, written: Written) -> No
 
 
 def check_shard(shard: int | None) -> None:
-    """Refuse a number of cases of a shard that is none.
+    """Raise ValueError for a shard of less than one case.
 
     Raises:
       ValueError: it is below 1.
@@ -769,10 +715,10 @@ def remove_orphans(folder: Path, known: Manifest | None) -> None:
         return
     named = {row.file for row in known.shards}
     for path in list(folder.iterdir()):
-        found = _OF_VERSION.fullmatch(path.name)
-        if found is None or int(found[2]) > known.version:
+        match = _OF_VERSION.fullmatch(path.name)
+        if match is None or int(match[2]) > known.version:
             continue
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
-        elif found[1] not in named:
+        elif match[1] not in named:
             path.unlink(missing_ok=True)

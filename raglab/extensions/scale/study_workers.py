@@ -121,8 +121,8 @@ def work_on_study(
                     pass
         except StorageError as error:
             rule, remedy = "the storage must answer", "check server and network, then start the worker again"
-            came = type(error.__cause__ or error).__name__
-            raise input_error(Where(str(storage)), rule, remedy, f"{came}, time and again") from error
+            error_name = type(error.__cause__ or error).__name__
+            raise input_error(Where(str(storage)), rule, remedy, f"{error_name}, time and again") from error
     return worker.report()
 
 

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from raglab.characters import visible
+from raglab.extensions.scale.mapped_files import check_mapped, mapped_file
 
 Vectors = NDArray[np.float32]
+_UNIT_LENGTH = 1e-2  # by which rounding to float16 may change a length, ten times over
 
 
 class VectorShards:
@@ -23,7 +25,7 @@ class VectorShards:
     by less than 0.002; every distance that is measured over shards is exact of the rounded rows.
     """
 
-    __slots__ = ("_maps", "_size", "shape")
+    __slots__ = ("_files", "_maps", "_size", "shape")
 
     def __init__(self, paths: Sequence[Path], size: int, dim: int) -> None:
         """Map the files.
@@ -35,6 +37,7 @@ class VectorShards:
           ValueError: a file that is no array of float16 with so many columns and rows.
           OSError: a file that is not there.
         """
+        self._files = [mapped_file(path) for path in paths]
         self._maps = [_mapped(path, dim) for path in paths]
         self._size = size
         for path, rows in zip(paths[:-1], self._maps[:-1], strict=True):
@@ -47,13 +50,19 @@ class VectorShards:
         return self.shape[0]
 
     def __getitem__(self, at: NDArray[np.integer] | slice) -> Vectors:
-        """Rows by position, float32 [*at.shape, dim]; or those of a slice."""
+        """Rows by position, float32 [*at.shape, dim]; or those of a slice.
+
+        Raises:
+          InputError: a file was changed since it was mapped.
+        """
         if isinstance(at, slice):
             at = np.arange(len(self))[at]
         flat = np.asarray(at, np.int64).ravel()
         rows = np.empty((len(flat), self.shape[1]), np.float32)
         shard = flat // self._size
-        for number in np.unique(shard):
+        numbers = np.unique(shard).tolist()
+        check_mapped(self._files[number] for number in numbers)
+        for number in numbers:
             of_shard = np.flatnonzero(shard == number)
             # Positions in ascending order are read in the order of the file.
             of_shard = of_shard[np.argsort(flat[of_shard], kind="stable")]
@@ -65,13 +74,34 @@ class VectorShards:
         del copy
         return np.concatenate(list(self.blocks())).astype(np.float32 if dtype is None else dtype)
 
+    def check(self) -> None:
+        """Read all rows once.
+
+        Raises:
+          ValueError: a row that is neither of unit length nor zero, such as one with NaN.
+        """
+        first = 0
+        for block in self.blocks():
+            lengths = np.sqrt(np.einsum("nd,nd->n", block, block, dtype=np.float64))
+            wrong = ~((np.abs(lengths - 1.0) <= _UNIT_LENGTH) | (lengths == 0.0))
+            if wrong.any():
+                place = int(np.argmax(wrong))
+                msg = f"rows of shards must be of unit length, got {lengths[place]:.6g} in row {first + place}; make it"
+                raise ValueError(msg + " again.")
+            first += len(block)
+
     def blocks(self, n: int | None = None, rows: int = 8192) -> Iterator[Vectors]:
-        """The first n rows in float32, some thousands at a time."""
-        left = len(self) if n is None else n
-        for one in self._maps:
-            for start in range(0, min(len(one), left), rows):
-                yield one[start : min(start + rows, left)].astype(np.float32)
-            left -= min(len(one), left)
+        """The first n rows in float32, some thousands at a time.
+
+        Raises:
+          InputError: a file was changed since it was mapped.
+        """
+        remaining = len(self) if n is None else n
+        for file, vectors in zip(self._files, self._maps, strict=True):
+            for start in range(0, min(len(vectors), remaining), rows):
+                check_mapped([file])
+                yield vectors[start : min(start + rows, remaining)].astype(np.float32)
+            remaining -= min(len(vectors), remaining)
 
 
 class Remapped:
@@ -96,7 +126,7 @@ class Remapped:
 def _mapped(path: Path, dim: int) -> NDArray[np.float16]:
     rows: NDArray[np.float16] = np.load(path, mmap_mode="r", allow_pickle=False)
     if rows.dtype != np.dtype("<f2") or rows.ndim != 2 or rows.shape[1] != dim:
-        came = f"{rows.dtype} {list(rows.shape)} in {visible(str(path))}"
-        msg = f"a shard must be float16 with {dim} columns, got {came}; make it again."
+        layout = f"{rows.dtype} {list(rows.shape)} in {visible(str(path))}"
+        msg = f"a shard must be float16 with {dim} columns, got {layout}; make it again."
         raise ValueError(msg)
     return rows

@@ -17,7 +17,7 @@ from raglab.decision.learned_cases import IN_SAMPLE
 from raglab.decision.sharded_decisions import ShardedDecisions
 from raglab.displays.tables import DASH, ReportTable, cut_text, estimate_cell, number_cell, number_text, share_cell
 from raglab.html_display import Cell
-from raglab.lab.report.verdicts import BOUGHT, Reach, Reachable, TargetVerdict, flipped_cases
+from raglab.lab.report.verdicts import BOUGHT, Reachable, TargetVerdict, ThresholdRates, flipped_cases
 from raglab.policy import WHOLE, PolicyData
 from raglab.signals import BUILT_IN_SET, SignalSet
 from raglab.values import Case, Status
@@ -86,15 +86,15 @@ def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTab
     return ReportTable(caption, ["policy", "expected_cost", *metrics.RATES], rows)
 
 
-def verdict_table(found: Sequence[TargetVerdict]) -> ReportTable:
+def verdict_table(target_verdicts: Sequence[TargetVerdict]) -> ReportTable:
     """Verdict on every target."""
     rows = [
         [
-            Cell(f"{one.name} {'≥' if _wanted_high(one) else '≤'} {100 * one.target:.3g} %"),
-            Cell(one.says, mark="good" if one.says == "met" else "bad"),
-            share_cell(one.k, one.n),
+            Cell(f"{verdict.name} {'≥' if _wanted_high(verdict) else '≤'} {100 * verdict.target:.3g} %"),
+            Cell(verdict.says, mark="good" if verdict.says == "met" else "bad"),
+            share_cell(verdict.k, verdict.n),
         ]
-        for one in found
+        for verdict in target_verdicts
     ]
     caption = (
         "Targets, on the cases of this page. Coverage and over-ask stand beside them: what refusing everything or "
@@ -103,54 +103,58 @@ def verdict_table(found: Sequence[TargetVerdict]) -> ReportTable:
     return ReportTable(caption, ["target", "verdict", "observed (95 % interval)"], rows)
 
 
-def _wanted_high(one: TargetVerdict) -> bool:
-    return metrics.RATE_TABLE[one.name].better == "high"
+def _wanted_high(verdict: TargetVerdict) -> bool:
+    return metrics.RATE_TABLE[verdict.name].better == "high"
 
 
-def verdict_sentence(name: str, found: Sequence[TargetVerdict]) -> str:
+def verdict_sentence(name: str, target_verdicts: Sequence[TargetVerdict]) -> str:
     """What the verdicts come to, in words, with coverage and over-ask."""
-    targets = [one for one in found if one.is_target]
-    missed = [one for one in targets if one.says != "met"]
+    targets = [verdict for verdict in target_verdicts if verdict.is_target]
+    missed = [verdict for verdict in targets if verdict.says != "met"]
     lead = f"{cut_text(name)} meets " + (
         "every target" if not missed else f"{len(targets) - len(missed)} of {len(targets)} targets"
     )
-    beside = _beside(found)
+    beside = _coverage_text(target_verdicts)
     lead += f", at {beside}." if beside else "."
-    if any(one.n == 0 for one in missed):
+    if any(verdict.n == 0 for verdict in missed):
         lead += " A rate over 0 cases meets nothing."
-    bought = [one.name for one in missed if one.says == BOUGHT]
+    bought = [verdict.name for verdict in missed if verdict.says == BOUGHT]
     if bought:
         lead += f" {' and '.join(bought)} would be within its target, but only by asking back or refusing."
     return lead
 
 
-def _beside(found: Sequence[TargetVerdict]) -> str:
-    """Coverage and over-ask of a policy, in words, as far as they are no targets themselves."""
+def _coverage_text(target_verdicts: Sequence[TargetVerdict]) -> str:
+    """Coverage and over-ask of a policy as text, without those that are targets."""
     words = {"coverage": "coverage", "over_ask_rate": "over-ask"}
-    shown = (one for one in found if not one.is_target)
-    return " and ".join(f"{words[one.name]} {percent(one.k / one.n if one.n else float('nan'))}" for one in shown)
+    shown = (verdict for verdict in target_verdicts if not verdict.is_target)
+    return " and ".join(
+        f"{words[verdict.name]} {percent(verdict.k / verdict.n if verdict.n else float('nan'))}" for verdict in shown
+    )
 
 
 def reach_sentence(reach: Reachable) -> str:
     """Whether all targets can be met together by what answers, and what it would cost else."""
-    if reach.found is not None:
-        one = reach.found
+    if reach.best is not None:
+        keeper = reach.best
         return (
-            f"All can be met together: {cut_text(one.name)} does so on its cases, at coverage {percent(one.coverage)} "
-            f"and over-ask {percent(one.over_ask)}."
+            f"All can be met together: {cut_text(keeper.name)} does so on its cases, at coverage "
+            f"{percent(keeper.coverage)} and over-ask {percent(keeper.over_ask)}."
         )
     if reach.bought is not None:
-        one = reach.bought
+        keeper = reach.bought
         return (
             "All together would be paid for by asking back or refusing: nothing that answers "
             f"{percent(reach.min_coverage)} of the cases or more and asks back in {percent(reach.max_over_ask)} of the "
-            f"unambiguous at most keeps them; {cut_text(one.name)} does, at coverage {percent(one.coverage)} and "
-            f"over-ask {percent(one.over_ask)}."
+            f"unambiguous at most keeps them; {cut_text(keeper.name)} does, at coverage {percent(keeper.coverage)} and "
+            f"over-ask {percent(keeper.over_ask)}."
         )
     return "No threshold on one signal and no policy that was tried keeps all targets together."
 
 
-def nearest_reach_table(pairs: Sequence[tuple[Reach, Reach]], targets: Mapping[str, float]) -> ReportTable:
+def nearest_reach_table(
+    pairs: Sequence[tuple[ThresholdRates, ThresholdRates]], targets: Mapping[str, float]
+) -> ReportTable:
     """Nearest that one threshold on one signal comes to the targets, in either direction."""
     rows = [
         [Cell(first.signal), *_reach(first, refusal=False), *_reach(second, refusal=True)] for first, second in pairs
@@ -165,11 +169,11 @@ def nearest_reach_table(pairs: Sequence[tuple[Reach, Reach]], targets: Mapping[s
     return ReportTable(caption, head, rows)
 
 
-def _reach(one: Reach, *, refusal: bool) -> list[Cell]:
-    rates = [share_cell(one.wrong, one.answered), share_cell(one.refused, one.n_ok)]
-    if not one.answered:
+def _reach(reach: ThresholdRates, *, refusal: bool) -> list[Cell]:
+    rates = [share_cell(reach.wrong, reach.answered), share_cell(reach.refused, reach.n_ok)]
+    if not reach.answered:
         return [Cell(DASH, "no threshold"), Cell(DASH), Cell(DASH)]
-    return [*(rates[::-1] if refusal else rates), number_cell(number_text(one.threshold))]
+    return [*(rates[::-1] if refusal else rates), number_cell(number_text(reach.threshold))]
 
 
 @cache
@@ -184,16 +188,20 @@ def threshold_unit(path: str, known: SignalSet = BUILT_IN_SET) -> str:
 MOST_FLIPS = 60
 
 
-def _setting(value: Any, other: Any) -> str:  # noqa: ANN401 - thresholds and switches
+def _setting(value: Any, counterpart: Any) -> str:  # noqa: ANN401 - thresholds and switches
     """Value of one policy, told apart from that of the other."""
-    return decimals(value, other) if isinstance(value, float) and isinstance(other, float) else number_text(value)
+    return (
+        decimals(value, counterpart)
+        if isinstance(value, float) and isinstance(counterpart, float)
+        else number_text(value)
+    )
 
 
 def changes_table(first: str, second: str, incumbent: PolicyData, tuned: PolicyData) -> Block:
     """Thresholds and switches that differ."""
     rows = [
-        [Cell(path), *(number_cell(_setting(*pair)) for pair in ((one, two), (two, one)))]
-        for path, (one, two) in incumbent.diff(tuned).items()
+        [Cell(path), *(number_cell(_setting(*pair)) for pair in ((before, after), (after, before)))]
+        for path, (before, after) in incumbent.diff(tuned).items()
         if path not in WHOLE
     ]
     if not rows:
@@ -208,7 +216,7 @@ def flip_blocks(
 ) -> list[Block]:
     """Cases that two policies decide differently, most harmful change first, and how many there are."""
     rows = flipped_cases(before, after)
-    better, worse = (int((one.right & ~other.right).sum()) for one, other in ((after, before), (before, after)))
+    better, worse = (int((winner.right & ~loser.right).sum()) for winner, loser in ((after, before), (before, after)))
     text = (
         f"{len(rows)} of {len(before)} cases are decided otherwise by {cut_text(second)} than by {cut_text(first)}: "
         f"{better} become right, {worse} become wrong."
@@ -217,8 +225,8 @@ def flip_blocks(
         return [Text(text)]
     most = rows[:MOST_FLIPS]
     cases = dict(zip(sorted(most), before.cases_at(np.sort(most)), strict=True))
-    told = [_reasons(said, most) for said in (before, after)]
-    shown = [_flip(before, after, row, cases[row], [reasons[row] for reasons in told]) for row in most]
+    reasons_by_side = [_reasons(decisions, most) for decisions in (before, after)]
+    shown = [_flip(before, after, row, cases[row], [reasons[row] for reasons in reasons_by_side]) for row in most]
     caption = (
         f"{len(shown)} of {len(rows)}, most harmful first: new wrong answers, then new false refusals, then the rest."
     )
@@ -228,29 +236,33 @@ def flip_blocks(
     ]
 
 
-def _reasons(said: Decisions | ShardedDecisions, rows: Sequence[int]) -> Mapping[int, str]:
+def _reasons(decisions: Decisions | ShardedDecisions, rows: Sequence[int]) -> Mapping[int, str]:
     """Why some cases came out as they did, by position."""
-    return said.reasons(rows) if isinstance(said, ShardedDecisions) else {row: said.reason(row) for row in rows}
+    return (
+        decisions.reasons(rows)
+        if isinstance(decisions, ShardedDecisions)
+        else {row: decisions.reason(row) for row in rows}
+    )
 
 
 def _flip(before: CaseVerdicts, after: CaseVerdicts, row: int, case: Case, reasons: Sequence[str]) -> list[Cell]:
-    verdict = " → ".join(_rightness(said, row) for said in (before, after))
-    then, now = (
-        Cell(Status(int(said.status[row])).name, cut_text(reason), "good" if said.right[row] else "bad")
-        for said, reason in zip((before, after), reasons, strict=True)
+    verdict = " → ".join(_rightness(decisions, row) for decisions in (before, after))
+    before_cell, after_cell = (
+        Cell(Status(int(decisions.status[row])).name, cut_text(reason), "good" if decisions.right[row] else "bad")
+        for decisions, reason in zip((before, after), reasons, strict=True)
     )
     return [
         Cell(cut_text(case.id)),
         Cell(cut_text(case.query)),
         Cell(str(case.expect_status)),
-        then,
-        now,
+        before_cell,
+        after_cell,
         Cell(verdict),
     ]
 
 
-def _rightness(said: CaseVerdicts, row: int) -> str:
+def _rightness(decisions: CaseVerdicts, row: int) -> str:
     """In a word: the right status on the wrong sources is not right (rule S6.3)."""
-    if said.right[row]:
+    if decisions.right[row]:
         return "right"
-    return "wrong sources" if said.status[row] == said.label_code[row] else "wrong"
+    return "wrong sources" if decisions.status[row] == decisions.label_code[row] else "wrong"

@@ -13,10 +13,12 @@ from raglab import metrics
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.answer_text import missing_text
 from raglab.decision.learned_cases import in_sample_note
+from raglab.decision.measurement import gates_off
 from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import status_only_note
 from raglab.displays.tables import ReportTable, column_table, cut_text, estimate_cell, number_cell
 from raglab.html_display import Cell, Mark
+from raglab.lab.acting_gates import dropped_gates, dropped_gates_text
 from raglab.lab.answer_basis import not_compared
 from raglab.lab.candidates import FIXED, FREE
 from raglab.lab.comparison import BESIDE, PolicyContest, StudyOutcome, contests, reference_roles
@@ -31,7 +33,7 @@ VERDICT_MARKS: Mapping[str, Mark] = {"better": "good", "worse": "bad"}
 
 
 class Fact(NamedTuple):
-    """Line of the first screen: what it tells, the text, smaller text and code below it, and how it is set off."""
+    """One fact of the first screen: head, text, detail, code and mark."""
 
     head: str
     text: str
@@ -72,30 +74,51 @@ def first_screen(
     note = notes[0] if study is not None and notes else ""
     if study is not None and not study.unseen:
         selected = Fact("What was selected", f"{_identity(judged, judged.subject)}; chosen on these very cases.", note)
-        facts = [selected, _estimate(study, costs), _cases(judged, study), promised, *_refusals(judged)]
+        facts = [
+            selected,
+            _estimate(study, costs),
+            _cases(judged, study),
+            promised,
+            *_refusals(judged),
+            *_switched_off(judged),
+        ]
         return FirstScreen([*facts, _advice_in_sample(judged)], None)
     if study is None and judged.subject in judged.in_sample:
-        facts = [*_learned_facts(judged), _cases(judged, study), promised, *_refusals(judged)]
+        facts = [*_learned_facts(judged), _cases(judged, study), promised, *_refusals(judged), *_switched_off(judged)]
         return FirstScreen([*facts, _advice_in_sample(judged)], None)
-    known = study is not None or _learned_elsewhere(judged)
-    found = _contests(judged, study, costs)
-    misses = any(one.says != "met" for one in met if one.is_target)
+    known = study is not None or _is_out_of_sample(judged)
+    policy_contests = _contests(judged, study, costs)
+    misses = any(verdict.says != "met" for verdict in met if verdict.is_target)
     facts = [
-        _winner(judged, found, note, known=known),
+        _winner(judged, policy_contests, note, known=known),
         _price(judged, study, costs),
         *_uncompared_facts(judged),
         _cases(judged, study),
         promised,
         *_refusals(judged),
-        _advice(judged, found, promised, note, misses=misses, known=known),
+        *_switched_off(judged),
+        _advice(judged, policy_contests, promised, note, misses=misses, known=known),
     ]
-    return FirstScreen(facts, _contest_table(judged, found, costs) if found else None)
+    return FirstScreen(facts, _contest_table(judged, policy_contests, costs) if policy_contests else None)
 
 
 def _refusals(judged: ReportData) -> list[Fact]:
     """Policies of the page of which one gate refuses nearly all answerable cases (rule S2.19)."""
-    texts = {name: refusal_text(judged.said[name]) for name in judged.names}
+    texts = {name: refusal_text(judged.decisions[name]) for name in judged.names}
     return [Fact(f"What {cut_text(name)} refuses", text, mark="bad") for name, text in texts.items() if text]
+
+
+def _switched_off(judged: ReportData) -> list[Fact]:
+    """Gates that act in the policy compared with and not in the subject, unless that answers nothing (rule S6.8)."""
+    before, after = (judged.policies[name] for name in (judged.names[0], judged.subject))
+    dropped = dropped_gates(before, after, gates_off(judged.trace))
+    answers = bool((judged.decisions[judged.subject].status == Status.ok).any())
+    head = f"What {cut_text(judged.subject)} has switched off"
+    return (
+        [Fact(head, f"Of {cut_text(judged.names[0])}: {dropped_gates_text(dropped, after)}")]
+        if dropped and answers
+        else []
+    )
 
 
 def _learned_facts(judged: ReportData) -> list[Fact]:
@@ -118,8 +141,8 @@ def _learned_here(judged: ReportData) -> list[str]:
     return [name for name in judged.in_sample if name in judged.learned and name != judged.subject]
 
 
-def _learned_elsewhere(judged: ReportData) -> bool:
-    """Whether nothing speaks against it that the subject learned from other cases: its own record, else the split."""
+def _is_out_of_sample(judged: ReportData) -> bool:
+    """Whether the subject learned from other cases, by its own record, else by the split."""
     if judged.subject in judged.learned:  # it learned from some of these, or that cannot be seen
         return False
     return _tuned_elsewhere(judged) or set(judged.trace.counted()) == {judged.split}
@@ -138,58 +161,67 @@ def _contests(judged: ReportData, study: StudyOutcome | None, costs: metrics.Cos
     roles = dict.fromkeys(FREE, "free policy") if study is None else reference_roles(study)
     roles = {**roles, judged.names[0]: roles.get(judged.names[0], "compared with")}
     left_out = {judged.subject, *judged.in_sample}
-    others = {name: judged.policies[name] for name in roles if name in judged.policies and name not in left_out}
+    references = {name: judged.policies[name] for name in roles if name in judged.policies and name not in left_out}
     subject = {TUNED: judged.policies[judged.subject]}
-    return contests(judged.replayed, others | subject, {name: roles[name] for name in others}, judged.arm, costs)
+    return contests(
+        judged.replayed, references | subject, {name: roles[name] for name in references}, judged.arm, costs
+    )
 
 
 def _identity(judged: ReportData, name: str) -> str:
     """Policy with every name that it has on this page, and its id."""
     policy_id = judged.policies[name].policy_id
-    same = [one for one, policy in judged.policies.items() if policy.policy_id == policy_id and one != name]
-    return f"{' = '.join(cut_text(one) for one in (name, *same))}, policy {policy_id}"
+    same = [alias for alias, policy in judged.policies.items() if policy.policy_id == policy_id and alias != name]
+    return f"{' = '.join(cut_text(alias) for alias in (name, *same))}, policy {policy_id}"
 
 
-def _unshown(found: Sequence[PolicyContest]) -> list[PolicyContest]:
-    """Contests with what needs no tuning that show no difference, the incumbent's first."""
-    return [one for one in found if one.other in FIXED and one.verdict == "open"]
+def _open_contests(policy_contests: Sequence[PolicyContest]) -> list[PolicyContest]:
+    """Contests with policies without tuning that show no difference, the incumbent's first."""
+    return [contest for contest in policy_contests if contest.reference in FIXED and contest.verdict == "open"]
 
 
-def _winner(judged: ReportData, found: Sequence[PolicyContest], note: str, *, known: bool) -> Fact:
+def _winner(judged: ReportData, policy_contests: Sequence[PolicyContest], note: str, *, known: bool) -> Fact:
     """What the subject is shown to be: better than all that needs no tuning, worse than something, or neither.
 
     Args:
       known: whether it is known that nothing was fitted or selected on these cases.
     """
-    beaten_by = [one for one in found if one.verdict == "worse" and one.role != BESIDE]
+    beaten_by = [contest for contest in policy_contests if contest.verdict == "worse" and contest.role != BESIDE]
     if beaten_by:
-        best = min(beaten_by, key=lambda one: one.gain.estimate).other
+        best = min(beaten_by, key=lambda contest: contest.gain.estimate).reference
         text = f"{_identity(judged, best)}; {cut_text(judged.subject)} does worse."
         return Fact("What wins", text, note, mark="bad")
     text, head = _identity(judged, judged.subject), "What was selected" if note else "What was judged"
     if not judged.is_compared:
         lacks = missing_text(cut_text(judged.subject), judged.missing[judged.subject])
         return Fact(head, f"{text}. {lacks}", note, mark="bad")
-    if not found:
+    if not policy_contests:
         return Fact(head, f"{text}; no other policy was given to hold it against.", note)
-    if _untuned(found):
+    if _equal_untuned_policy(policy_contests):
         return Fact(head, f"{text}, which needs no tuning.", note)
-    if open_ := _unshown(found):
-        names = [cut_text(one.other) for one in open_]
+    if open_ := _open_contests(policy_contests):
+        names = [cut_text(contest.reference) for contest in open_]
         chosen = f"{text}: chosen, not shown to be better than {' or than '.join(names)}."
         return Fact(head, chosen if note else f"{text}: no difference shown to {' or to '.join(names)}.", note)
-    shown = known and not _uncompared(judged) and not _learned_here(judged)
+    shown = known and not _uncompared_names(judged) and not _learned_here(judged)
     return Fact("What wins" if shown else head, text, note, mark="good" if shown else "")
 
 
-def _uncompared(judged: ReportData) -> list[str]:
+def _uncompared_names(judged: ReportData) -> list[str]:
     """Policies without tuning that lack too many recorded answers to be compared (rule S6.3)."""
     return [name for name in FIXED if name in not_compared(judged.missing)]
 
 
-def _untuned(found: Sequence[PolicyContest]) -> str:
-    """Name of the policy without tuning that the subject is; '' where it is none."""
-    return next((cut_text(one.other) for one in found if one.verdict == "same" and one.other in FIXED), "")
+def _equal_untuned_policy(policy_contests: Sequence[PolicyContest]) -> str:
+    """Name of the policy without tuning that equals the subject; '' where none does."""
+    return next(
+        (
+            cut_text(contest.reference)
+            for contest in policy_contests
+            if contest.verdict == "same" and contest.reference in FIXED
+        ),
+        "",
+    )
 
 
 def _price(judged: ReportData, study: StudyOutcome | None, costs: metrics.Costs | None) -> Fact:
@@ -223,7 +255,7 @@ def _cases(judged: ReportData, study: StudyOutcome | None) -> Fact:
     by_split = judged.trace.counted()
     labels = sum((Counter(by_label) for by_label in by_split.values()), Counter[str]())
     counts = ", ".join(f"{labels[status.name]} {status.name}" for status in Status)
-    alone = status_only_note(judged.said[judged.subject].status_only)
+    alone = status_only_note(judged.decisions[judged.subject].status_only)
     learned, unknown = judged.learned.get(judged.subject), ""
     if study is None and len(judged.names) > 1:
         unknown = " What was tuned on is not known here."
@@ -258,38 +290,48 @@ def _advice_in_sample(judged: ReportData) -> Fact:
 
 
 def _advice(
-    judged: ReportData, found: Sequence[PolicyContest], promised: Fact, note: str, *, misses: bool, known: bool
+    judged: ReportData,
+    policy_contests: Sequence[PolicyContest],
+    promised: Fact,
+    note: str,
+    *,
+    misses: bool,
+    known: bool,
 ) -> Fact:
     """Whether to use the subject: it must beat what needs no tuning, lose to nothing, and keep what it promises."""
     head, subject = "What to do next", cut_text(judged.subject)
-    if reason := _reason_against(judged, found, promised):
+    if reason := _reason_against(judged, policy_contests, promised):
         return Fact(head, reason, mark="bad")
-    if reason := _reason_to_wait(judged, found, note, known=known):
+    if reason := _reason_to_wait(judged, policy_contests, note, known=known):
         return Fact(head, reason)
-    then = " for its lower cost; it does not meet every target." if misses else "."
+    remark = " for its lower cost; it does not meet every target." if misses else "."
     if not judged.policies[judged.subject].certificate:
-        then += " Then raglab certify says what it can promise."
+        remark += " Then raglab certify says what it can promise."
     code = f'policy = raglab.Policy.load("{"tuned" if judged.subject == TUNED else "policy"}.yaml")'
-    return Fact(head, f"Use {subject}{then}", code=code, mark="good")
+    return Fact(head, f"Use {subject}{remark}", code=code, mark="good")
 
 
-def _reason_against(judged: ReportData, found: Sequence[PolicyContest], promised: Fact) -> str:
+def _reason_against(judged: ReportData, policy_contests: Sequence[PolicyContest], promised: Fact) -> str:
     """Why the subject is not to be used; '' where nothing speaks against it."""
     subject = cut_text(judged.subject)
     if not judged.is_compared:
         return f"Record the missing answers of {subject} before use: nothing is compared."
-    if lost := [cut_text(one.other) for one in found if one.verdict == "worse" and one.role != BESIDE]:
+    if lost := [
+        cut_text(contest.reference)
+        for contest in policy_contests
+        if contest.verdict == "worse" and contest.role != BESIDE
+    ]:
         return f"Do not use {subject}: it is worse than {' and than '.join(lost)}."
     return f"Do not use {subject} before it is certified again." if promised.mark == "bad" else ""
 
 
-def _reason_to_wait(judged: ReportData, found: Sequence[PolicyContest], note: str, *, known: bool) -> str:
+def _reason_to_wait(judged: ReportData, policy_contests: Sequence[PolicyContest], note: str, *, known: bool) -> str:
     """Why the subject is not shown to be better; '' where it is, on cases that nothing was tuned on."""
     subject = cut_text(judged.subject)
-    if same := _untuned(found):
+    if same := _equal_untuned_policy(policy_contests):
         return f"Use {same}, which needs no tuning. Label more cases, or find a signal that tells more, to better it."
-    if open_ := _unshown(found):
-        names = " or than ".join(cut_text(one.other) for one in open_)
+    if open_ := _open_contests(policy_contests):
+        names = " or than ".join(cut_text(contest.reference) for contest in open_)
         size = "" if open_[0].size_note in note else f" {open_[0].size_note}"  # said once
         need = "which needs" if len(open_) == 1 else "which need"
         return (
@@ -298,7 +340,7 @@ def _reason_to_wait(judged: ReportData, found: Sequence[PolicyContest], note: st
         )
     if reason := _uncompared_reason(judged, subject):
         return reason
-    if not any(one.other in FREE for one in found):
+    if not any(contest.reference in FREE for contest in policy_contests):
         return f"Hold {subject} against always-answer and always-refuse, which need no tuning, before use."
     if not known:
         return f"Judge {subject} on cases of split {cut_text(judged.split)}, on which nothing was tuned."
@@ -307,14 +349,16 @@ def _reason_to_wait(judged: ReportData, found: Sequence[PolicyContest], note: st
 
 def _uncompared_reason(judged: ReportData, subject: str) -> str:
     """With which policies the subject is not compared, and the remedy; '' where it is with all."""
-    if lacks := _uncompared(judged):
+    if lacks := _uncompared_names(judged):
         return f"Record the missing answers of {' and of '.join(lacks)}: {subject} is not compared with that."
     if names := " and ".join(map(cut_text, _learned_here(judged))):
         return f"{subject} is not compared with {names}: judge them on cases that none of them learned from."
     return ""
 
 
-def _contest_table(judged: ReportData, found: Sequence[PolicyContest], costs: metrics.Costs | None) -> ReportTable:
+def _contest_table(
+    judged: ReportData, policy_contests: Sequence[PolicyContest], costs: metrics.Costs | None
+) -> ReportTable:
     """A row a policy that the subject was held against: what it saves, case by case."""
     subject = cut_text(judged.subject)
     # A difference that is not shown is no proof of equality (rule S6.11), so each has words of its own.
@@ -325,13 +369,18 @@ def _contest_table(judged: ReportData, found: Sequence[PolicyContest], costs: me
         "open": "no difference shown",
     }
     columns = {
-        "against": [Cell(cut_text(one.other), one.role) for one in found],
-        f"{subject} saves": [estimate_cell(one.gain.estimate, one.gain.low, one.gain.high, "+") for one in found],
-        "p": [number_cell(f"{one.gain.p:.3g}") for one in found],
-        "says": [Cell(words[one.verdict], mark=VERDICT_MARKS.get(one.verdict, "")) for one in found],
+        "against": [Cell(cut_text(contest.reference), contest.role) for contest in policy_contests],
+        f"{subject} saves": [
+            estimate_cell(contest.gain.estimate, contest.gain.low, contest.gain.high, "+")
+            for contest in policy_contests
+        ],
+        "p": [number_cell(f"{contest.gain.p:.3g}") for contest in policy_contests],
+        "says": [
+            Cell(words[contest.verdict], mark=VERDICT_MARKS.get(contest.verdict, "")) for contest in policy_contests
+        ],
         # How many cases the difference rests on: a mean of few is no more than an example.
-        f"only {subject} right": [number_cell(str(one.only_tuned)) for one in found],
-        "only the other right": [number_cell(str(one.only_other)) for one in found],
+        f"only {subject} right": [number_cell(str(contest.only_tuned)) for contest in policy_contests],
+        "only the other right": [number_cell(str(contest.only_reference)) for contest in policy_contests],
     }
     caption = (
         f"Over what, by how much: expected cost a case of the other less that of {subject}, paired on the same cases, "

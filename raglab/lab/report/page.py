@@ -45,7 +45,7 @@ WRONG_LABELS = (0, 1, 2, 3, 5, 10)
 
 def weak_spots(judged: ReportData) -> list[Block]:
     """Pass rate of the subject by slices, worst first."""
-    frame = slices(judged.said[judged.subject])
+    frame = slices(judged.decisions[judged.subject])
     below = frame[frame["rate"] < frame["rest"]]
     shown = below.head(MOST_SLICES)
     if not len(shown):
@@ -71,7 +71,7 @@ def weak_spots(judged: ReportData) -> list[Block]:
 
 def assumptions(judged: ReportData) -> list[Block]:
     """Hallucination rate of the subject if some labels were wrong, and if labels were as frequent as elsewhere."""
-    said = judged.said[judged.subject]
+    decisions = judged.decisions[judged.subject]
     k, n = rate_counts(judged, "hallucination_rate")
     subject, sure = cut_text(judged.subject), bound_confidence()
     if not n:
@@ -89,19 +89,19 @@ def assumptions(judged: ReportData) -> list[Block]:
         if least:
             lead = f"With {least} wrong labels the bound passes {100 * alpha:g} %; with fewer it does not."
         caption += f" {lead}"
-    return [column_table(caption, columns), _traffic(judged, said.status, said.right, sure)]
+    return [column_table(caption, columns), _traffic(judged, decisions.status, decisions.right, sure)]
 
 
 def _hallucination_target(judged: ReportData) -> float | None:
     """Hallucination rate that the subject promises, or that the user wants; None without either."""
-    made = own_certificate(judged) or {}
-    kept = {one["name"]: float(one["alpha"]) for one in made.get("promises", ())}
-    return kept.get("hallucination_rate", judged.targets.get("hallucination_rate"))
+    certificate = own_certificate(judged) or {}
+    alphas = {promise["name"]: float(promise["alpha"]) for promise in certificate.get("promises", ())}
+    return alphas.get("hallucination_rate", judged.targets.get("hallucination_rate"))
 
 
 def _traffic(judged: ReportData, status: Any, right: Any, sure: str) -> ReportTable:  # noqa: ANN401 - arrays
     """Rates for the set's own shares of the labels, and for equal ones."""
-    counts, labels = robustness.answers(status, judged.seen.label, right)
+    counts, labels = robustness.answers(status, judged.signals.label, right)
     there = labels > 0
     mixes = {"as in this set": labels / labels.sum(), "every label as often": there / there.sum()}
     rates = [robustness.traffic_rates(counts, labels, shares, DELTA) for shares in mixes.values()]
@@ -204,7 +204,10 @@ def _sections(material: Material) -> list[ReportSection]:
     for title, make in SECTIONS.items():
         blocks = make(material)
         if note and title in OF_POLICIES:
-            blocks = [one if isinstance(one, Text) else one._replace(caption=f"{note} {one.caption}") for one in blocks]
+            blocks = [
+                block if isinstance(block, Text) else block._replace(caption=f"{note} {block.caption}")
+                for block in blocks
+            ]
         if blocks:
             sections.append(ReportSection(title, blocks))
     return sections
@@ -276,17 +279,17 @@ def write_report(
     page = Path(path)
     unmeasured = unmeasured_note(trace, judged.policies[judged.subject])
     shown = (*notes, *(note for note in unmeasured if note not in notes))
-    given = (shown, trials, plateaus, study, costs, min_coverage, max_over_ask, trace_id, cockpit)
-    kept = _sections(Material(judged, *given))
+    material_fields = (shown, trials, plateaus, study, costs, min_coverage, max_over_ask, trace_id, cockpit)
+    sections = _sections(Material(judged, *material_fields))
     # Figures stand in the page itself and beside it as files, for whoever writes a paper.
     folder = page.with_name(f"{page.stem}_figures")
     make_folder(folder)
-    for block in (block for section in kept for block in section.blocks):
+    for block in (block for section in sections for block in section.blocks):
         if isinstance(block, Picture):
             write_bytes(block.png, folder / f"{block.name}.png")
     title = f"Report on {cut_text(str(trace.meta.get('corpus', 'a corpus')))}: {cut_text(judged.subject)}"
     first = first_screen(judged, study, notes, costs, min_coverage, max_over_ask)
-    write_text(render_page(title, first, kept), page)
+    write_text(render_page(title, first, sections), page)
     return page
 
 
@@ -312,7 +315,7 @@ def _report_data(
     every = list(policies.values())
     replayed = held_trace(trace)
     table = replay.rate_table(replay.tally(replayed, every, name), every, costs=costs).set_axis(list(policies), axis=0)
-    decided = replay.decide_policies(replayed, [policies[one] for one in names], name)
+    decided = replay.decide_policies(replayed, [policies[policy_name] for policy_name in names], name)
     return ReportData(
         trace=trace,
         replayed=replayed,
@@ -320,8 +323,8 @@ def _report_data(
         split=split,
         policies=policies,
         names=names,
-        said=dict(zip(names, decided, strict=True)),
-        seen=answer_signals(replayed, policies[names[-1]], name),
+        decisions=dict(zip(names, decided, strict=True)),
+        signals=answer_signals(replayed, policies[names[-1]], name),
         table=table,
         targets={},
     )

@@ -46,39 +46,39 @@ def own_certificate(judged: ReportData) -> Mapping[str, Any] | None:
 
 def promise_line(judged: ReportData) -> tuple[str, Mark]:
     """What is promised of the subject, in a line: rates, confidence, look, re-test; or that nothing is, and why."""
-    subject, made = cut_text(judged.subject), own_certificate(judged)
+    subject, certificate = cut_text(judged.subject), own_certificate(judged)
     if defect := certificate_defect(judged.policies[judged.subject]):
         return f"Nothing: {subject} holds a certificate that is not valid: {defect}", "bad"
-    if made is None:
+    if certificate is None:
         return f"Nothing: {subject} holds no certificate, so its rates are those of these cases and of no others.", ""
-    rates = " and ".join(_promise(one) for one in made["promises"])
-    together = ", all together," if len(made["promises"]) > 1 else ""
-    delta = float(made["delta"])
-    found, _ = _retest_blocks(judged, made)
-    again = "" if found is None else f" Re-tested on the cases of this page: {found.verdict}."
-    here = judged.said[judged.subject].basis
-    basis = basis_kind(made["basis"])
-    conflict = basis_conflict(made["basis"], here)
+    rates = " and ".join(_promise(promise) for promise in certificate["promises"])
+    together = ", all together," if len(certificate["promises"]) > 1 else ""
+    delta = float(certificate["delta"])
+    retest, _ = _retest_blocks(judged, certificate)
+    again = "" if retest is None else f" Re-tested on the cases of this page: {retest.verdict}."
+    here = judged.decisions[judged.subject].basis
+    basis = basis_kind(certificate["basis"])
+    conflict = basis_conflict(certificate["basis"], here)
     if conflict:
         again = f" It was certified on cases judged by {basis}, this page judges by {here}: certify it again."
     else:
-        again = f" Its cases were judged by {made['basis']}.{again}"
+        again = f" Its cases were judged by {certificate['basis']}.{again}"
     text = (
-        f"{rates}{together} with {_confidence(delta)} confidence (delta {delta:g}, {_look(made)}) "
-        f"on traffic like the {made.get('cases', DASH)} cases that it was certified on.{again}"
+        f"{rates}{together} with {_confidence(delta)} confidence (delta {delta:g}, {_look(certificate)}) "
+        f"on traffic like the {certificate.get('cases', DASH)} cases that it was certified on.{again}"
     )
-    return text, "bad" if conflict else "" if found is None else MARKS.get(found.verdict, "")
+    return text, "bad" if conflict else "" if retest is None else MARKS.get(retest.verdict, "")
 
 
-def _promise(one: Mapping[str, Any]) -> str:
+def _promise(promise: Mapping[str, Any]) -> str:
     """Rate and its highest value; a cost has units of its own: it is no share."""
-    alpha = float(one["alpha"])
-    return f"{one['name']} ≤ {f'{alpha:g}' if one['name'] == COST else f'{100 * alpha:g} %'}"
+    alpha = float(promise["alpha"])
+    return f"{promise['name']} ≤ {f'{alpha:g}' if promise['name'] == COST else f'{100 * alpha:g} %'}"
 
 
-def _look(made: Mapping[str, Any]) -> str:
+def _look(certificate: Mapping[str, Any]) -> str:
     """Which look at its cases a certificate is, and whether a file remembers the others."""
-    return f"look {made['looks']}{'' if made['looks_recorded'] else ' that is known of'}"
+    return f"look {certificate['looks']}{'' if certificate['looks_recorded'] else ' that is known of'}"
 
 
 def _confidence(delta: float) -> str:
@@ -87,41 +87,42 @@ def _confidence(delta: float) -> str:
 
 def certificate_blocks(judged: ReportData) -> list[Block]:
     """How the subject's certificate was made and what the cases of this page say of it, or what one would need."""
-    made = own_certificate(judged)
-    if made is None:
+    certificate = own_certificate(judged)
+    if certificate is None:
         return _requirement_blocks(judged)
     text = (
-        f"Certified on {made.get('cases', DASH)} cases: {made.get('tested', DASH)} of {made.get('candidates', DASH)} "
-        f"candidates tested, ordered on {made.get('pilot', 0)} other cases; {made.get('binding', DASH)} binds."
+        f"Certified on {certificate.get('cases', DASH)} cases: {certificate.get('tested', DASH)} of "
+        f"{certificate.get('candidates', DASH)} candidates tested, ordered on {certificate.get('pilot', 0)} other "
+        f"cases; {certificate.get('binding', DASH)} binds."
     )
-    text += f" The cases were judged by {made['basis']} (rule S6.3)."
-    if "over_ask_rate" in made:
+    text += f" The cases were judged by {certificate['basis']} (rule S6.3)."
+    if "over_ask_rate" in certificate:
         text += (
-            f" It answers {percent(float(made['coverage']))} of those cases and asks back "
-            f"{percent(float(made['over_ask_rate']))} of the unambiguous."
+            f" It answers {percent(float(certificate['coverage']))} of those cases and asks back "
+            f"{percent(float(certificate['over_ask_rate']))} of the unambiguous."
         )
     blocks: list[Block] = [Text(text)]
-    if made.get("rests_on_asking"):
-        told = asking_note(float(made["over_ask_rate"]), made.get("also_kept_by", ()))
-        blocks.append(Text(told, warning=True))
-    looks = int(made["looks"])
+    if certificate.get("rests_on_asking"):
+        note = asking_note(float(certificate["over_ask_rate"]), certificate.get("also_kept_by", ()))
+        blocks.append(Text(note, warning=True))
+    looks = int(certificate["looks"])
     if looks > 1:
-        worst = percent(min(1.0, float(made["spent"])))  # deltas of all looks add up
+        worst = percent(min(1.0, float(certificate["spent"])))  # deltas of all looks add up
         again = f"It is look {looks} on those cases: some promise among the {looks} may break with probability {worst}."
         blocks.append(Text(again, warning=True))
-    found, notes = _retest_blocks(judged, made)
-    return [*blocks, _promises(made, found, _confidence(float(made["delta"]))), *notes]
+    retest, notes = _retest_blocks(judged, certificate)
+    return [*blocks, _promises(certificate, retest, _confidence(float(certificate["delta"]))), *notes]
 
 
-def _retest_blocks(judged: ReportData, made: Mapping[str, Any]) -> tuple[Retest | None, list[Text]]:
+def _retest_blocks(judged: ReportData, certificate: Mapping[str, Any]) -> tuple[Retest | None, list[Text]]:
     """Re-test on the cases of this page, and what to say of it; none where the certificate saw these cases."""
     used = judged.trace.counted().keys() & set(SPLITS)
-    if used or trace_hash(judged.trace) == made["cases_hash"]:
+    if used or trace_hash(judged.trace) == certificate["cases_hash"]:
         return None, [
             Text("No re-test: a certificate is re-tested on cases it was not made with, such as split report.")
         ]
     try:
-        found = check_policy(judged.policies[judged.subject], judged.trace)
+        retest = check_policy(judged.policies[judged.subject], judged.trace)
     except ValueError as error:  # another arm or basis, or answers that are missing
         return None, [Text(f"No re-test: {cut_text(str(error))}", warning=True)]
     says = {
@@ -130,60 +131,60 @@ def _retest_blocks(judged: ReportData, made: Mapping[str, Any]) -> tuple[Retest 
         "broken": "Re-test broken: on the cases of this page a rate is above its target even at its lower bound.",
     }
     beside = (
-        f" It answers {percent(found.coverage)} of them and asks back {percent(found.over_ask)} of the unambiguous."
+        f" It answers {percent(retest.coverage)} of them and asks back {percent(retest.over_ask)} of the unambiguous."
     )
-    text = Text(says[found.verdict] + beside, warning=found.verdict == "broken")
-    return found, [text, *(Text(note, warning=True) for note in found.notes)]
+    text = Text(says[retest.verdict] + beside, warning=retest.verdict == "broken")
+    return retest, [text, *(Text(note, warning=True) for note in retest.notes)]
 
 
-def _promises(made: Mapping[str, Any], found: Retest | None, sure: str) -> ReportTable:
+def _promises(certificate: Mapping[str, Any], retest: Retest | None, sure: str) -> ReportTable:
     """A row a promise: as certified, and as re-tested."""
     rows = []
-    for place, one in enumerate(made["promises"]):
-        k, n = float(one["k"]), int(one["n"])
-        shown = decimals if one["name"] == COST else percent
+    for place, promise in enumerate(certificate["promises"]):
+        k, n = float(promise["k"]), int(promise["n"])
+        shown = decimals if promise["name"] == COST else percent
         row = [
-            Cell(_promise(one)),
+            Cell(_promise(promise)),
             Cell(shown(k / n if n else float("nan")), f"{k:g}/{n}", "number"),
-            number_cell(shown(float(one["bound"]))),
+            number_cell(shown(float(promise["bound"]))),
         ]
-        if found is not None:
-            seen = found.table.iloc[place]
-            low, high = shown(seen["lower_bound"]), shown(seen["upper_bound"])
+        if retest is not None:
+            retest_row = retest.table.iloc[place]
+            low, high = shown(retest_row["lower_bound"]), shown(retest_row["upper_bound"])
             row += [
-                Cell(shown(seen["rate"]), f"{seen['k']:g}/{seen['n']}", "number"),
+                Cell(shown(retest_row["rate"]), f"{retest_row['k']:g}/{retest_row['n']}", "number"),
                 number_cell(f"{low} and {high}"),
-                Cell(str(seen["verdict"]), mark=MARKS.get(seen["verdict"], "")),
+                Cell(str(retest_row["verdict"]), mark=MARKS.get(retest_row["verdict"], "")),
             ]
         rows.append(row)
     head = ["promise", "when certified", f"upper bound, {sure}"]
-    head += [] if found is None else ["on this page", f"lower bound, together, and upper bound, {sure}", "re-test"]
+    head += [] if retest is None else ["on this page", f"lower bound, together, and upper bound, {sure}", "re-test"]
     return ReportTable("Promises. Bounds are one-sided; of rates they are exact.", head, rows)
 
 
 def _requirement_blocks(judged: ReportData) -> list[Block]:
     """What a certificate would need, and which signal could carry one."""
-    seen = judged.seen
+    signals = judged.signals
     sure = bound_confidence()
     texts = [f"The command raglab certify tests whether a policy keeps stated targets with {sure} confidence."]
     if judged.in_sample:  # counts of these cases would promise what they cannot
         texts.append("It takes cases that nothing was tuned on: raglab.split deals a split certify.")
     else:
         stated = {name: alpha for name, alpha in judged.targets.items() if name in OBJECTIVES and alpha > 0.0}
-        usual = _alpha(len(seen.right), None)
+        usual = _alpha(len(signals.right), None)
         lead = "" if stated else "No target is stated; of a usual one, as an example: "
         for name, alpha in (stated or {"hallucination_rate": usual}).items():
             k, n = rate_counts(judged, name)
             texts.append(f"{lead}{need_line(name, data_need(alpha, n, k, DELTA))}")
-    texts.append(best_signal_sentence(seen))
-    return [*map(Text, texts), _diagnosis(seen, judged.targets.get("hallucination_rate"))]
+    texts.append(best_signal_sentence(signals))
+    return [*map(Text, texts), _diagnosis(signals, judged.targets.get("hallucination_rate"))]
 
 
-def _diagnosis(seen: AnswerSignals, wanted: float | None) -> ReportTable:
+def _diagnosis(signals: AnswerSignals, wanted: float | None) -> ReportTable:
     """What each signal alone could carry, for the wanted risk or the lowest usual one within reach."""
-    alpha = _alpha(len(seen.right), wanted)
-    frame = diagnosis(seen.right, seen.score, alpha, DELTA)
-    constant = [name for name, score in seen.score.items() if not tells_apart(score)]
+    alpha = _alpha(len(signals.right), wanted)
+    frame = diagnosis(signals.right, signals.score, alpha, DELTA)
+    constant = [name for name, score in signals.score.items() if not tells_apart(score)]
     frame.loc[frame["signal"].isin(constant), "AUROC"] = np.nan
     columns = {
         "signal": frame["signal"],
@@ -218,20 +219,20 @@ def _alpha(n: int, wanted: float | None) -> float:
     return lowest if not wanted else max(wanted, lowest)
 
 
-def best_signal_sentence(seen: AnswerSignals) -> str:
+def best_signal_sentence(signals: AnswerSignals) -> str:
     """The best that cases and signals could certify at all, in words."""
-    n_ok = int((seen.label == Status.ok).sum())
+    n_ok = int((signals.label == Status.ok).sum())
     if not n_ok:
         return "No case here is labelled ok, so nothing can be certified."
-    reach, bound = best_bound(seen)
+    reach, bound = best_bound(signals)
     text = (
         f"Were the {n_ok} answerable cases all answered rightly and nothing else answered, they would certify "
         f"{percent(float(metrics.upper_bound(0, n_ok, DELTA)))}."
     )
     if np.isnan(bound):
         return text
-    can = ~np.isnan(seen.score[reach.signal])
-    wrong, answered = int((can & ~seen.right).sum()), int(can.sum())
+    can = ~np.isnan(signals.score[reach.signal])
+    wrong, answered = int((can & ~signals.right).sum()), int(can.sum())
     free = float(metrics.upper_bound(wrong, answered, DELTA))
     if bound >= free:
         return f"{text} No threshold on one signal comes lower than always answering, {percent(free)}."

@@ -28,7 +28,7 @@ def render_page(title: str, first: FirstScreen, sections: Sequence[ReportSection
     script = here.joinpath("tables.js").read_text(encoding="utf-8").strip()
     frames = [block.html for section in sections for block in section.blocks if isinstance(block, Frame)]
     # Scripts are allowed by their hash: text of a corpus on the page can never run.
-    runs = sorted({script_hash(one) for one in (script, *(one for page in frames for one in inline_scripts(page)))})
+    runs = sorted({script_hash(code) for code in (script, *(code for page in frames for code in inline_scripts(page)))})
     rules = rule_sentences()
     cited: set[str] = set()
 
@@ -41,9 +41,9 @@ def render_page(title: str, first: FirstScreen, sections: Sequence[ReportSection
         whole = str(text).replace(" %", f"{UNBROKEN}%")
         if tight:
             whole = whole.replace(" ", UNBROKEN).replace(f";{UNBROKEN}", "; ")
-        found = [(one, one if one in rules else "") for one in NUMBER.split(whole)]
-        cited.update(rule for _, rule in found if rule)
-        return found
+        parts = [(part, part if part in rules else "") for part in NUMBER.split(whole)]
+        cited.update(rule for _, rule in parts if rule)
+        return parts
 
     environment = Environment(
         autoescape=True,

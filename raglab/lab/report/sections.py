@@ -65,10 +65,10 @@ from raglab.lab.report.verdicts import (
     curves,
     decided_by_label,
     front,
-    nearest_reaches,
+    nearest_thresholds,
     probability_histograms,
     reachable,
-    swept,
+    threshold_curves,
     verdicts,
 )
 from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals
@@ -86,7 +86,7 @@ class ReportData(NamedTuple):
     """What every part reads.
 
     trace: in memory or of shards. replayed: the same, measured where it is in memory. names: the incumbent, then the
-    tuned policy where there is one; said: decisions of these. table: of `replay.sweep`, the policies' names as index.
+    tuned policy where there is one; decisions: of these. table: of `replay.sweep`, the policies' names as index.
     targets: that the user stated. in_sample: policies that were fitted or chosen on the cases of the page. learned: by
     name, from how many of these cases each policy learned, where its own record says so.
     """
@@ -97,8 +97,8 @@ class ReportData(NamedTuple):
     split: str
     policies: Mapping[str, Policy]
     names: tuple[str, ...]
-    said: Mapping[str, Decisions | ShardedDecisions]
-    seen: AnswerSignals
+    decisions: Mapping[str, Decisions | ShardedDecisions]
+    signals: AnswerSignals
     table: pd.DataFrame
     targets: Mapping[str, float]
     in_sample: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ def head(judged: ReportData, notes: Sequence[str], trace_id: str | None = None) 
         "encoder": str(parameters.get("encoder", DASH)),
         "reranker": str(parameters.get("reranker", DASH)),
         "arm": f"{judged.arm} (of {', '.join(trace.arms)})",
-        "basis": f"{judged.said[judged.subject].basis_text()} (what correct means, rule S6.3)",
+        "basis": f"{judged.decisions[judged.subject].basis_text()} (what correct means, rule S6.3)",
         **({"gates off": f"{', '.join(meta['gates_off'])}: not measured"} if meta.get("gates_off") else {}),
     }
     columns = {"what": facts.keys(), "which": facts.values()}
@@ -166,13 +166,13 @@ def verdict(
     row = {str(name): value for name, value in judged.table.loc[[judged.subject]].to_dict("records")[0].items()}
     limits: dict[str, Any] = {"min_coverage": min_coverage, "max_over_ask": max_over_ask}
     limits["max_over_ask"] = judged.targets.get("over_ask_rate", max_over_ask)
-    reach = reachable(judged.seen, judged.table, trials, judged.targets, **limits)
-    found = verdicts(row, judged.targets, can=reach.together, **limits)
-    kept = all(one.says == "met" for one in found if one.is_target)
+    reach = reachable(judged.signals, judged.table, trials, judged.targets, **limits)
+    target_verdicts = verdicts(row, judged.targets, can=reach.together, **limits)
+    all_met = all(target_verdict.says == "met" for target_verdict in target_verdicts if target_verdict.is_target)
     trust = "The intervals say how far it can be trusted on so few cases that every target is met."
-    blocks: list[Block] = [Text(trust if kept else reach_sentence(reach)), verdict_table(found)]
+    blocks: list[Block] = [Text(trust if all_met else reach_sentence(reach)), verdict_table(target_verdicts)]
     if set(PLANE) <= set(judged.targets):
-        pairs = [nearest_reaches(judged.seen, signal, judged.targets) for signal in judged.seen.score]
+        pairs = [nearest_thresholds(judged.signals, signal, judged.targets) for signal in judged.signals.score]
         blocks.append(nearest_reach_table(pairs, judged.targets))
     return blocks
 
@@ -198,7 +198,7 @@ def risk_coverage_section(judged: ReportData) -> list[Block]:
         "Marks: the policies, which use several gates and may ask."
     )
     caption += f" No answers, so no mark: {', '.join(silent)}." if silent else ""
-    by_signal = curves(judged.seen)
+    by_signal = curves(judged.signals)
     if np.array_equal(by_signal["top-1 cosine"].y, by_signal["-best l2"].y):
         caption += " Best l2 and top-1 cosine order the cases alike (rule S1.1), so their lines lie on each other."
     if "fused gate" in by_signal:
@@ -208,14 +208,14 @@ def risk_coverage_section(judged: ReportData) -> list[Block]:
     drawn = figures.draw_risk_coverage(
         by_signal, {str(name): at for name, at in points.items()}, target=judged.targets.get("hallucination_rate")
     )
-    return [picture("risk_coverage", caption, drawn, judged.note), _usual_risks(judged.seen)]
+    return [picture("risk_coverage", caption, drawn, judged.note), _usual_risks(judged.signals)]
 
 
-def _usual_risks(seen: AnswerSignals) -> ReportTable:
+def _usual_risks(signals: AnswerSignals) -> ReportTable:
     """Largest coverage of one threshold on each signal at usual risks."""
-    columns: dict[str, Any] = {"signal": seen.score.keys()}
+    columns: dict[str, Any] = {"signal": signals.score.keys()}
     for risk in USUAL_TARGETS:
-        shares = [metrics.coverage_at_risk(seen.right, score, risk) for score in seen.score.values()]
+        shares = [metrics.coverage_at_risk(signals.right, score, risk) for score in signals.score.values()]
         columns[f"risk ≤ {100 * risk:g} %"] = [number_cell(percent(share) if share else DASH) for share in shares]
     caption = (
         "Share of the cases that one threshold on a signal answers at most while no more than so many of its answers "
@@ -226,18 +226,18 @@ def _usual_risks(seen: AnswerSignals) -> ReportTable:
 
 def sweeps(judged: ReportData) -> list[Block]:
     """Small multiples: every threshold over its range."""
-    shown, idle = swept(judged.replayed, judged.policies, judged.names[::-1], judged.arm)
-    known = judged.seen.known
+    shown, idle = threshold_curves(judged.replayed, judged.policies, judged.names[::-1], judged.arm)
+    known = judged.signals.known
     # Where a threshold cannot act in the subject, its panel is of another policy, and its title says so.
     panels = [
         figures.Panel(
-            one.path if one.base == judged.subject else f"{one.path} (others: {one.base})",
-            threshold_unit(one.path, known),
-            one.steps,
-            one.marks,
-            one.path == RATIO,
+            curve.path if curve.base == judged.subject else f"{curve.path} (others: {curve.base})",
+            threshold_unit(curve.path, known),
+            curve.steps,
+            curve.marks,
+            curve.path == RATIO,
         )
-        for one in shown
+        for curve in shown
     ]
     caption = (
         f"One panel a threshold, all others as in {judged.subject}: exact steps of the rates, no grid. Vertical lines "
@@ -245,10 +245,10 @@ def sweeps(judged: ReportData) -> list[Block]:
     )
     drawn_targets = set(judged.targets) & set(canvas.RATE_INKS)
     caption += ", dashed lines the targets in the colour of their rate." if drawn_targets else "."
-    if any(one.base != judged.subject for one in shown):
-        others, subject = judged.names[0], judged.subject
+    if any(curve.base != judged.subject for curve in shown):
+        incumbent, subject = judged.names[0], judged.subject
         caption += (
-            f" Panels (others: {others}): {subject} has the threshold off or cannot meet it, so has no line there."
+            f" Panels (others: {incumbent}): {subject} has the threshold off or cannot meet it, so has no line there."
         )
     if judged.by_cost(judged.subject):
         caption += (
@@ -264,7 +264,7 @@ def sweeps(judged: ReportData) -> list[Block]:
 
 def confusions(judged: ReportData) -> list[Block]:
     """Label × decision of incumbent and tuned, as figure and tables."""
-    counts = {name: confusion_counts(said) for name, said in judged.said.items()}
+    counts = {name: confusion_counts(decisions) for name, decisions in judged.decisions.items()}
     drawn = picture(
         "label_by_decision",
         f"{judged.note} Cases by label and decision; the diagonal is the right status.".strip(),
@@ -284,7 +284,7 @@ def confusions(judged: ReportData) -> list[Block]:
 
 def stages_section(judged: ReportData) -> list[Block]:
     """What decided, by label, for incumbent and tuned."""
-    by_policy = {name: decided_by_label(decisions) for name, decisions in judged.said.items()}
+    by_policy = {name: decided_by_label(decisions) for name, decisions in judged.decisions.items()}
     none = np.zeros(len(Status), dtype=np.int64)
     pairs = sorted({pair for counts in by_policy.values() for pair in counts}, key=lambda at: (chain_place(at[0]), *at))
     columns: dict[str, Any] = {"decided by": [name for name, _ in pairs]}
@@ -299,7 +299,7 @@ def stages_section(judged: ReportData) -> list[Block]:
 def histogram_section(judged: ReportData) -> list[Block]:
     """Confidence by label with the taus."""
     by_value: dict[tuple[str, float], list[str]] = {}
-    paths = ("tau_default", "tau_explicit") if judged.seen.explicit else ("tau_default",)
+    paths = ("tau_default", "tau_explicit") if judged.signals.explicit else ("tau_default",)
     on = [name for name in judged.names if judged.policies[name].confidence.enabled and not judged.by_cost(name)]
     for path, name in ((path, name) for path in paths for name in on):
         by_value.setdefault((path, float(judged.policies[name].value(f"confidence.{path}"))), []).append(name)
@@ -308,7 +308,7 @@ def histogram_section(judged: ReportData) -> list[Block]:
     off = [name for name in judged.names if name not in on]
     caption = f"Confidence of every case by label (blend {blend:g}), bins of 4 points; below tau a case is refused."
     caption += f" No tau decides for {', '.join(off)}." if off else ""
-    drawn = figures.confidence_by_label(confidence_histograms(judged.seen), FINE_EDGES, taus)
+    drawn = figures.confidence_by_label(confidence_histograms(judged.signals), FINE_EDGES, taus)
     return [picture("confidence_by_label", caption, drawn)]
 
 
@@ -328,22 +328,22 @@ def boundary_section(judged: ReportData) -> list[Block]:
     for head, (k, of) in shares.items():
         columns[head] = [share_cell(int(k[zone]), int(of[zone])) for zone in zones]
     lead = f"What the confidence gate of {subject} meets, whatever gate decides. With its evidence chosen, a case would"
-    told = f"{lead} be answered rightly if no gate stood in the way. {shown.says}"
+    figure_caption = f"{lead} be answered rightly if no gate stood in the way. {shown.says}"
     caption = "Cases by zone: how many are labelled ok, how many the policy answers, how many it decides rightly."
-    return [picture("decision_boundary", told, shown.ax_, judged.note), column_table(caption, columns)]
+    return [picture("decision_boundary", figure_caption, shown.ax_, judged.note), column_table(caption, columns)]
 
 
 def _probability_blocks(judged: ReportData) -> list[Block]:
     """P(right) of every case by label and decision: what bounds the answers of a decision by expected cost."""
-    subject, said = cut_text(judged.subject), judged.said[judged.subject]
-    drawn = figures.probability_by_label(probability_histograms(judged.seen, said.status), FINE_EDGES)
-    known = judged.seen.score[P_RIGHT][~np.isnan(judged.seen.score[P_RIGHT])]
-    told = (
+    subject, decisions = cut_text(judged.subject), judged.decisions[judged.subject]
+    drawn = figures.probability_by_label(probability_histograms(judged.signals, decisions.status), FINE_EDGES)
+    known = judged.signals.score[P_RIGHT][~np.isnan(judged.signals.score[P_RIGHT])]
+    figure_caption = (
         f"{subject} decides by expected cost: a case is answered where that costs least, not at one bound. P(right), "
         f"the model's probability that an answer would be right, by label and by what {subject} does; "
         f"{len(known)} cases with a hit, bins of 4 points."
     )
-    return [picture("probability_by_label", told, drawn, judged.note)]
+    return [picture("probability_by_label", figure_caption, drawn, judged.note)]
 
 
 def search_section(
@@ -374,7 +374,7 @@ def flips_section(judged: ReportData) -> list[Block]:
     if len(judged.names) == 1:
         return []
     first, second = judged.names
-    return flip_blocks(first, second, judged.said[first], judged.said[second])
+    return flip_blocks(first, second, judged.decisions[first], judged.decisions[second])
 
 
 def ranking_section(trace: TraceView) -> list[Block]:
@@ -411,9 +411,9 @@ SEED = 0  # of folds and resamples, so that the page is the same bytes twice
 
 def reliability_section(judged: ReportData) -> list[Block]:
     """Confidence as a probability, or the P(right) that decides: reliability, errors, a cross-fitted calibration."""
-    name, unit = (P_RIGHT, 1.0) if P_RIGHT in judged.seen.score else ("confidence", 100.0)
-    known = ~np.isnan(judged.seen.score[name])
-    right, score = judged.seen.right[known], judged.seen.score[name][known]
+    name, unit = (P_RIGHT, 1.0) if P_RIGHT in judged.signals.score else ("confidence", 100.0)
+    known = ~np.isnan(judged.signals.score[name])
+    right, score = judged.signals.right[known], judged.signals.score[name][known]
     if not len(score):
         return [Text("No case has a confidence: nothing was retrieved.")]
     shown = name if unit == 1.0 else f"{name} / {unit:g}"
@@ -423,11 +423,11 @@ def reliability_section(judged: ReportData) -> list[Block]:
     enough = min(int(right.sum()), int((~right).sum())) >= LEAST
     if enough:
         rng = np.random.default_rng(SEED)
-        found = calibration.calibrated(right, score, method="isotonic", folds=FOLDS, rng=rng)
-        ReliabilityDisplay.from_predictions(right, found.p, name="isotonic, cross-fitted", ax=as_it_is.ax_)
+        isotonic = calibration.calibrated(right, score, method="isotonic", folds=FOLDS, rng=rng)
+        ReliabilityDisplay.from_predictions(right, isotonic.p, name="isotonic, cross-fitted", ax=as_it_is.ax_)
         # Cross-fitted is what holds on new cases; in sample is shown to tell how much it flatters.
-        judgements[f"isotonic, cross-fitted in {FOLDS} folds"] = found.cross_fitted
-        judgements["isotonic on the cases it was fitted to (flatters)"] = found.in_sample
+        judgements[f"isotonic, cross-fitted in {FOLDS} folds"] = isotonic.cross_fitted
+        judgements["isotonic on the cases it was fitted to (flatters)"] = isotonic.in_sample
     # All that is drawn is given in numbers too, for readers who cannot see the figure.
     frame = as_it_is.frame()
     columns = {
@@ -475,9 +475,9 @@ def _judgement_table(judgements: Mapping[str, Judgement]) -> ReportTable:
 
 def signals_section(judged: ReportData) -> list[Block]:
     """How well each signal ranks right above wrong: AUROC and AURC with intervals, against the best."""
-    right, none = judged.seen.right, np.zeros(len(judged.seen.right))
-    areas = {name: metrics.aurc(right, score) for name, score in judged.seen.score.items()}
-    constant = {name for name, score in judged.seen.score.items() if not tells_apart(score)}
+    right, none = judged.signals.right, np.zeros(len(judged.signals.right))
+    areas = {name: metrics.aurc(right, score) for name, score in judged.signals.score.items()}
+    constant = {name for name, score in judged.signals.score.items() if not tells_apart(score)}
     # A signal that is the same in every case ranks nothing, also where it lies below one that ranks the wrong way.
     best = min(areas, key=lambda name: (name in constant, areas[name]))
     ordered = sorted(areas, key=lambda name: (name in constant, areas[name]))
@@ -488,14 +488,14 @@ def signals_section(judged: ReportData) -> list[Block]:
     }
     beside = columns[f"AURC minus that of {best}"] = []
     for name in ordered:
-        score = judged.seen.score[name]
+        score = judged.signals.score[name]
         low, high = metrics.auroc_interval(right, score)
         area = float("nan") if name in constant else metrics.auroc(right, score)  # it ranks nothing
         columns["AUROC"].append(estimate_cell(area, float(low), float(high)))
         perfect = np.stack([right, np.ones_like(right)])  # a second signal that is never wrong has an AURC of 0
         own = metrics.aurc_difference(perfect, score, none, rng=np.random.default_rng(SEED))
         columns["AURC"].append(estimate_cell(areas[name], own.low, own.high))
-        excess = metrics.aurc_difference(right, score, judged.seen.score[best], rng=np.random.default_rng(SEED))
+        excess = metrics.aurc_difference(right, score, judged.signals.score[best], rng=np.random.default_rng(SEED))
         same = name == best
         beside.append(number_cell(DASH) if same else estimate_cell(excess.value, excess.low, excess.high, sign="+"))
     caption = (
@@ -574,13 +574,13 @@ def candidates_section(judged: ReportData, study: StudyOutcome | None) -> list[B
         columns["meets targets"] = ["yes" if meets else "no" for meets in ordered["meets_targets"]]
     # The figure has error bars, since the smallest cost alone is no reason to select (rule S6.8).
     drawn = figures.candidate_costs(study.costs, study.selected, study.incumbent)
-    told = (
+    figure_caption = (
         f"Expected cost of every candidate; {cut_text(study.selected)} was selected. In sample flatters; "
         "cross-fitted is what is chosen by. A bar is one standard error of the paired gain over the incumbent to each "
         "side."
     )
-    told += " Judged is what this page measures." if study.unseen else ""
-    return [picture("candidates", told, drawn), column_table(caption, columns)]
+    figure_caption += " Judged is what this page measures." if study.unseen else ""
+    return [picture("candidates", figure_caption, drawn), column_table(caption, columns)]
 
 
 def _candidate_cell(name: str, study: StudyOutcome, competes: object) -> Cell:
@@ -608,21 +608,21 @@ def model_section(judged: ReportData) -> list[Block]:
     if not judged.by_cost(judged.subject) or section.model is None:
         return []
     model, subject = section.model, cut_text(judged.subject)
-    parts = sorted(model.parts.items(), key=lambda one: (min(one[1].weights) - max(one[1].weights), one[0]))
-    kept = [(name, part) for name, part in parts if any(part.weights)]
-    known = judged.seen.known
-    signals = [known.signal(name) for name, _ in kept]
+    parts = sorted(model.parts.items(), key=lambda pair: (min(pair[1].weights) - max(pair[1].weights), pair[0]))
+    active = [(name, part) for name, part in parts if any(part.weights)]
+    known = judged.signals.known
+    signals = [known.signal(name) for name, _ in active]
     bias = Cell("bias", "where every signal is at its centre")
     columns: dict[str, Any] = {"signal": [*(Cell(signal.name, signal.meaning) for signal in signals), bias]}
     for place, name in enumerate(CLASSES):
-        weights = [part.weights[place] for _, part in kept]
+        weights = [part.weights[place] for _, part in active]
         columns[CLASS_WORDS[name]] = [_weight(weight) for weight in (*weights, model.bias[place])]
-    columns["centre"] = [*(part.center for _, part in kept), DASH]
-    columns["scale"] = [*(part.scale for _, part in kept), DASH]
+    columns["centre"] = [*(part.center for _, part in active), DASH]
+    columns["scale"] = [*(part.scale for _, part in active), DASH]
     columns["unit"] = [*(signal.unit.name for signal in signals), DASH]
     caption = (
         f"What {subject} makes of its signals: what one scale above the centre adds to the logit of each class, the "
-        f"{len(kept)} signals with weight, those that part the classes most first. The probabilities of the classes "
+        f"{len(active)} signals with weight, those that part the classes most first. The probabilities of the classes "
         "times the costs below give what answering, refusing and asking back cost; the least decides. Options of a "
         f"case to be asked hold what it expects with probability {model.asked_right:.2f}."
     )
@@ -639,6 +639,6 @@ def _cost_table(costs: Mapping[str, Any], ratio: float) -> ReportTable:
     columns: dict[str, Any] = {"": [f"label {label}" for label in LABELS]}
     for outcome in OUTCOMES:
         columns[outcome.replace("_", " ")] = [number_cell(f"{costs[label][outcome]:g}") for label in LABELS]
-    told = "" if ratio == 1.0 else f" Wrong answers cost {ratio:g} times what is stated."
-    caption = f"Cost of a case by label and outcome, as the policy states it.{told}"
+    ratio_note = "" if ratio == 1.0 else f" Wrong answers cost {ratio:g} times what is stated."
+    caption = f"Cost of a case by label and outcome, as the policy states it.{ratio_note}"
     return column_table(caption, columns)

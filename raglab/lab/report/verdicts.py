@@ -73,30 +73,30 @@ def answer_signals(trace: TraceView, policy: Policy, arm: str | None = None) -> 
 def shard_answer_signals(trace: TraceData | Measured, policy: Policy, arm: str | None = None) -> AnswerSignals:
     """`answer_signals` of one trace in memory; pure, so that any worker may measure a shard."""
     held = Measured.of(trace)
-    said = replay.decide(held, always_answer(policy), arm)
-    found = said.tables.evidence
-    can = said.status == Status.ok
+    decisions = replay.decide(held, always_answer(policy), arm)
+    evidence = decisions.tables.evidence
+    can = decisions.status == Status.ok
     signals = {
-        "confidence": said.confidence(),
-        "top-1 cosine": found.top1[0],
-        "-best l2": -found.best_l2[0],
-        "gap": found.gap[0],
+        "confidence": decisions.confidence(),
+        "top-1 cosine": evidence.top1[0],
+        "-best l2": -evidence.best_l2[0],
+        "gap": evidence.gap[0],
     }
     if policy.fused_model is not None:
-        signals["fused gate"] = found.fused[0]
+        signals["fused gate"] = evidence.fused[0]
     if policy.decision.rule == EXPECTED_COST:
         signals[P_RIGHT] = measured_tables(held, policy, arm).evidence.probability[0, 0]
     return AnswerSignals(
         {name: np.where(can, value, np.nan) for name, value in signals.items()},
-        said.right & can,
-        found.label,
-        bool(found.explicit.any()),
-        found.known,
+        decisions.right & can,
+        evidence.label,
+        bool(evidence.explicit.any()),
+        evidence.known,
     )
 
 
-class Reach(NamedTuple):
-    """What thresholds on a signal reach, from the highest down, [N]; or one of them, as numbers.
+class ThresholdRates(NamedTuple):
+    """Rates of the thresholds on a signal, from the highest down, [N]; or of one of them, as numbers.
 
     threshold: NaN where none reaches what it must; nothing is answered then.
     """
@@ -118,34 +118,36 @@ class Reach(NamedTuple):
         """Share of the answers that are wrong; NaN where there is none."""
         return np.asarray(self.wrong) / np.where(self.answered, self.answered, np.nan)
 
-    def at(self, place: int) -> Reach:
+    def at(self, place: int) -> ThresholdRates:
         """One of the thresholds."""
         refused, wrong, answered = (int(column[place]) for column in (self.refused, self.wrong, self.answered))
-        return Reach(self.signal, float(self.threshold[place]), refused, self.n_ok, wrong, answered)
+        return ThresholdRates(self.signal, float(self.threshold[place]), refused, self.n_ok, wrong, answered)
 
 
-def signal_reaches(seen: AnswerSignals, signal: str) -> Reach:
-    """What every threshold on a signal gives, "answer at or above it, else refuse", one for each distinct value."""
-    score, n_ok = seen.score[signal], int((seen.label == Status.ok).sum())
-    by_answer = metrics.risk_coverage(seen.right, score)
-    by_label = metrics.risk_coverage(seen.label == Status.ok, score)
-    return Reach(signal, by_answer.at, n_ok - (by_label.n - by_label.k), n_ok, by_answer.k, by_answer.n)
+def threshold_rates(signals: AnswerSignals, signal: str) -> ThresholdRates:
+    """Rates of every threshold on a signal, "answer at or above it, else refuse", one for each distinct value."""
+    score, n_ok = signals.score[signal], int((signals.label == Status.ok).sum())
+    by_answer = metrics.risk_coverage(signals.right, score)
+    by_label = metrics.risk_coverage(signals.label == Status.ok, score)
+    return ThresholdRates(signal, by_answer.at, n_ok - (by_label.n - by_label.k), n_ok, by_answer.k, by_answer.n)
 
 
-def nearest_reaches(seen: AnswerSignals, signal: str, targets: Mapping[str, float]) -> tuple[Reach, Reach]:
+def nearest_thresholds(
+    signals: AnswerSignals, signal: str, targets: Mapping[str, float]
+) -> tuple[ThresholdRates, ThresholdRates]:
     """Lowest hallucination rate at the false-refusal target, lowest false-refusal rate at the hallucination target.
 
     Args:
       targets: of both rates.
     """
-    every = signal_reaches(seen, signal)
+    every = threshold_rates(signals, signal)
     refusal, wrong = every.false_refusal, every.hallucination
 
-    def lowest(kept: NDArray[np.bool_], first: NDArray[np.float64], then: NDArray[np.float64]) -> Reach:
-        there = np.flatnonzero(kept)
+    def lowest(is_met: NDArray[np.bool_], first: NDArray[np.float64], tie_break: NDArray[np.float64]) -> ThresholdRates:
+        there = np.flatnonzero(is_met)
         if not len(there):
-            return Reach(signal=signal, threshold=float("nan"), refused=0, n_ok=0, wrong=0, answered=0)
-        return every.at(int(there[np.lexsort((then[there], first[there]))[0]]))
+            return ThresholdRates(signal=signal, threshold=float("nan"), refused=0, n_ok=0, wrong=0, answered=0)
+        return every.at(int(there[np.lexsort((tie_break[there], first[there]))[0]]))
 
     return (
         lowest(refusal <= targets["false_refusal_rate"], wrong, refusal),
@@ -154,7 +156,7 @@ def nearest_reaches(seen: AnswerSignals, signal: str, targets: Mapping[str, floa
 
 
 class Keeper(NamedTuple):
-    """What keeps all targets together: a threshold on one signal, a policy or a trial, and what it does beside."""
+    """What meets all targets: a threshold on one signal, a policy or a trial, with its coverage and over-ask."""
 
     name: str
     coverage: float
@@ -164,12 +166,12 @@ class Keeper(NamedTuple):
 class Reachable(NamedTuple):
     """Whether all targets can be met together, and by what.
 
-    found: of those that answer enough and ask little the one that answers most; None where there is none. bought: of
+    best: of those that answer enough and ask little the one that answers most; None where there is none. bought: of
     those that keep the targets by refusing or asking back the one that asks least; None where there is none.
     min_coverage, max_over_ask: what answering enough and asking little mean here.
     """
 
-    found: Keeper | None
+    best: Keeper | None
     bought: Keeper | None
     min_coverage: float
     max_over_ask: float
@@ -177,7 +179,7 @@ class Reachable(NamedTuple):
     @property
     def together(self) -> bool:
         """Whether all targets can be met together."""
-        return self.found is not None
+        return self.best is not None
 
 
 def least_coverage(n_ok: int, n_cases: int) -> float:
@@ -193,7 +195,7 @@ def least_coverage(n_ok: int, n_cases: int) -> float:
 
 
 def reachable(
-    seen: AnswerSignals,
+    signals: AnswerSignals,
     table: pd.DataFrame,
     trials: pd.DataFrame | None,
     targets: Mapping[str, float],
@@ -215,16 +217,16 @@ def reachable(
 
     Source: rule S6.9.
     """
-    least = _least(min_coverage, int((seen.label == Status.ok).sum()), len(seen.label), max_over_ask)
-    keepers = _signal_keepers(seen, targets)
+    least = _least(min_coverage, int((signals.label == Status.ok).sum()), len(signals.label), max_over_ask)
+    keepers = _signal_keepers(signals, targets)
     for frame in (table, trials):
         if frame is not None:
             keepers += _row_keepers(frame, targets, "a trial of the study" if frame is trials else None)
-    answers = [one for one in keepers if one.coverage >= least and one.over_ask <= max_over_ask]
-    found = max(answers, key=lambda one: (one.coverage, -one.over_ask), default=None)
-    known = [one for one in keepers if not np.isnan([one.coverage, one.over_ask]).any()]
-    bought = min(known, key=lambda one: (one.over_ask, -one.coverage), default=None) if found is None else None
-    return Reachable(found, bought, least, max_over_ask)
+    answers = [keeper for keeper in keepers if keeper.coverage >= least and keeper.over_ask <= max_over_ask]
+    best = max(answers, key=lambda keeper: (keeper.coverage, -keeper.over_ask), default=None)
+    known = [keeper for keeper in keepers if not np.isnan([keeper.coverage, keeper.over_ask]).any()]
+    bought = min(known, key=lambda keeper: (keeper.over_ask, -keeper.coverage), default=None) if best is None else None
+    return Reachable(best, bought, least, max_over_ask)
 
 
 def _least(min_coverage: float | None, n_ok: int, n_cases: int, max_over_ask: float) -> float:
@@ -241,11 +243,11 @@ def target_met(name: str, rate: Any, limit: float) -> Any:  # noqa: ANN401 - a n
     return rate <= limit if RATE_TABLE[name].better == "low" else rate >= limit
 
 
-def _signal_rates(seen: AnswerSignals, every: Reach) -> dict[str, NDArray[np.float64]]:
+def _signal_rates(signals: AnswerSignals, every: ThresholdRates) -> dict[str, NDArray[np.float64]]:
     """Rates of every threshold on a signal that answers at or above it and refuses below, [N] each."""
-    labels = np.bincount(seen.label, minlength=len(Status))
-    n, unasked = len(seen.label), np.zeros(len(every.answered))
-    of_refuse = metrics.risk_coverage(seen.label == Status.refuse, seen.score[every.signal])
+    labels = np.bincount(signals.label, minlength=len(Status))
+    n, unasked = len(signals.label), np.zeros(len(every.answered))
+    of_refuse = metrics.risk_coverage(signals.label == Status.refuse, signals.score[every.signal])
     passed = every.answered - every.wrong + labels[Status.refuse] - (of_refuse.n - of_refuse.k)
     return {
         "false_refusal_rate": every.false_refusal,
@@ -257,20 +259,20 @@ def _signal_rates(seen: AnswerSignals, every: Reach) -> dict[str, NDArray[np.flo
     }
 
 
-def _signal_keepers(seen: AnswerSignals, targets: Mapping[str, float]) -> list[Keeper]:
+def _signal_keepers(signals: AnswerSignals, targets: Mapping[str, float]) -> list[Keeper]:
     """Of each signal the threshold that answers most of those that keep all targets; none of them ever asks."""
     keepers = []
-    for signal in seen.score:
-        every = signal_reaches(seen, signal)
-        rates = _signal_rates(seen, every)
+    for signal in signals.score:
+        every = threshold_rates(signals, signal)
+        rates = _signal_rates(signals, every)
         keeps = np.ones(len(every.answered), dtype=bool)
         for name, limit in targets.items():
             keeps &= target_met(name, rates[name], limit) if name in rates else False
-        kept = np.flatnonzero(keeps)
-        if len(kept):  # a lower threshold answers more
-            most = every.at(int(kept[-1]))
+        places = np.flatnonzero(keeps)
+        if len(places):  # a lower threshold answers more
+            most = every.at(int(places[-1]))
             name = f"{signal} at or above {decimals(most.threshold)}"
-            keepers.append(Keeper(name, most.answered / len(seen.label), 0.0))
+            keepers.append(Keeper(name, most.answered / len(signals.label), 0.0))
     return keepers
 
 
@@ -283,11 +285,11 @@ def _row_keepers(frame: pd.DataFrame, targets: Mapping[str, float], name: str | 
         keeps &= target_met(rate, frame[rate].to_numpy(dtype=np.float64), limit)
     beside = frame.reindex(columns=["coverage", "over_ask_rate"]).to_numpy(dtype=np.float64)
     rows = zip(frame.index, beside, keeps, strict=True)
-    return [Keeper(name or str(index), float(row[0]), float(row[1])) for index, row, kept in rows if kept]
+    return [Keeper(name or str(index), float(row[0]), float(row[1])) for index, row, is_keeper in rows if is_keeper]
 
 
 class TargetVerdict(NamedTuple):
-    """A target and what became of it: met, not met, bought by asking or refusing, or out of reach with these signals.
+    """Verdict on a target: met, not met, bought by asking or refusing, or out of reach with these signals.
 
     target: highest value, of a rate that is wanted high the least. is_target: whether its user stated it; else it is
     the coverage or over-ask without which no target is met.
@@ -329,13 +331,13 @@ def verdicts(
     least = _least(min_coverage, int(row["false_refusal_rate_n"]), int(row["coverage_n"]), most)
     enough, little = row["coverage"] >= least, not row["over_ask_rate"] > most
     missed = "not met" if can else UNREACHABLE
-    found = []
+    target_verdicts = []
     for name, target in targets.items():
-        kept = "met" if (enough and little) or RATE_TABLE[name].better == "high" else BOUGHT
-        says = kept if target_met(name, row[name], target) else missed
-        found.append(_target_verdict(row, name, target, says, is_target=True))
+        met_verdict = "met" if (enough and little) or RATE_TABLE[name].better == "high" else BOUGHT
+        says = met_verdict if target_met(name, row[name], target) else missed
+        target_verdicts.append(_target_verdict(row, name, target, says, is_target=True))
     beside = {"coverage": (least, enough), "over_ask_rate": (most, little)}
-    return found + [
+    return target_verdicts + [
         _target_verdict(row, name, limit, "met" if met else "not met", is_target=False)
         for name, (limit, met) in beside.items()
         if name not in targets
@@ -360,11 +362,14 @@ def certifiable(n: int, delta: float = DELTA) -> float:
     return next((t for t in USUAL_TARGETS if metrics.upper_bound(int(t / 2 * n), n, delta) <= t), float("nan"))
 
 
-def best_bound(seen: AnswerSignals, delta: float = DELTA) -> tuple[Reach, float]:
+def best_bound(signals: AnswerSignals, delta: float = DELTA) -> tuple[ThresholdRates, float]:
     """Threshold on one signal with the lowest upper bound of the hallucination rate, and that bound; in sample."""
-    best, least = Reach(signal="-", threshold=float("nan"), refused=0, n_ok=0, wrong=0, answered=0), float("nan")
-    for signal in seen.score:
-        every = signal_reaches(seen, signal)
+    best, least = (
+        ThresholdRates(signal="-", threshold=float("nan"), refused=0, n_ok=0, wrong=0, answered=0),
+        float("nan"),
+    )
+    for signal in signals.score:
+        every = threshold_rates(signals, signal)
         if len(every.answered):
             bounds = np.asarray(metrics.upper_bound(every.wrong, every.answered, delta))
             place = int(np.argmin(bounds))
@@ -373,24 +378,27 @@ def best_bound(seen: AnswerSignals, delta: float = DELTA) -> tuple[Reach, float]
     return best, least
 
 
-def curves(seen: AnswerSignals) -> dict[str, Curve]:
+def curves(signals: AnswerSignals) -> dict[str, Curve]:
     """Risk–coverage steps of every signal."""
-    return {name: metrics.risk_coverage(seen.right, score) for name, score in seen.score.items()}
+    return {name: metrics.risk_coverage(signals.right, score) for name, score in signals.score.items()}
 
 
-def confidence_histograms(seen: AnswerSignals) -> dict[str, NDArray[np.int64]]:
+def confidence_histograms(signals: AnswerSignals) -> dict[str, NDArray[np.int64]]:
     """Cases by label and confidence, counts between `FINE_EDGES`."""
-    return {status.name: _fine_counts(seen.score["confidence"][seen.label == status]) for status in Status}
+    return {status.name: _fine_counts(signals.score["confidence"][signals.label == status]) for status in Status}
 
 
-def probability_histograms(seen: AnswerSignals, status: NDArray[np.int8]) -> NDArray[np.int64]:
+def probability_histograms(signals: AnswerSignals, status: NDArray[np.int8]) -> NDArray[np.int64]:
     """Cases by label, decision (both in the order of `Status`) and P(right) in percent, counts between `FINE_EDGES`.
 
     Args:
       status: decisions, [Q].
     """
-    score = 100.0 * seen.score[P_RIGHT]
-    cells = [[_fine_counts(score[(seen.label == label) & (status == made)]) for made in Status] for label in Status]
+    score = 100.0 * signals.score[P_RIGHT]
+    cells = [
+        [_fine_counts(score[(signals.label == label) & (status == decision)]) for decision in Status]
+        for label in Status
+    ]
     return np.array(cells)
 
 
@@ -398,13 +406,13 @@ def _fine_counts(score: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.histogram(score[~np.isnan(score)], FINE_EDGES)[0]
 
 
-def confusion_counts(said: CaseVerdicts) -> NDArray[np.int64]:
+def confusion_counts(decisions: CaseVerdicts) -> NDArray[np.int64]:
     """Cases by label (rows) and decision (columns), [3, 3] in the order of `Status`.
 
     Raises:
       ValueError: some case has no label.
     """
-    return metrics.outcome_table(check_labelled(said.label_code), said.status)
+    return metrics.outcome_table(check_labelled(decisions.label_code), decisions.status)
 
 
 def decided_by_label(decisions: CaseVerdicts) -> dict[tuple[str, Status], NDArray[np.int64]]:
@@ -422,19 +430,19 @@ def decided_by_label(decisions: CaseVerdicts) -> dict[tuple[str, Status], NDArra
     return {pair: row for pair, row in rows.items() if row.any()}
 
 
-def harm(said: CaseVerdicts) -> NDArray[np.int64]:
+def harm(decisions: CaseVerdicts) -> NDArray[np.int64]:
     """How bad each decision is, [Q]: 3 a wrong answer, 2 an answerable question refused, 1 otherwise wrong, 0 right."""
-    refused = (said.status == Status.refuse) & (said.label_code == Status.ok)
-    wrong = np.where(said.status == Status.ok, 3, np.where(refused, 2, 1))
-    return np.where(said.right, 0, wrong)
+    refused = (decisions.status == Status.refuse) & (decisions.label_code == Status.ok)
+    wrong = np.where(decisions.status == Status.ok, 3, np.where(refused, 2, 1))
+    return np.where(decisions.right, 0, wrong)
 
 
 def flipped_cases(before: CaseVerdicts, after: CaseVerdicts) -> list[int]:
     """Cases whose status or verdict differs, most harmful change first, then in the trace's order."""
     rows = np.flatnonzero((before.status != after.status) | (before.right != after.right))
     was, now = harm(before)[rows], harm(after)[rows]
-    found: list[int] = rows[np.lexsort((rows, -now, was - now))].tolist()
-    return found
+    flips: list[int] = rows[np.lexsort((rows, -now, was - now))].tolist()
+    return flips
 
 
 def front(false_refusal: NDArray[np.float64], hallucination: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -456,7 +464,7 @@ def front(false_refusal: NDArray[np.float64], hallucination: NDArray[np.float64]
 
 
 class ThresholdCurve(NamedTuple):
-    """One threshold over its range: frame of `replay.steps`, policy -> its value, and whose the others are."""
+    """Steps of one threshold, the value that each policy states, and the policy that states all other thresholds."""
 
     path: str
     steps: pd.DataFrame
@@ -464,10 +472,10 @@ class ThresholdCurve(NamedTuple):
     base: str
 
 
-def swept(
+def threshold_curves(
     trace: TraceView, policies: Mapping[str, Policy], bases: Sequence[str], arm: str | None = None
 ) -> tuple[list[ThresholdCurve], list[str]]:
-    """Step functions of every threshold on the first base under which it matters, and the paths that never matter.
+    """Curve of every threshold under the first policy where it matters, and the paths that never matter.
 
     Where the first base decides by expected cost: of its cost ratio alone, since no threshold of the chain acts. A
     threshold has at most `MOST_STEPS` steps, more than a figure has pixels.
@@ -495,19 +503,19 @@ def _steps_by_path(trace: TraceView, policy: Policy, paths: Sequence[str], arm: 
     """Steps of those of some thresholds that matter under a policy, by path; all that it sets in one pass of shards."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the page says of its cases what a warning of `steps` would
-        found = _all_steps(trace, policy, paths, arm)
-    kept = {path: found[path].reset_index(drop=True) for path in paths if path in found}
-    return {path: frame for path, frame in kept.items() if len(frame) > 1}
+        all_steps = _all_steps(trace, policy, paths, arm)
+    steps = {path: all_steps[path].reset_index(drop=True) for path in paths if path in all_steps}
+    return {path: frame for path, frame in steps.items() if len(frame) > 1}
 
 
 def _all_steps(trace: TraceView, policy: Policy, paths: Sequence[str], arm: str | None) -> dict[str, pd.DataFrame]:
     """Steps of some thresholds by path, and of others that the policy sets."""
-    found = {}
+    steps = {}
     alone = [path for path in paths if policy.value(path) is None or len(paths) == 1]
     if len(alone) < len(paths):
         every = replay.steps(trace, policy, None, arm, resolution=MOST_STEPS)
-        found = {str(path): frame.drop(columns="path") for path, frame in every.groupby("path", sort=False)}
-    return found | {path: replay.steps(trace, policy, path, arm, resolution=MOST_STEPS) for path in alone}
+        steps = {str(path): frame.drop(columns="path") for path, frame in every.groupby("path", sort=False)}
+    return steps | {path: replay.steps(trace, policy, path, arm, resolution=MOST_STEPS) for path in alone}
 
 
 RATIO = "decision.ratio"
@@ -518,7 +526,9 @@ def _stated_thresholds(policies: Mapping[str, Policy], names: Sequence[str]) -> 
     own = sorted({signal for name in names for signal in policies[name].signals})
     return [
         path
-        for path in dict.fromkeys((*replay.SWEPT, *(f"signals.{one}.{end}" for one in own for end in ("min", "max"))))
+        for path in dict.fromkeys(
+            (*replay.SWEPT, *(f"signals.{signal}.{end}" for signal in own for end in ("min", "max")))
+        )
         if not path.startswith("decision.")
         and (not path.startswith("signals.") or any(policies[name].value(path) is not None for name in names))
     ]

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from broker_documents import BROKER, COVER, ENGLISH, FRENCH, OPEN, RENEWAL, ROLES, START, WHO
 from raglab.extensions.clarification.live_clarifier import LiveClarifier
-from raglab.extensions.clarification.question_vocabulary import Vocabulary
 from raglab.live.ask import ask, reply
 from raglab.live.index_folder import read_index
 from raglab.live.index_growth import add_documents
@@ -103,19 +101,15 @@ class TestLearned:
         assert reply("one", "yes", lab=behind.refresh(), now=datetime(2026, 1, 5, 10, tzinfo=UTC))["status"] == "ok"
 
 
-def vocabulary(lab: Lab) -> Vocabulary:
-    """Words by which a system reads questions."""
+def names(lab: Lab) -> set[str]:
+    """Words by which a system knows its documents."""
     assert isinstance(lab.clarifier, LiveClarifier)
-    assert lab.clarifier.gaps.vocabulary is not None
-    return lab.clarifier.gaps.vocabulary
+    return set(lab.clarifier.clarification.index.named("Acme Premier Home", 6))
 
 
-def test_a_grown_index_reads_questions_as_one_that_is_built(clarifying: Callable[..., Lab]) -> None:
-    """A document added and removed again leaves the vocabulary as it was."""
+def test_a_grown_index_names_documents_as_one_that_is_built(clarifying: Callable[..., Lab]) -> None:
+    """A document added is named by its product, and no more when it is removed."""
     lab = clarifying()
-    before = vocabulary(lab)
-    lab.add(bundled(COVER))
-    assert len(vocabulary(lab).names) > len(before.names)
-    after = vocabulary(lab.remove([COVER]))
-    assert after._replace(vectors=None, encode=None) == before._replace(vectors=None, encode=None)
-    np.testing.assert_allclose(after.vectors, before.vectors, atol=1e-3)  # encoded on opening, beside other terms
+    assert names(lab) == set()
+    assert names(lab.add(bundled(COVER))) == {COVER}
+    assert names(lab.remove([COVER])) == set()

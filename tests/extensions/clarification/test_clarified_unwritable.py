@@ -1,17 +1,29 @@
-"""A log that cannot be written is refused where clarifications need it; see `test_live_unwritable`."""
+"""Systems that clarify where their log cannot be written; see `test_live_unwritable` and `test_live_log_outages`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from broker_documents import COVER, ENGLISH, QUI, START, WHO
+from databases import Server
+from extensions.clarification.test_live_clarification import ASKING, logged, voted
+from generators import Fixed
 from hostile import remount, small_disk
-from raglab.live.system import build_index
+from raglab.audit.log import AuditLog
+from raglab.extensions.clarification.clarified_requests import UNLOGGED
+from raglab.languages import sentence
+from raglab.live.ask import ask, reply
+from raglab.live.system import Lab, build_index
+from raglab.store.database import UnwritableLogError
 from raglab.store.files import InputError
+from raglab.store.log_tables import APPLICATIONS, CLARIFICATIONS, DECISIONS, REPLIES
+from test_live_log_outages import AWAY, full_disk, warned
 from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
-from test_live_unwritable import opened
+from test_live_unwritable import opened as opened_on_disk
 
 pytestmark = pytest.mark.slow
 
@@ -29,4 +41,139 @@ def test_the_log_that_clarifications_need(disk: Path) -> None:
     """Before any model is loaded."""
     remount(disk, "ro")
     with pytest.raises(InputError, match="must be writable where clarifications need it"):
-        opened(disk, clarify=True)
+        opened_on_disk(disk, clarify=True)
+
+
+def test_a_server_that_is_away(opened: Callable[..., Lab], postgresql: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has learned cannot be read: nothing is opened; while it is open, questions are answered."""
+    monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
+    lab = opened()
+    assert ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START)["clarification"] is not None
+    postgresql.stop("immediate")
+    try:
+        with pytest.raises(UnwritableLogError):
+            opened_again(lab)
+        with pytest.warns(UserWarning, match=AWAY):
+            response = ask(WHO, lab=lab, documents=[ENGLISH], now=START)
+        with pytest.raises(UnwritableLogError):
+            reply("q", "document", lab=lab, now=START)
+    finally:
+        postgresql.start()
+    assert (response["clarification"], response["warnings"][-1]) == (None, UNLOGGED)
+    assert reply("q", "document", lab=lab, now=START)["status"] == "ok"
+
+
+def opened_again(lab: Lab) -> Lab:
+    """The same index in another system that clarifies."""
+    assert lab.opening is not None
+    return Lab.open(lab.opening.place, policy=lab.policy, cache=False, clarify=True)
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let one step of the audit log meet a full disk."""
+
+    def fail(*_: object, **__: object) -> None:
+        msg = "a log must be readable and writable, got database or disk is full; make room."
+        raise UnwritableLogError(msg)
+
+    monkeypatch.setattr(AuditLog, name, fail)
+
+
+class TestFullDisk:
+    """Nothing is asked back or filled in that the log has not: it could take no reply."""
+
+    def test_a_question_is_answered_as_it_is(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+        """As by a system that clarifies nothing, with a warning in its language; with room again, it asks."""
+        switch, lab, plain = full_disk(monkeypatch), opened(), opened(clarify=False, audit=False)
+        about: dict[str, Any] = {"documents": [COVER], "now": START}
+        asked = ask("What is the excess?", lab=lab, request_id="before", **about)
+        assert asked["clarification"] is not None
+        switch(lab, True)
+        with warned() as said:
+            full = [ask("What is the excess?", lab=lab, request_id=f"full{number}", **about) for number in range(30)]
+        lost = [one for one in full if not one.record.logged]
+        assert lost
+        assert [AWAY in text for text in said if "again" not in text] == [True]
+        for one in lost:
+            assert one["clarification"] is None
+            assert one["default_applied"] is None
+            assert one["warnings"][-1] == UNLOGGED
+        same = ask("What is the excess?", lab=plain, **about)
+        assert [(one["status"], one["answer"]) for one in lost] == [(same["status"], same["answer"])] * len(lost)
+        french = ask(QUI, lab=lab, now=START)
+        assert french["warnings"][-1] == sentence(UNLOGGED, "fr") != UNLOGGED
+        with pytest.raises(UnwritableLogError):  # what it would teach is not lost in silence: it can be given again
+            [reply("before", "Storm and wind", lab=lab, now=START) for _ in range(30)]
+        switch(lab, False)
+        with warned() as said:
+            again = ask("What is the excess?", lab=lab, request_id="after", **about)
+        assert again["clarification"] is not None
+        assert [f"{len(lost) + 1} questions are not in it" in text for text in said] == [True]
+        assert reply("before", "Storm and wind", lab=lab, now=START)["status"] in {"ok", "refuse"}
+        assert lab.audit is not None
+        assert lab.audit.rows()[0].candidate_votes["Storm and wind"] == 1.0
+        assert not lab.audit.verify().findings
+
+    def test_required_it_is_refused(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+        """As without clarifications."""
+        lab = opened(audit="required")
+        failing(monkeypatch, "clarified")
+        with pytest.raises(UnwritableLogError):
+            ask(WHO, lab=lab, documents=[ENGLISH], now=START)
+        assert lab.log_outages.now == ()
+
+    @pytest.mark.parametrize("step", ["opened", "settle", "met", "clarified", "decided"])
+    def test_whatever_step_fails(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+        """No question is put to a user that the log has not, whole; the next one is."""
+        lab = opened()
+        with monkeypatch.context() as patch:
+            failing(patch, step)
+            with pytest.warns(UserWarning, match=AWAY):
+                response = ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START)
+        assert (response["clarification"], response["warnings"][-1]) == (None, UNLOGGED)
+        assert logged(lab, DECISIONS) == []
+        assert [one.questions for one in lab.log_outages.now] == [1]
+        with pytest.warns(UserWarning, match="1 question is not in it"):
+            assert ask(WHO, lab=lab, documents=[ENGLISH], request_id="r", now=START)["clarification"] is not None
+        assert [row["request_id"] for row in logged(lab, CLARIFICATIONS)] == ["r", *["q"] * (step == "decided")][::-1]
+
+    @pytest.mark.parametrize("step", ["met", "decided"])
+    def test_a_default_that_is_not_logged_is_not_applied(
+        self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch, step: str
+    ) -> None:
+        """Silence could not confirm it, nor a reply correct it."""
+        lab = opened()
+        voted(lab, 9.5, 1)
+        with monkeypatch.context() as patch:
+            failing(patch, step)
+            with pytest.warns(UserWarning, match=AWAY):
+                response = ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START)
+        assert (response["default_applied"], response["warnings"][-1]) == (None, UNLOGGED)
+        assert logged(lab, APPLICATIONS) == []
+        with pytest.warns(UserWarning, match="1 question is not in it"):
+            again = ask(WHO, lab=lab, documents=[ENGLISH], request_id="r", now=START)
+        assert again["default_applied"] is not None
+
+    def test_a_choice_that_is_not_learned_is_said(
+        self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is answered by the option that was chosen."""
+        monkeypatch.setenv("RAGLAB_CLARIFY_OPTIONS", "true")
+        lab = opened(ASKING, generator=Fixed("Theft is covered.", name="fixed"), scorer=None)
+        lab = lab.replace(lab.policy.replace("support.enabled", False))
+        first = ask("What is covered?", lab=lab, request_id="a", now=START)
+        failing(monkeypatch, "signal")
+        with pytest.warns(UserWarning, match=AWAY):
+            chosen = ask("What is covered?", lab=lab, selected_option=2, request_id="b", now=START)
+        assert chosen["warnings"][-1] == UNLOGGED
+        assert set(chosen["sources"]) == set(first["options"][1]["sources"])
+
+    def test_a_bandit_keeps_its_round(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its own log may be whole: an id that it had is not given to it a second time."""
+        lab = opened({"strategy": {"arm": "bandit"}})
+        failing(monkeypatch, "signal")
+        failing(monkeypatch, "met")
+        with pytest.warns(UserWarning, match=AWAY):
+            response = ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START)
+        assert response["warnings"][-1] == UNLOGGED
+        assert logged(lab, REPLIES) == []

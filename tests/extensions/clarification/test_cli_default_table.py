@@ -26,8 +26,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         log.met(request, key)
         log.signal(request, key, "1", "explicit_yes", conditions={})
         value = 0.9 if status == "ok" else 0.5
-        check = Check("similarity", "S2.6", value, 0.7, value - 0.7, status == "ok", "top-1 similarity")
-        reason = None if status == "ok" else "top-1 similarity"
+        check = Check("similarity", "S2.6", value, 0.7, value - 0.7, status == "ok", "similarity of the nearest hit")
+        reason = None if status == "ok" else "similarity of the nearest hit"
         log.decided(request, {"status": status, "answer": "Acme", "refusal_reason": reason}, [check])
     log.close()
     return tmp_path

@@ -16,7 +16,7 @@ from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog, DefaultUse
 from raglab.decision.checks import Check
 from raglab.default_learner import ClarificationRequest, gate
-from raglab.extensions.clarification.clarification_requests import applied_default
+from raglab.extensions.clarification.question_texts import applied_default
 from raglab.store.log_tables import EVENTS
 from test_store_log_chain import LATER, POLICY, START, Log, audit_at, check_altered_cells, edited, first_version
 from test_store_log_chain import fill_audit as fill_requests
@@ -34,9 +34,9 @@ def ask(log: AuditLog, request: str, minute: int, session: str = "ann", question
     log.opened(request, question, parsed=parsed, now=now, **about)  # type: ignore[arg-type]
     row = log.met(request, KEY, now=now)
     use = DefaultUse(row, "1", gate(row), "page_scope", {})
-    check = Check("similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "top-1 similarity")
+    check = Check("similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "similarity of the nearest hit")
     said = {"status": "ok", "answer": "Sesame", "options": [{"id": 1, "text": "Sesame"}], "confidence": 0.5}
-    said["default_applied"] = applied_default(row, "1", use.gate)
+    said["default_applied"] = applied_default(use)
     log.decided(request, said, [check], {"total": 12.5}, applied=use, now=now)
 
 
@@ -63,7 +63,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log = audit_at(path)
     fill_audit(log)
     with log.log.reading() as entries:
-        assert [table.name for table in EVENTS if entries.one(table.name) is None] == []
+        assert [table.name for table in EVENTS if entries.row(table.name) is None] == []
     log.close()
     return path
 

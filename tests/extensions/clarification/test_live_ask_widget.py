@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker_documents import ENGLISH, FRENCH, OPEN, QUI, START, WHO
+from broker_documents import COVER, ENGLISH, FRENCH, OPEN, QUI, START, WHO
 from raglab.live.ask import ask, buttons
 from raglab.live.response import Response
 from raglab.live.system import Lab
@@ -44,7 +44,17 @@ def test_a_button_each_for_what_can_be_said(lab: Lab) -> None:
     assert list(parts(buttons(english, lab=lab))[1])[:2] == ["Yes", "No"]
 
 
-@pytest.mark.parametrize("label", ["Oui", "Non", "tout le document"])
+def test_no_leaves_the_buttons_that_are_left(lab: Lab) -> None:
+    """What was declined has none any more."""
+    box = buttons(ask("What is the excess?", lab=lab, documents=[COVER], now=START), lab=lab)
+    before = list(parts(box)[1])
+    parts(box)[1]["No"].click()
+    after = list(parts(box)[1])
+    assert len(after) == len(before) - 1
+    assert set(after) < set(before)
+
+
+@pytest.mark.parametrize("label", ["Oui", "tout le document"])
 def test_a_click_answers(lab: Lab, label: str) -> None:
     """The answer stands where the buttons were, and goes to whoever waits for it."""
     got: list[Response] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -45,7 +46,11 @@ KEY = ("insurer_name", "broker_contract", {})
 PLAIN: dict[str, str] = {}
 
 
-REFUSED = {"status": "refuse", "answer": "Not in the documents.", "refusal_reason": "top-1 similarity is low"}
+REFUSED = {
+    "status": "refuse",
+    "answer": "Not in the documents.",
+    "refusal_reason": "similarity of the nearest hit is low",
+}
 
 
 @pytest.fixture
@@ -184,6 +189,7 @@ class TestRows:
 
     def test_a_split(self, log: AuditLog) -> None:
         """Failures under coversheets alone: the row splits in the signal's transaction, and all is rebuilt."""
+        log.learner = Learner(split="evidence")
         kinds = {"body": "explicit_yes", "coversheet": "failure"}
         for number in range(40):
             opened(log, f"r{number}")
@@ -210,6 +216,7 @@ class TestRows:
 
     def test_a_signal_that_splits_is_counted_once(self, log: AuditLog) -> None:
         """The signal under which the row was split, given again, is not one of the new row."""
+        log.learner = Learner(split="evidence")
         for number in range(7):
             opened(log, f"r{number}")
             kind, signal = (("body", "explicit_yes"), ("coversheet", "failure"))[number % 2]
@@ -218,8 +225,24 @@ class TestRows:
         assert log.signal("r6", KEY, "1", "explicit_yes", conditions={"page_1_kind": "body"}) == ()
         agrees(log)
 
+    def test_silence_adds_nothing_to_a_signal_that_came_after_a_split(self, log: AuditLog) -> None:
+        """The default was applied from the whole row; the no went to the row of its condition."""
+        log.learner = Learner(split="evidence")
+        filled(log, "early", session="bob")
+        for number in range(7):
+            opened(log, f"r{number}")
+            kind, signal = (("body", "explicit_yes"), ("coversheet", "failure"))[number % 2]
+            log.signal(f"r{number}", KEY, "1", signal, conditions={"page_1_kind": kind})
+        assert len(log.rows()) == 3
+        (row,) = log.signal("early", KEY, "1", "explicit_no", conditions={"page_1_kind": "coversheet"})
+        assert row.sub_conditions == {"page_1_kind": "coversheet"}
+        assert log.settle(now=START + timedelta(days=9)) == 0
+        assert ("implicit_ok", "early") not in counted(log)
+        agrees(log)
+
     def test_a_row_of_a_condition_takes_its_votes_alone(self, log: AuditLog) -> None:
         """A vote for another value, under a condition with a row, does not pull the parent."""
+        log.learner = Learner(split="evidence")
         for number in range(7):
             opened(log, f"r{number}")
             kind, signal = (("body", "explicit_yes"), ("coversheet", "failure"))[number % 2]
@@ -560,8 +583,9 @@ def test_killed_in_the_middle(places: Places, log: AuditLog) -> None:
     agrees(log)
     rows = log.rows()
     whole = next(row for row in rows if row.sub_conditions == {})
-    assert whole.sample_size == len([row for row in events(log, CHANGES) if row["kind"] == "signal"])
-    assert whole.requests == len([row for row in events(log, CHANGES) if row["kind"] == "met"])
+    changes = Counter(row["kind"] for row in events(log, CHANGES) if row["row_id"] == whole.row_id)
+    assert whole.sample_size == changes["signal"]  # once the row is split, the rows of its conditions take the rest
+    assert whole.requests == changes["met"]
     before = len(found)
     settled = log.settle(now=START + timedelta(days=9999))
     assert len(counted(log)) == before + settled

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from extensions.clarification.field_variants import PACK as VARIANTS
 from raglab.extensions.clarification import (
     contents,
-    fields,
-    labelled_values,
-    missing_fields,
+    field_values,
+    gaps,
     question_parsing,
-    question_vocabulary,
-    typed_values,
+    replies,
+    statements,
+    value_kinds,
 )
-from raglab.packs import VALUE_KINDS
+from raglab.live.clarifier import GapReading, ReplyRequest
 from reading_time import READER_LIMIT, alarm, slow
 from test_long_texts import EXCESS, PACK, chunk
 
-VOCABULARY = question_vocabulary.build_vocabulary([chunk(f"**Storm cover**: {EXCESS}")], pack=PACK)
 READINGS = [name for name, field in PACK.fields.items() if field.reading is not None]
+ASKED = ReplyRequest("What is the deposit?", "field_type", "deposit", (GapReading("Pet"), GapReading("Key")), "Pet")
 
 
-def every_field(passage: str) -> object:
-    """Read every field that has a rule."""
-    return [fields.extract(name, [chunk(passage)], about="what is it?", pack=PACK) for name in READINGS]
-
-
-def every_label(passage: str) -> object:
-    """Read fields by their labels, which stand before the text."""
-    text = f"Helpline, notice period, deposit, team lead, supplier, start date: {passage}"
-    return [fields.extract(name, [chunk(text)], about="what is it?", pack=VARIANTS) for name in VARIANTS.readings]
+def read_field(name: str, passage: str) -> object:
+    """Read a field."""
+    return field_values.read_value(name, [chunk(passage)], pack=PACK)
 
 
 def contents_in_lines(passage: str) -> object:
@@ -41,19 +35,20 @@ def contents_in_lines(passage: str) -> object:
     return contents.contents([chunk(f"Contents\n{lines}")])
 
 
+def gaps_of(text: str) -> object:
+    """Find gaps of a question in a document of the same text."""
+    return gaps.find_gaps(question_parsing.parse_question(text), [chunk(text), chunk(EXCESS)])
+
+
 READERS: dict[str, Callable[[str], object]] = {
-    "parsed question": lambda text: question_parsing.parse(text, VOCABULARY),
-    "vocabulary": lambda text: question_vocabulary.build_vocabulary([chunk(text)], pack=PACK),
-    "figures": lambda text: question_vocabulary.figures([chunk(text)], pack=PACK),
-    "parties": lambda text: question_vocabulary.parties([chunk(text)], pack=PACK),
-    "scoped question": lambda text: missing_fields.scope_question(text, [chunk(EXCESS)], None, PACK),
-    "document date": lambda text: missing_fields.document_date(chunk(text)),
+    "parsed question": question_parsing.parse_question,
+    "statements": lambda text: statements.statements([chunk(text)]),
+    "values": value_kinds.values_in,
+    "gaps": gaps_of,
+    "replies": lambda text: replies.read_reply(text[:200], ASKED._replace(documents=(chunk(text),))),
     "contents": lambda text: contents.contents_pages("claims", [chunk(text)], pack=PACK),
     "page kind": lambda text: contents.page_kind([chunk(text)], pack=PACK),
-    "fields": every_field,
-    "labelled fields": every_label,
-    "values by kind": lambda text: [typed_values.typed_values(kind, text) for kind in VALUE_KINDS],
-    "line without marks": labelled_values.plain_line,
+    **{f"field {name}": partial(read_field, name) for name in READINGS},
     "lines of contents": contents_in_lines,
 }
 

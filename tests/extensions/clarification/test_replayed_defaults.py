@@ -15,7 +15,7 @@ from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog, DefaultUse
 from raglab.decision.checks import Check
 from raglab.default_learner import ClarificationRequest, Learner, asks, gate, lookup
-from raglab.extensions.clarification.clarification_requests import applied_default
+from raglab.extensions.clarification.question_texts import applied_default
 from raglab.replay import decide
 from test_audit_explanation import PASSES, POLICY, START, response
 from worlds import random_policies, random_trace
@@ -94,7 +94,7 @@ class Week:
             log.signal(request, key, "1", "failure", conditions=conditions, now=now)
         else:
             use = DefaultUse(then, "1", gate(then), "page_scope", conditions)
-            told |= {"default_applied": applied_default(then, "1", use.gate)}
+            told |= {"default_applied": applied_default(use._replace(row=then))}
             log.decided(request, told, checks, {"total": 2.0}, applied=use, now=now)
             return
         log.decided(request, told, checks, {"total": 2.0}, now=now)

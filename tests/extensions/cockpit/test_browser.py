@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Iterator
@@ -10,8 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import raglab
 from cockpit_browser import PATH, cockpit_of, figure, policy_id, slide, turned
 from experiments.browser import SECONDS, browser, chromium_path, jupyter_lab, only_this_machine, run_all, show_pane
+from labelled import free_policy, labelled
+from raglab.characters import visible
 from raglab.store.policies import Policy
 
 if TYPE_CHECKING:
@@ -164,6 +168,24 @@ class TestFrozen:
         frozen.mouse.up()
         assert errors == []
         context.close()
+
+    def test_unseen_characters_are_shown_as_escapes(self, opened: Browser, tmp_path: Path) -> None:
+        """Texts and tooltips of the page, as Python shows them."""
+        odd = "\u202egpj.exe\u2066 a\u2028b\x1b[2J\x85\ufeff\U000e0041 e\u0301\u200dé 日本"
+        trace = labelled(3, {"tune": 40}, steps=None)
+        cases = tuple(case._replace(id=f"{odd}{row}", query=odd) for row, case in enumerate(trace.cases))
+        cockpit = raglab.cockpit(dataclasses.replace(trace, cases=cases), free_policy()).set(PATH, 0.9)
+        context = opened.new_context(offline=True, viewport={"width": 1280, "height": 800})
+        frozen = context.new_page()
+        frozen.goto(cockpit.freeze(tmp_path / "odd.html").as_uri())
+        frozen.wait_for_selector(".raglab-cockpit")
+        texts = frozen.evaluate(
+            """() => [...document.querySelectorAll(".raglab-cockpit *")].flatMap((one) =>
+                 [one.textContent, one.getAttribute("title") ?? "", one.getAttribute("aria-label") ?? ""])"""
+        )
+        context.close()
+        assert [text for text in texts if visible(text, lines=True) != text] == []
+        assert any(visible(odd) in text for text in texts)
 
 
 class TestKernel:

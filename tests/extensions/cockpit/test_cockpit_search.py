@@ -76,7 +76,7 @@ class TestCosts:
         def on_batch(points: Any) -> bool:
             batches.append(len(points))
             if len(batches) == 2:
-                cockpit.price("ok", "refused", 5.0)
+                cockpit.set_cost("ok", "refused", 5.0)
             return True
 
         cockpit.tune(trials=500, on_batch=on_batch)
@@ -92,7 +92,7 @@ class TestCosts:
         cockpit, best = opened(), state.best_policy
 
         def changed(*args: Any) -> Any:
-            cockpit.price("ok", "refused", 5.0)
+            cockpit.set_cost("ok", "refused", 5.0)
             return best(*args)
 
         monkeypatch.setattr(state, "best_policy", changed)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import raglab
 from decided import by_cost
 from labelled import free_policy, labelled
+from raglab.characters import visible
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.page import frozen_html
 from raglab.extensions.cockpit.state import CockpitState
@@ -128,7 +129,7 @@ class TestNumbers:
             page = cockpit.page()
             counts = np.array([row["decided"] for row in page["gates"]])
             assert counts.sum(axis=0).tolist() == np.sum(page["table"], axis=0).tolist()
-            names = cockpit.here.said.decided_by
+            names = cockpit.here.decisions.decided_by
             for row in page["gates"]:
                 assert row["on"] or not sum(row["decided"]), row["name"]
                 assert not row["off_reason"] or not sum(row["decided"]), row["name"]
@@ -173,7 +174,7 @@ class TestAxes:
             assert inside.all()
             for step in {0, len(axis.low) // 2, len(axis.low) - 1}:
                 moved = raglab.cockpit(trace, policy).drop(swept.path, step)
-                expected = np.bincount(case_cells(moved.here.found, [moved.policy])[0], minlength=N_CELLS)
+                expected = np.bincount(case_cells(moved.here.evidence, [moved.policy])[0], minlength=N_CELLS)
                 assert axis.cells[step].tolist() == expected.tolist(), (swept.path, step)
 
     def test_a_drag_writes_the_fewest_digits_inside(self) -> None:
@@ -263,7 +264,7 @@ class TestMoves:
         """Refusing for nothing makes a refusing policy cheaper."""
         cockpit = opened().set("similarity.min_similarity", 0.9)
         before = cockpit.page()["cost"]["value"]
-        cockpit.price("ok", "refused", 0.0)
+        cockpit.set_cost("ok", "refused", 0.0)
         assert cockpit.page()["cost"]["value"] < before
         assert cockpit.page()["costs"][0] == [0.0, 1.0, 0.0, 1.0, 1.0]
 
@@ -374,16 +375,26 @@ class TestOddTraces:
         assert two.policy == free_policy()
         assert two.diff().empty
 
-    @pytest.mark.parametrize("text", ["</script><script>alert(1)</script>", "<!-- <img src=x onerror=alert(1)>"])
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "</script><script>alert(1)</script>",
+            "<!-- <img src=x onerror=alert(1)>",
+            "\u202egpj.exe\u2066<\u2069",
+            "a\u2028b\u2029c\x85d",
+            "\x1b[2J\x9b\x07\ufeff\U000e0041",
+        ],
+    )
     def test_text_of_cases_is_no_markup(self, text: str) -> None:
-        """Text that would end the script stands in the page as data alone."""
+        """Text that would end the script, a line or its direction stands in the page as data alone."""
         trace = made()
-        cases = tuple(case._replace(query=text) for case in trace.cases)
+        cases = tuple(case._replace(id=f"{text}{row}", query=text) for row, case in enumerate(trace.cases))
         chunks = tuple(chunk._replace(text=text, source=text) for chunk in trace.chunks)
         cockpit = raglab.cockpit(dataclasses.replace(trace, cases=cases, chunks=chunks), free_policy())
         cockpit.set("similarity.min_similarity", 0.9)
         page = frozen_html(cockpit)
         assert text not in page
+        assert visible(page, lines=True) == page
         assert page.count("</script>") == 2
         found = re.search(r'id="raglab-data">(.*?)</script>', page, re.DOTALL)
         assert found is not None

@@ -59,7 +59,7 @@ class TestSearch:
     def test_rows_are_found_as_their_chunks(self) -> None:
         """The best row of a chunk is named by its position behind all chunks."""
         (index,) = build_arm_indexes(["table"], CHUNKS, GENERIC).values()
-        hits = index.search("flood excess", 3, None, Bm25Index([chunk.text for chunk in CHUNKS]))
+        hits = index.search("flood excess", 3, None, Bm25Index([chunk.full_text for chunk in CHUNKS]))
         assert hits.chunk.tolist() == [[1, -1, -1]]
         assert hits.rows is not None
         assert hits.rows[1][0] == len(CHUNKS) + 1
@@ -71,7 +71,7 @@ class TestSearch:
         assert row is not None
         ahead = row.build(CHUNKS, len(CHUNKS), GENERIC)
         behind = row.build(CHUNKS, len(CHUNKS) + len(ahead.rows), GENERIC)
-        bm25 = Bm25Index([chunk.text for chunk in CHUNKS])
+        bm25 = Bm25Index([chunk.full_text for chunk in CHUNKS])
         places = [index.search("flood", 1, None, bm25).rows for index in (ahead, behind)]
         assert [rows and rows[1][0] for rows in places] == [3, 5]
 

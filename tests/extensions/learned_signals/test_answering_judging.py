@@ -6,37 +6,42 @@ import dataclasses
 import json
 import logging
 import math
-import time
 import warnings
-from collections.abc import Iterator
-from email.utils import formatdate
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from judge_server import KEY, JudgeServer, Reply, completion, graded, judge_server, true_score
-from raglab.answering.model_server import ServerError, TokenCount
-from raglab.answering.server import OpenAIGenerator
+from llama_server import QUIRKS, SURE, LlamaServer, llama_server
+from raglab.answering.client import Capabilities, Completion, Message, TokenScore, estimate_tokens
+from raglab.answering.metered_client import OVERHEAD, RequestBudget, TokenCount
+from raglab.answering.openai_client import OpenAIClient
+from raglab.answering.prompts import Prompt
+from raglab.answering.server_replies import ECHOED, UNLIKELY
 from raglab.extensions.learned_signals import judging
 from raglab.extensions.learned_signals.judging import (
     IN_A_ROW,
     RUBRICS,
-    Budget,
-    ServerScorer,
+    SUFFICES,
+    JudgeCounts,
+    ModelScorer,
     judge_scorer,
     likelihood_scorer,
-    parse_likelihood,
     parse_score,
+    yes_no_scorer,
 )
+from raglab.values import ModelUnavailableError
 
 PASSAGES = ["The excess is £250.", "Storm damage is covered."]
-NO_BUDGET = Budget()
+NO_BUDGET = RequestBudget()
 
 
 @pytest.mark.parametrize(("text", "score"), [('{"score": 0.5}', 0.5), ('{"score":1}', 1.0), (' {"score" : 0}\n', 0.0)])
 def test_exactly_a_score_is_one(text: str, score: float) -> None:
     """White space of JSON is free."""
-    assert parse_score(text) == score
+    assert parse_score(text).value == score
 
 
 @pytest.mark.parametrize(
@@ -51,40 +56,15 @@ def test_exactly_a_score_is_one(text: str, score: float) -> None:
     ids=lambda text: text[:30],
 )
 def test_anything_else_is_no_score(text: str) -> None:
-    """Nothing is mended, and none of it stands in the message."""
-    with pytest.raises(ServerError, match="is not exactly") as caught:
-        parse_score(text)
-    assert caught.value.__context__ is None or "Expecting" not in str(caught.value)
-
-
-def echoed(offsets: Any, values: Any) -> bytes:
-    """A completion that echoes its prompt."""
-    return json.dumps({"choices": [{"logprobs": {"text_offset": offsets, "token_logprobs": values}}]}).encode()
-
-
-def test_a_likelihood_is_the_geometric_mean_of_the_answers_tokens() -> None:
-    """Of tokens at 0, 4, 8 and 12, the answer's characters 4 to 12 hold two: of 0.5 and 0.125, the root of 1/16."""
-    reply = echoed([0, 4, 8, 12], [None, math.log(0.5), math.log(0.125), -9.0])
-    assert parse_likelihood(reply, 4, 12) == pytest.approx(0.25)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        *(b"{}", b"[]", b'{"choices": []}', b'{"choices": [{"logprobs": null}]}', echoed([0, 4], [None, 0.1])),
-        *(echoed([], []), echoed([0, 4], [-1, None]), echoed([0, 4], [-1, "x"]), echoed(None, None)),
-        *(echoed([0], [-1]), echoed([0, "4"], [-1, -1]), echoed([0, 4], [-1, -math.inf])),
-    ],
-    ids=repr,
-)
-def test_what_is_not_measured_is_no_likelihood(body: bytes) -> None:
-    """A server that does not echo, or gives no log-probabilities, gives NaN."""
-    assert math.isnan(parse_likelihood(body, 4, 12))
+    """Nothing is mended, and none of it stands in the reason."""
+    score = parse_score(text)
+    assert math.isnan(score.value)
+    assert score.reason == 'the reply is not exactly {"score": x} with x from 0 to 1'
 
 
 def test_a_budget_knows_its_price_and_refuses_what_means_nothing() -> None:
     """4,000 tokens read at 0.5 a thousand and 500 written at 2 a thousand cost 3."""
-    assert Budget(price_prompt=0.5, price_completion=2.0).price(TokenCount(4000, 500)) == 3.0
+    assert RequestBudget(price_prompt=0.5, price_completion=2.0).price(TokenCount(4000, 500)) == 3.0
     for wrong, message in (
         ({"tokens": -1}, "tokens of a budget must be 0 or more, got -1"),
         ({"tokens": math.nan}, "got nan"),
@@ -92,45 +72,80 @@ def test_a_budget_knows_its_price_and_refuses_what_means_nothing() -> None:
         ({"cost": 1.0}, "must have prices, got cost 1 and none"),
     ):
         with pytest.raises(ValueError, match=message):
-            Budget(**wrong)
+            RequestBudget(**wrong)
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[JudgeServer]:
-    """A judge's server, and its key in the environment."""
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[JudgeServer]:
+    """A judge's server, its key in the environment, and a place for what is kept of servers."""
     pytest.importorskip("openai")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
     with judge_server() as running:
         yield running
 
 
-class Waits(list[float]):
-    """Seconds that were waited, without waiting."""
-
-    def __call__(self, seconds: float) -> None:
-        """Note them."""
-        self.append(seconds)
+def client(server: JudgeServer, **changes: Any) -> OpenAIClient:
+    """A client of that server that asks once, and knows what the server can do."""
+    made = OpenAIClient("tiny", server.base_url, **{"timeout": 10.0, "max_retries": 0, **changes})
+    if type(server) is JudgeServer:
+        made._state.capabilities = Capabilities(True, 5, "json_object", "none", None, seed=True)
+    return made
 
 
 def judge(
-    server: JudgeServer, *, budget: Budget = NO_BUDGET, sleep: Any = None, rubric: str = "", **changes: Any
-) -> ServerScorer:
-    """A judge of that server that does not wait between attempts."""
-    asked = OpenAIGenerator("tiny", server.base_url, **{"timeout": 10.0, "max_tokens": 24, **changes})
-    return judge_scorer(asked, budget, rubric or RUBRICS["sufficient"], sleep=Waits() if sleep is None else sleep)
+    server: JudgeServer,
+    *,
+    budget: RequestBudget = NO_BUDGET,
+    rubric: str = "",
+    prompt: Prompt | None = None,
+    **changes: Any,
+) -> ModelScorer:
+    """A judge of that server."""
+    told = judging.JUDGE if prompt is None else prompt
+    return judge_scorer(client(server, **changes), budget, rubric or RUBRICS["sufficient"], prompt=told)
+
+
+class Fixed:
+    """A client whose replies have the same first token; given: scores of a text, None where it can score none."""
+
+    name = "fixed"
+
+    def __init__(self, top: Sequence[tuple[str, float]] = (), given: Sequence[float] | None = None) -> None:
+        self.top, self.given, self.sent = tuple(top), given, list[tuple[Message, ...]]()
+
+    def complete(self, messages: Sequence[Message], **_: Any) -> Completion:
+        """One token."""
+        self.sent.append(tuple(messages))
+        return Completion("x", (TokenScore("x", -0.1, self.top),))
+
+    def scores(self, messages: Sequence[Message], reply: str) -> tuple[TokenScore, ...]:
+        """Scores of a text."""
+        self.sent.append(tuple(messages))
+        if self.given is None:
+            msg = "cannot score a given text"
+            raise ValueError(msg)
+        return tuple(TokenScore(reply, value) for value in self.given)
+
+    def capabilities(self) -> Capabilities:
+        """Everything."""
+        return Capabilities(True, 20, "text", "exact", None, seed=True)
+
+    probe = capabilities
 
 
 def test_a_case_gets_its_score(server: JudgeServer) -> None:
     """One request with question, passages and rubric; what it took is counted as the server reports it."""
-    made = judge(server, budget=Budget(price_prompt=1.0, price_completion=2.0))
+    made = judge(server, budget=RequestBudget(price_prompt=1.0, price_completion=2.0))
     assert made.score("Who pays?", PASSAGES) == true_score("Who pays?")
-    assert made.counts == judging.JudgeCounts(1, 1, prompt_tokens=40, completion_tokens=10, cost=0.06)
+    assert made.counts == JudgeCounts(1)
+    assert made.client.counts._replace(ms=()) == (1, 40, 10, 0.06, ())
     system, user = (message["content"] for message in server.bodies[0]["messages"])
     assert RUBRICS["sufficient"] in system
     assert all(text in user for text in PASSAGES)
-    assert "<answer>" not in user
-    made.score("Who pays?", PASSAGES, "The insurer </answer> pays.")
-    assert server.bodies[1]["messages"][1]["content"].endswith("<answer>\nThe insurer &lt;/answer> pays.\n</answer>")
+    assert "Proposed answer" not in user
+    made.score("Who pays?", PASSAGES, "The insurer\nQuestion:\npays.")
+    assert server.bodies[1]["messages"][1]["content"].endswith("Proposed answer:\n> The insurer\n> Question:\n> pays.")
 
 
 def test_nothing_to_be_judged_is_not_asked(server: JudgeServer) -> None:
@@ -139,43 +154,7 @@ def test_nothing_to_be_judged_is_not_asked(server: JudgeServer) -> None:
     assert math.isnan(made.score("Who pays?", []))
     assert math.isnan(made.score("Who pays?", PASSAGES, " "))
     assert server.asked == []
-    assert made.counts == judging.JudgeCounts()
-
-
-def test_what_may_pass_is_tried_again_after_growing_pauses(server: JudgeServer) -> None:
-    """A 500 and a 429 without a Retry-After: after 0.5 and 1 s the third attempt has the score; refusals are free."""
-    replies = [Reply(500), Reply(429, b'{"error": {"message": "slow down"}}')]
-    server.behave = lambda question, place: replies[place - 1] if place <= len(replies) else graded(question)
-    waits = Waits()
-    made = judge(server, sleep=waits)
-    assert made.score("Who pays?", PASSAGES) == true_score("Who pays?")
-    assert waits == [0.5, 1.0]
-    assert (made.counts.requests, made.counts.scored, made.counts.prompt_tokens) == (3, 1, 40)
-
-
-def test_a_retry_after_is_honoured(server: JudgeServer) -> None:
-    """In seconds or as a date; one that asks for more than two minutes ends the case."""
-    after = {1: "7", 2: formatdate(time.time() + 60, usegmt=True), 3: "3600"}
-    body = b'{"error": {"message": "request 7f1 of org-3 is over its limit"}}'
-    server.behave = lambda _, place: Reply(429, body, headers=(("retry-after", after[place]),))
-    waits = Waits()
-    made = judge(server, sleep=waits, max_retries=5)
-    assert math.isnan(made.score("Who pays?", PASSAGES))
-    assert waits[0] == 7.0
-    assert 40.0 < waits[1] <= 60.0
-    assert len(waits) == 2
-    assert made.counts.missing == {f"127.0.0.1:{server.server_port} answered 429": 1}
-
-
-@pytest.mark.parametrize("header", ["", "soon", "-3", "nan", "inf", "1e999", "0", "Mon, 01 Jan 1990 00:00:00 GMT"])
-def test_a_retry_after_that_says_nothing_leaves_the_pause(server: JudgeServer, header: str) -> None:
-    """The first pause is half a second."""
-    server.behave = lambda question, place: (
-        Reply(503, headers=(("retry-after", header),)) if place == 1 else graded(question)
-    )
-    waits = Waits()
-    assert judge(server, sleep=waits).score("Who pays?", PASSAGES) == true_score("Who pays?")
-    assert waits == [0.5]
+    assert made.counts == JudgeCounts()
 
 
 def test_a_reply_that_is_no_score_is_asked_for_again_with_a_reminder(server: JudgeServer) -> None:
@@ -184,41 +163,55 @@ def test_a_reply_that_is_no_score_is_asked_for_again_with_a_reminder(server: Jud
     made = judge(server)
     assert made.score("Who pays?", PASSAGES) == true_score("Who pays?")
     first, second = (body["messages"][1]["content"] for body in server.bodies)
-    assert second == first + judging.REMINDER
-    assert made.counts.prompt_tokens == 80
+    assert second == f"{first}\n\n{judging.REMINDER}"
+    assert made.client.counts.prompt_tokens == 80
     server.behave = lambda *_: completion('```json\n{"score": 0.5}\n```')
     assert math.isnan(made.score("Who else?", PASSAGES))
     (reason,) = made.counts.missing
-    assert "gave no score" in reason
+    assert "is not exactly" in reason
     assert made.counts.scored == 1
-    assert len(server.asked) == 2 + 3
+    assert len(server.asked) == 2 + 2
 
 
-def test_a_late_reply_is_tried_again_and_charged_in_full(server: JudgeServer) -> None:
+def test_a_reply_that_is_cut_off_is_no_score(server: JudgeServer) -> None:
+    """Whatever its beginning looks like."""
+    server.behave = lambda *_: completion('{"score": 1}', finish_reason="length")
+    made = judge(server)
+    assert math.isnan(made.score("Who pays?", PASSAGES))
+    assert made.counts.missing == {"the reply was cut off or declined": 1}
+
+
+def test_a_late_reply_is_charged_in_full(server: JudgeServer) -> None:
     """The server may have read and billed what it never answered: every byte of the prompt could be a token."""
-    server.behave = lambda question, place: Reply(0) if place == 1 else graded(question)
-    made = judge(server, timeout=0.3)
-    assert made.score("Who pays?", PASSAGES) == true_score("Who pays?")
+    server.behave = lambda *_: Reply(0)
+    made = judge(server, timeout=2.0)
+    assert math.isnan(made.score("Who pays?", PASSAGES))
     texts = [message["content"] for message in server.bodies[0]["messages"]]
-    most = sum(len(text.encode()) for text in texts) + judging.OVERHEAD
-    assert made.counts.prompt_tokens == most + 40
-    assert made.counts.completion_tokens == 24 + 10
+    assert made.client.counts.prompt_tokens == sum(len(text.encode()) for text in texts) + OVERHEAD
+    assert made.client.counts.completion_tokens == 24
 
 
 def test_a_budget_ends_before_it_is_exceeded(server: JudgeServer) -> None:
     """A request is charged with the most that it can take until its reply says less: 3 of 9 cases fit, once warned."""
     made = judge(server)
     made.score("Case 0?", PASSAGES)
-    most = sum(len(message["content"].encode()) for message in server.bodies[0]["messages"]) + judging.OVERHEAD + 24
-    for budget in (Budget(tokens=100 + most), Budget(cost=0.1 + most / 1000, price_prompt=1.0, price_completion=1.0)):
+    most = sum(len(message["content"].encode()) for message in server.bodies[0]["messages"]) + OVERHEAD + 24
+    budgets = (
+        RequestBudget(tokens=100 + most),
+        RequestBudget(cost=0.1 + most / 1000, price_prompt=1.0, price_completion=1.0),
+        RequestBudget(calls=3),
+    )
+    for budget in budgets:
         made = judge(server, budget=budget)
-        with pytest.warns(UserWarning, match="the budget of tiny must bear the next request, got 150 tokens") as told:
+        with pytest.warns(UserWarning, match="of the budget do not bear the next request, after 3 requests") as told:
             scores = [made.score(f"Case {n}?", PASSAGES) for n in range(9)]
         assert len(told) == 1
         assert [math.isnan(score) for score in scores] == [False] * 3 + [True] * 6
         assert (made.counts.scored, made.counts.left, made.counts.missing.total()) == (3, 6, 0)
-        assert made.counts.prompt_tokens + made.counts.completion_tokens <= budget.tokens
-        assert made.counts.cost <= budget.cost
+        counts = made.client.counts
+        assert counts.requests == 3
+        assert counts.prompt_tokens + counts.completion_tokens <= budget.tokens
+        assert counts.cost <= budget.cost
 
 
 def test_without_a_report_of_tokens_the_most_is_charged(server: JudgeServer) -> None:
@@ -227,15 +220,15 @@ def test_without_a_report_of_tokens_the_most_is_charged(server: JudgeServer) -> 
         server.behave = lambda _, __, usage=usage: completion('{"score": 1}', usage)
         made = judge(server)
         assert made.score("Who pays?", PASSAGES) == 1.0
-        assert made.counts.prompt_tokens > 500
-        assert made.counts.completion_tokens == 24
+        assert made.client.counts.prompt_tokens > 500
+        assert made.client.counts.completion_tokens == 24
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 307])
 def test_wrong_settings_are_an_error_at_the_first_case(server: JudgeServer, status: int) -> None:
     """A key, model or address that is wrong is wrong for every case; the message shows no key."""
     server.behave = lambda *_: Reply(status, json.dumps({"error": {"message": f"no access for Bearer {KEY}"}}).encode())
-    with pytest.raises(ServerError, match=rf"^127.0.0.1:\d+ answered {status}") as caught:
+    with pytest.raises(ModelUnavailableError, match=rf"^127.0.0.1:\d+ answered {status}") as caught:
         judge(server).score("Who pays?", PASSAGES)
     assert KEY not in str(caught.value)
     assert len(server.asked) == 1
@@ -248,20 +241,18 @@ def test_a_case_that_the_server_refuses_is_missing_and_the_next_is_asked(server:
     questions = ("b", *["a long one"] * (IN_A_ROW + 1), "c")
     assert [math.isnan(made.score(question, PASSAGES)) for question in questions] == [False, *[True] * 6, False]
     assert made.counts.missing.total() == IN_A_ROW + 1
-    assert made.counts.requests == len(questions)
+    assert made.client.counts.requests == len(questions)
 
 
 def test_a_server_that_is_gone_stops_the_run(server: JudgeServer) -> None:
-    """After five cases without a score, each with its attempts; then it may be tried anew."""
+    """After five cases without a score."""
     server.behave = lambda *_: Reply(503)
-    made = judge(server, max_retries=1)
+    made = judge(server)
     for n in range(IN_A_ROW - 1):
         assert math.isnan(made.score(f"Case {n}?", PASSAGES))
-    with pytest.raises(ServerError, match=r"answered 503 \(5 cases in a row\); correct model"):
+    with pytest.raises(ModelUnavailableError, match=r"answered 503 \(5 cases in a row\); correct model"):
         made.score("The fifth?", PASSAGES)
-    assert len(server.asked) == 2 * IN_A_ROW
-    server.behave = lambda question, _: graded(question)
-    assert made.score("The fifth?", PASSAGES) == true_score("The fifth?")
+    assert len(server.asked) == IN_A_ROW
 
 
 def test_the_name_changes_with_rubric_model_and_prompt_and_with_nothing_else(server: JudgeServer) -> None:
@@ -270,28 +261,30 @@ def test_the_name_changes_with_rubric_model_and_prompt_and_with_nothing_else(ser
     other = (
         judge(server, rubric="Score 1 always."),
         judge(server, temperature=0.5),
-        judge(server, max_passage_chars=9),
-        judge(server, seed=1),
-        judge_scorer(dataclasses.replace(made.asked, model="other"), NO_BUDGET, RUBRICS["sufficient"]),
-        likelihood_scorer(made.asked, NO_BUDGET),
+        judge(server, prompt=judging.JUDGE._replace(text="Grade.")),
+        judge_scorer(dataclasses.replace(client(server), model="other"), NO_BUDGET, RUBRICS["sufficient"]),
+        likelihood_scorer(client(server), NO_BUDGET),
+        yes_no_scorer(client(server), NO_BUDGET, SUFFICES),
+        yes_no_scorer(client(server), NO_BUDGET, "Is it so?"),
     )
-    assert len({made.name, *(one.name for one in other)}) == 7
-    same = judge(server, budget=Budget(tokens=5), timeout=1.0, max_retries=9, key_env="OTHER")
+    assert len({made.name, *(one.name for one in other)}) == 8
+    same = judge(server, budget=RequestBudget(tokens=5), timeout=1.0, max_retries=9, key_env="OTHER")
     assert same.name == made.name
-    assert made.name.startswith("judge-1:tiny@127.0.0.1:")
+    assert made.name.startswith("judge:tiny@127.0.0.1:")
 
 
 def test_the_key_is_sent_and_stands_nowhere_else(server: JudgeServer, caplog: pytest.LogCaptureFixture) -> None:
     """Not in a log line, a warning, a count, a representation or an error, even where the server sends it back."""
     bad = Reply(429, f'{{"error": {{"message": "Bearer {KEY} is slow"}}}}'.encode(), (("x-echo", KEY),))
     server.behave = lambda *_: bad
-    made = judge(server, budget=Budget(tokens=30_000), max_retries=0)
+    made = judge(server)
     with caplog.at_level(logging.DEBUG), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         for _ in range(IN_A_ROW - 1):
             made.score("Who pays?", PASSAGES)
-        with pytest.raises(ServerError) as caught:
+        with pytest.raises(ModelUnavailableError) as caught:
             made.score("Who pays?", PASSAGES)
+        made = judge(server)
         server.behave = lambda *_: completion(f'{{"score": "{KEY}"}}')
         made.score("Who pays?", PASSAGES)
     shown = f"{made!r} {made.counts} {made.name} {caught.value} {[str(one.message) for one in told]} {caplog.text}"
@@ -300,25 +293,152 @@ def test_the_key_is_sent_and_stands_nowhere_else(server: JudgeServer, caplog: py
     assert server.keys == {f"Bearer {KEY}"}
 
 
-def test_a_likelihood_is_read_from_an_echoed_prompt(server: JudgeServer) -> None:
-    """The answer follows the passages and the question; without log-probabilities it is missing and not asked again."""
+def test_a_yes_is_weighed_against_a_no() -> None:
+    """Of .5 and .1 for yes in two spellings and .2 for no, .6 of .8 says yes; other words do not count."""
+    top = [("Yes", math.log(0.5)), (" yes", math.log(0.1)), ("No", math.log(0.2)), ("Well", math.log(0.15))]
+    made = yes_no_scorer(Fixed(top), NO_BUDGET, SUFFICES)
+    assert made.score("Who pays?", PASSAGES) == pytest.approx(0.75)
+    assert yes_no_scorer(Fixed([("Yes", -0.1)]), NO_BUDGET, SUFFICES).score("?", PASSAGES) == 1.0
 
-    def behave(*_: Any) -> Reply:
-        prompt = server.bodies[-1]["prompt"]
-        start = len(prompt) - len(" Yes, it does.")
-        offsets = [0, start - 1, start, start + 5, len(prompt)]
-        said = {"text": prompt, "logprobs": {"text_offset": offsets, "token_logprobs": [None, -7, -1.0, -3.0, -7]}}
-        return Reply(
-            body=json.dumps({"choices": [said], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}).encode()
-        )
 
-    server.behave = behave
-    made = likelihood_scorer(OpenAIGenerator("tiny", server.base_url), NO_BUDGET, Waits())
-    assert made.score("Who pays?", PASSAGES, "Yes, it does.") == pytest.approx(math.exp(-2))
-    assert server.bodies[0]["path"] == "/v1/completions"
-    assert (server.bodies[0]["echo"], server.bodies[0]["max_tokens"]) == (True, 1)
-    assert server.bodies[0]["prompt"].endswith("Who pays?\n</question>\n\nAnswer: Yes, it does.")
-    server.behave = lambda *_: Reply(body=b'{"choices": [{"text": "Yes", "logprobs": null}]}')
-    assert math.isnan(made.score("Who pays?", PASSAGES, "Yes."))
-    assert made.counts.missing == {"the reply holds no log-probabilities of the answer": 1}
-    assert len(server.asked) == 2
+def test_neither_yes_nor_no_is_missing() -> None:
+    """And its reason counted."""
+    for top in ([("Well", -0.1)], []):
+        made = yes_no_scorer(Fixed(top), NO_BUDGET, SUFFICES)
+        assert math.isnan(made.score("Who pays?", PASSAGES))
+        assert made.counts.missing.total() == 1
+
+
+def test_a_likelihood_is_the_geometric_mean_of_the_answers_tokens() -> None:
+    """Of .5 and .125, the root of 1/16; nothing is written."""
+    scored = Fixed(given=[math.log(0.5), math.log(0.125)])
+    made = likelihood_scorer(scored, NO_BUDGET)
+    assert made.score("Who pays?", PASSAGES, "Yes, it does.") == pytest.approx(0.25)
+    with pytest.raises(ValueError, match="cannot score"):
+        likelihood_scorer(Fixed(), NO_BUDGET).score("Who pays?", PASSAGES, "Yes.")
+
+
+def test_other_statistics_tell_of_one_token() -> None:
+    """Of .5 and .125: the least is .125, the first .5; each is a signal with a name of its own."""
+    scored = Fixed(given=[math.log(0.5), math.log(0.125)])
+    made = {name: likelihood_scorer(scored, NO_BUDGET, statistic=name) for name in ("mean", "least", "first")}
+    values = {name: one.score("Who pays?", PASSAGES, "Yes.") for name, one in made.items()}
+    assert values == pytest.approx({"mean": 0.25, "least": 0.125, "first": 0.5})
+    assert len({one.name for one in made.values()}) == 3
+    with pytest.raises(ValueError, match="statistic must be one of mean, least, first, got 'median'"):
+        likelihood_scorer(scored, NO_BUDGET, statistic="median")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def llama(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LlamaServer]:
+    """A server of its own for each test."""
+    pytest.importorskip("openai")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
+    with llama_server() as running:
+        yield running
+
+
+@pytest.mark.parametrize(("reply", "kind"), QUIRKS.values(), ids=QUIRKS)
+def test_a_quirk_of_a_server_is_a_missing_score_and_never_a_low_one(
+    llama: LlamaServer, reply: Reply, kind: str
+) -> None:
+    """Counted with its reason, or an error where every case would meet it; the next case has its score."""
+    llama.text = '{"score": 0.5}'
+    asked = client(llama, timeout=3.0 if reply.pause else 10.0)
+    for made in (judge_scorer(asked, NO_BUDGET, RUBRICS["sufficient"]), yes_no_scorer(asked, NO_BUDGET, SUFFICES)):
+        assert made.score("the first?", PASSAGES) > 0.0
+        llama.failing = {"the second?": reply}
+        if kind in {"HTTP 404", "HTTP 307"}:
+            with pytest.raises(ModelUnavailableError):
+                made.score("the second?", PASSAGES)
+        elif kind not in {"", "cut off"} or made.name.startswith("judge"):  # one token is always cut off after it
+            assert math.isnan(made.score("the second?", PASSAGES))
+            assert made.counts.missing.total() == 1
+        else:
+            assert made.score("the second?", PASSAGES) == pytest.approx(1 / (1 + math.exp(-1.0)))
+        assert made.score("the third?", PASSAGES) > 0.0
+        llama.failing = {}
+
+
+def test_yes_and_no_without_log_probabilities_stop_before_the_first_case(llama: LlamaServer) -> None:
+    """With the remedy; a server that gives them for a while and then null leaves a case missing."""
+    llama.logprobs = False
+    with pytest.raises(ValueError, match=r"take raglab\.LocalModel"):
+        yes_no_scorer(client(llama), NO_BUDGET, SUFFICES).score("Who pays?", PASSAGES)
+    assert llama.questions == []
+    llama.logprobs = True
+    made = yes_no_scorer(client(llama), NO_BUDGET, SUFFICES)
+    llama.failing = {"Who pays?": completion("Yes", logprobs={"content": None})}
+    assert math.isnan(made.score("Who pays?", PASSAGES))
+    assert made.counts.missing.total() == 1
+    assert SURE["content"]
+
+
+def test_a_likelihood_by_a_shifted_echo_stops_before_the_first_case(llama: LlamaServer) -> None:
+    """As llama.cpp's server has it; the case is not asked, and none gets the score of the token beside."""
+    words = [word if place == 0 else f" {word}" for place, word in enumerate(ECHOED.split())]
+    offsets = [sum(map(len, words[:place])) for place in range(len(words))]
+    values: list[float | None] = [-1.0] * len(words)
+    values[words.index(UNLIKELY) - 1] = -9.0
+    shown = {"text_offset": offsets, "tokens": words, "token_logprobs": values}
+    plain = llama.behave
+
+    def behave(question: str, place: int) -> Reply:
+        if "prompt" in llama.bodies[-1]:
+            return Reply(body=json.dumps({"choices": [{"text": ECHOED, "logprobs": shown}]}).encode())
+        return plain(question, place)
+
+    llama.behave = behave
+    with pytest.raises(ValueError, match="of the token beside"):
+        likelihood_scorer(client(llama), NO_BUDGET).score("Who pays?", PASSAGES, "The insurer.")
+    assert llama.questions == []
+
+
+def test_a_question_that_leaves_no_room_is_missing(server: JudgeServer) -> None:
+    """Its reason is counted, and nothing is sent."""
+    made = judge(server)
+    assert math.isnan(made.score("Who pays? " * 2000, PASSAGES))
+    assert made.counts.missing.total() == 1
+    assert server.asked == []
+
+
+def test_a_judge_holds_the_server_to_its_schema(server: JudgeServer) -> None:
+    """Where the server can be held to one, in its form; a reply that is no score is none all the same."""
+    made = judge(server)
+    assert made.score("Who pays?", PASSAGES) == true_score("Who pays?")
+    assert server.bodies[0]["response_format"] == {"type": "json_object", "schema": judging.SCORE_SCHEMA}
+    server.behave = lambda *_: completion('{"score": 7}')
+    assert math.isnan(made.score("Who else?", PASSAGES))
+    server.behave = lambda *_: completion('So: {"score": 1}')
+    assert math.isnan(made.score("And who?", PASSAGES))
+
+
+def test_a_judge_reads_nothing_out_of_a_text(server: JudgeServer) -> None:
+    """A server that takes no form of a schema gets none, and words around a score are no score."""
+    told = client(server)
+    told._state.capabilities = Capabilities(True, 5, "text", "none", None, seed=True)
+    server.behave = lambda *_: completion('So: {"score": 1}')
+    assert math.isnan(judge_scorer(told, NO_BUDGET, RUBRICS["sufficient"]).score("Who pays?", PASSAGES))
+    assert all("response_format" not in body for body in server.bodies)
+
+
+@pytest.mark.parametrize("kind", ["judge", "yes-no", "likelihood"])
+@pytest.mark.parametrize("limit", [400, 1400])
+def test_a_prompt_of_a_judge_is_shortened(kind: str, limit: int) -> None:
+    """Whatever the passages and the answer are; another limit is another signal."""
+    long = ["The excess is £250, and £400 where the claim is late. " * 200] * 4
+    asked = Fixed([("Yes", -0.1)], [-0.1])
+    scorers: dict[str, Any] = {
+        "judge": lambda **more: judge_scorer(asked, NO_BUDGET, "Score 1.", with_answer=True, **more),
+        "yes-no": lambda **more: yes_no_scorer(asked, NO_BUDGET, SUFFICES, with_answer=True, **more),
+        "likelihood": lambda **more: likelihood_scorer(asked, NO_BUDGET, **more),
+    }
+    made = scorers[kind](max_prompt_tokens=limit)
+    made.score("Who pays?", long, "The insurer pays all of it. " * 5)
+    assert asked.sent
+    for sent in asked.sent:
+        assert limit / 2 < sum(estimate_tokens(message["content"]) for message in sent) < limit
+    assert made.name != scorers[kind](max_prompt_tokens=limit + 1).name
+    with pytest.raises(ValueError, match="max_prompt_tokens must be a whole number"):
+        scorers[kind](max_prompt_tokens=0)

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,12 +20,16 @@ import pytest
 import raglab
 from judge_server import KEY, JudgeServer, Reply, completion, graded, judge_server, true_score
 from raglab import signal_models
-from raglab.extensions.learned_signals.judging import Budget
+from raglab.answering.client import Capabilities
+from raglab.answering.metered_client import RequestBudget
+from raglab.answering.openai_client import OpenAIClient
 from raglab.extensions.learned_signals.readers import Span
-from raglab.live.measured_signals import add_signals
+from raglab.live.measured_signals import MissingSignalsWarning, add_signals
+from raglab.live.signal_functions import SignalFunction
 from raglab.store.frames import trace_from_frame
 from raglab.store.traces import Trace
 from raglab.testing import check_signal, sample_trace
+from raglab.values import ModelUnavailableError
 from tiny_models import save_bert
 
 ROWS = pd.DataFrame(
@@ -153,6 +158,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[JudgeServer]:
         yield running
 
 
+def client(server: JudgeServer, **settings: Any) -> OpenAIClient:
+    """Client of that server that knows what the server can do."""
+    made = OpenAIClient("tiny", server.base_url, **settings)
+    made._state.capabilities = Capabilities(True, 5, "json_object", "none", None, seed=True)
+    return made
+
+
 def made_trace(n: int) -> Trace:
     """Trace of n cases with two hits each, all of them different."""
     rows = [(f"q{case}", f"What is {case}?", f"p{case}-{hit}", 0.9 - hit / 10) for case in range(n) for hit in range(2)]
@@ -160,68 +172,137 @@ def made_trace(n: int) -> Trace:
     return trace_from_frame(frame.assign(text=[f"Passage {row[2]}." for row in rows], label="ok"))
 
 
+def questions(server: JudgeServer) -> list[str]:
+    """Questions that were asked, without the probe of what the server can do."""
+    return [question for question in server.asked if question]
+
+
 def test_a_judge_fills_a_column(server: JudgeServer, tmp_path: Path) -> None:
     """Each row is asked once; another rubric asks again, the same one does not; the trace names the judge."""
     trace = made_trace(4)
-    made = signal_models.judge("tiny", server.base_url)
+    made = signal_models.judge(client(server))
     filled = add_signals(trace, made, cache=tmp_path / "cache")
     assert filled.signal("judge").to_dict() == {f"q{n}": true_score(f"What is {n}?") for n in range(4)}
-    add_signals(trace, signal_models.judge("tiny", server.base_url, timeout=5.0), cache=tmp_path / "cache")
-    assert len(server.asked) == 4
-    add_signals(trace, signal_models.judge("tiny", server.base_url, rubric="Score 1."), cache=tmp_path / "cache")
-    assert len(server.asked) == 8
-    assert made.version.startswith("judge-1:tiny@127.0.0.1:")
+    add_signals(trace, signal_models.judge(client(server, timeout=5.0)), cache=tmp_path / "cache")
+    assert len(questions(server)) == 4
+    add_signals(trace, signal_models.judge(client(server), rubric="Score 1."), cache=tmp_path / "cache")
+    assert len(questions(server)) == 8
+    assert made.version.startswith("judge:tiny@127.0.0.1:")
     assert made.fn.counts.scored == 4
     assert filled.fingerprint != trace.fingerprint
 
 
 def test_several_requests_at_a_time_give_the_same(server: JudgeServer, tmp_path: Path) -> None:
     """In the order of the rows."""
-    filled = add_signals(
-        made_trace(9), signal_models.judge("tiny", server.base_url, at_once=4), cache=tmp_path / "cache"
-    )
+    filled = add_signals(made_trace(9), signal_models.judge(client(server), at_once=4), cache=tmp_path / "cache")
     assert filled.signal("judge").tolist() == [true_score(f"What is {n}?") for n in range(9)]
-    assert sorted(server.asked) == [f"What is {n}?" for n in range(9)]
+    assert sorted(questions(server)) == [f"What is {n}?" for n in range(9)]
 
 
 def test_a_spent_budget_leaves_the_rest_to_the_next_run(server: JudgeServer, tmp_path: Path) -> None:
     """Missing is not kept: with a larger budget only those cases are asked."""
     usage = {"prompt_tokens": 2000, "completion_tokens": 10}
     server.behave = lambda question, _: completion(json.dumps({"score": true_score(question)}), usage)
-    trace, cache, budget = made_trace(6), tmp_path / "cache", Budget(tokens=8000)
-    with pytest.warns(UserWarning, match="the budget of tiny"):
-        first = add_signals(trace, signal_models.judge("tiny", server.base_url, budget=budget), cache=cache)
-    n_asked = len(server.asked)
+    trace, cache, budget = made_trace(6), tmp_path / "cache", RequestBudget(tokens=8000)
+    with pytest.warns(UserWarning, match="the tokens of the budget"):
+        first = add_signals(trace, signal_models.judge(client(server), budget=budget), cache=cache)
+    n_asked = len(questions(server))
     assert 0 < n_asked < 6
     assert first.signal("judge").notna().sum() == n_asked
-    full = add_signals(trace, signal_models.judge("tiny", server.base_url), cache=cache)
+    full = add_signals(trace, signal_models.judge(client(server)), cache=cache)
     assert full.signal("judge").notna().all()
-    assert len(server.asked) == 6
+    assert len(questions(server)) == 6
 
 
 def test_a_wrong_key_is_an_error_that_says_so(server: JudgeServer, tmp_path: Path) -> None:
     """What was scored before stays in the cache."""
     server.behave = lambda question, _: Reply(401) if question == "What is 2?" else graded(question)
-    with pytest.raises(ValueError, match=r"answered 401; correct model, base_url or OPENAI_API_KEY") as caught:
-        add_signals(made_trace(4), signal_models.judge("tiny", server.base_url), cache=tmp_path / "cache")
+    with pytest.raises(ValueError, match=r"answered 401; correct model, base_url or key") as caught:
+        add_signals(made_trace(4), signal_models.judge(client(server)), cache=tmp_path / "cache")
     assert KEY not in str(caught.value)
     server.behave = lambda question, _: graded(question)
-    add_signals(made_trace(4), signal_models.judge("tiny", server.base_url), cache=tmp_path / "cache")
+    add_signals(made_trace(4), signal_models.judge(client(server)), cache=tmp_path / "cache")
     assert [server.asked.count(f"What is {n}?") for n in range(4)] == [1, 1, 2, 1]
+
+
+def test_what_a_model_gives_no_value_for_is_told(server: JudgeServer, tmp_path: Path) -> None:
+    """With counts, the first reason, and each reason; what was there before counts no second time."""
+    bad = {"What is 1?": completion("I cannot tell."), "What is 3?": Reply(500), "What is 4?": completion("Nor I.")}
+    server.behave = lambda question, _: bad.get(question) or graded(question)
+    made = signal_models.judge(client(server, max_retries=0))
+    with pytest.warns(MissingSignalsWarning, match="3 of 6 values of the signal judge are missing: 2 ") as caught:
+        filled = add_signals(made_trace(6), made, cache=tmp_path / "cache")
+    (told,) = (one.message for one in caught if isinstance(one.message, MissingSignalsWarning))
+    assert (told.signal, sorted(told.missing.values())) == ("judge", [1, 2])
+    assert "answered 500" in str(told)
+    assert filled.signal("judge").isna().sum() == 3
+    with pytest.warns(MissingSignalsWarning, match="3 of 3 values"):
+        add_signals(made_trace(6), made, cache=tmp_path / "cache")
+    server.behave = lambda question, _: graded(question)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert add_signals(made_trace(6), made, cache=tmp_path / "cache").signal("judge").notna().all()
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_dead_port_is_told_at_any_number_of_cases(tmp_path: Path, n: int) -> None:
+    """Fewer failures than stop a run; a calibrated signal counts as the one behind it."""
+    pytest.importorskip("openai")
+    dead = signal_models.judge(OpenAIClient("tiny", "http://127.0.0.1:9/v1", max_retries=0))
+    with pytest.warns(MissingSignalsWarning, match=rf"{n} of {n} values of the signal judge .*{n} "):
+        add_signals(made_trace(n), dead, cache=tmp_path / "cache")
+
+
+def test_what_has_nothing_to_measure_is_no_failure(tmp_path: Path) -> None:
+    """A function of the user's own that counts nothing says nothing."""
+    none = SignalFunction("mine", lambda rows: [None] * len(rows))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert add_signals(made_trace(3), none, cache=tmp_path / "cache").signal("mine").isna().all()
+
+
+def test_a_model_that_stops_a_run_is_told_with_one_remedy(server: JudgeServer, tmp_path: Path) -> None:
+    """Nothing is wrong with the function."""
+    server.behave = lambda *_: Reply(404)
+    for made in (signal_models.judge(client(server)), signal_models.yes_no(client(server))):
+        with pytest.raises(ValueError, match=r"got none of its model for case 'q0': .*404") as caught:
+            add_signals(made_trace(2), made, cache=tmp_path / "cache")
+        assert "mend the function" not in str(caught.value)
+        assert isinstance(caught.value.__cause__, ModelUnavailableError)
+
+
+def test_a_run_that_is_interrupted_says_what_is_kept(server: JudgeServer, tmp_path: Path) -> None:
+    """And where; the error is the user's own."""
+    made = signal_models.judge(client(server))
+    seen: list[str] = []
+
+    def stopped(rows: pd.DataFrame) -> Any:
+        seen.extend(rows["query"])
+        if len(seen) > 2:
+            raise KeyboardInterrupt
+        return made(rows)
+
+    function = SignalFunction("judge", stopped, made.needs, batch=1)
+    with (
+        pytest.warns(UserWarning, match=r"2 of 4 values of the signal judge are kept in .*cache"),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        add_signals(made_trace(4), function, cache=tmp_path / "cache")
 
 
 def test_an_answer_is_judged_where_it_is_recorded(server: JudgeServer, tmp_path: Path) -> None:
     """`grounded` and a log-probability read it."""
-    made = signal_models.judge("tiny", server.base_url, rubric="grounded", name="faithful")
+    made = signal_models.judge(client(server), rubric="grounded", name="faithful")
     assert (made.stage, made.needs) == ("answer", ("query", "hits.text", "answer.text"))
     trace = sample_trace()
     filled = add_signals(trace, made, cache=tmp_path / "cache")
     assert filled.signal("faithful").notna().sum() == 5
-    assert all("<answer>" in body["messages"][1]["content"] for body in server.bodies)
-    server.behave = lambda *_: Reply(body=json.dumps({"choices": [{"text": "", "logprobs": None}]}).encode())
-    with pytest.warns(UserWarning, match="none for the first 5: the reply holds no log-probabilities of the answer"):
-        filled = add_signals(trace, signal_models.logprob("tiny", server.base_url), cache=tmp_path / "cache")
-    assert filled.signal("logprob").isna().all()
+    judged = [body for body, question in zip(server.bodies, server.asked, strict=False) if question]
+    assert all("Proposed answer:" in body["messages"][1]["content"] for body in judged)
+    asked = len(server.bodies)
+    with pytest.raises(ValueError, match="need a server that echoes"):
+        add_signals(trace, signal_models.logprob(client(server)), cache=tmp_path / "cache")
+    assert all("passages" not in str(body.get("prompt")) for body in server.bodies[asked:])  # the probe alone
 
 
 RUN = """
@@ -229,13 +310,14 @@ import logging, sys, time
 from pathlib import Path
 import pandas as pd
 from raglab import add_signals, signal_models, trace_from_frame
+from raglab.answering.openai_client import OpenAIClient
 url, folder = sys.argv[1], Path(sys.argv[2])
 logging.basicConfig(filename=folder / "debug.log", level=logging.DEBUG)
 trace = trace_from_frame(pd.read_csv(folder / "hits.csv"))
-judge = signal_models.judge("tiny", url, timeout=3.0, sleep=lambda seconds: time.sleep(seconds / 100))
+judge = signal_models.judge(OpenAIClient("tiny", url, timeout=3.0))
 trace = add_signals(trace, judge, cache=folder / "judge.sqlite")
 trace.save(folder / "trace.parquet")
-print(judge.fn.counts)
+print(judge.fn.counts, judge.fn.client.counts)
 """
 
 
@@ -250,7 +332,7 @@ def hits_csv(folder: Path, questions: Sequence[str]) -> None:
 def test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice(server: JudgeServer, tmp_path: Path) -> None:
     """370 cases; killed while the request of the 186th case is under way, which alone is asked again.
 
-    One case gets words in place of JSON, one a 429, one a 500 and one silence before its score; one is never scored.
+    One case gets words in place of JSON, one a 429 and one a 500 before its score; one is never scored.
     """
     questions = [f"What is {n}?" for n in range(370)]
     hits_csv(tmp_path, questions)
@@ -258,7 +340,6 @@ def test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice(server: JudgeServ
         "What is 20?": completion("Surely 0.9"),
         "What is 60?": Reply(429, headers=(("retry-after", "1"),)),
         "What is 200?": Reply(500),
-        "What is 240?": Reply(0),
     }
     running: list[subprocess.Popen[str]] = []
 
@@ -281,7 +362,7 @@ def test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice(server: JudgeServ
         server.released.set()
     asked = {question: server.asked.count(question) for question in questions}
     twice = {*odd, "What is 185?"}  # by a further attempt, or killed before its reply
-    assert asked == {one: 3 if one == "What is 300?" else 2 if one in twice else 1 for one in questions}
+    assert asked == {one: 2 if one in {*twice, "What is 300?"} else 1 for one in questions}
     assert all(server.served[one] == 1 for one in questions if one not in {"What is 20?", "What is 300?"})
     column = Trace.load(tmp_path / "trace.parquet").signal("judge")
     assert column.isna().sum() == 1

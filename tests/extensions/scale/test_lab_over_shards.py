@@ -38,7 +38,7 @@ from raglab.lab.reward_audit import arm_tables, audit_rewards
 from raglab.lab.search_space import always_answer, full_space, manual_loop
 from raglab.lab.signal_audit import audit_signals
 from raglab.lab.slices import BINARY, GRADED, NONE, fusion_weights, ndcg_by_case, ndcg_measures, ranking, slices
-from raglab.live.response import record_answers
+from raglab.live.answer_recording import record_answers
 from raglab.parallel import workers
 from raglab.policy import PolicyData
 from raglab.replay import decide, each_shard

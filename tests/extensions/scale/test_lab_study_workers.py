@@ -27,17 +27,16 @@ from raglab.extensions.scale import study_workers
 from raglab.extensions.scale.study_workers import StudyWorker, work_on_study
 from raglab.lab import trial_search
 from raglab.lab.search_space import Goal, own_trial
+from raglab.lab.study_journal import STUDY_FILE, WholeLinesLock, drop_half_line
 from raglab.lab.study_storage import check_storage, finish_shared_study
 from raglab.lab.trial_search import (
     ABOUT,
     PLACE,
-    STUDY_FILE,
     WORKER,
     AddedTrial,
     Problem,
     StorageError,
     StoredStudy,
-    _drop_broken_line,
     is_claim,
     open_study,
     run_search,
@@ -413,7 +412,7 @@ class TestDoors:
 
             with monkeypatch.context() as patch:
                 patch.setattr(lock, "acquire", acquire)
-                _drop_broken_line(journal)
+                drop_half_line(WholeLinesLock(journal, lock(str(journal))))
             assert journal.read_bytes() == kept
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +23,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from extensions.scale.test_mapped_files import empty, exchange, make_anew, outcome, shorten, take_away, write_over
 from generators import Fixed
 from raglab.extensions.scale import large_index
 from raglab.extensions.scale.large_index import (
@@ -223,7 +227,7 @@ class TestKeywords:
         monkeypatch.setattr(indexes, "_TEXTS_AT_ONCE", 37)
         texts = [*some_texts(500, seed=3), "", "unique wording of one text", "the the the"]
         indexes.write_bm25(texts, lambda name: large_index.replacing(tmp_path / name))
-        stored, held = Bm25Index.open(tmp_path, len(texts)), Bm25Index(texts)
+        stored, held = Bm25Index.open(tmp_path, len(texts), check=lambda: None), Bm25Index(texts)
         queries = [*some_texts(40, seed=4), "zebra", "", "the of the", "uniquely"]
         for k in (1, 7, 600):
             for one, other in zip(stored.search(queries, k), held.search(queries, k), strict=True):
@@ -391,6 +395,50 @@ class TestStored:
         path.write_text("[]", encoding="utf-8")
         with pytest.raises(InputError, match="must be an object"):
             open_large(folder, "0123456789abcdef")
+
+
+class TestChangedWhileOpen:
+    """Files of an index that is open; see `test_mapped_files`."""
+
+    @pytest.mark.parametrize("kind", ["hnsw-sq8", "ivfpq"])
+    @pytest.mark.parametrize("change", [shorten, empty, write_over, exchange])
+    def test_no_search_reads_them(self, tmp_path: Path, kind: StoredKind, change: Callable[[Path], None]) -> None:
+        """Nearest of all, nearest of some, rows by position, all rows: each names the file."""
+        searches: list[tuple[str, Callable[[LargeIndex], object]]] = [
+            (FAISS, lambda index: index.dense.search(ASKED[:1], 5)),
+            ("vectors-00000.npy", lambda index: index.dense.search(ASKED[:1], 5, [np.arange(9)])),
+            ("vectors-00001.npy", lambda index: index.vectors[np.arange(N)]),
+            ("vectors-00002.npy", lambda index: list(index.vectors.blocks())),
+        ]
+        for number, (name, search) in enumerate(searches):
+            folder = tmp_path / f"{number}"
+            index = make(folder, kind)
+            search(index)
+            change(folder / name)
+            assert outcome(partial(search, index)) == "InputError"
+            with pytest.raises(InputError, match=name):
+                search(index)
+
+    def test_one_that_changes_while_it_is_opened(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What is mapped is what was hashed."""
+        make(tmp_path / "i", "hnsw-sq8")
+        opened = Bm25Index.open
+
+        def slow(folder: Path, n: int, **more: Any) -> Bm25Index:
+            write_over(folder / FAISS)
+            return opened(folder, n, **more)
+
+        monkeypatch.setattr(large_index.Bm25Index, "open", slow)
+        with pytest.raises(InputError, match=r"dense\.faiss: a file must stay as it was opened"):
+            open_large(tmp_path / "i", "0123456789abcdef")
+
+    @pytest.mark.parametrize("change", [take_away, make_anew])
+    def test_a_new_version_takes_its_place(self, tmp_path: Path, change: Callable[[Path], None]) -> None:
+        """The one that is open answers on."""
+        index = make(tmp_path / "i", "hnsw-sq8")
+        before = index.dense.search(ASKED, 5)[1]
+        change(tmp_path / "i" / FAISS)
+        assert (index.dense.search(ASKED, 5)[1] == before).all()
 
 
 class TestDisk:
@@ -562,6 +610,15 @@ class TestResume:
         }
         assert len(keys) == 6
 
+    def test_rows_that_are_split_otherwise_than_once_have_another_key(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """English and French rows keep their index; of others the keyword index is made again, with today's words."""
+        rows = ("fence", "résilié", "水漏れ", "हिन्दी", "12 µm")
+        now = {text: index_key(["a", text], "words", "ivfpq", 2) for text in rows}
+        # As before words of other scripts were read: nothing is added to what the key is made of.
+        monkeypatch.setattr(large_index, "has_new_words", lambda _: False)
+        earlier = {text: index_key(["a", text], "words", "ivfpq", 2) for text in rows}
+        assert [text for text in rows if now[text] != earlier[text]] == ["水漏れ", "हिन्दी", "12 µm"]
+
     def test_the_questions_are_of_passages_with_words(self) -> None:
         """So many of them as there are; of empty ones none."""
         texts = ["", " ", "a b", *[""] * 5_000, "\t", "one two three four five six seven eight nine ten 11 12 13"]
@@ -726,6 +783,12 @@ class TestEndToEnd:
         build_index(old, place, cache=None, **{**SMALL, "index": "hnsw-sq8"})
         encoder.max_tokens = 3  # type: ignore[assignment]
         encoder.lengths = lambda texts: np.array([len(text.split()) for text in texts])  # type: ignore[attr-defined]
+
+        def spans(texts: Sequence[str]) -> list[Any]:
+            """Characters of the first three words of each text."""
+            return [np.array([word.span() for word in list(re.finditer(r"\S+", text))[:3]]) for text in texts]
+
+        encoder.spans = spans  # type: ignore[attr-defined]
         with pytest.warns(UserWarning, match="chunks are longer") as told:
             add_documents(place, new, cache=None)
         assert len(told) == 1
@@ -840,7 +903,7 @@ class TestEndToEnd:
         again = StoredTokens(encoder, EmbeddingCache(tmp_path / "e.sqlite"))
         assert np.array_equal(first, again["motor excess"])
         assert encoder.seen == []
-        nowhere = StoredTokens(encoder, None)  # type: ignore[arg-type]
+        nowhere = StoredTokens(encoder, None)
         for _ in range(2):
             assert np.array_equal(nowhere["motor excess"], first)
         assert encoder.seen == ["motor excess"]
@@ -848,6 +911,25 @@ class TestEndToEnd:
             nowhere[f"passage {number}"]
         nowhere["motor excess"]
         assert encoder.seen.count("motor excess") == 2
+
+    def test_a_locked_cache_of_tokens_costs_one_wait(
+        self,
+        tmp_path: Path,
+        encoder: WordEncoder,  # noqa: F811 - the fixture
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """And not one for each passage that is reranked; they are encoded all the same."""
+        monkeypatch.setattr(large_index, "CACHE_PATIENCE_S", 0.7)
+        path = tmp_path / "e.sqlite"
+        truth = StoredTokens(encoder, EmbeddingCache(path))["motor excess"]
+        tokens = StoredTokens(encoder, EmbeddingCache(path))
+        with closing(sqlite3.connect(path, isolation_level=None)) as link:
+            link.execute("BEGIN IMMEDIATE")
+            start = time.monotonic()
+            for number in range(5):
+                assert len(tokens[f"passage {number}"])
+            assert 0.7 < time.monotonic() - start < 3.0
+        assert np.array_equal(tokens["motor excess"], truth)
 
 
 def _chunks_of(folder: Path) -> int:

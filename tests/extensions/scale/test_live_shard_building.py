@@ -197,7 +197,7 @@ def test_a_worker_that_was_left_over_refuses(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(shard_building, "locked", waiting)
     for item in sent.items:
         with pytest.raises(InputError, match="must be those that it wrote for its workers, got others, or none"):
-            shard_building._built_apart(item, sent.work)
+            shard_building._build_in_process(item, sent.work)
     assert len(stood) == 2
     assert {path.name: path.read_bytes() for path in tmp_path.glob("v1-*.parquet")} == stood
     assert (tmp_path / "manifest.json").exists() is ends
@@ -213,7 +213,7 @@ def test_a_worker_refuses_where_another_write_has_made_its_version(
     assert sent.work is not None
     raglab.save_shards([build_shards(corpus, cases[4:8], tmp_path / "other", **OPTIONS)], tmp_path / "t")
     with pytest.raises(InputError, match="must be those that it wrote for its workers"):
-        shard_building._built_apart(sent.items[0], sent.work)
+        shard_building._build_in_process(sent.items[0], sent.work)
     assert [len(shard) for shard in Trace.open(tmp_path / "t").shards()] == [2, 2]
 
 
@@ -224,7 +224,7 @@ def test_shards_of_other_cases_leave_the_embeddings_to_this_process(
 ) -> None:
     """Computed before a worker begins, though files of the same names stand; not where all shards are those asked."""
     corpus, cases = inputs()
-    texts = {chunk.text for chunk in corpus.chunks}
+    texts = {chunk.full_text for chunk in corpus.chunks}
     seen: list[set[str]] = []
     with monkeypatch.context() as patch:
         patch.setattr(shard_building, "replace_shards", killed)

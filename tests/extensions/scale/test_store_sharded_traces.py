@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 import raglab
 from raglab.decision.measured_trace import Measured
 from raglab.decision.recorded_answers import keep_used_chunks
-from raglab.extensions.scale.sharded_traces import MANIFEST, ShardedTrace, read_manifest, save_shards
+from raglab.extensions.scale.shard_manifests import MANIFEST, read_manifest
+from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
 from raglab.store.case_records import hash_cases
 from raglab.store.files import InputError
 from raglab.store.trace_merging import TraceError

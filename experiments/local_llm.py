@@ -1,0 +1,131 @@
+"""Serve a language model of this machine as an OpenAI-compatible server does, on 127.0.0.1, for trying clients out.
+
+    python experiments/local_llm.py [MODEL] [--port 8017]   # MODEL: as for LocalModel; what `make local-llm` fetched
+
+One request at a time. Chats with log-probabilities and alternatives, completions that echo their prompt, the list of
+models. A reply is not held to a schema: `response_format` is refused with 400, as some servers do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from raglab.answering.client import Completion, TokenScore
+from raglab.answering.local_model import LocalModel
+from raglab.values import ModelUnavailableError
+
+ROOT = Path(__file__).resolve().parents[1]
+FETCHED = ROOT / "out" / "local_llm" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+LONGEST = 1_000_000  # bytes of a request
+
+
+class ModelServer(ThreadingHTTPServer):
+    """A server over one model."""
+
+    daemon_threads = True
+
+    def __init__(self, model: LocalModel, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
+        self.model = model
+        self.base_url = f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: ModelServer
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
+    def do_GET(self) -> None:
+        """The list of models."""
+        row = {"id": "local", "object": "model", "meta": {"n_ctx_train": self.server.model.load().context}}
+        self.reply(200, {"object": "list", "data": [row]})
+
+    def do_POST(self) -> None:
+        """A chat, or a completion that echoes its prompt."""
+        try:
+            body = json.loads(self.rfile.read(min(int(self.headers["Content-Length"]), LONGEST)))
+            reply = self.chat(body) if self.path.endswith("/chat/completions") else self.echo(body)
+            self.reply(200, reply)
+        except ModelUnavailableError as error:
+            self.reply(400, {"error": {"message": str(error)}})
+        except (KeyError, ValueError, TypeError) as error:
+            self.reply(400, {"error": {"message": f"{type(error).__name__}: {error}"}})
+
+    def reply(self, status: int, value: object) -> None:
+        """Send JSON."""
+        content = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def chat(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Reply to messages."""
+        if "response_format" in body:
+            msg = "response_format is not supported"
+            raise ValueError(msg)
+        model = LocalModel(self.server.model.name_or_folder, temperature=float(body.get("temperature", 0.0)))
+        model._loaded.extend(self.server.model._loaded)  # noqa: SLF001 - the same weights at another temperature
+        top = int(body.get("top_logprobs") or 0) if body.get("logprobs") else 0
+        stop = body.get("stop") or ()
+        completion = model.complete(
+            body["messages"],
+            max_tokens=int(body.get("max_tokens", 256)),
+            stop=(stop,) if isinstance(stop, str) else tuple(stop),
+            seed=int(body.get("seed", 0)),
+            top=top,
+        )
+        choice: dict[str, Any] = {"index": 0, "finish_reason": completion.finish}
+        choice["message"] = {"role": "assistant", "content": completion.text}
+        if body.get("logprobs"):
+            choice["logprobs"] = {"content": [token_row(token) for token in completion.tokens]}
+        return {"object": "chat.completion", "model": "local", "choices": [choice], "usage": usage(completion)}
+
+    def echo(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Log-probabilities of a prompt's tokens, each at its own."""
+        if not body.get("echo"):
+            msg = "only completions with echo are supported"
+            raise ValueError(msg)
+        model = self.server.model.load()
+        ids = model.ids(body["prompt"])
+        tokens = [model.text([token]) for token in ids]
+        values = [None, *model.reply_log_probabilities(ids[:1], ids[1:]).tolist()]
+        offsets = [sum(map(len, tokens[:place])) for place in range(len(tokens))]
+        logprobs = {"tokens": tokens, "text_offset": offsets, "token_logprobs": values}
+        return {"object": "text_completion", "choices": [{"index": 0, "text": body["prompt"], "logprobs": logprobs}]}
+
+
+def token_row(token: TokenScore) -> dict[str, Any]:
+    """A token as such servers state it."""
+    top = [{"token": text, "logprob": value} for text, value in token.top]
+    return {"token": token.token, "logprob": token.logprob, "top_logprobs": top}
+
+
+def usage(completion: Completion) -> dict[str, int | None]:
+    """Tokens as such servers state them."""
+    return {"prompt_tokens": completion.prompt_tokens, "completion_tokens": completion.completion_tokens}
+
+
+def main() -> None:
+    """Serve until interrupted."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", nargs="?", default=str(FETCHED))
+    parser.add_argument("--port", type=int, default=8017)
+    arguments = parser.parse_args()
+    model = LocalModel(arguments.model)
+    model.load()
+    with ModelServer(model, arguments.port) as server:
+        print(f"serving {model.name} at {server.base_url}", flush=True)
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

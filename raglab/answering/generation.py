@@ -1,0 +1,197 @@
+"""Generation (shore): answers and search queries of a language model behind a client."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from raglab.answering.client import CUT_OFF, MALFORMED, Capabilities, Completion, Message, ModelClient
+from raglab.answering.hygiene import clean
+from raglab.answering.prompts import (
+    ANSWER,
+    MOST_TOKENS,
+    REWRITE,
+    FittedPassages,
+    Prompt,
+    check_settings,
+    data_prompt,
+    fit_passages,
+    messages,
+    passage_room,
+    prompt_shape,
+    without_marks,
+)
+from raglab.code_blocks import split_code, without_fences
+from raglab.values import Chunk, Generation, ModelUnavailableError
+
+_CITED = re.compile(r"\[\s*+([0-9]{1,4}(?:\s*+[,;]\s*+[0-9]{1,4})*+)\s*+\]")
+_INSUFFICIENT = re.compile(r"\A\W*INSUFFICIENT\b(?!\s+\w)")
+
+
+def whole_text(completion: Completion, name: str, max_tokens: int) -> str:
+    """Text of a reply that is whole; '' where the model declined.
+
+    Raises:
+      ModelUnavailableError: it was cut off, so that it could miss its exception, or holds no text.
+    """
+    if completion.finish == "declined":
+        return ""
+    kind = CUT_OFF if completion.finish == "length" else "" if completion.text.strip() else MALFORMED
+    if not kind:
+        return completion.text
+    reason = f"{name} cut its answer off at max_tokens {max_tokens}"
+    reason, remedy = (
+        (reason, "raise max_tokens") if kind == CUT_OFF else (f"{name} replied without a text", "look at it")
+    )
+    seconds = completion.ms / 1e3
+    msg = f"a language model must answer, got {kind} after {seconds:.1f} s: {reason}; {remedy}, then ask again."
+    raise ModelUnavailableError(msg, kind=kind, reason=reason, seconds=seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelGenerator:
+    """A generator that asks a language model. A model that fails raises `ModelUnavailableError`, never refuses (S0.1).
+
+    client: `raglab.OpenAIClient` or `raglab.LocalModel`. prompt: its instructions. max_tokens: of the answer; one that
+    is cut off there is none. max_prompt_tokens: of instructions, passages and question, as they are estimated before
+    they are sent: passages are shortened by `fit_passages`. seed: of the client's chance.
+    """
+
+    client: ModelClient
+    prompt: Prompt = ANSWER
+    max_tokens: int = 512
+    max_prompt_tokens: int = MOST_TOKENS
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Stop at the door: what is no client, no `Prompt`, or no whole number from 1."""
+        check_settings(self.client, self.prompt, max_tokens=self.max_tokens, max_prompt_tokens=self.max_prompt_tokens)
+
+    @property
+    def name(self) -> str:
+        """Identifier for fingerprints and caches: the model, the prompt, and what else shapes answers."""
+        sizes = f"{self.max_tokens}.{prompt_shape(self.max_prompt_tokens)}.{self.seed}"
+        return f"{self.client.name}/{self.prompt_version}/{sizes}"
+
+    @property
+    def prompt_version(self) -> str:
+        """Name, version and hash of the prompt, as a log of requests keeps it."""
+        return self.prompt.identity
+
+    def probe(self) -> Capabilities:
+        """What the model's backend can do, asked now where it is a server.
+
+        Raises:
+          ModelUnavailableError: the model failed.
+        """
+        return self.client.probe()
+
+    def probe_confidence(self) -> bool | None:
+        """Whether replies carry log-probabilities; one that is kept as giving none is asked again.
+
+        Raises:
+          ModelUnavailableError: the model failed.
+        """
+        return self.client.capabilities().logprobs or self.client.probe().logprobs
+
+    def prompt_messages(self, question: str, passages: Sequence[Chunk]) -> tuple[Message, ...]:
+        """What the model is sent: instructions, passages as they fit, question.
+
+        Raises:
+          ModelUnavailableError: there is no room for a passage.
+        """
+        return messages(self.prompt, data_prompt(question, self._fitted(question, passages).texts))
+
+    def _fitted(self, question: str, passages: Sequence[Chunk]) -> FittedPassages:
+        room = passage_room(self.max_prompt_tokens, self.prompt, question)
+        return fit_passages([chunk.full_text for chunk in passages], room)
+
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+        """The model's answer, its confidence, and the passages it cites; none where the model declines.
+
+        The confidence is the geometric mean of the probabilities of the answer's tokens, NaN where they are not known.
+
+        Raises:
+          ModelUnavailableError: the model failed, its answer is cut off or empty, or the prompt has no room for a
+            passage.
+        """
+        if not passages:
+            return _none("there are no passages to answer from")
+        fitted = self._fitted(question, passages)
+        reply = self.client.complete(
+            messages(self.prompt, data_prompt(question, fitted.texts)), max_tokens=self.max_tokens, seed=self.seed
+        )
+        text = whole_text(reply._replace(text=without_marks(reply.text)), self.client.name, self.max_tokens)
+        if reply.finish == "declined":
+            return _none(reply.reason)
+        if _INSUFFICIENT.match(text):
+            return _none(f"{self.client.name} says that the passages do not answer the question")
+        return Generation(text, reply.mean_probability, cited_passages(text, len(fitted.texts)))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRewriter:
+    """A rewriter that asks a language model; where that fails, the question stays as it is.
+
+    client, prompt, max_tokens, max_prompt_tokens: as of `ModelGenerator`. max_passages: shown, best first. max_chars:
+    of the query.
+    """
+
+    client: ModelClient
+    prompt: Prompt = REWRITE
+    max_tokens: int = 128
+    max_prompt_tokens: int = MOST_TOKENS
+    max_passages: int = 5
+    max_chars: int = 300
+
+    def __post_init__(self) -> None:
+        """Stop at the door: what is no client, no `Prompt`, or no whole number from 1."""
+        check_settings(self.client, self.prompt, max_tokens=self.max_tokens, max_prompt_tokens=self.max_prompt_tokens)
+
+    @property
+    def name(self) -> str:
+        """Identifier for fingerprints and caches: the model, the prompt, and what else shapes queries."""
+        sizes = f"{self.max_tokens}.{prompt_shape(self.max_prompt_tokens)}.{self.max_passages}.{self.max_chars}"
+        return f"{self.client.name}/{self.prompt.identity}/{sizes}"
+
+    def rewrite(self, question: str, passages: Sequence[str], step: int) -> str:
+        """The query to search with next, one line; the question itself where the model gives none.
+
+        Args:
+          question: as the user wrote it.
+          passages: texts of the hits of the step before, best first.
+          step: which refinement it is, from 1.
+        """
+        try:
+            room = passage_room(self.max_prompt_tokens, self.prompt, question, str(step))
+            fitted = fit_passages(passages[: self.max_passages], room)
+            data = data_prompt(question, fitted.texts, ("Attempt", str(step)))
+            reply = self.client.complete(messages(self.prompt, data), max_tokens=self.max_tokens)
+            text = whole_text(reply._replace(text=without_marks(reply.text)), self.client.name, self.max_tokens)
+        except ModelUnavailableError:
+            return question
+        cleaned = clean(text)
+        query = " ".join(without_fences(cleaned.text).split()).strip("\"'“”«» ")[: self.max_chars].strip()
+        return question if cleaned.refused or not query else query
+
+
+def cited_passages(text: str, n: int) -> tuple[int, ...]:
+    """Positions, from 0, of the passages that an answer names as [1] or [2, 3], in the order of first mention.
+
+    Args:
+      text: an answer.
+      n: how many passages there were; other numbers are left out.
+
+    Example:
+      >>> cited_passages("Storm is covered [2, 3]. The excess is £250 [1][9].", 3)
+      (1, 2, 0)
+    """
+    prose = "\n".join(part for part in split_code(text.split("\n")) if isinstance(part, str))  # `a[1]` cites nothing
+    numbers = [int(number) for mark in _CITED.findall(prose) for number in re.split("[,;]", mark)]
+    return tuple(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= n))
+
+
+def _none(reason: str) -> Generation:
+    return Generation("", math.nan, (), reason)

@@ -1,0 +1,386 @@
+"""Gap candidates (shore): statements that a question may mean, by how much of its topic they name and when they hold.
+
+A candidate is of the kind that is asked for. What names more of the topic, nearer to the value, is likelier; a time or
+a version that the question names leaves those of others out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from raglab.extensions.clarification.language_words import (
+    expression,
+    meets,
+    plain,
+    shared_stems,
+    stem,
+    stems,
+    whole_words,
+)
+from raglab.extensions.clarification.question_parsing import is_kind_word, topic_words, wanted_kinds, wanted_units
+from raglab.extensions.clarification.statements import Statement, statements, value_key
+from raglab.live.clarifier import ParsedQuestion
+from raglab.packs import GENERIC, Pack
+from raglab.values import Chunk
+from raglab.words import split_words
+
+LABEL, HEAD, TEXT, HEADING, FAR, RANK = 1.0, 0.9, 0.7, 0.6, 0.5, 0.1  # what a word counts for, by where it stands
+AS_GOOD = 0.97  # of the best score, with which another statement is as likely
+OTHER_SIDE = 0.5  # of its score, for a statement that holds before or after what a question names
+LIGHT = 0.25  # weight of a word that says what kind of value is meant
+CLEAR = 0.75  # share with which a single statement answers
+YEARS = re.compile(r"(?:19|20)\d\d")
+TIME = re.compile(
+    r"(?:19|20)\d\d|(?<!\w)(?:from|until|till|since|before|after|depuis|jusqu|avant|apres|a partir|a compter)"
+)
+
+
+class ScoredStatement(NamedTuple):
+    """A statement that a question may mean: how much of the topic it names, in [0, 1], and which of its words."""
+
+    statement: Statement
+    score: float
+    words: frozenset[str]
+
+
+def own_topic(text: str, documents: Sequence[Chunk]) -> tuple[str, ...]:
+    """Words of a topic but those that only name the documents: the product, the vendor.
+
+    Args:
+      text: of the question in plain letters.
+    """
+    names = {
+        word
+        for chunk in documents
+        for tag in ("product", "vendor")
+        for word in split_words(plain(chunk.tags.get(tag, "")))
+    }
+    topic = topic_words(text)
+    left = tuple(word for word in topic if word not in names)
+    return left if left or wanted_kinds(text) else topic
+
+
+def candidates(
+    text: str,
+    topic: Sequence[str],
+    documents: Sequence[Chunk],
+    hits: Sequence[Chunk] = (),
+    synonyms: Sequence[str] = (),
+) -> list[ScoredStatement]:
+    """Statements of the kind that a question asks for, the best first, without those that name nothing of its topic.
+
+    Args:
+      text: of the question in plain letters. topic: its words. hits: passages nearest to the question, the nearest
+        first. synonyms: expressions by which documents name what is asked for.
+    """
+    kinds, units = wanted_kinds(text), wanted_units(text)
+    weight = _weights(topic, documents)
+    if any(not is_kind_word(word) for word in topic) and not weight:
+        return []
+    matches = [
+        statement
+        for statement in statements(documents)
+        if (statement.kind in kinds if kinds else statement.kind != "text")
+    ]
+    if units:
+        matches = [statement for statement in matches if any(unit in statement.value for unit in units)]
+    called = whole_words(synonyms) if synonyms else None
+    if called is not None and all(map(is_kind_word, topic)):
+        named = [
+            statement
+            for statement in matches
+            if called.search(plain(f"{statement.label} {statement.head} {statement.heading}"))
+        ]
+        matches = named or matches
+    sides = _sides(text)
+    rank = {chunk.chunk_id: 1.0 - place / (len(hits) + 1.0) for place, chunk in enumerate(hits)}
+    parts: dict[tuple[int, str, str], list[Statement]] = {}
+    for statement in matches:
+        parts.setdefault((statement.place, statement.text, statement.kind), []).append(statement)
+    results = []
+    for statement in matches:
+        share, words = _share(
+            statement,
+            weight,
+            called,
+            documents[statement.place],
+            parts[statement.place, statement.text, statement.kind],
+        )
+        share *= _fit(sides, statement)
+        if share > 0.0 or not weight:
+            results.append(
+                ScoredStatement(
+                    statement,
+                    share + RANK * rank.get(documents[statement.place].chunk_id, 0.0) if weight else 1.0,
+                    words,
+                )
+            )
+    return sorted(results, key=lambda candidate: -candidate.score)
+
+
+def _sides(text: str) -> frozenset[str]:
+    """On which side of an event a text in plain letters speaks: during it, after it."""
+    return frozenset(side for side in ("during", "once_over") if expression(side).search(text))
+
+
+def _fit(sides: frozenset[str], statement: Statement) -> float:
+    """How well a statement fits the side that a question names: `after probation` is not `while on probation`."""
+    own = _sides(plain(f"{statement.heading} {statement.text}"))
+    return OTHER_SIDE if len(sides) == 1 and own and not own & sides else 1.0
+
+
+def _weights(topic: Sequence[str], documents: Sequence[Chunk]) -> dict[str, float]:
+    """Stems of the topic that the documents have, the rarer the heavier."""
+    texts = [frozenset(stems(chunk.full_text)) for chunk in documents]
+    weight = {}
+    for word in topic:
+        own = stem(word)
+        number = sum(any(meets(own, name) for name in text) for text in texts)
+        if number:
+            weight[own] = (LIGHT if is_kind_word(word) else 1.0) * (1.0 + math.log(len(texts) / number))
+    return weight
+
+
+def needed_words(topic: Sequence[str]) -> frozenset[str]:
+    """Stems of a topic that an answer must name: those that do not only say what kind of value is meant."""
+    return frozenset(stem(word) for word in topic if not is_kind_word(word)) or frozenset(stem(word) for word in topic)
+
+
+def _share(
+    statement: Statement,
+    weight: Mapping[str, float],
+    called: re.Pattern[str] | None,
+    chunk: Chunk,
+    siblings: Sequence[Statement],
+) -> tuple[float, frozenset[str]]:
+    """Share of the topic that a statement names, by where its words stand; and those of its words.
+
+    Args:
+      siblings: of its sentence and kind. What a clause says of one value it does not say of the next.
+    """
+    several = statement.form == "sentence" and len(siblings) > 1
+    of_siblings = frozenset(
+        word for each in siblings if each.value != statement.value for word in (*stems(each.head), *stems(each.label))
+    )
+    places = (
+        (LABEL, stems(statement.label)),
+        (HEAD, stems(statement.head)),
+        (FAR if several else TEXT, [word for word in stems(statement.text) if not several or word not in of_siblings]),
+        (HEADING, stems(" ".join((statement.heading, *chunk.section)))),
+    )
+    total, words = 0.0, set()
+    # Where all that is asked for is a kind of value, no place that names it says more than another.
+    is_kind = all(is_kind_word(own) for own in weight)
+    for own, heavy in weight.items():
+        met = next((worth for worth, names in places if any(meets(own, name) for name in names)), 0.0)
+        if met == 0.0 and called is not None and called.fullmatch(plain(statement.label)):
+            met = HEAD  # as the pack says that documents call it
+        total += heavy * (float(met > 0.0) if is_kind else met)
+        words |= {own} if met else set()
+    whole = sum(weight.values())
+    return (total / whole if whole else 0.0), frozenset(words)
+
+
+def as_good(ranked: Sequence[ScoredStatement]) -> list[ScoredStatement]:
+    """The best candidates and those as likely, one for each value under a name; rows and lines before sentences."""
+    if not ranked:
+        return []
+    bar = AS_GOOD * (ranked[0].score - RANK) if ranked[0].score > RANK else 0.0
+    near = [candidate for candidate in ranked if candidate.score >= bar and candidate.words >= ranked[0].words]
+    printed = [candidate for candidate in near if candidate.statement.form != "sentence"]
+    near = printed if printed and ranked[0].words else near
+    # A heading that names the topic is of all that stands under it: a row that repeats it means no more than others.
+    heading = ranked[0].statement.heading
+    if (
+        heading
+        and all(any(meets(word, name) for name in stems(heading)) for word in ranked[0].words)
+        and ranked[0].words
+    ):
+        near = [
+            *near,
+            *(
+                candidate
+                for candidate in ranked
+                if candidate.statement.heading == heading
+                and candidate.statement.form == "row"
+                and candidate not in near
+            ),
+        ]
+    distinct: dict[tuple[str, str], ScoredStatement] = {}
+    for candidate in near:
+        distinct.setdefault((value_key(candidate.statement.name), value_key(candidate.statement.value)), candidate)
+    return list(distinct.values())
+
+
+def clear_statement(
+    parsed: ParsedQuestion, documents: Sequence[Chunk], hits: Sequence[Chunk], pack: Pack = GENERIC
+) -> ScoredStatement | None:
+    """The only statement that a question means, where it names most of its topic; else None."""
+    text = plain(parsed.question)
+    topic = own_topic(text, documents)
+    if parsed.known("intent") not in {"lookup", None} or not wanted_kinds(text):
+        return None
+    ranked = candidates(text, topic, documents, hits, field_synonyms(parsed, pack))
+    good = as_good(ranked)
+    scope = parsed.known("date_scope")
+    timed = in_time([candidate.statement for candidate in good], scope, documents)
+    timed = named_column(text, timed) or timed
+    good = [candidate for candidate in good if candidate.statement in timed]
+    if any(is_later(candidate.statement, scope, documents) for candidate in good):
+        return None
+    if len({value_key(candidate.statement.value) for candidate in good}) != 1:
+        return None
+    known, best = needed_words(topic), good[0]
+    if scope is None and other_versions(best, ranked, documents):
+        return None
+    if best.statement.form == "sentence":  # it must name all of the topic, and its value's own clause some of it
+        own = stems(best.statement.label)
+        is_own = not known or bool(shared_stems(known, own))
+        # Labels of several values in a sentence run into each other: a single word does not tell which is meant.
+        is_own = is_own and (len(known) > 1 or len(_siblings(best.statement, documents)) == 1)
+        return best if is_own and len(best.words & known) == len(known) else None
+    return best if len(best.words & known) >= CLEAR * len(known) else None
+
+
+def named_column(text: str, listed: Sequence[Statement]) -> list[Statement]:
+    """Of statements of several columns those of the only one whose head a question in plain letters has whole."""
+    words = frozenset(split_words(text))
+    heads = {statement: frozenset(split_words(plain(statement.head))) for statement in listed}
+    distinct = frozenset(heads.values()) - {frozenset()}
+    named = max((head for head in distinct if head <= words), key=len, default=frozenset())
+    if len(distinct) < 2 or frozenset.intersection(*distinct) >= named:
+        return []
+    return [statement for statement in listed if heads[statement] == named]
+
+
+def _siblings(statement: Statement, documents: Sequence[Chunk]) -> frozenset[str]:
+    """Values of a kind in the text of one of them."""
+    beside = statements([documents[statement.place]])
+    return frozenset(
+        value_key(each.value) for each in beside if (each.text, each.kind) == (statement.text, statement.kind)
+    )
+
+
+def other_versions(
+    best: ScoredStatement, scored: Sequence[ScoredStatement], documents: Sequence[Chunk]
+) -> list[Statement]:
+    """What other versions of a document state under as much of the topic: dated documents of one product."""
+    own, named = documents[best.statement.place], shared_stems(best.words, stems(best.statement.label))
+    return [
+        each.statement
+        for each in scored
+        if named
+        and (chunk := documents[each.statement.place]).document != own.document
+        and chunk.tags.get("product", "") == own.tags.get("product", "") != ""
+        and version_stamp(chunk) != version_stamp(own)
+        and each.statement.kind == best.statement.kind
+        and each.statement.form in {"row", "line"}
+        and named <= shared_stems(best.words, stems(each.statement.label))
+        and value_key(each.statement.value) != value_key(best.statement.value)
+    ]
+
+
+def version_stamp(chunk: Chunk) -> tuple[str, str]:
+    """Version and date of a document by its tags."""
+    return chunk.tags.get("version", ""), chunk.tags.get("date", "")
+
+
+def is_field_alone(parsed: ParsedQuestion, documents: Sequence[Chunk], pack: Pack = GENERIC) -> bool:
+    """Whether a question asks for a field of the pack and for nothing further that would tell its values apart."""
+    name = parsed.known("target_field") or ""
+    if name not in pack.fields:
+        return bool(name)
+    text = plain(parsed.question)
+    topic = " ".join(own_topic(text, documents))
+    own = whole_words((*pack.fields[name].asked, *pack.own_words(name)))
+    kinds, reading = wanted_kinds(text), pack.fields[name].reading
+    fits = reading is None or reading.kind is None or not kinds or reading.kind in kinds or pack.fields[name].names
+    return fits and not needed_stems(own.sub(" ", topic))
+
+
+def needed_stems(text: str) -> frozenset[str]:
+    """Stems of words in plain letters that say more than what kind of value is meant."""
+    return frozenset(stem(word) for word in split_words(text) if stems(word) and not is_kind_word(word))
+
+
+def field_synonyms(parsed: ParsedQuestion, pack: Pack) -> tuple[str, ...]:
+    """Expressions by which documents name the field of a question, as the pack gives them."""
+    field = pack.fields.get(parsed.known("target_field") or "")
+    return () if field is None or field.reading is None else field.reading.labels
+
+
+# --- times
+
+
+def in_time(listed: list[Statement], scope: str | None, documents: Sequence[Chunk]) -> list[Statement]:
+    """Statements of the time that a question names, all where it names none.
+
+    A year that stands in none is that of the document: its new column holds then.
+    """
+    if scope is not None and scope[:4].isdigit():
+        dated = [
+            statement
+            for statement in listed
+            if scope[:4] in f"{statement.head} {statement.label} {statement.heading} {statement.text}"
+        ]
+        if dated:
+            return dated
+        # Until a year before it has passed by then, from a year after it is not yet.
+        left = [statement for statement in listed if not _is_beyond(_clause(statement), scope[:4])]
+        if 0 < len(left) < len(listed):
+            return left
+        scope = (
+            "newest"
+            if all(document_year(documents[statement.place]) <= scope[:4] for statement in listed)
+            else "oldest"
+        )
+    if scope in {"newest", "oldest"}:
+        form = expression("newer" if scope == "newest" else "older")
+        marked = [statement for statement in listed if form.search(plain(f"{statement.head} {statement.label}"))]
+        years = {
+            statement: max(numbers)
+            for statement in listed
+            if (numbers := YEARS.findall(f"{statement.head} {statement.label}"))
+        }
+        if years and not marked and len(years) == len(listed):
+            end = (max if scope == "newest" else min)(years.values())
+            marked = [statement for statement in listed if years[statement] == end]
+        passed = expression("held" if scope == "newest" else "holds")
+        left = [statement for statement in listed if not passed.search(plain(_clause(statement)))]
+        return marked or left or listed
+    return listed
+
+
+def is_later(statement: Statement, scope: str | None, documents: Sequence[Chunk]) -> bool:
+    """Whether a statement is of a document that is later than the year of a question, and is not said to hold then."""
+    year = scope[:4] if scope is not None and scope[:4].isdigit() else ""
+    if (
+        not year
+        or document_year(documents[statement.place]) <= year
+        or year in f"{statement.head} {statement.label} {statement.heading} {statement.text}"
+    ):
+        return False
+    return not YEARS.search(_clause(statement)) or _is_beyond(_clause(statement), year)
+
+
+def _is_beyond(clause: str, year: str) -> bool:
+    """Whether what a clause says of its time ends before a year or begins after it."""
+    years, text = YEARS.findall(clause), plain(clause)
+    return bool(years) and (
+        (expression("held").search(text) is not None and max(years) < year)
+        or (expression("holds").search(text) is not None and min(years) > year)
+    )
+
+
+def _clause(statement: Statement) -> str:
+    """What a text says of a value itself: its label and head, the whole of it where they name no time."""
+    own = f"{statement.head} {statement.label}"
+    return own if statement.form != "sentence" or TIME.search(plain(own)) else statement.text
+
+
+def document_year(chunk: Chunk) -> str:
+    """Year of a document by its tags, '' where they name none."""
+    return (chunk.tags.get("version") or chunk.tags.get("date") or "")[:4]

@@ -1,0 +1,72 @@
+"""Option defaults (shore): a choice among the resolver's options, learned for the next set of them (S3.5, S5.4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from raglab.audit.default_table import DefaultUse, RowKey
+from raglab.canonical import digest
+from raglab.default_learner import document_roles, fills_in, gate, lookup, suggest
+from raglab.extensions.clarification.question_texts import applied_default, default_sentence
+from raglab.extensions.clarification.turns import Turn
+from raglab.extensions.clarification.value_readings import extend_response
+from raglab.live.response import Response
+from raglab.values import Chunk
+
+KIND = "options"
+LONGEST = 200  # characters of a value
+
+
+def option_values(options: Sequence[Mapping[str, Any]], chunks: Sequence[Chunk]) -> dict[str, int]:
+    """Id of each option by what a choice of it is learned under: the roles of its documents among the options'.
+
+    So that what was learned holds for other documents; where roles do not tell the options apart, it is their sources.
+    """
+    files = [sorted({source.rsplit("#", 1)[0] for source in option["sources"]}) for option in options]
+    named = {name for names in files for name in names}
+    roles = document_roles({chunk.document: chunk.tags for chunk in chunks if chunk.document in named})
+    values = ["; ".join(roles.get(name, name) for name in names) for names in files]
+    if len(set(values)) < len(values):
+        values = ["; ".join(option["sources"]) for option in options]
+    short = [value if 0 < len(value) <= LONGEST else _value_digest(value) for value in values]
+    return {value: option["id"] for value, option in zip(short, options, strict=True)}
+
+
+def option_key(values: Iterable[str]) -> RowKey:
+    """Key of the row: the set of the options' values."""
+    return RowKey(f"{KIND}:{_value_digest(sorted(values))}", KIND, {})
+
+
+def _value_digest(value: object) -> str:
+    return digest(json.dumps(value, ensure_ascii=False), 12)
+
+
+def learn_options(response: Response, turn: Turn) -> Response:
+    """A choice teaches its set of options; options whose choice is known are settled where the gate says so."""
+    log, request, rule, chunks = turn.log, turn.request, turn.clarification.learner, turn.clarification.chunks
+    if request.selected is not None:
+        offered = {option["id"]: option for option in response.record.offered}
+        if response["status"] == "ok" and request.selected in offered:
+            values = option_values(response.record.offered, chunks)
+            value = next(value for value, number in values.items() if number == request.selected)
+            log.signal(request.id, option_key(values), value, "explicit_yes", conditions={}, now=request.now)
+        return response
+    # A question that was asked back is settled by its reply, not by what earlier users chose.
+    if response["status"] != "ambiguous" or response["clarification"] is not None:
+        return response
+    # The row is read before this request counts: the schedule asks by how often it was met before.
+    values = option_values(response["options"], chunks)
+    key = option_key(values)
+    row = lookup(log.rows(key.target_field, key.doctype), *key)
+    log.met(request.id, key, now=request.now)
+    best = None if row is None else suggest(row, list(values), rule).value
+    if row is None or best is None or not fills_in(row, best, rule):
+        return response
+    verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
+    settled = turn.answer(selected=values[best])
+    use = DefaultUse(row, best, verdict, KIND, {})
+    warning = default_sentence(row, best, request.language)
+    extended = extend_response(settled, {"default_applied": applied_default(use)}, [warning])
+    return Response(extended, extended.record._replace(applied=use))

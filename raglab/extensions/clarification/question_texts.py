@@ -1,0 +1,136 @@
+"""Question texts (algebra): what a user is asked and offered, in the language of the question (S5.2).
+
+A text lists exactly what is offered, as the documents print it, and a proposal gives its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from raglab.audit.default_table import DefaultUse
+from raglab.decimals import decimals
+from raglab.default_learner import OTHER, ClarificationDefault
+from raglab.extensions.clarification.language_words import language_parts
+from raglab.extensions.clarification.replies import CONTENTS, DOCUMENT, LAST_PAGE, PAGE_SCOPE
+from raglab.languages import sentence
+from raglab.live.clarifier import GapReading, QuestionGap
+from raglab.packs import GENERIC, Pack
+
+LEARNED = (
+    "{field}: {value} by the learned default for {where} (confidence {confidence} of {before}); reply to correct it"
+)
+YEAR = 4  # digits that are no page
+PERSON = "person"  # field of a question whom to turn to, which names nobody
+_SAID = frozenset({CONTENTS, DOCUMENT, LAST_PAGE, "cite", "summarise", "extract_conditions", "newest", "oldest"})
+
+
+def value_text(value: str, language: str, kind: str = "", text: str = "") -> str:
+    """A value as a user reads it: the documents' own words, a page by its number, a task in words.
+
+    Example:
+      >>> value_text("3", "fr", "page_scope"), value_text("toc", "en", "page_scope"), value_text("Pet deposit", "en")
+      ('page 3', 'the table of contents', 'Pet deposit')
+    """
+    words = language_parts()[language]
+    if value == OTHER:
+        return str(words["say_other_page" if kind == PAGE_SCOPE else "say_other"])
+    if value.isdecimal() and len(value) < YEAR and kind in {PAGE_SCOPE, ""}:
+        return str(words["say_page"]).format(page=value)
+    if value in _SAID and (kind in {PAGE_SCOPE, "intent", "date_scope", ""}):
+        told = str(words[f"say_{value}"])
+        return f"{told} ({text})" if text and kind == "date_scope" else told
+    return text or value
+
+
+def field_text(field: str, language: str, pack: Pack = GENERIC) -> str:
+    """A field as a user reads it: in the words of the pack, else its own; without what it is split by."""
+    name = field.rpartition(":")[0] or field
+    known = pack.wording[language].fields.get(name) if language in pack.wording else None
+    return known.the if known is not None else name.replace("_", " ")
+
+
+def question_text(
+    gap: QuestionGap, language: str, *, proposed: str, learned: bool = False, failed: str = "", pack: Pack = GENERIC
+) -> str:
+    """The question put to the user.
+
+    Args:
+      gap: with the readings that are offered. proposed: value that would be taken. learned: whether earlier replies
+        name it. failed: value that was tried before and gave nothing.
+
+    Source: the clarification article, cases 1 and 12.
+
+    Example:
+      >>> gap = QuestionGap("field_type", "deposit", (GapReading("Pet deposit"), GapReading("Key deposit")), "first")
+      >>> question_text(gap, "en", proposed="Pet deposit")[:64]
+      'Several answers fit “deposit”: Pet deposit, Key deposit. I will '
+    """
+    words = language_parts()[language]
+    texts = {reading.value: reading_text(reading, gap.kind, language) for reading in gap.readings}
+    field = _quoted_field(gap.field, language, pack)
+    mark = "; " if any("," in text for text in texts.values()) else ", "
+    key: str = gap.kind
+    if gap.field.partition(":")[0] == PERSON:
+        key = PERSON
+    elif gap.reason == "usual" and _are_pages(gap.readings):
+        key = "page_failed" if failed else "page"
+    why = "votes" if learned else proposed if proposed == "cite" else gap.reason
+    reason = str(words.get(f"reason_{why}", "")).format(field=field)
+    before = value_text(failed, language, gap.kind)
+    told = str(words[f"text_{key}"])
+    text = told.format(
+        field=field,
+        options=mark.join(texts.values()),
+        proposed=texts.get(proposed, proposed),
+        reason=reason,
+        failed=before,
+    )
+    return text[0].upper() + text[1:]
+
+
+def _quoted_field(field: str, language: str, pack: Pack) -> str:
+    """A field as a question names it: in the words of the pack, else the words of the question in quotation marks."""
+    text, name = field_text(field, language, pack), field.partition(":")[0].replace("_", " ")
+    return text if text != name else f"« {text} »" if language == "fr" else f"“{text}”"
+
+
+def _are_pages(readings: Sequence[GapReading]) -> bool:
+    """Whether readings are pages by their number, or scopes of pages."""
+    return all(reading.value in {CONTENTS, DOCUMENT, LAST_PAGE} or reading.value.isdecimal() for reading in readings)
+
+
+def reading_text(reading: GapReading, kind: str, language: str) -> str:
+    """A reading as it is offered."""
+    return value_text(reading.value, language, kind, reading.text)
+
+
+def option_rows(readings: Sequence[GapReading], kind: str, language: str) -> list[dict[str, Any]]:
+    """Options of a clarification, from 1: what is offered, and `other` (rule S0.2)."""
+    rows = [(reading.value, reading_text(reading, kind, language)) for reading in readings if reading.value != OTHER]
+    # Parts are not pages: `another page` is offered beside pages alone.
+    rows.append((OTHER, value_text(OTHER, language, kind if _are_pages(readings) else "")))
+    return [{"id": number, "value": value, "text": text} for number, (value, text) in enumerate(rows, 1)]
+
+
+def applied_default(use: DefaultUse) -> dict[str, Any]:
+    """The response's `default_applied`."""
+    row = use.row
+    return {
+        "field": row.target_field,
+        "value": use.value,
+        "row_id": row.row_id,
+        "version": row.version,
+        "confidence": row.confidence,
+        "gate": use.gate,
+    }
+
+
+def default_sentence(row: ClarificationDefault, shown: str, language: str, pack: Pack = GENERIC) -> str:
+    """A default that was applied, in words."""
+    under = ", ".join(f"{name} {value}" for name, value in row.sub_conditions.items())
+    where = sentence("{doctype} with {under}", language, doctype=row.doctype, under=under) if under else row.doctype
+    size = row.sample_size
+    before = sentence("{number} earlier request" if size == 1 else "{number} earlier requests", language, number=size)
+    parts = {"field": field_text(row.target_field, language, pack), "value": shown, "where": where, "before": before}
+    return sentence(LEARNED, language, **parts, confidence=decimals(row.confidence))

@@ -1,0 +1,521 @@
+"""Names in replies (algebra): which reading, page or statement of the documents some words of a reply name (S5.4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
+from typing import Final, NamedTuple
+
+from raglab.extensions.clarification.language_words import (
+    entries,
+    expression,
+    meets,
+    plain,
+    shared_stems,
+    stem,
+    stems,
+    whole_words,
+)
+from raglab.extensions.clarification.reply_traits import (
+    by_heading,
+    by_page,
+    by_size,
+    by_time,
+    heading_stems,
+    own_text,
+    shown_text,
+    time_words,
+)
+from raglab.extensions.clarification.statements import Statement, statements, value_key
+from raglab.extensions.clarification.value_kinds import values_in
+from raglab.live.clarifier import GapReading, Reply, ReplyRequest
+from raglab.values import Chunk
+from raglab.words import split_words
+
+PAGE_SCOPE: Final = "page_scope"
+CONTENTS, DOCUMENT, LAST_PAGE = "toc", "document", "last"
+MORE_TASKS: Final = ("procedure", "amounts", "exceptions")  # that a reply may ask for of a part, beside those on offer
+SHORT = 5  # words of a reply that names by place: `the second one`; letters of a word in which two may be swapped
+NAME_LETTERS = 3  # of a name at least one more
+YEAR = 4  # digits of a number that can name a reading by itself
+LONG_WORD = 6  # letters of a word in which an edit is mended
+ROOT = 4  # letters that two forms of a word share
+_ARTICLE = re.compile(r"^(?:(?:the|an?|les?|la|une?|du|de|des)(?!\w) ?|l'|d')")
+_ENDINGS = re.compile(r"(?:ations?|ings?|ages?|ed|es|e|s)$")
+
+
+class Mention(NamedTuple):
+    """What a part of a reply names; `not_understood` for several pages, or one that does not exist.
+
+    rest: words of the part that its name does not account for.
+    """
+
+    named: Reply
+    rest: tuple[str, ...] = ()
+
+
+def mention(part: str, request: ReplyRequest) -> Mention | None:
+    """The only page or reading that a part of a reply names, None for none or several readings."""
+    paged = _pages_named(part, request) if request.kind == PAGE_SCOPE else None
+    if paged is not None:
+        return paged
+    reading = _reading_named(part, request)
+    if reading is None:
+        return _task_beside(part, request)
+    return Mention(Reply("chosen", reading.value), _rest(part, reading, request))
+
+
+def _task_beside(part: str, request: ReplyRequest) -> Mention | None:
+    """What a part asks for of the text in question that is none of the tasks on offer: its steps, its amounts."""
+    tasks = [task for task in MORE_TASKS if expression(f"task_{task}").search(part)]
+    if request.kind != "intent" or len(tasks) != 1:
+        return None
+    left = expression(f"task_{tasks[0]}").sub(" ", bare(part))
+    known = manners() | chatter() | asked_stems(request)
+    rest = _joined_words(left) if is_joined(left) else unknown_words(_without_verb(left, request), known)
+    return Mention(Reply("page", tasks[0]), rest)
+
+
+def _reading_named(part: str, request: ReplyRequest) -> GapReading | None:
+    """The only reading that a part names: by its name, place, value, or words that it alone has."""
+    readings = request.readings
+    sizes = {one: max((len(name) for name in phrases(one) if _holds(part, name)), default=0) for one in readings}
+    longest = max(sizes.values(), default=0)
+    if longest:
+        by_name = [one for one, size in sizes.items() if size == longest]
+        left = without_names(part, by_name[0])
+        apart = any(_holds(left, name) for one in readings if one != by_name[0] for name in phrases(one))
+        return by_name[0] if len(by_name) == 1 and not apart else None
+    return (
+        by_place(bare(part), request)
+        or _by_value(part, readings)
+        or _by_words(part, request)
+        or _by_task(part, request)
+        or by_time(part, request)
+        or by_size(part, request)
+        or _by_quote(part, request)
+        or by_page(part, request)
+        or by_heading(_placing_words(part, request), request)
+    )
+
+
+def _rest(part: str, reading: GapReading, request: ReplyRequest) -> tuple[str, ...]:
+    """Content words of a part that a reading does not account for; where the part joins two things, chatter counts."""
+    if by_place(bare(part), request) == reading:
+        return ()
+    left = without_names(bare(part), reading)
+    if by_time(part, request) == reading:  # before and behind its article: `celui du debut`, `l'ancien`
+        times = time_words("newer", "older")
+        left = times.sub(" ", without_names(bare(times.sub(" ", part)), reading))
+    if by_size(part, request) == reading:
+        left = re.sub(whole_words((*entries("smaller"), *entries("larger"))), " ", left)
+    for value in values_in(left):
+        if value_key(value.text) in held_values(reading):
+            left = left.replace(value.text, " ")
+    if _by_task(part, request) == reading:
+        left = expression(f"task_{reading.value}").sub(" ", expression(reading.value).sub(" ", left))
+    known = manners() | asked_stems(request)
+    known |= _word_stems(("holders",)) if request.kind == "intent" else frozenset()  # `quote the text`
+    # What is joined to a name, or joins two words of it, is another thing: `the lamp and the strap` of one sentence.
+    if is_joined(left):
+        return _joined_words(left)
+    known |= {*stems(own_text(reading, request)), *chatter(), *heads()}
+    if by_heading(_placing_words(part, request), request) == reading:
+        known |= heading_stems(reading, request) | _word_stems(("holders",))
+    if by_page(part, request) == reading:
+        known |= _word_stems(("page_words",)) | frozenset(re.findall(r"\d+", left))
+    return unknown_words(_without_verb(left, request), known - words_of_others(reading, request))
+
+
+def _joined_words(text: str) -> tuple[str, ...]:
+    """Words of a text that joins two things, but thanks; where it leaves a choice, all of them."""
+    if expression("either").search(text):
+        return tuple(tokens(text))
+    return tuple(word for word in tokens(expression("joining").sub(" ", text)) if word not in entries("thanks"))
+
+
+def words_of_others(reading: GapReading | None, request: ReplyRequest) -> frozenset[str]:
+    """Stems in the names of readings beside one, that are none of its own, the question's or the field's."""
+    own = asked_stems(request) | frozenset(() if reading is None else stems(shown_text(reading, request)))
+    texts = (shown_text(one, request) for one in request.readings if one != reading)
+    return frozenset(word for text in texts for word in stems(text) if not has(own, word)) - manners()
+
+
+def _without_verb(text: str, request: ReplyRequest) -> str:
+    """A clause without its subject and its verb: `I only come off-peak`."""
+    subject = expression("subject").match(text)
+    if subject is None:
+        return text
+    names = {stem(word) for one in request.readings for word in tokens(plain(" ".join(one)))}
+    words = text[subject.end() :].split()
+    while words and stem(words[0]) in chatter():
+        del words[0]
+    is_verb = bool(words) and stem(words[0]) not in names and words[0] not in entries("articles")
+    return " ".join(words[1:] if is_verb else words)
+
+
+def unknown_words(text: str, known: frozenset[str]) -> tuple[str, ...]:
+    """Stems of a text that meet none of the known."""
+    said = stems(text)
+    return tuple(sorted(set(said) - shared_stems(said, known)))
+
+
+def asked_stems(request: ReplyRequest) -> frozenset[str]:
+    """Stems of the question and of the field."""
+    return frozenset(stems(f"{request.question} {request.field}"))
+
+
+def is_joined(text: str) -> bool:
+    """Whether a text holds a word that joins two things."""
+    return expression("joining").search(text) is not None or re.search(r"\s[/&+]\s", text) is not None
+
+
+def _word_stems(keys: Iterable[str]) -> frozenset[str]:
+    return frozenset(stem(part) for key in keys for word in entries(key) for part in split_words(word))
+
+
+@cache
+def manners() -> frozenset[str]:
+    """Stems of words that say nothing: thanks, yes, no, option."""
+    return _word_stems(("polite", "assent", "dissent", "option"))
+
+
+@cache
+def chatter() -> frozenset[str]:
+    """Stems of words around a name that say nothing of their own."""
+    return _word_stems(("chatter",))
+
+
+@cache
+def heads() -> frozenset[str]:
+    """Stems of words that stand for whatever is named: `the weekly rate`."""
+    return _word_stems(("heads",))
+
+
+def tokens(text: str) -> list[str]:
+    """Words of a text, in order."""
+    return re.findall(r"[\w'-]+", text)
+
+
+def phrases(reading: GapReading) -> tuple[str, ...]:
+    """How a reading is called, in plain letters, without an article."""
+    texts = (reading.value, reading.text, reading.value.removesuffix(".md").replace("-", " "))
+    plain_texts = (_ARTICLE.sub("", plain(text).strip(" .")) for text in texts if text)
+    return tuple(dict.fromkeys(text for text in plain_texts if text))
+
+
+def held_phrases(text: str, request: ReplyRequest) -> tuple[str, ...]:
+    """Names of readings, and other words for tasks that a text holds, the longest first."""
+    names = {name for reading in request.readings for name in phrases(reading) if len(name) > NAME_LETTERS}
+    if request.kind == "intent":
+        keys = [f"task_{task}" for task in (*MORE_TASKS, *(one.value for one in request.readings))]
+        names |= {match[0] for key in keys for match in expression(key).finditer(text)}
+    return tuple(sorted(names, key=lambda name: (-len(name), name)))
+
+
+def _holds(text: str, name: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+
+
+def without_names(text: str, reading: GapReading) -> str:
+    """A text without the names of a reading."""
+    for name in sorted(phrases(reading), key=len, reverse=True):
+        text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", " ", text)
+    return text
+
+
+def bare(part: str) -> str:
+    """A part of a reply without what leads up to its subject."""
+    before = None
+    left = part.strip(" .!?\"'")
+    while left != before:
+        before, left = left, _ARTICLE.sub("", _lead().sub("", left)).strip()
+    return left
+
+
+@cache
+def _lead() -> re.Pattern[str]:
+    return re.compile(rf"^(?:{'|'.join((*entries('lead_in'), *entries('polite')))})(?!\w)[ ,:]*")
+
+
+# --- a reading by its place, value, words or time
+
+
+def by_place(text: str, request: ReplyRequest) -> GapReading | None:
+    """The reading that is named by its number, or by its place among those on offer."""
+    readings = request.readings
+    number = re.fullmatch(
+        rf"(?:(?:{'|'.join(entries('option'))}) ?)?#?([1-9])(?:\)|\.|st|nd|rd|th|e|er|re|eme)?(?: one)?", text
+    )
+    if number and request.kind != PAGE_SCOPE:
+        place = int(number[1]) - 1
+        return readings[place] if place < len(readings) else None
+    words = tokens(text)
+    if request.kind == PAGE_SCOPE or len(words) > SHORT:
+        return None
+    among = re.search(rf" of (?:the )?{_cardinal(len(readings))}$", text)  # `the last of the three`
+    words = tokens(text[: among.start()]) if among else words
+    left = [word for word in words if word not in {*entries("polite"), *entries("option"), *entries("articles"), "of"}]
+    if len(left) != 1:
+        return None
+    named = _place_named(left[0], len(readings), is_numbered=bool(expression("option").search(text)))
+    return None if named is None else readings[named]
+
+
+def _place_named(word: str, among: int, *, is_numbered: bool) -> int | None:
+    """The place that a word names among some; `two` names one only as a number, since it may be two of them."""
+    for key in ("ordinals", "cardinals"):
+        own = [entry.split("=") for entry in entries(key)]
+        place = next((int(number) - 1 for number, form in own if re.fullmatch(form, word)), -1)
+        if 0 <= place < among and (key == "ordinals" or is_numbered):
+            return place
+    named = dict.fromkeys(entries("last_one"), among - 1)
+    if among % 2:
+        named |= dict.fromkeys(entries("middle_one"), among // 2)
+    pair = entries("former_latter")
+    if among == len(pair):
+        named |= {one: place for place, one in enumerate(pair)}
+    return named.get(word)
+
+
+@cache
+def _cardinal(number: int) -> str:
+    """A small number in words, of the first language that has it."""
+    forms = (entry.split("=") for entry in entries("cardinals"))
+    return next((form for place, form in forms if int(place) == number), "")
+
+
+def told_values(text: str) -> frozenset[str]:
+    """Values that a text prints, but bare numbers."""
+    return frozenset(value_key(value.text) for value in values_in(text) if value.kind != "number")
+
+
+def held_values(reading: GapReading) -> frozenset[str]:
+    """Values that a reading prints, numbers too."""
+    return frozenset(value_key(value.text) for value in values_in(plain(f"{reading.text} {reading.quote}")))
+
+
+def _by_value(part: str, readings: Sequence[GapReading]) -> GapReading | None:
+    """The only reading whose quote holds a value that a part of a reply prints."""
+    told = told_values(part)
+    held = [one for one in readings if told & held_values(one)]
+    if not told:  # a sum without its sign; one figure alone is a place
+        figures = frozenset(re.findall(r"(?<![\w.,])\d{2,}(?![\w.,]\d)", part))
+        held = [one for one in readings if figures & {re.sub(r"\D", "", value) for value in held_values(one)}]
+    return held[0] if len(held) == 1 else None
+
+
+def _by_words(part: str, request: ReplyRequest) -> GapReading | None:
+    """The only reading that has the words of a part which tell the readings apart."""
+    own = {reading: frozenset(stems(shown_text(reading, request))) for reading in request.readings}
+    words = set(stems(expression("because").sub(" ", bare(part)))) - manners()
+    numbers = {stem(entry.partition("=")[2]) for entry in entries("cardinals")}
+    if all((one.isdigit() and len(one) != YEAR) or one in numbers for one in words):  # a place, or nothing
+        return None
+    score = {
+        reading: sum(
+            1 for one in words if has(own[reading], one) and not all(has(names, one) for names in own.values())
+        )
+        for reading in request.readings
+    }
+    best = max(score.values(), default=0)
+    named = [reading for reading, number in score.items() if best and number == best]
+    return named[0] if len(named) == 1 else None
+
+
+def _by_quote(part: str, request: ReplyRequest) -> GapReading | None:
+    """The only reading whose quote has all that a part says, a name or several words: the person, for the role."""
+    said = set(stems(bare(part))) - manners() - chatter() - heads() - asked_stems(request)
+    held = [reading for reading in request.readings if said and said <= set(stems(reading.quote))]
+    if len(held) != 1:
+        return None
+    words = [one for one in said if not one.isdigit()]
+    named = {stem(plain(word)) for word in re.findall(r"(?<=\W)[^\W\d_]\w+", held[0].quote) if word[0].isupper()}
+    return held[0] if len(words) > 1 or named.intersection(words) else None
+
+
+def _placing_words(part: str, request: ReplyRequest) -> frozenset[str]:
+    """Stems of a part that may be those of a heading."""
+    return (
+        frozenset(stems(bare(part)))
+        - manners()
+        - chatter()
+        - heads()
+        - asked_stems(request)
+        - _word_stems(("holders",))
+    )
+
+
+def has(names: frozenset[str], one: str) -> bool:
+    """Whether a stem is one of some names, or a form of it."""
+    return one in names or any(meets(one, name) for name in names)
+
+
+def _by_task(part: str, request: ReplyRequest) -> GapReading | None:
+    """Of tasks, the only one that a part asks for in other words: `word for word`."""
+    if request.kind != "intent":
+        return None
+    told = [
+        one
+        for one in request.readings
+        if expression(one.value).search(part) or expression(f"task_{one.value}").search(part)
+    ]
+    return told[0] if len(told) == 1 else None
+
+
+# --- pages
+
+
+def pages_of(chunks: Iterable[Chunk]) -> tuple[int, ...]:
+    """Pages of some passages, in order."""
+    return tuple(sorted({chunk.page for chunk in chunks if chunk.page is not None}))
+
+
+def _pages_named(part: str, request: ReplyRequest) -> Mention | None:
+    """The only page or scope of pages that a part names; a page must exist."""
+    pages, left = pages_of(request.documents), part
+    named: list[int | str | None] = []
+    numbered = re.compile(rf"(?<!\w)(?:{'|'.join(entries('page'))}) ?0*(\d{{1,4}})(?!\w)")
+    alone = re.fullmatch(r"0*(\d{1,4})", bare(part))
+    named += [int(alone[1])] if alone else [int(match[1]) for match in numbered.finditer(part)]
+    left = "" if alone else numbered.sub(" ", left)
+    before = int(request.proposed) if request.proposed and request.proposed.isdecimal() else next(iter(pages), 0)
+    following = next((page for page in pages if page > before), None)
+    # The order matters: `the next page` and `the first page` are none of `the document`.
+    scopes: tuple[tuple[str, int | str | None], ...] = (
+        ("contents", CONTENTS),
+        ("last_page", LAST_PAGE),
+        ("next_page", following),
+        ("cover", next(iter(pages), None)),
+    )
+    for key, value in scopes:
+        if expression(key).search(left):
+            named.append(value)
+            left = expression(key).sub(" ", left)
+    left = re.sub(whole_words(entries("of_whole")), " ", left) if named else left
+    if expression("whole").search(left):
+        named.append(DOCUMENT)
+        left = expression("whole").sub(" ", left)
+    if not named:
+        return None
+    there = {str(value) for value in named if isinstance(value, str) or value in pages}
+    if len(there) != 1 or there != {str(value) for value in named}:
+        return Mention(Reply("not_understood"))
+    (scope,) = there
+    known = manners() | _word_stems(("page_words",))
+    known |= chatter() | heads() | asked_stems(request)
+    rest = _joined_words(left) if is_joined(left) else unknown_words(bare(left), known)
+    return Mention(Reply("chosen" if scope in {one.value for one in request.readings} else "page", scope), rest)
+
+
+# --- values that the documents state elsewhere
+
+
+def own_value(part: str, request: ReplyRequest) -> Reply | None:
+    """A value that the documents state beside those on offer: the only statement that a part names."""
+    text = bare(part)
+    said = set(stems(text)) - manners()
+    if not said or not request.documents or re.fullmatch(r"\d{1,2}", text):  # `9` is the place of none
+        return None
+    kinds = _kinds(request)
+    stated = [one for one in statements(request.documents) if not kinds or one.kind in kinds]
+    key = value_key(text)
+    whole = [
+        one
+        for one in stated
+        if key and key in {value_key(one.label), value_key(one.name), value_key(one.value), value_key(one.heading)}
+    ]
+    if not whole:
+        own = said - shared_stems(said, asked_stems(request))
+        whole = [one for one in stated if len(own) > 1 and own == shared_stems(own, stems(f"{one.label} {one.head}"))]
+    if len({value_key(one.value) for one in whole}) != 1:
+        return None
+    (statement, *_) = whole
+    return Reply("own_value", statement.label or statement.value, quote=statement.text)
+
+
+def _kinds(request: ReplyRequest) -> frozenset[str]:
+    """Kinds of value that the readings have; none where they have no quotes, so that any will do."""
+    quoted = {plain(reading.quote) for reading in request.readings if reading.quote}
+    known = frozenset(one.kind for one in statements(request.documents) if plain(one.text) in quoted)
+    return known - {"text", "number"}
+
+
+def own_statement(reply: Reply, chunks: Sequence[Chunk]) -> Statement | None:
+    """The statement of an own value in the documents; None where no statement is quoted."""
+    told = plain(reply.quote)
+    stated = [one for one in statements(chunks) if plain(one.text) == told]
+    named = [
+        one
+        for one in stated
+        if value_key(reply.value) in {value_key(one.label), value_key(one.value), value_key(one.name)}
+    ]
+    return next(iter(named or stated), None)
+
+
+# --- misspelled words
+
+
+def mended(text: str, request: ReplyRequest) -> str:
+    """A text whose misspelled words are those of the readings that they are one edit from, and of no other's.
+
+    A word that the documents, the question or the word lists know is spelled as it is meant.
+
+    Example:
+      >>> readings = (GapReading("Pet deposit"), GapReading("Security deposit"))
+      >>> mended("the secuirty one", ReplyRequest("What is the deposit?", "field_type", "deposit", readings))
+      'the security one'
+    """
+    names = sorted({word for one in request.readings for word in tokens(plain(f"{one.value} {one.text}"))})
+    names = [word for word in names if len(word) >= SHORT]
+    for word in dict.fromkeys(tokens(text)):
+        if len(word) < SHORT or not word.isalpha() or word in _listed_words():
+            continue
+        near = [name for name in names if is_near(word, name)]
+        if len(near) == 1 and word not in names and not _is_known(word, request):
+            text = re.sub(rf"(?<![\w'-]){word}(?![\w'-])", near[0], text)
+    return text
+
+
+def _is_known(word: str, request: ReplyRequest) -> bool:
+    texts = (request.question, request.field, *(one.quote for one in request.readings))
+    return any(word in _words_of(text) for text in (*texts, *(chunk.full_text for chunk in request.documents)))
+
+
+@lru_cache(maxsize=1 << 10)
+def _words_of(text: str) -> frozenset[str]:
+    return frozenset(split_words(plain(text)))
+
+
+@cache
+def _listed_words() -> frozenset[str]:
+    """Words of the lists, so that `contact` is no `contract`."""
+    keys = ("filler", "holders", "people", "chatter", "polite", "asking", "contact", "amount", "date", "duration")
+    return frozenset(word for key in keys for entry in entries(key) for word in re.findall(r"[a-z]{4,}", entry))
+
+
+def is_near(word: str, name: str) -> bool:
+    """Whether a word is a name with one letter left out, put in, changed or swapped, or another form of it.
+
+    The first letter stands, and the last one is not changed: `renter` and `rented` are two words.
+
+    Example:
+      >>> is_near("acounts", "accounts"), is_near("renter", "rented"), is_near("storing", "storage")
+      (True, False, True)
+    """
+    roots = _ENDINGS.sub("", word), _ENDINGS.sub("", name)
+    if word[:1] != name[:1] or word == name:
+        return False
+    return (roots[0] == roots[1] and len(roots[0]) >= ROOT) or _is_an_edit_apart(word, name)
+
+
+def _is_an_edit_apart(word: str, name: str) -> bool:
+    """Whether one letter is left out, put in, changed or swapped; short words may only have two swapped."""
+    short, long = sorted((word, name), key=len)
+    at = next((place for place, pair in enumerate(zip(short, long, strict=False)) if pair[0] != pair[1]), len(short))
+    if len(long) == len(short):
+        swapped = short[at + 2 :] == long[at + 2 :] and short[at : at + 2] == long[at : at + 2][::-1]
+        changed = short[at + 1 :] == long[at + 1 :] and at < len(short) - 1 and len(short) >= LONG_WORD
+        return swapped or changed
+    return len(long) == len(short) + 1 and len(long) >= LONG_WORD and short[at:] == long[at + 1 :]

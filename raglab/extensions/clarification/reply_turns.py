@@ -1,0 +1,354 @@
+"""Replies (shore): what the user says to a question of the loop, what it teaches, and the request completed (S5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from raglab.audit.default_table import RowKey
+from raglab.canonical import digest
+from raglab.default_learner import ClarificationRequest
+from raglab.extensions.clarification.clarified_requests import (
+    Waiting,
+    ask_user,
+    asking_response,
+    finish_request,
+    prospect_of,
+    vain_warning,
+    waiting_of,
+    with_fallbacks,
+)
+from raglab.extensions.clarification.option_defaults import KIND, option_values
+from raglab.extensions.clarification.pinned_documents import PinnedDocuments
+from raglab.extensions.clarification.question_texts import field_text
+from raglab.extensions.clarification.reply_names import DOCUMENT, PAGE_SCOPE, own_statement
+from raglab.extensions.clarification.turns import Clarification, Turn
+from raglab.extensions.clarification.value_readings import (
+    ValueReading,
+    domain_checks,
+    extend_response,
+    field_check,
+    refusal_text,
+)
+from raglab.live.clarifier import FieldValue, GapReading, ParsedQuestion, QuestionGap, Reply, ReplyRequest
+from raglab.live.logged_requests import audit_log, log_decision
+from raglab.live.model_failures import answer_or_refuse
+from raglab.live.pipeline import fields_response
+from raglab.live.requests import Request, language_of
+from raglab.live.response import Response, ResponseRecord
+from raglab.live.system import normalise_question
+from raglab.policy import check_pack
+from raglab.store.log_tables import CHANGES, CLARIFICATIONS, REPLIES, SETTLEMENTS, request_row
+
+if TYPE_CHECKING:
+    from raglab.audit.log import AuditLog
+    from raglab.live.system import Lab
+
+LONGEST_REPLY = 200  # characters
+WORDS = ("explicit_yes", "explicit_no")  # signals that a user speaks
+FEWEST = 2  # values that are a choice
+NOT_NAMED = "the reply {reply} names no value on offer: say yes, no, one of the values or its number"
+NOW_PROPOSED = "the proposal is now {value}: yes takes it, or name another of the options"
+LAST = ("toc", DOCUMENT)  # scopes that are tried where the user's own finds nothing
+
+
+class Open(NamedTuple):
+    """What a reply is about.
+
+    proposed: what a yes agrees to. candidates: what was offered. again: whether it was answered already, by a default.
+    turned_down: what earlier replies to it turned down, as it is learned. replies: how many there were. asking: what
+    was put to the user, None where a default answered.
+    """
+
+    request: Request
+    kind: str
+    key: RowKey
+    conditions: Mapping[str, str]
+    proposed: str | None
+    candidates: tuple[str, ...]
+    tried: tuple[str, ...]
+    again: bool
+    turned_down: frozenset[str] = frozenset()
+    replies: int = 0
+    asking: ClarificationRequest | None = None
+    left: tuple[str, ...] = ()
+
+
+def answer_reply(
+    request_id: str, answer: str, system: Lab, clarification: Clarification, *, question: str | None, now: datetime
+) -> Response:
+    """Response to a request with the user's reply; see `raglab.live.ask.reply`.
+
+    The request keeps its id: the log has the reply, the signals and a second decision under it. What is learned comes
+    before what is answered, and a signal counts once, so that a reply that broke off may be given again.
+    """
+    log = audit_log(system)
+    if not isinstance(answer, str):
+        msg = f"a reply must be a text, got {type(answer).__name__}; pass yes, no or a value."
+        raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
+    if not answer.strip() or len(answer) > LONGEST_REPLY:
+        msg = f"a reply must have 1 to {LONGEST_REPLY} characters, got {len(answer)}; say yes, no or one of the values."
+        raise ValueError(msg)
+    # A default that silence settled in the meantime takes no correction any more.
+    log.settle(now=now)
+    one = _open_request(request_id, log, system, question, now)
+    # A bandit gave the request its reward when a default answered it; the corrected answer is another round.
+    answered_as = f"{request_id}~reply" if one.again else request_id
+    turn = Turn(one.request, system, log, clarification, clarification.calls.for_request(), answered_as)
+    complete = _choose_option if one.kind == KIND else _answer_reply
+    response = with_fallbacks(answer_or_refuse(one.request, system, partial(complete, one, answer, turn)), turn)
+    if response["error"] is not None:
+        return response  # the reply is not in the log, so that it may be given again
+    log.replied(request_id, answer, now=now)
+    log_decision(log, request_id, response, now)
+    return response
+
+
+def _open_request(request_id: str, log: AuditLog, system: Lab, question: str | None, now: datetime) -> Open:
+    pending, filled = log.pending(request_id), log.application(request_id)
+    with log.log.reading() as entries:
+        asked = request_row(entries, request_id)
+        put = entries.row(CLARIFICATIONS, request_id=request_id)
+        since = 0 if put is None else int(put["seq"])
+        replies = [row for row in entries.rows(REPLIES, request_id=request_id) if int(row["seq"]) > since]
+        spoken = [row for row in entries.rows(CHANGES, request_id=request_id) if row["signal"] in WORDS]
+        turned_down = [row for row in spoken if row["signal"] == "explicit_no"]
+        silent = entries.row(SETTLEMENTS, request_id=request_id)
+    # A default's answer stands after a reply that named nothing, and takes another one.
+    if pending is None and replies and (spoken or filled is None or len(replies) > 1):
+        msg = f"a request takes one reply, and {request_id!r} had {replies[-1]['reply']!r}; ask the question again."
+        raise ValueError(msg)
+    if pending is None and filled is None:
+        msg = f"a reply must be to a request that was asked about or filled in, got {request_id!r}; ask it anew."
+        raise ValueError(msg)
+    if pending is None and silent is not None:
+        rule = f"a default is corrected before the next request and within 24 hours, and {request_id!r} was settled"
+        msg = f"{rule} at {silent['at'][:19]} ({silent['outcome']}); ask the question again."
+        raise ValueError(msg)
+    here = system.policy.policy_id
+    if asked["policy_id"] != here:
+        msg = f"a reply must go to the policy_id that asked, {asked['policy_id']}, got {here}; open that policy."
+        raise ValueError(msg)
+    named = () if pending is None else pending.clarification.audit.get("documents", ())
+    system.check_documents(asked["fingerprint"], asked["documents"] or named)
+    remedy = "open that pack, or ask the question again"
+    check_pack(asked["models"].get("pack"), system.pack.digest, f"the request {request_id!r}", remedy)
+    text = _question_text(asked, question)
+    request = Request(
+        id=request_id,
+        text=text,
+        documents=tuple(asked["documents"]),
+        selected=None,
+        session=asked["session"],
+        now=now,
+        resumed=True,  # a reply that broke off is given again
+        language=language_of(text, system.pack),
+    )
+    if pending is not None:
+        asking, about = pending.clarification, (pending.kind, pending.key, pending.conditions)
+        offered, gone = tuple(asking.candidate_values), frozenset(row["value"] for row in turned_down)
+        shown: dict[str, Any] = {"turned_down": gone, "replies": len(replies), "asking": asking}
+        return Open(request, *about, asking.proposed_default, offered, pending.tried, again=False, **shown)
+    if filled is None:  # cannot be: one of the two is there
+        raise AssertionError
+    about = (filled.kind, filled.key, filled.conditions)
+    return Open(request, *about, filled.value, (filled.value,), (), again=True, replies=len(replies))
+
+
+def _question_text(asked: Mapping[str, Any], question: str | None) -> str:
+    """Text of the question: the log's, or the caller's where the log keeps none."""
+    given = None if question is None else normalise_question(question)
+    if asked["question"] is None and given is None:
+        msg = "the audit log keeps no text of questions; give the question again, with question=."
+        raise ValueError(msg)
+    same = asked["question_hash"] in ("", None) or given is None or digest(given) == asked["question_hash"]
+    if not same:
+        msg = f"question must be the one that was asked, got {question!r:.80}; give it as it was, or leave it out."
+        raise ValueError(msg)
+    return str(asked["question"] if given is None else given)
+
+
+def _answer_reply(one: Open, answer: str, turn: Turn) -> Response:
+    """Learn what the reply names, then answer the request filled in by it, show it again, or end it (rule S5.4)."""
+    waiting, one = _waiting(one, turn)
+    reply = turn.calls.reply(answer, _reply_request(waiting, one))
+    if reply.kind == "not_understood":
+        return _show_again(waiting, one, (), turn.say(NOT_NAMED, reply=f"{answer!r:.80}"))
+    # A signal counts once, so learning first loses nothing if the answer breaks off and the reply is given again.
+    _learn(one, reply, turn.log)
+    if reply.kind == "declined":
+        declined = turn.say(" and ").join(waiting.shown(value) for value in reply.declined)
+        return _show_again(waiting, one, reply.declined, turn.say("declined: {values}", values=declined))
+    if reply.kind == "own_value":
+        return _answer_own_value(waiting, reply)
+    return _answer_value(waiting, one, reply)
+
+
+def _waiting(one: Open, turn: Turn) -> tuple[Waiting, Open]:
+    """The request as it was asked, with its documents and its row; and what is left of what was offered."""
+    request, clarification = one.request, turn.clarification
+    if not clarification.asks:
+        msg = "a reply needs the documents' readings; open the lab with clarify=True."
+        raise ValueError(msg)
+    index, stated = clarification.index, _stated_readings(one)
+    named = request.documents or tuple(() if one.asking is None else one.asking.audit.get("documents", ()))
+    if one.kind == "document" and not named:
+        named = tuple(dict.fromkeys(chunk.document for chunk in index.nearest(request.text, index.chunks)))
+    pinned = index.pinned(named)
+    parsed = turn.calls.parse(request.text, pinned.chunks).model_copy(update={"documents": request.documents})
+    gap = QuestionGap(one.kind, one.key.target_field, stated, "first")  # type: ignore[arg-type] # as it was logged
+    if one.again or not any(reading.quote for reading in stated):
+        gap = _found_again(gap, turn, parsed, pinned) or gap
+    waiting = waiting_of(turn, parsed, gap, pinned, domain_checks(request.text, turn.system, request.language))
+    offered = waiting.values if one.again else tuple(value for value in waiting.values if value in one.candidates)
+    left = tuple(value for value in offered if value not in one.turned_down)
+    proposed = one.proposed if one.proposed in left or not one.turned_down else next(iter(left), None)
+    return waiting, one._replace(left=left, proposed=proposed, candidates=offered)
+
+
+def _stated_readings(one: Open) -> tuple[GapReading, ...]:
+    """Readings as they were logged; their values alone where texts are blanked, or a default answered."""
+    kept = [] if one.asking is None else one.asking.audit.get("readings", [])
+    known = {str(value): GapReading(str(value), str(quote), str(text)) for value, quote, text in kept}
+    return tuple(known.get(value, GapReading(value)) for value in one.candidates)
+
+
+def _found_again(gap: QuestionGap, turn: Turn, parsed: ParsedQuestion, pinned: PinnedDocuments) -> QuestionGap | None:
+    """The gap as the question leads to it now, with the values that were on offer."""
+    hits = turn.clarification.index.nearest(parsed.question, pinned.chunks)
+    found = next((each for each in turn.calls.gaps(parsed, pinned.chunks, hits) if each.kind == gap.kind), None)
+    if found is None:
+        return None
+    values = {reading.value for reading in found.readings}
+    more = tuple(reading for reading in gap.readings if reading.value not in values)
+    return found._replace(field=gap.field, readings=(*found.readings, *more))
+
+
+def _reply_request(waiting: Waiting, one: Open) -> ReplyRequest:
+    """What was asked, as a reader of replies takes it."""
+    language, kind = waiting.turn.request.language, one.kind
+    readings = tuple(
+        reading._replace(text=waiting.shown(reading.value))
+        for reading in waiting.gap.readings
+        if reading.value in one.left
+    )
+    field = one.key.target_field.partition(":")[0]
+    return ReplyRequest(one.request.text, kind, field, readings, one.proposed, waiting.pinned.chunks, language)
+
+
+def _learn(one: Open, reply: Reply, log: AuditLog) -> None:
+    """Signals of a reply (rule S5.4)."""
+    about: dict[str, Any] = {"conditions": one.conditions, "now": one.request.now}
+    if reply.kind == "declined":
+        # To turn down everything is a no to the proposal alone: nothing was said of the others.
+        every = len(reply.declined) > 1 and set(reply.declined) >= set(one.left)
+        for value in (one.proposed,) if every and one.proposed is not None else reply.declined:
+            log.signal(one.request.id, one.key, value, "explicit_no", **about)
+        return
+    value, proposed = reply.value, one.proposed
+    if proposed is None or value == proposed:
+        log.signal(one.request.id, one.key, value, "explicit_yes", **about)
+    else:
+        log.signal(one.request.id, one.key, proposed, "explicit_no", value, **about)
+
+
+def _show_again(waiting: Waiting, one: Open, declined: Sequence[str], why: str) -> Response:
+    """The same request with what is left, once; else the end of it: a refusal with its reason.
+
+    Args:
+      declined: values that the reply turned down. why: it is shown again, in words.
+    """
+    left = tuple(value for value in one.left if value not in declined)
+    if one.replies or len(left) < FEWEST:
+        return _refusal(waiting, why)
+    if one.again:
+        return _ask_after_default(waiting, left, why) if declined else _as_it_was(waiting, one, why)
+    asking = one.asking
+    if asking is None:  # cannot be: what a default did not answer was asked
+        raise AssertionError
+    shown = asking.model_copy(update={"candidate_values": list(left), "proposed_default": left[0]})
+    offered = tuple(reading for value in left for reading in waiting.gap.readings if reading.value == value)
+    # The text of the question is the first one's (rule S5.2): what a yes takes by now is said beside it.
+    now = [waiting.turn.say(NOW_PROPOSED, value=waiting.shown(left[0]))] if declined else []
+    return asking_response(waiting._replace(gap=waiting.gap._replace(readings=offered)), shown, why, [why, *now])
+
+
+def _ask_after_default(waiting: Waiting, left: tuple[str, ...], why: str) -> Response:
+    """The first question of a request whose default was declined, with what is left."""
+    offered = tuple(reading for value in left for reading in waiting.gap.readings if reading.value == value)
+    asked = waiting._replace(gap=waiting.gap._replace(readings=offered))
+    response = ask_user(asked, prospect_of(asked), list(left), [])
+    return extend_response(response, {}, [why])
+
+
+def _as_it_was(waiting: Waiting, one: Open, why: str) -> Response:
+    """The answer of the default, which a reply that names nothing leaves as it is."""
+    return finish_request(waiting, waiting.read(one.proposed or ""), [why])
+
+
+def _refusal(waiting: Waiting, reason: str) -> Response:
+    """Refusal of a request that ends without a value; nothing is retrieved for it."""
+    turn, field = waiting.turn, _field_text(waiting)
+    told = turn.say("{field} was not settled: {reason}", field=field, reason=reason)
+    fields = {
+        "status": "refuse",
+        "answer": refusal_text(turn.request, turn.system),
+        "refusal_reason": told,
+        "arm_reason": turn.say("the field was read for, no arm retrieved"),
+    }
+    checks = (*waiting.domain, field_check(told, found=False))
+    return fields_response(turn.request, fields, turn.system, ResponseRecord(checks=checks))
+
+
+def _field_text(waiting: Waiting) -> str:
+    """The field that is asked for, as a user reads it."""
+    return field_text(waiting.gap.field, waiting.turn.request.language, waiting.turn.system.pack)
+
+
+def _answer_own_value(waiting: Waiting, reply: Reply) -> Response:
+    """Answer by the statement of the documents that the user named: it wins over every reader."""
+    statement = own_statement(reply, waiting.pinned.chunks)
+    if statement is None:  # cannot be: the reply was checked against the same documents
+        raise AssertionError
+    told = {"field": _field_text(waiting), "words": repr(reply.value)}
+    note = waiting.turn.say("{field}: {words} is none of the values on offer", **told)
+    found = FieldValue(statement.value, statement.text)
+    reading = ValueReading(reply.value, found, waiting.pinned.chunks[statement.place])
+    return finish_request(waiting, reading, [note])
+
+
+def _answer_value(waiting: Waiting, one: Open, reply: Reply) -> Response:
+    """Answer under the user's value; a page that does not state the field is followed by the wide scopes, and named."""
+    turn, paged, value = waiting.turn, one.kind == PAGE_SCOPE, reply.value
+    declined = {*reply.declined, *((one.proposed,) if value != one.proposed else ())}
+    wide = [scope for scope in LAST if scope in one.candidates and scope not in {*declined, *one.tried, value}]
+    tried: list[str] = []
+    for scope in (value, *(wide if paged else ())):
+        reading = waiting.read(scope)
+        if not reading.failed:
+            return finish_request(waiting, reading, [vain_warning(waiting, tried)] if tried else [])
+        tried.append(scope)
+        # Only the user's own value is counted against: the others were never said to be right.
+        if scope == value and all(fallback.role != "field_reader" for fallback in turn.calls.fallbacks):
+            about: dict[str, Any] = {"conditions": one.conditions, "now": one.request.now}
+            turn.log.signal(one.request.id, one.key, scope, "failure", **about)
+    return _refusal(waiting, vain_warning(waiting, [*one.tried, *tried]))
+
+
+def _choose_option(one: Open, answer: str, turn: Turn) -> Response:
+    """A reply of options that were settled silently: they are shown, or the one that is named is taken."""
+    options = turn.answer()
+    values = option_values(options["options"], turn.clarification.chunks)
+    texts = {option["id"]: "; ".join(option["sources"]) for option in options["options"]}
+    readings = tuple(GapReading(value, text=texts[number]) for value, number in values.items())
+    asked = ReplyRequest(
+        one.request.text, KIND, one.key.target_field, readings, one.proposed, language=turn.request.language
+    )
+    reply = turn.calls.reply(answer, asked)
+    if reply.kind == "not_understood" or reply.value not in {"", *values}:
+        msg = f"a reply must be yes, no, or an option from 1 to {len(values)}, got {answer!r:.80}; say which."
+        raise ValueError(msg)
+    _learn(one._replace(left=tuple(values)), reply, turn.log)
+    return options if reply.kind == "declined" else turn.answer(selected=values[reply.value])

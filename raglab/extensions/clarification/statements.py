@@ -1,0 +1,217 @@
+"""Statements of documents (algebra): what a row, a labelled line, a sentence or a role states, and under what name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from raglab.extensions.clarification.language_words import plain, stems
+from raglab.extensions.clarification.value_kinds import NAME, TypedValue, is_name, values_in
+from raglab.text import STOP_WORDS, Piece, pieces
+from raglab.values import Chunk
+from raglab.words import split_words
+
+Form = Literal["row", "line", "sentence", "role"]
+LONGEST_LABEL, LONGEST_CLAUSE = 8, 14  # words
+ROLE_WORDS = 4
+CLAUSE_ROOM = 400  # characters on either side of a value in which its label is looked for
+_LABELLED = re.compile(r"^\W{0,4}(?P<label>[^\W\d][^:|]{1,58}?)\s?(?::|\t|\.{4,}|\s[–—]\s)\s*(?P<value>\S.{0,118})$")
+_ROLE = r"[a-zà-ÿ][a-zà-ÿ' -]"
+_ROLE_AFTER = re.compile(
+    rf"(?P<name>{NAME})\s?\((?:the |our |your |le |la |l['’]|les )?(?P<role>[a-zà-ÿ][^()\d]{{2,40}})\)"
+)
+_ROLE_BEFORE = re.compile(
+    rf"\b(?:[Tt]he|[Oo]ur|[Yy]our|[Ll]e|[Ll]a|[Nn]otre|[Vv]otre)\s(?P<role>{_ROLE}{{3,40}}),\s(?P<name>{NAME})"
+)
+_ROLE_IS = re.compile(
+    rf"\b(?:[Tt]he|[Oo]ur|[Yy]our|[Ll]['’]|[Ll]e\s|[Ll]a\s)\s?(?P<role>{_ROLE}{{3,40}}?)\s(?:is|are|est)\s(?P<name>{NAME})"
+)
+_IS_ROLE = re.compile(
+    rf"(?P<name>{NAME})(?:,[^.;]{{1,60}},)?\s(?:is|est)\s(?:the|our|your|an?|le|la|l['’]|une?)\s?(?P<role>{_ROLE}{{3,30}})"
+)
+_CLAUSE = re.compile(r"[,;:–—]\s|\s(?:and|but|or|et|mais|ou)\s|\.\s")
+_RATE = re.compile(
+    r"(?i)(?:(?<![\d.,])\d[\d.,]{0,14}\s?[^\s\d]{0,4}|\d\s\w{2,12}|once|twice|times|fois|d'|d’|une fois)"
+    r"\s?(?:a|an|un|une)\s\w{1,14}$"
+)
+_SMALL = frozenset(STOP_WORDS)
+
+
+class Statement(NamedTuple):
+    """What a document states.
+
+    label: under which name, as printed: the first cell of a row, the words before a colon, what a sentence says
+    before its value. head: of the column. value: as printed. kind: of `value_kinds.KINDS`. text: the row or sentence,
+    whole. heading: that it stands under. place: of its chunk in what was given. form: of the text.
+    """
+
+    label: str
+    head: str
+    value: str
+    kind: str
+    text: str
+    heading: str
+    place: int
+    form: Form
+
+    @property
+    def name(self) -> str:
+        """Label and, where it tells more, the head of the column."""
+        return f"{self.label} ({self.head})" if self.head else self.label
+
+
+def statements(chunks: Sequence[Chunk]) -> tuple[Statement, ...]:
+    r"""Statements of some passages, in their order.
+
+    Example:
+      >>> text = "Fees\n| Deposit | Amount |\n|---|---|\n| Pet deposit | £250 |\n\nRent: £900"
+      >>> [(one.label, one.value, one.kind) for one in statements([Chunk("a", text, "a.md")])]
+      [('Pet deposit', '£250', 'amount'), ('Rent', '£900', 'amount')]
+    """
+    return tuple(
+        statement._replace(place=place)
+        for place, chunk in enumerate(chunks)
+        for statement in _chunk_statements(chunk.full_text)
+    )
+
+
+def heading_of(chunk: Chunk) -> str:
+    """The innermost heading that a passage begins under, '' where it has none."""
+    if chunk.section:
+        return chunk.section[-1]
+    first = pieces(chunk.text)[:1]
+    return first[0].text.rpartition(" > ")[2] if first and first[0].kind == "heading" else ""
+
+
+@lru_cache(maxsize=1 << 13)
+def _chunk_statements(text: str) -> tuple[Statement, ...]:
+    heading = ""
+    found: list[Statement] = []
+    for piece in pieces(text):
+        if piece.kind == "heading":
+            heading = piece.text.rpartition(" > ")[2]
+        elif piece.kind == "row":
+            found += _row_statements(piece, heading)
+        elif piece.kind == "prose":
+            found += _sentence_statements(piece.text, heading)
+    # Lines that name a value are joined into a paragraph by their sentences: they are read as they are printed.
+    lines = list(_line_statements(text))
+    labelled = {(one.value, one.kind) for one in lines}
+    kept = [one for one in found if one.form != "sentence" or (one.value, one.kind) not in labelled]
+    return (*kept, *(one._replace(heading=one.heading or heading) for one in lines))
+
+
+def _row_statements(piece: Piece, heading: str) -> Iterator[Statement]:
+    """A statement of each cell of a table's row but the one that names it."""
+    cells, heads = piece.cells, piece.heads or ("",) * len(piece.cells)
+    named = next((at for at, cell in enumerate(cells) if any(char.isalpha() for char in cell)), None)
+    if named is None:
+        return
+    label = cells[named]
+    # A table of people names them first, or their roles.
+    name, beside = label.partition(",")[0].strip(), cells[named + 1] if named + 1 < len(cells) else ""
+    if is_name(name) and beside and not is_name(beside) and len(beside.split()) <= ROLE_WORDS and not values_in(beside):
+        yield Statement(beside, "", name, "name", piece.text, heading, -1, "role")
+    several = sum(bool(cell) for cell in cells) > 2
+    for at, cell in enumerate(cells):
+        if at == named or not cell:
+            continue
+        if is_name(cell.partition(",")[0]) and not is_name(label):
+            yield Statement(label, "", cell.partition(",")[0].strip(), "name", piece.text, heading, -1, "role")
+            continue
+        kinds = {value.kind for value in values_in(cell)}
+        kind = next(iter(kinds)) if len(kinds) == 1 else "text"
+        yield Statement(label, heads[at] if several else "", cell, kind, piece.text, heading, -1, "row")
+
+
+def _line_statements(text: str) -> Iterator[Statement]:
+    """Lines of the form `label: value`; a value is what its line says of it, not a sentence."""
+    heading = ""
+    for line in text.splitlines():
+        bare = line.strip()
+        if bare.startswith("#"):
+            heading = bare.lstrip("# ").strip()
+        if bare.startswith(("|", "#", ">")) or "](" in bare:
+            continue
+        match = _LABELLED.match(re.sub(r"\*+", "", bare))
+        if match is None or len(match["label"].split()) > LONGEST_LABEL:
+            continue
+        label, value = match["label"].strip(), match["value"].strip().rstrip(".")
+        printed = match[0][match.start("label") :].strip()  # as its quote is looked up
+        typed = values_in(value)
+        if is_name(value.partition(",")[0]) and len(typed) < 2:
+            name = value.partition(",")[0].strip()
+            yield Statement(label, "", name, "name", printed, heading, -1, "role")
+        elif len(typed) == 1 and len(value.split()) <= 2 * LONGEST_LABEL:
+            yield Statement(label, "", typed[0].text, typed[0].kind, printed, heading, -1, "line")
+        elif not typed and len(value.split()) <= LONGEST_LABEL and not value.endswith((".", "!", "?")):
+            yield Statement(label, "", value, "text", printed, heading, -1, "line")
+
+
+def _sentence_statements(sentence: str, heading: str) -> Iterator[Statement]:
+    """A statement of each value and each role of a sentence.
+
+    A value that follows another at once, `£4 until May and £5 from June`, is of the same thing: it keeps its label, and
+    the words behind each tell them apart.
+    """
+    values = [value for value in values_in(sentence) if not _is_rate(sentence, value)]
+    kinds = [value.kind for value in values]
+    labels: dict[str, str] = {}
+    for value in values:
+        label, behind = _label(sentence, value.start, value.end), ""
+        if kinds.count(value.kind) > 1:
+            behind = _behind(sentence, value.end, [each.start for each in values if each.kind == value.kind])
+            if value.kind in labels and behind and not stems(_clauses_before(sentence, value.start)[-1]):
+                label = labels[value.kind]
+            labels[value.kind] = label
+        yield Statement(label, behind, value.text, value.kind, sentence, heading, -1, "sentence")
+    for form in (_ROLE_AFTER, _ROLE_BEFORE, _ROLE_IS, _IS_ROLE):
+        for match in form.finditer(sentence):
+            yield Statement(match["role"].strip(), "", match["name"], "name", sentence, heading, -1, "role")
+
+
+def _label(sentence: str, start: int, end: int) -> str:
+    """What a sentence says a value is of: the words of its clause before it, else those behind it."""
+    clauses = _clauses_before(sentence, start)
+    before = clauses[-1] if stems(clauses[-1]) else " ".join(clauses[-2:])
+    words = _trimmed(before if stems(before) else _CLAUSE.split(sentence[end : end + CLAUSE_ROOM])[0])
+    return " ".join(words[-LONGEST_LABEL:])
+
+
+def _is_rate(sentence: str, value: TypedValue) -> bool:
+    """Whether a duration only says per what another value is: `£900 a month`."""
+    return value.kind == "duration" and not value.text[0].isdigit() and _RATE.search(sentence[: value.end]) is not None
+
+
+def _clauses_before(sentence: str, start: int) -> list[str]:
+    """Clauses of a sentence before a place, the last of them up to it."""
+    return _CLAUSE.split(sentence[max(0, start - CLAUSE_ROOM) : start])
+
+
+def _behind(sentence: str, end: int, starts: Sequence[int]) -> str:
+    """What a sentence says of a value behind it, up to the end of its clause or the next value of the kind."""
+    until = min([start for start in starts if start >= end], default=len(sentence))
+    words = _CLAUSE.split(sentence[end : min(until, end + CLAUSE_ROOM)])[0].rstrip(" .;:,").split()
+    return " ".join(words[:LONGEST_CLAUSE]) if stems(" ".join(words)) else ""
+
+
+def _trimmed(text: str) -> list[str]:
+    """Words of a text without small ones at either end."""
+    words = text.split()
+    while words and _is_small(words[-1]):
+        words.pop()
+    while words and _is_small(words[0]):
+        words.pop(0)
+    return words
+
+
+def _is_small(word: str) -> bool:
+    parts = split_words(plain(word))
+    return not parts or all(part in _SMALL for part in parts)
+
+
+def value_key(text: str) -> str:
+    """A value or label as two of them are compared: letters and figures alone."""
+    return "".join(char for char in plain(text) if char.isalnum())

@@ -1,0 +1,82 @@
+"""Turns (shore): a user's turn, and what a system that clarifies holds for it (S5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from raglab.default_learner import Learner
+from raglab.extensions.clarification.pinned_documents import DocumentIndex
+from raglab.extensions.clarification.protocol_calls import ProtocolCalls
+from raglab.languages import sentence
+from raglab.live.pipeline import answer_request
+from raglab.live.requests import Request
+from raglab.live.response import Response
+from raglab.packs import Pack
+from raglab.values import Chunk
+
+if TYPE_CHECKING:
+    from raglab.audit.log import AuditLog
+    from raglab.live.system import Lab
+
+
+class Costs(Protocol):
+    """What the settings say of asking; see `raglab.live.settings.ClarifySettings`."""
+
+    question_cost: float
+    error_cost: float
+    options: bool
+    min_field_confidence: float
+    max_documents: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clarification:
+    """What asks for what a question leaves out.
+
+    costs: of a question and of an error. index: the documents. calls: the four protocols. asks: whether for what a
+    question leaves out; else choices among the resolver's options alone are learned.
+    """
+
+    costs: Costs
+    learner: Learner
+    index: DocumentIndex = field(repr=False)
+    calls: ProtocolCalls = field(repr=False)
+    asks: bool = True
+
+    @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """Passages of the corpus."""
+        return self.index.chunks
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turn:
+    """A user's turn: the request, and all that answers it and learns from it.
+
+    calls: the protocols, with what failed in this turn. is_pinned: whether the user named the documents. answered_as:
+    id under which the pipeline answers. It is another than the request's where a reply corrects a request that was
+    answered already, since a bandit takes an id once.
+    """
+
+    request: Request
+    system: Lab
+    log: AuditLog
+    clarification: Clarification
+    calls: ProtocolCalls
+    answered_as: str
+    is_pinned: bool = True
+
+    @property
+    def pack(self) -> Pack:
+        """What the trade calls things."""
+        return self.system.pack
+
+    def say(self, template: str, **parts: object) -> str:
+        """A sentence in the language of the question."""
+        return sentence(template, self.request.language, **parts)
+
+    def answer(self, **changes: Any) -> Response:  # noqa: ANN401 - fields of Request
+        """Response of the pipeline to the request, or to one that is changed in these fields."""
+        response = answer_request(self.request._replace(**changes, id=self.answered_as), self.system)
+        return Response({**response, "request_id": self.request.id}, response.record)

@@ -1,0 +1,256 @@
+"""Value readings (shore): what a value leads to, a statement, a field of some pages, or a narrower question (S5.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from raglab.decision.checks import Check, answer_checks
+from raglab.decision.measurement import measured_tables
+from raglab.decision.signal_values import STORED, used_signals
+from raglab.default_learner import document_roles
+from raglab.extensions.clarification.contents import scope
+from raglab.extensions.clarification.field_values import is_quoted
+from raglab.extensions.clarification.gap_candidates import as_good, candidates
+from raglab.extensions.clarification.language_words import plain
+from raglab.extensions.clarification.protocol_calls import ProtocolCalls
+from raglab.extensions.clarification.question_parsing import topic_words
+from raglab.extensions.clarification.replies import DOCUMENT, LAST_PAGE, PAGE_SCOPE
+from raglab.extensions.clarification.scope_answers import SCOPE_TASKS, NarrowedQuestion, headed_chunks, narrow_to_chunks
+from raglab.extensions.clarification.statements import heading_of, statements, value_key
+from raglab.languages import sentence
+from raglab.live.clarifier import FieldValue, GapReading, ParsedQuestion, QuestionGap
+from raglab.live.pipeline import fields_response
+from raglab.live.requests import Request
+from raglab.live.response import Response, ResponseRecord, check_answer
+from raglab.patterns import pattern_hits
+from raglab.replay import decide_on_tables
+from raglab.signals import NAMES, declaration, own_signal
+from raglab.thresholds import policy_thresholds
+from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, TraceData
+
+if TYPE_CHECKING:
+    from raglab.live.system import Lab
+
+ROUTE = "extract"
+CHOSEN, READ = 1.0, 0.85  # confidence of what a user named, and of what a reader read
+
+
+class ValueReading(NamedTuple):
+    """What a value of a gap leads to.
+
+    found: what the documents state, with the passage that does. narrowed: the question that it became, where nothing
+    was read. confidence: of what was found.
+    """
+
+    value: str
+    found: FieldValue | None = None
+    chunk: Chunk | None = None
+    narrowed: NarrowedQuestion | None = None
+    confidence: float = CHOSEN
+
+    @property
+    def failed(self) -> bool:
+        """Whether it gives nothing: the field came back empty (rule S5.4), or the documents have no such part."""
+        return self.found is None and self.narrowed is None
+
+    @property
+    def outcome(self) -> str | None:
+        """What two values must share to lead to the same answer; None where that is not known before retrieval."""
+        return None if self.narrowed is not None else "" if self.found is None else self.found.value
+
+
+def read_gap_value(
+    gap: QuestionGap, value: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], calls: ProtocolCalls
+) -> ValueReading:
+    """What a value of a gap leads to.
+
+    A quoted reading is read as it stands: what the user named wins over every reader.
+    """
+    reading = next((one for one in gap.readings if one.value == value), None)
+    if gap.kind == PAGE_SCOPE:
+        return _page_reading(gap, value, parsed, chunks, calls)
+    if gap.kind == "intent":
+        topic = topic_words(plain(parsed.question))
+        headed = headed_chunks(topic, chunks)
+        task = value if value in SCOPE_TASKS else "page"
+        narrowed = narrow_to_chunks(parsed.question, headed, task, topic) if headed else None
+        return ValueReading(value, narrowed=narrowed)
+    if reading is not None and reading.quote:
+        return quoted_reading(reading, chunks)
+    if gap.kind == "document":
+        roles = document_roles({chunk.document: chunk.tags for chunk in chunks})
+        own = [chunk for chunk in chunks if value in {chunk.document, chunk.shown, roles[chunk.document]}]
+        return _document_reading(value, parsed, own)
+    return ValueReading(value)
+
+
+def quoted_reading(reading: GapReading, chunks: Sequence[Chunk]) -> ValueReading:
+    """A reading by its quote: the statement's own value, else the quote itself."""
+    chunk = is_quoted(reading.quote, chunks)
+    if chunk is None:
+        return ValueReading(reading.value)
+    told = plain(reading.quote)
+    stated = [one for one in statements([chunk]) if plain(one.text) == told]
+    named = [
+        one
+        for one in stated
+        if value_key(reading.value)
+        in {value_key(one.label), value_key(one.head), value_key(one.name), value_key(one.value)}
+    ]
+    value = named[0].value if named else reading.quote
+    return ValueReading(reading.value, FieldValue(value, reading.quote), chunk)
+
+
+def read_field_value(
+    field: str, chunks: Sequence[Chunk], calls: ProtocolCalls, *, value: str = DOCUMENT, about: str = ""
+) -> ValueReading:
+    """A field as the reader of fields reads it; about: the question."""
+    found = calls.value(field, chunks, about=about)
+    chunk = None if found is None else is_quoted(found.quote, chunks)
+    return ValueReading(value) if chunk is None else ValueReading(value, found, chunk, confidence=READ)
+
+
+def _page_reading(
+    gap: QuestionGap, value: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], calls: ProtocolCalls
+) -> ValueReading:
+    """A field of the pages in a scope; without a field, what the pages or the part say."""
+    if any(value == heading_of(chunk) for chunk in chunks):
+        own = [chunk for chunk in chunks if heading_of(chunk) == value]
+        return ValueReading(value, narrowed=narrow_to_chunks(parsed.question, own, "page", ()))
+    scoped = chunks_in_scope(chunks, value, gap.field, parsed.question, calls)
+    if gap.field in calls.pack.fields:
+        return read_field_value(gap.field, scoped, calls, value=value, about=parsed.question)
+    topic = topic_words(plain(parsed.question))
+    return ValueReading(value, narrowed=narrow_to_chunks(parsed.question, scoped, "page", topic) if scoped else None)
+
+
+def _document_reading(value: str, parsed: ParsedQuestion, chunks: Sequence[Chunk]) -> ValueReading:
+    """What one document states; else the question asked of it alone."""
+    text = plain(parsed.question)
+    good = as_good(candidates(text, topic_words(text), chunks))
+    if good and len({value_key(one.statement.value) for one in good}) == 1:
+        (one, *_) = good
+        return ValueReading(value, FieldValue(one.statement.value, one.statement.text), chunks[one.statement.place])
+    documents = tuple(dict.fromkeys(chunk.document for chunk in chunks))
+    narrowed = NarrowedQuestion(documents, "", (), parsed.question, parsed.question) if documents else None
+    return ValueReading(value, narrowed=narrowed)
+
+
+def chunks_in_scope(chunks: Sequence[Chunk], value: str, field: str, text: str, calls: ProtocolCalls) -> list[Chunk]:
+    """Passages within a page scope, document by document; the last page is another one in each."""
+    files: dict[str, list[Chunk]] = {}
+    for chunk in chunks:
+        files.setdefault(chunk.source, []).append(chunk)
+    found: list[Chunk] = []
+    for own in files.values():
+        page = str(max(chunk.page or 1 for chunk in own)) if value == LAST_PAGE else value
+        if page.isdecimal() or page in {"toc", DOCUMENT}:
+            found.extend(scope(own, page, field=field, about=text, pack=calls.pack))
+    return found
+
+
+# --- responses
+
+
+class _Statement:
+    """A generator that says what was read: the words that state it, after the value where they hold several."""
+
+    name = "extractor"
+
+    def __init__(self, found: FieldValue, confidence: float) -> None:
+        self.found, self.confidence = found, confidence
+
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+        """The quote; before a row of several cells, the value that was read."""
+        del question, passages
+        value, quote = self.found
+        several = quote.count("; ") > 1 and value_key(value) != value_key(quote)
+        return Generation(f"{value}: {quote}" if several else quote, self.confidence, (0,))
+
+
+def reading_response(
+    request: Request,
+    reading: ValueReading,
+    why: str,
+    where: str,
+    domain: Sequence[Check],
+    system: Lab,
+    more: Mapping[str, Any],
+) -> Response:
+    """Response that says what was read, or refuses where a gate on the answer does.
+
+    Its confidence is the reading's, 0 to 100; the policy's calibration is of the generator and does not apply.
+
+    Args:
+      why: the reason that stands for the arm's. where: the field was found, in words. more: further fields.
+
+    Raises:
+      ValueError: nothing was read.
+
+    Source: rules S2.1, S2.10, S2.11, S2.13, S5.10.
+    """
+    found, chunk = reading.found, reading.chunk
+    if found is None or chunk is None:
+        msg = f"a reading must have found its field, got none of {reading.value!r}; ask the chain instead."
+        raise ValueError(msg)
+    start = perf_counter()
+    made = check_answer(request.text, [chunk], _Statement(found, reading.confidence), system.scorer)
+    limits = policy_thresholds([system.policy])
+    told = (made.confidence, made.support, made.claim, made.refused)
+    checks = (*domain, field_check(where, found=True), *answer_checks(*told, limits, request.language))
+    failed = next((check for check in checks if not check.passes), None)
+    fields = {
+        "answer": made.text if failed is None else refusal_text(request, system),
+        "sources": [chunk.shown] if failed is None else [],
+        "status": "ok" if failed is None else "refuse",
+        "refusal_reason": None if failed is None else failed.text,
+        "confidence": 100.0 * made.confidence,
+        "route": ROUTE,
+        "arm_reason": why,
+    }
+    ms = {"support": 1e3 * (perf_counter() - start)}
+    return fields_response(request, fields | dict(more), system, ResponseRecord(ms, checks=checks))
+
+
+def extend_response(response: Response, more: Mapping[str, Any], warnings: Sequence[str]) -> Response:
+    """The response with further fields, and warnings after its own."""
+    return Response({**response, **more, "warnings": [*response["warnings"], *warnings]}, response.record)
+
+
+def refusal_text(request: Request, system: Lab) -> str:
+    """The policy's refusal in the language of a request."""
+    return sentence(system.policy.refusal_message, request.language)
+
+
+def field_check(text: str, *, found: bool) -> Check:
+    """Check that a field is not empty."""
+    return Check("field", "S5.10", float(found), 1.0, float(found) - 1.0, found, text)
+
+
+def domain_checks(text: str, system: Lab, language: str = "en") -> tuple[Check, ...]:
+    """Checks of rule S2.1, before anything is retrieved or asked."""
+    case, shape = Case("question", text, "ok"), (1, 1, 1, 1)
+    blank: dict[str, Any] = {name: np.full(shape, np.nan) for name in FLOAT_FIELDS}
+    none: dict[str, Any] = {name: np.full(shape, -1, dtype=np.int32) for name in ("chunk", "rank")}
+    hits = Hits(**none, **blank, n_reranked=np.zeros(shape[:3], dtype=np.int32))
+    seen = pattern_hits([case], (), system.policy.pattern_lists, (), system.policy.patterns.digest)
+    named = set(used_signals(system.policy)).difference(NAMES)
+    own = {name: own_signal(name, higher="surer", unit="number") for name in named}
+    trace = TraceData(
+        cases=(case,),
+        chunks=(),
+        arms=("extractor",),
+        hits=hits,
+        pattern_hits=seen,
+        meta={"fingerprint": system.fingerprint, "signals": {name: declaration(one) for name, one in own.items()}},
+        columns={name: np.full((1, 1, 1), np.nan) for name in (*STORED, *own)},  # the gate of the domain reads none
+    )
+    limits = policy_thresholds([system.policy])
+    decisions = decide_on_tables(measured_tables(trace, system.policy), trace, system.policy, limits)
+    explained = replace(decisions, language=language).explain(case.id)
+    return tuple(check for check in explained if check.gate == "domain")

@@ -1,0 +1,201 @@
+"""Errors of stores (shore): what is wrong with a store of studies or runs, and what helps; libraries say it in theirs.
+
+A store that is locked, away, full or closed is whole: nobody is to be told to take it away.
+"""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from raglab.blobs import unsafe_neighbour
+from raglab.characters import masked_passwords
+from raglab.store.files import InputError, Where, input_error, shown_value
+
+
+class Fault(NamedTuple):
+    """What is wrong with a store. rule: that is broken. remedy: what helps."""
+
+    rule: str
+    remedy: str
+
+
+LOCKED = Fault(
+    "the store must be free to be written",
+    "another process holds its lock: wait until that has ended, or end it, then run this again; nothing is damaged",
+)
+AWAY = Fault(
+    "the server of the store must answer",
+    "check that it runs, and its address, network and rights, then run this again; nothing is damaged",
+)
+FULL = Fault(
+    "the disk of the store must have room",
+    "make room, then run this again; what is stored stays",
+)
+CLOSED = Fault(
+    "the store must be there and writable",
+    "give the right to write, or choose another; nothing is damaged",
+)
+DELETED = Fault(
+    "the experiment must not be deleted",
+    "restore it (`mlflow experiments restore --experiment-id ID`, MLFLOW_TRACKING_URI set to the store), or choose "
+    "another folder; nothing is damaged",
+)
+OLD = Fault(
+    "the store must be of the version of the library that is installed",
+    "make a copy, then bring it up to date with `mlflow db upgrade` or `optuna storage upgrade`; nothing is damaged",
+)
+DAMAGED = Fault(
+    "the store must be whole",
+    "restore a copy, or keep the damaged file elsewhere and choose another",
+)
+OTHER = Fault("the store must take what is written", "read what it says, or choose another; nothing was taken away")
+
+
+def sqlite_files(url: str) -> Iterator[Path]:
+    """The file of a URL of SQLite; none of another."""
+    parts = urlsplit(url)
+    if parts.scheme.partition("+")[0] == "sqlite" and parts.path.removeprefix("/"):
+        yield Path(unquote(parts.path.removeprefix("/")))
+
+
+def check_beside(url: str) -> None:
+    """Refuse a file of SQLite beside which lies what SQLite would follow to other files.
+
+    Raises:
+      InputError: names it.
+    """
+    for file in sqlite_files(url):
+        value = unsafe_neighbour(file)
+        if value is not None:
+            rule = "a store must be a file with nothing but SQLite's own beside it"
+            raise input_error(Where(str(file)), rule, "it was not made by raglab: take it away", value)
+
+
+_OF_SQLITE = {
+    sqlite3.SQLITE_BUSY: LOCKED,
+    sqlite3.SQLITE_LOCKED: LOCKED,
+    sqlite3.SQLITE_FULL: FULL,
+    sqlite3.SQLITE_READONLY: CLOSED,
+    sqlite3.SQLITE_PERM: CLOSED,
+    sqlite3.SQLITE_CANTOPEN: CLOSED,
+    sqlite3.SQLITE_CORRUPT: DAMAGED,
+    sqlite3.SQLITE_NOTADB: DAMAGED,
+}
+_OF_SYSTEM = {
+    errno.ENOSPC: FULL,
+    errno.EDQUOT: FULL,
+    errno.EFBIG: FULL,
+    errno.EACCES: CLOSED,
+    errno.EPERM: CLOSED,
+    errno.EROFS: CLOSED,
+    errno.ENOENT: CLOSED,
+    errno.ENOTDIR: CLOSED,
+    errno.EISDIR: CLOSED,
+}
+_LOCKS = (
+    "55P03",
+    "40P01",
+    "40001",
+    "57014",
+)  # PostgreSQL: no lock, deadlock, serialisation, a statement that was stopped
+_ROOM = ("53100",)
+_RIGHTS = ("25006", "42501")
+# What libraries say in words alone; the first that fits.
+_WORDS = (
+    ("database is locked", LOCKED),
+    ("disk is full", FULL),
+    ("readonly database", CLOSED),
+    ("must be in the 'active' state", DELETED),
+    ("out-of-date database schema", OLD),
+    ("no longer compatible with the table schema", OLD),
+    ("malformed", DAMAGED),
+    ("not a database", DAMAGED),
+    ("api request to", AWAY),
+)
+CONNECT_S, ANSWER_S = 10.0, 30.0  # seconds that a server may take to be reached, and to begin an answer
+_CONNECTIONS = {"ConnectionError", "ConnectTimeout", "ReadTimeout", "MaxRetryError", "NewConnectionError"}
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it came from, the last first."""
+    visited: set[int] = set()
+    while error is not None and id(error) not in visited:
+        visited.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)  # type: ignore[assignment]
+
+
+def fault_of(error: BaseException) -> Fault:
+    """What is wrong with a store by an error of its library.
+
+    Example:
+      >>> fault_of(OSError(errno.ENOSPC, "No space left on device")) is FULL
+      True
+    """
+    every = list(causes(error))
+    for cause in reversed(every):  # what it came from knows best
+        fault = _by_code(cause)
+        if fault is not None:
+            return fault
+    text = " ".join(str(cause).lower() for cause in every)
+    return next((fault for words, fault in _WORDS if words in text), OTHER)
+
+
+def _by_code(error: BaseException) -> Fault | None:
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None:
+        return _OF_SQLITE.get(code & 0xFF)
+    state = getattr(error, "sqlstate", None)
+    if state:
+        for states, fault in ((_LOCKS, LOCKED), (_ROOM, FULL), (_RIGHTS, CLOSED)):
+            if state in states:
+                return fault
+    if type(error).__module__.startswith("psycopg") and _is_operational(error):
+        return AWAY
+    if isinstance(error, ConnectionError | TimeoutError) or type(error).__name__ in _CONNECTIONS:
+        return AWAY
+    return _OF_SYSTEM.get(error.errno or 0) if isinstance(error, OSError) else None
+
+
+def _is_operational(error: BaseException) -> bool:
+    return any(kind.__name__ in {"OperationalError", "InterfaceError"} for kind in type(error).__mro__)
+
+
+def store_error(place: str, error: BaseException, fault: Fault | None = None, *, note: str = "") -> InputError:
+    """Error of a store as one line: its rule, what was said, what helps.
+
+    Args:
+      fault: what is wrong, where that is known; else `fault_of` the error. note: what is not lost.
+    """
+    fault = fault or fault_of(error)
+    cause = list(causes(error))[-1]
+    words = " ".join(f"{type(cause).__name__}: {cause}".split())
+    remedy = f"{fault.remedy}; {note}" if note else fault.remedy
+    return input_error(Where(place), fault.rule, remedy, shown_value(masked_passwords(words)))
+
+
+def check_server(uri: str) -> None:
+    """Refuse a server that does not answer, or fails, at once: MLflow would ask it for four minutes.
+
+    Any other answer is left to MLflow, and so is a certificate that does not hold.
+
+    Raises:
+      InputError: it cannot be reached, or answers with a status of 500 or more.
+    """
+    import requests
+
+    seconds, url = (CONNECT_S, ANSWER_S), f"{uri.rstrip('/')}/health"
+    try:
+        with requests.get(url, timeout=seconds, allow_redirects=False, stream=True) as answer:
+            status = answer.status_code
+    except requests.exceptions.SSLError:
+        return
+    except (requests.exceptions.ConnectionError, requests.exceptions.Timeout) as error:
+        raise store_error(uri, error) from error
+    if status >= 500:
+        raise input_error(Where(uri), AWAY.rule, AWAY.remedy, f"status {status}")

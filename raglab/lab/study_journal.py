@@ -1,0 +1,84 @@
+"""Journal of studies (shore): Optuna's file of lines, in which no half line stays, whatever stops whoever writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from raglab.store.files import cut_file
+
+STUDY_FILE = "study.journal"  # in a folder that is the storage of studies
+_OPENING = b'{"op_code":'  # how a line begins
+_TAIL = 2**20  # bytes from the end in which the beginning of the last line is looked for, before the whole file is
+
+
+class JournalLock(Protocol):
+    """Optuna's lock of a journal."""
+
+    def acquire(self) -> bool:
+        """Wait for the lock."""
+
+    def release(self) -> None:
+        """Let go of it."""
+
+
+class WholeLinesLock:
+    """Optuna's lock of a journal, under which a line that a kill or a full disk cut off is taken away.
+
+    Whoever appends would otherwise write on behind the half line, and no reader would get past it.
+    """
+
+    def __init__(self, file: Path, lock: JournalLock) -> None:
+        """Take a journal and its lock."""
+        self.file, self._lock = file, lock
+
+    def acquire(self) -> bool:
+        """Wait for the lock; what a process that was killed left is taken away."""
+        self._lock.acquire()
+        try:
+            self._drop_half_line()
+        except BaseException:
+            self._lock.release()
+            raise
+        return True
+
+    def release(self) -> None:
+        """Let go of the lock; what a full disk left is taken away before."""
+        try:
+            self._drop_half_line()
+        finally:
+            self._lock.release()
+
+    def _drop_half_line(self) -> None:
+        if size := half_line(self.file):
+            cut_file(self.file, self.file.stat().st_size - size)
+
+
+def half_line(file: Path) -> int:
+    """Bytes of the last line of a journal where it has no end; 0 where it has, or where it is no line of Optuna's.
+
+    Only under the lock it is a line that was cut off: else it may be one that is being written.
+    """
+    if not file.is_file() or not (size := file.stat().st_size):
+        return 0
+    with file.open("rb") as content:
+        for length in (1, min(_TAIL, size), size):
+            content.seek(size - length)
+            tail = content.read(length)
+            end = tail.rfind(b"\n")
+            if end == len(tail) - 1:
+                return 0
+            if end >= 0:
+                break
+    last = tail[end + 1 :]
+    return len(last) if _OPENING.startswith(last[: len(_OPENING)]) else 0
+
+
+def drop_half_line(lock: WholeLinesLock) -> None:
+    """Take away the last line of a journal that was cut off: what is appended to it would be lost.
+
+    A line that another process is writing is waited for, and stays.
+    """
+    if half_line(lock.file):
+        lock.acquire()
+        lock.release()

@@ -1,0 +1,54 @@
+"""Trials of the user (shore): what was run or queued with Optuna in the storage of a study, outside its space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from raglab.lab.search_space import SearchRange, own_trial, set_values
+from raglab.store.files import shown_value
+from raglab.store.policies import Policy
+from raglab.user_warnings import warn_user
+
+QUEUED = "fixed_params"  # attribute by which Optuna keeps the values of a trial that was queued
+_SHOWN = 5  # trials that a message names
+
+
+def outside_space(values: Mapping[str, Any], start: Policy, space: Mapping[str, SearchRange]) -> str:
+    """How values by path lie outside a space; '' where they make a policy of it.
+
+    Args:
+      start: whose values hold for paths that are not named.
+    """
+    for path, value in values.items():
+        extent = space.get(path)
+        if extent is None:
+            return f"{shown_value(path)} is not searched"
+        if extent.is_switch:
+            if not isinstance(value, bool):
+                return f"{path} must be true or false, got {shown_value(value)}"
+        elif isinstance(value, bool) or not isinstance(value, int | float) or not extent.low <= value <= extent.high:
+            return f"{path} must be in [{extent.low:g}, {extent.high:g}], got {shown_value(value)}"
+        elif extent.whole and value != int(value):
+            return f"{path} must be a whole number, got {shown_value(value)}"
+    try:
+        set_values(start, {**own_trial(start, space), **values})
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def warn_outside(faults: Mapping[int, str]) -> None:
+    """Say which trials are left out, and why.
+
+    Args:
+      faults: by number of the trial.
+    """
+    if not faults:
+        return
+    texts = [f"trial {number}: {fault.rstrip('.')}" for number, fault in sorted(faults.items())]
+    more = [f"and {len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else []
+    named = "; ".join([*texts[:_SHOWN], *more])
+    remedy = "queue values of the space, or give a `space` that holds them"
+    which = f"trials that were run or queued in the storage and lie outside the search: {len(texts)}"
+    warn_user(f"{which}; they are not counted ({named}); {remedy}.")

@@ -1,0 +1,454 @@
+"""Answer recording (shore): an answer for every set of hits that a policy may choose, kept in the trace (S2.12).
+
+A run over a language model takes hours. Each answer is kept on disk as soon as it is there, by the content of question
+and passages, so that a run that was stopped goes on; what failed or was not asked is missing, with its reason counted.
+A cut-off answer is kept, too: the same request would be cut off again, and paid again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from dataclasses import fields, replace
+from numbers import Integral
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from raglab import values
+from raglab.answering.client import CUT_OFF, FORBIDDEN, WRONG_SETTINGS, Message, ModelClient
+from raglab.answering.extractive import Extractive
+from raglab.answering.generation import ModelGenerator
+from raglab.answering.metered_client import BudgetSpentError, MeteredClient, RequestBudget, RequestCounts
+from raglab.answering.support import WordSupport
+from raglab.blobs import Blobs, cache_file, cache_folder, own_secret
+from raglab.canonical import canonical_json, digest
+from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
+from raglab.decision.measurement import OPTION_SLOTS, measured_tables
+from raglab.decision.recorded_answers import AnswerKey, answer_positions, slot_sets
+from raglab.decision.trace_view import check_in_memory
+from raglab.live.response import (
+    CheckedAnswer,
+    OwnAnswers,
+    SupportScorer,
+    answer_sets,
+    behind_own_answers,
+    check_answer,
+    with_required_confidence,
+)
+from raglab.misuse import takes
+from raglab.policy import PolicyData
+from raglab.progress import progress
+from raglab.replay import decide_policies
+from raglab.store.policies import load_pack
+from raglab.store.trace_merging import ANSWER_REQUESTS
+from raglab.store.traces import Trace
+from raglab.user_warnings import warn_user
+from raglab.values import Chunk, Generator, ModelUnavailableError
+
+FILE = "answers.sqlite"  # in the user's cache folder
+NOT_ASKED = "not asked"  # after a failure that every further request would meet
+_FINAL = frozenset({CUT_OFF})  # failures that the same request meets again
+_Sent = Callable[[str, Sequence[Chunk]], Sequence[Message]]
+_Place = tuple[int, tuple[int, ...]]  # case and chunks: arms and depths that choose alike share an answer
+
+
+class MissingAnswer(NamedTuple):
+    """A set of hits whose answer is missing: the case's id, the kind of failure, and what happened in words."""
+
+    case_id: str
+    kind: str
+    reason: str
+
+
+class MissingAnswersWarning(UserWarning):
+    """Some answers were not recorded, since the model failed; missing: each of them."""
+
+    def __init__(self, message: str, missing: tuple[MissingAnswer, ...] = ()) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
+@takes(trace="trace", policy="policy")
+def record_answers(
+    trace: values.TraceData,
+    policy: PolicyData,
+    generator: Generator | None = None,
+    scorer: SupportScorer | None = None,
+    *,
+    arms: Sequence[str] | None = None,
+    decided_only: bool = False,
+    at_once: int = 1,
+    budget: RequestBudget | None = None,
+    cache: str | Path | None = None,
+) -> Trace:
+    """Trace with an answer for every set of hits that a policy of this structure may choose, whatever its thresholds.
+
+    The gates of generation, support and hygiene are then part of every replay. An answer depends on the question and
+    the hits alone, so that the same set at another depth or arm is answered once.
+
+    Where the model fails, the answer is missing: nothing is recorded, and a `MissingAnswersWarning` counts the reasons.
+    A wrong key, model or address ends the asking with its batch: the rest is missing as not asked, and the warning says
+    what to correct; so does a 403 before any answer, while a later one is of its own question. The next run on the
+    returned trace asks for these alone: what the trace holds of the same generator and scorer stays in it, also where
+    it was recorded for another policy or arm. An answer of a `ModelGenerator` that was cut off is asked for again only
+    with another max_tokens, prompt, model or seed.
+
+    Args:
+      policy: whose final_k, order and patterns say which sets there are.
+      generator: what writes answers; the extractive one with the policy's pack where not given.
+      scorer: what scores their claims; the embedded word scorer where not given.
+      arms: those that are answered; all where not given.
+      decided_only: only the sets that this very policy chooses; for a generator that costs.
+      at_once: requests at a time, so many of which may be asked again after a kill.
+      budget: of calls, tokens, seconds and money of a `ModelGenerator`; where it is spent the rest is missing, which a
+        warning counts, and the next run goes on.
+      cache: file of the finished answers; `answers.sqlite` of the user's cache folder for a `ModelGenerator`, none for
+        any other generator.
+
+    Returns: the trace; `meta["answer_requests"]` counts requests, tokens, cost, milliseconds of a request (P50, P95),
+      answers from the cache, what is missing by reason, and how many of these the cache knew as cut off, so that they
+      were not asked again (`missing_from_cache`).
+
+    Raises:
+      TypeError: a trace of shards.
+      ValueError: a trace without cases, or an arm that it lacks; the policy gates on a confidence that the generator
+        does not give; a budget for a generator that asks no client, `at_once` below 1, or a folder as cache.
+
+    Warns:
+      MissingAnswersWarning: see above.
+      UserWarning: hits have no text; a run that is stopped by Ctrl-C says how many answers are kept, and where.
+
+    Source: rules S0.1, S2.10, S2.12.
+    """
+    _check_trace(trace)
+    generator = Extractive(pack=load_pack(policy.pack)) if generator is None else generator
+    scorer = WordSupport() if scorer is None else scorer
+    meter = _meter(generator, budget, at_once)
+    named = trace.arms if arms is None else tuple(arms)
+    sets_of = _policy_sets if decided_only else _every
+    keys = [key for arm in named for key in sets_of(trace, policy, arm)]
+    known = _recorded_answers(trace, generator.name, scorer.name)
+    _warn_of_no_text(trace, {number for key in keys for number in key.chunks})
+    before = len(known)
+    asking = _with_client(generator, meter) if meter else generator
+    file = cache_file(cache) if cache is not None else cache_folder() / FILE if meter else None
+    model = behind_own_answers(generator)
+    sent = model.prompt_messages if isinstance(model, ModelGenerator) else None
+    identity = f"{generator.name} {scorer.name}"
+    run = _Run(trace, with_required_confidence(asking, policy, {}), scorer, identity, sent)
+    failed = run.fill(known, [(key.case, key.chunks) for key in keys], file, at_once)
+    if failed:
+        there = len({(key.case, key.chunks) for key in keys})
+        missing = [MissingAnswer(trace.cases[row].id, error.kind, error.reason) for (row, _), error in failed.items()]
+        warn_user(_missing_warning(missing, there, keeps=sent is not None, stop=run.stop))
+    # What was recorded before stays, whatever policy and arms it was recorded for.
+    old = trace.answers if before else None
+    earlier = {} if old is None else answer_positions(old)
+    held = list(dict.fromkeys([*(key for key in keys if (key.case, key.chunks) in known), *earlier]))
+    if isinstance(trace, Trace) and earlier and len(held) == len(earlier):
+        return trace  # nothing new: the same trace, so that a cell that is run again makes no other
+    answers = answer_sets(held, [known[key.case, key.chunks] for key in held], generator.name, scorer.name)
+    # Another generator, or another structure, answers otherwise: the trace with its answers is another trace.
+    meta = dict(trace.meta)
+    if "fingerprint" in meta:
+        made_of = f"{meta['fingerprint']} {generator.name} {scorer.name} {policy.structure} {named} {decided_only}"
+        made_of += f" without {sorted(failed)}" if failed else ""
+        meta |= {"fingerprint": digest(made_of, 16)}
+    meta |= {"generator": generator.name, "scorer": scorer.name}
+    meta.pop(ANSWER_REQUESTS, None)  # of another run
+    if meter:
+        meta[ANSWER_REQUESTS] = _request_counts(meter.counts, run, failed)
+    parts = {part.name: getattr(trace, part.name) for part in fields(values.TraceData)}
+    return Trace(**parts | {"meta": meta, "answers": answers})
+
+
+class _Run:
+    """The answers of one run: from the cache, else of the generator, kept as soon as they are there.
+
+    from_cache: answers that were taken from the file. missing_from_cache: failures that were, which are not asked
+    again. stop: failure of a wrong key, model or address, after which nothing further is asked; None where there is
+    none.
+    """
+
+    def __init__(
+        self,
+        trace: values.TraceData,
+        generator: Generator,
+        scorer: SupportScorer,
+        identity: str,
+        sent: _Sent | None = None,
+    ) -> None:
+        """Take what answers.
+
+        Args:
+          identity: of generator and scorer.
+          sent: what a model is sent for a question and passages; None where no model is.
+        """
+        self.trace, self.generator, self.scorer, self.identity = trace, generator, scorer, identity
+        self.from_cache, self.missing_from_cache = 0, 0
+        self.stop: ModelUnavailableError | None = None
+        self._sent = sent
+
+    def fill(
+        self, known: dict[_Place, CheckedAnswer], places: Iterable[_Place], file: Path | None, at_once: int
+    ) -> dict[_Place, ModelUnavailableError]:
+        """Add the answers of places to those that are known; the failures of those that have none.
+
+        Args:
+          file: of the cache; None keeps nothing.
+        """
+        wanted = [place for place in dict.fromkeys(places) if place not in known]
+        failed: dict[_Place, ModelUnavailableError] = {}
+        if file is None:
+            self._ask(known, wanted, failed, None, at_once)
+            return failed
+        with closing(Blobs(file, secret=own_secret())) as store:
+            keys = {place: self._key(place) for place in wanted}
+            stored = store.get(list(keys.values()))
+            for place, key in keys.items():
+                answer = _unpacked(stored.get(key))
+                if isinstance(answer, ModelUnavailableError):
+                    failed[place] = answer
+                    self.missing_from_cache += 1
+                elif answer is not None:
+                    known[place] = answer
+                    self.from_cache += 1
+            rest = [place for place in wanted if place not in known and place not in failed]
+            self._ask(known, rest, failed, store, at_once)
+        return failed
+
+    def _ask(
+        self,
+        known: dict[_Place, CheckedAnswer],
+        places: Sequence[_Place],
+        failed: dict[_Place, ModelUnavailableError],
+        store: Blobs | None,
+        at_once: int,
+    ) -> None:
+        """Ask for the answers of places, some at a time, and keep each batch before the next one."""
+        batches = [places[start : start + at_once] for start in range(0, len(places), at_once)]
+        ended: ModelUnavailableError | None = None
+        with ThreadPoolExecutor(at_once) as pool, _warn_of_interrupt(known, places, store):
+            for batch in progress(batches, "answer", "set", size=len, total=len(places)):
+                if ended is not None:  # nothing further is sent
+                    failed |= dict.fromkeys(batch, ended)
+                    continue
+                replies = list(pool.map(self._answer, batch)) if at_once > 1 else [*map(self._answer, batch)]
+                fresh: dict[_Place, CheckedAnswer | ModelUnavailableError] = {}
+                for place, reply in zip(batch, replies, strict=True):
+                    if isinstance(reply, ModelUnavailableError):
+                        failed[place] = reply
+                        if reply.kind in _FINAL and self._sent is not None:
+                            fresh[place] = reply
+                        ended = reply if isinstance(reply, BudgetSpentError) else ended
+                    else:
+                        known[place] = fresh[place] = reply
+                wrong = [error for error in map(failed.get, batch) if error and _is_wrong_setting(error, known)]
+                if wrong and self._sent is not None:
+                    self.stop = wrong[0]
+                    reason = f"not asked after {self.stop.reason}"
+                    ended = ModelUnavailableError(f"{reason}.", kind=NOT_ASKED, reason=reason, seconds=0.0)
+                if store is not None:
+                    store.put({self._key(place): _packed(answer) for place, answer in fresh.items()})
+
+    def _answer(self, place: _Place) -> CheckedAnswer | ModelUnavailableError:
+        """Answer of a place, or why there is none."""
+        case, chunks = place
+        try:
+            return check_answer(self.trace.cases[case].query, self._passages(chunks), self.generator, self.scorer)
+        except ModelUnavailableError as error:
+            return error
+
+    def _passages(self, chunks: Sequence[int]) -> list[Chunk]:
+        return [self.trace.chunks[number] for number in chunks]
+
+    def _key(self, place: _Place) -> str:
+        """Name of an answer in the cache: generator and scorer, question, passages in their order, and what is sent."""
+        question, chunks = self.trace.cases[place[0]].query, self._passages(place[1])
+        passages = [[chunk.source, chunk.page_shown, chunk.full_text] for chunk in chunks]
+        messages: list[dict[str, str]] = []
+        if self._sent is not None and chunks:
+            with suppress(ModelUnavailableError):  # a prompt too long is not sent
+                messages = [dict(message) for message in self._sent(question, chunks)]
+        return digest(canonical_json([self.identity, question, passages, messages]))
+
+
+def _is_wrong_setting(error: ModelUnavailableError, known: Collection[_Place]) -> bool:
+    """Whether every further request would fail alike; where some are answered, a 403 is of its own question."""
+    return error.kind in WRONG_SETTINGS and not (error.kind == FORBIDDEN and known)
+
+
+@contextmanager
+def _warn_of_interrupt(
+    known: Mapping[_Place, CheckedAnswer], places: Sequence[_Place], store: Blobs | None
+) -> Iterator[None]:
+    """Say what is kept of a run that is stopped by Ctrl-C, and where."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        done = f"{sum(place in known for place in places):,} of {len(places):,} answers of this run"
+        outcome = "are lost: state cache= to keep them" if store is None else f"are kept in {store.path}"
+        warn_user(
+            f"record_answers was stopped: {done} {outcome}{'' if store is None else '; the next run goes on there'}."
+        )
+        raise
+
+
+def _check_trace(trace: values.TraceData) -> None:
+    """Stop at a trace of shards, and at one without cases.
+
+    Raises:
+      TypeError, ValueError: see above.
+    """
+    check_in_memory(trace, "record_answers")
+    if not len(trace):
+        msg = "record_answers needs a trace with cases, got one without; build it with some."
+        raise ValueError(msg)
+
+
+def _meter(generator: Generator, budget: RequestBudget | None, at_once: int) -> MeteredClient | None:
+    """A meter around the client of a generator; None for one that asks no client.
+
+    Raises:
+      ValueError: a budget for such a one, or `at_once` no whole number from 1.
+      TypeError: what is no generator.
+    """
+    if not isinstance(at_once, Integral) or at_once < 1:
+        msg = f"at_once must be at least 1, got {at_once!r}; a server that answers one request at a time takes 1."
+        raise ValueError(msg)
+    if not hasattr(generator, "answer"):
+        msg = f"generator must have answer, got {type(generator).__name__}; a client goes into ModelGenerator(client)."
+        raise TypeError(msg)
+    asks = behind_own_answers(generator)
+    if isinstance(asks, ModelGenerator):
+        return MeteredClient(asks.client, budget)
+    if budget is not None:
+        msg = f"a budget needs a generator that asks a client, got {generator.name}; take ModelGenerator(client)."
+        raise ValueError(msg)
+    return None
+
+
+def _with_client(generator: Generator, client: ModelClient) -> Generator:
+    """The generator with another client, behind the rows of tables where it stands there."""
+    if isinstance(generator, OwnAnswers):
+        return replace(generator, otherwise=_with_client(generator.otherwise, client))
+    return replace(generator, client=client) if isinstance(generator, ModelGenerator) else generator
+
+
+def _request_counts(counts: RequestCounts, run: _Run, failed: Mapping[_Place, ModelUnavailableError]) -> dict[str, Any]:
+    """What the answers of a run took, for the meta of a trace."""
+    p50, p95 = np.percentile(counts.ms, [50, 95]).round(1).tolist() if counts.ms else (None, None)
+    kinds = [error.kind for error in failed.values()]
+    return {
+        **counts._replace(ms=())._asdict(),
+        "ms": {"p50": p50, "p95": p95},
+        "from_cache": run.from_cache,
+        "missing_from_cache": run.missing_from_cache,
+        "missing": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
+    }
+
+
+def _packed(answer: CheckedAnswer | ModelUnavailableError) -> bytes:
+    """Answer, or why there is none, as it is kept: JSON, in which floats keep all their digits, NaN among them."""
+    if isinstance(answer, ModelUnavailableError):
+        return json.dumps({"kind": answer.kind, "reason": answer.reason}).encode()
+    return json.dumps(answer).encode()
+
+
+def _unpacked(stored: bytes | None) -> CheckedAnswer | ModelUnavailableError | None:
+    """Answer that was kept, or why there is none; None where nothing of this form was kept."""
+    if stored is None:
+        return None
+    try:
+        value = json.loads(stored)
+        if isinstance(value, dict):
+            reason = f"{value['reason']} in an earlier run"
+            return ModelUnavailableError(f"{reason}.", kind=value["kind"], reason=reason, seconds=0.0)
+        text, confidence, support, claim, cited, refused = value
+        return CheckedAnswer(text, float(confidence), float(support), claim, tuple(map(int, cited)), refused)
+    except (ValueError, TypeError, LookupError):
+        return None
+
+
+def _warn_of_no_text(trace: values.TraceData, chunks: Collection[int]) -> None:
+    """Say how many of the hits that are answered from have no text."""
+    blank = sum(not trace.chunks[number].text.strip() for number in chunks)
+    if blank:
+        remedy = "give the text of each hit, in the frame's column `text`, or in the corpus"
+        warn_user(f"answers are written from the text of hits, and {blank:,} of {len(chunks):,} have none; {remedy}.")
+
+
+def _recorded_answers(
+    trace: values.TraceData, generator: str, scorer: str
+) -> dict[tuple[int, tuple[int, ...]], CheckedAnswer]:
+    """Answers of the same generator and scorer that a trace holds, by case and chunks."""
+    answers = trace.answers
+    if answers is None or (answers.generator, answers.scorer) != (generator, scorer):
+        return {}
+    return {
+        (key.case, key.chunks): CheckedAnswer(
+            text=answers.text[number],
+            confidence=float(answers.confidence[number]),
+            support=float(answers.support[number]),
+            claim=answers.claim[number],
+            cited=tuple(key.chunks.index(chunk) for chunk in answers.cited[number]),
+            refused=answers.refused[number],
+        )
+        for key, number in answer_positions(answers).items()
+    }
+
+
+_NAMED = 3  # cases of a kind of failure that a message names
+
+
+def _missing_warning(
+    missing: Sequence[MissingAnswer], n_sets: int, *, keeps: bool, stop: ModelUnavailableError | None
+) -> MissingAnswersWarning:
+    """Warning with counts and a few cases by kind of failure, the most frequent first.
+
+    Args:
+      keeps: whether what was cut off is kept, and not asked again.
+      stop: failure after which nothing further was asked.
+    """
+    by_kind: dict[str, list[str]] = {}
+    for answer in missing:
+        by_kind.setdefault(answer.kind, []).append(answer.case_id)
+    parts = [
+        f"{len(ids)} {kind} ({', '.join(ids[:_NAMED])}{', …' if len(ids) > _NAMED else ''})"
+        for kind, ids in sorted(by_kind.items(), key=lambda pair: -len(pair[1]))
+    ]
+    first = f"; the first: {missing[0].reason}." if stop is None else f". Nothing is asked after this: {stop}"
+    text = (
+        f"{len(missing)} of {n_sets} answers are missing: {', '.join(parts)}{first} They are"
+        " no refusals; the next run of record_answers on the returned trace asks for them again."
+    )
+    if keeps and any(answer.kind in _FINAL for answer in missing):
+        text += " What was cut off is asked again only after max_tokens is raised, or prompt, model or seed changed."
+    return MissingAnswersWarning(text, tuple(missing))
+
+
+def _every(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:
+    """Sets of hits of every slot: the first relevant ones, the resolver's winners, an only option."""
+    # Which sets there are hangs on no signal, and one of the answer can only be measured once there are answers.
+    chosen = measured_tables(trace, policy.replace("signals", {}), arm).chosen
+    at, places = trace.arm(arm), chosen.places
+    n_cases = len(trace)
+    keep = np.ones(places.shape[:2], dtype=bool)
+    for slot, options in zip(OPTION_SLOTS, (chosen.options_all, chosen.options_tied), strict=True):
+        keep[:, slot] = [len(shown) == 1 for shown in options]
+    chunk = np.moveaxis(trace.hits.chunk[:, at], 1, 0).reshape(-1, trace.hits.chunk.shape[3])
+    rows = slot_sets(places, chunk, keep)
+    return list(dict.fromkeys(AnswerKey(batch % n_cases, at, batch // n_cases, chunks) for batch, _, chunks in rows))
+
+
+def _policy_sets(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:
+    """Sets of hits that a policy answers from."""
+    (decisions,) = decide_policies(trace, [policy], arm)
+    ready = [*range(FIRST_OK, len(STAGE)), *(STAGE[name] for name in ON_ANSWER)]
+    rows = np.flatnonzero(np.isin(decisions.outcome.stage, ready)).tolist()
+    at, depth = trace.arm(arm), decisions.outcome.depth
+    return [AnswerKey(row, at, int(depth[row]), decisions.chunks_of_decision(row)) for row in rows]

@@ -1,0 +1,168 @@
+"""What `experiments/asking.py` counts and compares, by hand and on a small set; what `split_price.py` finds."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import raglab
+from raglab.default_learner import Learner
+from raglab.live import trace_building
+from raglab.values import Corpus
+from test_live_trace_building import SMALL, PairEncoder, WordEncoder
+
+ROOT = Path(raglab.__file__).parents[1]
+FEES = """# Fees
+
+| Item | Charge |
+|---|---|
+| Pet deposit | £250 |
+| Key deposit | £50 |
+"""
+QUESTIONS = """id,group,language,documents,question,expected,options,reply,answer,source
+va1,vague,en,fees.md,What is the deposit?,ask,Pet deposit | Key deposit,the key one,£50,fees.md#Fees
+c1,clear,en,fees.md,What is the key deposit?,answer,,,£50,fees.md#Fees
+f1,foreign,en,fees.md,Who won the match?,refuse,,,,
+"""
+REPLIES = """id,kind,question_id,reply,names_candidate,picks
+r1,noise,va1,banana,no,
+r2,decline,va1,"none of these, cancel",no,
+r3,fair_control,va1,Key deposit,yes,Key deposit
+r4,noise,c1,banana,no,
+r5,noise,va1,\\u200b,no,
+"""
+OPEN = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "confidence")}
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[Any]:
+    """Return the script as a module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path, str(ROOT)])
+        yield importlib.import_module("experiments.asking")
+
+
+def test_measures_by_hand(script: Any) -> None:
+    """Asked rightly 1 of 2, needlessly 1 of 4; a situation and a clear question are the answers that may be wrong."""
+    row = script.QuestionOutcome
+    rows = [
+        row("s", "case", "a", "a", "", "ask", asks=True, right=True),
+        row("s", "case", "b", "b", "", "ask"),
+        row("s", "case", "c", "c", "", "answer", asks=True),
+        row("s", "case", "d", "d", "", "answer", right=True),
+        row("s", "case", "e", "e", "", "refuse", wrong=True),
+        row("s", "case", "f", "f", "", "refuse", right=True),
+        row("s", "situation", "a", "a", "", "answer", right=True),
+        row("s", "field", "g", "g", "", "null", wrong=True),
+        row("s", "reply", "r", "a", "noise", "no vote", votes=True, wrong=True),
+        row("s", "reply", "t", "a", "decline", "no vote"),
+    ]
+    table = [line.strip("| ").split(" | ") for line in script.comparison(rows, None, seed=0)]
+    values = {cells[0]: cells[2] for cells in table[2:]}
+    assert values["balanced accuracy of asking"] == "0.625"
+    assert values["asked rightly"] == "1/2 = 0.500"
+    assert values["needless questions"] == "1/4 = 0.250"
+    assert values["ended in the wanted answer"] == "1/1 = 1.000"
+    assert values["clear questions answered rightly"] == "1/2 = 0.500"
+    assert values["wrong answers"] == "1/7 = 0.143"
+    assert values["wrong field values"] == "1/1 = 1.000"
+    assert values["votes from replies that name nothing"] == "1/2 = 0.500"
+    assert values["declined values returned"] == "0/1 = 0.000"
+    assert "a week later: right" not in values  # nothing to count
+
+
+def _runs(script: Any, better: int) -> tuple[list[Any], list[Any]]:
+    """Two runs of two sets of 60 questions; the new one asks rightly about so many more in each."""
+    runs = []
+    for more in (better, 0):
+        rows = []
+        for name in ("one", "two"):
+            for number in range(60):
+                want = "ask" if number % 2 else "answer"
+                asks = want == "ask" and number < 30 + 2 * more
+                rows.append(script.QuestionOutcome(name, "case", f"q{number}", f"q{number}", "", want, asks=asks))
+        runs.append(rows)
+    return runs[0], runs[1]
+
+
+def test_the_difference_is_paired_and_pooled(script: Any) -> None:
+    """The sets count apart and together; the interval is that of the questions that changed."""
+    new, old = _runs(script, 6)
+    cells = {
+        tuple(line.split(" | ")[:2]): line.strip("| ").split(" | ")
+        for line in script.comparison(new, old, seed=1)
+        if line.startswith("| balanced")
+    }
+    assert [key[1] for key in cells] == ["one", "two", "pooled", "mean of the sets"]
+    pooled = cells["| balanced accuracy of asking", "pooled"]
+    assert pooled[2:5] == ["0.850", "0.750", "+0.100"]
+    low, high = (float(end) for end in pooled[5].split(" to "))
+    assert 0.0 < low < 0.1 < high
+    # 12 of 60 vague questions are gained: half of the exact standard error of a share of one fifth
+    assert high - low == pytest.approx(2 * 1.96 * 0.5 * np.sqrt(0.2 * 0.8 / 60), rel=0.15)
+    same = [line for line in script.comparison(new, new, seed=1) if line.startswith("| balanced")]
+    assert all(line.endswith("| +0.000 | +0.000 to +0.000 |") for line in same)
+    assert list(script.comparison(new, old, seed=2)) == list(script.comparison(new, old, seed=2))
+
+
+def test_runs_of_other_questions_are_not_compared(script: Any) -> None:
+    """The message counts what is of one run alone."""
+    new, old = _runs(script, 0)
+    with pytest.raises(ValueError, match="got 3 of one alone"):
+        script.check_same(new[3:], old)
+
+
+@pytest.mark.slow
+def test_a_set_of_tables_end_to_end(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions and replies of one's own: asked, chosen, declined; the file holds no text of them."""
+    words = WordEncoder()
+    monkeypatch.setattr(trace_building, "load_encoder", lambda _, **__: words)
+    monkeypatch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
+    monkeypatch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
+    monkeypatch.setattr(raglab, "build_index", _with_small_settings(raglab.build_index))
+    folder = tmp_path / "fees"
+    (folder / "documents").mkdir(parents=True)
+    for name, text in (("documents/fees.md", FEES), ("questions.csv", QUESTIONS), ("replies.csv", REPLIES)):
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "policy.yaml").write_text(json.dumps(OPEN), encoding="utf-8")
+    outcomes = {(row.part, row.id): row for row in script.run_set(str(folder), None, None, list_all=False)}
+    assert list(outcomes) == [
+        ("case", "va1"), ("situation", "va1"), ("case", "c1"), ("case", "f1"),
+        ("reply", "r1"), ("reply", "r2"), ("reply", "r3"), ("reply", "r5"),
+    ]  # fmt: skip
+    assert outcomes["case", "va1"].asks
+    assert outcomes["situation", "va1"].right
+    assert not outcomes["case", "c1"].asks
+    assert [outcomes["reply", name].votes for name in ("r1", "r2", "r3", "r5")] == [False, False, True, False]
+    assert not any(row.wrong for row in outcomes.values() if row.part == "reply")
+    script.write_lines((row._asdict() for row in outcomes.values()), tmp_path / "run.jsonl")
+    assert script.read_outcomes(tmp_path / "run.jsonl") == list(outcomes.values())
+    assert "deposit" not in (tmp_path / "run.jsonl").read_text(encoding="utf-8")
+
+
+def _with_small_settings(build: Any) -> Any:
+    def small(corpus: Corpus, folder: Path, **more: Any) -> str:
+        return str(build(corpus, folder, arms=("hybrid",), cache=None, **SMALL, **more))
+
+    return small
+
+
+def test_the_price_of_splits() -> None:
+    """Noise splits most rows under the source's rule and hardly one under evidence; the true column splits all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path, str(ROOT)])
+        price = importlib.import_module("experiments.split_price")
+    sizes = {"seeds": 2, "users": 60, "jobs": 1}
+    for made, source, evidence in ((price.noise_alone(0.05), 0.95, 0.0), (price.contracts(0.0), 0.99, 0.99)):
+        values = [price.prices(made, Learner(split=rule), **sizes) for rule in ("source", "evidence")]
+        assert values[0].shape == (2, len(price.COLUMNS))
+        assert (values[0][:, 2] >= source).all()
+        assert abs(values[1][:, 2] - evidence).max() <= 0.05
+    assert np.isnan(price.prices(price.noise_alone(0.05), Learner(), **sizes)[:, 4]).all()

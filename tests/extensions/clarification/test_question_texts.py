@@ -1,0 +1,80 @@
+"""Texts for users: what is offered and why, in the language of the question, and quotes with French colons (S5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker_documents import COVER, START
+from raglab.extensions.clarification import language_words
+from raglab.extensions.clarification.field_values import is_quoted
+from raglab.extensions.clarification.question_texts import option_rows, question_text
+from raglab.extensions.clarification.statements import statements
+from raglab.live.ask import ask, reply
+from raglab.live.clarifier import GapKind, GapReading, QuestionGap
+from raglab.live.system import Lab
+from raglab.store.strict_yaml import load_yaml
+from raglab.values import Chunk
+
+KEYS = (GapReading("Caution pour les clés"), GapReading("Caution pour dommages"))
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "“caution”"), ("fr", "« caution »")])
+@pytest.mark.parametrize("kind", ["field_type", "implicit_entity", "date_scope", "document", "intent"])
+def test_words_of_a_question_are_quoted(kind: GapKind, language: str, words: str) -> None:
+    """A field that no pack words is shown as a quotation, so that it reads in any sentence."""
+    assert words in question_text(QuestionGap(kind, "caution", KEYS), language, proposed=KEYS[0].value)
+
+
+@pytest.mark.parametrize("language", ["en", "fr"])
+def test_a_question_that_names_nobody_shows_no_key(language: str) -> None:
+    """`person` is a key of the log, no word of a user."""
+    text = question_text(QuestionGap("implicit_entity", "person:role", KEYS), language, proposed=KEYS[0].value)
+    assert "person" not in text.replace("personnes", "")
+    assert all(reading.value in text for reading in KEYS)
+
+
+def test_a_proposal_gives_a_reason_that_holds() -> None:
+    """Where candidates are equally good, that it comes first; of earlier replies, that these meant it."""
+    gap = QuestionGap("field_type", "deposit", KEYS, "first")
+    first, learned = (question_text(gap, "en", proposed=KEYS[0].value, learned=flag) for flag in (False, True))
+    assert "the first of these" in first
+    assert "meant before" in learned
+
+
+def test_another_page_is_offered_beside_pages_alone() -> None:
+    """Headings are no pages."""
+    pages, parts = ((GapReading("1"), GapReading("toc")), (GapReading("Deposits"), GapReading("Prices")))
+    last = [option_rows(readings, "page_scope", "en")[-1]["text"] for readings in (pages, parts)]
+    assert "page" in last[0]
+    assert "page" not in last[1]
+
+
+def test_a_statement_with_a_french_colon_is_quoted() -> None:
+    """French sets a blank before the colon; what is read from such a line must be found in it again."""
+    chunks = [Chunk("a#1", "Caution pour les clés : 20 €\n\nCaution pour dommages\u00a0: 180 €", "a.md", 1)]
+    read = statements(chunks)
+    assert [one.value for one in read] == ["20 €", "180 €"]
+    assert read[0].text == "Caution pour les clés : 20 €"  # as it is printed, which is what an answer shows
+    assert all(is_quoted(one.text, chunks) is not None for one in read)
+
+
+@pytest.mark.slow
+def test_what_yes_takes_after_a_no_is_shown(opened: Callable[..., Lab]) -> None:
+    """The question's text is the first one's; the new proposal is said beside it, and is what a yes takes."""
+    lab = opened()
+    asked = ask("What is the excess?", lab=lab, documents=[COVER], request_id="q", now=START)
+    values = asked["clarification"]["candidate_values"]
+    again = reply("q", "no", lab=lab, now=START)
+    assert again["clarification"]["proposed_default"] == values[1]
+    assert any(values[1] in text and "yes" in text for text in again["warnings"])
+    answered = reply("q", "yes", lab=lab, now=START)
+    assert (answered["status"], values[1] in answered["answer"]) == ("ok", True)
+
+
+def test_the_words_of_languages_state_every_key_once() -> None:
+    """A second list under a key would replace the first in silence."""
+    text = Path(language_words.__file__).with_name("words.yaml").read_text(encoding="utf-8")
+    assert load_yaml(text, "words.yaml", "a list of words") == language_words.language_parts()

@@ -1,0 +1,140 @@
+"""A crowd of hostile and of plain replies: nothing is voted for that was not named (rule S5.4)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import raglab
+from broker_documents import COVER, FRENCH, OPEN, START, WORDING
+from raglab.default_learner import ClarificationDefault
+from raglab.extensions.clarification.protocol_calls import checked_reply
+from raglab.extensions.clarification.replies import read_reply
+from raglab.extensions.clarification.reply_turns import FEWEST
+from raglab.live.ask import ask, reply
+from raglab.live.response import Response
+from raglab.live.system import Lab
+from raglab.store.policies import Policy
+from reply_crowd import SCENES, Line, forms, hostile, naming, negated
+
+STRIDE = 7  # of the products of many forms, every seventh is read
+MANY = {"two candidates", "stated stranger", "stranger"}
+
+
+def some(lines: Iterable[Line]) -> Iterator[Line]:
+    """All lines of small kinds, and some of the large ones."""
+    for number, line in enumerate(lines):
+        if line.kind not in MANY or number % STRIDE == 0:
+            yield line
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_what_names_nothing_is_not_understood(name: str) -> None:
+    """Noise, doubt, other languages, pages that are not, quotes, injections, two things, questions, conditions."""
+    scene = SCENES[name]
+    heard = [(line, checked_reply(read_reply(line.reply, scene.asked), scene.asked)) for line in some(hostile(scene))]
+    assert [
+        (line.kind, line.reply, one.value, one.declined) for line, one in heard if one.kind != "not_understood"
+    ] == []
+    assert len(heard) > 200
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_what_is_turned_down_is_not_returned(name: str) -> None:
+    """A value that a reply sets aside is declined, and no value comes back."""
+    scene = SCENES[name]
+    heard = [(line, checked_reply(read_reply(line.reply, scene.asked), scene.asked)) for line in negated(scene)]
+    wrong = [(line.reply, one) for line, one in heard if one.value or line.declined not in one.declined]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_what_is_named_is_chosen(name: str) -> None:
+    """A candidate by name, place, figure or its own words, misspelled or explained, and never what is set aside."""
+    scene = SCENES[name]
+    heard = [(line, checked_reply(read_reply(line.reply, scene.asked), scene.asked)) for line in naming(scene)]
+    wrong = [(line.kind, line.reply, one.kind, one.value) for line, one in heard if one.value != line.value]
+    assert wrong == []
+    assert all(one.value not in one.declined for _, one in heard)
+
+
+ASKED = {  # question, documents
+    "field_type": ("What is the excess?", (COVER,)),
+    "page_scope": ("Qui est l'assureur ?", (FRENCH,)),
+    "intent": ("cancellation", (WORDING,)),
+}
+ODD = (
+    *forms("anything", "injection")[::4],
+    *forms("anything", "quote")[::3],
+    *("banana", "ça dépend", "page 77", "{0} and the weather", "{0} if it rains", "why {0}?", "{0} or {1}"),
+)
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, indexed: Path) -> Callable[[str], Lab]:
+    """Return what opens a system that has learned nothing."""
+    shutil.copytree(indexed, tmp_path / "index")
+    lab = Lab.open(tmp_path / "index", policy=Policy.from_mapping(OPEN), cache=False, clarify=True)
+    assert lab.audit is not None
+    learner = lab.audit.learner
+    return lambda name: replace(lab, audit=raglab.AuditLog(tmp_path / f"{name}.sqlite", learner=learner))
+
+
+def exchange(lab: Lab, kind: str, *texts: str) -> tuple[list[Response], tuple[ClarificationDefault, ...]]:
+    """Responses to a question and to replies, `{0}` and `{1}` in them the first two on offer; and the rows after."""
+    question, documents = ASKED[kind]
+    responses = [ask(question, lab=lab, documents=documents, request_id="q", now=START)]
+    shown = [str(option["text"]) for option in responses[0]["options"]]
+    for number, text in enumerate(texts, 1):
+        said = text.replace("{0}", shown[0]).replace("{1}", shown[1])
+        responses.append(reply("q", said, lab=lab, now=START + timedelta(minutes=number)))
+    assert lab.audit is not None
+    return responses, lab.audit.rows()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ASKED)
+class TestEndToEnd:
+    """What a reply becomes in the log of a system."""
+
+    def test_what_names_nothing_changes_nothing(self, kind: str, fresh: Callable[[str], Lab]) -> None:
+        """The request is shown again, the same and once; the second time it ends, and no row holds a vote."""
+        for number, text in enumerate(ODD):
+            (first, again), rows = exchange(fresh(f"a{number}"), kind, text)
+            assert [dict(row.candidate_votes) for row in rows if row.candidate_votes] == [], text
+            assert again["status"] == first["status"] == "ambiguous", text
+            assert again["clarification"] == first["clarification"], text
+            assert exchange(fresh(f"b{number}"), kind, text)[1] == rows
+        (_, _, last), rows = exchange(fresh("end"), kind, "banana", "mango")
+        assert (last["status"], bool(last["refusal_reason"])) == ("refuse", True)
+        assert [dict(row.candidate_votes) for row in rows if row.candidate_votes] == []
+
+    def test_no_is_against_the_proposal(self, kind: str, fresh: Callable[[str], Lab]) -> None:
+        """It is a vote against it, and what is left is shown once; then, or with one left, the request is refused."""
+        (first, again), (row, *_) = exchange(fresh("no"), kind, "no")
+        assert first["clarification"] is not None
+        offered = first["clarification"]["candidate_values"]
+        proposed = first["clarification"]["proposed_default"]
+        assert dict(row.candidate_votes) == {proposed: -1.0}
+        assert again["request_id"] == first["request_id"]
+        if len(offered) > FEWEST:
+            assert again["clarification"] is not None
+            assert again["clarification"]["question_to_user"] == first["clarification"]["question_to_user"]
+            assert again["clarification"]["candidate_values"] == [value for value in offered if value != proposed]
+            *_, again = exchange(fresh("twice"), kind, "no", "no")[0]
+        assert (again["status"], bool(again["refusal_reason"])) == ("refuse", True)
+
+    def test_what_is_named_wins(self, kind: str, fresh: Callable[[str], Lab]) -> None:
+        """The second on offer is answered with, and is what is learned; the proposal has a vote against it."""
+        (first, last), (row, *_) = exchange(fresh("named"), kind, "no, {1}")
+        assert first["clarification"] is not None
+        named = first["clarification"]["candidate_values"][1]
+        assert last["status"] in {"ok", "refuse"}  # a part that does not state the field is said to be empty
+        assert last["status"] == "ok" or kind == "page_scope"
+        assert row.candidate_votes.get(first["clarification"]["proposed_default"], 0.0) < 0.0
+        assert max(row.candidate_votes, key=lambda value: row.candidate_votes[value]) == named

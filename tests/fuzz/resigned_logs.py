@@ -1,0 +1,126 @@
+"""Logs with one value changed and every link of the chain made again, as somebody makes them who knows the format."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fuzz.resigned import json_changes
+from raglab.store.log_chain import CHAIN, NUMBERS, UNREADABLE, make_link
+from raglab.store.log_rows import RowForm, row_form, stored_without
+from raglab.store.log_tables import LOG_TABLES
+
+FORMS: dict[str, RowForm] = {table.name: row_form(table) for table in LOG_TABLES}
+# What SQLite takes in any column, whatever its type says.
+CELLS: dict[str, Any] = {
+    "nothing": None,
+    "zero": 0,
+    "negative": -1,
+    "huge": 2**63 - 1,
+    "fraction": 0.5,
+    "infinite": float("inf"),
+    "infinite below": float("-inf"),
+    "beyond every time": 1e300,
+    "empty": "",
+    "text": "another",
+    "number as text": "1",
+    "bytes": b"x",
+    "long": "x" * 300,
+    "NUL": "a\0b",
+    "escape": "\x1b[2J\u202e",
+    "list": "[]",
+    "object": "{}",
+    "null": "null",
+    "NaN": "NaN",
+    "nested": '{"a": [[1]]}',
+    "overflow": "[1e999]",
+}
+
+
+class CellChange(NamedTuple):
+    """A change of one value of a log.
+
+    table, column, rowid: its place. value: that it becomes. malformed: whether no honest log holds it.
+    """
+
+    table: str
+    column: str
+    rowid: int
+    name: str
+    value: Any
+    malformed: bool
+
+    def __str__(self) -> str:
+        return f"{self.table}.{self.column} of {self.rowid}: {self.name}"
+
+
+def cell_changes(path: Path) -> Iterator[CellChange]:
+    """Changes of the first and the last row of every table of a log, its own and those of the chain's numbers."""
+    with closing(sqlite3.connect(path)) as link:
+        tables = [row[0] for row in link.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+        for table in tables:
+            if table == CHAIN:
+                continue
+            rowids = [row[0] for row in link.execute(f'SELECT rowid FROM "{table}" ORDER BY rowid')]  # noqa: S608
+            names = [row[1] for row in link.execute(f"PRAGMA table_info('{table}')") if row[1] != "seq"]
+            for rowid in sorted({*rowids[:1], *rowids[-1:]}):
+                for column in names:
+                    held = link.execute(f'SELECT "{column}" FROM "{table}" WHERE rowid = ?', (rowid,)).fetchone()[0]  # noqa: S608
+                    yield from _changes(table, column, rowid, held)
+
+
+def _changes(table: str, column: str, rowid: int, held: Any) -> Iterator[CellChange]:
+    """Changes of one value; of one of JSON also each place inside it."""
+    form = FORMS.get(table)
+    for name, value in CELLS.items():
+        if value != held:
+            yield CellChange(table, column, rowid, name, value, form is not None and _is_malformed(form, column, value))
+    if form is not None and column in form.packed and isinstance(held, str):
+        for change in json_changes(json.loads(held)):
+            text = json.dumps(change.content)
+            malformed = "NaN" in text or "Infinity" in text
+            yield CellChange(table, column, rowid, change.what, text, malformed)
+
+
+def _is_malformed(form: RowForm, column: str, value: Any) -> bool:
+    """Whether a column of an honest log never holds a value; what SQLite makes of it there is of another type."""
+    kinds = form.types[column]
+    if isinstance(value, float) and value in {float("inf"), float("-inf")} and str not in kinds:  # there it is "Inf"
+        return True
+    if isinstance(value, bytes):
+        return True
+    return (value is None and type(None) not in kinds) or (column in form.packed and value in {"NaN", "[1e999]"})
+
+
+def change_cell(path: Path, change: CellChange) -> bool:
+    """Change a value in a log and make its chain fit again; whether the table took it."""
+    with closing(sqlite3.connect(path)) as link:
+        statement = f'UPDATE "{change.table}" SET "{change.column}" = ? WHERE rowid = ?'  # noqa: S608
+        try:
+            link.execute(statement, (change.value, change.rowid))
+        except sqlite3.Error:
+            return False
+        sign(link)
+        link.commit()
+        link.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return True
+
+
+def sign(link: sqlite3.Connection) -> None:
+    """Make every link of a chain again, and the counter."""
+    before, last = "", 0
+    for seq, table in link.execute(f"SELECT seq, of FROM {CHAIN} ORDER BY seq").fetchall():  # noqa: S608
+        cursor = link.execute(f'SELECT * FROM "{table}" WHERE seq = ?', (seq,))  # noqa: S608
+        row = dict(zip([one[0] for one in cursor.description], cursor.fetchone(), strict=True))
+        blank = None if FORMS[table].without is None else row
+        with suppress(*UNREADABLE):
+            blank = stored_without(FORMS[table], row)  # type: ignore[assignment]
+        entry = make_link(before, seq, table, row, blank, "a" * 32)
+        values = (entry.content, entry.seal, entry.salt, entry.digest, seq)
+        link.execute(f"UPDATE {CHAIN} SET content = ?, seal = ?, salt = ?, digest = ? WHERE seq = ?", values)  # noqa: S608
+        before, last = entry.digest, seq
+    link.execute(f"UPDATE {NUMBERS} SET value = ?, digest = ? WHERE name = 'event'", (last, before))  # noqa: S608

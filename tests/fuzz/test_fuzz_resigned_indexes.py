@@ -1,0 +1,19 @@
+"""Index folders whose index.json or corpus was changed and signed again: refused, or the same decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fuzz.outcomes import CASES, report
+from fuzz.resigned_indexes import try_changes
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf"])
+def test_re_signed_indexes(tmp_path: Path, kind: str) -> None:
+    """It loads, answers, and takes a document up, or says what is wrong; a fortieth of the cases for each kind."""
+    failures = try_changes(tmp_path, kind, -(-CASES // 40))
+    assert not failures, report(failures)

@@ -1,0 +1,149 @@
+"""Logs with a value changed and the chain made again: refused, named by a verification, or read as they are."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fuzz.mutation import pick
+from fuzz.outcomes import CASES, Trial, fuzz, report
+from fuzz.resigned_logs import CellChange, cell_changes, change_cell, sign
+from fuzz.shop import QUESTIONS
+from fuzz.test_fuzz_logs import AUDIT, BANDIT, DOORS, Read, findings, read, whole
+from labelled import free_policy
+from raglab.audit.live_rates import live_rates
+from raglab.live.ask import ask
+from raglab.live.settings import open_audit, open_online
+from raglab.live.system import Lab
+
+__all__ = ["whole"]  # a fixture
+pytestmark = pytest.mark.slow
+
+UNREAD = ("cannot be read", "is not in the log")
+
+
+def _rebuild(place: Path, _: Path) -> None:
+    log, online = open_audit(place), open_online(place)
+    try:
+        log.rebuild()
+        online.rebuild()
+        online.arms_frame()
+        live_rates(log)
+    finally:
+        log.close()
+        online.close()
+
+
+def _ask_bandit(place: Path, _: Path) -> None:
+    lab = Lab.open(place, policy=free_policy(), arm="bandit")
+    try:
+        ask(QUESTIONS[1], lab=lab, request_id="new")
+    finally:
+        _close(lab)
+
+
+def _close(lab: Lab) -> None:
+    for log in filter(None, (lab.audit, lab.online, lab.caches)):
+        log.close()
+
+
+def changed(rng: np.random.Generator, whole: Path, place: Path) -> CellChange:
+    """Copy the logs to a place, and change one of them."""
+    for file in (AUDIT, BANDIT):
+        for end in ("", "-wal", "-shm", "-journal"):
+            (place / f"{file}{end}").unlink(missing_ok=True)
+        shutil.copyfile(whole / file, place / file)
+    while True:
+        file = pick(rng, (AUDIT, BANDIT))
+        change: CellChange = pick(rng, changes_of(whole / file))
+        if change_cell(place / file, change):
+            return change
+
+
+@cache
+def changes_of(path: Path) -> list[CellChange]:
+    """Changes of a log, a table as likely as another whatever its size."""
+    by_column: dict[tuple[str, str], list[CellChange]] = {}
+    for change in cell_changes(path):
+        by_column.setdefault((change.table, change.column), []).append(change)
+    longest = max(map(len, by_column.values()))
+    return [change for some in by_column.values() for change in (some * (longest // len(some)))[:longest]]
+
+
+def test_a_log_that_is_signed_again_is_the_same(whole: Path, tmp_path: Path) -> None:
+    """Nothing but the salts is another; so that what follows tries values and no broken chain."""
+    place = tmp_path / "i"
+    shutil.copytree(whole, place)
+    for file in (AUDIT, BANDIT):
+        with closing(sqlite3.connect(place / file)) as link:
+            sign(link)
+            link.commit()
+    assert findings(place) == []
+    assert read(place) == read(whole)
+
+
+def test_re_signed_logs_are_read(whole: Path, tmp_path: Path) -> None:
+    """What no honest log holds is refused or named, or reads as before. A tenth of the cases."""
+    place = tmp_path / "i"
+    shutil.copytree(whole, place)
+    sound = read(whole)
+
+    def draw(rng: np.random.Generator) -> Trial:
+        change = changed(rng, whole, place)
+
+        def check(content: Read) -> str:
+            # An explanation may say itself what of its request is not there or cannot be read.
+            pairs = zip(content.explained, sound.explained, strict=True)
+            explained = tuple(before if any(map(text.count, UNREAD)) else text for text, before in pairs)
+            same = content._replace(explained=explained) == sound
+            return "" if same or not change.malformed or findings(place) else "another content"
+
+        return Trial(str(change), partial(read, place), check)
+
+    failures = fuzz("re-signed: logs read", draw, tmp_path, -(-CASES // 10))
+    assert not failures, report(failures)
+
+
+@pytest.mark.parametrize("name", [*DOORS, "rebuild", "bandit"])
+def test_re_signed_logs_at_each_door(whole: Path, tmp_path: Path, name: str) -> None:
+    """A fortieth of the cases for each; where a system is opened, a hundredth."""
+    place, out = tmp_path / "i", tmp_path / "out"
+    shutil.copytree(whole, place)
+    door = {**DOORS, "rebuild": _rebuild, "bandit": _ask_bandit}[name]
+
+    def draw(rng: np.random.Generator) -> Trial:
+        return Trial(str(changed(rng, whole, place)), partial(door, place, out))
+
+    failures = fuzz(f"re-signed: logs {name}", draw, tmp_path, -(-CASES // (100 if name == "bandit" else 40)))
+    assert not failures, report(failures)
+
+
+def test_a_question_over_a_re_signed_log(whole: Path, tmp_path: Path) -> None:
+    """Its answer rests on no log: it is the same, or the question is refused. A hundredth of the cases."""
+    place = tmp_path / "i"
+    shutil.copytree(whole, place)
+    sound = ask(QUESTIONS[0], lab=Lab.open(whole, policy=free_policy(), arm="hybrid", audit=False))
+
+    def asked() -> Any:
+        lab = Lab.open(place, policy=free_policy(), arm="hybrid")
+        try:
+            return ask(QUESTIONS[0], lab=lab, request_id="new")
+        finally:
+            _close(lab)
+
+    def check(response: Any) -> str:
+        same = all(response[name] == sound[name] for name in ("answer", "status", "sources", "confidence"))
+        return "" if same else f"another decision: {response}"
+
+    def draw(rng: np.random.Generator) -> Trial:
+        return Trial(str(changed(rng, whole, place)), asked, check)
+
+    failures = fuzz("re-signed: logs ask", draw, tmp_path, -(-CASES // 100))
+    assert not failures, report(failures)

@@ -1,0 +1,455 @@
+"""Clients of language models: what a server can do, its quirks, a model in process, budgets."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import pickle
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from judge_server import KEY, JudgeServer, Reply, completion, judge_server
+from raglab.answering.client import Capabilities, Completion, TokenScore, call_begin, one_deadline
+from raglab.answering.generation import ModelGenerator
+from raglab.answering.local_model import LocalModel
+from raglab.answering.metered_client import BudgetSpentError, MeteredClient, RequestBudget
+from raglab.answering.openai_client import OpenAIClient
+from raglab.answering.server_replies import ECHOED, UNLIKELY
+from raglab.values import Chunk, ModelUnavailableError
+from tiny_models import save_causal, save_encoder
+
+pytest.importorskip("openai")
+ASK = [{"role": "user", "content": "what does the policy cover"}]
+SURE = {"content": [{"token": "yes", "logprob": -0.1, "top_logprobs": [{"token": "yes", "logprob": -0.1}]}]}
+WET = '{"wet": true}'
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[JudgeServer]:
+    """A server, its key in the environment, and a cache folder of this test."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
+    with judge_server() as running:
+        yield running
+
+
+def client(server: JudgeServer, **settings: Any) -> OpenAIClient:
+    """Client that asks once."""
+    return OpenAIClient("tiny", server.base_url, **{"timeout": 5.0, "max_retries": 0, **settings})
+
+
+def echo(values: list[float | None]) -> Reply:
+    """The probe's text with one log-probability a word."""
+    words = [word if place == 0 else f" {word}" for place, word in enumerate(ECHOED.split())]
+    offsets = [sum(map(len, words[:place])) for place in range(len(words))]
+    said = {"text": ECHOED, "logprobs": {"text_offset": offsets, "tokens": words, "token_logprobs": values}}
+    return Reply(body=json.dumps({"choices": [said]}).encode())
+
+
+ZEBRA = ECHOED.split().index(UNLIKELY.strip())
+EXACT: list[float | None] = [None, *(-9.0 if place == ZEBRA else -1.0 for place in range(1, len(ECHOED.split())))]
+SHIFTED: list[float | None] = [*EXACT[1:], -1.0]  # as llama.cpp's server has them, a token early
+SHIFTED[ZEBRA - 1] = -9.0
+
+
+def behaving(server: JudgeServer, **quirks: Any) -> None:
+    """A server that does what the probe asks, but for its quirks: logprobs, forms, echoed."""
+
+    def behave(_question: str, _place: int) -> Reply:
+        body = server.bodies[-1]
+        if "prompt" in body:
+            return quirks.get("echoed", Reply(404))
+        form = body.get("response_format", {}).get("type")
+        if form is not None and form not in quirks.get("forms", ("json_schema", "json_object")):
+            return Reply(quirks.get("refusal", 500), b'{"error": {"message": "response_format is not supported"}}')
+        measured = SURE if quirks.get("logprobs", True) and body["top_logprobs"] <= quirks.get("top", 5) else None
+        return completion(WET if form else "yes", logprobs=measured)
+
+    server.behave = behave
+
+
+@pytest.mark.parametrize(
+    ("quirks", "expected"),
+    [
+        ({}, {"logprobs": True, "schema": "json_schema", "echo": "none", "seed": True}),
+        ({"logprobs": False}, {"logprobs": False, "top": 0}),
+        ({"forms": ("json_object",)}, {"schema": "json_object"}),
+        ({"forms": ("json_object",), "refusal": 400}, {"schema": "json_object"}),
+        ({"forms": ()}, {"schema": "text"}),
+        ({"echoed": echo(EXACT)}, {"echo": "exact"}),
+        ({"echoed": echo(SHIFTED)}, {"echo": "shifted"}),
+        ({"echoed": echo([None] * len(ECHOED.split()))}, {"echo": "none"}),
+        ({"echoed": Reply(500)}, {"echo": "none"}),
+    ],
+    ids=str,
+)
+def test_a_probe_finds_what_a_server_can_do(server: JudgeServer, quirks: Any, expected: dict[str, Any]) -> None:
+    """In a handful of requests for a few tokens each."""
+    behaving(server, **quirks)
+    found = client(server).capabilities()
+    assert {name: getattr(found, name) for name in expected} == expected
+    assert sum(body["max_tokens"] for body in server.bodies) < 100
+    assert "tiny" in found.line("tiny")
+
+
+def test_a_probe_is_kept_on_disk_by_address_and_model(server: JudgeServer) -> None:
+    """Another client of the same server asks nothing; one of another model does; `probe` asks again."""
+    behaving(server)
+    first = client(server).capabilities()
+    n_asked = len(server.bodies)
+    assert client(server).capabilities() == first
+    assert len(server.bodies) == n_asked
+    OpenAIClient("other", server.base_url).capabilities()
+    assert len(server.bodies) == 2 * n_asked
+    client(server).probe()
+    assert len(server.bodies) == 3 * n_asked
+
+
+def test_a_server_that_is_down_is_not_taken_for_one_that_can_do_nothing(server: JudgeServer) -> None:
+    """The probe fails, nothing is kept, and the next one finds what it can do."""
+    server.behave = lambda *_: Reply(503)
+    with pytest.raises(ModelUnavailableError, match="503"):
+        client(server).capabilities()
+    behaving(server)
+    assert client(server).capabilities().schema == "json_schema"
+
+
+def test_a_schema_is_sent_in_the_form_that_the_server_takes(server: JudgeServer) -> None:
+    """And only there: a form that answers with HTTP 500 is not tried again with each request."""
+    behaving(server, forms=("json_object",))
+    asked = client(server)
+    asked.capabilities()
+    n_asked = len(server.bodies)
+    for _ in range(3):
+        assert asked.complete(ASK, schema={"type": "object"}).text == WET
+    assert [body["response_format"]["type"] for body in server.bodies[n_asked:]] == ["json_object"] * 3
+
+
+def test_where_no_form_is_taken_the_object_is_read_out_of_the_text(server: JudgeServer) -> None:
+    """The first one that stands in it."""
+    behaving(server, forms=())
+    asked = client(server)
+    asked.capabilities()
+    server.behave = lambda *_: completion(f"Here it is: {WET}.")
+    assert asked.complete(ASK, schema={"type": "object"}).text == WET
+
+
+def test_scores_of_a_text_are_refused_where_they_stand_at_the_wrong_token(server: JudgeServer) -> None:
+    """With the remedy, before any case is asked."""
+    behaving(server, echoed=echo(SHIFTED))
+    with pytest.raises(ValueError, match="of the token beside"):
+        client(server).scores(ASK, "fire")
+
+
+def test_scores_of_a_text_are_those_of_its_tokens(server: JudgeServer) -> None:
+    """Of an echoed prompt those behind the messages."""
+    behaving(server, echoed=echo(EXACT))
+    asked = client(server)
+    asked.capabilities()
+    before = len(ASK[0]["content"]) + 2
+
+    def behave(*_: Any) -> Reply:
+        logprobs = {
+            "text_offset": [0, before, before + 3],
+            "tokens": ["a", "fi", "re"],
+            "token_logprobs": [None, -1, -2],
+        }
+        return Reply(body=json.dumps({"choices": [{"text": "x", "logprobs": logprobs}]}).encode())
+
+    server.behave = behave
+    assert asked.scores(ASK, "fire") == (TokenScore("fi", -1.0), TokenScore("re", -2.0))
+
+
+def test_alternatives_are_as_many_as_the_server_takes(server: JudgeServer) -> None:
+    """It is tried with twenty, then with five, and never asked for more than it gave."""
+    five = [{"token": token, "logprob": -1.0 - place} for place, token in enumerate(("Yes", "No", "Well", "So", "I"))]
+    sure = {"content": [{"token": "Yes", "logprob": -1.0, "top_logprobs": five}]}
+
+    def behave(*_: Any) -> Reply:
+        body = server.bodies[-1]
+        if "prompt" in body or "response_format" in body or body["top_logprobs"] > 5:
+            return Reply(400, b'{"error": {"message": "top_logprobs must be at most 5"}}')
+        return completion("Yes", logprobs=sure)
+
+    server.behave = behave
+    asked = client(server)
+    assert asked.capabilities().top == 5
+    reply = asked.complete(ASK, max_tokens=1, top=20)
+    assert server.bodies[-1]["top_logprobs"] == 5
+    assert [token for token, _ in reply.tokens[0].top] == ["Yes", "No", "Well", "So", "I"]
+
+
+@pytest.mark.parametrize("quirks", [{"logprobs": False}, {}], ids=["none", "one alternative"])
+def test_a_server_that_cannot_weigh_words_is_refused_where_that_is_needed(server: JudgeServer, quirks: Any) -> None:
+    """With the remedy, before a case is asked; what needs no alternatives goes on."""
+    behaving(server, **quirks)
+    asked = client(server)
+    with pytest.raises(ValueError, match=r"needs? a server that gives log-probabilities .* got [01] from tiny@"):
+        asked.complete([{"role": "user", "content": "Question:\n> case"}], max_tokens=1, top=20)
+    assert "case" not in server.asked
+    assert asked.complete(ASK).text == "yes"
+
+
+def test_a_reply_of_another_model_is_an_answer_and_told_by_the_probe(server: JudgeServer) -> None:
+    """As llama.cpp's server replies whatever model is named."""
+    named = json.loads(completion("yes", logprobs=SURE).body) | {"model": "qwen-0.5b\n.gguf"}
+    server.behave = lambda *_: Reply(body=json.dumps(named).encode())
+    asked = client(server)
+    assert asked.complete(ASK).text == "yes"
+    found = asked.capabilities()
+    assert found.served == "qwen-0.5b .gguf"
+    assert found.line("tiny").endswith("replies as qwen-0.5b .gguf")
+
+
+def test_a_probe_has_one_deadline(server: JudgeServer) -> None:
+    """Eight requests of a quarter of a second each do not fit into one second; nothing is kept of it."""
+
+    def behave(*_: Any) -> Reply:
+        server.released.wait(0.25)
+        return completion("yes", logprobs=SURE)
+
+    server.behave = behave
+    begin = time.monotonic()
+    with pytest.raises(ModelUnavailableError) as caught:
+        client(server, timeout=1.0).probe()
+    assert caught.value.kind == "timeout"
+    assert time.monotonic() - begin < 3.0
+    n_asked = len(server.bodies)
+    behaving(server)
+    client(server).capabilities()
+    assert len(server.bodies) > n_asked
+
+
+def test_a_call_whose_time_is_used_up_is_not_sent(server: JudgeServer) -> None:
+    """The calls before it took the time of its request, which is no failure of the server."""
+    behaving(server)
+    asked = client(server, timeout=0.2)
+    with one_deadline():
+        call_begin()
+        time.sleep(0.25)
+        for _ in range(6):
+            with pytest.raises(ModelUnavailableError, match=r"calls before took the 0\.2 s") as caught:
+                asked.complete(ASK)
+            assert caught.value.kind == "timeout"
+    assert server.bodies == []
+    assert client(server).complete(ASK).text == "yes"
+
+
+def test_a_completion_measures_its_tokens() -> None:
+    """Two tokens of .5 and .125: mean .25, least .125, first .5; without tokens nothing."""
+    reply = Completion("x", (TokenScore("a", math.log(0.5)), TokenScore("b", math.log(0.125))))
+    measured = (reply.mean_probability, reply.least_probability, reply.first_probability)
+    assert measured == pytest.approx((0.25, 0.125, 0.5))
+    nothing = Completion("x")
+    assert all(map(math.isnan, (nothing.mean_probability, nothing.least_probability, nothing.first_probability)))
+
+
+class Slow:
+    """A client that replies at once and says how many tokens it took."""
+
+    name = "slow"
+
+    def __init__(self, prompt: int | None = 10, completion_tokens: int | None = 5) -> None:
+        self.counts = prompt, completion_tokens
+
+    def complete(self, messages: Any, **_: Any) -> Completion:
+        """One word."""
+        del messages
+        return Completion("yes", (), "stop", *self.counts)
+
+    def scores(self, messages: Any, reply: str) -> tuple[TokenScore, ...]:
+        """None."""
+        del messages, reply
+        msg = "gone"
+        raise ModelUnavailableError(msg, kind="HTTP 500")
+
+    def capabilities(self) -> Capabilities:
+        """Nothing."""
+        return Capabilities(False, 0, "text", "none", None, seed=False)
+
+    probe = capabilities
+
+
+def test_a_meter_counts_what_the_backend_states() -> None:
+    """Two requests of 15 tokens; a failure of HTTP costs no token."""
+    metered = MeteredClient(Slow(), RequestBudget(price_prompt=1.0, price_completion=2.0))
+    metered.complete(ASK)
+    metered.complete(ASK)
+    with pytest.raises(ModelUnavailableError):
+        metered.scores(ASK, "x")
+    counts = metered.counts
+    assert counts[:4] == (3, 20, 10, pytest.approx(0.04))
+    assert len(counts.ms) == 2
+
+
+@pytest.mark.parametrize(("limit", "value"), [("calls", 2), ("tokens", 1000), ("seconds", 0.0), ("cost", 0.001)])
+def test_a_meter_stops_before_a_budget_is_exceeded(limit: str, value: float) -> None:
+    """The request is not sent, and the error names the limit."""
+    prices = {"price_prompt": 1.0} if limit == "cost" else {}
+    metered = MeteredClient(Slow(None, None), RequestBudget(**{limit: value}, **prices))
+    with pytest.raises(BudgetSpentError, match=limit) as caught:
+        [metered.complete(ASK) for _ in range(50)]
+    assert caught.value.kind == "budget spent"
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> LocalModel:
+    """A causal model of one layer with random weights."""
+    return LocalModel(str(save_causal(tmp_path_factory.mktemp("models") / "causal")))
+
+
+def test_a_local_model_replies_the_same_each_time(tiny: LocalModel) -> None:
+    """Greedy: the seed does not matter; each token has its log-probability and its alternatives, best first."""
+    first, second = (tiny.complete(ASK, max_tokens=6, seed=seed, top=3) for seed in (0, 1))
+    assert first._replace(ms=0.0) == second._replace(ms=0.0)
+    assert first.completion_tokens == len(first.tokens) <= 6
+    assert all(token.logprob == token.top[0][1] for token in first.tokens)
+    assert first.prompt_tokens == len(tiny.load().prompt_ids(ASK))
+
+
+def test_a_local_models_scores_are_those_of_its_own_reply(tiny: LocalModel) -> None:
+    """One pass over the whole text gives what the steps gave, to the ninth digit of a float32 sum."""
+    reply = tiny.complete(ASK, max_tokens=5)
+    scores = tiny.scores(ASK, " ".join(token.token for token in reply.tokens))
+    assert [one.logprob for one in scores] == pytest.approx([one.logprob for one in reply.tokens], abs=1e-4)
+
+
+def test_a_warm_local_model_follows_its_seed(tiny: LocalModel) -> None:
+    """At a temperature the same seed gives the same reply, and of twenty seeds some differ."""
+    warm = LocalModel(tiny.name_or_folder, temperature=2.0)
+    texts = [warm.complete(ASK, max_tokens=4, seed=seed).text for seed in range(20)]
+    assert len(set(texts)) > 1
+    assert warm.complete(ASK, max_tokens=4, seed=7).text == texts[7]
+    assert warm.name != tiny.name
+
+
+def test_a_local_model_stops_at_a_text(tiny: LocalModel) -> None:
+    """The text is no part of the reply."""
+    whole = tiny.complete(ASK, max_tokens=6).text.split()
+    assert tiny.complete(ASK, max_tokens=6, stop=(whole[-1],)).text == " ".join(whole[: whole.index(whole[-1])])
+
+
+class Speaking:
+    """A causal model that writes a given text, a letter a token, again and again."""
+
+    name, context, ends = "speaking", 1000, frozenset[int]()
+
+    def __init__(self, reply: str) -> None:
+        self.reply = reply
+
+    def prompt_ids(self, _: Any) -> list[int]:
+        """One token."""
+        return [0]
+
+    def text(self, ids: Any) -> str:
+        """Letters at some places of the reply."""
+        return "".join(self.reply[place] for place in ids)
+
+    def log_probabilities(self, _: Any) -> Any:
+        """All of it on the next letter."""
+        for place in itertools.count():
+            values = np.full(len(self.reply), -100.0)
+            values[place % len(self.reply)] = 0.0
+            yield values
+
+
+@pytest.mark.parametrize(
+    ("reply", "value", "finish"),
+    [
+        ('{"value": "£400"} Is there anything else that', '{"value": "£400"}', "stop"),
+        ('Here it is: {"a": {"b": 1}}. ```', '{"a": {"b": 1}}', "stop"),
+        ('{"a": "}"} and', '{"a": "}"}', "stop"),
+        ("No object, } and {", None, "length"),
+        ('{"a": [1, 2', None, "length"),
+    ],
+)
+def test_a_local_models_object_ends_its_reply(reply: str, value: str | None, finish: str) -> None:
+    """What stands behind a whole object does not cut the reply off; half an object does, and so does a text."""
+    model = LocalModel("speaking")
+    model._loaded.append(Speaking(reply))  # type: ignore[arg-type]
+    completion = model.complete(ASK, schema={"type": "object"}, max_tokens=60)
+    assert completion.finish == finish
+    assert value is None or completion.text == value
+    assert model.complete(ASK, max_tokens=60).finish == "length"
+
+
+def test_a_prompt_that_is_too_long_is_an_error_and_no_refusal(tiny: LocalModel) -> None:
+    """Rule S0.1, with both counts."""
+    with pytest.raises(ModelUnavailableError, match="exceed the context of 64") as caught:
+        tiny.complete([{"role": "user", "content": "water " * 100}])
+    assert caught.value.kind == "prompt too long"
+
+
+def test_a_local_model_that_takes_too_long_is_an_error(tiny: LocalModel) -> None:
+    """It ends between two tokens."""
+    late = LocalModel(tiny.name_or_folder, timeout=1e-9)
+    with pytest.raises(ModelUnavailableError, match="raise timeout"):
+        late.complete(ASK, max_tokens=6)
+
+
+def test_a_local_model_has_what_is_left_of_its_requests_time(tiny: LocalModel) -> None:
+    """Calls before took it."""
+    with one_deadline():
+        call_begin()
+        time.sleep(0.05)
+        with pytest.raises(ModelUnavailableError) as caught:
+            LocalModel(tiny.name_or_folder, timeout=0.04).complete(ASK, max_tokens=6)
+    assert caught.value.kind == "timeout"
+
+
+def test_a_local_model_is_pickled_as_its_settings(tiny: LocalModel) -> None:
+    """Another process loads it again."""
+    again = pickle.loads(pickle.dumps(tiny))
+    assert (again, again.name) == (tiny, tiny.name)
+
+
+def test_a_local_model_answers_as_a_generator_does(tiny: LocalModel) -> None:
+    """With a confidence in (0, 1]; what it writes is cut off or whole, never a refusal."""
+    told = ModelGenerator(tiny).prompt._replace(text="the policy")
+    whole = tiny.complete([{"role": "system", "content": "the policy"}, *ASK], max_tokens=4)
+    generator = ModelGenerator(tiny, max_tokens=4, prompt=told)
+    if whole.finish == "length":
+        with pytest.raises(ModelUnavailableError, match="max_tokens 4"):
+            generator.answer("what does the policy cover", [Chunk("a", "the policy cover fire", "a.md")])
+    else:
+        generation = generator.answer("what does the policy cover", [Chunk("a", "the policy cover fire", "a.md")])
+        assert 0.0 < generation.confidence <= 1.0
+
+
+@pytest.mark.parametrize("name", ["nowhere/at-all", ""])
+def test_a_model_that_is_nowhere_is_a_reason(name: str) -> None:
+    """With the remedy."""
+    with pytest.raises(ValueError, match="model"):
+        LocalModel(name).load()
+
+
+def test_an_encoder_is_no_language_model(tmp_path: Path) -> None:
+    """It has no template of chats."""
+    with pytest.raises(ValueError, match=r"template of chats|causal language model"):
+        LocalModel(str(save_encoder(tmp_path / "encoder"))).load()
+
+
+def test_a_model_in_gguf_names_the_extra_that_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of several files in a folder one must be named."""
+    (tmp_path / "a.gguf").write_bytes(b"GGUF")
+    monkeypatch.setattr("raglab.models.find_spec", lambda _: None)
+    for name in (tmp_path, tmp_path / "a.gguf"):
+        with pytest.raises(ImportError, match=r"pip install \"raglab-toolkit\[local\]\""):
+            LocalModel(str(name)).load()
+    (tmp_path / "b.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ValueError, match=r"got 2: a\.gguf, b\.gguf; name the file"):
+        LocalModel(str(tmp_path)).load()
+
+
+def test_a_file_that_is_no_model_is_a_reason(tmp_path: Path) -> None:
+    """Half a file in GGUF, with the remedy."""
+    pytest.importorskip("gguf")
+    (tmp_path / "a.gguf").write_bytes(b"GGUF\x03\x00\x00\x00" + b"\x00" * 100)
+    with pytest.raises(ValueError, match="must hold a causal language model"):
+        LocalModel(str(tmp_path / "a.gguf")).load()

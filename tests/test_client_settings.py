@@ -1,0 +1,269 @@
+"""Wrong keys, models, addresses and paths: refused where they are stated, or said once with the remedy."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raglab
+from generators import Weighed
+from judge_server import KEY
+from llama_server import GONE, LlamaServer, error, llama_server
+from raglab.answering import openai_client
+from raglab.answering.generation import ModelGenerator, ModelRewriter
+from raglab.answering.local_model import LocalModel
+from raglab.answering.metered_client import MeteredClient
+from raglab.answering.openai_client import OpenAIClient
+from raglab.answering.prompts import Prompt
+from raglab.live.answer_recording import NOT_ASKED, MissingAnswersWarning, record_answers
+from raglab.store.trace_merging import ANSWER_REQUESTS
+from raglab.values import ModelUnavailableError
+from test_model_requests import FREE, extension, generator, world
+from worlds import policy
+
+pytest.importorskip("openai")
+URL = "http://127.0.0.1:9/v1"
+N = 8
+NO_CLIENTS: list[Any] = ["m.gguf", None, 5, OpenAIClient, Path("model.gguf"), ["tiny"], "http://u:secret@host/v1"]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LlamaServer]:
+    """A server, its key in the environment, and a cache folder of this test."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
+    with llama_server() as running:
+        yield running
+
+
+class TestKeys:
+    """A key stands in the environment, and in no message."""
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            "sk-123",
+            "sk-proj-AbC_dEf",
+            "gsk_a1B2c3",
+            "hf_AbCdEf",
+            "Bearer x",
+            "",
+            "$KEY",
+            " KEY",
+            "KEY\n",
+            "9KEY",
+            None,
+            5,
+        ],
+    )
+    def test_a_key_is_no_name_of_a_variable(self, key: Any) -> None:
+        """By name, by position, by a copy: it is refused and not shown."""
+        made = OpenAIClient("tiny", URL)
+        for make in (
+            lambda: OpenAIClient("tiny", URL, key_env=key),
+            lambda: OpenAIClient("tiny", URL, key),
+            lambda: dataclasses.replace(made, key_env=key),
+        ):
+            with pytest.raises(ValueError, match="key_env must be the name of a variable") as caught:
+                make()
+            assert "set OPENAI_API_KEY" in str(caught.value)
+            assert not isinstance(key, str) or len(key) < 6 or key.strip() not in str(caught.value)
+
+    @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "MISTRAL_API_KEY", "_KEY2", "groq_key"])
+    def test_a_name_of_a_variable(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        """In small letters where it is set; and one that is not set is named in the remedy."""
+        if not name.isupper():
+            monkeypatch.setenv(name, "k")
+        assert OpenAIClient("tiny", URL, key_env=name).key_env == name
+
+    @pytest.mark.parametrize("name", ["api_key", "apikey", "key", "token", "openai_api_key", "password"])
+    def test_a_key_as_an_argument(self, name: str) -> None:
+        """The remedy is the variable; the key is not shown."""
+        with pytest.raises(TypeError, match=rf"takes no {name}, .* set the variable OPENAI_API_KEY") as caught:
+            OpenAIClient("tiny", URL, **{name: "sk-123"})
+        assert "sk-123" not in str(caught.value)
+
+    def test_the_class_stays_what_it_was(self) -> None:
+        """Signature, copies and pickles; another argument that it lacks is Python's to refuse."""
+        made = OpenAIClient("tiny", URL, timeout=3.0)
+        assert [*inspect.signature(OpenAIClient).parameters][:3] == ["model", "base_url", "key_env"]
+        assert pickle.loads(pickle.dumps(made)) == made == dataclasses.replace(made)
+        with pytest.raises(TypeError, match="unexpected keyword argument 'url'"):
+            OpenAIClient("tiny", url=URL)  # type: ignore[call-arg]
+
+
+class TestWrongSettings:
+    """Every further case would fail alike."""
+
+    @pytest.mark.parametrize("at_once", [1, 3])
+    @pytest.mark.parametrize(
+        ("status", "remedy"),
+        [
+            (404, "correct model or base_url"),
+            (401, "set OPENAI_API_KEY"),
+            (403, "check OPENAI_API_KEY"),
+            (405, "correct what it names"),
+        ],
+    )
+    @pytest.mark.parametrize("some", [FREE, policy()])
+    def test_recording_ends_with_its_first_batch(
+        self, server: LlamaServer, status: int, remedy: str, at_once: int, some: Any
+    ) -> None:
+        """The rest is missing as not asked, and the warning says what to correct; corrected, all are asked."""
+        server.failing = {f"question {n}": error(status, "no such model") for n in range(N)}
+        with pytest.warns(MissingAnswersWarning, match=f"Nothing is asked after this: .*{remedy}, then ask") as caught:
+            made = record_answers(world(N), some, generator(server), Weighed(), at_once=at_once)
+        assert len(server.questions) == at_once
+        assert made.meta[ANSWER_REQUESTS]["missing"] == {f"HTTP {status}": at_once, NOT_ASKED: N - at_once}
+        (warning,) = (one.message for one in caught if isinstance(one.message, MissingAnswersWarning))
+        assert [one.case_id for one in warning.missing] == [case.id for case in made.cases]
+        assert {one.reason.partition(" after ")[0] for one in warning.missing[at_once:]} == {"not asked"}
+        server.failing = {}
+        whole = record_answers(made, some, generator(server), Weighed(), at_once=at_once)
+        assert whole.meta[ANSWER_REQUESTS]["missing"] == {}
+
+    def test_a_key_that_is_lost_on_the_way(self, server: LlamaServer) -> None:
+        """What was answered before stays."""
+        server.failing = {f"question {n}": error(401, "expired") for n in range(3, N)}
+        with pytest.warns(MissingAnswersWarning, match="4 not asked"):
+            made = record_answers(world(N), FREE, generator(server), Weighed())
+        assert len(server.questions) == 4
+        assert made.answers is not None
+        assert len(made.answers.text) == 3
+
+    def test_a_key_that_no_header_holds(self, server: LlamaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Nothing is sent at all."""
+        monkeypatch.setenv("OPENAI_API_KEY", "schlüssel")
+        with pytest.warns(MissingAnswersWarning, match="7 not asked .* 1 no key"):
+            record_answers(world(N), FREE, generator(server), Weighed())
+        assert server.bodies == []
+
+    @pytest.mark.parametrize(("status", "asked"), [(403, N), (400, N), (422, N)])
+    def test_a_question_that_is_refused_ends_nothing(self, server: LlamaServer, status: int, asked: int) -> None:
+        """A filter before a server may forbid one question: the others are asked."""
+        server.failing = {"question 2": error(status, "forbidden words")}
+        with pytest.warns(MissingAnswersWarning, match=f"1 of {N} answers are missing: 1 HTTP {status}"):
+            record_answers(world(N), FREE, generator(server), Weighed())
+        assert len(server.questions) == asked
+
+
+class TestPause:
+    """A server that is left alone is so for a reason."""
+
+    @pytest.mark.parametrize(
+        ("reply", "cause"),
+        [
+            (GONE, "it last answered 502"),
+            (error(500, "CUDA: words of the server"), "it last answered 500"),
+            (error(429, "slow"), "it last answered 429"),
+            (None, "it last could not be reached or broke off"),
+        ],
+    )
+    def test_the_pause_names_its_cause(self, server: LlamaServer, reply: Any, cause: str) -> None:
+        """In raglab's own words; a reply forgets it."""
+        url = server.base_url if reply else URL
+        client = OpenAIClient("tiny", url, timeout=20.0, max_retries=0)
+        server.failing = {"question 0": reply}
+        ask = ModelGenerator(client).answer
+        kinds = []
+        for _ in range(openai_client.IN_A_ROW + 1):
+            with pytest.raises(ModelUnavailableError) as caught:
+                ask("question 0", world().chunks)
+            kinds.append(caught.value.kind)
+        assert kinds[-1] == "paused after failures"
+        assert "failures in a row, where" in str(caught.value)
+        assert cause in caught.value.reason
+        assert "words of the server" not in str(caught.value)
+        if reply:
+            client._state.until = 0.0
+            ask("question 1", world().chunks)
+            assert client._state.cause == ""
+
+
+class TestClients:
+    """What takes a client takes nothing else."""
+
+    @pytest.mark.parametrize("wrong", NO_CLIENTS)
+    @pytest.mark.parametrize(
+        "make",
+        [
+            ModelGenerator,
+            ModelRewriter,
+            MeteredClient,
+            "clarification.model_calls:ModelCalls",
+            *(f"learned_signals.signal_models:{name}" for name in ("judge", "yes_no", "is_true", "logprob")),
+        ],
+    )
+    def test_what_is_no_client(self, make: Callable[..., Any] | str, wrong: Any) -> None:
+        """Before any question, and without its value, which may hold a password."""
+        make = extension(make) if isinstance(make, str) else make
+        with pytest.raises(
+            TypeError, match=r"client must be raglab\.OpenAIClient .* write raglab\.LocalModel"
+        ) as caught:
+            make(wrong)
+        assert "secret" not in str(caught.value)
+
+    @pytest.mark.parametrize("wrong", ["Say hi", ["Say hi"], [], None, [{"role": "user"}], {"role": "user"}, 5])
+    def test_what_are_no_messages(self, wrong: Any, tmp_path: Path) -> None:
+        """Before anything is sent or loaded."""
+        (tmp_path / "m.gguf").write_bytes(b"GGUF")
+        for client in (OpenAIClient("tiny", URL), LocalModel(str(tmp_path / "m.gguf"))):
+            for ask in (client.complete, MeteredClient(client).complete):
+                with pytest.raises(TypeError, match=r"messages must be .* write \[\{'role': 'user'"):
+                    ask(wrong)
+            with pytest.raises(TypeError, match="messages must be"):
+                client.scores(wrong, "hi")
+
+    def test_a_prompt_has_a_public_name(self) -> None:
+        """As its error says."""
+        assert raglab.Prompt is Prompt
+        assert "Prompt" in dir(raglab)
+        client = OpenAIClient("tiny", URL)
+        made = ModelGenerator(client, prompt=raglab.Prompt("mine", 1, "Answer."))
+        assert made.prompt_version.startswith("mine-1:")
+        with pytest.raises(TypeError, match=r"write raglab\.Prompt\("):
+            ModelGenerator(client, prompt="x")  # type: ignore[arg-type]
+
+
+class TestPaths:
+    """A path is looked at before the first request."""
+
+    @pytest.mark.parametrize("name", ["/nope/model.gguf", "model.gguf", "./model", "~/no/such", "a/b/c", "../x.gguf"])
+    def test_a_path_that_does_not_exist(self, name: str) -> None:
+        """It is said to be none, and that a file is allowed."""
+        for given in (name, Path(name)) if not name.startswith("./") else (name,):
+            with pytest.raises(ValueError, match=r"a file in GGUF .* does not exist; correct the path"):
+                LocalModel(given)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("name", [None, 5, b"m.gguf", OpenAIClient("tiny", URL)])
+    def test_what_names_no_model(self, name: Any) -> None:
+        """Neither a text nor a path."""
+        with pytest.raises(TypeError, match="a model must be a folder, a file in GGUF or a name"):
+            LocalModel(name)
+
+    def test_a_file_of_another_kind(self, tmp_path: Path) -> None:
+        """Its folder may be a model."""
+        (tmp_path / "model.safetensors").write_bytes(b"")
+        with pytest.raises(ValueError, match=r"end in \.gguf"):
+            LocalModel(str(tmp_path / "model.safetensors"))
+
+    @pytest.mark.parametrize("name", ["owner/name", "tiny", "owner/name@main"])
+    def test_a_name_of_the_hub(self, name: str) -> None:
+        """Looked up with the first request."""
+        assert LocalModel(name).name_or_folder == name
+
+    @pytest.mark.parametrize("size", [0, 4, 8, 11, 24, 40, 100])
+    @pytest.mark.parametrize("fill", [b"\x00", b"\xff", b"\x07"])
+    def test_a_broken_file_is_a_reason(self, tmp_path: Path, size: int, fill: bytes) -> None:
+        """Whatever its reader stumbles over; the remedy is another model."""
+        pytest.importorskip("gguf")
+        path = tmp_path / "m.gguf"
+        path.write_bytes((b"GGUF\x03\x00\x00\x00" + fill * size)[:size])
+        with pytest.raises(ValueError, match=r"must hold a causal language model .* choose another"):
+            LocalModel(str(path)).load()

@@ -1,0 +1,254 @@
+"""Fresh tables: how they are drawn, learners on them, the variance over tables, and the intervals that follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab.bandit import Bandit, Table
+from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM, baselines
+from raglab.lab.fresh_tables import (
+    MOST_EFFECT,
+    Account,
+    best_arm_values,
+    by_turns,
+    difference_interval,
+    draw_fresh_tables,
+    learner_values,
+    plan_values,
+)
+from raglab.lab.learner_comparison import compare_learners
+from raglab.metrics.intervals import mean_interval, t_quantile
+
+SIZES: dict[str, Any] = {"seed": 3, "engine": "numpy", "work": 0.0}
+
+
+def world(value: Any, mask: Any = None, **more: Any) -> Table:
+    """Table in which the learner sees the value."""
+    worth = np.asarray(value, dtype=np.float64)
+    open_ = np.ones(worth.shape, dtype=bool) if mask is None else np.asarray(mask)
+    names = tuple("abcdef"[: worth.shape[1]])
+    return Table(names, worth, worth, open_, np.zeros((len(worth), 0)), (), worth * np.nan, **more)
+
+
+def still(fresh: Any) -> Account:
+    """Account of a policy that earns nothing on 20 cases."""
+    return Account(np.zeros(10), np.zeros(20), np.zeros_like(fresh), np.zeros_like(fresh), fixed=True)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 30), st.integers(1, 20), st.integers(0, 50), st.integers(0, 10**6))
+def test_replications_meet_rows_of_their_own_table(n_cases: int, rounds: int, replications: int, seed: int) -> None:
+    """As many cases as the table has; the second population is the cases as they are; at most as many as asked for."""
+    met = world(np.zeros((n_cases, 3)))
+    fresh = draw_fresh_tables(met, rounds, replications, seed)
+    n = max(8, replications // 4 * 4)
+    assert fresh.case.shape == (rounds, n)
+    assert fresh.row.shape == (2, n // 4, n_cases)
+    assert fresh.row[1].max() < n_cases
+    assert fresh.row[0].max() < 3 * n_cases
+    own = fresh.row.reshape(n // 2, n_cases)
+    assert all(set(fresh.case[:, place]) <= set(own[place // 2]) for place in range(n))
+    np.testing.assert_array_equal(fresh.case, draw_fresh_tables(met, rounds, replications, seed).case)
+
+
+def test_an_order_that_is_given_is_kept() -> None:
+    """Rows of a table follow one another as in the table, in both populations."""
+    met = world(np.zeros((30, 2)), order="given")
+    fresh = draw_fresh_tables(met, 20, 40, 0)
+    assert (np.diff(fresh.case % 30, axis=0) >= 0).all()
+
+
+def test_arms_take_turns_among_those_that_are_open() -> None:
+    """Worked: three arms, the middle one closed in the second case; costs and delays go with the values."""
+    value = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+    delay = np.array([[0, 1, 2], [3, 4, 5]])
+    met = world(np.divide(value, 10.0), [[True, True, True], [True, False, True]], cost=np.array(value), delay=delay)
+    copies = by_turns(met)
+    np.testing.assert_allclose(10.0 * copies.value, [[1, 2, 3], [4, 5, 6], [2, 3, 1], [6, 5, 4], [3, 1, 2], [4, 5, 6]])
+    np.testing.assert_allclose(copies.cost, 10.0 * copies.reward)
+    assert copies.delay is not None
+    np.testing.assert_array_equal(copies.delay, copies.cost - 1)
+    np.testing.assert_array_equal(copies.mask, np.tile(met.mask, (3, 1)))
+    # The first case may come from three copies, the second from the two in which its open arms differ.
+    row = draw_fresh_tables(met, 2, 4000, 0).row[0]
+    assert np.unique(row).tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(copies.value[row[row % 2 == 1]].mean(axis=0), [0.5, 0.5, 0.5], atol=0.01)
+    np.testing.assert_allclose(copies.value[row[row % 2 == 0]].mean(axis=0), [0.2, 0.2, 0.2], atol=0.01)
+    late = by_turns(met._replace(delay=np.array([7, 8]))).delay
+    assert late is not None
+    assert late.tolist() == [7, 8] * 3
+
+
+def test_a_learner_over_one_arm_earns_the_mean_of_its_draws() -> None:
+    """In every block; where its choice hangs on what is open, nothing is left out."""
+    rng = np.random.default_rng(0)
+    met = world(rng.random((30, 2)), np.tile([True, False], (30, 1)))
+    fresh = draw_fresh_tables(met, 40, 260, 3)
+    earned, expected = learner_values(Bandit("ucb1"), met, fresh, **SIZES)
+    np.testing.assert_allclose(earned, plan_values(by_turns(met).value[:, 0], fresh)[0])
+    assert expected is None
+
+
+def test_a_blind_choice_is_expected_to_earn_the_mean_of_its_table() -> None:
+    """Of one arm exactly, without the chance of the draws; a learner of features, or in order, is not blind."""
+    met = world(np.random.default_rng(1).random((30, 1)))
+    fresh = draw_fresh_tables(met, 7, 40, 1)
+    _, expected = learner_values(Bandit("ucb1"), met, fresh, **SIZES)
+    assert expected is not None
+    np.testing.assert_allclose(expected, plan_values(met.value[:, 0], fresh)[1])
+    np.testing.assert_allclose(expected[..., 0], met.value[fresh.row, 0].mean(axis=2))
+    seeing = met._replace(features=np.ones((30, 1)), feature_names=("x",))
+    assert learner_values(Bandit("lin_ucb"), seeing, fresh, **SIZES)[1] is None
+    assert learner_values(Bandit("ucb1"), met._replace(order="given"), fresh, **SIZES)[1] is None
+
+
+def test_a_learner_knows_its_own_table_alone() -> None:
+    """It follows an arm that is always right, but not where arms take turns to be."""
+    met = world(np.tile([1.0, 0.0], (40, 1)))
+    earned, expected = learner_values(Bandit("ucb1"), met, draw_fresh_tables(met, 400, 40, 1), **SIZES)
+    assert earned[1].min() > 0.8
+    np.testing.assert_allclose(earned[0].mean(), 0.5, atol=0.1)
+    assert expected is not None
+    np.testing.assert_allclose(expected[1], earned[1])
+
+
+def test_rewards_come_as_late_as_their_own_case() -> None:
+    """Only arm a pays, and rewards of all cases but one come too late to learn from: it is not followed."""
+    delay = np.array([500] * 39 + [0])
+    met = world(np.tile([1.0, 0.0], (40, 1)), delay=delay)
+    fresh = draw_fresh_tables(met, 100, 16, 1)
+    never = fresh._replace(case=np.where(fresh.case % 40 == 39, fresh.case - 1, fresh.case))
+    assert learner_values(Bandit("ucb1"), met, never, **SIZES)[0][1].max() < 0.7
+
+
+def test_the_best_arm_of_each_table() -> None:
+    """Worked: the arm that is best among the rows of a table, its mean there, and its mean on all cases."""
+    value = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.5]])
+    fresh = draw_fresh_tables(world(value), 4, 8, 0)
+    rows = np.array([[[0, 0, 1], [1, 1, 2]], [[0, 0, 0], [1, 2, 2]]])
+    case = np.repeat(rows[:, :, None, 0].ravel(), 2)[None].repeat(4, axis=0).astype(np.int32)
+    earned, expected, everywhere = best_arm_values(
+        np.tile(value, (2, 1)), np.array([0, 1]), fresh._replace(row=rows, case=case)
+    )
+    assert earned.tolist() == [[[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]]
+    np.testing.assert_allclose(expected[..., 0], [[2 / 3, 2.5 / 3], [1.0, 2 / 3]])
+    assert everywhere == pytest.approx((1 / 3 + 0.5) / 2)
+
+
+def test_plans_that_stay_have_a_t_interval_of_the_cases() -> None:
+    """Without chance of the replications it is Student's, to the digit."""
+    by_case, fresh = np.random.default_rng(1).random(25), np.zeros((2, 3, 2))
+    left = Account(np.full(4, by_case.mean()), by_case, fresh, fresh, fixed=True)
+    nothing = Account(np.zeros(4), np.zeros(25), fresh, fresh, fixed=True)
+    low, high = mean_interval(by_case[:, None], 0.9)
+    assert difference_interval(left, nothing, 0.9) == pytest.approx((low[0], high[0]))
+    assert difference_interval(left, left, 0.9) == (0.0, 0.0)
+    single = Account(np.ones(1), np.ones(1), fresh, fresh, fixed=True)
+    assert np.isnan(difference_interval(single, single, 0.9)).all()
+
+
+def test_the_variance_over_tables_comes_without_the_chance_of_the_twins() -> None:
+    """Tables that vary by .1, and chance of a twin three times as large: the interval is that of the tables."""
+    widths = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        fresh = 0.1 * rng.standard_normal((2, 100, 1)) + 0.3 * rng.standard_normal((2, 100, 2))
+        account = Account(np.full(1000, 0.5), np.zeros(20), fresh, None, fixed=False)
+        low, high = difference_interval(account, still(fresh)._replace(mean=np.zeros(1000)), 0.95)
+        widths.append(high - low)
+    assert 0.35 < np.median(widths) < 0.75  # 2 · 1.96 · 0.1 = 0.39, and what so much noise adds
+
+
+def test_the_reach_is_that_of_equal_arms_where_the_truth_is_as_with_them() -> None:
+    """Worked: equal arms vary by 1 around 0, arms as they are by 3 around 2; the found 5 and -5 lie on either side."""
+    base = np.tile([-1.0, 1.0], 500)[:, None].repeat(2, axis=1)
+    fresh = np.stack([base, 2.0 + 3.0 * base])
+    z = t_quantile(np.inf, 0.95)
+
+    def ends(middle: float) -> tuple[float, float]:
+        account = Account(np.full(10, middle), np.zeros(20), fresh, fresh, fixed=False)
+        return difference_interval(account, still(fresh), 0.95)
+
+    low, high = ends(-5.0)
+    assert (low, high) == pytest.approx((-5.0 - z, -5.0 + z), abs=0.02)
+    low, high = ends(5.0)
+    # Squares of the reach grow from 1 to 9 as the root of the effect does, and no further than at the most effect.
+    assert high == pytest.approx(5.0 + z * (1.0 + 8.0 * MOST_EFFECT**0.5) ** 0.5, abs=0.02)
+    assert (5.0 - low) ** 2 == pytest.approx(z**2 * (1.0 + 8.0 * (max(low, 0.0) / 2.0) ** 0.5), abs=0.1)
+
+
+def test_notes_say_what_the_intervals_are_of_and_what_flatters() -> None:
+    """An arm chosen here is named as such, with what it earns elsewhere; one chosen on other cases is not."""
+    rng = np.random.default_rng(2)
+    met = world((rng.random((60, 3)) < 0.5) + 0.0)
+    sizes: dict[str, Any] = {"rounds": 80, "replications": 5, "n_boot": 40}
+    result = compare_learners(met, {"ucb1": Bandit("ucb1")}, baselines(met), **sizes)
+    assert "fresh tables of 60 cases" in result.notes[0]
+    assert "on 10 tables drawn from them, and on 10 " in result.notes[0]
+    assert "40 replications" in result.notes[0]
+    assert "was chosen on the 60 cases that it is judged on" in result.notes[1]
+    own, elsewhere = (float(word) for word in result.notes[1].split() if word.startswith("0."))
+    assert own > elsewhere
+    apart = compare_learners(met, {"ucb1": Bandit("ucb1")}, baselines(met, fixed="a"), fixed="a", **sizes)
+    assert len(apart.notes) == 1
+
+
+def test_intervals_and_values_are_the_same_for_the_same_seed() -> None:
+    """Values do not depend on the fresh tables; intervals do, and repeat."""
+    rng = np.random.default_rng(3)
+    met = world((rng.random((50, 2)) < 0.5) + 0.0)
+    sizes: dict[str, Any] = {"rounds": 60, "replications": 5, "seed": 4}
+    first, second, fewer = (
+        compare_learners(met, {"t": Bandit()}, baselines(met), n_boot=n, **sizes).table for n in (40, 40, 20)
+    )
+    assert first.equals(second)
+    assert (first[["right", "regret", "difference"]] == fewer[["right", "regret", "difference"]]).all(axis=None)
+    assert first.loc[0, "right_low"] != fewer.loc[0, "right_low"]
+    assert set(first["policy"]) == {"t", FIXED, UNIFORM, ORACLE}
+
+
+def test_a_value_alone_is_that_of_the_cases_as_they_are() -> None:
+    """Arm a pays in every case: a learner earns nearly the same on every table, though equal arms would vary by .08."""
+    met = world(np.tile([1.0, 0.0], (40, 1)))
+    sizes: dict[str, Any] = {"rounds": 400, "replications": 5, "n_boot": 80}
+    row = compare_learners(met, {"u": Bandit("ucb1")}, baselines(met), reference=UNIFORM, **sizes).table.iloc[0]
+    assert row["right_high"] - row["right_low"] < 0.05
+    assert row["difference_high"] - row["difference_low"] < 0.1
+
+
+def test_the_oracle_is_best_on_every_table() -> None:
+    """Its interval beside the arm that each table chooses is above 0, with equal arms too."""
+    met = world((np.random.default_rng(5).random((80, 3)) < 0.5) + 0.0)
+    table = compare_learners(met, {}, baselines(met), rounds=100, replications=3, n_boot=40).table.set_index("policy")
+    assert table.loc[ORACLE, "difference_low"] > 0.2
+    assert table.loc[ORACLE, "difference_high"] < 0.6
+
+
+@pytest.mark.slow
+def test_differences_of_learners_hold() -> None:
+    """A better arm, 60 tables: the interval against uniform holds the mean over all of them in nearly all."""
+    rows = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        met = world((rng.random((100, 3)) < [0.5, 0.5, 0.6]) + 0.0)
+        table = compare_learners(
+            met, {"t": Bandit()}, baselines(met), rounds=200, replications=10, seed=seed, reference=UNIFORM, n_boot=100
+        ).table
+        rows.append(table.loc[0, ["difference", "difference_low", "difference_high"]].to_numpy(np.float64))
+    value, low, high = np.array(rows).T
+    held = (low <= value.mean()) & (value.mean() <= high)
+    assert held.mean() >= 0.85, held.mean()
+
+
+def test_few_tables_leave_no_interval_without_width() -> None:
+    """Twins that differ in sign give a variance below 0, of which little is known: the width is not 0."""
+    fresh = np.array([[[0.4, -0.3], [0.3, -0.4]], [[-0.2, 0.4], [0.4, -0.5]]])
+    account = Account(np.full(5, 0.5), np.zeros(20), fresh, None, fixed=False)
+    low, high = difference_interval(account, still(fresh)._replace(mean=np.full(5, 0.25)), 0.95)
+    assert low < 0.0
+    assert high > 0.5

@@ -1,0 +1,238 @@
+"""A signal as a probability: what is fitted, what is held out, what is left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import raglab
+from raglab.lab.signal_calibration import calibrate_signal
+from raglab.live.signal_functions import SignalFunction
+from raglab.store.frames import trace_from_frame
+from raglab.store.traces import Trace
+
+
+def trace_of_labels(labels: list[str], values: list[float]) -> Trace:
+    """A case a label, one hit each, with a signal `yes_no`."""
+    rows = [
+        {"case_id": f"q{n}", "query": f"What is {n}?", "hit_id": f"p{n}", "score": 0.9, "text": "Text.", "label": label}
+        for n, label in enumerate(labels)
+    ]
+    return trace_from_frame(pd.DataFrame(rows)).with_signal("yes_no", values, higher="surer", unit="probability")
+
+
+def low_scores(n: int = 1000, seed: int = 0) -> Trace:
+    """A signal that never passes .42, as a small model's P(yes): right in half of the cases at .3, in few at .1."""
+    rng = np.random.default_rng(seed)
+    values = rng.choice([0.05, 0.1, 0.2, 0.3, 0.4], size=n)
+    labels = np.where(rng.random(n) < 2.0 * values, "ok", "refuse")
+    return trace_of_labels(labels.tolist(), values.tolist())
+
+
+def test_a_probability_is_near_the_share_of_right_cases() -> None:
+    """Held out, the error falls from about .2 to a third of it."""
+    made = calibrate_signal(low_scores(), "yes_no")
+    frame = made.frame()
+    assert frame.index.tolist() == ["before", "in sample", "cross-fitted"]
+    assert frame.loc["before", "ece"] > 0.15
+    assert frame.loc["cross-fitted", "ece"] < frame.loc["before", "ece"] / 2
+    assert made.auroc_low < made.auroc < made.auroc_high
+    assert made.probability(0.4) > 0.6
+    assert np.isnan(made.probability(np.nan))
+    assert "AUROC" in repr(made)
+
+
+def test_the_trace_holds_the_held_out_probability() -> None:
+    """Under a name of its own, so that a threshold may be tuned on the same cases; another name is taken."""
+    trace = low_scores()
+    made = raglab.calibrate_signal(trace, "yes_no")
+    column = made.trace.signal("yes_no_probability")
+    assert column.to_numpy() == pytest.approx(made.calibrated.p)
+    assert trace.signal("yes_no").equals(made.trace.signal("yes_no"))
+    assert calibrate_signal(trace, "yes_no", name="sure").trace.signal("sure").notna().all()
+
+
+def test_what_has_no_label_or_value_is_left_out_of_the_fit() -> None:
+    """An ambiguous case gets the probability of the calibrator, one without a value none."""
+    trace = low_scores()
+    labels = [case.expect_status for case in trace.cases]
+    values = trace.signal("yes_no").tolist()
+    more = trace_of_labels([*map(str, labels), "ambiguous", "ok"], [*values, 0.4, float("nan")])
+    made, alone = calibrate_signal(more, "yes_no"), calibrate_signal(trace, "yes_no")
+    assert made.calibrated.in_sample.n == len(trace)
+    column = made.trace.signal("yes_no_probability").to_numpy()
+    assert column[-2] == pytest.approx(float(alone.probability(0.4)))
+    assert np.isnan(column[-1])
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    """Another seed deals other folds."""
+    trace = low_scores()
+    first, again, other = (calibrate_signal(trace, "yes_no", seed=seed).calibrated.p for seed in (0, 0, 1))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_cases_of_a_group_stay_together() -> None:
+    """One value a case; where a group has one outcome alone it is in one fold."""
+    trace = low_scores()
+    groups = np.arange(len(trace)) // 10
+    made = calibrate_signal(trace, "yes_no", groups=groups)
+    assert not np.array_equal(made.calibrated.p, calibrate_signal(trace, "yes_no").calibrated.p)
+    with pytest.raises(ValueError, match="one value a case"):
+        calibrate_signal(trace, "yes_no", groups=groups[1:])
+
+
+def test_a_signal_outside_the_unit_interval_has_no_error_before() -> None:
+    """A logit is no probability: it is calibrated all the same."""
+    trace = low_scores()
+    logits = trace.signal("yes_no").to_numpy()
+    wide = trace.with_signal("logit", np.log(logits / (1 - logits)), higher="surer", unit="logit")
+    made = calibrate_signal(wide, "logit", method="platt")
+    assert made.before is None
+    assert made.frame().index.tolist() == ["in sample", "cross-fitted"]
+
+
+@pytest.mark.parametrize("n", [0, 9])
+def test_too_few_cases_of_a_kind_are_refused(n: int) -> None:
+    """With both counts."""
+    trace = trace_of_labels(["ok"] * 40 + ["refuse"] * n, [0.5] * (40 + n))
+    with pytest.raises(ValueError, match=rf"got 40 and {n}"):
+        calibrate_signal(trace, "yes_no")
+
+
+def test_a_signal_that_is_not_there_is_refused() -> None:
+    """With those that are."""
+    with pytest.raises(ValueError, match="yes_no"):
+        calibrate_signal(low_scores(), "no_yes")
+
+
+def test_a_study_searches_its_threshold() -> None:
+    """Over the held-out probabilities of the trace, as of any signal that the policy gates on."""
+    made = calibrate_signal(low_scores(), "yes_no")
+    path = "signals.yes_no_probability.min"
+    policy = raglab.starting_policy(made.trace).replace(path, 0.5)
+    extent = raglab.full_space(made.trace, policy)[path]
+    assert 0.0 <= extent.low < 0.5 < extent.high <= 1.0 + 1e-6
+    result = raglab.tune(made.trace, policy=policy, trials=20, repeats=1, seed=0)
+    assert path in result.best.params
+
+
+def test_groups_must_be_known() -> None:
+    """A case without one is in no group with the others that have none; labels of several types are compared."""
+    trace = low_scores(100)
+    for missing in (None, float("nan")):
+        groups = [*(f"d{n}" for n in range(99)), missing]
+        with pytest.raises(ValueError, match="at position 99"):
+            calibrate_signal(trace, "yes_no", groups=np.array(groups, dtype=object))
+    mixed = np.array([*range(50), *"abcdefghij" * 5], dtype=object)
+    assert calibrate_signal(trace, "yes_no", groups=mixed).calibrated.p.shape == (100,)
+
+
+def test_what_is_made_of_labels_is_not_calibrated() -> None:
+    """Nor does a probability take the signal's own place."""
+    made = calibrate_signal(low_scores(), "yes_no", name="sure").trace
+    with pytest.raises(ValueError, match="must not be made of the labels"):
+        calibrate_signal(made, "sure")
+    with pytest.raises(ValueError, match="name must be another than the signal's"):
+        calibrate_signal(made, "yes_no", name="yes_no")
+    assert calibrate_signal(made, "yes_no", name="sure").trace is made
+
+
+def test_a_signal_that_falls_is_told() -> None:
+    """An increasing map of it tells nothing."""
+    falling = trace_of_labels(["refuse"] * 20 + ["ok"] * 20, [0.9] * 20 + [0.1] * 20)
+    with pytest.warns(UserWarning, match="must rise where cases should be answered"):
+        calibrate_signal(falling, "yes_no")
+
+
+def test_a_signal_of_answers_stays_one() -> None:
+    """Its probability is there no earlier than it, and as missing as it."""
+    trace = low_scores()
+    values = trace.signal("yes_no").to_numpy()
+    trace = trace.with_signal("grade", values, higher="surer", unit="probability", stage="answer", missing="passes")
+    stated = calibrate_signal(trace, "grade").trace.meta["signals"]["grade_probability"]
+    assert (stated["stage"], stated["missing"]) == ("answer", "passes")
+
+
+def test_the_stored_column_has_an_auroc_of_its_own() -> None:
+    """Cross-fitted maps change ranks between folds: a signal that tells nothing ranks worse as stored."""
+    rng = np.random.default_rng(3)
+    labels = np.where(rng.random(80) < 0.5, "ok", "refuse").tolist()
+    made = calibrate_signal(trace_of_labels(labels, rng.random(80).tolist()), "yes_no")
+    y = np.array(labels) == "ok"
+    assert made.auroc == pytest.approx(raglab.metrics.auroc(y, made.trace.signal("yes_no").to_numpy()))
+    assert made.auroc_stored == pytest.approx(raglab.metrics.auroc(y, made.trace.signal(made.name).to_numpy()))
+    assert made.auroc_stored < made.auroc
+    shown = repr(made)
+    assert f"AUROC {made.auroc:.3f} " in shown
+    assert f"yes_no_probability, as stored: AUROC {made.auroc_stored:.3f}" in shown
+
+
+def test_an_error_that_did_not_fall_is_told() -> None:
+    """Of a signal that was calibrated before; one that fell says nothing of it."""
+    rng = np.random.default_rng(0)
+    values = rng.choice([0.2, 0.5, 0.8], size=60)
+    labels = np.where(rng.random(60) < values, "ok", "refuse").tolist()
+    made = calibrate_signal(trace_of_labels(labels, values.tolist()), "yes_no")
+    assert made.before is not None
+    assert made.calibrated.cross_fitted.ece >= made.before.ece
+    assert "it did not fall" in repr(made)
+    assert "did not fall" not in repr(calibrate_signal(low_scores(), "yes_no"))
+
+
+class TestLive:
+    """The probability as a function of rows."""
+
+    @staticmethod
+    def measured(version: str = "1", name: str = "yes_no") -> SignalFunction:
+        """The numbers of `low_scores`, by the number in the question; the last has none."""
+        values = low_scores().signal("yes_no").tolist()
+
+        def numbers(rows: pd.DataFrame) -> list[float]:
+            return [values[int(text.split()[-1].strip("?"))] for text in rows["query"]]
+
+        return SignalFunction(name, numbers, ("query",), stage="query", version=version)
+
+    def test_it_applies_the_map_of_all_labelled_cases(self) -> None:
+        """Under the new name; another map is another identity."""
+        function = self.measured()
+        made = calibrate_signal(raglab.add_signals(low_scores(), function), "yes_no")
+        live = made.signal_function(function)
+        assert (live.name, live.unit, live.needs, live.stage) == (
+            "yes_no_probability",
+            "probability",
+            ("query",),
+            "query",
+        )
+        found = live(pd.DataFrame({"query": ["What is 0?", "What is 7?"]}))
+        raw = low_scores().signal("yes_no").to_numpy()[[0, 7]]
+        assert found == pytest.approx(made.probability(raw))
+        other = calibrate_signal(made.trace, "yes_no", method="platt", name="yes_no_probability")
+        assert other.signal_function(function).identity != live.identity
+        assert made.signal_function(function).identity == live.identity
+
+    def test_a_missing_value_stays_missing(self) -> None:
+        """Also where the function returns None."""
+        function = SignalFunction("yes_no", lambda rows: [None] * len(rows), ("query",))
+        live = calibrate_signal(low_scores(), "yes_no").signal_function(function)
+        assert np.isnan(live(pd.DataFrame({"query": ["q"]}))).all()
+
+    def test_a_probability_made_live_is_not_calibrated_again(self) -> None:
+        """It is made of the labels as well."""
+        function = self.measured()
+        made = calibrate_signal(raglab.add_signals(low_scores(), function), "yes_no", name="sure")
+        with pytest.raises(ValueError, match="must not be made of the labels"):
+            calibrate_signal(raglab.add_signals(low_scores(), made.signal_function(function)), "sure")
+
+    def test_another_function_is_refused(self) -> None:
+        """Of another signal or version, and what is none."""
+        made = calibrate_signal(raglab.add_signals(low_scores(), self.measured()), "yes_no")
+        with pytest.raises(ValueError, match="one of judge"):
+            made.signal_function(self.measured(name="judge"))
+        with pytest.raises(ValueError, match="got '2'"):
+            made.signal_function(self.measured("2"))
+        for wrong in ("yes_no", made, None, len):
+            with pytest.raises(TypeError, match="must be the signal function that measured yes_no"):
+                made.signal_function(wrong)  # type: ignore[arg-type]

@@ -1,0 +1,219 @@
+"""A study in a folder on a full disk, beside other readers and writers, and after a kill."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import optuna
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raglab.lab.study_journal import STUDY_FILE, WholeLinesLock, drop_half_line, half_line
+from raglab.lab.trial_search import open_study
+from raglab.store.files import InputError
+from test_lab_trial_search import problem, search, stored
+
+LINE = b'{"op_code":4,"worker_id":"w","study_id":0}\n'
+
+
+def lock_of(file: Path) -> WholeLinesLock:
+    """Lock of a journal."""
+    return WholeLinesLock(file, optuna.storages.journal.JournalFileSymlinkLock(str(file)))
+
+
+def process(work: Callable[[], object]) -> int:
+    """Exit code of a process that does some work: 0, or 1 with an InputError about room, else 2."""
+    child = os.fork()
+    if child == 0:  # pragma: no cover - of another process
+        code = 2
+        try:
+            work()
+            code = 0
+        except InputError as error:
+            code = 1 if "must have room" in str(error) else 2
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+class TestLines:
+    """Which last line is one that was cut off."""
+
+    @given(st.integers(0, 3), st.integers(0, len(LINE)), st.sampled_from([1, 30_000]))
+    def test_a_cut_is_found_and_taken_away(
+        self, tmp_path_factory: pytest.TempPathFactory, lines: int, cut: int, times: int
+    ) -> None:
+        """Wherever it is, whatever the length of the line; whole lines stay to the byte."""
+        file = tmp_path_factory.mktemp("journal") / STUDY_FILE
+        line = LINE[:-2] + b',"x":"' + b"y" * 40 * (times - 1) + b'"}\n'
+        half = line[: len(line) * cut // (len(LINE) + 1)]
+        file.write_bytes(line * lines + half)
+        assert half_line(file) == len(half)
+        drop_half_line(lock_of(file))
+        assert file.read_bytes() == line * lines
+        assert not list(file.parent.glob("*.lock*"))
+
+    @pytest.mark.parametrize("content", [b"", LINE, b"my notes", LINE + b"my notes", b'{"op": 1'])
+    def test_what_is_no_line_of_optuna_stays(self, tmp_path: Path, content: bytes) -> None:
+        """It may be a file of somebody else."""
+        file = tmp_path / STUDY_FILE
+        file.write_bytes(content)
+        drop_half_line(lock_of(file))
+        assert file.read_bytes() == content
+        assert half_line(tmp_path / "none") == 0
+
+    def test_a_writer_goes_on_behind_the_half_line_of_another(self, tmp_path: Path) -> None:
+        """A process that was killed meanwhile costs its line, not the file."""
+        asked = problem()
+        study = open_study(tmp_path, "a", asked.settings).study
+        with (tmp_path / STUDY_FILE).open("ab") as file:
+            file.write(LINE[:20])
+        study.add_trial(optuna.trial.create_trial(values=[1.0, 0.5]))
+        assert [trial.values for trial in stored(tmp_path).trials] == [[1.0, 0.5]]  # noqa: PD011 - of Optuna
+        assert half_line(tmp_path / STUDY_FILE) == 0
+
+    def test_the_lock_goes_where_nothing_can_be_taken_away(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Others would wait for it in vain."""
+        (tmp_path / STUDY_FILE).write_bytes(LINE[:20])
+
+        def fail(*_: object) -> None:
+            raise PermissionError
+
+        monkeypatch.setattr(os, "truncate", fail)
+        with pytest.raises(PermissionError):
+            lock_of(tmp_path / STUDY_FILE).acquire()
+        assert not list(tmp_path.glob("*.lock*"))
+
+    def test_the_lock_of_a_folder_by_its_relative_path_can_get_old(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Optuna reads the age of a dead process's lock through a link, which must lead to the file."""
+        monkeypatch.chdir(tmp_path)
+        lock, leads = optuna.storages.journal.JournalFileSymlinkLock, list[bool]()
+        acquire = lock.acquire
+
+        def acquire_and_look(self: optuna.storages.journal.JournalFileSymlinkLock) -> bool:
+            result = acquire(self)
+            leads.append(Path(self._lock_file).exists())
+            return result
+
+        monkeypatch.setattr(lock, "acquire", acquire_and_look)
+        open_study("out/study", "a", problem().settings)
+        assert leads
+        assert all(leads)
+
+
+class TestFullDisk:
+    """A search whose storage takes no more."""
+
+    @pytest.mark.parametrize("room", [1_000, 30_000, 50_001])
+    def test_it_is_said_and_goes_on_with_room(self, tmp_path: Path, room: int) -> None:
+        """The error names the storage; the file ends with a whole line; the result is that of a search with room."""
+        asked = problem()
+
+        def run() -> None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+            search(asked, tmp_path)
+
+        for _ in range(2):  # a second time as well, which makes nothing worse
+            assert process(run) == 1
+            content = (tmp_path / STUDY_FILE).read_bytes()
+            assert content == b"" or content.endswith(b"\n")
+            assert len(content) <= room
+        assert process(lambda: stored(tmp_path) if content else None) == 0
+        again = search(asked, tmp_path)
+        pd.testing.assert_frame_equal(again.trials, search(asked).trials)
+
+    @pytest.mark.slow
+    def test_on_a_disk_of_its_own(self, tmp_path: Path) -> None:
+        """As by the limit of a process; one that is mounted for reading alone is said too."""
+        from hostile import remount, small_disk
+
+        asked = problem()
+        with small_disk(tmp_path / "disk", "64k") as disk:
+            for _ in range(2):
+                with pytest.raises(InputError, match=r"the disk of the store must have room.*make room, then run this"):
+                    search(asked, disk / "s")
+            remount(disk, "size=4m")
+            again = search(asked, disk / "s")
+            remount(disk, "ro")
+            with pytest.raises(InputError, match=r"must be there and writable.*nothing is damaged"):
+                search(problem(40), disk / "s")
+        pd.testing.assert_frame_equal(again.trials, search(asked).trials)
+
+
+class TestBeside:
+    """Readers and writers of one folder."""
+
+    def test_a_reader_beside_a_writer(self, tmp_path: Path) -> None:
+        """It never reads half of a trial, and stops nobody."""
+        asked = problem(60)
+        child = os.fork()
+        if child == 0:  # pragma: no cover - of another process
+            code = 1
+            try:
+                search(asked, tmp_path)
+                code = 0
+            finally:
+                os._exit(code)
+        numbers, status = [0], (0, 0)
+        while status == (0, 0):
+            status = os.waitpid(child, os.WNOHANG)
+            study = open_study(tmp_path, asked.name, asked.settings).study
+            trials = study.get_trials(deepcopy=False)
+            numbers.append(len(trials))
+            assert all(len(trial.params) == len(asked.space) for trial in trials)
+        assert os.waitstatus_to_exitcode(status[1]) == 0
+        assert numbers == sorted(numbers)
+        assert len(stored(tmp_path).trials) == 60
+
+    def test_a_file_of_sqlite_that_is_locked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """At the beginning and in the middle: the lock is named, nobody is told to take the file away."""
+        monkeypatch.setattr("sqlite3.dbapi2.connect", _impatient(sqlite3.connect))
+        monkeypatch.setattr("sqlite3.connect", _impatient(sqlite3.connect))
+        url, asked = f"sqlite:///{tmp_path / 'a.db'}", problem(20)
+        search(problem(10), url)
+        with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as link:
+            link.execute("BEGIN EXCLUSIVE")
+            with pytest.raises(InputError, match=r"must be free to be written.*holds its lock") as caught:
+                search(asked, url)
+            link.execute("ROLLBACK")
+            assert "take" not in str(caught.value)
+
+            def lock(rows: pd.DataFrame) -> bool:
+                if len(rows):
+                    link.execute("BEGIN IMMEDIATE")
+                return True
+
+            with pytest.raises(InputError, match="must be free to be written"):
+                search(problem(30), url, on_trials=lock)
+            link.execute("ROLLBACK")
+        pd.testing.assert_frame_equal(search(asked, url).trials, search(asked).trials)
+
+    @pytest.mark.parametrize("content", [LINE[:-3] + b"\n" + LINE, b'{"op_code":0}\n', b"[1]\n", b"\xff\xfe\n" * 3])
+    def test_a_journal_that_is_damaged(self, tmp_path: Path, content: bytes) -> None:
+        """It is told from one that is locked or full, and is not changed."""
+        (tmp_path / STUDY_FILE).write_bytes(content)
+        with pytest.raises(InputError, match="restore a copy, or keep the damaged file elsewhere"):
+            search(problem(10), tmp_path)
+        assert (tmp_path / STUDY_FILE).read_bytes() == content
+
+
+def _impatient(connect: Callable[..., sqlite3.Connection]) -> Callable[..., sqlite3.Connection]:
+    """What opens files of SQLite without waiting for a lock."""
+
+    def connected(*args: object, **more: object) -> sqlite3.Connection:
+        return connect(*args, **{**more, "timeout": 0.1})  # type: ignore[arg-type]
+
+    return connected

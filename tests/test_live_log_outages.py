@@ -1,0 +1,447 @@
+"""Logs that are away, full, locked or closed while a system answers: said once, counted, logged again afterwards."""
+
+from __future__ import annotations
+
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from databases import USER, Server
+from generators import Fixed
+from raglab.audit.log import AuditLog
+from raglab.blobs import BUSY_S
+from raglab.live.ask import ask
+from raglab.live.log_outages import AUDIT, BANDIT, PATIENCE_S, LogOutages
+from raglab.live.settings import open_audit
+from raglab.live.system import Lab, build_index
+from raglab.store import database
+from raglab.store.database import UnwritableLogError, is_unwritable
+from raglab.store.files import InputError
+from raglab.store.log_tables import CHOICES, DECISIONS, REQUESTS
+from raglab.store.policies import Policy
+from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+
+FREE: dict[str, Any] = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}
+QUESTION = "What is the motor excess?"
+AWAY = "audit log cannot be written"
+# Statements by which another process holds a file of SQLite.
+LOCKS = {
+    "a turn": ("BEGIN IMMEDIATE",),
+    "no write-ahead log": ("PRAGMA journal_mode=DELETE", "BEGIN EXCLUSIVE"),
+    "a file of its own": ("PRAGMA locking_mode=EXCLUSIVE", "BEGIN EXCLUSIVE"),
+    "a turn over a journal": ("PRAGMA journal_mode=DELETE", "BEGIN IMMEDIATE"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fixture
+    """Return the folder of an index."""
+    del encoder
+    build_index(CORPUS, tmp_path / "i", cache=None, **SMALL)
+    return tmp_path / "i"
+
+
+def opened(folder: Path, arm: str = "hybrid", **more: Any) -> Lab:
+    """System over an index that answers every question."""
+    policy = Policy.from_mapping(FREE | {"strategy": {"arm": arm}})
+    return Lab.open(folder, policy=policy, **{"generator": Fixed(), "cache": False, **more})
+
+
+def logged(lab: Lab, table: str = DECISIONS) -> list[str]:
+    """Ids of a table of the audit log."""
+    assert lab.audit is not None
+    with lab.audit.log.reading() as log:
+        return [row["request_id"] for row in log.rows(table)]
+
+
+@contextmanager
+def warned() -> Iterator[list[str]]:
+    """Messages of the warnings to a user of a block, complete when it ends."""
+    texts: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield texts
+    texts += [str(warning.message) for warning in caught if warning.category is UserWarning]  # none of files left open
+
+
+@contextmanager
+def locked_file(path: Path, lock: str = "a turn") -> Iterator[None]:
+    """Hold a file of SQLite as another process would."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as link:
+        for statement in LOCKS[lock]:
+            link.execute(statement)
+        yield
+
+
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[Lab, bool], None]:
+    """Switch by which the SQLite log of a system has no room for another page."""
+    prepared, state = database.prepare_connection, {"full": False}
+
+    def prepare(link: Any, record: object = None) -> None:
+        prepared(link, record)
+        if state["full"]:
+            pages = link.execute("PRAGMA page_count").fetchone()[0]
+            link.execute(f"PRAGMA max_page_count={pages}")
+
+    monkeypatch.setattr(database, "prepare_connection", prepare)
+
+    def switch(lab: Lab, full: bool) -> None:  # noqa: FBT001 - of a test
+        state["full"] = full
+        assert lab.audit is not None
+        lab.audit.log.close()
+
+    return switch
+
+
+class TestServer:
+    """A log on PostgreSQL."""
+
+    @pytest.mark.parametrize("arm", ["hybrid", "bandit"])
+    def test_away_and_back(self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch, arm: str) -> None:
+        """Questions are answered, one warning a log says so, one how many are missing; both logs go on."""
+        monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
+        monkeypatch.setenv("RAGLAB_BANDIT_LOG", postgresql.schema())
+        lab = opened(folder, arm)
+        first = ask(QUESTION, lab=lab, request_id="up")
+        postgresql.stop("immediate")
+        try:
+            with warned() as said:
+                away = [ask(QUESTION, lab=lab, request_id=f"away{number}") for number in range(3)]
+        finally:
+            postgresql.start()
+        logs = 1 + (arm == "bandit")
+        assert len(said) == logs
+        assert sum(AWAY in text for text in said) == 1
+        assert first.record.logged
+        shown = [(response["status"], response["answer"], response.record.logged) for response in away]
+        assert shown == [("ok", first["answer"], False)] * 3
+        assert {one.log: one.questions for one in lab.log_outages.now} == dict.fromkeys((AUDIT, BANDIT)[:logs], 3)
+        with warned() as said:
+            back = ask(QUESTION, lab=lab, request_id="back")
+        assert back.record.logged
+        assert len(said) == logs
+        assert all("is written again: 3 questions are not in it" in text for text in said)
+        assert lab.log_outages.now == ()
+        assert logged(lab) == ["up", "back"]
+        if lab.online is not None and arm == "bandit":
+            with lab.online.log.reading() as log:
+                assert [row["request_id"] for row in log.rows(CHOICES)] == ["up", "back"]
+        assert lab.audit is not None
+        assert not lab.audit.verify().findings
+
+    def test_required_it_is_refused(self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each question by an error that names server and remedy; nothing is counted; `check` says it before."""
+        monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
+        lab, loose = opened(folder, audit="required"), opened(folder)
+        postgresql.stop("immediate")
+        try:
+            with warned() as said:
+                for system in (lab, lab):
+                    with pytest.raises(UnwritableLogError, match="check URL, server and rights"):
+                        ask(QUESTION, lab=system)
+                with pytest.raises(UnwritableLogError):
+                    lab.check()
+                loose.check()
+        finally:
+            postgresql.start()
+        assert lab.log_outages.now == ()
+        assert [one.questions for one in loose.log_outages.now] == [0]
+        assert len(said) == 1
+        assert AWAY in said[0]
+
+    def test_it_is_opened_while_the_server_is_away(
+        self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Texts that were to be forgotten are not yet, which is said; required, nothing is opened."""
+        monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
+        monkeypatch.setenv("RAGLAB_AUDIT_KEEP_DAYS", "30")
+        postgresql.stop("immediate")
+        try:
+            with warned() as said:
+                lab = opened(folder)
+            with pytest.raises(UnwritableLogError):
+                opened(folder, audit="required")
+        finally:
+            postgresql.start()
+        assert ["older than 30 days are not forgotten yet" in text for text in said] == [True], said
+        assert ask(QUESTION, lab=lab, request_id="q").record.logged
+        assert logged(lab) == ["q"]
+
+    def test_it_goes_between_request_and_decision(
+        self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The answer that is made already is given."""
+        monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
+
+        class Stopping(Fixed):
+            def answer(self, question: str, passages: Any) -> Any:
+                postgresql.stop("immediate")
+                return super().answer(question, passages)
+
+        lab = opened(folder, generator=Stopping())
+        try:
+            with warned() as said:
+                response = ask(QUESTION, lab=lab, request_id="q")
+        finally:
+            postgresql.start()
+        assert (response["status"], response.record.logged) == ("ok", False)
+        assert len(said) == 1
+        assert (logged(lab, REQUESTS), logged(lab)) == (["q"], [])
+
+    @pytest.mark.parametrize(
+        ("close", "open_again"),
+        [
+            ("ALTER ROLE {user} SET default_transaction_read_only = on", "ALTER ROLE {user} RESET ALL"),
+            ("ALTER ROLE {user} NOLOGIN", "ALTER ROLE {user} LOGIN"),
+            ("ALTER ROLE {user} CONNECTION LIMIT 0", "ALTER ROLE {user} CONNECTION LIMIT -1"),
+            (
+                "REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM {user}",
+                "GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {user}",
+            ),
+        ],
+        ids=["read-only", "no login", "no connection left", "no right"],
+    )
+    def test_it_is_closed_to_a_role(
+        self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch, close: str, open_again: str
+    ) -> None:
+        """As if it were away."""
+        user, schema = "writer", "of_writer"
+        for statement in (
+            f"DROP SCHEMA IF EXISTS {schema} CASCADE",
+            f"DROP ROLE IF EXISTS {user}",
+            f"CREATE ROLE {user} LOGIN PASSWORD 'word'",
+            f"CREATE SCHEMA {schema}",
+            f"GRANT ALL ON SCHEMA {schema} TO {user}",
+        ):
+            postgresql.execute(postgresql.url(), statement)
+        place = f"postgresql://{user}:word@127.0.0.1:{postgresql.port}/postgres?options=-csearch_path%3D{schema}"
+        monkeypatch.setenv("RAGLAB_AUDIT_LOG", place)
+        lab = opened(folder)
+        ask(QUESTION, lab=lab, request_id="before")
+        assert lab.audit is not None
+        named = {"user": user, "schema": schema}
+        postgresql.execute(postgresql.url(), close.format(**named))
+        lab.audit.log.close()  # a connection that is open keeps its settings
+        with warned() as said:
+            response = ask(QUESTION, lab=lab, request_id="closed")
+        assert (response["status"], response.record.logged, len(said)) == ("ok", False, 1)
+        postgresql.execute(postgresql.url(), open_again.format(**named))
+        lab.audit.log.close()
+        assert ask(QUESTION, lab=lab, request_id="after").record.logged
+        assert logged(lab) == ["before", "after"]
+        lab.audit.log.close()
+        assert user != USER
+
+
+class TestFile:
+    """A log in a file of SQLite."""
+
+    def test_a_full_disk(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Answered without a row; with room again, logged again."""
+        switch, lab = full_disk(monkeypatch), opened(folder)
+        ask(QUESTION, lab=lab, request_id="before")
+        switch(lab, True)
+        with warned() as said:
+            full = [ask(QUESTION, lab=lab, request_id=f"f{number}" * 40) for number in range(40)]
+        assert {one["status"] for one in full} == {"ok"}
+        lost = sum(not one.record.logged for one in full)
+        assert lost
+        assert [AWAY in text for text in said if "again" not in text] == [True]
+        switch(lab, False)
+        with warned() as said:
+            ask(QUESTION, lab=lab, request_id="after")
+        assert [f"{lost} question" in text for text in said] == [True]
+        assert len(logged(lab)) == 42 - lost
+
+    def test_a_folder_that_goes(self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As a share of the network that is not mounted any more."""
+        share = tmp_path / "share"
+        share.mkdir()
+        monkeypatch.setenv("RAGLAB_AUDIT_LOG", str(share / "audit.sqlite"))
+        lab = opened(folder)
+        assert ask(QUESTION, lab=lab, request_id="a").record.logged
+        assert lab.audit is not None
+        lab.audit.log.close()
+        share.rename(tmp_path / "gone")
+        with warned() as said:
+            assert not ask(QUESTION, lab=lab, request_id="b").record.logged
+        assert [AWAY in text for text in said] == [True]
+        (tmp_path / "gone").rename(share)
+        assert ask(QUESTION, lab=lab, request_id="c").record.logged
+        assert logged(lab) == ["a", "c"]
+
+    @pytest.mark.parametrize("lock", LOCKS)
+    def test_a_lock_costs_one_short_wait(self, folder: Path, monkeypatch: pytest.MonkeyPatch, lock: str) -> None:
+        """Whoever waited in vain leaves the log alone for a while; the questions meanwhile are counted."""
+        patience = 1.5
+        monkeypatch.setattr("raglab.live.system.PATIENCE_S", patience)
+        lab = opened(folder)
+        ask(QUESTION, lab=lab, request_id="a")
+        assert lab.audit is not None
+        lab.audit.log.close()
+        with locked_file(folder / "audit.sqlite", lock), warned() as said:
+            start = monotonic()
+            assert not ask(QUESTION, lab=lab, request_id="b").record.logged
+            first = monotonic() - start
+            assert not any(ask(QUESTION, lab=lab).record.logged for _ in range(5))
+            rest = monotonic() - start - first
+        assert first > patience
+        assert rest < 5 * patience, "five questions waited as the first did"
+        assert len(said) == 1
+        assert [one.questions for one in lab.log_outages.now] == [6]
+
+    def test_a_bandits_lock_costs_one_short_wait(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The router chooses, and the question is in the audit log."""
+        monkeypatch.setattr("raglab.live.system.PATIENCE_S", 0.7)
+        lab = opened(folder, "bandit")
+        ask(QUESTION, lab=lab, request_id="a")
+        assert lab.online is not None
+        lab.online.log.close()
+        with locked_file(folder / "bandit.sqlite"), warned() as said:
+            start = monotonic()
+            assert all(ask(QUESTION, lab=lab).record.logged for _ in range(3))
+            assert 0.7 < monotonic() - start < 60.0
+        assert len(said) == 1
+        assert {one.log: one.questions for one in lab.log_outages.now} == {BANDIT: 3}
+
+    def test_a_required_log_is_waited_for(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As long as by a batch of writers: the question is refused without it."""
+        monkeypatch.setattr("raglab.live.system.PATIENCE_S", 0.1)
+        monkeypatch.setattr(database, "BUSY_S", 0.9)
+        lab = opened(folder, audit="required")
+        ask(QUESTION, lab=lab, request_id="a")
+        with locked_file(folder / "audit.sqlite"):
+            start = monotonic()
+            with pytest.raises(UnwritableLogError, match=r"within 0\.9 s"):
+                ask(QUESTION, lab=lab, request_id="b")
+            assert monotonic() - start > 0.9
+
+    def test_the_patience_of_each(self, folder: Path) -> None:
+        """A question has seconds, whatever opens a log by itself a minute."""
+        lab = opened(folder, "bandit")
+        assert lab.audit is not None
+        assert lab.online is not None
+        assert lab.audit.log.patience_s == lab.online.log.patience_s == PATIENCE_S <= 5.0
+        for log in (opened(folder, audit="required").audit, AuditLog(folder / "audit.sqlite"), open_audit(folder)):
+            assert log is not None
+            assert log.log.patience_s == BUSY_S >= 60.0
+
+    def test_old_texts_are_forgotten_with_patience(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A start waits for readers that a question would not wait for."""
+        ask(QUESTION, lab=opened(folder))
+        monkeypatch.setenv("RAGLAB_AUDIT_KEEP_DAYS", "1")
+        waits: list[float] = []
+        monkeypatch.setattr(AuditLog, "forget", lambda log: waits.append(log.log.patience_s))
+        lab = opened(folder)
+        assert waits == [BUSY_S]
+        assert lab.audit is not None
+        assert lab.audit.log.patience_s == PATIENCE_S
+
+    @pytest.mark.parametrize("name", ["answers", "strategies"])
+    def test_a_cache_that_is_locked(self, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        """It costs one short wait; what it would have kept is found again, and who empties it is told."""
+        monkeypatch.setattr("raglab.live.system.CACHE_PATIENCE_S", 0.7)
+        lab = opened(folder, cache=True)
+        answer = ask(QUESTION, lab=lab)["answer"]
+        with locked_file(folder / "cache" / f"{name}.sqlite"):
+            start = monotonic()
+            assert ask("What is the travel excess?", lab=lab)["answer"] is not None
+            first = monotonic() - start
+            assert [ask(QUESTION, lab=lab)["answer"] for _ in range(3)] == [answer] * 3
+            rest = monotonic() - start - first
+            assert lab.caches is not None
+            with warned() as said:
+                lab.caches.clear()
+        assert 0.7 < first < 5.0
+        assert rest < 0.7
+        assert [f"{name}.sqlite is not emptied" in text for text in said] == [True]
+
+    def test_a_log_that_was_altered_stops_questions(self, folder: Path) -> None:
+        """Its place is not at fault: it is restored, or taken away, by somebody who knows."""
+        lab = opened(folder)
+        ask(QUESTION, lab=lab, request_id="a")
+        assert lab.audit is not None
+        lab.audit.log.close()
+        with closing(sqlite3.connect(folder / "audit.sqlite")) as link:
+            link.execute(f"DROP TABLE {DECISIONS}")
+        with pytest.raises(InputError, match="must have every table") as caught:
+            ask(QUESTION, lab=lab)
+        assert not isinstance(caught.value, UnwritableLogError)
+        assert lab.log_outages.now == ()
+
+
+class TestCounts:
+    """The account of outages."""
+
+    def test_each_outage_is_said_and_its_end(self) -> None:
+        """Whatever comes in between; the first row of a question ends none."""
+        outages = LogOutages()
+
+        def question(*, fails: bool, ends: bool = True) -> None:
+            with outages.writing(AUDIT, ends=ends):
+                if fails:
+                    msg = "full"
+                    raise UnwritableLogError(msg)
+
+        with warned() as said:
+            for fails in (False, True, True, True, False, False, True, False):
+                question(fails=False, ends=False)
+                with suppress(UnwritableLogError):
+                    question(fails=fails)
+        assert [text.partition(":")[2].split(" (")[0] for text in said] == [
+            " questions are answered without a row in it",
+            " 3 questions are not in it",
+            " questions are answered without a row in it",
+            " 1 question is not in it",
+        ]
+
+    def test_a_warning_is_at_the_line_of_the_user(self) -> None:
+        """Not in contextlib, which ends the block."""
+        outages = LogOutages()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with pytest.raises(UnwritableLogError), outages.writing(BANDIT):
+                raise UnwritableLogError("full", 0.0)  # noqa: EM101 - of a test
+        assert caught[0].filename == __file__
+
+    @pytest.mark.parametrize(
+        ("error", "wanted"),
+        [
+            (sqlite3.SQLITE_FULL, True),
+            (sqlite3.SQLITE_CANTOPEN, True),
+            (sqlite3.SQLITE_IOERR | (3 << 8), True),
+            (sqlite3.SQLITE_READONLY | (8 << 8), True),
+            (sqlite3.SQLITE_BUSY, True),
+            (sqlite3.SQLITE_CORRUPT, False),
+            (sqlite3.SQLITE_ERROR, False),
+            (sqlite3.SQLITE_NOTADB, False),
+            (sqlite3.SQLITE_CONSTRAINT, False),
+        ],
+    )
+    def test_what_sqlite_says(self, error: int, wanted: bool) -> None:  # noqa: FBT001 - of a test
+        """A place that takes nothing, not a log that is damaged."""
+        cause = sqlite3.OperationalError("words")
+        cause.sqlite_errorcode = error
+        assert is_unwritable(OperationalError("x", None, cause)) == wanted
+
+    def test_what_postgresql_says(self) -> None:
+        """A server that is away or closed, not a table that is missing."""
+        psycopg = pytest.importorskip("psycopg")
+
+        def of(kind: type[DBAPIError], name: str) -> bool:
+            return is_unwritable(kind("x", None, getattr(psycopg.errors, name)("words")))
+
+        assert is_unwritable(OperationalError("x", None, psycopg.OperationalError("connection failed")))
+        assert is_unwritable(PoolTimeoutError("words"))
+        assert all(of(OperationalError, name) for name in ("DiskFull", "AdminShutdown", "LockNotAvailable"))
+        assert of(ProgrammingError, "InsufficientPrivilege")
+        assert not of(ProgrammingError, "UndefinedTable")
+        assert not of(DBAPIError, "DataCorrupted")

@@ -1,0 +1,268 @@
+"""A real language model, in process and served: what `make local-llm` fetched; skipped with a line where it is not.
+
+At most twenty replies, with prompts of at most 300 tokens.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr
+from functools import partial
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from raglab.answering.client import Capabilities, Completion, Message, ModelClient, TokenScore
+from raglab.answering.generation import ModelGenerator, ModelRewriter
+from raglab.answering.local_model import LocalModel
+from raglab.answering.metered_client import MeteredClient, RequestBudget
+from raglab.answering.openai_client import OpenAIClient
+from raglab.live.clarifier import GapReading, ParsedQuestion, ReplyRequest
+from raglab.models import CausalModel
+from raglab.values import Chunk, ModelUnavailableError
+
+ROOT = Path(__file__).resolve().parents[1]
+FILE = ROOT / "out" / "local_llm" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+pytestmark = pytest.mark.full
+if not FILE.is_file():
+    pytest.skip("make local-llm fetches the model", allow_module_level=True)
+if find_spec("gguf") is None or find_spec("accelerate") is None:
+    pytest.skip("the extra raglab-toolkit[local] is not installed", allow_module_level=True)
+PASSAGES = [
+    Chunk("a", "The storm excess is £400. Claims are paid within 30 days.", "home.md"),
+    Chunk("b", "Glass is covered without an excess.", "home.md"),
+]
+ASK = [{"role": "user", "content": "Passage: The storm excess is £400. How much is the storm excess? One sentence."}]
+BRIEF = "Answer in one short sentence from the passages."
+
+
+@pytest.fixture(scope="module", autouse=True)
+def lengths() -> Iterator[list[int]]:
+    """Tokens that the model read in each call: at the end of all tests at most twenty calls, each of 300 tokens."""
+    read: list[int] = []
+    steps, scores = CausalModel.log_probabilities, CausalModel.reply_log_probabilities
+
+    def counted_steps(model: CausalModel, ids: Sequence[int]) -> Any:
+        read.append(len(ids))
+        return steps(model, ids)
+
+    def counted_scores(model: CausalModel, ids: Sequence[int], reply: Sequence[int]) -> Any:
+        read.append(len(ids) + len(reply))
+        return scores(model, ids, reply)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CausalModel, "log_probabilities", counted_steps)
+        patch.setattr(CausalModel, "reply_log_probabilities", counted_scores)
+        yield read
+    assert len(read) <= 20
+    assert max(read, default=0) <= 300
+
+
+@pytest.fixture(scope="module")
+def model() -> LocalModel:
+    """The model, loaded once."""
+    made = LocalModel(str(FILE))
+    shown = StringIO()
+    with redirect_stderr(shown):
+        made.load()
+    assert shown.getvalue() == ""  # no progress bar, which would stand in every notebook
+    return made
+
+
+@pytest.fixture(scope="module")
+def local_llm() -> ModuleType:
+    """The script that serves it."""
+    spec = importlib.util.spec_from_file_location("local_llm", ROOT / "experiments" / "local_llm.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    sys.modules["local_llm"] = made
+    spec.loader.exec_module(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def served(model: LocalModel, local_llm: ModuleType) -> Iterator[str]:
+    """Address of a server over it on this machine, which ends with the tests."""
+    with local_llm.ModelServer(model) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        yield server.base_url
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def reply(model: LocalModel) -> Completion:
+    """Its reply to a question that one passage answers."""
+    return model.complete(ASK, max_tokens=24, top=5)
+
+
+def test_it_answers_from_the_passage(reply: Completion) -> None:
+    """A whole sentence with the sum, each token with its probability."""
+    assert "400" in reply.text
+    assert reply.finish == "stop"
+    assert reply.prompt_tokens is not None
+    assert reply.prompt_tokens < 300
+    assert 0.0 < reply.least_probability <= reply.mean_probability <= 1.0
+
+
+def test_scores_of_its_own_reply_are_those_it_wrote(model: LocalModel, reply: Completion) -> None:
+    """To three digits: one pass over all tokens sums in another order."""
+    scores = model.scores(ASK, reply.text)
+    assert [one.token for one in scores] == [one.token for one in reply.tokens]
+    assert [one.logprob for one in scores] == pytest.approx([one.logprob for one in reply.tokens], abs=1e-3)
+
+
+def test_its_server_can_do_what_the_probe_finds(
+    served: str, model: LocalModel, reply: Completion, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Log-probabilities, an exact echo, its context and its seed, and no schema; the reply is that of the process."""
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path))
+    client = OpenAIClient("local", served, timeout=120.0)
+    found = client.probe()
+    assert (found.logprobs, found.schema, found.echo, found.context) == (True, "text", "exact", model.load().context)
+    assert (found.top, found.seed) == (20, True)
+    again = client.complete(ASK, max_tokens=24, top=5)
+    assert again.text == reply.text
+    assert [one.logprob for one in again.tokens] == pytest.approx([one.logprob for one in reply.tokens], abs=1e-6)
+
+
+def test_it_says_yes_and_no_with_a_probability(model: LocalModel) -> None:
+    """Of one token, within a budget that counts it."""
+    judging = pytest.importorskip("raglab.extensions.learned_signals.judging")
+    made = judging.yes_no_scorer(model, RequestBudget(calls=1), judging.SUFFICES)
+    assert 0.0 < made.score("How much is the storm excess?", [chunk.text for chunk in PASSAGES]) < 1.0
+    assert made.client.counts.completion_tokens == 1
+    right = judging.likelihood_scorer(model, RequestBudget())
+    texts = [chunk.text for chunk in PASSAGES]
+    scores = [right.score("How much is the storm excess?", texts, answer) for answer in ("It is £400.", "It is £970.")]
+    assert scores[0] > scores[1]
+
+
+def test_it_answers_as_a_generator(model: LocalModel) -> None:
+    """With a confidence, or the failure that it was cut off: never a refusal in its place."""
+    metered = MeteredClient(model)
+    generator = ModelGenerator(metered, ModelGenerator(model).prompt._replace(text=BRIEF), max_tokens=32)
+    try:
+        generation = generator.answer("How much is the storm excess?", PASSAGES)
+    except ModelUnavailableError as error:
+        generation = None
+        kind = error.kind
+    assert kind == "cut off" if generation is None else 0.0 < generation.confidence <= 1.0
+    assert metered.counts.requests == 1
+
+
+class Written:
+    """A client that keeps what it is sent."""
+
+    name = "written"
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Message, ...]] = []
+
+    def complete(self, messages: Sequence[Message], **_: Any) -> Completion:
+        """No answer."""
+        self.sent.append(tuple(messages))
+        return Completion("none")
+
+    def scores(self, messages: Sequence[Message], reply: str) -> tuple[TokenScore, ...]:
+        """One token."""
+        self.sent.append((*messages, {"role": "assistant", "content": reply}))
+        return (TokenScore(reply, -1.0),)
+
+    def capabilities(self) -> Capabilities:
+        """Everything."""
+        return Capabilities(True, 20, "text", "exact", None, seed=True)
+
+    probe = capabilities
+
+
+def long_texts() -> dict[str, list[str]]:
+    """Passages of the bundled documents, of tables of numbers, and of scripts that the model hardly knows."""
+    texts = {
+        path.name: path.read_text(encoding="utf-8")
+        for path in sorted((ROOT / "datasets").glob("*/documents/*.md"))
+        if path.stat().st_size > 4000
+    }
+    texts |= {
+        "numbers": "| 148,600.00 | 161,974.00 | 13,374.00 |\n" * 200,
+        "Chinese": "保险单规定暴风雨的免赔额为四百英镑。" * 200,
+        "Arabic": "قسط التأمين على العواصف هو أربعمائة جنيه " * 200,
+        "Thai": "ค่าเสียหายส่วนแรกสำหรับพายุคือสี่ร้อยปอนด์" * 200,
+        "Cyrillic": "Франшиза по шторму составляет четыреста фунтов. " * 200,
+        "short lines": "a\nb\n" * 2000,
+        "code": "for (int i=0;i<n;i++){ a[i]+=b[i]*2; }\n" * 100,
+    }
+    return {
+        name: [text[start : start + 1500] for start in range(0, len(text), 1500)][:8] for name, text in texts.items()
+    }
+
+
+def test_every_default_prompt_has_fewer_than_1500_tokens(model: LocalModel) -> None:
+    """As the model's own tokenizer counts them in its template, whatever the passages; none is far below its room."""
+    written, longest = Written(), Counter[str]()
+    adapters = [*core_adapters(written), *judges(written), *readers(written)]
+    for texts in long_texts().values():
+        chunks = [Chunk(str(page), text, "home.md", page) for page, text in enumerate(texts, 1)]
+        for adapter in adapters:
+            adapter(chunks)
+        for sent in written.sent:
+            task = sent[0]["content"][:60]
+            longest[task] = max(longest[task], len(model.load().prompt_ids(sent)))
+        written.sent.clear()
+    assert len(longest) == 9, longest
+    assert max(longest.values()) < 1500, longest
+    assert min(longest.values()) > 900, longest
+
+
+HOW_MUCH, ANSWER = "How much is the storm excess of the policy of 2025?", "The storm excess is £400. " * 5
+Adapter = Callable[[list[Chunk]], Any]
+
+
+def core_adapters(client: ModelClient) -> list[Adapter]:
+    """What asks a client in the core."""
+    return [
+        lambda chunks: ModelGenerator(client).answer(HOW_MUCH, chunks),
+        lambda chunks: ModelRewriter(client).rewrite(HOW_MUCH, [chunk.text for chunk in chunks], 1),
+    ]
+
+
+def judges(client: ModelClient) -> list[Adapter]:
+    """Judges of passages, of answers, and the likelihood of one."""
+    judging = pytest.importorskip("raglab.extensions.learned_signals.judging")
+    budget = RequestBudget()
+    made = [
+        *(judging.judge_scorer(client, budget, rubric, with_answer=True) for rubric in judging.RUBRICS.values()),
+        judging.yes_no_scorer(client, budget, judging.SUFFICES),
+        judging.yes_no_scorer(client, budget, judging.IS_RIGHT, with_answer=True),
+        judging.likelihood_scorer(client, budget),
+    ]
+
+    def ask(scorer: Any, chunks: list[Chunk]) -> None:
+        cells = [HOW_MUCH, [chunk.text for chunk in chunks], ANSWER]
+        scorer.score(*cells[: len(scorer.needs)])
+
+    return [partial(ask, scorer) for scorer in made]
+
+
+def readers(client: ModelClient) -> list[Adapter]:
+    """The four protocols of clarification: questions, gaps, replies and fields."""
+    calls = pytest.importorskip("raglab.extensions.clarification.model_calls").ModelCalls(client)
+    parsed = ParsedQuestion(question=HOW_MUCH)
+    readings = tuple(GapReading(f"Excess of the {n} kind", f"The {n} kind: £{n}") for n in range(6))
+    asked = ReplyRequest(HOW_MUCH, "field_type", "excess", readings)
+    return [
+        lambda chunks: calls.parser(HOW_MUCH, chunks),
+        lambda chunks: calls.gap_finder(parsed, chunks, chunks),
+        lambda chunks: calls.reply_reader("the third one", asked._replace(documents=tuple(chunks))),
+        lambda chunks: calls.field_reader("limit", chunks),
+    ]

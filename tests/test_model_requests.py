@@ -1,0 +1,498 @@
+"""Requests to language models: when an answer is asked for again, what names a model, one model for several threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import raglab
+from generators import Weighed
+from judge_server import KEY, completion
+from llama_server import LlamaServer, cut_off, llama_server
+from raglab.answering import prompts
+from raglab.answering.client import Completion, TokenScore, estimate_tokens, one_deadline
+from raglab.answering.generation import ModelGenerator, ModelRewriter
+from raglab.answering.local_model import LocalModel
+from raglab.answering.metered_client import OVERHEAD, BudgetSpentError, MeteredClient, RequestBudget
+from raglab.answering.openai_client import OpenAIClient
+from raglab.answering.prompts import ANSWER, SHORTENING, data_prompt, fit_passages
+from raglab.canonical import digest
+from raglab.live.answer_recording import MissingAnswersWarning, record_answers
+from raglab.live.signal_functions import SignalFunction
+from raglab.store.policies import Policy
+from raglab.store.trace_merging import ANSWER_REQUESTS
+from raglab.store.traces import Trace
+from raglab.values import Case, ModelUnavailableError
+from tiny_models import save_causal
+from worlds import Hit, policy, trace_of
+
+pytest.importorskip("openai")
+FREE = Policy.from_mapping({"generation": {"enabled": False}})
+LONG = "The motor excess is 250 pounds. Claims are paid in May, and in June where the form is late. " * 40
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LlamaServer]:
+    """A server, its key in the environment, and a cache folder of this test."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
+    with llama_server() as running:
+        yield running
+
+
+def extension(name: str) -> Any:
+    """What a room has by `module:name`; the test is skipped without the room."""
+    module, _, attribute = name.partition(":")
+    return getattr(pytest.importorskip(f"raglab.extensions.{module}"), attribute)
+
+
+def generator(server: LlamaServer, **settings: Any) -> ModelGenerator:
+    """Generator that asks the server once."""
+    return ModelGenerator(OpenAIClient("tiny", server.base_url, timeout=20.0, max_retries=0), **settings)
+
+
+def world(n: int = 3, text: str = LONG) -> Trace:
+    """Trace of some questions with one hit each."""
+    cases = [Case("q", f"question {number}", "ok", answer="250") for number in range(n)]
+    made = trace_of(*((case, [[Hit(0.25, text=text)]]) for case in cases))
+    fields = (made.cases, made.chunks, made.arms, made.hits)
+    return Trace(*fields, made.pattern_hits, {"fingerprint": "f" * 16, "cases_hash": "c" * 16})
+
+
+class TestShortening:
+    """Other messages are another request, whatever made them other."""
+
+    def test_answers_to_other_messages_are_asked_again(
+        self, server: LlamaServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where passages are shortened otherwise, no answer to the old prompt is served; where not, all are."""
+        record_answers(world(), policy(), generator(server), Weighed())
+        server.asked.clear()
+        record_answers(world(), policy(), generator(server), Weighed())
+        assert server.questions == []
+        monkeypatch.setattr(prompts, "estimate_tokens", lambda text: 2 * estimate_tokens(text))
+        made = record_answers(world(), policy(), generator(server), Weighed())
+        assert len(server.questions) == 3
+        assert made.meta[ANSWER_REQUESTS]["from_cache"] == 0
+
+    def test_the_version_of_shortening_is_in_the_name(
+        self, server: LlamaServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """So that answers in a trace are not taken for those of another version."""
+        before = generator(server).name
+        made = record_answers(world(), policy(), generator(server), Weighed())
+        monkeypatch.setattr(prompts, "SHORTENING", SHORTENING + 1)
+        assert generator(server).name != before
+        server.asked.clear()
+        record_answers(made, policy(), generator(server), Weighed())
+        assert len(server.questions) == 3
+
+    def test_the_version_stands_for_these_prompts(self) -> None:
+        """A change of `estimate_tokens`, `fit_passages` or `data_prompt` is one of `SHORTENING`, then of this hash."""
+        texts = [
+            LONG,
+            "Le plafond est de 148 600 €.\n\n| a | b |\n|---|---|\n| 1 | 2 |",
+            "保険金は五月に支払われます。" * 60,
+        ]
+        fitted = [fit_passages(texts, tokens) for tokens in range(20, 1400, 60)]
+        shown = [data_prompt("How much?", one.texts, ("Attempt", "1")) for one in fitted]
+        assert (SHORTENING, digest("\0".join(shown), 12)) == (1, "7eda858385d7")
+
+
+class TestCutOff:
+    """A reply that was cut off is cut off again, and paid again: it is kept as missing."""
+
+    @pytest.mark.parametrize("at_once", [1, 4])
+    def test_the_same_request_is_not_asked_again(self, server: LlamaServer, at_once: int) -> None:
+        """It stays missing with its reason and is counted; more tokens ask for it."""
+        server.failing = {"question 1": cut_off()}
+        with pytest.warns(MissingAnswersWarning, match=r"1 cut off \(q1\).*only after max_tokens is raised"):
+            first = record_answers(world(), policy(), generator(server), Weighed(), at_once=at_once)
+        assert first.meta[ANSWER_REQUESTS]["missing"] == {"cut off": 1}
+        assert first.meta[ANSWER_REQUESTS]["missing_from_cache"] == 0
+        server.asked.clear()
+        with pytest.warns(MissingAnswersWarning, match="max_tokens 512 in an earlier run") as caught:
+            again = record_answers(world(), policy(), generator(server), Weighed(), at_once=at_once)
+        (warning,) = (one.message for one in caught if isinstance(one.message, MissingAnswersWarning))
+        assert [one.kind for one in warning.missing] == ["cut off"]
+        assert server.questions == []
+        counts = again.meta[ANSWER_REQUESTS]
+        assert (counts["requests"], counts["from_cache"], counts["missing_from_cache"]) == (0, 2, 1)
+        server.failing = {}
+        whole = record_answers(world(), policy(), generator(server, max_tokens=600), Weighed())
+        assert len(server.questions) == 3
+        assert whole.meta[ANSWER_REQUESTS]["missing"] == {}
+
+    def test_another_prompt_asks_again(self, server: LlamaServer) -> None:
+        """And so does another length of the prompt."""
+        server.failing = {f"question {n}": cut_off() for n in range(3)}
+        for settings in ({}, {"max_prompt_tokens": 700}, {"prompt": ANSWER._replace(text="Answer.")}, {"seed": 1}):
+            server.asked.clear()
+            with pytest.warns(MissingAnswersWarning):
+                record_answers(world(), policy(), generator(server, **settings), Weighed())
+            assert len(server.questions) == 3
+
+    def test_a_generator_of_ones_own_is_asked_again(self, tmp_path: Path) -> None:
+        """Its name need not say how long its answers may be."""
+
+        class Brief:
+            """Cut off each time."""
+
+            name, calls = "brief", 0
+
+            def answer(self, question: str, passages: Any) -> Any:
+                """No answer."""
+                del question, passages
+                self.calls += 1
+                msg = "cut off"
+                raise ModelUnavailableError(msg, kind="cut off")
+
+        brief = Brief()
+        for n in (1, 2):
+            with pytest.warns(MissingAnswersWarning) as caught:
+                record_answers(world(), policy(), brief, Weighed(), cache=tmp_path / "a.sqlite")
+            assert brief.calls == 3 * n
+            assert "only after max_tokens" not in str(caught[0].message)
+
+
+class TestOddInput:
+    """What no user means, and what a user may well do."""
+
+    def test_no_case_at_all(self, server: LlamaServer) -> None:
+        """It is said, and nothing is asked."""
+        with pytest.raises(ValueError, match="needs a trace with cases"):
+            record_answers(world().subset([]), policy(), generator(server), Weighed())
+        assert server.bodies == []
+
+    def test_a_folder_is_no_cache(self, server: LlamaServer, tmp_path: Path) -> None:
+        """It was put aside as a damaged file is, with all that a user has in it."""
+        (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
+        signal = SignalFunction("mine", lambda rows: [1.0 for _ in rows], ("query",))
+        for call in (
+            lambda: record_answers(world(), FREE, generator(server), Weighed(), cache=tmp_path),
+            lambda: raglab.add_signals(world(), signal, cache=str(tmp_path)),
+        ):
+            with pytest.raises(ValueError, match="cache must be a file, got the folder"):
+                call()
+        assert (tmp_path / "notes.txt").is_file()
+
+    @pytest.mark.parametrize("at_once", [0, 1.5, "2", None])
+    def test_requests_at_a_time(self, server: LlamaServer, at_once: Any) -> None:
+        """A whole number from 1."""
+        with pytest.raises(ValueError, match="at_once must be at least 1"):
+            record_answers(world(), FREE, generator(server), Weighed(), at_once=at_once)
+
+    def test_what_is_no_generator_client_or_budget(self, server: LlamaServer) -> None:
+        """Each is told from the others."""
+        with pytest.raises(TypeError, match=r"got OpenAIClient; a client goes into ModelGenerator"):
+            record_answers(world(), FREE, generator(server).client, Weighed())  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="budget must be a RequestBudget, got dict"):
+            record_answers(world(), FREE, generator(server), Weighed(), budget={"calls": 1})  # type: ignore[arg-type]
+        judge = extension("learned_signals.signal_models:judge")
+        with pytest.raises(TypeError, match=r"client must be raglab\.OpenAIClient .* got ModelGen"):
+            judge(generator(server))
+
+    @pytest.mark.parametrize(
+        ("reply", "text"),
+        [
+            ("<think>The passage\nsays 250.</think>\n\nIt is 250 pounds [1].", "It is 250 pounds [1]."),
+            ("<think></think>It is 250 pounds.", "It is 250 pounds."),
+            ("It is <think>250</think> pounds.", "It is <think>250</think> pounds."),
+        ],
+    )
+    def test_thoughts_of_a_model_are_no_answer(self, reply: str, text: str) -> None:
+        """Models that reason write them first where a server does not take them out."""
+        assert prompts.without_marks(reply) == text
+
+    @pytest.mark.parametrize("reply", ["<think>Hm.</think>", "Passage 1:", "> \n> "])
+    def test_a_reply_of_marks_alone_is_malformed(self, server: LlamaServer, reply: str) -> None:
+        """It is no answer, and no refusal (rule S0.1)."""
+        server.failing = {"question 0": completion(reply)}
+        with pytest.raises(ModelUnavailableError) as caught:
+            generator(server).answer("question 0", world().chunks)
+        assert caught.value.kind == "malformed reply"
+
+
+class Scoring:
+    """A client whose given texts have two tokens."""
+
+    name = "scoring"
+
+    def scores(self, messages: Any, reply: str) -> tuple[TokenScore, ...]:
+        """Two tokens."""
+        del messages, reply
+        return (TokenScore("a", -1.0), TokenScore("b", -1.0))
+
+    def complete(self, messages: Any, **_: Any) -> Completion:
+        """One word."""
+        del messages
+        return Completion("yes")
+
+    def capabilities(self) -> Any:
+        """Never asked."""
+        raise AssertionError
+
+    probe = capabilities
+
+
+class TestMeter:
+    """A budget is of tokens."""
+
+    def test_a_scored_text_is_charged_in_tokens(self) -> None:
+        """About those before it, and its own; not its bytes, which are three times as many."""
+        messages = [{"role": "user", "content": LONG}]
+        metered = MeteredClient(Scoring())
+        metered.scores(messages, "The motor excess is 250 pounds.")
+        counts = metered.counts
+        assert counts.prompt_tokens == estimate_tokens(LONG) + OVERHEAD + 2
+        assert counts.prompt_tokens < len(LONG) / 2
+
+    @pytest.mark.parametrize("limit", [{"calls": 0}, {"tokens": 0}, {"seconds": 0}, {"cost": 0, "price_prompt": 1.0}])
+    def test_a_budget_of_nothing_asks_nothing(self, limit: dict[str, float]) -> None:
+        """Not even what the backend can do."""
+        metered = MeteredClient(Scoring(), RequestBudget(**limit))
+        messages = [{"role": "user", "content": "?"}]
+        for call in (metered.capabilities, metered.probe, lambda: metered.complete(messages)):
+            with pytest.raises(BudgetSpentError):
+                call()
+        assert metered.counts.requests == 0
+
+    def test_a_budget_of_nothing_sends_nothing(self, server: LlamaServer) -> None:
+        """Nor does a gate that needs a confidence probe the server; the rest is missing as not asked."""
+        with pytest.warns(MissingAnswersWarning, match="budget spent"):
+            made = record_answers(world(), policy(), generator(server), Weighed(), budget=RequestBudget(calls=0))
+        assert made.meta[ANSWER_REQUESTS]["missing"] == {"budget spent": 3}
+        assert server.bodies == []
+
+    def test_threads_wait_for_one_probe(self, server: LlamaServer) -> None:
+        """Four at once ask what the server can do once."""
+        client = OpenAIClient("tiny", server.base_url, timeout=20.0, max_retries=0)
+        with ThreadPoolExecutor(4) as pool:
+            known = list(pool.map(lambda _: client.capabilities(), range(4)))
+        assert len(set(known)) == 1
+        assert server.probes == 1
+
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "what", "does", "the", "policy", "cover", "water", "fire", "."]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a causal model of one layer with random weights."""
+    return save_causal(tmp_path_factory.mktemp("models") / "causal", WORDS)
+
+
+def with_template(place: Path, template: str) -> Path:
+    """Folder of a causal model with another template of chats."""
+    made = save_causal(place, WORDS)
+    (made / "chat_template.jinja").write_text(template, encoding="utf-8")
+    return made
+
+
+NO_SYSTEM = (
+    "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    "{{ m['content'] }} [SEP] {% endfor %}"
+)
+
+
+class TestDoor:
+    """What cannot be meant is refused where it is stated."""
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "http://host/v1#models",
+            "http://ho st/v1",
+            "http://host/v1/\n",
+            None,
+            5,
+            "http://u:secret@host/v1?k=1",
+            "http://",
+        ],
+    )
+    def test_an_address_that_is_none(self, url: Any) -> None:
+        """No fragment or blank is dropped in silence, and no password shown."""
+        with pytest.raises(ValueError, match="base_url must be an http or https URL") as caught:
+            OpenAIClient("tiny", url)
+        assert "secret" not in str(caught.value)
+
+    @pytest.mark.parametrize("url", ["http://u:secret@host:80/v1", "http://[::1]:8000/v1", "HTTP://HOST/deep/path/v1/"])
+    def test_an_address_that_is_one(self, url: str) -> None:
+        """With a path, a port, a user."""
+        made = OpenAIClient("tiny", url)
+        assert "secret" not in f"{made!r} {made.name}"
+
+    @pytest.mark.parametrize("settings", [{"model": None}, {"max_retries": 1.5}, {"max_retries": float("inf")}])
+    def test_settings_of_a_client(self, settings: dict[str, Any]) -> None:
+        """Before any request."""
+        with pytest.raises(ValueError, match="max_retries a whole number"):
+            OpenAIClient(**{"model": "tiny", "base_url": "http://host/v1", **settings})
+
+    @pytest.mark.parametrize("kind", [ModelGenerator, ModelRewriter])
+    @pytest.mark.parametrize(
+        "settings",
+        [{"max_tokens": 0}, {"max_tokens": "5"}, {"max_prompt_tokens": float("nan")}, {"max_prompt_tokens": -1}],
+    )
+    def test_sizes(self, kind: Any, settings: dict[str, Any]) -> None:
+        """Whole numbers from 1."""
+        with pytest.raises(ValueError, match="must be a whole number from 1"):
+            kind(Scoring(), **settings)
+
+    def test_a_prompt_is_no_text(self) -> None:
+        """The remedy is a `Prompt` of it."""
+        scorer = extension("learned_signals.judging:yes_no_scorer")
+        for make in (
+            lambda: ModelGenerator(Scoring(), prompt="Answer."),  # type: ignore[arg-type]
+            lambda: scorer(Scoring(), RequestBudget(), "Is it?", prompt="Say yes."),
+        ):
+            with pytest.raises(TypeError, match=r"write raglab\.Prompt\('mine', 1"):
+                make()
+
+    @pytest.mark.parametrize("wrong", ["3", None, float("nan"), -1])
+    def test_a_budget_is_of_numbers(self, wrong: Any) -> None:
+        """Those of NumPy among them."""
+        with pytest.raises(ValueError, match="calls of a budget must be 0 or more"):
+            RequestBudget(calls=wrong)
+        assert RequestBudget(calls=np.int64(3), tokens=np.float32(5)).calls == 3
+
+
+class TestLocalModel:
+    """A model in this process."""
+
+    def test_its_name_is_read_from_its_files(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Nothing is loaded for it, and the loaded model has the same."""
+        loaded = LocalModel(str(folder))
+        loaded.load()
+
+        def load(*_: Any, **__: Any) -> None:
+            raise AssertionError
+
+        monkeypatch.setattr("raglab.answering.local_model.load_causal_model", load)
+        assert LocalModel(str(folder)).name == loaded.name == f"local:{loaded.load().name}"
+
+    def test_a_file_in_gguf_is_named_by_its_content(self, tmp_path: Path) -> None:
+        """Whether it can be loaded or not."""
+        names = []
+        for content in (b"GGUF one", b"GGUF two"):
+            (tmp_path / "small.gguf").write_bytes(content)
+            names.append(LocalModel(str(tmp_path / "small.gguf")).name)
+        assert names[0] != names[1]
+        assert names[0].startswith("local:small@")
+
+    def test_files_that_change_before_it_is_loaded_are_an_error(self, tmp_path: Path) -> None:
+        """What is kept under the old name would be of another model."""
+        changed = save_causal(tmp_path / "causal", WORDS)
+        model = LocalModel(str(changed))
+        assert model.name
+        (changed / "extra.json").write_text("{}", encoding="utf-8")
+        with pytest.raises(ValueError, match="files of a model must stay"):
+            model.load()
+
+    def test_a_template_without_a_system_gets_its_instructions_from_the_user(self, tmp_path: Path) -> None:
+        """As Gemma's and Mistral's do; the prompt is that of one message."""
+        model = LocalModel(str(with_template(tmp_path / "causal", NO_SYSTEM)))
+        asked = [{"role": "system", "content": "the policy"}, {"role": "user", "content": "water"}]
+        one = [{"role": "user", "content": "the policy\n\nwater"}]
+        assert model.load().prompt_ids(asked) == model.load().prompt_ids(one)
+        assert model.complete(asked, max_tokens=2).completion_tokens
+
+    @pytest.mark.parametrize("template", ["{% for", "{{ raise_exception('never') }}"])
+    def test_a_template_that_takes_nothing_is_a_reason(self, tmp_path: Path, template: str) -> None:
+        """When the model is loaded, with the remedy."""
+        with pytest.raises(ValueError, match="template of chats takes no instructions"):
+            LocalModel(str(with_template(tmp_path / "causal", template))).load()
+
+    @pytest.mark.parametrize("name", ["a.gguf", "empty.gguf"])
+    def test_what_only_ends_in_gguf_is_a_reason(self, tmp_path: Path, name: str) -> None:
+        """It is named, and loaded it is an error."""
+        pytest.importorskip("gguf")
+        (tmp_path / name).write_bytes(b"" if name == "empty.gguf" else b"no model")
+        model = LocalModel(str(tmp_path / name))
+        assert model.name.startswith("local:")
+        with pytest.raises(ValueError, match="must hold a causal language model"):
+            model.load()
+
+    def test_half_a_letter_is_read(self, folder: Path) -> None:
+        """A lone surrogate in a question or an answer ends nothing."""
+        model = LocalModel(str(folder))
+        asked = [{"role": "user", "content": "water \ud800"}]
+        assert model.complete(asked, max_tokens=2).text
+        assert model.scores(asked, "fire \ud800")
+
+    @pytest.mark.parametrize("wrong", [{"max_tokens": 0}, {"max_tokens": -1}, {"seed": -1}])
+    def test_numbers_that_mean_nothing_are_refused_at_once(self, folder: Path, wrong: dict[str, int]) -> None:
+        """No token fewer than one ended a reply, which went on until its time was up."""
+        with pytest.raises(ValueError, match="max_tokens must be 1 or more and seed 0 or more"):
+            LocalModel(str(folder), timeout=2.0).complete([{"role": "user", "content": "water"}], **wrong)
+
+    def test_a_tiny_temperature_is_greedy(self, folder: Path) -> None:
+        """Without an overflow."""
+        asked = [{"role": "user", "content": "water"}]
+        cold = LocalModel(str(folder), temperature=1e-320).complete(asked, max_tokens=3)
+        assert cold.text == LocalModel(str(folder)).complete(asked, max_tokens=3).text
+
+    def test_threads_share_it(self, folder: Path) -> None:
+        """Four requests at once get what each gets alone, of replies and of scores."""
+        model = LocalModel(str(folder))
+        asked = [[{"role": "user", "content": " ".join([*WORDS[5 : 5 + n], "."])}] for n in range(1, 9)]
+        alone = [
+            (LocalModel(str(folder)).complete(one, max_tokens=6)._replace(ms=0.0), model.scores(one, "fire"))
+            for one in asked
+        ]
+        shared = LocalModel(str(folder))
+        with ThreadPoolExecutor(4) as pool:
+            several = list(
+                pool.map(
+                    lambda one: (shared.complete(one, max_tokens=6)._replace(ms=0.0), shared.scores(one, "fire")), asked
+                )
+            )
+        assert several == alone
+
+    @pytest.mark.parametrize("at_once", [1, 4])
+    def test_recorded_answers_are_the_same_at_once(self, folder: Path, tmp_path: Path, at_once: int) -> None:
+        """Behind `record_answers`, each case has its answer or its reason."""
+        told = ANSWER._replace(text="the policy")
+        model = ModelGenerator(LocalModel(str(folder)), prompt=told, max_tokens=4)
+        cases = [Case("q", f"{word} policy", "ok") for word in WORDS[5:12]]
+        made = trace_of(*((case, [[Hit(0.25, text=f"the policy cover {case.query}")]]) for case in cases))
+        trace = Trace(made.cases, made.chunks, made.arms, made.hits, made.pattern_hits, {})
+        alone = _recorded(trace, model, tmp_path / "a.sqlite", 1)
+        assert _recorded(trace, model, tmp_path / "b.sqlite", at_once) == alone
+        assert sum(alone[1].values()) + len(alone[0]) == len(cases)
+
+    def test_waiting_for_a_turn_is_no_time_of_a_call(self, folder: Path) -> None:
+        """Behind another reply a call has its whole time; of a question asked live it is part of the request."""
+        model = LocalModel(str(folder), timeout=2.0)
+        message = [{"role": "user", "content": "what does the policy cover"}]
+        model.complete(message, max_tokens=2)  # the first one imports
+
+        def ask(*, live: bool) -> str:
+            if not live:
+                return model.complete(message, max_tokens=2).finish
+            with one_deadline(), pytest.raises(ModelUnavailableError) as caught:
+                model.complete(message, max_tokens=2)
+            return caught.value.kind
+
+        for live, expected in ((False, {"stop", "length"}), (True, {"timeout"})):
+            with ThreadPoolExecutor(1) as pool:
+                with model._lock:
+                    waiting = pool.submit(ask, live=live)
+                    time.sleep(2.5)
+                assert waiting.result() in expected
+
+
+def _recorded(trace: Trace, model: ModelGenerator, cache: Path, at_once: int) -> tuple[dict[int, str], dict[str, int]]:
+    """Answers by case, and what is missing by reason."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingAnswersWarning)
+        made = record_answers(trace, FREE, model, Weighed(), at_once=at_once, cache=cache)
+    assert made.answers is not None
+    return dict(zip(made.answers.row.tolist(), made.answers.text, strict=True)), made.meta[ANSWER_REQUESTS]["missing"]

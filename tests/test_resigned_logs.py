@@ -1,0 +1,114 @@
+"""Logs with a value that no honest one holds and a chain that fits again: refused with rule, value and remedy."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from fuzz.outcomes import is_clear
+from fuzz.resigned_logs import sign
+from raglab.audit.log import AuditLog
+from raglab.audit.log_summary import days
+from raglab.bandit import Bandit
+from raglab.live.online_bandit import Online
+from raglab.live.settings import open_online
+from raglab.policy import PolicyData
+from raglab.reward import RewardWeights
+
+COMPONENTS = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}
+ARMS = ("hybrid", "graph")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Return a database with both logs, of one question that was decided and rewarded."""
+    path = tmp_path / "both.sqlite"
+    log, online = AuditLog(path), bandit(path)
+    log.opened("r", "who?", policy=PolicyData.from_mapping(), fingerprint="f", models={"encoder": "words"})
+    online.choose("r", [True, True], {"words": 0.5})
+    online.update("r", COMPONENTS, ms=20.0)
+    log.decided("r", {"status": "ok", "answer": "x", "confidence": 0.5})
+    log.close()
+    online.close()
+    return path
+
+
+def bandit(path: Path) -> Online:
+    """Bandit over a log."""
+    return Online(Bandit(floor=0.05), RewardWeights(), 8000.0, path, ARMS)
+
+
+def changed(path: Path, table: str, column: str, value: Any) -> None:
+    """Change a value and make every link again."""
+    with closing(sqlite3.connect(path)) as link:
+        link.execute(f"UPDATE {table} SET {column} = ?", (value,))  # noqa: S608 - of a test
+        sign(link)
+        link.commit()
+
+
+def choose(path: Path) -> object:
+    """Choose the arm of another question."""
+    return bandit(path).choose(uuid4().hex, [True, True], {"words": 0.5})
+
+
+def fold(path: Path) -> object:
+    """State after all events, by nothing but them."""
+    return bandit(path).rebuild()
+
+
+def summary(path: Path) -> object:
+    """Days of the audit log, by hand and by pandas."""
+    log = AuditLog(path)
+    try:
+        return [days(log), log.export(path.with_name("out"))]
+    finally:
+        log.close()
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "door"),
+    [
+        ("bandit_rewards", "ms", "", choose),
+        ("bandit_rewards", "ms", "soon", choose),
+        ("bandit_rewards", "ms", b"\x01", choose),
+        ("bandit_rewards", "ms", float("inf"), choose),
+        ("bandit_rewards", "ms", float("-inf"), choose),
+        ("bandit_choices", "arms", "null", open_online),
+        ("bandit_choices", "arms", "3", open_online),
+        ("bandit_choices", "arms", '[["hybrid"], null]', open_online),
+        ("bandit_choices", "arms", '{"hybrid": 1}', open_online),
+        ("bandit_choices", "features", '{"words": NaN}', fold),
+        ("bandit_choices", "features", '{"words": 1e999}', fold),
+        ("bandit_rewards", "components", '{"margin": -Infinity}', fold),
+        ("bandit_rewards", "components", '{"margin": -1E+0400}', fold),
+        ("bandit_rewards", "reward", float("inf"), lambda path: bandit(path).frame()),
+        ("decisions", "confidence", float("inf"), summary),
+        ("decisions", "ms", '{"total": Infinity}', summary),
+        ("decisions", "at", "a\0b", summary),
+        ("decisions", "at", "\x1b[2J", summary),
+    ],
+)
+def test_a_value_that_no_log_holds(
+    place: Path, table: str, column: str, value: Any, door: Callable[[Path], object]
+) -> None:
+    """One line that names it, at the door that reads it."""
+    door(place)
+    changed(place, table, column, value)
+    with pytest.raises(ValueError, match="must") as refused:
+        door(place)
+    assert is_clear(refused.value), str(refused.value)
+
+
+def test_large_numbers_of_json_stay(place: Path) -> None:
+    """What a float holds is read to the last digit, however it is written."""
+    changed(place, "bandit_rewards", "measured", '{"a": 1.5e300, "b": 1e0100, "c": 12345678901234567890, "d": "1e999"}')
+    with bandit(place).log.reading() as log:
+        row = log.row("bandit_rewards")
+    assert row is not None
+    assert row["measured"] == {"a": 1.5e300, "b": 1e100, "c": 12345678901234567890, "d": "1e999"}

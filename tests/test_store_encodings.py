@@ -1,0 +1,198 @@
+"""Encodings: what the caller knows, and pages that state another encoding than the UTF-8 that they are in."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raglab.store.encodings import FolderEncoding, decode_page, decode_text
+from raglab.store.files import InputError, Where
+from raglab.store.loaders import load_cases, load_corpus, load_documents
+
+WHERE = Where("a.html", 1)
+SEVERAL_BYTES = ("gbk", "gb2312", "euc-kr", "Shift_JIS", "big5", "euc-jp", "gb18030", "ISO-2022-JP")
+
+
+@pytest.mark.parametrize("label", [*SEVERAL_BYTES, "windows-1251", "iso-8859-1"])
+@pytest.mark.parametrize("text", ["保险条款", "보험금 청구", "é – €"])
+def test_utf_8_wins_over_what_a_page_states(label: str, text: str) -> None:
+    """Where it has characters beyond ASCII; the label is given to the caller."""
+    labels: list[str] = []
+    page = decode_page(f'<meta charset="{label}"><p>{text}'.encode(), WHERE, note_encoding=labels.append)
+    assert page.endswith(f"<p>{text}")
+    assert labels == [f"'{label}'"]
+
+
+@pytest.mark.parametrize(
+    ("label", "codec", "text"),
+    [
+        ("gbk", "gbk", "保险条款如下"),
+        ("euc-kr", "cp949", "보험금 청구"),
+        ("shift_jis", "cp932", "保険の契約"),
+        ("iso-2022-jp", "iso2022_jp", "保険"),
+    ],
+)
+def test_a_page_in_the_encoding_that_it_states_is_read_so(label: str, codec: str, text: str) -> None:
+    """Without a word; ASCII alone, such as that of ISO-2022-JP, does not make it UTF-8."""
+    labels: list[str] = []
+    raw = f"<meta charset={label}><p>{text}".encode(codec)
+    assert decode_page(raw, WHERE, note_encoding=labels.append).endswith(f"<p>{text}")
+    assert not labels
+
+
+@given(st.sampled_from(SEVERAL_BYTES), st.text(alphabet="保険é€a보 ", min_size=1, max_size=20))
+def test_a_page_in_utf_8_is_read_as_utf_8(label: str, text: str) -> None:
+    """Whatever it states."""
+    assert decode_page(f"<meta charset={label}><p>{text}".encode(), WHERE) == f"<meta charset={label}><p>{text}"
+
+
+def test_pages_of_a_folder_are_named_in_one_warning(tmp_path: Path) -> None:
+    """With their count; a single page has one of its own."""
+    for number, label in enumerate(SEVERAL_BYTES):
+        (tmp_path / f"{number}.html").write_text(f"<meta charset={label}><p>保险条款", encoding="utf-8")
+    with pytest.warns(UserWarning, match=r"8 pages state another encoding, but are UTF-8.*0\.html: 'gbk'") as caught:
+        chunks = load_corpus(tmp_path).chunks
+    assert len(caught) == 1
+    assert {chunk.text for chunk in chunks} == {"保险条款"}
+    with pytest.warns(UserWarning, match=r"0\.html: the page states the encoding 'gbk', but is UTF-8"):
+        load_corpus(tmp_path / "0.html")
+
+
+WRITERS: dict[str, Callable[[str], str]] = {
+    "a.md": lambda text: f"# Cover\n\n{text}\n",
+    "a.txt": lambda text: text,
+    "a.html": lambda text: f"<p>{text}",
+    "a.csv": lambda text: f"cause,text of it\n{text},x\n",
+    "a.tsv": lambda text: f"id\ttext\n1\t{text}\n",
+    "a.rst": lambda text: f"{text}\n",
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize(
+    ("codec", "text"), [("cp1252", "Straße – 5 €"), ("koi8-r", "Страхование"), ("shift_jis", "保険の契約")]
+)
+def test_the_caller_knows_the_encoding(tmp_path: Path, name: str, codec: str, text: str) -> None:
+    """Of texts, pages and tables; without it they are refused, or are not that text."""
+    pytest.importorskip("docutils")
+    path = tmp_path / name
+    path.write_bytes(WRITERS[name](text).encode(codec))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert text in load_corpus(path, encoding=codec).chunks[0].text
+        assert text in load_documents([path], encoding=codec).chunks[0].text
+        with pytest.raises(InputError, match="must be UTF-8"):
+            load_corpus(path)
+
+
+def test_a_folder_and_its_captions_too(tmp_path: Path) -> None:
+    """A byte-order mark says more than the caller, and the caller more than a page."""
+    image = pytest.importorskip("PIL.Image")
+    image.new("RGB", (8, 8)).save(tmp_path / "p.png")
+    (tmp_path / "p.png.txt").write_bytes("Größe".encode("cp1252"))
+    (tmp_path / "a.md").write_bytes("Größe".encode("cp1252"))
+    (tmp_path / "b.md").write_bytes("Größe".encode("utf-8-sig"))
+    (tmp_path / "c.txt").write_bytes("Größe".encode("utf-16"))
+    (tmp_path / "d.html").write_bytes("<meta charset=koi8-r><p>Größe".encode("cp1252"))
+    chunks = load_corpus(tmp_path, encoding="cp1252").chunks
+    assert [chunk.text.split()[-1] for chunk in chunks] == ["Größe"] * 5
+
+
+def test_a_file_in_another_encoding_is_left_out(tmp_path: Path) -> None:
+    """With the encoding that was given."""
+    (tmp_path / "a.md").write_text("Grosse", encoding="ascii")
+    (tmp_path / "b.md").write_text("Größe", encoding="cp1252")
+    with pytest.warns(UserWarning, match=r"1 files or links .*b\.md, line 1: .*in the encoding that was given, ascii"):
+        assert len(load_corpus(tmp_path, encoding="ascii").chunks) == 1
+
+
+def test_utf_8_files_of_a_folder_stay_as_they_are(tmp_path: Path) -> None:
+    """Of the newcomer: one file in cp1252 among those in UTF-8; both kinds are counted, and ASCII is neither."""
+    (tmp_path / "documents").mkdir()
+    texts = {
+        "a.md": "Über",
+        "b.txt": "Straße – 5 €",
+        "c.html": "<p>Größe",
+        "d.csv": "Gefahr,Maß\nÖl,1\n",
+        "e.md": "Hail",
+    }
+    for name, text in texts.items():
+        (tmp_path / "documents" / name).write_text(text, encoding="utf-8")
+    (tmp_path / "documents" / "f.md").write_bytes("Öl – 5 €".encode("cp1252"))
+    told = (
+        r"encoding='cp1252' is of the files that are not UTF-8: 4 files are read as utf-8 \(a\.md, .*1 files.*\(f\.md\)"
+    )
+    for load in (load_corpus, load_documents):
+        with pytest.warns(UserWarning, match=told) as caught:
+            chunks = load(tmp_path, encoding="cp1252").chunks
+        assert len(caught) == 1
+        whole = "\n".join(chunk.full_text for chunk in chunks)
+        assert all(word in whole for word in ("Über", "Straße – 5 €", "Größe", "Öl | 1", "Hail", "Öl – 5 €"))
+        assert "Ã" not in whole
+
+
+def test_a_folder_in_one_encoding_says_nothing(tmp_path: Path) -> None:
+    """Nor does one whose texts are ASCII; a file that is named alone is read as the caller says."""
+    (tmp_path / "a.md").write_bytes("Größe".encode("cp1252"))
+    (tmp_path / "b.md").write_text("Hail")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "Größe" in load_corpus(tmp_path, encoding="cp1252").chunks[0].text
+        (tmp_path / "a.md").write_text("Größe", encoding="utf-8")
+        assert "GrÃ¶ÃŸe" in load_corpus(tmp_path / "a.md", encoding="cp1252").chunks[0].text
+
+
+@given(st.text(alphabet="保険éßЖ€a \n", min_size=1, max_size=30), st.sampled_from(["cp1252", "koi8-r", "gb18030"]))
+def test_a_text_in_utf_8_is_read_as_utf_8_in_a_folder(text: str, codec: str) -> None:
+    """Whatever the caller states; what is not UTF-8 is read in that."""
+    files: dict[str, str] = {}
+    encoding = FolderEncoding(codec, files.__setitem__)
+    assert decode_text(text.encode(), WHERE, encoding) == text
+    assert files == ({} if text.isascii() else {"a.html": "utf-8"})
+    assert decode_text("Größe".encode("cp1252"), WHERE, FolderEncoding("cp1252")) == "Größe"
+
+
+@pytest.mark.parametrize("encoding", [None, "cp1252", "latin-1", "shift_jis"])
+@pytest.mark.parametrize("raw", [bytes(range(256)) * 10, b"PK\x03\x04\0\0\xff\xd8", "Maß".encode("utf-16-le")])
+@pytest.mark.parametrize("ending", [".md", ".txt", ".csv", ".html"])
+def test_what_looks_binary_is_called_so(tmp_path: Path, encoding: str | None, raw: bytes, ending: str) -> None:
+    """In a folder it is left out, whatever its ending promises, also where every byte has a character."""
+    (tmp_path / f"bad{ending}").write_bytes(raw)
+    (tmp_path / "a.md").write_text("Hail")
+    with pytest.warns(UserWarning, match=rf"1 files or links .*bad\{ending}: .*looks binary.*control characters"):
+        assert [chunk.source for chunk in load_corpus(tmp_path, encoding=encoding).chunks] == ["a.md"]
+
+
+def test_labels_in_another_encoding(tmp_path: Path) -> None:
+    """Of a CSV or TSV file."""
+    for name, mark in (("a.csv", ","), ("a.tsv", "\t")):
+        (tmp_path / name).write_bytes(f"query{mark}expect_status\nWer zahlt für Öl?{mark}refuse\n".encode("cp1252"))
+        assert load_cases(tmp_path / name, encoding="cp1252")[0].query == "Wer zahlt für Öl?"
+
+
+@pytest.mark.parametrize("encoding", ["utf9", "rot13", "", "hex", "a\0b"])
+def test_an_unknown_encoding_is_refused(tmp_path: Path, encoding: str) -> None:
+    """Before anything is read."""
+    with pytest.raises(ValueError, match="encoding must name"):
+        load_corpus(tmp_path / "none.md", encoding=encoding)
+    with pytest.raises(ValueError, match="encoding must name"):
+        load_cases(tmp_path / "none.csv", encoding=encoding)
+
+
+def test_json_and_frames_have_no_encoding(tmp_path: Path) -> None:
+    """JSON is UTF-8, and a frame holds texts."""
+    (tmp_path / "corpus.jsonl").write_text('{"id": "a", "text": "x"}\n')
+    (tmp_path / "cases.jsonl").write_text('{"id": "1", "query": "q", "expect_status": "refuse"}\n')
+    frame = pd.DataFrame({"text": ["x"], "query": ["q"], "expect_status": ["refuse"]})
+    for place in (tmp_path, tmp_path / "corpus.jsonl", frame):
+        with pytest.raises(InputError, match="encoding must come with texts"):
+            load_corpus(place, encoding="cp1252")
+    for place in (tmp_path, tmp_path / "cases.jsonl", frame):
+        with pytest.raises(InputError, match="encoding must come with texts"):
+            load_cases(place, encoding="cp1252")

@@ -1,0 +1,244 @@
+"""Foreign sets: problems named together with counts, what cannot matter left out (kinds G and I of `outside.md`)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raglab.store.files import InputError
+from raglab.store.loaders import load_cases, load_corpus
+from raglab.values import Case
+
+QUERIES = ("a", "b", "c", "d")
+
+
+def lines(path: Path, *records: Mapping[str, Any]) -> Path:
+    """Write one JSON object a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def beir(folder: Path, rows: str | bytes, queries: tuple[str, ...] = QUERIES) -> Path:
+    """BEIR folder with one file of qrels as it stands."""
+    lines(folder / "queries.jsonl", *({"_id": name, "text": f"query {name}"} for name in queries))
+    (folder / "qrels").mkdir()
+    (folder / "qrels" / "test.tsv").write_bytes(rows.encode() if isinstance(rows, str) else rows)
+    return folder
+
+
+def squad(path: Path, *questions: Mapping[str, Any], context: str = "The cat sat.") -> Path:
+    """SQuAD file: a paragraph with the questions, and one with its own answer."""
+    last = {"id": "last", "question": "What stood?", "answers": [{"text": "dog"}]}
+    paragraphs = [{"context": context, "qas": list(questions)}, {"context": "A dog stood.", "qas": [last]}]
+    path.write_text(json.dumps({"data": [{"title": "A", "paragraphs": paragraphs}]}))
+    return path
+
+
+def task(name: str, answerability: str, *texts: str) -> dict[str, Any]:
+    """Task of MT-RAG with passages."""
+    return {
+        "conversation_id": name,
+        "task_id": name,
+        "contexts": [{"document_id": f"{name}-{n}", "text": text} for n, text in enumerate(texts)],
+        "input": [{"speaker": "user", "text": f"query {name}"}],
+        "answerability": [answerability],
+    }
+
+
+def sources(cases: tuple[Case, ...]) -> dict[str, tuple[str, ...]]:
+    """Expected sources by case."""
+    return {case.id: case.expect_sources_any for case in cases}
+
+
+def answered(name: str, *texts: str) -> dict[str, Any]:
+    """Question of SQuAD with answers."""
+    return {"id": name, "question": f"query {name}", "answers": [{"text": text} for text in texts]}
+
+
+# Kind G: what cannot matter is left out and counted.
+LEFT_OUT: dict[str, tuple[Callable[[Path], Path], str, int]] = {
+    "a judged query without text": (
+        lambda folder: beir(folder, "a\tD1\t1\nz\tD2\t1\nb\tD2\t1\n"),
+        "1 of 3 judged queries has no text in queries.jsonl and is no case: 'z'",
+        2,
+    ),
+    "judgements again": (
+        lambda folder: beir(folder, "a\tD1\t1\na\tD1\t1\nb\tD1\t1\na\tD1\t1\n"),
+        "2 of 4 judgements repeat an earlier one",
+        2,
+    ),
+    "a blank answer": (
+        lambda folder: squad(folder / "s.json", answered("1", "", "cat"), answered("2", "cat", " ", "")),
+        "3 blank answers of 2 of 3 questions are left out",
+        3,
+    ),
+    "a blank passage": (
+        lambda folder: lines(folder / "reference.jsonl", task("1", "ANSWERABLE", "", "x"), task("2", "UNANSWERABLE")),
+        "1 of 2 passages are blank and left out, the first '1-0' on line 1",
+        2,
+    ),
+    "talk": (
+        lambda folder: lines(folder / "reference.jsonl", task("1", "ANSWERABLE", "x"), task("2", "CONVERSATIONAL")),
+        "1 of 2 tasks are no question (CONVERSATIONAL) and no cases",
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_cannot_matter_is_left_out_and_counted(tmp_path: Path, name: str) -> None:
+    """One warning names it; the other cases stay."""
+    write, text, n_cases = LEFT_OUT[name]
+    with pytest.warns(UserWarning, match=re.escape(text)):
+        assert len(load_cases(write(tmp_path))) == n_cases
+
+
+def test_values_stay_right_where_something_is_left_out(tmp_path: Path) -> None:
+    """Answers, sources and chunks are those of what stays."""
+    with pytest.warns(UserWarning, match="1 blank answers"):
+        assert [case.answer for case in load_cases(squad(tmp_path / "s.json", answered("1", "", "cat")))] == [
+            "cat",
+            "dog",
+        ]
+    path = lines(tmp_path / "reference.jsonl", task("1", "ANSWERABLE", "", "x"), task("2", "PARTIAL", "y", ""))
+    with pytest.warns(UserWarning, match="2 of 4 passages are blank"):
+        assert sources(load_cases(path)) == {"1": ("1-1",), "2": ("2-0",)}
+    with pytest.warns(UserWarning, match="2 of 4 passages are blank"):
+        assert [chunk.text for chunk in load_corpus(path).chunks] == ["x", "y"]
+    blank = squad(tmp_path / "t.json", {"id": "1", "question": "q?", "is_impossible": True, "answers": []}, context=" ")
+    with pytest.warns(UserWarning, match="1 of 2 paragraphs are blank"):
+        assert [chunk.chunk_id for chunk in load_corpus(blank).chunks] == ["A#2-2"]
+
+
+# Kind G: what could matter stops, all of it in one message.
+STOPS: dict[str, tuple[Callable[[Path], Path], tuple[str, ...]]] = {
+    "another set's queries": (
+        lambda folder: beir(folder, "x\tD1\t1\ny\tD1\t1\na\tD1\t1\n"),
+        ("judged queries must be in queries.jsonl, got none for 2 of 3, the first 'x'",),
+    ),
+    "two scores": (
+        lambda folder: beir(folder, "a\tD1\t1\na\tD1\t0\nb\tD1\t2\nb\tD1\t1\n"),
+        ("got 0 after 1 for 'D1'", "2 of 4 judgements break a rule", "got 1 after 2 for 'D1'"),
+    ),
+    "rows": (
+        lambda folder: beir(folder, "a\tD1\thigh\nb\tD1\nc\tD2\t1\n"),
+        ("line 1, id a: score must be an integer, got 'high'", "2 of 3 rows break a rule", "line 2, id b"),
+    ),
+    "queries": (
+        lambda folder: (
+            lines(beir(folder, "a\tD1\t1\n") / "queries.jsonl", {"_id": "a"}, {"text": "b"}, {"_id": "c"}).parent
+        ),
+        (
+            "line 1, id a: the field text is required",
+            "3 of 3 queries break a rule",
+            "line 2: the field _id is required",
+        ),
+    ),
+    "blank answers alone": (
+        lambda folder: squad(folder / "s.json", answered("1", "", " "), answered("2"), answered("3", "cat")),
+        ("must have an answer, got 2 blank ones", "2 of 4 questions break a rule", "qas[1]", "got an empty list"),
+    ),
+    "passages of an answer": (
+        lambda folder: lines(
+            folder / "reference.jsonl", task("1", "ANSWERABLE", " "), task("2", "PARTIAL"), task("3", "UNANSWERABLE")
+        ),
+        ("line 1, id 1: a task that is ANSWERABLE must have contexts, got 1 blank ones", "2 of 3 tasks break a rule"),
+    ),
+    "labels of MT-RAG": (
+        lambda folder: lines(
+            folder / "reference.jsonl", task("1", "MAYBE"), task("2", "ANSWERBLE", "x"), task("3", "UNANSWERABLE")
+        ),
+        ("got 'MAYBE'", "2 of 3 tasks break a rule, next", "got 'ANSWERBLE'"),
+    ),
+    "pairs of CLINC": (
+        lambda folder: write_clinc(folder, [["hi", "greet"], ["hi"], [1, "greet"], "hi", ["yo", "greet"]]),
+        ("id train-1", "3 of 5 items break a rule", "id train-2", "id train-3"),
+    ),
+    "cases of our form": (
+        lambda folder: lines(
+            folder / "cases.jsonl", *({"id": str(n), "query": "q", "expect_status": "yes"} for n in range(9))
+        ),
+        ("line 1, id 0: expect_status must be one of", "9 of 9 cases break a rule", "line 4, id 3"),
+    ),
+}
+
+
+def write_clinc(folder: Path, pairs: list[Any]) -> Path:
+    """CLINC150's file with one part."""
+    path = folder / "data_full.json"
+    path.write_text(json.dumps({"train": pairs}))
+    return path
+
+
+@pytest.mark.parametrize("name", STOPS)
+def test_what_could_matter_stops_with_all_that_is_wrong(tmp_path: Path, name: str) -> None:
+    """The first is named whole, the next few by place and value, all are counted."""
+    write, parts = STOPS[name]
+    with pytest.raises(InputError) as caught:
+        load_cases(write(tmp_path))
+    missing = [part for part in parts if part not in str(caught.value)]
+    assert not missing, f"{missing} not in {caught.value}"
+
+
+def test_a_blank_paragraph_with_an_answer_stops(tmp_path: Path) -> None:
+    """Its case could never be answered."""
+    path = squad(tmp_path / "s.json", answered("1", "cat"), context="  ")
+    with pytest.raises(InputError, match=r"paragraphs\[0\]: context must not be blank"):
+        load_corpus(path)
+
+
+# Kind I: three columns of BEIR or four of TREC, by white space.
+QRELS = {
+    "blanks after a tab": "a\t0 d7\t1\nb\t0 d8\t2\n",
+    "blanks": "a 0 d7 1\nb 0 d8 2\n",
+    "tabs": "a\t0\td7\t1\nb\t0\td8\t2\n",
+    "mixed white space and CRLF": "a  Q0\t d7   1\r\n\r\n b\tQ0 d8 2 \r\n",
+    "BEIR": "query-id\tcorpus-id\tscore\na\td7\t1\nb\td8\t2\n",
+    "BEIR by blanks, CRLF": "query-id corpus-id score\r\na d7 1\r\nb d8 2\r\n",
+    "floats": "a\td7\t1.0\nb\td8\t2.0\n",
+    "other heads": "qid\titer\tdocno\trel\na\t0\td7\t1\nb\t0\td8\t2\n",
+    "mark": b"\xef\xbb\xbfa\t0\td7\t1\nb\t0\td8\t2\n",
+    "Excel": "a\t0\td7\t1\r\nb\t0\td8\t2\r\n".encode("utf-16"),
+}
+
+
+@pytest.mark.parametrize("name", QRELS)
+@pytest.mark.filterwarnings("ignore:.*stand in no file of qrels")
+def test_qrels_are_split_on_white_space(tmp_path: Path, name: str) -> None:
+    """All forms are one."""
+    cases = load_cases(beir(tmp_path, QRELS[name]))
+    assert sources(cases) == {"a": ("d7",), "b": ("d8",)}
+    assert [case.extra for case in cases] == [{}, {"source_grades": {"d8": 2}}]
+
+
+@pytest.mark.parametrize(
+    ("rows", "parts"),
+    [
+        ("a 0 d7 1\nb d8 1\n", ("line 2, id b", "got 3 columns")),
+        ("a\tdoc 7\t1\n", ("the second of four columns must be 0 or Q0, got 'doc'", "ids hold no blanks")),
+        ("a\tthe doc 7\t1\n", ("the same in all rows, got 5 columns",)),
+        ("a 0 d7 1 x\nb 0 d8 1 y\n", ("got 5 columns", "2 of 2 rows break a rule")),
+        ("a 0 d7 0.5\n", ("score must be an integer, got '0.5'",)),
+        ("a 0 d7 9999999999\n", ("score must be an integer",)),
+    ],
+)
+def test_other_columns_are_refused(tmp_path: Path, rows: str, parts: tuple[str, ...]) -> None:
+    """By line, with what a row must be."""
+    with pytest.raises(InputError) as caught:
+        load_cases(beir(tmp_path, rows))
+    missing = [part for part in parts if part not in str(caught.value)]
+    assert not missing, f"{missing} not in {caught.value}"
+
+
+def test_a_file_of_another_name_is_named(tmp_path: Path) -> None:
+    """TREC's own name has another ending."""
+    folder = beir(tmp_path, "a 0 d7 1\n")
+    (folder / "qrels" / "test.tsv").rename(folder / "qrels" / "test.qrels")
+    with pytest.raises(InputError, match=r"got only 'test\.qrels'"):
+        load_cases(folder)

@@ -1,0 +1,627 @@
+"""Word, Excel, notebooks and reStructuredText: their blocks, what is left out, and hostile or missing ones."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import re
+import sys
+import time
+import warnings
+import zipfile
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raglab.store import office, optional_libraries
+from raglab.store.bounded_readers import bounded_blocks
+from raglab.store.files import InputError
+from raglab.store.loaders import load_corpus
+from raglab.store.rst import rst_blocks
+
+docx = pytest.importorskip("docx")
+openpyxl = pytest.importorskip("openpyxl")
+pytest.importorskip("nbformat")
+pytest.importorskip("docutils")
+
+RST = """\
+Guide
+=====
+
+.. include:: /etc/passwd
+
+.. raw:: html
+
+   <b>raw</b>
+
+The ``excess`` of *storms*, see :ref:`terms <home-terms>` and :func:`~pkg.price`. |unknown|
+
+.. note:: Take care.
+
+.. versionadded:: 2.0
+   A remark.
+
+.. code-block:: python
+
+   print(1)
+
+Storms
+------
+
+1. one
+
+   - inner
+
+term
+   what it means
+
+===== =====
+peril price
+===== =====
+wind  100
+===== =====
+
+.. a comment
+
+.. toctree::
+   :maxdepth: 2
+
+   other
+"""
+
+
+def word_file(**parts: str | bytes) -> bytes:
+    """A Word document with one paragraph of each kind; parts replace those of the archive."""
+    document = docx.Document()
+    document.core_properties.title = "Terms"
+    document.add_heading("Cover", 1)
+    document.add_paragraph("Hail is covered.").add_run(" SECRET").font.hidden = True
+    document.add_heading("Storms", 2)
+    document.add_paragraph("one", style="List Bullet")
+    document.add_paragraph("two", style="List Number 2")
+    table = document.add_table(2, 2)
+    for cell, text in zip(table._cells, ("peril", "a|b", "wind", "100"), strict=True):
+        cell.text = text
+    code = document.styles.add_style("Source Code", 1)
+    for line in ("def f():", "    return 1"):
+        document.add_paragraph(line, style=code)
+    document.add_paragraph("# not a heading")
+    raw = BytesIO()
+    document.save(raw)
+    return changed(raw.getvalue(), **parts)
+
+
+def changed(raw: bytes, **parts: str | bytes) -> bytes:
+    """An archive with the ends of some parts' names given other content."""
+    target = BytesIO()
+    with zipfile.ZipFile(BytesIO(raw)) as source, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in source.namelist():
+            stem = Path(name).stem
+            archive.writestr(name, parts.get(stem, source.read(name)) if name.endswith(".xml") else source.read(name))
+    return target.getvalue()
+
+
+def workbook(rows: list[list[Any]], *, hidden: bool = False) -> bytes:
+    """A workbook with a sheet of rows, and a second one that is hidden where that is asked for."""
+    book = openpyxl.Workbook()
+    book.active.title = "Prices 2025"
+    for row in rows:
+        book.active.append(row)
+    if hidden:
+        sheet = book.create_sheet("Notes")
+        sheet["A1"] = "SECRET"
+        sheet.sheet_state = "hidden"
+    raw = BytesIO()
+    book.save(raw)
+    return raw.getvalue()
+
+
+def notebook(*cells: tuple[str, str | list[str]], language: str = "python") -> bytes:
+    """A notebook of cells."""
+    body = [
+        {"cell_type": kind, "metadata": {}, "source": source}
+        | ({"outputs": [{"output_type": "stream", "name": "stdout", "text": "OUTPUT"}], "execution_count": 1}
+           if kind == "code" else {})
+        for kind, source in cells
+    ]  # fmt: skip
+    return json.dumps(
+        {"nbformat": 4, "nbformat_minor": 4, "metadata": {"language_info": {"name": language}}, "cells": body}
+    ).encode()
+
+
+def texts(reader: str, raw: bytes) -> list[tuple[str, int, str]]:
+    """Kind, level and text of the blocks of a document."""
+    return [(block.kind, block.level, block.text) for block in bounded_blocks(reader, raw, "a.x").blocks]
+
+
+def test_word() -> None:
+    """Headings by styles, items, tables, code by its style; hidden text is left out."""
+    document = bounded_blocks("Word", word_file(), "a.docx")
+    assert (document.title, document.tags) == ("Terms", {"title": "Terms"})
+    assert [(block.kind, block.level, block.text) for block in document.blocks] == [
+        ("heading", 1, "Cover"),
+        ("text", 0, "Hail is covered."),
+        ("heading", 2, "Storms"),
+        ("item", 1, "- one"),
+        ("item", 1, "- two"),
+        ("table", 0, "| peril | a\\|b |\n|---|---|\n| wind | 100 |"),
+        ("code", 0, "```\ndef f():\n    return 1\n```"),
+        ("text", 0, "\\# not a heading"),
+    ]
+
+
+def test_word_headings_of_other_styles_and_insertions() -> None:
+    """A style of a publisher with an outline level is a heading; inserted words are read, deleted ones are not."""
+    w = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    body = (
+        f'<w:document xmlns:w="{w}"><w:body><w:p><w:pPr><w:pStyle w:val="Heading2"/></w:pPr>'
+        "<w:r><w:t>Two</w:t></w:r></w:p>"
+        '<w:p><w:r><w:t xml:space="preserve">It is </w:t></w:r><w:ins><w:r><w:t>not </w:t></w:r></w:ins><w:del><w:r>'
+        "<w:delText>GONE</w:delText></w:r></w:del><w:r><w:t>covered.</w:t></w:r></w:p></w:body></w:document>"
+    )
+    assert texts("Word", word_file(document=body)) == [("heading", 2, "Two"), ("text", 0, "It is not covered.")]
+
+
+def test_excel() -> None:
+    """A sheet is a table below its name; blank rows and columns go, a day has no midnight, hidden sheets go."""
+    day = dt.datetime(2025, 3, 1)  # noqa: DTZ001 - cells of Excel have no zone
+    raw = workbook(
+        [["peril", None, "price", "since"], ["wind", None, 1.5, day], [], ["hail", None, 2, None]], hidden=True
+    )
+    with pytest.warns(UserWarning, match=r"left out of the document: 1 hidden sheets; show what is hidden"):
+        blocks = texts("Excel", raw)
+    assert blocks == [
+        ("heading", 2, "Prices 2025"),
+        ("table", 0, "| peril | price | since |\n|---|---|---|\n| wind | 1.5 | 2025-03-01 |\n| hail | 2 |  |"),
+    ]
+
+
+HEADS = "| peril | price |\n|---|---|\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "blocks"),
+    [
+        (
+            [["Prices of 2025"], ["peril", "price"], ["wind", 1]],
+            [("text", "Prices of 2025"), ("table", f"{HEADS}| wind | 1 |")],
+        ),
+        (
+            [[None, "Prices"], ["# in pounds"], ["peril", "price"], ["wind", 1], ["since May"]],
+            [("text", "Prices"), ("text", "\\# in pounds"), ("table", f"{HEADS}| wind | 1 |\n| since May |  |")],
+        ),
+        (
+            [["Prices"], [], ["peril", "price"], ["wind", 1], [], [], ["city", "zone"], ["Leeds", 2], [], ["A note."]],
+            [
+                ("text", "Prices"),
+                ("table", f"{HEADS}| wind | 1 |"),
+                ("table", "| city | zone |\n|---|---|\n| Leeds | 2 |"),
+                ("text", "A note."),
+            ],
+        ),
+        (
+            [["peril", "price"], ["wind", 1], [], ["hail", 2]],  # a row of numbers is no head
+            [("table", f"{HEADS}| wind | 1 |\n| hail | 2 |")],
+        ),
+        ([["peril"], ["wind"], ["hail"]], [("table", "| peril |\n|---|\n| wind |\n| hail |")]),
+    ],
+)
+def test_captions_and_tables_of_a_sheet(rows: list[list[Any]], blocks: list[tuple[str, str]]) -> None:
+    """A row of one cell above a wider one is a caption; an empty row parts tables, each with its head."""
+    assert [(kind, text) for kind, _, text in texts("Excel", workbook(rows))[1:]] == blocks
+
+
+@pytest.mark.parametrize(
+    ("value", "number_format", "text"),
+    [
+        (0.1, "0%", "10%"),
+        (0.125, "0.00 %", "12.5 %"),
+        (1, "0%;[Red]-0%", "100%"),
+        (0.07, "0%", "7%"),
+        (0.1, '0.0" % of all"', "0.1"),
+        (0.1, "General", "0.1"),
+        ("0.1", "0%", "0.1"),
+    ],
+)
+def test_shares_stand_as_their_format_shows_them(value: object, number_format: str, text: str) -> None:
+    """In per cent, with all their digits; a sign that stands in quotes is a word."""
+    book = openpyxl.Workbook()
+    book.active.append(["share", "of"])
+    book.active.append([value, "all"])
+    book.active["A2"].number_format = number_format
+    raw = BytesIO()
+    book.save(raw)
+    assert texts("Excel", raw.getvalue())[1][2].splitlines()[-1] == f"| {text} | all |"
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("formula", [None, "=1+1"])
+def test_each_kind_that_a_workbook_leaves_out_has_its_own_remedy(formula: str | None, *, hidden: bool) -> None:
+    """Hidden sheets are shown, and formulas are saved with their values."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        texts("Excel", workbook([["n", "sum"], [1, 2], [2, formula]], hidden=hidden))
+    message = "".join(str(warning.message) for warning in caught)
+    assert ("show what is hidden" in message) == hidden
+    assert ("stores the values of formulas" in message) == (formula is not None)
+
+
+def test_formulas_without_a_value_are_counted() -> None:
+    """Those of hidden sheets are not, as they are left out; a formula with its value is read."""
+    book = openpyxl.load_workbook(BytesIO(workbook([["n", "sum"], [1, "=A2+1"], [2, "=A3+1"]], hidden=True)))
+    book["Notes"]["A2"] = "=1+1"
+    raw = BytesIO()
+    book.save(raw)
+    with pytest.warns(UserWarning, match=r"1 hidden sheets, 2 formulas without a stored value; "):
+        bare = texts("Excel", raw.getvalue())
+    assert bare[1][2].splitlines()[-1] == "| 2 |  |"
+    sheet = zipfile.ZipFile(raw).read("xl/worksheets/sheet1.xml")
+    sheet = re.sub(rb"<v ?/>|<v></v>", b"<v>7</v>", sheet)
+    with pytest.warns(UserWarning, match=r"document: 1 hidden sheets; "):
+        stored = texts("Excel", changed(raw.getvalue(), sheet1=sheet.decode()))
+    assert stored[1][2].splitlines()[-1] == "| 2 | 7 |"
+
+
+@pytest.mark.parametrize("rows", [60, 25, 26])
+@pytest.mark.parametrize("name", ["a.xlsx", "a.docx"])
+def test_long_tables_fill_their_chunks_and_repeat_their_head(tmp_path: Path, name: str, rows: int) -> None:
+    """Once at the beginning of each; as many rows as fit in each but the last, none twice, no blank line."""
+    table = [["tariff", "price", "remark"], *([f"T{n:02}", "1.50", "until the end of the year"] for n in range(rows))]
+    if name == "a.xlsx":
+        (tmp_path / name).write_bytes(workbook(table))
+    else:
+        document = docx.Document()
+        cells = document.add_table(len(table), 3)
+        for row, words in zip(cells.rows, table, strict=True):
+            for cell, text in zip(row.cells, words, strict=True):
+                cell.text = text
+        document.save(tmp_path / name)
+    lines = [chunk.text.split("\n") for chunk in load_corpus(tmp_path, max_tokens=128).chunks]
+    assert all(head == ["| tariff | price | remark |", "|---|---|---|"] for head in (own[:2] for own in lines))
+    assert [row.split()[1] for own in lines for row in own[2:]] == [f"T{n:02}" for n in range(rows)]
+    counts = [len(own) for own in lines]
+    assert len(counts) > 1
+    assert max(counts) - min(counts[:-1]) <= 1  # names differ in tokens
+
+
+def test_notebook() -> None:
+    """Markdown as Markdown, code as code of its language, raw cells as text; outputs are left out."""
+    raw = notebook(
+        ("markdown", ["# T\n", "a **b**"]), ("code", "x = 1\n"), ("raw", "r"), ("code", ""), language="julia"
+    )
+    assert texts("notebook", raw) == [
+        ("heading", 1, "T"),
+        ("text", 0, "a b"),
+        ("code", 0, "```julia\nx = 1\n```"),
+        ("text", 0, "r"),
+    ]
+
+
+def test_an_old_notebook() -> None:
+    """Of version 3, with its worksheets."""
+    cells = [{"cell_type": "heading", "level": 1, "source": "T"}, {"cell_type": "code", "input": "1", "outputs": []}]
+    raw = json.dumps({"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": cells}]}).encode()
+    assert texts("notebook", raw) == [("heading", 1, "T"), ("code", 0, "```python\n1\n```")]
+
+
+def test_restructuredtext() -> None:
+    """Structure, code, tables; text of directives and roles that only Sphinx knows; no other file, no raw HTML."""
+    assert texts("reStructuredText", RST.encode()) == [
+        ("heading", 1, "Guide"),
+        ("text", 0, "The `excess` of storms, see `terms` and `pkg.price`. |unknown|"),
+        ("text", 0, "Note"),
+        ("text", 0, "Take care."),
+        ("text", 0, "New in version 2.0"),
+        ("text", 0, "A remark."),
+        ("code", 0, "```python\nprint(1)\n```"),
+        ("heading", 2, "Storms"),
+        ("item", 1, "1. one"),
+        ("item", 2, "  - inner"),
+        ("text", 0, "term: what it means"),
+        ("table", 0, "| peril | price |\n|---|---|\n| wind | 100 |"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        (".. only:: html and not x\n\n   a", ["a"]),
+        (".. ifconfig:: x in (1, 2)\n\n   a", ["a"]),
+        (".. literalinclude:: x.py\n   :language: python", []),
+        (".. py:module:: x.y\n   :synopsis: Long\n      words.", []),
+        (".. image:: x.png\n   :zoom: 3\n   :alt: A\n      plan", []),
+        (".. figure:: x.png\n   :zoom: 3\n   :alt: A\n      plan\n\n   The plan.", ["The plan."]),
+        (".. code-block:: c\n   :caption: C\n   :emphasize-lines: 1\n\n   :x: 1\n     y", ["```c\n:x: 1\n  y\n```"]),
+        (".. code-block:: c\n   :caption: C", []),
+        (".. code-block:: c d e\n   :caption: C\n\n   x", ["c d e", "x"]),
+        (".. tab-item:: One\n   :sync: 1\n\n   :func:`x` is", ["One", "`x` is"]),
+        (":variable:`CMAKE_CXX … <CMAKE_<LANG>_<X>>`", ["`CMAKE_CXX …`"]),
+        (":variable:`CMAKE_<LANG>_FLAGS`, :variable:`X_<CONFIG>`", ["`CMAKE_<LANG>_FLAGS`, `X_<CONFIG>`"]),
+        (":ref:`A<b>` :std:doc:`C\n<d>` :ref:`<e>`", ["`A` `C` `<e>`"]),
+        (":opt:`a < b` :menu:`A --> B` :class:`~a.B` :x:`!y`", ["`a < b` `A --> B` `a.B` `y`"]),
+        (".. contents:: In it\n\nA\n=\n\nx", ["A", "x"]),
+    ],
+)  # fmt: skip
+def test_restructuredtext_of_sphinx(text: str, blocks: list[str]) -> None:
+    """Arguments that are paths and conditions are no text, nor are options; roles give their titles."""
+    assert [block for _, _, block in texts("reStructuredText", f"s\n\n{text}\n\ne".encode())] == ["s", *blocks, "e"]
+
+
+@pytest.mark.parametrize("unit", [":x:`<", ":x:`a <", ".. only:: a\n\n", ".. figure:: x\n   :y: z\n", ":x:`<a>` ", "<"])
+def test_time_of_restructuredtext_is_bounded(unit: str) -> None:
+    """What a process may read at once is read in seconds, or refused."""
+    began = time.perf_counter()
+    with suppress(InputError):
+        rst_blocks(unit * (12_000 // len(unit)), "a.rst")
+    assert time.perf_counter() - began < 20
+
+
+@pytest.mark.parametrize(
+    "directive",
+    [
+        *(".. include:: {}", ".. literalinclude:: {}", ".. csv-table:: T\n   :file: {}", ".. raw:: html\n   :file: {}"),
+        *(".. code-block:: text\n   :include: {}", ".. include:: {}\n   :literal:"),
+        ".. seealso::\n\n   .. include:: {}",
+        *(".. image:: {}?.svg\n   :loading: embed", ".. tab::\n\n   .. figure:: {}#.svg\n      :loading: embed"),
+    ],
+)  # fmt: skip
+def test_restructuredtext_reads_no_other_file(directive: str, tmp_path: Path) -> None:
+    """Neither by its name nor within what is not known; a file of settings is not read either."""
+    (tmp_path / "other.txt").write_text("SECRET,x\n")
+    (tmp_path / "docutils.conf").write_text("[general]\nfile_insertion_enabled: yes\nraw_enabled: yes\n")
+    (tmp_path / "a.rst").write_text(f"before\n\n{directive.format(tmp_path / 'other.txt')}\n\nafter\n")
+    here = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        (chunk,) = load_corpus(tmp_path / "a.rst").chunks
+    finally:
+        os.chdir(here)
+    assert "SECRET" not in chunk.text
+    assert "before" in chunk.text
+    assert "after" in chunk.text
+
+
+def test_a_folder_of_all_kinds(tmp_path: Path) -> None:
+    """Each is a document; sections stand above the chunks."""
+    (tmp_path / "a.rst").write_text(RST)
+    (tmp_path / "b.ipynb").write_bytes(notebook(("markdown", "# N\n\nnote")))
+    (tmp_path / "c.docx").write_bytes(word_file())
+    (tmp_path / "d.XLSX").write_bytes(workbook([["a"], [1]]))
+    corpus = load_corpus(tmp_path)
+    assert list(dict.fromkeys(chunk.source for chunk in corpus.chunks)) == ["a.rst", "b.ipynb", "c.docx", "d.XLSX"]
+    assert ("Terms", "Cover", "Storms") in {chunk.section for chunk in corpus.chunks}
+
+
+BOMB = "<!DOCTYPE x [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;&a;&a;&a;'>]><x>&b;</x>"
+# Behind blanks, comments and instructions of any length, and in another encoding.
+FAR_TYPES = (
+    " " * 5_000 + BOMB,
+    "\n" * 200_000 + BOMB,
+    f"<!-- {'x' * 70_000} -->{BOMB}",
+    f"<?{'x ' * 40_000}?>{BOMB}",
+    BOMB.encode("utf-16"),
+    f"<?xml version='1.0' encoding='utf-16'?>{' ' * 9_000}{BOMB}".encode("utf-16"),
+)
+OUTSIDE = "<!DOCTYPE x [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><x>&a;</x>"
+
+
+@pytest.mark.parametrize(
+    ("reader", "raw", "rule"),
+    [
+        ("Word", b"", "an office file must be readable"),
+        ("Word", b"\xd0\xcf\x11\xe0" * 100, "one with a password, or of another kind"),
+        ("Word", workbook([["a"]]), r"must hold word/document\.xml"),
+        ("Excel", word_file(), r"must hold xl/workbook\.xml"),
+        ("Word", word_file(document=BOMB), "must state no document type"),
+        ("Word", word_file(styles=OUTSIDE), "must state no document type"),
+        *((("Word", word_file(document=raw), "must state no document type")) for raw in FAR_TYPES),
+        (
+            "Word",
+            word_file(document=BOMB.replace("<!DOCTYPE", "<?xml version='1.0' encoding='cp1047'?><!DOCTYPE")),
+            "must be",
+        ),
+        ("Excel", changed(workbook([["a"]]), styles=FAR_TYPES[0]), "must state no document type"),
+        ("Word", word_file(document="<x"), "an office file must be readable"),
+        ("Word", word_file()[:-40], "an office file must be readable"),
+        ("Excel", changed(workbook([["a"]]), sheet1=BOMB), "must state no document type"),
+        ("Excel", changed(workbook([["a"]]), workbook="<x"), "an office file must be readable"),
+        ("notebook", b"{", "must be valid JSON"),
+        ("notebook", b"[]", "a notebook must be valid"),
+        ("notebook", b'{"cells": 7, "nbformat": 4, "nbformat_minor": 0, "metadata": {}}', "a notebook must be valid"),
+        ("notebook", b"[" * 100_000, "must be valid JSON"),
+    ],
+)
+def test_what_is_broken_is_refused(reader: str, raw: bytes, rule: str) -> None:
+    """In one line that names the file."""
+    with pytest.raises(InputError, match=rule) as caught:
+        bounded_blocks(reader, raw, "a.x")
+    assert str(caught.value).startswith("a.x")
+    assert str(caught.value).isprintable()
+
+
+def test_an_archive_that_unpacks_to_much_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the sizes that it states, which no part can pass when it is read; so are parts without number."""
+    monkeypatch.setattr(office, "MAX_UNPACKED_BYTES", 1_000_000)
+    with pytest.raises(InputError, match="at most 1000000 bytes when it is unpacked, got "):
+        office.docx_blocks(word_file(document=" " * 1_500_000), "a.docx")
+    target = BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for number in range(10_001):
+            archive.writestr(f"word/{number}.xml", "")
+    with pytest.raises(InputError, match="at most 10000 parts, got 10001"):
+        office.docx_blocks(target.getvalue(), "a.docx")
+
+
+def test_a_cell_that_spans_a_billion_columns_costs_nothing() -> None:
+    """What a cell says of its width is not believed."""
+    w = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    body = (
+        f'<w:document xmlns:w="{w}"><w:body><w:tbl><w:tr><w:tc><w:tcPr><w:gridSpan w:val="1000000000"/></w:tcPr>'
+        "<w:p><w:r><w:t>x</w:t></w:r></w:p></w:tc></w:tr></w:tbl></w:body></w:document>"
+    )
+    assert texts("Word", word_file(document=body)) == [("table", 0, "| x |\n|---|")]
+
+
+def test_a_sheet_of_a_billion_cells_costs_little() -> None:
+    """Rows and columns between two cells are counted, and a sheet states no size that is believed."""
+    s = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    far = "".join(f'<row r="{n}"><c r="XFD{n}"><v>1</v></c></row>' for n in range(1, 2001))
+    sheet = f'<worksheet xmlns="{s}"><dimension ref="A1:XFD1048576"/><sheetData>{far}</sheetData></worksheet>'
+    with pytest.raises(InputError, match="a workbook must have at most 10000000 cells"):
+        bounded_blocks("Excel", changed(workbook([["a"]]), sheet1=sheet), "a.xlsx")
+    near = far.partition("</row>")[0]
+    sheet = f'<worksheet xmlns="{s}"><dimension ref="A1:XFD1048576"/><sheetData>{near}</row></sheetData></worksheet>'
+    assert texts("Excel", changed(workbook([["a"]]), sheet1=sheet))[1] == ("text", 0, "1")
+
+
+@pytest.mark.slow
+def test_large_files_are_read_by_a_process_of_their_own() -> None:
+    """With the same blocks."""
+    rows = [["n", "text"], *([n, "word " * 20] for n in range(20_000))]
+    blocks = texts("Excel", workbook(rows))
+    assert [text.count("\n") for _, _, text in blocks] == [0, 20_001]
+    assert blocks[-1][2].endswith(f"| 19999 | {'word ' * 19}word |")
+
+
+@pytest.mark.parametrize(("name", "package"), [("a.docx", "python-docx"), ("a.xlsx", "openpyxl"), ("a.rst", "docutils"),
+                                               ("a.ipynb", "nbformat")])  # fmt: skip
+def test_without_its_library_a_file_names_the_extra(
+    name: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And how it is installed: as an error by itself, among other documents as what is left out."""
+    for module in optional_libraries._PACKAGES:
+        monkeypatch.setitem(sys.modules, module, None)
+    (tmp_path / name).write_bytes(notebook(("raw", "x")))
+    rule = rf"{name}: a \.\w+ file needs the library {package}.*raglab-toolkit\[documents\]"
+    with pytest.raises(InputError, match=rule):
+        load_corpus(tmp_path)
+    (tmp_path / "b.md").write_text("x")
+    with pytest.warns(UserWarning, match=rf"left out of the corpus: 1 files or links .*{rule}"):
+        assert len(load_corpus(tmp_path).chunks) == 1
+
+
+def test_cells_of_word_stand_under_their_heads() -> None:
+    """One over two columns or rows stands in each; struck text is left out; a raised figure keeps its mark."""
+    docx = pytest.importorskip("docx")
+    document = docx.Document()
+    table = document.add_table(rows=4, cols=4)
+    for row, values in enumerate((("Peril", "Min", "Max", "Note"), ("Storm", "", "", "n1"), ("", "5", "6", "n2"))):
+        for column, value in enumerate(values):
+            table.cell(row, column).text = value
+    table.cell(1, 1).merge(table.cell(1, 2)).text = "150"
+    for column, value in enumerate(("7", "8", "n3"), 1):
+        table.cell(3, column).text = value
+    table.cell(2, 0).merge(table.cell(3, 0)).text = "Flood"
+    paragraph = document.add_paragraph("It costs ")
+    paragraph.add_run("100").font.strike = True
+    paragraph.add_run("250 of 10")
+    paragraph.add_run("6").font.superscript = True
+    file = BytesIO()
+    document.save(file)
+    rows = ("| Peril | Min | Max | Note |", "|---|---|---|---|", "| Storm | 150 | 150 | n1 |")
+    rows += ("| Flood | 5 | 6 | n2 |", "| Flood | 7 | 8 | n3 |")
+    assert [block.text for block in office.docx_blocks(file.getvalue(), "a.docx").blocks] == [
+        "\n".join(rows),
+        "It costs 250 of 10^6",
+    ]
+
+
+def test_a_paragraph_in_a_content_control_is_read_in_its_place() -> None:
+    """As templates of Word have them, nested ones too."""
+    docx = pytest.importorskip("docx")
+    from docx.oxml import OxmlElement
+
+    document = docx.Document()
+    document.add_paragraph("Before.")
+    inner = document.add_paragraph("Within.")._p
+    document.add_paragraph("After.")
+    place = inner.getparent().index(inner)
+    body = inner.getparent()
+    for _ in range(2):
+        control, content = OxmlElement("w:sdt"), OxmlElement("w:sdtContent")
+        control.append(content)
+        content.append(inner)
+        inner = control
+    body.insert(place, inner)
+    file = BytesIO()
+    document.save(file)
+    texts = [block.text for block in office.docx_blocks(file.getvalue(), "a.docx").blocks]
+    assert texts == ["Before.", "Within.", "After."]
+
+
+DATED = {
+    "one": ("As of |d|.\n\n.. |d| date::\n", ["As of |d|."], 1),
+    "with forms": ("At |t| on |d|, |t|.\n\n.. |d| date:: %Y\n.. |t| Date:: %H:%M\n", ["At |t| on |d|, |t|."], 2),
+    "in an unknown directive": (".. foo:: x\n\n   On |d|.\n\n   .. |d| date:: %d\n", ["x", "On |d|."], 1),
+    "in another substitution": ("|e|.\n\n.. |d| date::\n.. |e| replace:: until |d|\n", ["until |d|."], 1),
+    "a name of two words": ("On |The Day|.\n\n.. |The Day| date::\n", ["On |The Day|."], 1),
+    "none": ("So |x| and |y|\n\n.. |x| replace:: a date:: of\n.. |y| unicode:: 0xA9\n", ["So a date:: of and ©"], 0),
+}
+
+
+@pytest.mark.parametrize(("text", "wanted", "count"), DATED.values(), ids=DATED.keys())
+def test_no_day_stands_in_rst(text: str, wanted: list[str], count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same text gives the same blocks at any time; what stands for the day is counted."""
+    misc = pytest.importorskip("docutils.parsers.rst.directives.misc")
+    monkeypatch.setattr(misc.time, "strftime", lambda *_: "the day")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert [block.text for block in rst_blocks(text, "a.rst").blocks] == wanted
+    messages = [str(one.message) for one in caught]
+    assert [message.split()[1] for message in messages if "stand for the day" in message] == [str(count)] * (count > 0)
+
+
+def test_a_type_that_is_told_of_is_none() -> None:
+    """In a comment, or behind the first element as text."""
+    w = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    text = "<w:p><w:r><w:t>a<![CDATA[<!DOCTYPE x>]]></w:t></w:r></w:p>"
+    body = f'<!-- <!DOCTYPE x> --><w:document xmlns:w="{w}"><w:body>{text}</w:body></w:document>'
+    assert texts("Word", word_file(document=body)) == [("text", 0, "a<!DOCTYPE x>")]
+
+
+HIDDEN_LINES: dict[str, tuple[list[int], dict[str, str], str, list[str]]] = {
+    "a row": ([3], {}, "1 hidden rows", ["c1 c2 c3", "r2c1 r2c2 r2c3", "r4c1 r4c2 r4c3"]),
+    "rows and a column": ([2, 3], {"B": "B"}, "2 hidden rows, 1 hidden columns", ["c1 c3", "r4c1 r4c3"]),
+    "columns to the end": ([], {"C": "XFD"}, "1 hidden columns", ["c1 c2", "r2c1 r2c2", "r3c1 r3c2", "r4c1 r4c2"]),
+    "the head": ([1], {}, "1 hidden rows", ["r2c1 r2c2 r2c3", "r3c1 r3c2 r3c3", "r4c1 r4c2 r4c3"]),
+}
+
+
+@pytest.mark.parametrize(("rows", "columns", "counts", "wanted"), HIDDEN_LINES.values(), ids=HIDDEN_LINES.keys())
+def test_hidden_rows_and_columns_are_left_out(
+    rows: list[int], columns: dict[str, str], counts: str, wanted: list[str]
+) -> None:
+    """Those that hold something are counted."""
+    book = openpyxl.Workbook()
+    for number in range(1, 5):
+        book.active.append([f"r{number}c{column}" if number > 1 else f"c{column}" for column in range(1, 4)])
+    for number in (*rows, 9):
+        book.active.row_dimensions[number].hidden = True
+    for first, last in columns.items():
+        book.active.column_dimensions.group(first, last, hidden=True)
+    raw = BytesIO()
+    book.save(raw)
+    with pytest.warns(UserWarning, match=f"left out of the document: {counts}; show what is hidden"):
+        ((*_, table),) = [block for block in texts("Excel", raw.getvalue()) if block[0] == "table"]
+    lines = [" ".join(line.strip("| ").split(" | ")) for line in table.split("\n")]
+    assert lines[:1] + lines[2:] == wanted
+
+
+def test_rows_that_a_filter_hides_are_left_out() -> None:
+    """They part no table either; a sheet with all its rows hidden is none."""
+    book = openpyxl.Workbook()
+    for number in range(1, 5):
+        book.active.append([f"a{number}", f"b{number}"])
+    book.active.auto_filter.ref = "A1:B4"
+    all_hidden = book.create_sheet("All")
+    all_hidden.append(["SECRET"])
+    all_hidden.row_dimensions[1].hidden = book.active.row_dimensions[2].hidden = True
+    raw = BytesIO()
+    book.save(raw)
+    with pytest.warns(UserWarning, match="2 hidden rows"):
+        blocks = texts("Excel", raw.getvalue())
+    assert [text for *_, text in blocks] == ["Sheet", "| a1 | b1 |\n|---|---|\n| a3 | b3 |\n| a4 | b4 |"]
