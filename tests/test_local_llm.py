@@ -255,14 +255,20 @@ def judges(client: ModelClient) -> list[Adapter]:
 
 
 def readers(client: ModelClient) -> list[Adapter]:
-    """The four protocols of clarification: questions, gaps, replies and fields."""
+    """The four protocols of clarification: questions, gaps, replies and fields, each of which refuses the reply."""
     calls = pytest.importorskip("raglab.extensions.clarification.model_calls").ModelCalls(client)
     parsed = ParsedQuestion(question=HOW_MUCH)
     readings = tuple(GapReading(f"Excess of the {n} kind", f"The {n} kind: £{n}") for n in range(6))
     asked = ReplyRequest(HOW_MUCH, "field_type", "excess", readings)
-    return [
+    made: list[Adapter] = [
         lambda chunks: calls.parser(HOW_MUCH, chunks),
         lambda chunks: calls.gap_finder(parsed, chunks, chunks),
         lambda chunks: calls.reply_reader("the third one", asked._replace(documents=tuple(chunks))),
         lambda chunks: calls.field_reader("limit", chunks),
     ]
+
+    def refused(adapter: Adapter, chunks: list[Chunk]) -> None:
+        with pytest.raises(ValueError, match="one JSON object of the schema"):
+            adapter(chunks)
+
+    return [partial(refused, adapter) for adapter in made]
