@@ -219,9 +219,11 @@ def test_every_default_prompt_has_fewer_than_1500_tokens(model: LocalModel) -> N
             task = sent[0]["content"][:60]
             longest[task] = max(longest[task], len(model.load().prompt_ids(sent)))
         written.sent.clear()
-    assert len(longest) == 9, longest
+    assert len(longest) == 8, longest  # the likelihood of an answer is scored under the prompt of answers
     assert max(longest.values()) < 1500, longest
-    assert min(longest.values()) > 900, longest
+    with_passages = {task: count for task, count in longest.items() if "typed fields" not in task}
+    assert len(with_passages) == 7, longest  # a parser is sent the titles of documents
+    assert min(with_passages.values()) > 900, longest
 
 
 HOW_MUCH, ANSWER = "How much is the storm excess of the policy of 2025?", "The storm excess is £400. " * 5
