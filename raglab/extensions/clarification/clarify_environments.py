@@ -38,14 +38,6 @@ class FieldPage(NamedTuple):
     page: int
 
 
-class DocumentLabel(NamedTuple):
-    """A field that a document states: the document's tags, and the narrowest scope that holds the field."""
-
-    field: str
-    tags: Mapping[str, str]
-    scope: str
-
-
 def broker(
     corpus: str | Path | Sequence[Chunk],
     stated: Iterable[FieldPage] | None = None,
@@ -72,7 +64,7 @@ def broker(
     Source: rules S5.6, S5.9, S5.10.
     """
     folder = Path(corpus) if isinstance(corpus, str | Path) else None
-    chunks = load_corpus(folder).chunks if folder else tuple(corpus)
+    chunks = load_corpus(corpus).chunks if isinstance(corpus, str | Path) else tuple(corpus)
     if pack is None:
         pack = load_pack(folder / PACK) if folder and (folder / PACK).is_dir() else GENERIC
     if stated is None:
@@ -83,7 +75,7 @@ def broker(
     fields = list(stated)
     paths = full_sources([field.document for field in fields], documents)
     labels = [
-        DocumentLabel(field.field, documents[path][0].tags, field_scope(field, documents[path], pack=pack))
+        (field.field, documents[path][0].tags, field_scope(field, documents[path], pack=pack))
         for field, path in zip(fields, paths, strict=True)
         if path in documents
     ]
@@ -133,24 +125,27 @@ def read_fields(path: str | Path) -> tuple[FieldPage, ...]:
     return tuple(FieldPage(*key, page) for key, page in first.items())
 
 
-def _document_world(labels: Sequence[DocumentLabel], **more: Any) -> World:  # noqa: ANN401 - fields of a world
-    """World whose scenes are documents."""
+def _document_world(
+    labels: Sequence[tuple[str, Mapping[str, str], str]],
+    **more: Any,  # noqa: ANN401 - further fields of a world
+) -> World:
+    """World whose scenes are documents; labels: field, tags of a document that states it, scope that holds it there."""
     if len(labels) > MOST_NUMBERED:
         refuse(f"a world of documents must have at most {MOST_NUMBERED:,} values", f"{len(labels):,}", "leave some out")
     # A context is a field asked of one kind of document; its scenes are the documents, as likely as they are many.
-    contexts: dict[str, list[DocumentLabel]] = defaultdict(list)
-    for label in labels:
-        contexts[f"{label.field}/{label.tags.get('doc_type', 'document')}"].append(label)
+    contexts: dict[str, list[tuple[Mapping[str, str], str]]] = defaultdict(list)
+    for field, tags, scope in labels:
+        contexts[f"{field}/{tags.get('doc_type', 'document')}"].append((tags, scope))
     shares = {
-        name: {str(place): dict.fromkeys(SCOPES, 0.0) | {label.scope: 1.0} for place, label in enumerate(of)}
+        name: {str(place): dict.fromkeys(SCOPES, 0.0) | {scope: 1.0} for place, (_, scope) in enumerate(of)}
         for name, of in contexts.items()
     }
     bare = world(shares, column="document", traffic=[len(of) for of in contexts.values()], **more)
-    known = {name: sorted({label.tags.get(name, "") for label in labels}) for name in COLUMNS}
+    known = {name: sorted({tags.get(name, "") for _, tags, _ in labels}) for name in COLUMNS}
     # Contexts of fewer documents than the largest are padded with scenes of probability 0.
     levels = np.zeros((*bare.scenes.shape, len(COLUMNS)), np.int16)
     for row, of in enumerate(contexts.values()):
-        levels[row, : len(of)] = [[known[name].index(label.tags.get(name, "")) for name in COLUMNS] for label in of]
+        levels[row, : len(of)] = [[known[name].index(tags.get(name, "")) for name in COLUMNS] for tags, _ in of]
     return bare._replace(columns=COLUMNS, levels=levels)
 
 
@@ -242,7 +237,7 @@ def clariq(
                     replies.append(row["answer"])
     shares = {topic: of for topic, of in facets.items() if len(of) > 1}
     noise = [noise_per_need * (need[topic] - 1) for topic in shares]
-    assumed = {"noise": noise, "drift": 0.001, "names": no_with_value_share(replies), "at_once": 4}
+    assumed: dict[str, Any] = {"noise": noise, "drift": 0.001, "names": no_with_value_share(replies), "at_once": 4}
     return world(shares, **assumed | more)
 
 

@@ -21,7 +21,6 @@ from raglab.extensions.clarification.contents_layouts import (
     Layout,
     Listed,
     bare_title,
-    goes_up,
     heading_page,
     layouts,
     plain_line,
@@ -95,7 +94,8 @@ def _entries(
         enough = reached >= _HEADED * len(listed) and reached >= LEAST_ENTRIES and (linked or titled)
         return tuple(paged) if enough else ()
     single = [(entry.title, label) for entry in listed for label in single_labels(entry.labels, where)]
-    if len(single) < LEAST_ENTRIES or not goes_up([label for _, label in single]):
+    numbers = [int(label) for _, label in single if label.isdecimal()]
+    if len(single) < LEAST_ENTRIES or numbers != sorted(numbers):  # the pages of a table of contents never go down
         return ()
     if not layout.sure:
         reached = sum(label.lower() in where for _, label in single)
@@ -242,15 +242,15 @@ def page_features(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> NDArray[n
     Args:
       chunks: of a document's page 1, in its order. pack: whose terms are counted.
     """
-    parts = [piece for chunk in chunks for piece in pieces(chunk.full_text) if piece.kind != "heading"]
-    text = "\n".join(piece.text for piece in parts)
+    read = [piece for chunk in chunks for piece in pieces(chunk.full_text)]
+    parts = [piece.text for piece in read if piece.kind != "heading"]
+    text = "\n".join(parts)
     count = len(split_words(text))
     listed = sum(len(split_words(f"{entry.title} {entry.label}")) for entry in contents(chunks, pack=pack))
-    heads = len({piece.text for chunk in chunks for piece in pieces(chunk.full_text) if piece.kind == "heading"})
     return np.array(
         [
             np.log1p(count),
-            heads,
+            len({piece.text for piece in read if piece.kind == "heading"}),
             min(1.0, listed / max(count, 1)),
             count / max(len(parts), 1),
             float(bool(_REFERENCE.search(text))),

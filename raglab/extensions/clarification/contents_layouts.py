@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import NamedTuple
 
 from raglab.extensions.clarification.language_words import plain
@@ -183,11 +183,6 @@ def single_labels(labels: str, pages: Iterable[str]) -> list[str]:
     if not (first.isdecimal() and last.isdecimal()) or not int(first) < int(last) <= int(first) + 20:
         return [first]
     return [str(n) for n in range(int(first), int(last) + 1)]
-
-
-def goes_up(labels: Sequence[str]) -> bool:
-    """Whether labels in digits never go down."""
-    return all(a <= b for a, b in pairwise(int(label) for label in labels if label.isdecimal()))
 
 
 def bare_title(title: str) -> str:
