@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,8 +32,9 @@ def policy_rates(
     world: World, policy: Policy, *, question_cost: float = 1.0, error_cost: float = 10.0, **sizes: Any  # noqa: ANN401
 ) -> dict[str, float]:  # fmt: skip
     """Questions, silent errors, unanswered and cost, each per 100 requests; `sizes` are those of `asked`."""
-    found = asked(world, policy, question_cost=question_cost, error_cost=error_cost, **sizes)
-    parts = (found.question, found.error, found.unanswered, request_costs(found, question_cost, error_cost))
+    outcomes = asked(world, policy, question_cost=question_cost, error_cost=error_cost, **sizes)
+    costs = request_costs(outcomes, question_cost, error_cost)
+    parts = (outcomes.question, outcomes.error, outcomes.unanswered, costs)
     return {name: HUNDRED * float(part.mean()) for name, part in zip(RATES, parts, strict=True)}
 
 
@@ -60,54 +61,53 @@ def seed_rates(
     sizes: dict[str, Any] = {"users": users, "requests": requests}
     costs = {"question_cost": question_cost, "error_cost": error_cost}
 
-    def one(number: int) -> list[dict[str, Any]]:
+    def rates_of(number: int) -> list[dict[str, Any]]:
         rng = np.random.default_rng([seed, number])
         count = len(world.contexts)
         drawn = world.traffic * rng.multinomial(count, np.full(count, 1.0 / count))
-        made = world._replace(traffic=drawn / drawn.sum(), at_once=min(world.at_once, int((drawn > 0.0).sum())))
+        sample = world._replace(traffic=drawn / drawn.sum(), at_once=min(world.at_once, int((drawn > 0.0).sum())))
         own = int(rng.integers(2**31))
         return [
-            {"policy": name, "seed": number, **policy_rates(made, policy, seed=own, **sizes, **costs)}
+            {"policy": name, "seed": number, **policy_rates(sample, policy, seed=own, **sizes, **costs)}
             for name, policy in policies.items()
         ]
 
     if n_jobs == 1:
-        rows = [one(number) for number in progress(range(seeds), "simulate", "seed")]
+        rows = [rates_of(number) for number in progress(range(seeds), "simulate", "seed")]
     else:
         from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
 
-        played = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(one)(number) for number in range(seeds))
+        played = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(rates_of)(number) for number in range(seeds))
         rows = list(progress(played, "simulate", "seed", total=seeds))
     return pd.DataFrame([row for part in rows for row in part])
 
 
 def summary(by_seed: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
     """Mean over the seeds of each policy, and the ends between which `level` of the seeds lie."""
-    return _seed_intervals(by_seed, list(dict.fromkeys(by_seed["policy"])), {}, level)
+    return _seed_intervals(by_seed, level)
 
 
 def seed_differences(by_seed: pd.DataFrame, reference: str, level: float = 0.95) -> pd.DataFrame:
     """Rates of `reference` minus those of each other policy, seed by seed, as `summary` gives them."""
-    names = [name for name in dict.fromkeys(by_seed["policy"]) if name != reference]
-    return _seed_intervals(by_seed, names, {"of": reference}, level)
+    return _seed_intervals(by_seed, level, reference)
 
 
-def _seed_intervals(
-    by_seed: pd.DataFrame, names: Sequence[str], minus: Mapping[str, str], level: float
-) -> pd.DataFrame:
+def _seed_intervals(by_seed: pd.DataFrame, level: float, reference: str | None = None) -> pd.DataFrame:
     import pandas as pd
 
-    of = {name: part.sort_values("seed") for name, part in by_seed.groupby("policy", sort=False)}
+    parts = {name: part.sort_values("seed") for name, part in by_seed.groupby("policy", sort=False)}
     rows: list[dict[str, Any]] = []
-    for name in names:
+    for name, part in parts.items():
+        if name == reference:
+            continue
         row: dict[str, Any] = {"policy": name}
         for rate in RATES:
-            values = of[name][rate].to_numpy(dtype=np.float64)
-            if minus:
-                values = of[minus["of"]][rate].to_numpy(dtype=np.float64) - values
+            values = part[rate].to_numpy(dtype=np.float64)
+            if reference is not None:
+                values = parts[reference][rate].to_numpy(dtype=np.float64) - values
             low, high = percentile_interval(values, level)
             row |= {rate: float(values.mean()), f"{rate}_low": float(low), f"{rate}_high": float(high)}
-        rows.append(row | {"seeds": len(of[name])})
+        rows.append(row | {"seeds": len(part)})
     return pd.DataFrame(rows)
 
 
@@ -172,20 +172,10 @@ class ClarifyStudy:
 
 def env_text(learner: Learner, question_cost: float = 1.0, error_cost: float = 10.0) -> str:
     """Lines for a `.env` that set the learner and the costs of the loop."""
-    rows: dict[str, Any] = {
-        "RULE": learner.rule,
-        "ASK_BELOW": learner.ask_below,
-        "APPLY_ABOVE": learner.apply_above,
-        "EVERY": learner.every,
-        "LEVEL": learner.level,
-        "HALF_LIFE_DAYS": learner.half_life_days,
-        "STRATIFY": str(learner.stratify).lower(),
-        "SPLIT": learner.split,
-        "ALPHA": learner.alpha,
-        "QUESTION_COST": question_cost,
-        "ERROR_COST": error_cost,
-    }
-    return "".join(f"RAGLAB_CLARIFY_{name}={value}\n" for name, value in rows.items())
+    names = ("rule", "ask_below", "apply_above", "every", "level", "half_life_days", "stratify", "split", "alpha")
+    rows: dict[str, Any] = {name: getattr(learner, name) for name in names}
+    rows |= {"stratify": str(learner.stratify).lower(), "question_cost": question_cost, "error_cost": error_cost}
+    return "".join(f"RAGLAB_CLARIFY_{name.upper()}={value}\n" for name, value in rows.items())
 
 
 @takes(tune="world", held_out="world")
@@ -246,12 +236,8 @@ def tune_clarification(
     again = {"users": AGAIN * users, "seed": seed + 1, **sizes, **costs}
     learner, within = _best_learner(table, space, base, tune, objective, most_errors, again)
     # Judged on a third set of users, on which nothing was chosen.
-    plans: dict[str, Policy] = {
-        TUNED: learner,
-        PUBLISHED_RULE: PUBLISHED,
-        POSTERIOR_RULE: Learner("posterior"),
-    }
-    plans |= {one.replace("_", " "): one for one in (ALWAYS, NEVER, ORACLE)}
+    plans: dict[str, Policy] = {TUNED: learner, PUBLISHED_RULE: PUBLISHED, POSTERIOR_RULE: Learner("posterior")}
+    plans |= {baseline.replace("_", " "): baseline for baseline in (ALWAYS, NEVER, ORACLE)}
     by_seed = seed_rates(
         held_out, plans, seeds=seeds, users=users_per_seed, requests=requests, seed=seed + 2, **costs, n_jobs=n_jobs
     )
@@ -320,7 +306,7 @@ def _learner_values(base: Learner, space: Mapping[str, SearchRange]) -> dict[str
 
 
 def _best_learner(
-    seen: pd.DataFrame,
+    table: pd.DataFrame,
     space: Mapping[str, SearchRange],
     base: Learner,
     tune: World,
@@ -329,16 +315,17 @@ def _best_learner(
     again: Mapping[str, Any],
 ) -> tuple[Learner, bool]:
     """Best of the finalists on other users, and whether it is within the limit; the nearest to it where none is."""
-    pool = seen[seen["feasible"]] if seen["feasible"].any() else seen
-    order = ["value", "number"] if seen["feasible"].any() else ["errors", "number"]
-    best = pool.sort_values(order, ascending=[order[0] == "errors", True], kind="stable").head(FINALISTS)
+    feasible = table[table["feasible"]]
+    pool = table if feasible.empty else feasible
+    order = "errors" if feasible.empty else "value"
+    best = pool.sort_values([order, "number"], ascending=[feasible.empty, True], kind="stable").head(FINALISTS)
     scored = []
     for row in pool[pool["number"].isin([0, *best["number"]])].to_dict("records"):
         learner = trial_learner({name: row[name] for name in space}, base)
         rates = policy_rates(tune, learner, **again)
         over = max(rates["errors"] / HUNDRED - most_errors, 0.0)
         scored.append((over, rates[objective], learner))
-    over, _, learner = min(scored, key=lambda one: one[:2])
+    over, _, learner = min(scored, key=lambda finalist: finalist[:2])
     return learner, over <= 0.0
 
 
@@ -358,10 +345,10 @@ def _clarify_notes(
     if not within:
         paragraphs.append(f"No trial keeps to {limit} on what it was tuned on; the winner is the nearest to it.")
     tuned, most = rows[TUNED], HUNDRED * most_errors
-    kept = "keeps to" if tuned["errors_high"] <= most else "keeps on average, not in every seed, to"
-    kept = kept if tuned["errors"] <= most else "breaks"
+    verb = "keeps to" if tuned["errors_high"] <= most else "keeps on average, not in every seed, to"
+    verb = verb if tuned["errors"] <= most else "breaks"
     paragraphs.append(
-        f"On {judged_on}, tuned {kept} {limit}: {tuned['errors']:.2f} "
+        f"On {judged_on}, tuned {verb} {limit}: {tuned['errors']:.2f} "
         f"({tuned['errors_low']:.2f} to {tuned['errors_high']:.2f} in 95 % of the seeds)."
     )
     # Questions and errors trade against each other, so both are said, and only then their cost together.

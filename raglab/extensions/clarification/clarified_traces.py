@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,29 +42,28 @@ def clarified_trace(request_id: str, lab: Lab) -> Trace:
         msg = "a clarified trace needs the audit log, which is switched off; open the lab with audit=True."
         raise ValueError(msg)
     with lab.audit.log.reading() as log:
-        asked, row = request_row(log, request_id), log.row(EVIDENCE, request_id=request_id)
+        request, row = request_row(log, request_id), log.row(EVIDENCE, request_id=request_id)
     if row is None:
         msg = f"a clarified trace must be of a request that was retrieved anew, got {request_id!r}; see explain."
         raise ValueError(msg)
     if row["query"] is None:
         msg = f"the log keeps no text of {request_id!r}, by which patterns are decided; keep texts (query='text')."
         raise ValueError(msg)
-    if asked["fingerprint"] != lab.fingerprint:
-        msg = f"{request_id!r} was asked of index {asked['fingerprint']}, got {lab.fingerprint}; open that index."
+    if request["fingerprint"] != lab.fingerprint:
+        msg = f"{request_id!r} was asked of index {request['fingerprint']}, got {lab.fingerprint}; open that index."
         raise ValueError(msg)
     depths = unpack_depths(row["depths"], len(lab.retriever.chunks))
     case = Case(request_id, row["query"], "ok", selected_sources=tuple(row["documents"]))
-    made = case_trace(case, row["arm"], depths, lab)
+    trace = case_trace(case, row["arm"], depths, lab)
     answers = None if row["answer"] is None else _given_answer(row["answer"], lab)
-    fields = {name: getattr(made, name) for name in ("cases", "chunks", "arms", "hits", "pattern_hits", "vectors")}
-    return Trace(**fields, meta=made.meta, columns=made.columns, answers=answers)
+    return Trace(**{field.name: getattr(trace, field.name) for field in fields(trace)} | {"answers": answers})
 
 
-def _given_answer(said: dict[str, Any], lab: Lab) -> Any:  # noqa: ANN401 - Answers
+def _given_answer(row: dict[str, Any], lab: Lab) -> Any:  # noqa: ANN401 - Answers
     """The answer that was given, as the recorded one of its set of hits."""
-    numbers = {name: np.nan if said[name] is None else float(said[name]) for name in ("confidence", "support")}
+    numbers = {name: np.nan if row[name] is None else float(row[name]) for name in ("confidence", "support")}
     answer = CheckedAnswer(
-        text=said["text"], claim=said["claim"], cited=tuple(said["cited"]), refused=said["refused"], **numbers
+        text=row["text"], claim=row["claim"], cited=tuple(row["cited"]), refused=row["refused"], **numbers
     )
-    key = AnswerKey(case=0, arm=0, depth=int(said["depth"]), chunks=tuple(said["chunks"]))
+    key = AnswerKey(case=0, arm=0, depth=int(row["depth"]), chunks=tuple(row["chunks"]))
     return answer_sets([key], [answer], lab.generator.name, lab.scorer.name)

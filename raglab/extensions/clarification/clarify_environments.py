@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from raglab.bandit.learner import refuse
-from raglab.default_learner.simulation import MOST_NUMBERED, World, check_simulated_world, world
+from raglab.default_learner.simulation import MOST_NUMBERED, World, world
 from raglab.documents import full_sources
 from raglab.extensions.clarification.contents import contents_pages
 from raglab.packs import GENERIC, Pack
@@ -43,12 +43,7 @@ def broker(
     stated: Iterable[FieldPage] | None = None,
     *,
     pack: Pack | None = None,
-    noise: float = 0.01,
-    drift: float = 0.0,
-    notices: float = 0.5,
-    detects: float = 0.99,
-    at_once: int = 6,
-    per_day: float = 5.0,
+    **more: Any,  # noqa: ANN401 - further fields of a world
 ) -> World:
     """World of the bundled documents: a context a target field and doctype, a request one of its documents.
 
@@ -68,56 +63,47 @@ def broker(
 
     Source: rules S5.6, S5.9, S5.10.
     """
-    chunks = load_corpus(corpus).chunks if isinstance(corpus, str | Path) else tuple(corpus)
     folder = Path(corpus) if isinstance(corpus, str | Path) else None
+    chunks = load_corpus(corpus).chunks if isinstance(corpus, str | Path) else tuple(corpus)
     if pack is None:
-        pack = load_pack(folder / PACK) if folder is not None and (folder / PACK).is_dir() else GENERIC
+        pack = load_pack(folder / PACK) if folder and (folder / PACK).is_dir() else GENERIC
     if stated is None:
-        labelled = folder is not None and (folder / LABELS).is_file()
-        stated = read_fields(folder / LABELS) if folder is not None and labelled else vendor_pages(chunks)
+        stated = read_fields(folder / LABELS) if folder and (folder / LABELS).is_file() else vendor_pages(chunks)
     documents: dict[str, list[Chunk]] = defaultdict(list)
     for chunk in chunks:
         documents[chunk.document].append(chunk)
-    named = list(stated)
-    paths = full_sources([field.document for field in named], documents)
-    fields = [field._replace(document=path) for field, path in zip(named, paths, strict=True)]
-    found = [(one, field_scope(one, documents[one.document], pack=pack)) for one in fields if one.document in documents]
-    if not found:
+    fields = list(stated)
+    paths = full_sources([field.document for field in fields], documents)
+    labels = [
+        (field.field, documents[path][0].tags, field_scope(field, documents[path], pack=pack))
+        for field, path in zip(fields, paths, strict=True)
+        if path in documents
+    ]
+    if not labels:
         msg = "a world needs documents that state a field, got none; give a corpus with a vendor in its tags."
         raise ValueError(msg)
-    tags = {name: dict(of[0].tags) for name, of in documents.items()}
-    more: dict[str, Any] = {"notices": notices, "detects": detects, "at_once": at_once, "per_day": per_day}
-    return _document_world(found, tags, noise, drift, **more)
+    return _document_world(labels, **{"noise": 0.01, "detects": 0.99, "at_once": 6} | more)
 
 
-def field_scope(one: FieldPage, chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> str:
+def field_scope(stated: FieldPage, chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> str:
     """Narrowest scope that holds a field: page 1, else the pages of the table of contents, else the document.
 
     Args:
       chunks: of that document. pack: whose titles lead to the field.
     """
-    if one.page == 1:
+    if stated.page == 1:
         return PAGE_1
-    return CONTENTS if one.page in contents_pages(one.field, chunks, pack=pack) else DOCUMENT
+    return CONTENTS if stated.page in contents_pages(stated.field, chunks, pack=pack) else DOCUMENT
 
 
-def vendor_pages(chunks: Sequence[Chunk], field: str = VENDOR, *, without: str = "") -> tuple[FieldPage, ...]:
-    """Where each document first names its vendor.
-
-    Args:
-      field: whose value the vendor's name is. without: domain whose documents are nobody's but the house's own.
-    """
+def vendor_pages(chunks: Sequence[Chunk]) -> tuple[FieldPage, ...]:
+    """Where each document first names its vendor."""
     first: dict[str, int] = {}
     for chunk in chunks:
         vendor = str(chunk.tags.get("vendor", "")).lower()
-        if (
-            vendor
-            and chunk.page
-            and vendor in chunk.full_text.lower()
-            and chunk.tags.get("domain") != (without or None)
-        ):
+        if vendor and chunk.page and vendor in chunk.full_text.lower():
             first[chunk.document] = min(chunk.page, first.get(chunk.document, chunk.page))
-    return tuple(FieldPage(name, field, page) for name, page in first.items())
+    return tuple(FieldPage(name, VENDOR, page) for name, page in first.items())
 
 
 def read_fields(path: str | Path) -> tuple[FieldPage, ...]:
@@ -140,48 +126,30 @@ def read_fields(path: str | Path) -> tuple[FieldPage, ...]:
 
 
 def _document_world(
-    found: Sequence[tuple[FieldPage, str]],
-    tags: Mapping[str, Mapping[str, str]],
-    noise: float,
-    drift: float,
+    labels: Sequence[tuple[str, Mapping[str, str], str]],
     **more: Any,  # noqa: ANN401 - further fields of a world
 ) -> World:
-    """World whose scenes are documents."""
+    """World whose scenes are documents; labels: field, tags of a document that states it, scope that holds it there."""
+    if len(labels) > MOST_NUMBERED:
+        refuse(f"a world of documents must have at most {MOST_NUMBERED:,} values", f"{len(labels):,}", "leave some out")
     # A context is a field asked of one kind of document; its scenes are the documents, as likely as they are many.
-    by_context: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for one, scope in found:
-        by_context[f"{one.field}/{tags[one.document].get('doc_type', 'document')}"].append((one.document, scope))
-    if len(found) > MOST_NUMBERED:
-        refuse(f"a world of documents must have at most {MOST_NUMBERED:,} values", f"{len(found):,}", "leave some out")
-    known = {name: sorted({tags[one.document].get(name, "") for one, _ in found}) for name in COLUMNS}
-    shape = (len(by_context), max(map(len, by_context.values())))
+    contexts: dict[str, list[tuple[Mapping[str, str], str]]] = defaultdict(list)
+    for field, tags, scope in labels:
+        contexts[f"{field}/{tags.get('doc_type', 'document')}"].append((tags, scope))
+    shares = {
+        name: {str(place): dict.fromkeys(SCOPES, 0.0) | {scope: 1.0} for place, (_, scope) in enumerate(of)}
+        for name, of in contexts.items()
+    }
+    bare = world(shares, column="document", traffic=[len(of) for of in contexts.values()], **more)
+    known = {name: sorted({tags.get(name, "") for _, tags, _ in labels}) for name in COLUMNS}
     # Contexts of fewer documents than the largest are padded with scenes of probability 0.
-    scenes, levels = np.zeros(shape), np.zeros((*shape, len(COLUMNS)), np.int16)
-    shares = np.zeros((*shape, len(SCOPES)))
-    for row, of in enumerate(by_context.values()):
-        for place, (document, scope) in enumerate(of):
-            scenes[row, place] = 1.0 / len(of)
-            levels[row, place] = [known[name].index(tags[document].get(name, "")) for name in COLUMNS]
-            shares[row, place, SCOPES.index(scope)] = 1.0
-    traffic = np.array([len(of) for of in by_context.values()], np.float64)
-    return check_simulated_world(
-        World(
-            contexts=tuple(by_context),
-            values=(SCOPES,) * len(traffic),
-            traffic=traffic / traffic.sum(),
-            scenes=scenes,
-            shares=shares,
-            stray=np.ones_like(shares),
-            noise=np.full(len(traffic), noise),
-            drift=np.full(len(traffic), drift),
-            columns=COLUMNS,
-            levels=levels,
-            **more,
-        )
-    )
+    levels = np.zeros((*bare.scenes.shape, len(COLUMNS)), np.int16)
+    for row, of in enumerate(contexts.values()):
+        levels[row, : len(of)] = [[known[name].index(tags.get(name, "")) for name in COLUMNS] for tags, _ in of]
+    return bare._replace(columns=COLUMNS, levels=levels)
 
 
-def stable(made: World) -> World:
+def stable(simulated: World) -> World:
     """Part of a world whose defaults are stable: no noise, no drift, and contexts in which a user has one true value.
 
     Raises:
@@ -194,28 +162,22 @@ def stable(made: World) -> World:
       >>> stable(world(shares, column="page_1_kind", noise=0.1)).contexts
       ('a',)
     """
-    right, there = made.shares.argmax(axis=-1), made.scenes > 0.0
+    right, there = simulated.shares.argmax(axis=-1), simulated.scenes > 0.0
     first = np.take_along_axis(right, there.argmax(axis=-1)[:, None], axis=-1)
-    alike = ((right == first) & (made.shares.max(axis=-1) == 1.0)) | ~there
+    alike = ((right == first) & (simulated.shares.max(axis=-1) == 1.0)) | ~there
     # In one scene every user has one true value of their own; in several they must be the same.
-    kept = alike.all(axis=-1) | (there.sum(axis=-1) == 1)
-    if not kept.any():
-        msg = f"a stable world needs a context of one true value, got none of {len(kept)}; take another world."
+    rows = np.flatnonzero(alike.all(axis=-1) | (there.sum(axis=-1) == 1))
+    if not rows.size:
+        msg = f"a stable world needs a context of one true value, got none of {len(right)}; take another world."
         raise ValueError(msg)
-    of = np.flatnonzero(kept)
-    nothing = np.zeros(len(of))
-    return check_simulated_world(
-        made._replace(
-            contexts=tuple(made.contexts[at] for at in of),
-            values=tuple(made.values[at] for at in of),
-            traffic=made.traffic[of] / made.traffic[of].sum(),
-            scenes=made.scenes[of],
-            shares=made.shares[of],
-            stray=made.stray[of],
-            levels=made.levels[of],
-            noise=nothing,
-            drift=nothing,
-        )
+    arrays = {name: getattr(simulated, name)[rows] for name in ("scenes", "shares", "stray", "levels")}
+    return simulated._replace(
+        contexts=tuple(simulated.contexts[row] for row in rows),
+        values=tuple(simulated.values[row] for row in rows),
+        traffic=simulated.traffic[rows] / simulated.traffic[rows].sum(),
+        noise=np.zeros(len(rows)),
+        drift=np.zeros(len(rows)),
+        **arrays,
     )
 
 
@@ -242,52 +204,41 @@ def clariq(
     part: Part | None = None,
     *,
     noise_per_need: float = 0.01,
-    drift: float = 0.001,
-    notices: float = 0.5,
-    at_once: int = 4,
-    per_day: float = 5.0,
+    **more: Any,  # noqa: ANN401 - further fields of a world
 ) -> World:
     """World of ClariQ: a context a topic, its facets the hidden intents, one of them sampled for each user.
 
     Measured on the data: which facets a topic has, its `clarification_need`, and `names`, the share of the answers
     beginning with no that also say what is wanted instead. Assumed: facets of a topic are equally likely (the data has
-    no shares); a user comes back to `at_once` topics; and `noise`, since the data has one request a topic: a request of
-    need 1 (clear) always wants its user's own facet, and each further step of need makes it want another one in
-    `noise_per_need` of the cases, so that need 4 (very ambiguous) has three times that. Nothing detects a wrong facet.
-    Topics of one facet are left out: there is nothing to ask.
+    no shares); a user comes back to `at_once` topics; `drift`, that a request begins a new intent; and `noise`, since
+    the data has one request a topic: a request of need 1 (clear) always wants its user's own facet, and each further
+    step of need makes it want another one in `noise_per_need` of the cases, so that need 4 (very ambiguous) has three
+    times that. Nothing detects a wrong facet. Topics of one facet are left out: there is nothing to ask.
 
     Args:
       folder: holds train.tsv and dev.tsv. part: topics of one part only, by `topic_part`; all where not given.
-      noise_per_need: probability, per step of need above 1. drift: probability that a request begins a new intent.
+      noise_per_need: probability, per step of need above 1.
 
     Raises:
       FileNotFoundError: no such file.
 
     Source: Aliannejadi et al. 2020, ClariQ; rule S5.4.
     """
-    facets: dict[str, dict[str, None]] = defaultdict(dict)
+    facets: dict[str, dict[str, float]] = defaultdict(dict)
     need: dict[str, int] = {}
     replies: list[str] = []
     for name in ("train.tsv", "dev.tsv"):
         with (Path(folder) / name).open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file, delimiter="\t"):
                 topic = row["topic_id"]
-                if part is not None and topic_part(topic) != part:
-                    continue
-                facets[topic][row["facet_id"]] = None
-                need[topic] = int(row["clarification_need"])
-                replies.append(row["answer"])
-    shares = {topic: dict.fromkeys(of, 1.0) for topic, of in facets.items() if len(of) > 1}
+                if part in {None, topic_part(topic)}:
+                    facets[topic][row["facet_id"]] = 1.0
+                    need[topic] = int(row["clarification_need"])
+                    replies.append(row["answer"])
+    shares = {topic: of for topic, of in facets.items() if len(of) > 1}
     noise = [noise_per_need * (need[topic] - 1) for topic in shares]
-    return world(
-        shares,
-        noise=noise,
-        drift=drift,
-        notices=notices,
-        names=no_with_value_share(replies),
-        at_once=at_once,
-        per_day=per_day,
-    )
+    assumed: dict[str, Any] = {"noise": noise, "drift": 0.001, "names": no_with_value_share(replies), "at_once": 4}
+    return world(shares, **assumed | more)
 
 
 def no_with_value_share(replies: Iterable[str]) -> float:
@@ -297,21 +248,12 @@ def no_with_value_share(replies: Iterable[str]) -> float:
       >>> no_with_value_share(["no", "no i want the address", "yes"])
       0.5
     """
-    spoken = [split_words(reply) for reply in replies]
-    noes = [" ".join(one[1:]) for one in spoken if one and one[0] in REFUSES]
-    return sum(bool(content_words(rest)) for rest in noes) / len(noes) if noes else 1.0
+    words = [split_words(reply) for reply in replies]
+    rest = [" ".join(reply[1:]) for reply in words if reply and reply[0] in REFUSES]
+    return sum(bool(content_words(text)) for text in rest) / len(rest) if rest else 1.0
 
 
-def sharc(
-    path: str | Path,
-    part: Part | None = None,
-    *,
-    noise: float = 0.01,
-    drift: float = 0.001,
-    notices: float = 0.5,
-    at_once: int = 4,
-    per_day: float = 5.0,
-) -> World:
+def sharc(path: str | Path, part: Part | None = None, **more: Any) -> World:  # noqa: ANN401 - fields of a world
     """World of ShARC: a context a follow-up question of a rule tree, its hidden fact Yes or No for each user.
 
     Measured on the data: the share of Yes and No of each question (spellings of one question are one). Assumed: `noise`
@@ -325,20 +267,19 @@ def sharc(
     """
     place = Path(path)
     file = place if place.is_file() else next(iter(sorted(place.glob("*.json"))), place / "sharc_dev.json")
-    seen: dict[str, Counter[str]] = defaultdict(Counter)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     names: dict[tuple[str, str], str] = {}  # spelt with and without blanks it is one question
     for row in json.loads(file.read_text(encoding="utf-8")):
-        if part is not None and topic_part(row["tree_id"]) != part:
+        if part not in {None, topic_part(row["tree_id"])}:
             continue
         for turn in (*row["history"], *row["evidence"]):
             question, answer = (turn.get(f"follow_up_{key}", turn.get(f"followup_{key}")) for key in TURN)
-            key = row["tree_id"], "".join(split_words(question))
-            names.setdefault(key, f"{row['tree_id'][:8]} {' '.join(split_words(question))}")
-            seen[names[key]][answer.capitalize()] += 1
-    shares = {key: {"Yes": float(of["Yes"]), "No": float(of["No"])} for key, of in seen.items()}
+            words = split_words(question)
+            name = names.setdefault((row["tree_id"], "".join(words)), f"{row['tree_id'][:8]} {' '.join(words)}")
+            counts[name][answer.capitalize()] += 1
+    shares = {name: {"Yes": float(of["Yes"]), "No": float(of["No"])} for name, of in counts.items()}
     traffic = [sum(of.values()) for of in shares.values()]
-    more: dict[str, Any] = {"notices": notices, "at_once": at_once, "per_day": per_day}
-    return world(shares, traffic=traffic, noise=noise, drift=drift, **more)
+    return world(shares, traffic=traffic, **{"noise": 0.01, "drift": 0.001, "at_once": 4} | more)
 
 
 def cover(share: float = 0.4, *, noise_columns: int = 20, **more: Any) -> World:  # noqa: ANN401 - fields of a world
@@ -351,27 +292,27 @@ def cover(share: float = 0.4, *, noise_columns: int = 20, **more: Any) -> World:
     """
     shares = {"body": {PAGE_1: 1.0, CONTENTS: 0.0}, "coversheet": {PAGE_1: 0.0, CONTENTS: 1.0}}
     mix = {"body": 1.0 - share, "coversheet": share}
-    given = {"detects": 1.0, "noise_columns": noise_columns} | more
-    return world({f"{VENDOR}/contract": shares}, column=COLUMNS[0], mix=mix, **given)
+    return world(
+        {f"{VENDOR}/contract": shares},
+        column=COLUMNS[0],
+        mix=mix,
+        **{"detects": 1.0, "noise_columns": noise_columns} | more,
+    )
 
 
 def load_world(name: str, path: str | Path | None, part: Part | None = None, **more: Any) -> World:  # noqa: ANN401
     """World by name, from the folder or file that holds its data.
 
     Raises:
-      ValueError: an unknown name, or no path for a set that is not bundled.
+      ValueError: an unknown name, or no path for a set whose data is not here.
     """
     if name not in WORLDS:
         msg = f"world must be one of {', '.join(WORLDS)}, got {name!r}; choose one of them."
         raise ValueError(msg)
     if name == "cover":
         return cover(**more)
-    if name == "broker":
-        if path is None and not BUNDLED.is_dir():
-            msg = f"world broker needs its documents, got no folder {BUNDLED} here; give the path, or take world cover."
-            raise ValueError(msg)
-        return broker(path or BUNDLED, **more)
-    if path is None:
-        msg = f"world {name} needs the path of its data, got none; it is not bundled."
+    place = path or (BUNDLED if name == "broker" and BUNDLED.is_dir() else None)
+    if place is None:
+        msg = f"world {name} needs the path of its data, got none; give it, or take world cover."
         raise ValueError(msg)
-    return (clariq if name == "clariq" else sharc)(path, part, **more)
+    return broker(place, **more) if name == "broker" else (clariq if name == "clariq" else sharc)(place, part, **more)

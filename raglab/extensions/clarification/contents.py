@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -22,14 +21,12 @@ from raglab.extensions.clarification.contents_layouts import (
     Layout,
     Listed,
     bare_title,
-    fold,
-    goes_up,
     heading_page,
     layouts,
-    page_of_anchor,
     plain_line,
     single_labels,
 )
+from raglab.extensions.clarification.language_words import plain
 from raglab.packs import GENERIC, Pack, compile_expression
 from raglab.text import content_words, pieces
 from raglab.values import Chunk
@@ -72,9 +69,9 @@ def contents(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Entry, .
     for chunk in chunks:
         titled = _is_titled(chunk, pack)
         for layout in layouts(chunk.full_text, compile_expression(pack.contents_intro)):
-            found = _entries(layout, where, headings, titled=titled)
-            if found:
-                return found
+            entries = _entries(layout, where, headings, titled=titled)
+            if entries:
+                return entries
     return ()
 
 
@@ -96,8 +93,9 @@ def _entries(
         reached = sum(entry.page is not None for entry in paged)
         enough = reached >= _HEADED * len(listed) and reached >= LEAST_ENTRIES and (linked or titled)
         return tuple(paged) if enough else ()
-    single = [(_shown_title(entry.title), label) for entry in listed for label in _labels(entry, where)]
-    if len(single) < LEAST_ENTRIES or not goes_up([label for _, label in single]):
+    single = [(entry.title, label) for entry in listed for label in single_labels(entry.labels, where)]
+    numbers = [int(label) for _, label in single if label.isdecimal()]
+    if len(single) < LEAST_ENTRIES or numbers != sorted(numbers):  # the pages of a table of contents never go down
         return ()
     if not layout.sure:
         reached = sum(label.lower() in where for _, label in single)
@@ -107,32 +105,19 @@ def _entries(
     return tuple(Entry(title, label, where.get(label.lower())) for title, label in single)
 
 
-_IN_PARTS = re.compile(r"\d{1,3}-\d{1,3}")
-
-
-def _labels(entry: Listed, where: Mapping[str, int]) -> list[str]:
-    """Labels of an entry: `2-1` is one where pages are counted by chapter, and a range of pages elsewhere."""
-    written = re.sub(r"\s?[-–]\s?", "-", entry.labels.strip())
-    if _IN_PARTS.fullmatch(written) and any(map(_IN_PARTS.fullmatch, where)):
-        return [written]
-    return single_labels(entry.labels)
-
-
 _HEADED = 0.6  # share of the titles that must be headings, or of the labels that must be pages
 
 
+_ANCHORED_PAGE = re.compile(r"^(?:page|pg|p|seite)[-_]?(\d{1,3})$")
+
+
 def _anchor_entry(entry: Listed, page: int | None, where: Mapping[str, int]) -> Entry:
-    """Entry of a title without a label: by the page that its link names, else by the heading."""
-    linked = page_of_anchor(entry.anchor)
-    if linked is not None:
-        return Entry(_shown_title(entry.title), linked, where.get(linked))
+    """Entry of a title without a label: by the page that its link names, as `#page-3` does, else by the heading."""
+    named = _ANCHORED_PAGE.match(entry.anchor.lower())
+    if named:
+        return Entry(entry.title, named[1], where.get(named[1]))
     label = next((label for label, at in where.items() if at == page), "")
-    return Entry(_shown_title(entry.title), label, page)
-
-
-def _shown_title(title: str) -> str:
-    """A title without the marks of a link, which the lines of lists still have."""
-    return plain_line(title) if "](" in title else title
+    return Entry(entry.title, label, page)
 
 
 def _is_titled(chunk: Chunk, pack: Pack) -> bool:
@@ -141,7 +126,7 @@ def _is_titled(chunk: Chunk, pack: Pack) -> bool:
     parts = pieces(chunk.full_text)
     heads = [part for piece in parts if piece.kind == "heading" for part in piece.text.split(" > ")]
     lines = [line for line in chunk.full_text.splitlines()[:_TITLE_LINES] if len(line) <= _TITLE_LENGTH]
-    return any(title.search(fold(plain_line(text))) for text in (*heads, *lines))
+    return any(title.search(plain(plain_line(text))) for text in (*heads, *lines))
 
 
 _TITLE_LINES, _TITLE_LENGTH = 6, 80  # lines that are looked at for a title, and its characters
@@ -149,7 +134,7 @@ _TITLE_LINES, _TITLE_LENGTH = 6, 80  # lines that are looked at for a title, and
 
 def _headings(chunks: Sequence[Chunk]) -> dict[str, int]:
     """First page of each heading but those of the table of contents itself, by its bare title."""
-    found: dict[str, int] = {}
+    pages: dict[str, int] = {}
     for chunk in chunks:
         if chunk.page is None:
             continue
@@ -157,8 +142,8 @@ def _headings(chunks: Sequence[Chunk]) -> dict[str, int]:
         first = parts[0].text.split(" > ")[1:] if parts and parts[0].kind == "heading" else []
         later = [plain_line(piece.text) for piece in parts[1:] if piece.kind == "heading"]
         for text in (*first, *later):
-            found.setdefault(bare_title(text), chunk.page)
-    return found
+            pages.setdefault(bare_title(text), chunk.page)
+    return pages
 
 
 def contents_pages(field: str, chunks: Sequence[Chunk], about: str = "", *, pack: Pack = GENERIC) -> tuple[int, ...]:
@@ -229,14 +214,9 @@ def _title_strength(title: str, field: str, pack: Pack) -> float:
 
 def _positions(chunks: Iterable[Chunk]) -> dict[str, int]:
     """Page by printed label, its first where two carry one; without any labels a label is the position."""
-    paged = [chunk for chunk in chunks if chunk.page is not None]
-    if not any(chunk.page_label for chunk in paged):
-        return {str(chunk.page): chunk.page for chunk in paged if chunk.page is not None}
-    found: dict[str, int] = {}
-    for chunk in paged:
-        if chunk.page_label and chunk.page is not None:
-            found.setdefault(chunk.page_label.lower(), chunk.page)
-    return found
+    paged = [((chunk.page_label or "").lower(), chunk.page) for chunk in chunks if chunk.page is not None]
+    pages = [(label, page) for label, page in paged if label] or [(str(page), page) for _, page in paged]
+    return dict(reversed(pages))
 
 
 FEATURES = ("log_words", "sections", "contents_share", "words_a_sentence", "reference", "terms")
@@ -262,15 +242,15 @@ def page_features(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> NDArray[n
     Args:
       chunks: of a document's page 1, in its order. pack: whose terms are counted.
     """
-    parts = [piece for chunk in chunks for piece in pieces(chunk.full_text) if piece.kind != "heading"]
-    text = "\n".join(piece.text for piece in parts)
+    read = [piece for chunk in chunks for piece in pieces(chunk.full_text)]
+    parts = [piece.text for piece in read if piece.kind != "heading"]
+    text = "\n".join(parts)
     count = len(split_words(text))
     listed = sum(len(split_words(f"{entry.title} {entry.label}")) for entry in contents(chunks, pack=pack))
-    heads = len({piece.text for chunk in chunks for piece in pieces(chunk.full_text) if piece.kind == "heading"})
     return np.array(
         [
             np.log1p(count),
-            heads,
+            len({piece.text for piece in read if piece.kind == "heading"}),
             min(1.0, listed / max(count, 1)),
             count / max(len(parts), 1),
             float(bool(_REFERENCE.search(text))),
@@ -293,22 +273,9 @@ def page_kind(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> PageKind:
     if not chunks:
         msg = "page_kind needs at least one chunk of page 1, got none; pass those with page == 1."
         raise ValueError(msg)
-    model = _page_kind_model(pack)
-    margin = float((page_features(chunks, pack=pack) - model.mean) / model.scale @ model.weights + model.intercept)
+    model = pack.page_kind.model
+    rows = [model.features[name] for name in FEATURES]
+    mean, scale, weights = (np.array([getattr(row, key) for row in rows]) for key in ("mean", "scale", "weight"))
+    margin = float((page_features(chunks, pack=pack) - mean) / scale @ weights + model.intercept)
     cover = float(np.exp(-np.logaddexp(0.0, -margin)))
     return PageKind("coversheet", cover) if cover > 0.5 else PageKind("body", 1.0 - cover)
-
-
-class _Model(NamedTuple):
-    mean: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    intercept: float
-
-
-@lru_cache(maxsize=8)
-def _page_kind_model(pack: Pack) -> _Model:
-    stored = pack.page_kind.model
-    rows = [stored.features[name] for name in FEATURES]
-    mean, scale, weights = (np.array([getattr(row, key) for row in rows]) for key in ("mean", "scale", "weight"))
-    return _Model(mean, scale, weights, stored.intercept)

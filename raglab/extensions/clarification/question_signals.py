@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,14 +23,6 @@ from raglab.progress import progress
 from raglab.values import Case, Chunk, TraceData
 
 FIRST = 8  # hits whose documents are read
-PARSER = VERSION  # a trace of another version is measured again
-
-
-class Gaps(NamedTuple):
-    """What a question leaves out of some documents: how many things, and how many values could fill the first."""
-
-    number: int
-    options: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,15 +51,37 @@ class QuestionSignals:
     @property
     def origin(self) -> dict[str, dict[str, str | None]]:
         """What measures the signals, as a trace's meta has it: parser with version, and pack, by name."""
-        return {name: {"by": PARSER, "pack": self.pack.stored} for name in STORED}
+        return {name: {"by": VERSION, "pack": self.pack.stored} for name in STORED}
 
     def start(self) -> None:
         """Read the documents, so that no first question pays for it."""
         self.parsed(Case("start", "", "ok"))
 
     def columns(self, trace: TraceData) -> Columns:
-        """The signals for every case, arm and depth, by name, [Q, A, D]; see `parsed_signals`."""
-        return parsed_signals(trace, self)
+        """The signals for every case, arm and depth, by name, [Q, A, D]; NaN of the hits where none are.
+
+        Args:
+          trace: cases and hits, with the chunks that its hits number.
+
+        Source: rules S2.15, S5.1.
+        """
+        shape = trace.hits.chunk.shape
+        hits = trace.hits.chunk.reshape(-1, shape[-1]).astype(np.int64)
+        order = arm_order(trace.hits.rank.reshape(hits.shape), hits)[:, :FIRST]
+        first = np.take_along_axis(hits, order, axis=1).reshape(*shape[:3], -1)
+        columns = {name: np.full(shape[:3], np.nan) for name in STORED}
+        for row, case in enumerate(progress(trace.cases, "parse", "case")):
+            parsed = self.parsed(case)
+            columns["empty_slots"][row] = len(parsed.missing())
+            known: dict[tuple[str, ...], tuple[int, int]] = {}  # arms and depths mostly find the same documents
+            for arm, depth in np.ndindex(shape[1:3]):
+                places = first[row, arm, depth].tolist()
+                sources = tuple(dict.fromkeys(trace.chunks[place].source for place in places if place >= 0))
+                if sources and sources not in known:
+                    known[sources] = self.gaps(parsed, sources)
+                if sources:
+                    columns["gaps"][row, arm, depth], columns["gap_options"][row, arm, depth] = known[sources]
+        return columns
 
     def parsed(self, case: Case) -> ParsedQuestion:
         """A question as the rules read it."""
@@ -76,47 +89,8 @@ class QuestionSignals:
         chunks = [chunk for source in named for chunk in self.documents.get(source.partition("#")[0], ())]
         return parse_question(case.query, chunks, pack=self.pack).model_copy(update={"documents": named})
 
-    def gaps(self, parsed: ParsedQuestion, sources: tuple[str, ...]) -> Gaps:
-        """What a question leaves out of some documents."""
+    def gaps(self, parsed: ParsedQuestion, sources: tuple[str, ...]) -> tuple[int, int]:
+        """How many things a question leaves out of some documents, and how many values could fill the first."""
         chunks = [chunk for source in sources for chunk in self.documents.get(source, ())]
         lacking = find_gaps(parsed, chunks, pack=self.pack)
-        return Gaps(len(lacking), len(lacking[0].readings) if lacking else 0)
-
-
-def parsed_signals(trace: TraceData, reader: QuestionSignals) -> Columns:
-    """Signals of `signals.PARSED` for every case, arm and depth, by name, [Q, A, D]; NaN of the hits where none are.
-
-    Args:
-      trace: cases and hits, with the chunks that its hits number. reader: of the corpus they were found in.
-
-    Source: rules S2.15, S5.1.
-    """
-    first = _first_sources(trace)
-    columns = {name: np.full(trace.hits.chunk.shape[:3], np.nan) for name in STORED}
-    for row, case in enumerate(progress(trace.cases, "parse", "case")):
-        parsed = reader.parsed(case)
-        columns["empty_slots"][row] = len(parsed.missing())
-        known: dict[tuple[str, ...], Gaps] = {}  # arms and depths mostly find the same documents
-        for (arm, depth), sources in first[row].items():
-            if sources not in known:
-                known[sources] = reader.gaps(parsed, sources)
-            columns["gaps"][row, arm, depth], columns["gap_options"][row, arm, depth] = known[sources]
-    return columns
-
-
-def _first_sources(trace: TraceData) -> list[dict[tuple[int, int], tuple[str, ...]]]:
-    """Documents of the first hits in the arm's final order, each once, by case, then by (arm, depth) that has hits."""
-    chunk = trace.hits.chunk
-    hit = chunk.reshape(-1, chunk.shape[-1]).astype(np.int64)
-    order = arm_order(trace.hits.rank.reshape(hit.shape), hit)[:, :FIRST]
-    numbers = np.take_along_axis(hit, order, axis=1).reshape(*chunk.shape[:3], -1)
-    found: list[dict[tuple[int, int], tuple[str, ...]]] = []
-    for of_case in numbers.tolist():
-        by_place = {}
-        for arm, of_arm in enumerate(of_case):
-            for depth, places in enumerate(of_arm):
-                sources = tuple(dict.fromkeys(trace.chunks[place].source for place in places if place >= 0))
-                if sources:
-                    by_place[arm, depth] = sources
-        found.append(by_place)
-    return found
+        return len(lacking), len(lacking[0].readings) if lacking else 0

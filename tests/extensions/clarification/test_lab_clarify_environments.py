@@ -95,9 +95,12 @@ PAGES = (
 
 
 def test_documents_by_hand() -> None:
-    """A true value is the narrowest scope that holds the field; the broker's own documents name no insurer."""
-    stated = vendor_pages(PAGES, "insurer_name", without="brokerage")
-    assert stated == (FieldPage("a.md", "insurer_name", 2), FieldPage("b.md", "insurer_name", 1))
+    """A true value is the narrowest scope that holds the field, on the page that first names the vendor."""
+    named = vendor_pages(PAGES)
+    assert named == tuple(
+        FieldPage(f"{name}.md", "vendor_name", page) for name, page in zip("abc", (2, 1, 1), strict=True)
+    )
+    stated = tuple(page._replace(field="insurer_name") for page in named[:2])
     assert [
         field_scope(one, PAGES[:2] if one.document == "a.md" else PAGES[2:3], pack=INSURANCE) for one in stated
     ] == [

@@ -17,7 +17,8 @@ from generators import Drawn, Fixed, Weighed
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import STORED
 from raglab.extensions.clarification import question_signals
-from raglab.extensions.clarification.question_signals import PARSER, QuestionSignals, parsed_signals
+from raglab.extensions.clarification.question_parsing import VERSION
+from raglab.extensions.clarification.question_signals import QuestionSignals
 from raglab.live.answer_recording import record_answers
 from raglab.live.ask import ask
 from raglab.live.pipeline import case_trace
@@ -63,7 +64,7 @@ class TestByHead:
         chunks = (Chunk("a", "Pet deposit: £250\n\nKey deposit: £50", "a.md", 1), Chunk("b", "Nothing.", "b.md", 1))
         cases = (Case("1", "What is the deposit?", "ok"), Case("2", "Is page 1 of it new?", "ok"))
         trace = TraceData(cases, chunks, ("hybrid",), hits_of((0, 1), ()))
-        seen = parsed_signals(trace, QuestionSignals(chunks, GENERIC))
+        seen = QuestionSignals(chunks, GENERIC).columns(trace)
         first = {name: column[0, 0, 0] for name, column in seen.items()}
         assert first == {"gaps": 1, "gap_options": 2, "empty_slots": 4}
         # Without hits there is no document that could leave anything open; the question still has its slots.
@@ -80,7 +81,7 @@ class TestByHead:
         case = Case("1", "What?", "ok", expect_sources=("11.md",))
         order = (20, 0, 2, 4, 6, 8, 10, 12, 14, 16)
         trace = TraceData((case,), chunks, ("hybrid",), hits_of(order))
-        parsed_signals(trace, QuestionSignals(chunks, GENERIC))
+        QuestionSignals(chunks, GENERIC).columns(trace)
         assert read == [[str(n) for first in order[:8] for n in (first, first + 1)]]
 
     def test_arms_that_find_the_same_are_read_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,13 +92,13 @@ class TestByHead:
         one = hits_of((0, 1))
         two = Hits._make(np.concatenate([field, field], axis=1) for field in one)
         trace = TraceData((Case("1", "What?", "ok"),), chunks, ("dense", "hybrid"), two)
-        seen = parsed_signals(trace, QuestionSignals(chunks, GENERIC))
+        seen = QuestionSignals(chunks, GENERIC).columns(trace)
         assert read == [1]
         assert seen["gaps"].shape == (1, 2, 1)
 
 
 def test_a_changed_parser_has_another_version() -> None:
-    """What the rules read of bundled questions is that of this version: where it changes, raise `PARSER` and this."""
+    """What the rules read of bundled questions is that of this version: where it changes, raise `VERSION` and this."""
     corpus = load_corpus(BROKER)
     reader = QuestionSignals(corpus.chunks, INSURANCE)
     sources = tuple(reader.documents)[:6]
@@ -105,7 +106,7 @@ def test_a_changed_parser_has_another_version() -> None:
     for case in load_cases(BROKER)[::8]:
         parsed = reader.parsed(case)
         rows.append([case.id, *reader.gaps(parsed, sources), len(parsed.missing())])
-    assert (PARSER, hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:12]) == ("rules-7", "0986d28bf7e2")
+    assert (VERSION, hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:12]) == ("rules-7", "0986d28bf7e2")
 
 
 class TestTrace:
@@ -114,7 +115,7 @@ class TestTrace:
     def test_a_trace_holds_them(self, tmp_path: Path, made: Callable[..., Trace]) -> None:  # noqa: F811
         """By case, arm and depth, with parser and pack; saved, loaded, cut and alone they are the same."""
         trace = made(out=tmp_path / "t.parquet", arms=("hybrid", "bm25"), max_depth=1)
-        assert trace.meta["signals"] == {name: {"by": PARSER, "pack": None} for name in STORED}
+        assert trace.meta["signals"] == {name: {"by": VERSION, "pack": None} for name in STORED}
         assert {column.shape for column in trace.columns.values()} == {(len(CASES), 2, 2)}
         again = Trace.load(tmp_path / "t.parquet")
         part, one = trace.subset([4, 0]), _single_case(trace, 4)
@@ -148,7 +149,7 @@ class TestTrace:
         stale: dict[str, Any] = {
             "none": {},
             "version": {name: {"by": "rules-0", "pack": None} for name in STORED},
-            "pack": {name: {"by": PARSER, "pack": "0123456789ab"} for name in STORED},
+            "pack": {name: {"by": VERSION, "pack": "0123456789ab"} for name in STORED},
         }[older]
         wrong = {name: np.full_like(column, 7.0) for name, column in whole.columns.items()} if stale else {}
         meta = {**whole.meta, "signals": stale} if stale else {k: v for k, v in whole.meta.items() if k != "signals"}
