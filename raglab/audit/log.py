@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -300,6 +302,7 @@ def _flat_row(row: Mapping[str, Any], packed: set[str]) -> dict[str, Any]:
 
 
 NOW = partial(datetime.now, UTC)
+_JOINT: ContextVar[tuple[Database, Entries] | None] = ContextVar("_JOINT", default=None)  # of `AuditLog.together`
 
 
 class AuditLog:
@@ -401,6 +404,29 @@ class AuditLog:
             log.add(REQUESTS, {"at": at, "request_id": request_id, "rephrases": before} | request_fields | made_by)
         return False
 
+    @contextmanager
+    def together(self) -> Iterator[Entries]:
+        """Log all that this thread logs within in one transaction: whole or not at all.
+
+        Yields: the entries as of its turn to write, which no other writer changes before its end.
+        """
+        with self.log.writing() as log:
+            token = _JOINT.set((self.log, log))
+            try:
+                yield log
+            finally:
+                _JOINT.reset(token)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Entries]:
+        """Entries to add to, in a transaction of their own or in that of `together`."""
+        joint = _JOINT.get()
+        if joint is not None and joint[0] is self.log:
+            yield joint[1]
+            return
+        with self.log.writing() as log:
+            yield log
+
     def pack(self) -> str | None:
         """Hash of the pack under which the last request was read; None where it named none, or there is none."""
         with self.log.reading() as log, as_written():
@@ -420,7 +446,7 @@ class AuditLog:
           key: target field, doctype, sub-conditions.
         """
         at = datetime.fromisoformat(self._at(now))
-        with self.log.writing() as log:
+        with self._writing() as log:
             request_row(log, request_id)
             return default_table().meet(log, request_id, key, self.learner, at)
 
@@ -447,7 +473,7 @@ class AuditLog:
         Raises:
           ValueError: request or row is not in the log, or the request was asked about already.
         """
-        with self.log.writing() as log:
+        with self._writing() as log:
             about = {"at": self._at(now), "request_id": request_id, "why": why, "gain": gain, "cost": cost}
             columns = about | {"tried": list(tried)} | row_columns(row, kind, conditions, self.learner)
             default_table().clarify(log, columns, request)
@@ -470,7 +496,7 @@ class AuditLog:
         """
         verdict = row_gate(row, self.learner) if gate is None else gate
         use = DefaultUse(row, value, verdict, kind, conditions)
-        with self.log.writing() as log:
+        with self._writing() as log:
             self._fill_in(log, request_row(log, request_id), use, now)
 
     def _fill_in(self, log: Entries, request: Mapping[str, Any], use: DefaultUse, now: datetime | None) -> None:
@@ -480,7 +506,7 @@ class AuditLog:
     def replied(self, request_id: str, reply: str, *, now: datetime | None = None) -> None:
         """Log what the user said, to a clarification or of an answer."""
         check_texts(reply=reply)
-        with self.log.writing() as log:
+        with self._writing() as log:
             request_row(log, request_id)
             log.add(REPLIES, {"at": self._at(now), "request_id": request_id, "reply": reply})
 
@@ -506,7 +532,7 @@ class AuditLog:
         Source: rules S5.4, S5.6.
         """
         at = datetime.fromisoformat(self._at(now))
-        with self.log.writing() as log:
+        with self._writing() as log:
             request_row(log, request_id)
             signal_fields = (value, signal, corrected_to)
             return default_table().learn(log, request_id, row_key, signal_fields, conditions, self.learner, at)
@@ -527,7 +553,7 @@ class AuditLog:
           response: with the keys of rule S0.3. ms: milliseconds, by stage or in all. applied: the default that the
             decision rests on and the response names, logged with it or not at all.
         """
-        with self.log.writing() as log:
+        with self._writing() as log:
             request = request_row(log, request_id)
             if applied is not None:
                 self._fill_in(log, request, applied, now)
@@ -542,7 +568,7 @@ class AuditLog:
         Args:
           evidence: query, documents, task, arm, depths and answer, as JSON values.
         """
-        with self.log.writing() as log:
+        with self._writing() as log:
             request_row(log, request_id)
             row = {"at": self._at(now), "request_id": request_id, **json_value(evidence)}
             log.add(EVIDENCE, row if self.query == "text" else row | evidence_without_text(row))

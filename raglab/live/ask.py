@@ -112,15 +112,16 @@ def reply(
     confirmed by `yes`, or corrected, and is answered anew. A reply counts only for what it names: a value on offer, one
     that the documents state, a page that exists, yes. After a no, or a reply that names nothing, the same request is
     shown again once, with what is left; it ends as a refusal where fewer than two values are left, or at a second such
-    reply. No answer goes by a value that was declined.
+    reply. No answer goes by a value that was declined. What a reply teaches and its answer are logged together or not
+    at all.
 
     Args:
       request_id: as the response names it. answer: yes, no, one of the values that were offered, its number, or in
         words, in English or French; for a page its number. question: again, where the audit log does not keep its text.
 
     Raises:
-      ValueError: the log is off, it has no such request or nothing was asked or filled in, it had its reply already, an
-        empty reply or one of over 200 characters.
+      ValueError: the log is off, it has no such request or nothing was asked or filled in, it had its reply already or
+        another one at the same time, an empty reply or one of over 200 characters.
 
     Source: rules S5.2, S5.4.
     """
@@ -170,6 +171,8 @@ def buttons(said: Response, *, lab: Lab, then: Callable[[Response], object] | No
     own = widgets.Text(placeholder=words["hint"])
 
     def answer(text: str) -> None:
+        if choices not in box.children:
+            return  # the second click of two, on buttons that are gone
         shown.clear_output()
         try:
             final = reply(said["request_id"], text, lab=lab)
@@ -193,10 +196,11 @@ def buttons(said: Response, *, lab: Lab, then: Callable[[Response], object] | No
     head = widgets.HTML(f'<span class="{NO_MATH}">{told}</span>')  # breaks its lines, as a label does not
     others = [one for one in said["options"] if one["value"] not in {question["proposed_default"], OTHER}]
     agreed = [] if question["proposed_default"] is None else [button(words["yes"], lambda: "yes")]
-    row = [
+    row = (
         *agreed,
         button(words["no"], lambda: "no"),
         *(button(visible(one["text"]), lambda value=one["value"]: value) for one in others),  # type: ignore[misc]
-    ]
-    box.children = (head, widgets.HBox(row), widgets.HBox([own, button(words[OTHER], lambda: own.value)]), shown)
+    )
+    choices = widgets.HBox(row)
+    box.children = (head, choices, widgets.HBox([own, button(words[OTHER], lambda: own.value)]), shown)
     return box

@@ -30,10 +30,13 @@ from raglab.default_learner import (
     suggest,
     worth_asking,
 )
-from raglab.extensions.clarification.gap_candidates import clear_statement, is_field_alone
+from raglab.extensions.clarification.gap_candidates import clear_statement, is_field_alone, own_topic
+from raglab.extensions.clarification.gaps import LONGEST
+from raglab.extensions.clarification.language_words import plain, stem, stems
 from raglab.extensions.clarification.option_defaults import learn_options
 from raglab.extensions.clarification.pinned_documents import PinnedDocuments
 from raglab.extensions.clarification.protocol_calls import ProtocolCalls
+from raglab.extensions.clarification.question_parsing import is_kind_word
 from raglab.extensions.clarification.question_texts import (
     applied_default,
     default_sentence,
@@ -43,6 +46,7 @@ from raglab.extensions.clarification.question_texts import (
     value_text,
 )
 from raglab.extensions.clarification.replies import DOCUMENT, LAST_PAGE, PAGE_SCOPE
+from raglab.extensions.clarification.reply_names import MORE_TASKS
 from raglab.extensions.clarification.scope_answers import narrow_to_chunks
 from raglab.extensions.clarification.statements import value_key
 from raglab.extensions.clarification.turns import Clarification, Turn
@@ -102,6 +106,13 @@ class Waiting(NamedTuple):
     def values(self) -> tuple[str, ...]:
         """Values on offer."""
         return tuple(reading.value for reading in self.gap.readings)
+
+    def declined_last(self) -> Waiting:
+        """The request with the values that were turned down more often than taken last; ties keep their order."""
+        votes = {} if self.row is None else self.row.candidate_votes
+        order = sorted(self.gap.readings, key=lambda reading: -min(votes.get(reading.value, 0.0), 0.0))
+        reason = self.gap.reason if order[:1] == list(self.gap.readings[:1]) else "first"
+        return self._replace(gap=self.gap._replace(readings=tuple(order), reason=reason))
 
     def read(self, value: str) -> ValueReading:
         """What a value leads to."""
@@ -254,6 +265,7 @@ def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
     if gap is None and not pinned.chunks:
         gap, pinned = _document_gap(turn, parsed, pinned)
     if gap is not None:
+        gap = gap._replace(field=_row_field(turn, parsed, gap.field, pinned))
         return fill_in(waiting_of(turn, parsed, gap, pinned, domain))
     reading = _complete_reading(turn, parsed, pinned, hits)
     if reading is not None:
@@ -264,6 +276,21 @@ def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
         if scoped:
             return _answer_narrowed(turn, narrow_to_chunks(request.text, scoped, "page", ()))
     return turn.answer()
+
+
+def _row_field(turn: Turn, parsed: ParsedQuestion, field: str, pinned: PinnedDocuments) -> str:
+    """The field with all that the question names, as the first row of the same words spells it (rule S5.1).
+
+    A vote on the deposit for a pet is none on every deposit, and `deposit for pets` asks for what `pet deposit` does.
+    """
+    name, *axis = field.partition(":")
+    topic = own_topic(plain(parsed.question), pinned.chunks)
+    if {*stems(name)} <= {*stems(" ".join(topic))}:  # else it is none of the question's words: of a pack, or a part
+        name = " ".join(word for word in topic if stem(word) in stems(name) or not is_kind_word(word))[:LONGEST]
+    words = {*stems(name)}
+    known = [row.target_field.partition(":") for row in turn.log.rows(doctype=pinned.doctype)]
+    same = [before for before, *of in known if of == axis and {*stems(before)} == words]
+    return "".join((name if name in same else next(iter(same), name), *axis))
 
 
 def _complete_reading(
@@ -320,10 +347,10 @@ def waiting_of(
     ]
     if gap.kind in {"page_scope", "intent", "date_scope", "document"}:
         readings = list(gap.readings)
-    if gap.kind == PAGE_SCOPE:
-        pages = {str(chunk.page) for chunk in pinned.chunks} | {LAST_PAGE}
-        offered = {reading.value for reading in readings}
-        readings += [GapReading(value) for value in votes if value in pages - offered and votes[value] > 0.0]
+    pages = {*(str(chunk.page) for chunk in pinned.chunks), LAST_PAGE}
+    beside = {PAGE_SCOPE: pages, "intent": {*MORE_TASKS}}.get(gap.kind, set())
+    beside -= {reading.value for reading in readings}
+    readings += [GapReading(value) for value in votes if value in beside and votes[value] > 0.0]
     return Waiting(turn, parsed, gap._replace(readings=tuple(readings)), pinned, row, tuple(domain))
 
 
@@ -374,8 +401,8 @@ def _worth(row: ClarificationDefault, outcomes: Mapping[str, str | None], clarif
 
 def fill_in(waiting: Waiting) -> Response:
     """Fill in what is missing, or ask (rules S5.4, S5.5, S5.10)."""
-    turn, request, rule = waiting.turn, waiting.request, waiting.turn.clarification.learner
-    prospect = prospect_of(waiting)
+    waiting, turn, request = waiting.declined_last(), waiting.turn, waiting.request
+    prospect, rule = prospect_of(waiting), turn.clarification.learner
     row, best, first = prospect.row, prospect.best.value, prospect.readings[0]
     about: dict[str, Any] = {"conditions": waiting.pinned.conditions, "now": request.now}
     # A default is applied where it fills something in: one that reads nothing was tried, and is evidence against it.
@@ -389,7 +416,7 @@ def fill_in(waiting: Waiting) -> Response:
     # A reader that failed says nothing of the value: only what was read in vain is evidence.
     is_read = all(one.role != "field_reader" for one in turn.calls.fallbacks)
     if prospect.is_learned and first.failed and is_read:
-        turn.log.signal(request.id, waiting.key, best, "failure", **about)
+        turn.write(turn.log.signal, request.id, waiting.key, best, "failure", **about)
     left = [reading for reading in prospect.readings if not reading.failed]
     before = prospect.readings[: prospect.readings.index(left[0])] if left else prospect.readings
     tried = [reading.value for reading in before]
@@ -435,7 +462,8 @@ def ask_user(waiting: Waiting, prospect: Prospect, values: Sequence[str], tried:
         },
     )
     # Logged before it is put to the user: a reply may come from another process at once.
-    turn.log.clarified(
+    turn.write(
+        turn.log.clarified,
         turn.request.id,
         request,
         row=row,

@@ -20,6 +20,7 @@ from raglab.extensions.clarification.clarified_requests import (
     waiting_of,
     with_fallbacks,
 )
+from raglab.extensions.clarification.default_rows import application_of, pending_of
 from raglab.extensions.clarification.option_defaults import KIND, option_values
 from raglab.extensions.clarification.pinned_documents import PinnedDocuments
 from raglab.extensions.clarification.question_texts import field_text
@@ -40,11 +41,13 @@ from raglab.live.requests import Request, language_of
 from raglab.live.response import Response, ResponseRecord
 from raglab.live.system import normalise_question
 from raglab.policy import check_pack
+from raglab.store.log_chain import as_written
 from raglab.store.log_tables import CHANGES, CLARIFICATIONS, REPLIES, SETTLEMENTS, request_row
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
     from raglab.live.system import Lab
+    from raglab.store.log_entries import Entries
 
 LONGEST_REPLY = 200  # characters
 WORDS = ("explicit_yes", "explicit_no")  # signals that a user speaks
@@ -59,7 +62,7 @@ class Open(NamedTuple):
 
     proposed: what a yes agrees to. candidates: what was offered. again: whether it was answered already, by a default.
     turned_down: what earlier replies to it turned down, as it is learned. replies: how many there were. asking: what
-    was put to the user, None where a default answered.
+    was put to the user, None where a default answered. state: see `_state`.
     """
 
     request: Request
@@ -73,6 +76,7 @@ class Open(NamedTuple):
     turned_down: frozenset[str] = frozenset()
     replies: int = 0
     asking: ClarificationRequest | None = None
+    state: tuple[int, ...] = ()
     left: tuple[str, ...] = ()
 
 
@@ -81,8 +85,8 @@ def answer_reply(
 ) -> Response:
     """Response to a request with the user's reply; see `raglab.live.ask.reply`.
 
-    The request keeps its id: the log has the reply, the signals and a second decision under it. What is learned comes
-    before what is answered, and a signal counts once, so that a reply that broke off may be given again.
+    The request keeps its id: the log has the reply, the signals and a second decision under it, in one transaction or
+    not at all, so that a reply that broke off may be given again. Of replies at the same time the first is taken.
     """
     log = audit_log(system)
     if not isinstance(answer, str):
@@ -96,20 +100,34 @@ def answer_reply(
     one = _open_request(request_id, log, system, question, now)
     # A bandit gave the request its reward when a default answered it; the corrected answer is another round.
     answered_as = f"{request_id}~reply" if one.again else request_id
-    turn = Turn(one.request, system, log, clarification, clarification.calls.for_request(), answered_as)
+    turn = Turn(one.request, system, log, clarification, clarification.calls.for_request(), answered_as, writes=[])
     complete = _choose_option if one.kind == KIND else _answer_reply
     response = with_fallbacks(answer_or_refuse(one.request, system, partial(complete, one, answer, turn)), turn)
     if response["error"] is not None:
         return response  # the reply is not in the log, so that it may be given again
-    log.replied(request_id, answer, now=now)
-    log_decision(log, request_id, response, now)
+    with log.together() as entries:
+        if _state(entries, request_id) != one.state:
+            rule = f"a reply must be the first to what was shown of {request_id!r}"
+            msg = f"{rule}, got {answer!r:.80} after another; read what that one led to."
+            raise ValueError(msg)
+        for write in turn.writes or ():
+            write()
+        log.replied(request_id, answer, now=now)
+        log_decision(log, request_id, response, now)
     return response
 
 
+def _state(entries: Entries, request_id: str) -> tuple[int, ...]:
+    """Numbers of the last reply to a request, of its question and of what silence settled; 0 where there is none."""
+    rows = (entries.row(table, request_id=request_id) for table in (REPLIES, CLARIFICATIONS, SETTLEMENTS))
+    return tuple(0 if row is None else int(row["seq"]) for row in rows)
+
+
 def _open_request(request_id: str, log: AuditLog, system: Lab, question: str | None, now: datetime) -> Open:
-    pending, filled = log.pending(request_id), log.application(request_id)
     with log.log.reading() as entries:
-        asked = request_row(entries, request_id)
+        asked, state = request_row(entries, request_id), _state(entries, request_id)
+        with as_written():
+            pending, filled = pending_of(entries, request_id), application_of(entries, request_id)
         put = entries.row(CLARIFICATIONS, request_id=request_id)
         since = 0 if put is None else int(put["seq"])
         replies = [row for row in entries.rows(REPLIES, request_id=request_id) if int(row["seq"]) > since]
@@ -149,12 +167,12 @@ def _open_request(request_id: str, log: AuditLog, system: Lab, question: str | N
     if pending is not None:
         asking, about = pending.clarification, (pending.kind, pending.key, pending.conditions)
         offered, gone = tuple(asking.candidate_values), frozenset(row["value"] for row in turned_down)
-        shown: dict[str, Any] = {"turned_down": gone, "replies": len(replies), "asking": asking}
+        shown: dict[str, Any] = {"turned_down": gone, "replies": len(replies), "asking": asking, "state": state}
         return Open(request, *about, asking.proposed_default, offered, pending.tried, again=False, **shown)
     if filled is None:  # cannot be: one of the two is there
         raise AssertionError
     about = (filled.kind, filled.key, filled.conditions)
-    return Open(request, *about, filled.value, (filled.value,), (), again=True, replies=len(replies))
+    return Open(request, *about, filled.value, (filled.value,), (), again=True, replies=len(replies), state=state)
 
 
 def _question_text(asked: Mapping[str, Any], question: str | None) -> str:
@@ -176,8 +194,7 @@ def _answer_reply(one: Open, answer: str, turn: Turn) -> Response:
     reply = turn.calls.reply(answer, _reply_request(waiting, one))
     if reply.kind == "not_understood":
         return _show_again(waiting, one, (), turn.say(NOT_NAMED, reply=f"{answer!r:.80}"))
-    # A signal counts once, so learning first loses nothing if the answer breaks off and the reply is given again.
-    _learn(one, reply, turn.log)
+    _learn(one, reply, turn)
     if reply.kind == "declined":
         declined = turn.say(" and ").join(waiting.shown(value) for value in reply.declined)
         return _show_again(waiting, one, reply.declined, turn.say("declined: {values}", values=declined))
@@ -238,20 +255,20 @@ def _reply_request(waiting: Waiting, one: Open) -> ReplyRequest:
     return ReplyRequest(one.request.text, kind, field, readings, one.proposed, waiting.pinned.chunks, language)
 
 
-def _learn(one: Open, reply: Reply, log: AuditLog) -> None:
+def _learn(one: Open, reply: Reply, turn: Turn) -> None:
     """Signals of a reply (rule S5.4)."""
     about: dict[str, Any] = {"conditions": one.conditions, "now": one.request.now}
     if reply.kind == "declined":
         # To turn down everything is a no to the proposal alone: nothing was said of the others.
         every = len(reply.declined) > 1 and set(reply.declined) >= set(one.left)
         for value in (one.proposed,) if every and one.proposed is not None else reply.declined:
-            log.signal(one.request.id, one.key, value, "explicit_no", **about)
+            turn.write(turn.log.signal, one.request.id, one.key, value, "explicit_no", **about)
         return
     value, proposed = reply.value, one.proposed
     if proposed is None or value == proposed:
-        log.signal(one.request.id, one.key, value, "explicit_yes", **about)
+        turn.write(turn.log.signal, one.request.id, one.key, value, "explicit_yes", **about)
     else:
-        log.signal(one.request.id, one.key, proposed, "explicit_no", value, **about)
+        turn.write(turn.log.signal, one.request.id, one.key, proposed, "explicit_no", value, **about)
 
 
 def _show_again(waiting: Waiting, one: Open, declined: Sequence[str], why: str) -> Response:
@@ -278,8 +295,8 @@ def _show_again(waiting: Waiting, one: Open, declined: Sequence[str], why: str) 
 def _ask_after_default(waiting: Waiting, left: tuple[str, ...], why: str) -> Response:
     """The first question of a request whose default was declined, with what is left."""
     offered = tuple(reading for value in left for reading in waiting.gap.readings if reading.value == value)
-    asked = waiting._replace(gap=waiting.gap._replace(readings=offered))
-    response = ask_user(asked, prospect_of(asked), list(left), [])
+    asked = waiting._replace(gap=waiting.gap._replace(readings=offered)).declined_last()
+    response = ask_user(asked, prospect_of(asked), asked.values, [])
     return extend_response(response, {}, [why])
 
 
@@ -333,7 +350,7 @@ def _answer_value(waiting: Waiting, one: Open, reply: Reply) -> Response:
         # Only the user's own value is counted against: the others were never said to be right.
         if scope == value and all(fallback.role != "field_reader" for fallback in turn.calls.fallbacks):
             about: dict[str, Any] = {"conditions": one.conditions, "now": one.request.now}
-            turn.log.signal(one.request.id, one.key, scope, "failure", **about)
+            turn.write(turn.log.signal, one.request.id, one.key, scope, "failure", **about)
     return _refusal(waiting, vain_warning(waiting, [*one.tried, *tried]))
 
 
@@ -350,5 +367,5 @@ def _choose_option(one: Open, answer: str, turn: Turn) -> Response:
     if reply.kind == "not_understood" or reply.value not in {"", *values}:
         msg = f"a reply must be yes, no, or an option from 1 to {len(values)}, got {answer!r:.80}; say which."
         raise ValueError(msg)
-    _learn(one._replace(left=tuple(values)), reply, turn.log)
+    _learn(one._replace(left=tuple(values)), reply, turn)
     return options if reply.kind == "declined" else turn.answer(selected=values[reply.value])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
-from raglab.audit.default_table import RowKey
 from raglab.audit.sessions import SilenceRule
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.default_learner import Learner, update
@@ -23,15 +22,6 @@ from raglab.store.log_tables import (
 )
 
 _TOLD = frozenset({"explicit_yes", "explicit_no", "implicit_ok"})
-
-
-class Silent(NamedTuple):
-    """A default that silence confirmed."""
-
-    request_id: str
-    key: RowKey
-    value: str
-    conditions: Mapping[str, str]
 
 
 def record_application(log: Entries, request: Mapping[str, Any], row: Mapping[str, Any]) -> None:
@@ -59,34 +49,23 @@ def settle(
     rule: SilenceRule = SilenceRule(),  # noqa: B008
 ) -> int:
     """Settle what can be, and learn what silence confirmed; how many defaults it did."""
-    found = settle_silence(log, at, session, rule)
-    for one in found:
-        record_signal(
-            log, one.request_id, one.key, SignalEvent(one.value, "implicit_ok", None), one.conditions, learner, at
-        )
-    return len(found)
-
-
-def settle_silence(
-    log: Entries,
-    now: datetime,
-    session: str | None,
-    rule: SilenceRule = SilenceRule(),  # noqa: B008 - a value
-) -> list[Silent]:
-    """Settle what can be, and give what silence confirmed."""
     where: dict[str, Any] = {} if session is None else {"session": session}
-    ripe = {row["once"]: row for row in log.rows(OPEN, before=utc_text(now - rule.span), **where)}
+    ripe = {row["once"]: row for row in log.rows(OPEN, before=utc_text(at - rule.span), **where)}
     ripe |= {row["once"]: row for row in log.rows(OPEN, closed=1, **where)}
-    votes = []
+    silent = []
     for once, work in sorted(ripe.items(), key=lambda pair: int(pair[1]["application"])):
         row = next(log.rows(APPLICATIONS, after=int(work["application"]) - 1, once=once))
         outcome = _outcome(log, row, rephrased=bool(work["rephrased"]))
         about = {"request_id": row["request_id"], "row_id": row["row_id"], "outcome": outcome, "once": once}
-        log.add(SETTLEMENTS, {"at": utc_text(now), **about})
+        log.add(SETTLEMENTS, {"at": utc_text(at), **about})
         log.drop(OPEN, once)
         if outcome == "silent":
-            votes.append(Silent(row["request_id"], key_of_row(log, row["row_id"]), row["value"], row["conditions"]))
-    return votes
+            silent.append(row)
+    # What is learned now says nothing of the others: it is not their users' word.
+    for row in silent:
+        signal, key = SignalEvent(row["value"], "implicit_ok", None), key_of_row(log, row["row_id"])
+        record_signal(log, row["request_id"], key, signal, row["conditions"], learner, at)
+    return len(silent)
 
 
 def _outcome(log: Entries, row: Mapping[str, Any], *, rephrased: bool) -> str:

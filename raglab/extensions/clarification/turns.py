@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from raglab.default_learner import Learner
@@ -56,7 +58,7 @@ class Turn:
 
     calls: the protocols, with what failed in this turn. is_pinned: whether the user named the documents. answered_as:
     id under which the pipeline answers. It is another than the request's where a reply corrects a request that was
-    answered already, since a bandit takes an id once.
+    answered already, since a bandit takes an id once. writes: of a reply, what is logged with its answer or not at all.
     """
 
     request: Request
@@ -66,6 +68,7 @@ class Turn:
     calls: ProtocolCalls
     answered_as: str
     is_pinned: bool = True
+    writes: list[Callable[[], object]] | None = None
 
     @property
     def pack(self) -> Pack:
@@ -75,6 +78,13 @@ class Turn:
     def say(self, template: str, **parts: object) -> str:
         """A sentence in the language of the question."""
         return sentence(template, self.request.language, **parts)
+
+    def write(self, method: Callable[..., object], *about: object, **more: object) -> None:
+        """Call a method of the log: at once, or of a reply with its answer."""
+        if self.writes is None:
+            method(*about, **more)
+        else:
+            self.writes.append(partial(method, *about, **more))
 
     def answer(self, **changes: Any) -> Response:  # noqa: ANN401 - fields of Request
         """Response of the pipeline to the request, or to one that is changed in these fields."""

@@ -54,6 +54,19 @@ def test_no_leaves_the_buttons_that_are_left(lab: Lab) -> None:
     assert set(after) < set(before)
 
 
+@pytest.mark.parametrize("label", ["No", "Yes"])
+def test_the_second_click_of_two_says_nothing(lab: Lab, label: str) -> None:
+    """It comes to a button that is gone: no vote, and what the first led to stays."""
+    box = buttons(ask("What is the excess?", lab=lab, documents=[COVER], now=START), lab=lab)
+    button = parts(box)[1][label]
+    button.click()
+    assert lab.audit is not None
+    shown, votes = box.children[-1].outputs, lab.audit.rows()[0].candidate_votes
+    button.click()
+    assert (box.children[-1].outputs, lab.audit.rows()[0].candidate_votes) == (shown, votes)
+    assert len(votes) == 1
+
+
 @pytest.mark.parametrize("label", ["Oui", "tout le document"])
 def test_a_click_answers(lab: Lab, label: str) -> None:
     """The answer stands where the buttons were, and goes to whoever waits for it."""

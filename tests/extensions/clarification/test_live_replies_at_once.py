@@ -1,0 +1,206 @@
+"""Replies to one request at the same time, and replies that are killed: one is taken, whole or not at all (S5.4)."""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from threading import Barrier, Thread
+from typing import Any
+
+import pytest
+
+from broker_documents import START
+from databases import Places, Server
+from raglab.audit.log import AuditLog
+from raglab.extensions.clarification.replies import read_reply
+from raglab.live import trace_building
+from raglab.live.ask import ask, reply
+from raglab.live.clarifier import Reply, ReplyRequest
+from raglab.live.system import Lab, build_index
+from raglab.store.log_tables import CHANGES, DECISIONS, REPLIES
+from raglab.store.policies import Policy
+from raglab.values import Chunk, Corpus
+from test_live_trace_building import SMALL, PairEncoder, WordEncoder
+
+pytestmark = pytest.mark.slow
+
+QUESTION, ROUNDS, PAIRS = "How much is the mooring?", 3, 12
+TEXT = """Prices
+| Item | Price |
+|---|---|
+| Winter mooring | £90 |
+| Summer mooring | £140 |
+| Guest mooring | £12 |"""
+GATES: dict[str, Any] = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "confidence")}
+REFUSED = re.compile("must be the first to what was shown|takes one reply")
+
+
+class Together:
+    """A reader of replies that lets none go on before all have come."""
+
+    def __init__(self) -> None:
+        """Wait for nobody, as while the system is opened."""
+        self.barrier: Any = None
+
+    def __call__(self, text: str, request: ReplyRequest, /) -> Reply:
+        """What the default says of it."""
+        if self.barrier is not None:
+            self.barrier.wait(timeout=20)
+        return read_reply(text, request)
+
+
+@pytest.fixture(scope="module")
+def harbour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Together]]:
+    """Return a system over the price list of a harbour, and the reader that its replies meet at."""
+    place, together, words = tmp_path_factory.mktemp("harbour"), Together(), WordEncoder()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
+        patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
+        patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
+        chunk = Chunk("a#1", TEXT, "prices.md", 1, tags={"doc_type": "price list"})
+        build_index(Corpus("harbour", (chunk,)), place / "i", arms=("hybrid",), cache=None, **SMALL)
+        about: dict[str, Any] = {"clarify": True, "cache": False, "reply_reader": together}
+        yield Lab.open(place / "i", policy=Policy.from_mapping(GATES), **about), together
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def desk(request: pytest.FixtureRequest, tmp_path: Path, harbour: tuple[Lab, Together]) -> Callable[[], Lab]:
+    """Return what gives a system with a connection of its own to one log, as another process has it."""
+    server: Server | None = None if request.param == "sqlite" else request.getfixturevalue("postgresql")
+    place = Places(tmp_path, server)("log")
+    return lambda: replace(harbour[0], audit=AuditLog(place))
+
+
+def outcome(lab: Lab, request: str, text: str) -> str:
+    """Status of the response to a reply, or the message that refuses it."""
+    try:
+        return str(reply(request, text, lab=lab, now=START)["status"])
+    except ValueError as error:
+        return str(error)
+
+
+def at_once(labs: Sequence[Lab], request: str, texts: Sequence[str], together: Together) -> list[str]:
+    """Outcomes of replies by threads that all have read the request before one of them answers."""
+    outcomes: dict[int, str] = {}
+
+    def work(number: int) -> None:
+        outcomes[number] = outcome(labs[number], request, texts[number])
+
+    together.barrier = Barrier(len(labs))
+    threads = [Thread(target=work, args=(number,)) for number in range(len(labs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    together.barrier = None
+    return [outcomes[number] for number in range(len(labs))]
+
+
+def logged(lab: Lab, request: str) -> dict[str, int]:
+    """How many replies, decisions and signals of a request the log has."""
+    assert lab.audit is not None
+    with lab.audit.log.reading() as log:
+        counts = {table: len(list(log.rows(table, request_id=request))) for table in (REPLIES, DECISIONS)}
+        return counts | {"signals": sum(row["kind"] == "signal" for row in log.rows(CHANGES, request_id=request))}
+
+
+def asked(lab: Lab, request: str) -> None:
+    """Ask the question, which is asked back or answered by a default."""
+    response = ask(QUESTION, lab=lab, documents=["prices.md"], request_id=request, now=START)
+    assert (response["clarification"] is None) == (response["default_applied"] is not None)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [("yes", "2", "the guest one"), ("no", "no", "no"), ("none of these", "banana", "yes")],
+    ids=["values", "no", "mixed"],
+)
+def test_the_first_is_taken_and_the_rest_are_refused(
+    desk: Callable[[], Lab], harbour: tuple[Lab, Together], texts: tuple[str, ...]
+) -> None:
+    """Whatever they say, of a question or of a default: one is answered, voted for and logged."""
+    labs = [desk() for _ in texts]
+    for number in range(ROUNDS):
+        request, place = f"q{number}", number % len(texts)
+        asked(labs[0], request)
+        outcomes = at_once(labs, request, texts[place:] + texts[:place], harbour[1])
+        assert sum(told in {"ok", "ambiguous", "refuse"} for told in outcomes) == 1, outcomes
+        assert sum(REFUSED.search(told) is not None for told in outcomes) == len(texts) - 1, outcomes
+        after = logged(labs[0], request)
+        assert (after[REPLIES], after[DECISIONS]) == (1, 2)
+        assert after["signals"] <= 1
+    assert labs[0].audit.verify().intact  # type: ignore[union-attr]
+
+
+def test_processes_take_turns(tmp_path: Path, harbour: tuple[Lab, Together]) -> None:
+    """Two processes reply to each of many requests as fast as they can: one of the two is taken."""
+    context = multiprocessing.get_context("fork")
+    barrier, results = context.Barrier(2), context.SimpleQueue()
+
+    def desk() -> Lab:
+        return replace(harbour[0], audit=AuditLog(tmp_path / "log"))
+
+    def work() -> None:
+        lab = desk()
+        for number in range(PAIRS):
+            barrier.wait(timeout=20)
+            results.put((number, outcome(lab, f"q{number}", "2")))
+
+    first = desk()
+    for number in range(PAIRS):
+        asked(first, f"q{number}")
+    first.audit.close()  # type: ignore[union-attr]
+    processes = [context.Process(target=work) for _ in range(2)]
+    for process in processes:
+        process.start()
+    pairs: dict[int, list[bool]] = {}
+    for _ in range(2 * PAIRS):
+        number, told = results.get()
+        pairs.setdefault(number, []).append(told == "ok")
+    for process in processes:
+        process.join()
+    assert {tuple(sorted(pair)) for pair in pairs.values()} == {(False, True)}
+    assert all(logged(first, f"q{number}")["signals"] == 1 for number in range(PAIRS))
+
+
+@pytest.mark.parametrize("method", ["signal", "replied", "decided"])
+def test_a_killed_reply_leaves_nothing(desk: Callable[[], Lab], monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """Neither what it teaches nor what it is answered with, wherever it was killed; given again it is taken whole."""
+    lab, real = desk(), getattr(AuditLog, method)
+    asked(lab, "q")
+    before = logged(lab, "q")
+
+    def killed(*about: Any, **more: Any) -> None:
+        real(*about, **more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AuditLog, method, killed)
+        with pytest.raises(KeyboardInterrupt):
+            outcome(lab, "q", "2")
+    assert logged(lab, "q") == before
+    assert outcome(lab, "q", "2") == "ok"
+    assert logged(lab, "q") == {REPLIES: 1, DECISIONS: 2, "signals": 1}
+    assert lab.audit.verify().intact  # type: ignore[union-attr]
+
+
+def test_a_default_that_silence_settles_meanwhile(desk: Callable[[], Lab], harbour: tuple[Lab, Together]) -> None:
+    """Its correction comes too late, and takes nothing back."""
+    lab = desk()
+    asked(lab, "before")
+    reply("before", "yes", lab=lab, now=START)
+    asked(lab, "q")
+
+    class Late:
+        def wait(self, timeout: float) -> None:
+            lab.audit.settle(now=START + timedelta(hours=timeout + 5))  # type: ignore[union-attr]
+
+    harbour[1].barrier = Late()
+    told = outcome(lab, "q", "2")
+    harbour[1].barrier = None
+    assert REFUSED.search(told), told
+    assert logged(lab, "q")[REPLIES] == 0

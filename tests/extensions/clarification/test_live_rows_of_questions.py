@@ -1,0 +1,155 @@
+"""The row that a question learns in, and the order in which its values are offered: end to end (S5.1, S5.2, S5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from broker_documents import START
+from raglab.audit.log import AuditLog
+from raglab.live import trace_building
+from raglab.live.ask import ask, reply
+from raglab.live.response import Response
+from raglab.live.system import Lab, build_index
+from raglab.store.log_tables import CLARIFICATIONS
+from raglab.store.policies import Policy
+from raglab.values import Chunk, Corpus
+from test_live_trace_building import SMALL, PairEncoder, WordEncoder
+
+pytestmark = pytest.mark.slow
+
+GATES: dict[str, Any] = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "confidence")}
+TEXTS = {
+    "kennel.md": "Prices\n| Item | Price |\n|---|---|\n| Deposit (dogs) | £15 |\n| Deposit (cats) | £9 |\n"
+    "| Deposit (keys) | £5 |",
+    "boats.md": "Prices\n| Item | Price |\n|---|---|\n| Mooring fee, winter | £90 |\n| Mooring fee, summer | £140 |\n"
+    "| Mooring fee, guest | £12 |",
+    "bateaux.md": "Tarifs\n| Poste | Prix |\n|---|---|\n| Droit d'amarrage, hiver | 90 € |\n"
+    "| Droit d'amarrage, été | 140 € |",
+    "sailing.md": "Launching\n\nLaunch from the slip. Do not launch at low water. Pay £4 first.",
+    "rowing.md": "Launching\n\nCarry the shell to the pontoon. Never step on the hull. Pay £2 first.",
+}
+
+
+@pytest.fixture(scope="module")
+def club(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Return a system over the papers of some clubs."""
+    place, words = tmp_path_factory.mktemp("club"), WordEncoder()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace_building, "load_encoder", lambda _, **__: words)
+        patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
+        patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
+        chunks = tuple(
+            Chunk(f"{name}#1", text, name, 1, tags={"doc_type": "paper"}, section=(text.split("\n")[0],))
+            for name, text in TEXTS.items()
+        )
+        build_index(Corpus("club", chunks), place / "i", arms=("hybrid",), cache=None, **SMALL)
+        yield Lab.open(place / "i", policy=Policy.from_mapping(GATES), clarify=True, cache=False)
+
+
+@pytest.fixture
+def put(club: Lab, tmp_path: Path) -> Callable[..., Response]:
+    """Return what asks a question of a document, with a reply where one is given, over one log."""
+    lab, numbers = replace(club, audit=AuditLog(tmp_path / "log")), iter(range(1000))
+
+    def asked(question: str, document: str, said: str | None = None) -> Response:
+        request = f"q{next(numbers)}"
+        response = ask(question, lab=lab, documents=[document], request_id=request, now=START)
+        return response if said is None else reply(request, said, lab=lab, now=START)
+
+    asked.lab = lab  # type: ignore[attr-defined]
+    return asked
+
+
+def votes(put: Callable[..., Response]) -> dict[str, dict[str, float]]:
+    """Votes by field, of the rows that have any."""
+    rows = put.lab.audit.rows()  # type: ignore[attr-defined]
+    return {row.target_field: dict(row.candidate_votes) for row in rows if row.candidate_votes}
+
+
+@pytest.mark.parametrize(
+    ("narrow", "plain"),
+    [("deposit for pets?", "What is the deposit?"), ("deposit for a puppy?", "deposit?")],
+)
+def test_a_narrower_question_votes_on_its_own_row(put: Callable[..., Response], narrow: str, plain: str) -> None:
+    """A vote for pets says nothing of every deposit, and the other way round."""
+    assert put(narrow, "kennel.md", "dogs")["status"] == "ok"
+    (field,) = votes(put)
+    assert field not in {"deposit", ""}
+    assert put(plain, "kennel.md")["clarification"]["target_field"] == "deposit"
+    put(plain, "kennel.md", "keys")
+    assert put(narrow, "kennel.md")["default_applied"]["value"] == "Deposit (dogs)"
+    assert put(plain, "kennel.md")["default_applied"]["value"] == "Deposit (keys)"
+
+
+@pytest.mark.parametrize(
+    ("document", "first", "later", "said"),
+    [
+        ("boats.md", "What is the mooring fee?", "How much are the fees for mooring?", "summer"),
+        ("boats.md", "fee for a mooring?", "mooring fees please", "winter"),
+        ("bateaux.md", "Quel est le droit d'amarrage ?", "Et l'amarrage, il y a quel droit ?", "été"),
+    ],
+)
+def test_the_same_words_are_one_row(
+    put: Callable[..., Response], document: str, first: str, later: str, said: str
+) -> None:
+    """In another order or form they ask for the same field."""
+    assert put(first, document, said)["status"] == "ok"
+    applied = put(later, document)["default_applied"]
+    assert applied is not None
+    assert said in applied["value"]
+    assert len(votes(put)) == 1
+
+
+def test_what_was_done_with_a_part_before_is_done_again(put: Callable[..., Response]) -> None:
+    """Also where it is none of the tasks that are offered."""
+    assert put("the launching section", "sailing.md", "what not to do")["status"] == "ok"
+    later = put("the launching section", "rowing.md")
+    assert (later["default_applied"]["value"], later["status"]) == ("exceptions", "ok")
+    assert "Never step" in later["answer"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_was_turned_down_is_offered_last(put: Callable[..., Response], seed: int) -> None:
+    """The order is that of the documents, but for values with votes below 0, the lowest last."""
+    rng = np.random.default_rng(seed)
+    order = put("What is the mooring fee?", "boats.md")["clarification"]["candidate_values"]
+    lab = put.lab  # type: ignore[attr-defined]
+    counts = dict.fromkeys(order, 0.0)
+    for number in range(int(rng.integers(1, 6))):
+        value = order[int(rng.integers(len(order)))]
+        about: dict[str, Any] = {"policy": lab.policy, "fingerprint": lab.fingerprint, "models": {}, "now": START}
+        lab.audit.opened(f"before-{number}", "x", **about)
+        key: tuple[str, str, dict[str, str]] = ("mooring fee", "paper", {})
+        lab.audit.signal(f"before-{number}", key, value, "explicit_no", conditions={}, now=START)
+        counts[value] -= 1.0
+    asked = put("What is the mooring fee?", "boats.md")["clarification"]
+    assert asked["candidate_values"] == sorted(order, key=lambda value: -counts[value])
+    assert asked["proposed_default"] == asked["candidate_values"][0]
+
+
+def test_a_default_that_is_declined_leaves_the_rest_in_that_order(put: Callable[..., Response]) -> None:
+    """What others turned down is proposed last there too."""
+    question, (winter, summer, guest) = "What is the mooring fee?", ("winter", "summer", "guest")
+    for said in ("no, the guest one", "guest", "guest"):
+        put(question, "boats.md", said)
+    assert votes(put)["mooring fee"] == {f"Mooring fee, {winter}": -1.0, f"Mooring fee, {guest}": 3.0}
+    asked = put(question, "boats.md", "no")["clarification"]
+    assert asked["candidate_values"] == [f"Mooring fee, {summer}", f"Mooring fee, {winter}"]
+
+
+@pytest.mark.parametrize("said", ["no", "banana", "neither that nor banana", "non"])
+def test_a_repeated_request_is_the_same_request(put: Callable[..., Response], said: str) -> None:
+    """The same id and the same text, and the log has one question."""
+    first = put("What is the mooring fee?", "boats.md")
+    again = reply(first["request_id"], said, lab=put.lab, now=START)  # type: ignore[attr-defined]
+    if again["clarification"] is not None:
+        assert again["request_id"] == first["request_id"]
+        assert again["clarification"]["question_to_user"] == first["clarification"]["question_to_user"]
+    with put.lab.audit.log.reading() as log:  # type: ignore[attr-defined]
+        assert len(list(log.rows(CLARIFICATIONS))) == 1
