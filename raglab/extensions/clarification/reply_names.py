@@ -287,9 +287,9 @@ def _cardinal(number: int) -> str:
 
 def _by_initials(text: str, readings: Sequence[GapReading]) -> GapReading | None:
     """The only reading whose name has a text as the initials of its words, three or more."""
-    words = [word for word in tokens(text) if word not in entries("polite") and len(word) >= NAME_LETTERS]
+    words = [word for word in tokens(text) if word not in entries("polite")]
     named = [one for one in readings if words == ["".join(word[0] for word in stems(one.value))]]
-    return named[0] if len(named) == 1 else None
+    return named[0] if len(named) == 1 and len(words[0]) >= NAME_LETTERS else None
 
 
 def told_values(text: str) -> frozenset[str]:

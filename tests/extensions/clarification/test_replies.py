@@ -335,6 +335,8 @@ GUILD = tuple(
     [
         ("fee", "LCF", "Late collection fee"),
         ("fee", "the lcf please", "Late collection fee"),
+        ("fee", "x LCF", ""),
+        ("fee", "no thanks £200", ""),
         ("fee", "FF", ""),
         ("fee", "the late collection fee I think you call it", "Late collection fee"),
         ("fee", "the 200 pound one", "Late collection fee"),
