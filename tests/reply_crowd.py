@@ -429,6 +429,16 @@ def negated(scene: Scene) -> Iterator[Line]:
             yield Line("negation", form.format(call), declined=value)
 
 
+def rejected(scene: Scene) -> Iterator[Line]:
+    """Replies that name a value and turn it down or doubt it, or say of it what no list of words accounts for."""
+    language = scene.asked.language
+    for call in (call for own in scene.names.values() for call in own):
+        yield from (Line("rejection", form.format(call)) for form in forms(language, "rejections"))
+        yield from (
+            Line("aside", form.format(call, why)) for form, why in product(forms(language, "asides"), scene.whys)
+        )
+
+
 def naming(scene: Scene) -> Iterator[Line]:
     """Replies that name a value."""
     language, names = scene.asked.language, scene.names

@@ -1,15 +1,15 @@
 """Replies (algebra): what a user's reply says to what was asked, by words alone (S5.4).
 
 A reply counts only for what it names: a value on offer, one that the documents state elsewhere, a page that exists,
-yes, or no. Every word of it must be accounted for: by the name, by manners, or as an explanation that names nothing
-else. All else is not understood, and changes nothing. A part that sets something aside names what is declined.
+yes, or no. Every word and sign of it must be accounted for: by the name, by closed lists of manners, or by a reason
+behind `because` that names nothing else. All else is not understood, and changes nothing. A part that sets something
+aside names what is declined.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from raglab.extensions.clarification.reply_names import (
     bare,
     by_place,
     chatter,
+    content_words,
     has,
     held_phrases,
     held_values,
@@ -47,8 +48,11 @@ from raglab.words import split_words
 __all__ = ["CONTENTS", "DOCUMENT", "LAST_PAGE", "NOT_UNDERSTOOD", "PAGE_SCOPE", "read_reply"]
 NOT_UNDERSTOOD = Reply("not_understood")
 LONGEST_YES = 8  # words of a reply that begins with yes and names nothing
-LEAST_CLAUSE = 3  # words of a clause that explains: `I have a dog`
-_CODE = re.compile(r"[{}<>=`\[\]\\^~]|(?<![\w)])[-+]\d")
+# A sign that no plain reply has: a picture, a frown, a mark of code, a sign before a figure.
+_SIGN = re.compile(r"[^\w\s.,;:!?'\"“”«»()/&+%€£$¥°#|*@…–—-]|[:;]['-]?[(/|](?!\w)|(?<![\w)])[-+]\d")
+_TONE = re.compile("[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")  # of a picture, its form and colour
+_RUN = re.compile(r"\d+(?:[./:+&;,' -]#?\d+)+")
+_THOUSANDS = re.compile(r"\d{1,3}(?:[ ,.']\d{3})+(?:[.,]\d{1,2})?")
 
 
 def read_reply(reply: str, request: ReplyRequest, /) -> Reply:
@@ -62,23 +66,32 @@ def read_reply(reply: str, request: ReplyRequest, /) -> Reply:
       >>> read_reply("the rent one", asked), read_reply("banana", asked).kind, read_reply("no", asked).declined
       (Reply(kind='chosen', value='Rent deposit', quote='', declined=()), 'not_understood', ('Pet deposit',))
     """
-    text = expression("courtesy").sub(" ", plain(reply)).strip(" .!\"'“”«»")
+    text = _spelled(reply)
     words = tokens(text)
-    if not words or not _is_stated(reply, request):
+    if not words or not _is_stated(text, request):
         return NOT_UNDERSTOOD
     if _is_whole(text, "none_of"):
         return Reply("declined", declined=tuple(reading.value for reading in request.readings))
-    is_doubted = "?" in text
-    if _says(words, "agreeing", "assent") and not _CODE.search(text):
-        return NOT_UNDERSTOOD if request.proposed is None or is_doubted else Reply("yes", request.proposed)
+    is_odd = "?" in text or _SIGN.search(text) is not None
+    if _says(words, "agreeing", "assent"):
+        return NOT_UNDERSTOOD if request.proposed is None or is_odd else Reply("yes", request.proposed)
     if _says(words, "declining", "dissent"):
         proposed = _proposal(request)
-        return Reply("declined", declined=(proposed,)) if proposed and not is_doubted else NOT_UNDERSTOOD
+        return Reply("declined", declined=(proposed,)) if proposed and not is_odd else NOT_UNDERSTOOD
     text = mended(_pages_spelled(text, request), request)
     held = _with_names_held(text, request)
-    if _CODE.search(held.text) or expression("undecided").search(held.text) or _is_question(text, held, request):
+    if _SIGN.search(held.text) or expression("undecided").search(held.text) or _is_question(held, request):
         return NOT_UNDERSTOOD
     return _named(text, request)
+
+
+def _spelled(reply: str) -> str:
+    """A reply in plain letters, without courtesies; a picture that agrees is a yes, a sum has its sign before it."""
+    text = expression("agreeing_sign").sub(f" {entries('agreeing')[0]} ", _TONE.sub("", plain(reply)))
+    for entry in entries("money"):
+        sign, name = entry.split("=")
+        text = re.sub(rf"(\d) ?{name}(?!\w)", rf"\1 {sign}", text)
+    return expression("courtesy").sub(" ", text).strip(" .!\"'“”«»")
 
 
 def _proposal(request: ReplyRequest) -> str:
@@ -88,27 +101,34 @@ def _proposal(request: ReplyRequest) -> str:
     return request.readings[0].value if len(request.readings) == 1 else ""
 
 
-def _is_stated(reply: str, request: ReplyRequest) -> bool:
-    """Whether every sum, date or other value that a reply prints stands in what was offered or in the documents."""
-    told = {value_key(value.text) for value in values_in(reply) if value.kind not in {"number", "time"}}
-    if not told or not request.documents:
-        return True
+def _is_stated(text: str, request: ReplyRequest) -> bool:
+    """Whether each value and run of figures of a reply stands in what was offered or in the documents."""
     texts = (*(" ".join(reading) for reading in request.readings), *(chunk.full_text for chunk in request.documents))
-    known = {value_key(value.text) for text in texts for value in values_in(text)}
-    return told <= known or all(any(key in value_key(text) for text in texts) for key in told)
+    known = {value_key(value.text) for each in texts for value in values_in(each)}
+    for run in _RUN.findall(text):  # `1/2`, `1 2`
+        is_sum = _THOUSANDS.fullmatch(run) is not None and any(
+            value_key(run) == re.sub(r"\D", "", key) for key in known
+        )
+        if not is_sum and not any(re.search(rf"(?<!\d){re.escape(run)}(?!\d)", plain(each)) for each in texts):
+            return False
+    told = {value_key(value.text) for value in values_in(text) if value.kind not in {"number", "time"}}
+    return (
+        not told
+        or not request.documents
+        or told <= known
+        or all(any(key in value_key(each) for each in texts) for key in told)
+    )
 
 
-def _is_question(text: str, held: _Held, request: ReplyRequest) -> bool:
-    """Whether a reply asks something back, beyond a name with a question mark or the question itself, made whole."""
-    if "?" in text and re.match(expression("checking_back").pattern, bare(held.text)):
+def _is_question(held: _Held, request: ReplyRequest) -> bool:
+    """Whether a reply asks something back, beyond the question itself, made whole."""
+    if "?" in held.text:
         return True
-    opening = re.match(expression("asking_back").pattern, bare(held.text))
-    if "?" not in text and opening is None:
+    if re.match(expression("asking_back").pattern, bare(held.text)) is None:
         return False
     own = set(split_words(plain(" ".join((request.question, *(text for one in request.readings for text in one))))))
     own |= {*split_words(" ".join(entries("page"))), *(word for name in held.names for word in split_words(name))}
-    lead = bare(text) if "?" in text and opening is None else text
-    return bool({*split_words(lead)} - own - set(entries("articles")))
+    return bool({*split_words(held.restored(held.text))} - own - set(entries("articles")))
 
 
 # --- words of agreement and refusal
@@ -131,17 +151,16 @@ def _says(words: Sequence[str], key: str, beside: str) -> bool:
 
 
 def _opening(text: str) -> tuple[str, str]:
-    """Whether a reply opens with yes or no, and what follows."""
+    """Whether a reply opens with yes or no, once or more, and what follows; with both it is neither."""
     for key, told in (("opening_no", "no"), ("agreeing", "yes")):
-        match = re.match(rf"(?:{'|'.join(entries(key))})(?:[,;:.!]|\s[-–—])*\s+(?=\S)", text)
-        if match and not _continues(text[match.end() :], told):
-            return told, text[match.end() :]
+        opening = re.compile(rf"(?:{'|'.join(entries(key))})(?:[,;:.!]|\s[-–—])*\s+(?=\S)")
+        rest = text
+        # `not`, `wrong` or `right` may go on to say of what, so that it is no answer by itself.
+        while (match := opening.match(rest)) and not (told == "no" and expression("going_on").match(rest, match.end())):
+            rest = rest[match.end() :]
+        if rest != text:
+            return told, rest
     return "", text
-
-
-def _continues(rest: str, told: str) -> bool:
-    """Whether `not`, `wrong` or `right` goes on to say of what, so that it is no answer by itself."""
-    return told == "no" and re.match(r"(?:of|de)\b", rest) is not None
 
 
 # --- parts of a reply
@@ -165,12 +184,7 @@ def _parts(text: str, request: ReplyRequest) -> tuple[list[str], list[str]]:
     affirmed: list[str] = []
     denied: list[str] = []
     for part in filter(None, (_without_and(one) for one in _PART.split(marked))):
-        head, why = _with_its_reason(held.restored(part), request)
-        explains = re.match(expression("because").pattern, part)
-        own = _with_names_held(head, request).text if why else part
-        is_denied = explains is None and expression("setting_aside").search(own) is not None
-        (denied if is_denied else affirmed).append(head)
-        affirmed += [why] if why else []
+        (denied if expression("setting_aside").search(part) else affirmed).append(held.restored(part))
     return affirmed, denied
 
 
@@ -179,21 +193,6 @@ def _without_and(part: str) -> str:
     words = part.strip(" ,.;:!?–—|").split()
     inner = words[words[:1] in (["and"], ["et"]) :]
     return " ".join(inner[: len(inner) - (inner[-1:] in (["and"], ["et"]))])
-
-
-def _with_its_reason(part: str, request: ReplyRequest) -> tuple[str, str]:
-    """A part and what explains it: `the pet one` and `for my dog`, but `the one for pets` as it stands."""
-    starts = [match.start() for match in expression("of_which").finditer(part)]
-    if not starts or _names_cleanly(part, request):
-        return part, ""
-    at = next((start for start in starts if _names_cleanly(part[:start], request)), len(part))
-    return part[:at].strip(), part[at:]
-
-
-def _names_cleanly(part: str, request: ReplyRequest) -> bool:
-    """Whether a part names a reading or page, and says nothing else but what it sets aside."""
-    named = mention(" ".join(_setting_aside().sub(" ", part).split()), request)
-    return named is not None and named.named.value != "" and not named.rest
 
 
 class _Held(NamedTuple):
@@ -230,24 +229,25 @@ def _pages_spelled(text: str, request: ReplyRequest) -> str:
 
 def _named(text: str, request: ReplyRequest) -> Reply:
     """What the parts of a reply name, those that set something aside apart from the others."""
-    opening, rest = _opening(text)
+    held = _with_names_held(text, request)
+    opening, rest = (held.restored(one) for one in _opening(held.text))  # the `no` of a name opens nothing
     affirmed, denied = _parts(rest, request)
     chosen = _chosen(affirmed, request)
-    turned_down, mentioned = _turned_down(denied, request)
-    if chosen.kind == "not_understood" or chosen.value in mentioned:
+    turned_down, mentioned, is_bare = _turned_down(denied, request)
+    if chosen.kind == "not_understood" or chosen.value in mentioned or turned_down is None:
         return NOT_UNDERSTOOD
-    if chosen.value and opening == "no" and not denied and _is_no_to(chosen.value, text, rest, request):
-        is_clear = chosen.value == request.proposed and affirmed == [rest]
-        return Reply("declined", declined=(chosen.value,)) if is_clear else NOT_UNDERSTOOD
     if chosen.value:
+        is_no = is_bare or (opening == "no" and not denied and _is_no_to(chosen.value, text, rest, request))
+        if is_no:  # `no pet deposit`, `the pet one, no`
+            alone = opening == "" and len(affirmed) == len(denied) == 1
+            is_clear = alone if is_bare else chosen.value == request.proposed and affirmed == [rest]
+            return Reply("declined", declined=(chosen.value,)) if is_clear else NOT_UNDERSTOOD
         proposed = (request.proposed,) if opening == "no" and request.proposed not in {None, chosen.value} else ()
         declined = tuple(dict.fromkeys((*turned_down, *proposed)))
         return chosen._replace(kind="corrected", declined=declined) if declined else chosen
     if turned_down and not any(expression("agreeing").search(part) for part in affirmed):
         return Reply("declined", declined=turned_down)
-    if denied or not opening or "?" in rest:
-        return NOT_UNDERSTOOD
-    return _bare_answer(opening, rest, request)
+    return NOT_UNDERSTOOD if denied or not opening else _bare_answer(opening, rest, request)
 
 
 def _is_no_to(value: str, text: str, rest: str, request: ReplyRequest) -> bool:
@@ -258,8 +258,8 @@ def _is_no_to(value: str, text: str, rest: str, request: ReplyRequest) -> bool:
 
 def _bare_answer(opening: str, rest: str, request: ReplyRequest) -> Reply:
     """A yes or a no with words beside it that name nothing: what it is to, where they say nothing at all."""
-    known = manners() | (asked_stems(request) | chatter() if opening == "yes" else frozenset())
-    if unknown_words(rest, known) or len(tokens(rest)) > LONGEST_YES or _names_label(rest, request):
+    fillers, names = (manners() | chatter(), asked_stems(request)) if opening == "yes" else (manners(), frozenset())
+    if unknown_words(rest, fillers, names) or len(tokens(rest)) > LONGEST_YES or _names_label(rest, request):
         return NOT_UNDERSTOOD
     against = "agreeing" if opening == "no" else "declining"
     if expression(against).search(rest) or request.proposed is None:
@@ -280,7 +280,7 @@ def _chosen(affirmed: Sequence[str], request: ReplyRequest) -> Reply:
         return NOT_UNDERSTOOD
     named = next(one.named for _, one in by_part if one is not None)
     reading = next((one for one in request.readings if one.value == named.value), None)
-    told = all(_is_told(part, one, reading, request) for part, one in by_part)
+    told = all(_is_accounted(part, one, reading, request) for part, one in by_part)
     return named if told and any(one is not None and not one.rest for _, one in by_part) else NOT_UNDERSTOOD
 
 
@@ -294,29 +294,25 @@ def _are_two(parts: Sequence[str], request: ReplyRequest) -> bool:
     return any(not first & second for first, second in combinations(partial, 2))
 
 
-def _is_told(part: str, named: Mention | None, reading: GapReading | None, request: ReplyRequest) -> bool:
-    """Whether a part of a reply names what was named, explains it, or says nothing."""
-    if named is not None and not named.rest:
-        return True
-    if _is_explanation(part):
-        return not _names_label(part, request) and not _tells_of_another(part, reading, request)
+def _is_accounted(part: str, named: Mention | None, reading: GapReading | None, request: ReplyRequest) -> bool:
+    """Whether every word of a part is of the name, of manners, or of a reason that tells of nothing else."""
     if named is not None:
+        return not named.rest or (_is_reason(part) and not _tells_of_another(part, reading, request))
+    if _names_label(part, request) or expression("either").search(part):
         return False
-    known = (manners() | chatter()) - words_of_others(reading, request)
-    return not unknown_words(bare(part), known) and not _names_label(part, request)
+    if _is_reason(part):
+        return not _tells_of_another(part, reading, request)
+    return not unknown_words(bare(part), (manners() | chatter()) - words_of_others(reading, request))
 
 
-def _is_explanation(part: str) -> bool:
-    """Whether a part says why, or is a clause that asks for nothing: `because of my dog`, `I have a dog`."""
-    if _reasons().match(part) or _reasons().match(bare(part)):  # `it is for a wedding`
-        return True
-    clause = re.match(expression("subject").pattern, part) is not None and len(tokens(part)) >= LEAST_CLAUSE
-    return clause and bare(part) == part and not is_joined(part)
+def _is_reason(part: str) -> bool:
+    """Whether a part says why: `because of my dog`."""
+    return expression("because").match(part) is not None
 
 
 def _names_label(part: str, request: ReplyRequest) -> bool:
     """Whether a part of a reply is called as something that the documents state or are headed."""
-    own = frozenset(stems(bare(_reasons().sub(" ", part)))) - manners() - asked_stems(request)
+    own = frozenset(stems(bare(expression("because").sub(" ", part)))) - manners() - asked_stems(request)
     if not own:
         return False
     names = {name for one in statements(request.documents) for name in (one.label, one.heading)}
@@ -327,7 +323,7 @@ def _tells_of_another(text: str, reading: GapReading | None, request: ReplyReque
     """Whether a text has a word, value or place of another reading than one: `because 2 is paid`."""
     others = [one for one in request.readings if one != reading]
     own = asked_stems(request) | (frozenset[str]() if reading is None else frozenset(stems(" ".join(reading))))
-    why = _reasons().sub(" ", text)
+    why = expression("because").sub(" ", text)
     apart = {one for one in stems(why) if not has(own, one) and not one.isdigit()} - manners() - chatter()
     if any(has(frozenset(stems(shown_text(one, request))), word) for one in others for word in apart):
         return True
@@ -348,20 +344,27 @@ def _stated_elsewhere(affirmed: Sequence[str], request: ReplyRequest) -> Reply:
     return Reply("declined") if found is None else found
 
 
-def _turned_down(denied: Sequence[str], request: ReplyRequest) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Values that parts of a reply turn down in so many words, and all that those parts mention."""
-    by_part = [mention(" ".join(_setting_aside().sub(" ", part).split()), request) for part in denied]
-    told = [one for one in by_part if one is not None]
-    values = {reading.value for reading in request.readings}
-    clear = (one.named.value for one in told if not one.rest and one.named.value in values)
-    return tuple(dict.fromkeys(clear)), frozenset(one.named.value for one in told)
+def _turned_down(denied: Sequence[str], request: ReplyRequest) -> tuple[tuple[str, ...] | None, frozenset[str], bool]:
+    """Values that parts of a reply turn down in so many words, all that they mention, and whether one is a bare no.
+
+    None in the place of the values where a word of such a part is not accounted for.
+    """
+    values, clear = {reading.value for reading in request.readings}, list[str]()
+    mentioned, is_bare = set[str](), False
+    for part in denied:
+        text = " ".join(expression("setting_aside").sub(" ", part).split())
+        named, words = mention(text, request), content_words(expression("others").sub(" ", text), request)
+        if named is not None:
+            mentioned.add(named.named.value)
+            clear += [named.named.value] if not named.rest and named.named.value in values else []
+        elif not words:
+            is_bare |= expression("others").search(part) is None
+        elif not _names_label(text, request) and not _is_thing(text, words, request):
+            return None, frozenset(mentioned), is_bare
+    return tuple(dict.fromkeys(clear)), frozenset(mentioned), is_bare
 
 
-@cache
-def _setting_aside() -> re.Pattern[str]:
-    return whole_words(entries("setting_aside"))
-
-
-@cache
-def _reasons() -> re.Pattern[str]:
-    return whole_words((*entries("because"), *entries("of_which")))
+def _is_thing(text: str, words: frozenset[str], request: ReplyRequest) -> bool:
+    """Whether a text is something with an article that the documents speak of: `not the lamp`."""
+    known = frozenset(stem for chunk in request.documents for stem in stems(chunk.full_text))
+    return words <= known and expression("determiners").match(text) is not None

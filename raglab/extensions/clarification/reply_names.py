@@ -30,6 +30,7 @@ from raglab.extensions.clarification.reply_traits import (
 from raglab.extensions.clarification.statements import Statement, statements, value_key
 from raglab.extensions.clarification.value_kinds import values_in
 from raglab.live.clarifier import GapReading, Reply, ReplyRequest
+from raglab.text import STOP_WORDS
 from raglab.values import Chunk
 from raglab.words import split_words
 
@@ -72,8 +73,8 @@ def _task_beside(part: str, request: ReplyRequest) -> Mention | None:
     if request.kind != "intent" or len(tasks) != 1:
         return None
     left = expression(f"task_{tasks[0]}").sub(" ", bare(part))
-    known = manners() | chatter() | asked_stems(request)
-    rest = _joined_words(left) if is_joined(left) else unknown_words(_without_verb(left, request), known)
+    fillers = manners() | chatter()
+    rest = _joined_words(left) if is_joined(left) else unknown_words(left, fillers, asked_stems(request))
     return Mention(Reply("page", tasks[0]), rest)
 
 
@@ -89,6 +90,7 @@ def _reading_named(part: str, request: ReplyRequest) -> GapReading | None:
         return by_name[0] if len(by_name) == 1 and not apart else None
     return (
         by_place(bare(part), request)
+        or _by_initials(bare(part), readings)
         or _by_value(part, readings)
         or _by_words(part, request)
         or _by_task(part, request)
@@ -102,30 +104,33 @@ def _reading_named(part: str, request: ReplyRequest) -> GapReading | None:
 
 def _rest(part: str, reading: GapReading, request: ReplyRequest) -> tuple[str, ...]:
     """Content words of a part that a reading does not account for; where the part joins two things, chatter counts."""
-    if by_place(bare(part), request) == reading:
+    if reading in {by_place(bare(part), request), _by_initials(bare(part), request.readings)}:
         return ()
     left = without_names(bare(part), reading)
     if by_time(part, request) == reading:  # before and behind its article: `celui du debut`, `l'ancien`
         times = time_words("newer", "older")
         left = times.sub(" ", without_names(bare(times.sub(" ", part)), reading))
-    if by_size(part, request) == reading:
+    by_words = _by_value(part, request.readings) or _by_words(part, request)
+    if by_size(part, request) == reading and left == bare(part) and by_words is None:  # `less` turns a name down
         left = re.sub(whole_words((*entries("smaller"), *entries("larger"))), " ", left)
     for value in values_in(left):
         if value_key(value.text) in held_values(reading):
             left = left.replace(value.text, " ")
     if _by_task(part, request) == reading:
         left = expression(f"task_{reading.value}").sub(" ", expression(reading.value).sub(" ", left))
-    known = manners() | asked_stems(request)
-    known |= _word_stems(("holders",)) if request.kind == "intent" else frozenset()  # `quote the text`
+    fillers = manners() | chatter() | heads()
+    names = asked_stems(request) | frozenset(stems(own_text(reading, request)))
+    fillers |= _word_stems(("holders",)) if request.kind == "intent" else frozenset()  # `quote the text`
     # What is joined to a name, or joins two words of it, is another thing: `the lamp and the strap` of one sentence.
     if is_joined(left):
         return _joined_words(left)
-    known |= {*stems(own_text(reading, request)), *chatter(), *heads()}
     if by_heading(_placing_words(part, request), request) == reading:
-        known |= heading_stems(reading, request) | _word_stems(("holders",))
+        names |= heading_stems(reading, request)
+        fillers |= _word_stems(("holders",))
     if by_page(part, request) == reading:
-        known |= _word_stems(("page_words",)) | frozenset(re.findall(r"\d+", left))
-    return unknown_words(_without_verb(left, request), known - words_of_others(reading, request))
+        fillers |= _word_stems(("page_words",)) | frozenset(re.findall(r"\d+", left))
+    others = words_of_others(reading, request)
+    return unknown_words(left, fillers - others, names - others)
 
 
 def _joined_words(text: str) -> tuple[str, ...]:
@@ -142,23 +147,15 @@ def words_of_others(reading: GapReading | None, request: ReplyRequest) -> frozen
     return frozenset(word for text in texts for word in stems(text) if not has(own, word)) - manners()
 
 
-def _without_verb(text: str, request: ReplyRequest) -> str:
-    """A clause without its subject and its verb: `I only come off-peak`."""
-    subject = expression("subject").match(text)
-    if subject is None:
-        return text
-    names = {stem(word) for one in request.readings for word in tokens(plain(" ".join(one)))}
-    words = text[subject.end() :].split()
-    while words and stem(words[0]) in chatter():
-        del words[0]
-    is_verb = bool(words) and stem(words[0]) not in names and words[0] not in entries("articles")
-    return " ".join(words[1:] if is_verb else words)
+def unknown_words(text: str, fillers: frozenset[str], names: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """Stems of a text that are no fillers and meet no name: `against` is no form of `again`."""
+    said = (*stems(text), *(word for word in split_words(text) if len(word) == 1 and word not in STOP_WORDS))
+    return tuple(sorted(set(said) - fillers - shared_stems(said, names)))
 
 
-def unknown_words(text: str, known: frozenset[str]) -> tuple[str, ...]:
-    """Stems of a text that meet none of the known."""
-    said = stems(text)
-    return tuple(sorted(set(said) - shared_stems(said, known)))
+def content_words(text: str, request: ReplyRequest) -> frozenset[str]:
+    """Stems of a text beside those of manners, of chatter and of the question."""
+    return frozenset(stems(bare(text))) - manners() - chatter() - heads() - asked_stems(request)
 
 
 def asked_stems(request: ReplyRequest) -> frozenset[str]:
@@ -257,6 +254,8 @@ def by_place(text: str, request: ReplyRequest) -> GapReading | None:
     among = re.search(rf" of (?:the )?{_cardinal(len(readings))}$", text)  # `the last of the three`
     words = tokens(text[: among.start()]) if among else words
     left = [word for word in words if word not in {*entries("polite"), *entries("option"), *entries("articles"), "of"}]
+    if re.fullmatch("|".join(entry.partition("=")[2] for entry in entries("ordinals")), left[0] if left else ""):
+        left = [left[0], *(word for word in left[1:] if stem(word) not in heads() | asked_stems(request))]
     if len(left) != 1:
         return None
     named = _place_named(left[0], len(readings), is_numbered=bool(expression("option").search(text)))
@@ -284,6 +283,13 @@ def _cardinal(number: int) -> str:
     """A small number in words, of the first language that has it."""
     forms = (entry.split("=") for entry in entries("cardinals"))
     return next((form for place, form in forms if int(place) == number), "")
+
+
+def _by_initials(text: str, readings: Sequence[GapReading]) -> GapReading | None:
+    """The only reading whose name has a text as the initials of its words, three or more."""
+    words = [word for word in tokens(text) if word not in entries("polite")]
+    named = [one for one in readings if words == ["".join(word[0] for word in stems(one.value))]]
+    return named[0] if len(named) == 1 and len(words[0]) >= NAME_LETTERS else None
 
 
 def told_values(text: str) -> frozenset[str]:
@@ -326,7 +332,7 @@ def _by_words(part: str, request: ReplyRequest) -> GapReading | None:
 
 def _by_quote(part: str, request: ReplyRequest) -> GapReading | None:
     """The only reading whose quote has all that a part says, a name or several words: the person, for the role."""
-    said = set(stems(bare(part))) - manners() - chatter() - heads() - asked_stems(request)
+    said = content_words(part, request)
     held = [reading for reading in request.readings if said and said <= set(stems(reading.quote))]
     if len(held) != 1:
         return None
@@ -337,14 +343,7 @@ def _by_quote(part: str, request: ReplyRequest) -> GapReading | None:
 
 def _placing_words(part: str, request: ReplyRequest) -> frozenset[str]:
     """Stems of a part that may be those of a heading."""
-    return (
-        frozenset(stems(bare(part)))
-        - manners()
-        - chatter()
-        - heads()
-        - asked_stems(request)
-        - _word_stems(("holders",))
-    )
+    return content_words(part, request) - _word_stems(("holders",))
 
 
 def has(names: frozenset[str], one: str) -> bool:
@@ -403,9 +402,8 @@ def _pages_named(part: str, request: ReplyRequest) -> Mention | None:
     if len(there) != 1 or there != {str(value) for value in named}:
         return Mention(Reply("not_understood"))
     (scope,) = there
-    known = manners() | _word_stems(("page_words",))
-    known |= chatter() | heads() | asked_stems(request)
-    rest = _joined_words(left) if is_joined(left) else unknown_words(bare(left), known)
+    fillers = manners() | chatter() | heads() | _word_stems(("page_words",))
+    rest = _joined_words(left) if is_joined(left) else unknown_words(bare(left), fillers, asked_stems(request))
     return Mention(Reply("chosen" if scope in {one.value for one in request.readings} else "page", scope), rest)
 
 

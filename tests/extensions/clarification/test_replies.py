@@ -318,3 +318,58 @@ def test_two_candidates_joined_in_any_way(join: str) -> None:
             for pair in ((one, other), (other, one)):
                 reply = join.format(*pair)
                 assert read_reply(reply, DEPOSITS).kind == "not_understood", reply
+
+
+KILN = tuple(
+    GapReading(name, f"{name}; {told}")
+    for name, told in (("Firing fee", "£14"), ("Glaze fee", "£6"), ("Late collection fee", "£200"))
+)
+GUILD = tuple(
+    GapReading(role, f"{role}; {name}")
+    for role, name in (("Keeper of the kiln", "Ines Crow"), ("Clay sales", "Tom Bell"), ("Trésorier", "Olu Saïd"))
+)
+
+
+@pytest.mark.parametrize(
+    ("field", "reply", "value"),
+    [
+        ("fee", "LCF", "Late collection fee"),
+        ("fee", "the lcf please", "Late collection fee"),
+        ("fee", "x LCF", ""),
+        ("fee", "no thanks £200", ""),
+        ("fee", "FF", ""),
+        ("fee", "the late collection fee I think you call it", "Late collection fee"),
+        ("fee", "the 200 pound one", "Late collection fee"),
+        ("fee", "14 quid", "Firing fee"),
+        ("fee", "15 quid", ""),
+        ("fee", "the second fee", "Glaze fee"),
+        ("fee", "the glaze fee 👍🏽", "Glaze fee"),
+        ("fee", "the glaze fee 🙂", "Glaze fee"),
+        ("contact", "whoever does the clay sales", "Clay sales"),
+        ("contact", "the person who looks after the kiln", "Keeper of the kiln"),
+        ("contact", "whoever hates the clay sales", ""),
+        ("contact", "the clay sales team", "Clay sales"),
+        ("contact", "Mr Bell", "Clay sales"),
+        ("contact", "M. Saïd", "Trésorier"),
+        ("contact", "la personne qui s'occupe de la clay", "Clay sales"),
+        ("contact", "the third person", "Trésorier"),
+        ("contact", "ah pardon, the clay sales", "Clay sales"),
+        ("contact", "clay sales, not the others", "Clay sales"),
+        ("contact", "clay sales, not the moon", ""),
+        ("contact", "both", ""),
+    ],
+)
+def test_what_a_user_calls_it(field: str, reply: str, value: str) -> None:
+    """By initials, a sum in words, a title, what a person does, a number with its noun."""
+    readings = {"fee": KILN, "contact": GUILD}[field]
+    asked = ReplyRequest("Which one is it?", "field_type", field, readings, readings[0].value)
+    assert checked_reply(read_reply(reply, asked), asked).value == value
+
+
+def test_a_no_behind_a_name_declines_it() -> None:
+    """It is no vote for it; a no before a name is a correction, and a no within one belongs to the name."""
+    for reply in ("key deposit, no", "Key deposit. No!", "the key one - nope", "no to the key deposit", "I reject key"):
+        assert read_reply(reply, DEPOSITS).declined == ("Key deposit",), reply
+    assert read_reply("no, no, the key one", DEPOSITS).value == "Key deposit"
+    held = (GapReading("No smoking fee", "No smoking fee; £9"), GapReading("Dog fee", "Dog fee; £8"))
+    assert read_reply("no smoking fee", ReplyRequest("Fee?", "field_type", "fee", held)).value == "No smoking fee"

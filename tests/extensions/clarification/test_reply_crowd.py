@@ -20,10 +20,10 @@ from raglab.live.ask import ask, reply
 from raglab.live.response import Response
 from raglab.live.system import Lab
 from raglab.store.policies import Policy
-from reply_crowd import SCENES, Line, forms, hostile, naming, negated
+from reply_crowd import SCENES, Line, forms, hostile, naming, negated, rejected
 
 STRIDE = 7  # of the products of many forms, every seventh is read
-MANY = {"two candidates", "stated stranger", "stranger"}
+MANY = {"two candidates", "stated stranger", "stranger", "rejection"}
 
 
 def some(lines: Iterable[Line]) -> Iterator[Line]:
@@ -51,6 +51,14 @@ def test_what_is_turned_down_is_not_returned(name: str) -> None:
     heard = [(line, checked_reply(read_reply(line.reply, scene.asked), scene.asked)) for line in negated(scene)]
     wrong = [(line.reply, one) for line, one in heard if one.value or line.declined not in one.declined]
     assert wrong == []
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_what_is_rejected_is_no_vote(name: str) -> None:
+    """A name beside a no, a doubt, a question mark, a frown, or words that no list accounts for."""
+    scene = SCENES[name]
+    heard = [(line, checked_reply(read_reply(line.reply, scene.asked), scene.asked)) for line in some(rejected(scene))]
+    assert [(line.kind, line.reply, one.kind, one.value) for line, one in heard if one.value] == []
 
 
 @pytest.mark.parametrize("name", SCENES)
